@@ -1,0 +1,36 @@
+// Hashing shared by the index, the initializers and the routing, on host and device.
+#ifndef SOK_CC_BASE_HASH_H_
+#define SOK_CC_BASE_HASH_H_
+
+#include <cstdint>
+
+#include "cc/base/host_device.h"
+
+namespace sok {
+
+// A bijection of 64-bit words in which every input bit affects every output bit: the finalizer of
+// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+SOK_HOST_DEVICE uint64_t Mix64(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// The rank that owns `key` among `ranks` ranks: the key as an unsigned 64-bit number, modulo `ranks`.
+SOK_HOST_DEVICE int OwnerOf(int64_t key, int ranks) {
+  return static_cast<int>(static_cast<uint64_t>(key) % static_cast<uint64_t>(ranks));
+}
+
+// FNV-1a of `size` bytes: names of tables to seeds, the same on every platform.
+SOK_HOST_DEVICE uint64_t Fingerprint64(const char* bytes, uint64_t size) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (uint64_t i = 0; i < size; ++i) {
+    h = (h ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3u;
+  }
+  return h;
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_BASE_HASH_H_
