@@ -1,0 +1,108 @@
+#ifndef SOK_CC_OPTIMIZERS_OPTIMIZER_H_
+#define SOK_CC_OPTIMIZERS_OPTIMIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/store/row_store.h"
+
+namespace sok {
+
+// One optimizer of one table: its arithmetic and the state that belongs to the table as a whole. What belongs
+// to a row lies in the row's record, behind the weights (see RowStore).
+//
+// Order of calls: CheckHyper; RowStore::SetSlots(Slots(...)); Reserve; then any number of OnNewRow, Apply and
+// CatchUp. Not thread-safe: the table's lock guards it. The work inside a call is spread over the executor,
+// and its results are the same for every executor.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // The name that MakeOptimizer knows it by.
+  const std::string& name() const { return name_; }
+  // Steps taken since the optimizer was made, those before a restored checkpoint included.
+  int64_t steps() const { return steps_; }
+
+  // InvalidArgument unless `hyper` holds this optimizer's hyper-parameters in their order (see
+  // hyper_parameters()), all finite and in range; the message names the hyper-parameter and the value.
+  Status CheckHyper(Span<const float> hyper) const;
+  // The hyper-parameters' names, in the order in which `hyper` holds their values.
+  virtual std::vector<std::string> hyper_parameters() const = 0;
+
+  // The slots of a row of `dim` weights, in the order in which they follow the weights, and their names. What
+  // new rows' slots are filled with may come from `hyper`, which must have passed CheckHyper.
+  virtual std::vector<SlotSpec> Slots(int64_t dim, Span<const float> hyper) const = 0;
+  virtual std::vector<std::string> slot_names() const = 0;
+
+  // Makes room for the state that is kept for each of the rows [0, rows).
+  virtual Status Reserve(int64_t rows);
+  // A row has been handed out: its weights and slots are those of a row at the current step. Reserve(row + 1)
+  // comes before.
+  virtual void OnNewRow(int64_t row);
+
+  // One step, with the gradients grads[i, 0..dim) of rows[i], row-major, dim = store->dim(). Rows are
+  // distinct and below store->rows(); there may be none, which is a step too. A bad `hyper` is an
+  // InvalidArgument as of CheckHyper, and then nothing has changed.
+  virtual Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                       const float* grads, RowStore* store) = 0;
+
+  // Whether rows that a step does not touch change nevertheless. The change is then made when the row is next
+  // part of an Apply or a CatchUp, and CatchUp must come before the row is read.
+  virtual bool has_catch_up() const { return false; }
+  // Makes weights and slots of `rows` (distinct) those of the current step. Calling it at any time, any
+  // number of times, changes later results by rounding only.
+  virtual void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store);
+
+  // The table-wide state for a checkpoint that holds rows which were all caught up: format version, name,
+  // step count and a checksum, little-endian, under 64 bytes. What an optimizer keeps about past steps serves
+  // only rows that have missed them, so it is not part of the state.
+  std::string SerializeState() const;
+  // Takes over such a state. All rows count as current afterwards; load their weights and slots as a
+  // checkpoint has them. DataLoss for damaged bytes, InvalidArgument for another optimizer's state; the
+  // optimizer is unchanged then.
+  Status RestoreState(std::string_view state);
+
+ protected:
+  explicit Optimizer(std::string_view name) : name_(name) {}
+
+  // What CheckHyper does after having checked the count.
+  virtual Status CheckValues(Span<const float> hyper) const = 0;
+  // Forgets past steps: every row's weights and slots are now those of the current step.
+  virtual void ForgetHistory() {}
+  void CountStep() { ++steps_; }
+
+ private:
+  std::string name_;
+  int64_t steps_ = 0;
+};
+
+// A new optimizer. The names and their hyper-parameters, in order (the first named is the first value):
+//
+//   sgd                         learning_rate
+//   momentum, nesterov          learning_rate, momentum                  TensorFlow's MomentumOptimizer
+//   keras_momentum, keras_nesterov  learning_rate, momentum              Keras' legacy SGD
+//   adagrad                     learning_rate, initial_accumulator, epsilon
+//   rowwise_adagrad             learning_rate, initial_accumulator, epsilon    one accumulator per row
+//   rmsprop, rmsprop_centered   learning_rate, rho, momentum, epsilon, initial_ms   TensorFlow's, touched
+//   rows keras_rmsprop, keras_rmsprop_centered  learning_rate, rho, epsilon   Keras' legacy, averages decay
+//   each step ftrl                        learning_rate, learning_rate_power, initial_accumulator, l1, l2,
+//   l2_shrinkage,
+//                               beta
+//   lazy_adam                   alpha, beta1, beta2, epsilon             touched rows only
+//   adam                        alpha, beta1, beta2, epsilon             TensorFlow's on every row
+//
+// alpha is the bias-corrected rate of the step, learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t), which the
+// caller computes. An unknown name is an InvalidArgument that lists the known ones.
+StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(std::string_view name);
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_OPTIMIZER_H_

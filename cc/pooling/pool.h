@@ -1,0 +1,33 @@
+#ifndef SOK_CC_POOLING_POOL_H_
+#define SOK_CC_POOLING_POOL_H_
+
+#include <cstdint>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/pooling/combiner.h"
+
+namespace sok {
+
+// The forward pass of one lookup, from rows where they lie to its output.
+//
+// `rows` are pointers to the rows of the distinct ids, `dim` floats each, anywhere in memory; occurrence i of
+// the lookup reads rows[inverse[i]]. Outputs must not overlap rows. The caller has checked the arguments:
+// inverse within rows, offsets not decreasing. Results are the same bits for every executor.
+
+// Pools bags of occurrences: bag b holds occurrences [offsets[b], offsets[b + 1]), and row b of the output,
+// at out + b * out_stride, becomes
+//   sum over i of weights[i] * rows[inverse[i]][0..dim), added up in the order of i,
+// divided as `combiner` says. Empty `weights` are all ones. An empty bag and a bag whose divisor is zero give
+// zeros. `offsets` has one entry more than there are bags, or none at all. Writes dim floats per bag.
+void PoolForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
+                 Span<const int64_t> offsets, Span<const float> weights, Combiner combiner, int64_t dim,
+                 float* out, int64_t out_stride);
+
+// Copies without pooling: rows[inverse[i]] to out + i * out_stride, for every occurrence i.
+void GatherForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
+                   int64_t dim, float* out, int64_t out_stride);
+
+}  // namespace sok
+
+#endif  // SOK_CC_POOLING_POOL_H_

@@ -1,0 +1,40 @@
+#ifndef SOK_CC_POOLING_SEGMENT_SUM_H_
+#define SOK_CC_POOLING_SEGMENT_SUM_H_
+
+#include <cstdint>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/dedup/segments.h"
+#include "cc/pooling/combiner.h"
+
+namespace sok {
+
+// The backward pass of a lookup: from the gradients of its outputs to one gradient per distinct id. Every sum
+// is taken in a fixed order and by one thread, so results are the same bits for every executor.
+
+// out[u, 0..dim), row-major, becomes the sum of scales[p] * grad_rows[p][0..dim) over the occurrences p of
+// distinct id u, in the order of segments.positions. Empty `scales` are all ones; an id without occurrences
+// gets zeros. Several entries of grad_rows may be one pointer: all occurrences of a bag share its gradient.
+void SegmentSum(Executor& executor, const Segments& segments, Span<const float* const> grad_rows,
+                Span<const float> scales, int64_t dim, float* out);
+
+// scales[i] becomes the factor by which the gradient of a bag reaches the row of its occurrence i: weights[i]
+// over the bag's divisor (see Combiner), 0 where the divisor is zero. Empty `weights` are all ones. `offsets`
+// is as of PoolForward; scales has one entry per occurrence, and those of no bag stay as they are.
+void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float> weights, Span<float> scales);
+
+// The gradient of a weighted lookup in its weights: out[i] becomes d loss / d weights[i], where bag b of
+// PoolForward's output has the gradient grad + b * grad_stride. With g that gradient, r_i the row of
+// occurrence i and D the bag's divisor:
+//   kSum    g . r_i
+//   kMean   g . (r_i - sum_k weights[k] r_k / D) / D
+//   kSqrtN  g . (r_i - weights[i] sum_k weights[k] r_k / D^2) / D
+// and 0 where D is zero. `rows` must hold what PoolForward read.
+void WeightGradients(Executor& executor, Combiner combiner, Span<const float* const> rows,
+                     Span<const int32_t> inverse, Span<const int64_t> offsets, Span<const float> weights,
+                     const float* grad, int64_t grad_stride, int64_t dim, Span<float> out);
+
+}  // namespace sok
+
+#endif  // SOK_CC_POOLING_SEGMENT_SUM_H_
