@@ -30,8 +30,7 @@ class Executor {
 class InlineExecutor final : public Executor {
  public:
   int concurrency() const override { return 1; }
-  void ParallelFor(int64_t n, int64_t /*ns_per_item*/,
-                   FunctionRef<void(int64_t, int64_t)> body) override {
+  void ParallelFor(int64_t n, int64_t /*ns_per_item*/, FunctionRef<void(int64_t, int64_t)> body) override {
     if (n > 0) body(0, n);
   }
 };

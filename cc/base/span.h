@@ -20,11 +20,11 @@ class Span {
   constexpr Span() = default;
   constexpr Span(T* data, int64_t size) : data_(data), size_(size) {}
   // From anything with data() and size() of a compatible element type: a vector, an array, Span<T>.
-  template <typename C, typename = std::enable_if_t<
-                            std::is_convertible_v<decltype(std::declval<C&>().data()), T*>>>
+  template <typename C,
+            typename = std::enable_if_t<std::is_convertible_v<decltype(std::declval<C&>().data()), T*>>>
   constexpr Span(C& c) : data_(c.data()), size_(static_cast<int64_t>(c.size())) {}  // NOLINT
-  template <typename C, typename = std::enable_if_t<
-                            std::is_convertible_v<decltype(std::declval<const C&>().data()), T*>>>
+  template <typename C,
+            typename = std::enable_if_t<std::is_convertible_v<decltype(std::declval<const C&>().data()), T*>>>
   constexpr Span(const C& c) : data_(c.data()), size_(static_cast<int64_t>(c.size())) {}  // NOLINT
 
   constexpr T* data() const { return data_; }

@@ -87,8 +87,8 @@ Status Internal(const Args&... args) {
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:
-  StatusOr(T value) : value_(std::move(value)) {}             // NOLINT: implicit, as callers return values
-  StatusOr(Status status) : status_(std::move(status)) {}     // NOLINT: implicit, as callers return errors
+  StatusOr(T value) : value_(std::move(value)) {}          // NOLINT: implicit, as callers return values
+  StatusOr(Status status) : status_(std::move(status)) {}  // NOLINT: implicit, as callers return errors
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -102,10 +102,10 @@ class [[nodiscard]] StatusOr {
 
 }  // namespace sok
 
-#define SOK_RETURN_IF_ERROR(expr)                    \
-  do {                                               \
-    ::sok::Status sok_status_ = (expr);              \
-    if (!sok_status_.ok()) return sok_status_;       \
+#define SOK_RETURN_IF_ERROR(expr)              \
+  do {                                         \
+    ::sok::Status sok_status_ = (expr);        \
+    if (!sok_status_.ok()) return sok_status_; \
   } while (false)
 
 #endif  // SOK_CC_BASE_STATUS_H_

@@ -1,0 +1,49 @@
+#ifndef SOK_CC_GROUP_GROUP_LOOKUP_H_
+#define SOK_CC_GROUP_GROUP_LOOKUP_H_
+
+#include <cstdint>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/group/lookup_plan.h"
+#include "cc/table/table.h"
+
+namespace sok {
+
+// Where the output of a lookup goes: row b (a bag, or an id where nothing is pooled) at data + b * stride.
+struct OutputRows {
+  float* data = nullptr;
+  int64_t stride = 0;  // floats, at least the table's dim
+};
+
+// The gradient of a lookup's output, laid out as the output.
+struct GradientRows {
+  const float* data = nullptr;
+  int64_t stride = 0;
+};
+
+// Looks up a whole group: merges duplicate ids per table, finds their rows (and in training inserts those
+// that are new), and writes every lookup's output. Takes the lookups and ids of `plan`, and fills in the
+// rest of it. tables[t] belongs to plan->parts[t], and the tables are distinct; outputs[l] belongs to
+// plan->lookups[l].
+//
+// Locks the tables it works on, in one global order, so that groups that share tables cannot deadlock. On an
+// error no output is to be used; rows that were in the tables are as they were.
+Status GroupForward(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
+                    Span<const OutputRows> outputs);
+
+// The gradient of part `t`'s distinct ids: grads_out[u, :] for unique id u is the sum over its occurrences,
+// in order, of the occurrence's share of its bag's gradient. gradients[l] belongs to plan.lookups[l].
+// The result does not depend on the executor. `plan` comes from GroupForward and was training.
+void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim,
+                  Span<const GradientRows> gradients, float* grads_out);
+
+// The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[count]. Reads the
+// rows as they are now, so it has to run before the optimizer does.
+void WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,
+                    const GradientRows& gradient, Span<float> weight_grads);
+
+}  // namespace sok
+
+#endif  // SOK_CC_GROUP_GROUP_LOOKUP_H_

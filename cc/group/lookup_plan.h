@@ -1,0 +1,44 @@
+#ifndef SOK_CC_GROUP_LOOKUP_PLAN_H_
+#define SOK_CC_GROUP_LOOKUP_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/pooling/combiner.h"
+
+namespace sok {
+
+// One lookup of a group: ids of one feature, looked up in one table.
+struct Lookup {
+  int table = 0;        // position in the group's tables
+  bool pooled = false;  // false: one output row per id
+  Combiner combiner = Combiner::kSum;
+  std::vector<int64_t> offsets;  // pooled: bag b holds ids [offsets[b], offsets[b + 1])
+  std::vector<float> weights;    // empty, or one per id; finite
+  // Where the caller's ids were not ordered by bag: the caller's position of each id. Else empty.
+  std::vector<int64_t> order;
+  int64_t first = 0;  // the lookup's ids are ids[first, first + count) of its table's part
+  int64_t count = 0;
+
+  int64_t num_bags() const { return pooled ? static_cast<int64_t>(offsets.size()) - 1 : count; }
+};
+
+// What the lookups of a group ask of one table.
+struct TablePart {
+  std::vector<int64_t> ids;  // the lookups' ids one after the other, each lookup's in the order of its bags
+  std::vector<int64_t> unique;   // distinct ids, in order of first occurrence
+  std::vector<int32_t> inverse;  // for each id its position in `unique`
+  std::vector<int64_t> rows;     // for each distinct id its row, Table::kAbsent where it has none
+};
+
+// A group of lookups on its way from ids to outputs and back: what the forward pass finds out (distinct ids,
+// their rows) the backward pass uses again, so that no id is looked up twice in a step.
+struct LookupPlan {
+  bool training = true;  // false: unseen ids are not inserted, and the group has no gradients
+  std::vector<Lookup> lookups;
+  std::vector<TablePart> parts;  // one per table of the group
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_GROUP_LOOKUP_PLAN_H_

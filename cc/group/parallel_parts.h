@@ -1,0 +1,43 @@
+#ifndef SOK_CC_GROUP_PARALLEL_PARTS_H_
+#define SOK_CC_GROUP_PARALLEL_PARTS_H_
+
+#include <cstdint>
+#include <mutex>
+
+#include "cc/base/executor.h"
+#include "cc/base/function_ref.h"
+#include "cc/base/status.h"
+
+namespace sok {
+
+// Calls work(executor, i) for every i in [0, n). With enough parts to keep all threads busy, the parts run
+// side by side, each on one thread; else one after the other, each with all threads. Returns the error of
+// the lowest i that had one.
+inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Executor&, int64_t)> work) {
+  if (n < executor.concurrency()) {
+    for (int64_t i = 0; i < n; ++i) SOK_RETURN_IF_ERROR(work(executor, i));
+    return OkStatus();
+  }
+  // A part is a table or a lookup of a batch: worth a thread of its own.
+  constexpr int64_t kPartNs = 50 * 1000;
+  std::mutex mutex;
+  Status first_error;
+  int64_t first_index = n;
+  executor.ParallelFor(n, kPartNs, [&](int64_t begin, int64_t end) {
+    InlineExecutor inner;
+    for (int64_t i = begin; i < end; ++i) {
+      Status status = work(inner, i);
+      if (status.ok()) continue;
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (i < first_index) {
+        first_index = i;
+        first_error = status;
+      }
+    }
+  });
+  return first_error;
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_GROUP_PARALLEL_PARTS_H_

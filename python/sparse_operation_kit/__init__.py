@@ -1,0 +1,33 @@
+"""Sparse Operation Kit: embedding tables for graph-mode TensorFlow.
+
+Tables are hash maps from 64-bit keys to rows. Lookups of whole groups of features run as one op, and optimizers
+work on the rows where they lie. `sok.Init` comes first; `DistributedEmbedding` and `All2AllDenseEmbedding` are
+the layers; every optimizer of `tf.compat.v1.train` that it knows trains them.
+"""
+
+from sparse_operation_kit import optimizers, tf
+from sparse_operation_kit._version import __version__
+from sparse_operation_kit.core.context_scope import OptimizerScope
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.graph_keys import GraphKeys
+from sparse_operation_kit.core.initialize import Init
+from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
+from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
+from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
+from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
+from sparse_operation_kit.saver import Saver
+
+__all__ = [
+    "All2AllDenseEmbedding",
+    "DistributedEmbedding",
+    "EmbeddingVariable",
+    "GraphKeys",
+    "Init",
+    "OptimizerScope",
+    "Saver",
+    "__version__",
+    "get_embedding",
+    "optimizers",
+    "split_embedding_variable_from_others",
+    "tf",
+]

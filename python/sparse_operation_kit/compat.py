@@ -1,0 +1,63 @@
+"""What differs between the TensorFlow versions that the library supports; the only module that asks for one."""
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+import tensorflow as tf
+
+
+def _has_keras_2() -> bool:
+    version = getattr(tf.keras, "__version__", None) or getattr(tf.keras, "version", lambda: "3")()
+    return version.split(".")[0] == "2"
+
+
+HAS_KERAS_2 = _has_keras_2()
+
+
+class _ModuleLayer(tf.Module):
+    """The part of a Keras layer that the library's layers use, for graphs of TensorFlow with Keras 3.
+
+    Keras 3 has no graphs with sessions, so its Layer cannot be the base there.
+    """
+
+    def __init__(
+        self, trainable: bool = True, name: str | None = None, dtype: tf.DType | None = None
+    ) -> None:
+        super().__init__(name=name)
+        self.trainable = trainable
+        self.compute_dtype = tf.as_dtype(dtype or tf.float32).name
+        self.built = False
+
+    def __call__(self, inputs, *args, **kwargs):
+        with self.name_scope:
+            return self.call(inputs, *args, **kwargs)
+
+    @property
+    def trainable_weights(self):
+        return list(self.trainable_variables)
+
+    @property
+    def weights(self):
+        return list(self.variables)
+
+
+# The base of the library's layers.
+Layer = tf.keras.layers.Layer if HAS_KERAS_2 else _ModuleLayer
+
+
+def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:
+    """The modules that hold Keras 2's legacy optimizers, each after the name by which users know it."""
+    if HAS_KERAS_2:
+        return [("tf.keras.optimizers.legacy", tf.keras.optimizers.legacy)]
+    if importlib.util.find_spec("tf_keras") is None:
+        return []
+    return [("tf_keras.optimizers.legacy", importlib.import_module("tf_keras").optimizers.legacy)]
+
+
+def other_keras_optimizers() -> list[type]:
+    """The base classes of Keras' newer optimizers, which cannot train embedding variables."""
+    modules = [tf.keras]
+    if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
+        modules.append(importlib.import_module("tf_keras"))
+    return [module.optimizers.Optimizer for module in modules]

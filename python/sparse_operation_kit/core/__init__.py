@@ -1,0 +1,1 @@
+"""Initialization and embedding variables."""

@@ -1,0 +1,252 @@
+"""EmbeddingVariable: a hash table of rows that TensorFlow takes for a variable."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import tensorflow as tf
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.training.saving import saveable_object
+
+from sparse_operation_kit import native
+from sparse_operation_kit.core import initializers
+
+KEY_DTYPES = (tf.int64, tf.int32, tf.uint32)
+
+
+class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_object.SaveableObject):
+    """Rows of `dim` floats under 64-bit keys, in a table that grows as keys come.
+
+    It is a `tf.Variable` in `GLOBAL_VARIABLES` and, where trainable, in `TRAINABLE_VARIABLES`:
+    `tf.compat.v1.global_variables_initializer()` makes the empty table, `tf.nn.embedding_lookup` and
+    `tf.nn.embedding_lookup_sparse` look rows up, `tf.gradients` gives `tf.IndexedSlices` over row numbers,
+    and `tf.compat.v1.train.Saver` saves the rows, the optimizer's slots and its state. It has no dense value:
+    reading it as a tensor is a `TypeError`, except for one without hashing, whose rows are all there.
+
+    Its initializer needs `sok.Init` to have run. Created under `tf.control_dependencies([sok_init])`, the
+    initializer runs it by itself, as a `MonitoredTrainingSession` needs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        capacity: int | None = None,
+        key_dtype: tf.DType = tf.int64,
+        dtype: tf.DType = tf.float32,
+        initializer: Any = None,
+        trainable: bool = True,
+        use_hashtable: bool = True,
+        on_full: str = "error",
+        admission: None = None,
+        eviction: None = None,
+    ) -> None:
+        """Makes the variable in the default graph.
+
+        Args:
+          name: Made unique in the graph; `m_var_name` is the unique name.
+          dim: Floats of a row, at least 1.
+          capacity: Rows on a rank. A new key beyond it is an error; None grows without bound.
+          key_dtype: tf.int64, tf.int32 or tf.uint32; lookups take keys of this dtype.
+          dtype: tf.float32, the only dtype of rows.
+          initializer: None (uniform in [-0.05, 0.05)), a number, the name of a Keras initializer, or a
+            TensorFlow or Keras initializer whose elements are independent draws.
+          trainable: Whether it is in `TRAINABLE_VARIABLES`.
+          use_hashtable: False takes the key for the row: keys are in [0, capacity * ranks), and all rows are
+            there from the start. Needs a capacity.
+          on_full: "error": a new key beyond the capacity is an error, and nothing is inserted.
+          admission: None: every key gets its row in the first training lookup.
+          eviction: None: rows stay.
+
+        Raises:
+          TypeError, ValueError: An argument is of the wrong type or out of range.
+          RuntimeError: Eager execution.
+        """
+        if tf.executing_eagerly():
+            raise RuntimeError(
+                f"Embedding variable '{name}': eager execution is not supported; build a graph, as in "
+                "`with tf.Graph().as_default():`"
+            )
+        _check_arguments(name, dim, capacity, key_dtype, dtype, use_hashtable, on_full, admission, eviction)
+        graph = tf.compat.v1.get_default_graph()
+        self.m_var_name = graph.unique_name(name, mark_as_used=False)
+        self.dim = int(dim)
+        self.capacity = capacity
+        self.key_dtype = tf.as_dtype(key_dtype)
+        self.use_hashtable = bool(use_hashtable)
+        self._export: Sequence[tf.Tensor] | None = None
+        row_initializer = initializers.row_initializer(initializer, self.m_var_name, capacity, self.dim)
+
+        handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
+        with tf.name_scope(self.m_var_name + "/"):
+            initializer_op = native.ops.sok_initialize_table(
+                handle,
+                dim=self.dim,
+                capacity=capacity or 0,
+                use_hashtable=self.use_hashtable,
+                key_dtype=self.key_dtype,
+                initializer=row_initializer.kind,
+                initializer_args=list(row_initializer.args),
+                initializer_seed=row_initializer.seed,
+                name="Initializer",
+            )
+            is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
+        super().__init__(
+            trainable=trainable,
+            shape=[capacity, self.dim],
+            dtype=tf.float32,
+            handle=handle,
+            handle_name=self.m_var_name,
+            unique_id=self.m_var_name,
+            initializer_op=initializer_op,
+            is_initialized_op=is_initialized,
+            in_graph_mode=True,
+        )
+        collections = [tf.compat.v1.GraphKeys.GLOBAL_VARIABLES]
+        if trainable:
+            collections.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+        ops.add_to_collections(collections, self)
+        _install_optimizer_hooks()
+
+    @property
+    def emb_handle(self) -> tf.Tensor:
+        """The handle, under the name that the original SOK gives it."""
+        return self.handle
+
+    def size(self, name: str | None = None) -> tf.Tensor:
+        """Returns the number of rows on this rank, a scalar int64 tensor."""
+        return native.ops.sok_table_size(self.handle, name=name)
+
+    def is_initialized(self, name: str | None = None) -> tf.Tensor:
+        """Returns whether the initializer or a restore has run, a scalar bool tensor."""
+        return native.ops.sok_table_is_initialized(self.handle, name=name)
+
+    def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
+        """Returns the rows of the keys `indices`, of any shape; a key that is not there gets its row.
+
+        This is what `tf.gather` and `tf.nn.embedding_lookup` call. Keys of a narrower integer dtype than
+        `key_dtype` are widened, for TensorFlow makes int32 tensors of Python numbers.
+        """
+        from sparse_operation_kit.lookup import group
+
+        keys = tf.convert_to_tensor(indices)
+        if self.key_dtype == tf.int64 and keys.dtype in (tf.int32, tf.uint32):
+            keys = tf.cast(keys, tf.int64)
+        return group.lookup_group([group.DenseLookup(self, keys)], name=name)[0]
+
+    def read_value(self) -> tf.Tensor:
+        """Returns all rows of a table without hashing, [capacity, dim]."""
+        return self._read_variable_op()
+
+    def value(self) -> tf.Tensor:
+        """Returns all rows of a table without hashing, [capacity, dim]."""
+        return self._read_variable_op()
+
+    def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
+        del no_copy
+        if self.use_hashtable:
+            self._refuse("has no dense value: it holds the rows of the keys that came so far")
+        return self.sparse_read(tf.range(self.capacity, dtype=self.key_dtype))
+
+    def _dense_var_to_tensor(self, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> tf.Tensor:
+        del name, as_ref
+        if dtype is not None and not tf.as_dtype(dtype).is_compatible_with(self.dtype):
+            self._refuse(f"of dtype float32 cannot become a tensor of dtype {tf.as_dtype(dtype).name}")
+        return self._read_variable_op()
+
+    def _as_graph_element(self) -> tf.Tensor:
+        return self._read_variable_op()
+
+    def _ref(self) -> "EmbeddingVariable":
+        # The optimizers of tf.compat.v1.train ask variables that are no VarHandleOp for it, and differentiate
+        # with respect to what they get.
+        return self
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise TypeError(
+            f"Embedding variable '{self.m_var_name}' {why}. Look rows up with tf.nn.embedding_lookup, or write "
+            "all of them out with sok.Saver"
+        )
+
+    def _refuse_assignment(self, *args: Any, **kwargs: Any) -> NoReturn:
+        del args, kwargs
+        self._refuse("cannot be assigned as a tensor; sok.Saver().load_embedding_values sets rows")
+
+    assign = assign_add = assign_sub = _refuse_assignment
+    scatter_add = scatter_sub = scatter_update = scatter_max = scatter_min = _refuse_assignment
+    scatter_mul = scatter_div = batch_scatter_update = _refuse_assignment
+    scatter_nd_add = scatter_nd_sub = scatter_nd_update = _refuse_assignment
+    count_up_to = _strided_slice_assign = _refuse_assignment
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> NoReturn:
+        """Refuses: rows have keys, not positions."""
+        del indices, name
+        self._refuse("has no gather_nd")
+
+    def to_proto(self, export_scope: str | None = None) -> None:
+        """Returns None, as a MetaGraph cannot describe the variable to TensorFlow alone."""
+        del export_scope
+
+    # What tf.compat.v1.train.Saver asks of a SaveableObject.
+    optional_restore = False
+
+    @property
+    def specs(self) -> list[saveable_object.SaveSpec]:
+        """The tensors that hold the whole table in a checkpoint."""
+        if self._export is None:
+            with tf.name_scope(self.m_var_name + "/"):
+                self._export = native.ops.sok_table_export(self.handle, dim=self.dim, name="Export")
+        return [
+            saveable_object.SaveSpec(tensor, "", f"{self.m_var_name}/{field}", tensor.dtype)
+            for field, tensor in zip(self._export._fields, self._export, strict=True)
+        ]
+
+    def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> tf.Operation:
+        """Returns the op that makes the table what `specs` saved; it runs the initializer first."""
+        del restored_shapes
+        with tf.control_dependencies([self.initializer]):
+            return native.ops.sok_table_import(self.handle, *restored_tensors)
+
+
+def _check_arguments(
+    name: Any,
+    dim: Any,
+    capacity: Any,
+    key_dtype: Any,
+    dtype: Any,
+    use_hashtable: Any,
+    on_full: Any,
+    admission: Any,
+    eviction: Any,
+) -> None:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"An embedding variable's name must be a string that is not empty, not {name!r}")
+    who = f"Embedding variable '{name}'"
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"{who}: dim must be an int, not {dim!r}")
+    if dim < 1:
+        raise ValueError(f"{who}: dim must be at least 1, not {dim}")
+    if capacity is not None:
+        if isinstance(capacity, bool) or not hasattr(capacity, "__index__"):
+            raise TypeError(f"{who}: capacity must be an int or None, not {capacity!r}")
+        if capacity < 1:
+            raise ValueError(f"{who}: capacity must be at least 1, not {capacity}")
+    elif not use_hashtable:
+        raise ValueError(f"{who}: use_hashtable=False needs a capacity, as the key is the row")
+    if key_dtype not in KEY_DTYPES:
+        raise ValueError(f"{who}: key_dtype must be tf.int64, tf.int32 or tf.uint32, not {key_dtype!r}")
+    if dtype != tf.float32:
+        raise ValueError(f"{who}: rows are tf.float32, not {dtype!r}; cast what a lookup returns")
+    if on_full != "error":
+        raise ValueError(f"{who}: on_full must be 'error', not {on_full!r}")
+    if admission is not None:
+        raise ValueError(f"{who}: admission must be None, not {admission!r}")
+    if eviction is not None:
+        raise ValueError(f"{who}: eviction must be None, not {eviction!r}")
+
+
+def _install_optimizer_hooks() -> None:
+    # Here and not at import: a process that only imports the library has TensorFlow as it was.
+    from sparse_operation_kit.optimizers import hooks
+
+    hooks.install()

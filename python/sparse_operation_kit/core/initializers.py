@@ -1,0 +1,142 @@
+"""Maps TensorFlow's and Keras' initializers to the library's own.
+
+A table makes a row when its key first comes, on whatever rank and in whatever order, so a row has to be a
+function of the seed, the table and the key. TensorFlow's initializers are functions of a shape; those whose
+elements are independent draws are drawn anew per key here, with the same distribution.
+"""
+
+import math
+import numbers
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+
+class RowInitializer(NamedTuple):
+    """What the initializer op of a table takes: a kind of distribution, its arguments, and a seed."""
+
+    kind: str
+    args: tuple[float, ...]
+    seed: int = 0
+
+
+_DEFAULT = RowInitializer("uniform", (-0.05, 0.05))
+# The standard deviation of a normal distribution cut at two standard deviations: VarianceScaling divides by it.
+_TRUNCATED_STDDEV = 0.87962566103423978
+_KNOWN = (
+    "None, a number, zeros, ones, constant, random_uniform, random_normal, truncated_normal, variance_scaling, "
+    "glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal"
+)
+
+
+def row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:
+    """Returns the row initializer for what a user passed as `initializer`.
+
+    Args:
+      initializer: None (uniform in [-0.05, 0.05)), a number, the name of a Keras initializer, or an instance
+        or class of a TensorFlow or Keras initializer of one of the known kinds.
+      name: The variable's name, for errors.
+      rows: Rows over all ranks, None for a table without bound. Variance scaling needs it.
+      dim: Floats of a row.
+
+    Raises:
+      ValueError: An unknown name, a constant that is no scalar, or variance scaling without a bound.
+      TypeError: An initializer of an unknown kind.
+    """
+    if initializer is None:
+        return _DEFAULT
+    if isinstance(initializer, numbers.Real) and not isinstance(initializer, bool):
+        return RowInitializer("constant", (_finite(float(initializer), name),))
+    if isinstance(initializer, str):
+        initializer = _by_name(initializer, name)
+    if isinstance(initializer, type):
+        initializer = initializer()
+    return _from_instance(initializer, name, rows, dim)
+
+
+def _by_name(text: str, name: str) -> Any:
+    try:
+        return tf.keras.initializers.get(text)
+    except ValueError as error:
+        raise ValueError(
+            f"Embedding variable '{name}': unknown initializer '{text}'; known are {_KNOWN}"
+        ) from error
+
+
+def _from_instance(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:
+    kind = type(initializer).__name__.lower().replace("_", "").removesuffix("v1").removesuffix("v2")
+    config = initializer.get_config() if hasattr(initializer, "get_config") else {}
+    seed = config.get("seed") or 0
+    if not isinstance(seed, int):
+        seed = 0  # Keras 3 describes a seed generator here; it says nothing about a row's values
+    if kind == "zeros":
+        return RowInitializer("constant", (0.0,))
+    if kind == "ones":
+        return RowInitializer("constant", (1.0,))
+    if kind == "constant":
+        return RowInitializer("constant", (_scalar(config.get("value"), name),))
+    if kind in ("randomuniform", "uniform"):
+        low, high = _scalar(config.get("minval"), name), config.get("maxval")
+        high = 1.0 if high is None else _scalar(high, name)
+        if high < low:
+            raise ValueError(f"Embedding variable '{name}': uniform initial values from {low} to {high}")
+        return RowInitializer("uniform", (low, high), seed)
+    if kind in ("randomnormal", "truncatednormal"):
+        args = (_scalar(config.get("mean"), name), _scalar(config.get("stddev"), name))
+        return RowInitializer("normal" if kind == "randomnormal" else "truncated_normal", args, seed)
+    if "distribution" in config or kind in _SCALINGS:
+        return _variance_scaling(kind, config, name, rows, dim, seed)
+    raise TypeError(
+        f"Embedding variable '{name}': {type(initializer).__name__} cannot make one row at a time; known "
+        f"initializers are {_KNOWN}"
+    )
+
+
+# (scale, mode, distribution) of the named forms of variance scaling, whose configuration does not repeat them.
+_SCALINGS = {
+    "glorotuniform": (1.0, "fan_avg", "uniform"),
+    "glorotnormal": (1.0, "fan_avg", "truncated_normal"),
+    "heuniform": (2.0, "fan_in", "uniform"),
+    "henormal": (2.0, "fan_in", "truncated_normal"),
+    "lecununiform": (1.0, "fan_in", "uniform"),
+    "lecunnormal": (1.0, "fan_in", "truncated_normal"),
+}
+
+
+def _variance_scaling(
+    kind: str, config: dict[str, Any], name: str, rows: int | None, dim: int, seed: int
+) -> RowInitializer:
+    if rows is None:
+        raise ValueError(
+            f"Embedding variable '{name}': an initializer that scales with the number of rows needs a table with "
+            "a capacity"
+        )
+    named = _SCALINGS.get(kind, (1.0, "fan_in", "truncated_normal"))
+    scale = float(config.get("scale", named[0]))
+    mode = config.get("mode", named[1])
+    distribution = config.get("distribution", named[2])
+    fan = {"fan_in": rows, "fan_out": dim, "fan_avg": (rows + dim) / 2.0}[mode]
+    variance = scale / max(1.0, fan)
+    if distribution == "uniform":
+        limit = math.sqrt(3.0 * variance)
+        return RowInitializer("uniform", (-limit, limit), seed)
+    if distribution == "untruncated_normal":
+        return RowInitializer("normal", (0.0, math.sqrt(variance)), seed)
+    return RowInitializer("truncated_normal", (0.0, math.sqrt(variance) / _TRUNCATED_STDDEV), seed)
+
+
+def _scalar(value: Any, name: str) -> float:
+    if isinstance(value, tf.Tensor):
+        value = tf.get_static_value(value)
+    try:
+        return _finite(float(value), name)
+    except TypeError:
+        raise ValueError(
+            f"Embedding variable '{name}': an initializer's argument must be one number, not {value!r}"
+        ) from None
+
+
+def _finite(value: float, name: str) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"Embedding variable '{name}': an initial value must be finite, not {value}")
+    return value

@@ -1,0 +1,89 @@
+"""All2AllDenseEmbedding: a layer that looks up a fixed number of keys per slot, without combining."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import compat
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.embeddings.checks import check_count
+from sparse_operation_kit.lookup import group
+
+
+class All2AllDenseEmbedding(compat.Layer):
+    """Looks up a row for every key, as `tf.nn.embedding_lookup` does.
+
+    `layer(inputs, training=True)` takes keys `[batch, slot_num, nnz_per_slot]` and returns
+    `[batch, slot_num, nnz_per_slot, embedding_vec_size]`, in the layer's compute dtype. With
+    `dynamic_input=True` it takes keys `[n]`, of any `n`, zero included, and returns `[n, embedding_vec_size]`.
+
+    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value, stays
+    out of the table, and the lookup has no gradients.
+
+    Attributes:
+      embedding_variable: The layer's `EmbeddingVariable`.
+    """
+
+    def __init__(
+        self,
+        max_vocabulary_size_per_gpu: int | None,
+        embedding_vec_size: int,
+        slot_num: int,
+        nnz_per_slot: int,
+        dynamic_input: bool = False,
+        use_hashtable: bool = True,
+        key_dtype: tf.DType = tf.int64,
+        embedding_initializer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Makes the layer and its variable.
+
+        Args:
+          max_vocabulary_size_per_gpu: Rows on a rank; a new key beyond it is an error in training. None grows
+            without bound.
+          embedding_vec_size: Floats of a row.
+          slot_num: Features of a sample.
+          nnz_per_slot: Keys of a slot.
+          dynamic_input: Whether the keys are `[n]` instead, as `tf.unique` gives them.
+          use_hashtable: False takes the key for the row; keys are then in
+            [0, max_vocabulary_size_per_gpu * ranks).
+          key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
+          embedding_initializer: As `EmbeddingVariable`'s `initializer`.
+          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as of a Keras layer.
+
+        Raises:
+          TypeError, ValueError: An argument is of the wrong type or out of range.
+        """
+        super().__init__(**kwargs)
+        who = "All2AllDenseEmbedding"
+        slots = check_count(who, "slot_num", slot_num)
+        nnz = check_count(who, "nnz_per_slot", nnz_per_slot)
+        self._keys_shape = [None] if dynamic_input else [None, slots, nnz]
+        self.embedding_variable = EmbeddingVariable(
+            name=f"{self.name}/EmbeddingVariable",
+            dim=check_count(who, "embedding_vec_size", embedding_vec_size),
+            capacity=check_count(who, "max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu, optional=True),
+            key_dtype=key_dtype,
+            initializer=embedding_initializer,
+            trainable=kwargs.get("trainable", True),
+            use_hashtable=use_hashtable,
+        )
+
+    def call(self, inputs: tf.Tensor, training: bool | tf.Tensor = True) -> tf.Tensor:
+        """Returns one row for every key, shaped as the keys with one more dimension."""
+        lookup = group.DenseLookup(self.embedding_variable, self._shaped(inputs))
+        return tf.cast(group.lookup_group([lookup], training)[0], self.compute_dtype)
+
+    def _shaped(self, inputs: tf.Tensor) -> tf.Tensor:
+        name = self.embedding_variable.m_var_name
+        if isinstance(inputs, (tf.SparseTensor, tf.RaggedTensor)):
+            raise TypeError(f"All2AllDenseEmbedding of '{name}' takes a dense tensor of keys, not {inputs!r}")
+        keys = tf.convert_to_tensor(inputs)
+        if not keys.shape.is_compatible_with(self._keys_shape):
+            raise ValueError(
+                f"All2AllDenseEmbedding of '{name}' takes keys of shape {self._keys_shape}, not {keys.shape}"
+            )
+        if keys.shape.rank is not None and keys.shape[1:].is_fully_defined():
+            return keys
+        # The check while running names its input: the identity gives that the variable's name.
+        return tf.ensure_shape(tf.identity(keys, name=f"keys_of_{name.replace('/', '_')}"), self._keys_shape)

@@ -1,0 +1,86 @@
+"""DistributedEmbedding: a layer that looks up and combines a variable number of keys per slot."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import compat
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.embeddings.checks import check_count
+from sparse_operation_kit.lookup import group
+
+
+class DistributedEmbedding(compat.Layer):
+    """Looks up the keys of each slot and combines their rows to one, as `tf.nn.embedding_lookup_sparse` does.
+
+    `layer(inputs, training=True)` takes a SparseTensor of keys with `dense_shape = [batch * slot_num, max_nnz]`:
+    row `b * slot_num + s` holds the keys of slot `s` of sample `b`. It returns
+    `[batch, slot_num, embedding_vec_size]`, in the layer's compute dtype. A key that stands twice counts twice;
+    a row without keys gives zeros. Any batch size will do, and one may differ from the next.
+
+    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value, stays
+    out of the table, and the lookup has no gradients.
+
+    Attributes:
+      embedding_variable: The layer's `EmbeddingVariable`.
+    """
+
+    def __init__(
+        self,
+        combiner: str,
+        max_vocabulary_size_per_gpu: int | None,
+        embedding_vec_size: int,
+        slot_num: int,
+        max_nnz: int,
+        max_feature_num: int = 1,
+        use_hashtable: bool = True,
+        key_dtype: tf.DType = tf.int64,
+        embedding_initializer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Makes the layer and its variable.
+
+        Args:
+          combiner: "sum" or "mean", in either case.
+          max_vocabulary_size_per_gpu: Rows on a rank; a new key beyond it is an error in training. None grows
+            without bound.
+          embedding_vec_size: Floats of a row.
+          slot_num: Features of a sample.
+          max_nnz: The most keys of a slot. The original sizes buffers by it; here nothing depends on it.
+          max_feature_num: The most keys of a sample, likewise.
+          use_hashtable: False takes the key for the row; keys are then in
+            [0, max_vocabulary_size_per_gpu * ranks).
+          key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
+          embedding_initializer: As `EmbeddingVariable`'s `initializer`.
+          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as of a Keras layer.
+
+        Raises:
+          TypeError, ValueError: An argument is of the wrong type or out of range.
+        """
+        super().__init__(**kwargs)
+        who = "DistributedEmbedding"
+        if not isinstance(combiner, str) or combiner.lower() not in ("sum", "mean"):
+            raise ValueError(f"{who}: combiner must be 'sum' or 'mean', not {combiner!r}")
+        self._combiner = combiner.lower()
+        self._slot_num = check_count(who, "slot_num", slot_num)
+        check_count(who, "max_nnz", max_nnz)
+        check_count(who, "max_feature_num", max_feature_num)
+        self.embedding_variable = EmbeddingVariable(
+            name=f"{self.name}/EmbeddingVariable",
+            dim=check_count(who, "embedding_vec_size", embedding_vec_size),
+            capacity=check_count(who, "max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu, optional=True),
+            key_dtype=key_dtype,
+            initializer=embedding_initializer,
+            trainable=kwargs.get("trainable", True),
+            use_hashtable=use_hashtable,
+        )
+
+    def call(self, inputs: tf.SparseTensor, training: bool | tf.Tensor = True) -> tf.Tensor:
+        """Returns `[batch, slot_num, embedding_vec_size]` for keys of shape `[batch * slot_num, max_nnz]`."""
+        keys = tf.compat.v1.convert_to_tensor_or_sparse_tensor(inputs)
+        if not isinstance(keys, tf.SparseTensor):
+            raise TypeError(
+                f"DistributedEmbedding of '{self.embedding_variable.m_var_name}' takes a SparseTensor, not {inputs!r}"
+            )
+        lookup = group.SparseLookup(self.embedding_variable, keys, self._combiner, slots=self._slot_num)
+        return tf.cast(group.lookup_group([lookup], training)[0], self.compute_dtype)

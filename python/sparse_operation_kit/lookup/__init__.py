@@ -1,0 +1,1 @@
+"""Lookups of groups of features."""

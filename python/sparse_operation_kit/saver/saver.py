@@ -1,0 +1,63 @@
+"""Saver: the rows of embedding variables in the raw files of the original SOK."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from sparse_operation_kit import native
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+
+
+class Saver:
+    """Writes and reads the rows of embedding variables, and sets them from tensors.
+
+    `<name>_keys.file` holds the keys as little-endian int64, `<name>_values.file` the rows as little-endian
+    float32, both without any header, where `<name>` is the variable's `m_var_name`. They are those of the
+    original SOK, and hold no optimizer slots: `tf.compat.v1.train.Saver` saves the full state.
+
+    Every method returns a scalar string tensor; running it does the work and gives `b'OK'`. Files appear under
+    their names only when complete.
+    """
+
+    def dump_to_file(self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor) -> tf.Tensor:
+        """Returns the tensor that writes all rows into the directory `filepath`, made where it is missing."""
+        return native.ops.sok_dump_to_file(_checked(embedding_variable).handle, filepath)
+
+    def restore_from_file(self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor) -> tf.Tensor:
+        """Returns the tensor that makes the variable's rows those of the files in the directory `filepath`.
+
+        Rows that are not in the files go, and the optimizer starts anew. Running it raises `NotFoundError` for
+        missing files and `DataLossError` for files that are damaged or of another dim; the variable is then as
+        it was.
+        """
+        return native.ops.sok_restore_from_file(_checked(embedding_variable).handle, filepath)
+
+    def load_embedding_values(
+        self, embedding_variable: EmbeddingVariable, tensors: tf.Tensor | Sequence[tf.Tensor]
+    ) -> tf.Tensor:
+        """Returns the tensor that gives key `i` the row `i` of `tensors`.
+
+        Args:
+          embedding_variable: Whose rows to set. Other rows and the optimizer's slots stay as they are.
+          tensors: float32 `[n, dim]`, or a list or tuple of such, which is taken for one stacked tensor.
+        """
+        _checked(embedding_variable)
+        if isinstance(tensors, (list, tuple)):
+            if not tensors:
+                raise ValueError(f"No tensors for embedding variable '{embedding_variable.m_var_name}'")
+            values = tf.concat([tf.convert_to_tensor(tensor, tf.float32) for tensor in tensors], axis=0)
+        else:
+            values = tf.convert_to_tensor(tensors, tf.float32)
+        if not values.shape.is_compatible_with([None, embedding_variable.dim]):
+            raise ValueError(
+                f"Embedding variable '{embedding_variable.m_var_name}' takes rows of shape "
+                f"[n, {embedding_variable.dim}], not {values.shape}"
+            )
+        keys = tf.range(tf.shape(values, out_type=tf.int64)[0], dtype=tf.int64)
+        return native.ops.sok_table_assign(embedding_variable.handle, keys, values)
+
+
+def _checked(variable: EmbeddingVariable) -> EmbeddingVariable:
+    if not isinstance(variable, EmbeddingVariable):
+        raise TypeError(f"sok.Saver handles an EmbeddingVariable, not {variable!r}")
+    return variable

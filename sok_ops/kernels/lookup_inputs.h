@@ -1,0 +1,50 @@
+#ifndef SOK_SOK_OPS_KERNELS_LOOKUP_INPUTS_H_
+#define SOK_SOK_OPS_KERNELS_LOOKUP_INPUTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/group/lookup_plan.h"
+#include "sok_ops/kernels/resources.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+
+enum class IdLayout { kSparse, kRagged, kDense };
+
+// The attributes of SokGroupLookup that describe one lookup.
+struct LookupSpec {
+  IdLayout layout = IdLayout::kDense;
+  int table = 0;
+  bool pooled = false;
+  Combiner combiner = Combiner::kSum;
+  bool weighted = false;
+  int64_t slots = 0;
+};
+
+// Reads and checks the attributes of all lookups of a SokGroupLookup.
+tensorflow::Status ReadLookupSpecs(tensorflow::OpKernelConstruction* construction,
+                                   std::vector<LookupSpec>* specs);
+
+// The tensors of one lookup. The bag tensors and weights are null where its layout has none.
+struct LookupTensors {
+  const tensorflow::Tensor* ids = nullptr;
+  const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, rank]
+  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [rank]
+  const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]
+  const tensorflow::Tensor* weights = nullptr;      // [ids]
+};
+
+// The shape of a lookup's output. Checks the tensors' shapes and the number of bags.
+tensorflow::Status OutputShape(const LookupSpec& spec, const LookupTensors& tensors, const TableRef& table,
+                               tensorflow::TensorShape* shape);
+
+// Checks the tensors' values, and adds the lookup and its ids, in the order of their bags, to the plan.
+// To be called after OutputShape.
+tensorflow::Status AddLookup(const LookupSpec& spec, const LookupTensors& tensors, const TableRef& table,
+                             LookupPlan* plan);
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_LOOKUP_INPUTS_H_

@@ -1,0 +1,76 @@
+// What the library keeps in a session's resource manager.
+#ifndef SOK_SOK_OPS_KERNELS_RESOURCES_H_
+#define SOK_SOK_OPS_KERNELS_RESOURCES_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cc/table/table.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace sok {
+
+// What sok.Init decided for a session: its presence says that Init has run.
+class Runtime : public tensorflow::ResourceBase {
+ public:
+  Runtime(int64_t global_batch_size, uint64_t seed, int rank, int ranks)
+      : global_batch_size(global_batch_size), seed(seed), rank(rank), ranks(ranks) {}
+  std::string DebugString() const override {
+    return StrCat("SOK runtime, rank ", rank, " of ", ranks, ", global batch size ", global_batch_size);
+  }
+
+  const int64_t global_batch_size;
+  const uint64_t seed;
+  const int rank;
+  const int ranks;
+};
+
+// The session's Runtime, or FailedPrecondition that says to run sok.Init, on behalf of `who`.
+tensorflow::Status LookupRuntime(tensorflow::OpKernelContext* context, const std::string& who,
+                                 tensorflow::core::RefCountPtr<Runtime>* runtime);
+
+// An embedding variable's table, which its initializer and a restore replace, and the dtype of its keys.
+// Thread-safe.
+class TableResource : public tensorflow::ResourceBase {
+ public:
+  TableResource(std::shared_ptr<Table> table, tensorflow::DataType key_dtype)
+      : key_dtype_(key_dtype), table_(std::move(table)) {}
+  std::string DebugString() const override { return StrCat("SOK table '", table()->options().name, "'"); }
+
+  tensorflow::DataType key_dtype() const { return key_dtype_; }
+  std::shared_ptr<Table> table() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return table_;
+  }
+  // Kernels that work on the table it had until now go on doing so.
+  void Replace(std::shared_ptr<Table> table) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    table_ = std::move(table);
+  }
+
+ private:
+  const tensorflow::DataType key_dtype_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Table> table_;
+};
+
+// A table in use by a kernel, and the resource that holds it.
+struct TableRef {
+  tensorflow::core::RefCountPtr<TableResource> resource;
+  std::shared_ptr<Table> table;
+
+  const std::string& name() const { return table->options().name; }
+};
+
+// The table behind input `index`. FailedPrecondition, naming the variable, where sok.Init or the variable's
+// initializer has not run.
+tensorflow::Status LookupTable(tensorflow::OpKernelContext* context, int index, TableRef* table);
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_RESOURCES_H_

@@ -1,0 +1,114 @@
+// Kernels that make and inspect tables.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/hash.h"
+#include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_status.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+
+REGISTER_KERNEL_BUILDER(Name("SokTable").Device(tf::DEVICE_CPU), tf::ResourceHandleOp<TableResource>);
+
+tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initializer* initializer) {
+  std::string kind;
+  std::vector<float> args;
+  TF_RETURN_IF_ERROR(construction->GetAttr("initializer", &kind));
+  TF_RETURN_IF_ERROR(construction->GetAttr("initializer_args", &args));
+  const size_t wanted = kind == "constant" ? 1 : 2;
+  if (args.size() != wanted) {
+    return tf::errors::InvalidArgument("Initializer '", kind, "' takes ", wanted, " arguments, not ",
+                                       args.size());
+  }
+  initializer->kind = kind == "constant"  ? InitializerKind::kConstant
+                      : kind == "uniform" ? InitializerKind::kUniform
+                      : kind == "normal"  ? InitializerKind::kNormal
+                                          : InitializerKind::kTruncatedNormal;
+  initializer->a = args[0];
+  initializer->b = wanted == 2 ? args[1] : 0.0f;
+  return tf::Status();
+}
+
+class InitializeTableOp : public tf::OpKernel {
+ public:
+  explicit InitializeTableOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("dim", &options_.dim));
+    OP_REQUIRES_OK(construction, construction->GetAttr("capacity", &options_.capacity));
+    OP_REQUIRES_OK(construction, construction->GetAttr("use_hashtable", &options_.use_hashtable));
+    OP_REQUIRES_OK(construction, construction->GetAttr("key_dtype", &key_dtype_));
+    OP_REQUIRES_OK(construction, InitializerFromAttrs(construction, &options_.initializer));
+    OP_REQUIRES_OK(construction, construction->GetAttr("initializer_seed", &seed_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    const tf::ResourceHandle& handle = context->input(0).flat<tf::ResourceHandle>()(0);
+    const std::string& name = handle.name();
+    tf::core::RefCountPtr<Runtime> runtime;
+    OP_REQUIRES_OK(
+        context,
+        LookupRuntime(context, StrCat("The initializer of embedding variable '", name, "'"), &runtime));
+    TableOptions options = options_;
+    options.name = name;
+    options.rank = runtime->rank;
+    options.ranks = runtime->ranks;
+    // Rows are a function of (seed, table, key): the session's seed, the initializer's and the name.
+    options.initializer.seed = Mix64(Mix64(runtime->seed ^ Mix64(static_cast<uint64_t>(seed_))) ^
+                                     Fingerprint64(name.data(), name.size()));
+    TfExecutor executor(context);
+    StatusOr<std::unique_ptr<Table>> made = Table::Create(executor, std::move(options));
+    OP_REQUIRES_OK(context, ToTf(made.status()));
+    std::shared_ptr<Table> table = std::move(made.value());
+
+    TableResource* resource = nullptr;
+    OP_REQUIRES_OK(context, tf::LookupOrCreateResource<TableResource>(
+                                context, handle, &resource, [&](TableResource** created) {
+                                  *created = new TableResource(table, key_dtype_);
+                                  return tf::Status();
+                                }));
+    const tf::core::ScopedUnref unref(resource);
+    resource->Replace(std::move(table));
+  }
+
+ private:
+  TableOptions options_;
+  tf::DataType key_dtype_;
+  int64_t seed_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
+
+class TableIsInitializedOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* context) override {
+    TableRef ref;
+    tf::Tensor* is_initialized = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &is_initialized));
+    is_initialized->scalar<bool>()() = LookupTable(context, 0, &ref).ok();
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokTableIsInitialized").Device(tf::DEVICE_CPU), TableIsInitializedOp);
+
+class TableSizeOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* context) override {
+    TableRef ref;
+    OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
+    tf::Tensor* rows = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &rows));
+    const std::lock_guard<std::mutex> lock(ref.table->mutex());
+    rows->scalar<int64_t>()() = ref.table->size();
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokTableSize").Device(tf::DEVICE_CPU), TableSizeOp);
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,35 @@
+#ifndef SOK_SOK_OPS_KERNELS_TF_EXECUTOR_H_
+#define SOK_SOK_OPS_KERNELS_TF_EXECUTOR_H_
+
+#include <cstdint>
+
+#include "cc/base/executor.h"
+#include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/lib/core/threadpool.h"
+
+namespace sok {
+
+// The engine's executor on TensorFlow's own threads: the intra-op pool of the kernel's device. Valid while
+// the kernel runs.
+class TfExecutor final : public Executor {
+ public:
+  explicit TfExecutor(tensorflow::OpKernelContext* context)
+      : workers_(*context->device()->tensorflow_cpu_worker_threads()) {}
+
+  int concurrency() const override { return workers_.num_threads; }
+
+  void ParallelFor(int64_t n, int64_t ns_per_item, FunctionRef<void(int64_t, int64_t)> body) override {
+    if (n <= 0) return;
+    if (workers_.num_threads <= 1) return body(0, n);
+    // TensorFlow counts cost in cycles, which are nanoseconds within the precision that matters here.
+    workers_.workers->ParallelFor(n, ns_per_item, [body](int64_t begin, int64_t end) { body(begin, end); });
+  }
+
+ private:
+  const tensorflow::DeviceBase::CpuWorkerThreads& workers_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_TF_EXECUTOR_H_

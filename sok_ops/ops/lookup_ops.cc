@@ -1,0 +1,176 @@
+// The lookup of a group of features, and its gradient.
+#include <string>
+#include <vector>
+
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+using tf::shape_inference::DimensionHandle;
+using tf::shape_inference::InferenceContext;
+using tf::shape_inference::ShapeHandle;
+
+// The output shape of one lookup: dense ids [...] give [..., dim]; sparse and ragged ones give [bags, dim],
+// or [bags / slots, slots, dim] where the bags of a sample stand in `slots` slots.
+tf::Status LookupOutputShape(InferenceContext* c, const std::string& layout, int64_t slots, int64_t dim,
+                             ShapeHandle ids, int bag_input, ShapeHandle* output) {
+  if (layout == "dense") return c->Concatenate(ids, c->Vector(dim), output);
+  DimensionHandle bags = c->UnknownDim();
+  if (layout == "ragged") {
+    TF_RETURN_IF_ERROR(c->Subtract(c->Dim(c->input(bag_input), 0), 1, &bags));
+  } else if (const tf::Tensor* dense_shape = c->input_tensor(bag_input + 1); dense_shape != nullptr) {
+    if (dense_shape->dims() == 1 && dense_shape->NumElements() > 0 && dense_shape->vec<int64_t>()(0) >= 0) {
+      bags = c->MakeDim(dense_shape->vec<int64_t>()(0));
+    }
+  }
+  if (slots == 0) {
+    *output = c->Matrix(bags, dim);
+    return tf::Status();
+  }
+  DimensionHandle samples = c->UnknownDim();
+  if (c->ValueKnown(bags) && c->Value(bags) % slots == 0) samples = c->MakeDim(c->Value(bags) / slots);
+  *output = c->MakeShape({samples, c->MakeDim(slots), c->MakeDim(dim)});
+  return tf::Status();
+}
+
+tf::Status GroupLookupShape(InferenceContext* c) {
+  std::vector<std::string> layouts;
+  std::vector<int32_t> table_of;
+  std::vector<int64_t> dims;
+  std::vector<int64_t> slots;
+  TF_RETURN_IF_ERROR(c->GetAttr("layouts", &layouts));
+  TF_RETURN_IF_ERROR(c->GetAttr("table_of", &table_of));
+  TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
+  TF_RETURN_IF_ERROR(c->GetAttr("slots", &slots));
+  const int lookups = static_cast<int>(layouts.size());
+  const int tables = static_cast<int>(dims.size());
+  int num_tables;
+  int num_lookups;
+  int num_bags;
+  TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_lookups", &num_lookups));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_bags", &num_bags));
+  if (num_tables != tables || num_lookups != lookups || table_of.size() != layouts.size() ||
+      slots.size() != layouts.size()) {
+    return tf::errors::InvalidArgument("SokGroupLookup: attributes of ", lookups, " lookups in ", tables,
+                                       " tables do not fit ", num_lookups, " and ", num_tables);
+  }
+  int bag_input = tables + lookups;
+  const int bags_end = bag_input + num_bags;
+  for (int l = 0; l < lookups; ++l) {
+    if (table_of[l] < 0 || table_of[l] >= tables) {
+      return tf::errors::InvalidArgument("SokGroupLookup: lookup ", l, " is in table ", table_of[l], " of ",
+                                         tables);
+    }
+    const int bag_inputs = layouts[l] == "sparse" ? 2 : layouts[l] == "ragged" ? 1 : 0;
+    if (bag_input + bag_inputs > bags_end) {
+      return tf::errors::InvalidArgument("SokGroupLookup: too few bag inputs for its layouts");
+    }
+    ShapeHandle output;
+    TF_RETURN_IF_ERROR(LookupOutputShape(c, layouts[l], slots[l], dims[table_of[l]], c->input(tables + l),
+                                         bag_input, &output));
+    c->set_output(l, output);
+    bag_input += bag_inputs;
+  }
+  c->set_output(lookups, c->Scalar());
+  return tf::Status();
+}
+
+REGISTER_OP("SokGroupLookup")
+    .Attr("num_tables: int >= 1")
+    .Attr("num_lookups: int >= 1")
+    .Attr("num_bags: int >= 0")
+    .Attr("num_weights: int >= 0")
+    .Attr("Tids: list({int32, int64, uint32}) >= 1")
+    .Attr("dims: list(int) >= 1")
+    .Attr("table_of: list(int) >= 1")
+    .Attr("layouts: list({'sparse', 'ragged', 'dense'}) >= 1")
+    .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'none'}) >= 1")
+    .Attr("weighted: list(bool) >= 1")
+    .Attr("slots: list(int) >= 1")
+    .Input("handles: num_tables * resource")
+    .Input("ids: Tids")
+    .Input("bags: num_bags * int64")
+    .Input("weights: num_weights * float")
+    .Input("training: bool")
+    .Output("outputs: num_lookups * float")
+    .Output("plan: variant")
+    .SetIsStateful()
+    .SetShapeFn(GroupLookupShape)
+    .Doc(R"(Looks up a group of features: all their ids, in all their tables, in one op.
+handles: the tables, each once. dims: their row lengths.
+ids: the ids of each lookup. table_of: the table it is in.
+layouts: how a lookup's ids form bags. 'sparse': ids of a SparseTensor; its indices [ids, rank] and dense_shape
+  [rank] stand in `bags`, and the first column of the indices tells the bag, in any order. 'ragged': values of a
+  RaggedTensor; its row_splits stand in `bags`. 'dense': no bags, one row for each id.
+combiners: how a bag's rows become one; 'none' for 'dense' and only there.
+weighted: whether the lookup's ids have weights; those stand in `weights`.
+slots: 0, or how many consecutive bags belong to one sample.
+training: ids that are not there get a row. Otherwise they read as their initial values and stay out.
+outputs: [..., dim] for 'dense', else [bags, dim] or [bags / slots, slots, dim].
+plan: what the gradient needs.)");
+
+REGISTER_OP("SokGroupLookupGrad")
+    .Attr("num_tables: int >= 1")
+    .Attr("num_lookups: int >= 1")
+    .Attr("num_weights: int >= 0")
+    .Attr("dims: list(int) >= 1")
+    .Attr("weighted: list(bool) >= 1")
+    .Input("handles: num_tables * resource")
+    .Input("plan: variant")
+    .Input("gradients: num_lookups * float")
+    .Output("indices: num_tables * int64")
+    .Output("values: num_tables * float")
+    .Output("weight_gradients: num_weights * float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      std::vector<int64_t> dims;
+      int num_tables;
+      int num_weights;
+      TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
+      TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+      TF_RETURN_IF_ERROR(c->GetAttr("num_weights", &num_weights));
+      if (static_cast<int>(dims.size()) != num_tables) {
+        return tf::errors::InvalidArgument("SokGroupLookupGrad: ", dims.size(), " dims for ", num_tables,
+                                           " tables");
+      }
+      for (int t = 0; t < num_tables; ++t) {
+        DimensionHandle rows = c->UnknownDim();
+        c->set_output(t, c->Vector(rows));
+        c->set_output(num_tables + t, c->Matrix(rows, dims[t]));
+      }
+      for (int w = 0; w < num_weights; ++w) {
+        c->set_output(2 * num_tables + w, c->Vector(InferenceContext::kUnknownDim));
+      }
+      return tf::Status();
+    })
+    .Doc(
+        R"(The gradient of SokGroupLookup. For each table the row numbers that the lookups read, each once, and
+the gradients of those rows; nothing for a lookup that was not training. For each weighted lookup the gradient
+of its weights.)");
+
+REGISTER_OP("SokApplyGradients")
+    .Input("handle: resource")
+    .Input("indices: int64")
+    .Input("values: float")
+    .Input("hyper: float")
+    .Attr("optimizer: string")
+    .Attr("indices_unique: bool = false")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle unused;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &unused));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 2, &unused));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 1, &unused));
+      return tf::Status();
+    })
+    .Doc(R"(One step of a table's optimizer: gradients values[i, :] for row number indices[i].
+Gradients of one row are summed first. No row at all is a step too.
+hyper: the optimizer's hyper-parameters, in the order of cc/optimizers.
+indices_unique: the caller knows that no row stands twice in `indices`.)");
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,123 @@
+// Ops that make, inspect, fill and empty the tables behind embedding variables.
+//
+// All of them are stateful: what they do depends on, and changes, the session's tables.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace sok {
+namespace {
+
+namespace shape = ::tensorflow::shape_inference;
+using shape::InferenceContext;
+
+REGISTER_OP("SokInit")
+    .Attr("global_batch_size: int >= 1")
+    .Attr("seed: int")
+    .Attr("rank: int >= 0 = 0")
+    .Attr("ranks: int >= 1 = 1")
+    .Output("status: string")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc(
+        "Readies the session for embedding variables; `status` is OK. The same arguments again are "
+        "harmless.");
+
+REGISTER_OP("SokTable")
+    .Attr("container: string = ''")
+    .Attr("shared_name: string = ''")
+    .Output("handle: resource")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc("The handle of an embedding variable named `shared_name`.");
+
+REGISTER_OP("SokInitializeTable")
+    .Input("handle: resource")
+    .Attr("dim: int >= 1")
+    .Attr("capacity: int >= 0 = 0")
+    .Attr("use_hashtable: bool = true")
+    .Attr("key_dtype: {int32, int64, uint32} = DT_INT64")
+    .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'uniform'")
+    .Attr("initializer_args: list(float) = [-0.05, 0.05]")
+    .Attr("initializer_seed: int = 0")
+    .SetIsStateful()
+    .SetShapeFn(shape::NoOutputs)
+    .Doc(R"(Makes the table of an embedding variable; one that is there is replaced by an empty one.
+capacity: rows on this rank; 0 grows without bound.
+initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].)");
+
+REGISTER_OP("SokTableIsInitialized")
+    .Input("handle: resource")
+    .Output("is_initialized: bool")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape);
+
+REGISTER_OP("SokTableSize")
+    .Input("handle: resource")
+    .Output("rows: int64")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc("The number of rows on this rank.");
+
+REGISTER_OP("SokTableExport")
+    .Input("handle: resource")
+    .Attr("dim: int >= 1")
+    .Output("keys: int64")
+    .Output("values: float")
+    .Output("slots: float")
+    .Output("optimizer: string")
+    .Output("hyper: float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t dim;
+      TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, dim));
+      c->set_output(2, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
+      c->set_output(3, c->Vector(2));
+      c->set_output(4, c->Vector(InferenceContext::kUnknownDim));
+      return ::tensorflow::Status();
+    })
+    .Doc(R"(The whole table of this rank, in the order of its row numbers.
+slots: one line of optimizer slots per row, of width 0 before the first step.
+optimizer: the optimizer's name and its state beside the rows.
+hyper: its hyper-parameters at its first step.)");
+
+REGISTER_OP("SokTableImport")
+    .Input("handle: resource")
+    .Input("keys: int64")
+    .Input("values: float")
+    .Input("slots: float")
+    .Input("optimizer: string")
+    .Input("hyper: float")
+    .SetIsStateful()
+    .SetShapeFn(shape::NoOutputs)
+    .Doc("Makes the table what SokTableExport gave, whatever it was before.");
+
+REGISTER_OP("SokTableAssign")
+    .Input("handle: resource")
+    .Input("keys: int64")
+    .Input("values: float")
+    .Output("status: string")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc("Sets the weights of distinct keys, inserting those that are not there; `status` is OK.");
+
+REGISTER_OP("SokDumpToFile")
+    .Input("handle: resource")
+    .Input("directory: string")
+    .Output("status: string")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc("Writes <name>_keys.file and <name>_values.file into `directory`; `status` is OK.");
+
+REGISTER_OP("SokRestoreFromFile")
+    .Input("handle: resource")
+    .Input("directory: string")
+    .Output("status: string")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc("Makes the table's rows those of the files that SokDumpToFile wrote; `status` is OK.");
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,38 @@
+"""What the tests share: one configuration of sok.Init for a process, and sessions in fresh graphs."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import numpy as np
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+
+GLOBAL_BATCH_SIZE = 64
+SEED = 1
+
+# Keys that other libraries reserve, truncate or mistake for each other.
+HOSTILE_KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63), -(2**31)], dtype=np.int64)
+
+
+@contextlib.contextmanager
+def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Session]:
+    """A session in a fresh default graph, with sok.Init done. Build the graph, then call `initialize`."""
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads)
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        session.run(sok.Init(global_batch_size=GLOBAL_BATCH_SIZE, seed=SEED))
+        yield session
+
+
+def initialize(session: tf.compat.v1.Session) -> None:
+    """Runs the initializers of all variables that the graph has by now."""
+    session.run(tf.compat.v1.global_variables_initializer())
+
+
+def zipf_keys(rng: np.random.Generator, count: int, vocabulary: int = 1000, exponent: float = 1.2) -> np.ndarray:
+    """`count` int64 keys of skewed frequency, spread over the whole range of int64."""
+    ranks = np.minimum(rng.zipf(exponent, count), vocabulary).astype(np.uint64)
+    return (ranks * np.uint64(0x9E3779B97F4A7C15)).astype(np.int64)
