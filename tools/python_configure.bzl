@@ -36,7 +36,7 @@ def find_python(ctx):
     name = ctx.os.environ.get("SOK_PYTHON", "")
     if not name:
         fail("\nNo Python is configured. Run tools/setup.sh once: it makes the environment and writes " +
-             ".bazelrc.user; or name an interpreter that has TensorFlow: --repo_env=SOK_PYTHON=PATH.\n")
+             ".bazelrc.env; or name an interpreter that has TensorFlow: --repo_env=SOK_PYTHON=PATH.\n")
     path = ctx.path(name) if "/" in name else ctx.which(name)
     if path == None or not path.exists:
         fail("\nThe configured Python, %s, does not exist. Run tools/setup.sh again.\n" % name)

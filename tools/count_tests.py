@@ -1,0 +1,89 @@
+"""Counts the test cases of a `bazel test` run: `N passed, N failed` on the last line.
+
+Bazel counts targets; this reads the report that each target wrote (JUnit's XML, as GoogleTest and pytest
+write it), of the targets in Bazel's build event file. A target that failed without naming a failed case
+(it crashed, timed out or did not build) counts as one failure.
+
+Usage: count_tests.py EVENT_FILE...
+Exit status: 0 if something ran and nothing failed.
+"""
+
+import json
+import sys
+import urllib.parse
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Counts:
+    """Test cases by outcome; the failed and skipped ones with their names."""
+
+    passed: int = 0
+    failed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+def count_report(label: str, path: str, counts: Counts) -> None:
+    """Adds the cases of one report."""
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{label} {case.get('classname', '')}.{case.get('name', '')}"
+        if case.find("failure") is not None or case.find("error") is not None:
+            counts.failed.append(name)
+        elif case.find("skipped") is not None or case.get("status") == "notrun":
+            counts.skipped.append(name)
+        else:
+            counts.passed += 1
+
+
+def read_events(path: str) -> Iterator[dict]:
+    """The events of one run, in order."""
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def count_run(path: str, counts: Counts) -> None:
+    """Adds the cases of one run of Bazel."""
+    shards: dict[tuple[str, int, int], dict] = {}  # the last attempt of each
+    tests: set[str] = set()
+    unbuilt: set[str] = set()
+    for event in read_events(path):
+        identity = event["id"]
+        if "testResult" in event:
+            key = identity["testResult"]
+            shards[(key["label"], key.get("run", 1), key.get("shard", 1))] = event["testResult"]
+        elif "targetConfigured" in identity and event.get("configured", {}).get("testSize"):
+            tests.add(identity["targetConfigured"]["label"])
+        elif "targetCompleted" in identity and not event.get("completed", {}).get("success"):
+            unbuilt.add(identity["targetCompleted"]["label"])
+
+    for (label, _, _), result in sorted(shards.items()):
+        failed_before = len(counts.failed)
+        for output in result.get("testActionOutput", []):
+            if output["name"] == "test.xml":
+                count_report(label, urllib.parse.unquote(urllib.parse.urlparse(output["uri"]).path), counts)
+        if result["status"] != "PASSED" and len(counts.failed) == failed_before:
+            counts.failed.append(f"{label} ({result['status'].lower()})")
+    ran = {label for label, _, _ in shards}
+    counts.failed += [f"{label} (not built)" for label in sorted((tests & unbuilt) - ran)]
+
+
+def main(paths: list[str]) -> int:
+    """Prints the outcome of the runs; returns the exit status."""
+    counts = Counts()
+    for path in paths:
+        count_run(path, counts)
+    for name in counts.skipped:
+        print("skipped:", name)
+    for name in counts.failed:
+        print("failed:", name)
+    if not counts.passed and not counts.failed:
+        print("No test ran.")
+    print(f"{counts.passed} passed, {len(counts.failed)} failed")
+    return 0 if counts.passed and not counts.failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

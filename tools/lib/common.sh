@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# Sourced by the scripts of tools/: paths, messages and the choice of TensorFlow version.
+
+SOK_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+# Everything made outside the checkout lives here: environments, Horovod's wheels, Bazel's results.
+SOK_HOME="${SOK_HOME:-$HOME/.cache/sparse-operation-kit}"
+SOK_DEFAULT_TENSORFLOW=2.15.1
+SOK_TENSORFLOW="${SOK_TENSORFLOW:-$SOK_DEFAULT_TENSORFLOW}"
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+  printf '\n' >&2
+  printf '%s\n' "$@" | fold -s -w 100 >&2
+  exit 1
+}
+
+# Takes `--tensorflow V` or `--tensorflow=V` out of the arguments; leaves the others in SOK_ARGS.
+take_tensorflow_option() {
+  SOK_ARGS=()
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --tensorflow)
+        [ $# -ge 2 ] || fail "--tensorflow needs a version, such as $SOK_DEFAULT_TENSORFLOW."
+        SOK_TENSORFLOW="$2"
+        shift
+        ;;
+      --tensorflow=*) SOK_TENSORFLOW="${1#--tensorflow=}" ;;
+      *) SOK_ARGS+=("$1") ;;
+    esac
+    shift
+  done
+  check_tensorflow_version
+}
+
+check_tensorflow_version() {
+  if [ ! -e "$SOK_ROOT/tools/requirements/tensorflow-$SOK_TENSORFLOW.txt" ]; then
+    fail "TensorFlow $SOK_TENSORFLOW is not one of the supported versions: $(supported_tensorflows)." \
+      "A new one needs tools/requirements/tensorflow-$SOK_TENSORFLOW.txt and its constraints file."
+  fi
+  export SOK_TENSORFLOW
+}
+
+supported_tensorflows() {
+  (cd "$SOK_ROOT/tools/requirements" && ls tensorflow-*.txt) | sed 's/^tensorflow-//; s/\.txt$//' | paste -sd' '
+}
+
+sok_env() { printf '%s' "$SOK_HOME/env/tf-$SOK_TENSORFLOW"; }
+
+sok_python() { printf '%s' "$(sok_env)/bin/python"; }
+
+# Where Bazel's outputs of the chosen TensorFlow version are linked from.
+sok_bazel_link() {  # sok_bazel_link bin|testlogs
+  if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
+    printf '%s' "$SOK_ROOT/bazel-$1"
+  else
+    printf '%s' "$SOK_ROOT/bazel-tf-$SOK_TENSORFLOW-$1"
+  fi
+}
+
+# Bazel for the chosen TensorFlow version. The default one's outputs are where a plain `bazel` puts them; each
+# other version has outputs and a server of its own, so that switching back and forth rebuilds nothing.
+sok_bazel() {
+  if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
+    (cd "$SOK_ROOT" && bazel "$@")
+  else
+    (cd "$SOK_ROOT" && bazel --output_user_root="$SOK_HOME/bazel-tf-$SOK_TENSORFLOW" \
+      --bazelrc="$(sok_env).bazelrc" "$@")
+  fi
+}
+
+# Prints the calling script's opening comment.
+print_usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }

@@ -1,0 +1,116 @@
+# shellcheck shell=bash
+# Sourced by tools/setup.sh: the Python environment and Bazel's configuration for it.
+
+readonly NEEDED_GB=5  # TensorFlow, the tools beside it, and Horovod's build while it lasts
+
+# Prints a Python 3.11, or nothing.
+find_base_python() {
+  local candidate
+  for candidate in ${PYTHON:-} python3.11 python3; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2> /dev/null; then
+      command -v "$candidate"
+      return 0
+    fi
+  done
+}
+
+requirement_files() {
+  local folder="$SOK_ROOT/tools/requirements"
+  printf '%s\n' "$folder/tensorflow-$SOK_TENSORFLOW.txt" "$folder/build.txt" "$folder/dev.txt" \
+    "$folder/constraints-$SOK_TENSORFLOW.txt"
+}
+
+# Identifies what an environment was made from; the first word is the requirements' hash.
+environment_stamp() {
+  local horovod=without
+  [ "$SOK_HOROVOD" = 0 ] || horovod="horovod-$HOROVOD_VERSION"
+  printf '%s %s' "$(requirement_files | xargs cat | sha256sum | cut -c 1-16)" "$horovod"
+}
+
+check_disk() {
+  local free
+  free="$(df -Pk "$SOK_HOME" | awk 'NR == 2 { print int($4 / 1048576) }')"
+  [ "$free" -ge "$NEEDED_GB" ] ||
+    fail "$SOK_HOME has $free GB free and an environment takes $NEEDED_GB while it is made. Free some space, or set" \
+      "SOK_HOME to a folder on another disk, and run this again."
+}
+
+make_environment() {
+  local env stamp made
+  env="$(sok_env)"
+  stamp="$(environment_stamp)"
+  made="$(cat "$env/.stamp" 2> /dev/null || true)"
+  # An environment with Horovod serves who asks for one without.
+  if [ "$made" = "$stamp" ] || { [ "$SOK_HOROVOD" = 0 ] && [ "${made%% *}" = "${stamp%% *}" ]; }; then return 0; fi
+  check_disk
+  if [ "${made%% *}" != "${stamp%% *}" ]; then
+    if [ -n "$made" ]; then
+      say "      The environment in $env is old: it was made from other requirements. Making it anew."
+    elif [ -e "$env" ]; then
+      say "      The environment in $env was left unfinished. Making it anew."
+    fi
+    rm -rf "$env"
+    install_python_packages
+  fi
+  if [ "$SOK_HOROVOD" = 1 ]; then install_horovod; fi
+  printf '%s' "$stamp" > "$env/.stamp"
+}
+
+install_python_packages() {
+  local env python log arguments=() file
+  env="$(sok_env)"
+  python="$(find_base_python)"
+  [ -n "$python" ] ||
+    fail "Python 3.11 is needed and neither python3.11 nor python3 is one here ($(python3 --version 2>&1 || true))." \
+      "Install it, or set PYTHON to the path of one, and run this again."
+  say "[2/3] Python packages with TensorFlow $SOK_TENSORFLOW, into $env: 1 to 3 minutes"
+  "$python" -m venv "$env" || fail "$python could not make a virtual environment: is python3-venv installed?"
+  while read -r file; do
+    case "$file" in
+      */constraints-*) arguments+=(-c "$file") ;;
+      *) arguments+=(-r "$file") ;;
+    esac
+  done < <(requirement_files)
+  log="$env/pip.log"
+  "$env/bin/python" -m pip install --disable-pip-version-check --no-input "${arguments[@]}" > "$log" 2>&1 ||
+    fail "pip could not install the packages: is there a network, and can it reach a package index? The whole" \
+      "log is in $log and ends so:" "$(tail -n 5 "$log")"
+}
+
+install_horovod() {
+  local log
+  say "[3/3] Horovod"
+  log="$(sok_env)/pip.log"
+  build_horovod_wheel
+  "$(sok_python)" -m pip install --disable-pip-version-check --no-input --no-deps --force-reinstall \
+    "$(horovod_wheel)" >> "$log" 2>&1 || fail "Horovod's wheel could not be installed; the log is in $log."
+}
+
+# Writes $1 if its contents differ from the standard input: Bazel rereads a file that was touched.
+write_if_changed() {
+  local contents
+  contents="$(cat)"
+  if [ "$contents" != "$(cat "$1" 2> /dev/null || true)" ]; then printf '%s\n' "$contents" > "$1"; fi
+}
+
+write_bazel_configuration() {
+  local stamp command
+  stamp="$(environment_stamp)"
+  {
+    echo "# Written by tools/setup.sh; personal settings belong in .bazelrc.user."
+    # A query that lacked them would throw away the repositories that a build made.
+    for command in build query; do
+      echo "$command --repo_env=SOK_PYTHON=$(sok_python)"
+      echo "$command --repo_env=SOK_ENV_STAMP=${stamp%% *}"
+    done
+    echo "build --disk_cache=$SOK_HOME/bazel"
+    if [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ]; then
+      echo "build --symlink_prefix=bazel-tf-$SOK_TENSORFLOW-"
+    fi
+  } | write_if_changed "$(sok_env).bazelrc"
+  if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
+    write_if_changed "$SOK_ROOT/.bazelrc.env" < "$(sok_env).bazelrc"
+  fi
+  command -v nvcc > /dev/null || [ -n "${CUDA_HOME:-}" ] ||
+    say "No CUDA toolkit (nvcc) here: the library is built for the CPU only."
+}

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# Sourced by tools/setup.sh: programs and libraries that come from the system's package manager.
+
+# Prints the Debian packages of what is missing here. Looks for the things themselves, not for packages: they
+# may have come another way.
+missing_packages() {
+  command -v g++ > /dev/null || echo g++
+  command -v make > /dev/null || echo make
+  command -v bazel > /dev/null || echo bazel-bootstrap
+  [ -e /usr/include/gtest/gtest.h ] || [ -e /usr/local/include/gtest/gtest.h ] || echo libgtest-dev
+  if [ "$SOK_HOROVOD" = 1 ]; then
+    command -v cmake > /dev/null || echo cmake
+    command -v mpicc > /dev/null || echo libopenmpi-dev
+    command -v mpirun > /dev/null || echo openmpi-bin
+  fi
+  if [ ! -e "$(sok_python)" ]; then
+    local python
+    python="$(find_base_python)"
+    if [ -z "$python" ]; then
+      echo python3-dev python3-venv
+    elif ! "$python" -c 'import ensurepip, venv' 2> /dev/null; then
+      echo python3-venv
+    fi
+  fi
+}
+
+# Prints what turns a command into one by root, nothing if this is root; fails where neither is possible.
+root_prefix() {
+  if [ "$(id -u)" = 0 ]; then
+    return 0
+  elif command -v sudo > /dev/null && { sudo -n true 2> /dev/null || [ -t 0 ]; }; then
+    echo sudo
+  else
+    return 1
+  fi
+}
+
+install_system_packages() {
+  local packages as_root log
+  packages="$(missing_packages | tr '\n' ' ')"
+  [ -n "${packages// /}" ] || return 0
+  say "[1/3] System packages: $packages"
+  if ! command -v apt-get > /dev/null; then
+    fail "Missing here: $packages(names as on Debian 12). This system has no apt-get: install them with its own" \
+      "package manager and run this again."
+  fi
+  if ! as_root="$(root_prefix)"; then
+    # Horovod can do without MPI; nothing else here is optional.
+    local needed="${packages/libopenmpi-dev/}"
+    needed="${needed/openmpi-bin/}"
+    [ -n "${needed// /}" ] || return 0
+    fail "Missing here: $packages. Installing them needs root, and neither is this root nor does sudo work." \
+        "Ask for: apt-get install --no-install-recommends $packages"
+  fi
+  log="$(mktemp)"
+  # shellcheck disable=SC2086  # lists of words
+  { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends $packages; } < /dev/null > "$log" 2>&1 ||
+    fail "apt-get could not install: $packages. Is there a network? It said (whole log in $log):" \
+      "$(tail -n 5 "$log")"
+  rm -f "$log"
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Checks formatting and rules without changing a file; with --fix, formats and fixes what can be.
+#
+# Usage: tools/lint.sh [--fix]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+take_tensorflow_option "$@"
+cd "$SOK_ROOT"
+tools/setup.sh
+tool() { "$(sok_env)/bin/$1" "${@:2}"; }
+
+failures=0
+check() {  # check WHAT COMMAND...
+  local output
+  if output="$("${@:2}" 2>&1)"; then
+    say "ok      $1"
+  else
+    say "failed  $1"
+    say "$output"
+    failures=$((failures + 1))
+  fi
+}
+
+cpp_files() { find cc cuda sok_ops benchmarks -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh'; }
+shell_files() { find tools .ci -name '*.sh' -o -path .ci/run; }
+
+# Lines of files under the given folders that match; succeeds if there is none.
+absent() {  # absent PATTERN FOLDER...
+  ! grep -rnE --include='*.h' --include='*.cc' --include='*.cu' --include='*.cuh' "$@"
+}
+
+check_shell_syntax() {
+  local file
+  while read -r file; do bash -n "$file" || return 1; done < <(shell_files)
+}
+
+if [ "${SOK_ARGS[*]}" = --fix ]; then
+  cpp_files | xargs "$(sok_env)/bin/clang-format" -i
+  tool ruff format --quiet .
+  tool ruff check --quiet --fix . || true
+elif [ ${#SOK_ARGS[@]} -gt 0 ]; then
+  fail "tools/lint.sh does not know ${SOK_ARGS[*]}."
+fi
+
+# shellcheck disable=SC2046  # no spaces in the names
+check "C++ and CUDA formatting" tool clang-format --dry-run -Werror $(cpp_files)
+check "Python formatting" tool ruff format --quiet --check .
+check "Python rules" tool ruff check --quiet --output-format concise .
+check "no TensorFlow or Python below cc/ and cuda/" \
+  absent '^ *# *include *[<"](tensorflow|tsl|xla|third_party|Python\.h)' cc cuda
+check "no CUDA below cc/" absent '^ *# *include *[<"]cuda' cc
+check "shell syntax" check_shell_syntax
+if command -v shellcheck > /dev/null; then
+  # shellcheck disable=SC2046
+  check "shell rules" shellcheck --external-sources --severity=warning $(shell_files)
+fi
+[ "$failures" = 0 ] || fail "$failures checks failed; tools/lint.sh --fix repairs formatting."

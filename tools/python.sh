@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Runs the environment's Python with the library of this checkout, built first where something changed:
+#   tools/python.sh examples/train_ctr.py --dataset synthetic
+#
+# Usage: tools/python.sh [PYTHON_ARGUMENT]...
+# Environment: SOK_TENSORFLOW  the TensorFlow version
+#              SOK_BUILD=0     run what was built before (for the ranks of a launcher: mpirun -np 2 tools/python.sh ...)
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+check_tensorflow_version
+if [ "${SOK_BUILD:-1}" = 1 ]; then
+  "$SOK_ROOT/tools/setup.sh"
+  log="$(mktemp)"
+  sok_bazel build --jobs="$(nproc)" //tools:site > "$log" 2>&1 || fail "The build failed:" "$(cat "$log")"
+  rm -f "$log"
+fi
+package="$(sok_bazel_link bin)/tools/site"
+[ -d "$package" ] || fail "Nothing is built yet: run this once with SOK_BUILD=1."
+export PYTHONPATH="$package${PYTHONPATH:+:$PYTHONPATH}"
+exec "$(sok_python)" "$@"

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Writes constraints-VERSION.txt: every package that pip chooses today for the requirements beside this script,
+# with the versions that they do not pin themselves. Run it after changing them; tools/setup.sh then makes the
+# environments anew.
+#
+# Usage: tools/requirements/update.sh TENSORFLOW_VERSION
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
+source "$SOK_ROOT/tools/lib/environment.sh"
+
+[ $# = 1 ] || fail "Usage: tools/requirements/update.sh TENSORFLOW_VERSION"
+take_tensorflow_option --tensorflow "$1"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+"$(find_base_python)" -m venv "$folder"
+cd "$SOK_ROOT/tools/requirements"
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
+  -r "tensorflow-$SOK_TENSORFLOW.txt" -r build.txt -r dev.txt
+{
+  echo "# Every package of the environment with TensorFlow $SOK_TENSORFLOW, dependencies of dependencies included, so"
+  echo "# that it is the same everywhere. Written by update.sh."
+  "$folder/bin/python" -m pip freeze --all --disable-pip-version-check | grep -v '^pip=='
+} > "constraints-$SOK_TENSORFLOW.txt"

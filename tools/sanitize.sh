@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs the engine's C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, and those tagged "parallel"
+# under ThreadSanitizer. The last line is `N passed, N failed`.
+#
+# Usage: tools/sanitize.sh [TARGET | -BAZEL_OPTION]...
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+take_tensorflow_option "$@"
+arguments=("${SOK_ARGS[@]}")
+case " ${arguments[*]} " in
+  *" //"*) ;;
+  *) arguments+=(//cc/...) ;;
+esac
+
+"$SOK_ROOT/tools/setup.sh"
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+
+sanitized_tests() {  # sanitized_tests asan|tsan OPTION...
+  say "Tests under $1"
+  sok_bazel test --config="$1" --keep_going --jobs="$(nproc)" --build_tests_only --show_progress_rate_limit=5 \
+    --build_event_json_file="$folder/$1" "${@:2}" "${arguments[@]}" || true
+}
+
+# ThreadSanitizer needs its shadow memory where address randomization may put a library.
+fixed_addresses=()
+if setarch "$(uname -m)" --addr-no-randomize true 2> /dev/null; then
+  fixed_addresses=(--run_under="setarch $(uname -m) --addr-no-randomize")
+fi
+
+sanitized_tests asan
+sanitized_tests tsan --test_tag_filters=parallel "${fixed_addresses[@]}"
+"$(sok_python)" "$SOK_ROOT/tools/count_tests.py" "$folder/asan" "$folder/tsan"
