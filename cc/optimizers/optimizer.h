@@ -73,7 +73,7 @@ class Optimizer {
  protected:
   explicit Optimizer(std::string_view name) : name_(name) {}
 
-  // What CheckHyper does after having checked the count.
+  // What CheckHyper does once the count is right.
   virtual Status CheckValues(Span<const float> hyper) const = 0;
   // Forgets past steps: every row's weights and slots are now those of the current step.
   virtual void ForgetHistory() {}

@@ -1,0 +1,56 @@
+#ifndef SOK_CC_OPTIMIZERS_ADAM_HISTORY_H_
+#define SOK_CC_OPTIMIZERS_ADAM_HISTORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/optimizers/adam_series.h"
+#include "cc/optimizers/power_table.h"
+
+namespace sok {
+
+// What the exact Adam remembers of past steps, for rows that have missed some: for every step t0 of the
+// history, the coefficients of G (see AdamSeries) summed over the steps t0 + 1 ... steps(). They are brought
+// forward at every step for the last horizon() values of t0 and are final for older ones, so a step costs
+// horizon() times terms() multiplications, and 8 * terms() bytes. Where the series does not hold, the alphas
+// alone are kept.
+//
+// One history has one beta1 and beta2. Not thread-safe; any number of threads may read between steps.
+class AdamHistory {
+ public:
+  AdamHistory(float beta1, float beta2);
+
+  float beta1() const { return beta1_; }
+  float beta2() const { return beta2_; }
+  // Steps taken so far; steps are numbered from 1, and a row that was current before step 1 has t0 = 0.
+  int64_t steps() const { return steps_; }
+  // Takes step steps() + 1, with its bias-corrected rate.
+  void Append(float alpha);
+
+  // As of AdamSeries; 0: alphas() instead of coefficients.
+  int terms() const { return series_.terms(); }
+  // The terms() coefficients for a row last current at step t0 < steps().
+  const double* coefficients(int64_t t0) const { return coefficients_.data() + t0 * terms(); }
+  // The rates of steps 1 ... steps(), where terms() is 0.
+  const std::vector<float>& alphas() const { return alphas_; }
+  // Lags beyond this one move no row noticeably, where terms() is 0.
+  int64_t loop_horizon() const { return loop_horizon_; }
+
+  double beta1_power(int64_t n) const { return beta1_powers_(n); }
+  double beta2_power(int64_t n) const { return beta2_powers_(n); }
+
+ private:
+  float beta1_;
+  float beta2_;
+  AdamSeries series_;
+  PowerTable beta1_powers_;
+  PowerTable beta2_powers_;
+  int64_t loop_horizon_;
+  int64_t steps_ = 0;
+  std::vector<double> coefficients_;  // [steps, terms]
+  std::vector<float> alphas_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_ADAM_HISTORY_H_

@@ -1,0 +1,112 @@
+#include "cc/optimizers/exact_adam.h"
+
+#include "cc/optimizers/adam_missed_steps.h"
+#include "cc/optimizers/elementwise_optimizer.h"
+#include "cc/optimizers/row_loop.h"
+
+namespace sok {
+namespace {
+
+// Brings one record [w | m | v] that was last current at step t0 up to date and, if `step` is not null, takes
+// one more step with the gradient g: what it has missed and the new step in one pass over the elements.
+template <int kTerms>
+void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step,
+                   const float* __restrict g, float* __restrict record, int64_t dim) {
+  float* __restrict w = record;
+  float* __restrict m = record + dim;
+  float* __restrict v = record + 2 * dim;
+  const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(history, t0, epsilon);
+  if (step == nullptr) {
+    for (int64_t c = 0; c < dim; ++c) catch_up(w[c], m[c], v[c]);
+    return;
+  }
+  const AdamStep next = *step;
+  for (int64_t c = 0; c < dim; ++c) {
+    catch_up(w[c], m[c], v[c]);
+    next(g[c], w[c], m[c], v[c]);
+  }
+}
+
+// The same where missed steps have to be walked.
+template <>
+void CatchUpRecord<0>(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step,
+                      const float* g, float* record, int64_t dim) {
+  WalkMissedSteps(history, t0, epsilon, dim, record, record + dim, record + 2 * dim);
+  if (step != nullptr) ApplyToRecord(*step, g, record, dim);
+}
+
+// The loop over rows: those that have missed steps are caught up, and all take `step` if there is one.
+template <int kTerms>
+void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const AdamStep* step,
+                Span<const int64_t> rows, const float* grads, RowSteps* row_steps, RowStore* store) {
+  const int64_t dim = store->dim();
+  const uint32_t after = row_steps->now() + (step != nullptr ? 1 : 0);
+  ForEachRow(
+      executor, rows, store, [&](int64_t row) { row_steps->Prefetch(row); },
+      [&](int64_t i, float* record) {
+        const float* g = step != nullptr ? grads + i * dim : nullptr;
+        const uint32_t missed = row_steps->missed(rows[i]);
+        if (missed > 0) {
+          CatchUpRecord<kTerms>(history, row_steps->now() - missed, epsilon, step, g, record, dim);
+        } else if (step != nullptr) {
+          ApplyToRecord(*step, g, record, dim);
+        }
+        row_steps->SetCurrentAt(rows[i], after);
+      });
+}
+
+void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const AdamStep* step,
+                Span<const int64_t> rows, const float* grads, RowSteps* row_steps, RowStore* store) {
+  switch (history.terms()) {
+    case 4:
+      return UpdateRows<4>(executor, history, epsilon, step, rows, grads, row_steps, store);
+    case 8:
+      return UpdateRows<8>(executor, history, epsilon, step, rows, grads, row_steps, store);
+    default:
+      return UpdateRows<0>(executor, history, epsilon, step, rows, grads, row_steps, store);
+  }
+}
+
+}  // namespace
+
+void ExactAdam::OnNewRow(int64_t row) {
+  row_steps_.Use(row);
+  row_steps_.SetCurrent(row);
+}
+
+void ExactAdam::PrepareHistory(Executor& executor, float beta1, float beta2, float epsilon, RowStore* store) {
+  if (history_.has_value()) {
+    const bool same = history_->beta1() == beta1 && history_->beta2() == beta2 && epsilon_ == epsilon;
+    if (same && history_->steps() < kMaxHistory) return;
+    row_steps_.ForAllRows([&](Span<const int64_t> rows) { CatchUp(executor, rows, store); });
+  }
+  history_.emplace(beta1, beta2);
+  epsilon_ = epsilon;
+  row_steps_.Restart();
+}
+
+Status ExactAdam::Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                        const float* grads, RowStore* store) {
+  SOK_RETURN_IF_ERROR(CheckHyper(hyper));
+  SOK_RETURN_IF_ERROR(Reserve(store->rows()));
+  PrepareHistory(executor, hyper[1], hyper[2], hyper[3], store);
+  const AdamStep step(hyper.data());
+  row_steps_.Use(rows);
+  UpdateRows(executor, *history_, epsilon_, &step, rows, grads, &row_steps_, store);
+  history_->Append(step.alpha);
+  row_steps_.Advance();
+  CountStep();
+  return OkStatus();
+}
+
+void ExactAdam::CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) {
+  if (!history_.has_value()) return;
+  UpdateRows(executor, *history_, epsilon_, nullptr, rows, nullptr, &row_steps_, store);
+}
+
+void ExactAdam::ForgetHistory() {
+  history_.reset();
+  row_steps_.Restart();
+}
+
+}  // namespace sok

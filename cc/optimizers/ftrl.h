@@ -1,0 +1,65 @@
+#ifndef SOK_CC_OPTIMIZERS_FTRL_H_
+#define SOK_CC_OPTIMIZERS_FTRL_H_
+
+#include <math.h>
+
+#include "cc/base/host_device.h"
+#include "cc/optimizers/hyper_parameter.h"
+
+namespace sok {
+
+// Follow the regularized leader (McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013) with
+// the arithmetic of TensorFlow's FtrlV2 kernels. With p = -learning_rate_power and l2' = l2 + beta / (2 lr):
+//   n' = n + g^2
+//   z += g + 2 * l2_shrinkage * w - (n'^p - n^p) / lr * w
+//   w = (sign(z) * l1 - z) / (n'^p / lr + 2 * l2')  where |z| > l1, else 0
+//   n = n'
+// kSquareRoot: learning_rate_power is -1/2, the default, and powers are square roots.
+template <bool kSquareRoot>
+struct FtrlStep {
+  static constexpr int kSlots = 2;
+
+  explicit FtrlStep(const float* hyper)
+      : learning_rate(hyper[0]),
+        power(-hyper[1]),
+        l1(hyper[3]),
+        twice_l2(2.0f * (hyper[4] + hyper[6] / (2.0f * hyper[0]))),
+        twice_shrinkage(2.0f * hyper[5]) {}
+
+  SOK_HOST_DEVICE float Power(float n) const { return kSquareRoot ? sqrtf(n) : powf(n, power); }
+
+  SOK_HOST_DEVICE void operator()(float g, float& w, float& n, float& z) const {
+    const float new_n = n + g * g;
+    const float new_root = Power(new_n);
+    z += g + twice_shrinkage * w - (new_root - Power(n)) / learning_rate * w;
+    const float excess = (z > 0.0f ? l1 : -l1) - z;
+    const float quadratic = new_root / learning_rate + twice_l2;
+    const float moved = excess / quadratic;
+    w = (z > l1 || z < -l1) ? moved : 0.0f;
+    n = new_n;
+  }
+
+  float learning_rate;
+  float power;
+  float l1;
+  float twice_l2;
+  float twice_shrinkage;
+};
+
+// What FTRL's two steps share: hyper-parameters and slots.
+struct Ftrl {
+  static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kPositive},
+                                              {"learning_rate_power", HyperRange::kNonPositive},
+                                              {"initial_accumulator", HyperRange::kNonNegative},
+                                              {"l1", HyperRange::kNonNegative},
+                                              {"l2", HyperRange::kNonNegative},
+                                              {"l2_shrinkage", HyperRange::kNonNegative},
+                                              {"beta", HyperRange::kNonNegative}};
+  static constexpr int kSlots = 2;
+  static const char* SlotName(int slot) { return slot == 0 ? "accumulator" : "linear"; }
+  static float SlotFill(const float* hyper, int slot) { return slot == 0 ? hyper[2] : 0.0f; }
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_FTRL_H_

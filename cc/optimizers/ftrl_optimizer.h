@@ -1,0 +1,31 @@
+#ifndef SOK_CC_OPTIMIZERS_FTRL_OPTIMIZER_H_
+#define SOK_CC_OPTIMIZERS_FTRL_OPTIMIZER_H_
+
+#include <string_view>
+
+#include "cc/optimizers/elementwise_optimizer.h"
+#include "cc/optimizers/ftrl.h"
+
+namespace sok {
+
+// FTRL, with square roots where the power is the usual -1/2: they vectorize, general powers do not.
+class FtrlOptimizer final : public RuleOptimizer<Ftrl> {
+ public:
+  explicit FtrlOptimizer(std::string_view name) : RuleOptimizer<Ftrl>(name) {}
+
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows, const float* grads,
+               RowStore* store) override {
+    SOK_RETURN_IF_ERROR(CheckHyper(hyper));
+    if (hyper[1] == -0.5f) {
+      ApplyToRows(executor, FtrlStep<true>(hyper.data()), rows, grads, store);
+    } else {
+      ApplyToRows(executor, FtrlStep<false>(hyper.data()), rows, grads, store);
+    }
+    CountStep();
+    return OkStatus();
+  }
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_FTRL_OPTIMIZER_H_

@@ -1,0 +1,28 @@
+#ifndef SOK_CC_OPTIMIZERS_OPTIMIZER_STATE_H_
+#define SOK_CC_OPTIMIZERS_OPTIMIZER_STATE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cc/base/status.h"
+
+namespace sok {
+
+// What a checkpoint keeps of an optimizer beside the rows.
+struct OptimizerState {
+  std::string name;
+  int64_t steps = 0;
+};
+
+// The state in bytes, little-endian: "SOKO", uint32 format version (1), uint64 steps, uint32 length of the
+// name, the name, and the uint64 FNV-1a checksum of everything before it.
+std::string EncodeOptimizerState(const OptimizerState& state);
+
+// The inverse. DataLoss for bytes that are none of these: cut short, too long, another format or version,
+// a checksum that does not match.
+StatusOr<OptimizerState> DecodeOptimizerState(std::string_view bytes);
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_OPTIMIZER_STATE_H_

@@ -1,0 +1,35 @@
+#ifndef SOK_CC_OPTIMIZERS_POWER_TABLE_H_
+#define SOK_CC_OPTIMIZERS_POWER_TABLE_H_
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace sok {
+
+// base^n for 0 <= base <= 1 and n >= 0, to a few units in the last place of a double, in one multiplication:
+// a power is the product of one of the first kRow powers and one of the powers of base^kRow.
+class PowerTable {
+ public:
+  explicit PowerTable(double base) : base_(base), low_(kRow), high_(kRow) {
+    for (int64_t i = 0; i < kRow; ++i) {
+      low_[i] = std::pow(base, static_cast<double>(i));
+      high_[i] = std::pow(base, static_cast<double>(i * kRow));
+    }
+  }
+
+  double operator()(int64_t n) const {
+    if (n >= kRow * kRow) return std::pow(base_, static_cast<double>(n));
+    return low_[n % kRow] * high_[n / kRow];
+  }
+
+ private:
+  static constexpr int64_t kRow = 512;
+  double base_;
+  std::vector<double> low_;
+  std::vector<double> high_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_POWER_TABLE_H_

@@ -1,0 +1,76 @@
+#ifndef SOK_CC_OPTIMIZERS_RMSPROP_H_
+#define SOK_CC_OPTIMIZERS_RMSPROP_H_
+
+#include <math.h>
+
+#include "cc/base/host_device.h"
+#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/quotient.h"
+
+namespace sok {
+
+// RMSProp as tf.compat.v1.train.RMSPropOptimizer has it (and Keras' legacy one with momentum), on the touched
+// rows; epsilon stands inside the root.
+//   ms = rho * ms + (1 - rho) * g^2
+//   mom = momentum * mom + learning_rate * g / sqrt(ms + epsilon)
+//   w -= mom
+struct Rmsprop {
+  static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
+                                              {"rho", HyperRange::kUnit},
+                                              {"momentum", HyperRange::kNonNegative},
+                                              {"epsilon", HyperRange::kNonNegative},
+                                              {"initial_ms", HyperRange::kNonNegative}};
+  static constexpr int kSlots = 2;
+  static const char* SlotName(int slot) { return slot == 0 ? "rms" : "momentum"; }
+  static float SlotFill(const float* hyper, int slot) { return slot == 0 ? hyper[4] : 0.0f; }
+
+  explicit Rmsprop(const float* hyper)
+      : learning_rate(hyper[0]), rho(hyper[1]), momentum(hyper[2]), epsilon(hyper[3]) {}
+
+  SOK_HOST_DEVICE void operator()(float g, float& w, float& ms, float& mom) const {
+    ms = ms * rho + g * g * (1.0f - rho);
+    mom = mom * momentum + Quotient(learning_rate * g, sqrtf(ms + epsilon));
+    w -= mom;
+  }
+
+  float learning_rate;
+  float rho;
+  float momentum;
+  float epsilon;
+};
+
+// The centered form: the root is of the gradients' variance, with a third slot for their mean.
+//   mg = rho * mg + (1 - rho) * g
+//   mom = momentum * mom + learning_rate * g / sqrt(ms - mg^2 + epsilon)
+// Where rounding makes ms - mg^2 + epsilon negative, which TensorFlow turns into NaN, the variance counts as
+// 0.
+struct RmspropCentered {
+  static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
+                                              {"rho", HyperRange::kUnit},
+                                              {"momentum", HyperRange::kNonNegative},
+                                              {"epsilon", HyperRange::kNonNegative},
+                                              {"initial_ms", HyperRange::kNonNegative}};
+  static constexpr int kSlots = 3;
+  static const char* SlotName(int slot) { return slot == 0 ? "rms" : slot == 1 ? "momentum" : "mg"; }
+  static float SlotFill(const float* hyper, int slot) { return slot == 0 ? hyper[4] : 0.0f; }
+
+  explicit RmspropCentered(const float* hyper)
+      : learning_rate(hyper[0]), rho(hyper[1]), momentum(hyper[2]), epsilon(hyper[3]) {}
+
+  SOK_HOST_DEVICE void operator()(float g, float& w, float& ms, float& mom, float& mg) const {
+    ms = ms * rho + g * g * (1.0f - rho);
+    mg = mg * rho + g * (1.0f - rho);
+    const float variance = ms - mg * mg + epsilon;
+    mom = mom * momentum + Quotient(learning_rate * g, sqrtf(variance < 0.0f ? epsilon : variance));
+    w -= mom;
+  }
+
+  float learning_rate;
+  float rho;
+  float momentum;
+  float epsilon;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_RMSPROP_H_

@@ -1,0 +1,65 @@
+#ifndef SOK_CC_OPTIMIZERS_ROW_STEPS_H_
+#define SOK_CC_OPTIMIZERS_ROW_STEPS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/function_ref.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/store/row_column.h"
+
+namespace sok {
+
+// The step at which each row was last current, for optimizers that postpone what a step does to untouched
+// rows. Steps are counted from the last Restart. SetCurrent and missed of different rows may run at the same
+// time.
+class RowSteps {
+ public:
+  Status Reserve(int64_t rows) { return last_current_.Reserve(rows); }
+
+  uint32_t now() const { return now_; }
+  // A step has been taken; rows that it updated are made current afterwards or beforehand, by SetCurrentAt.
+  void Advance() { ++now_; }
+
+  // How many steps `row` has missed.
+  uint32_t missed(int64_t row) const { return now_ - last_current_[row]; }
+  // Says that `row` has everything up to now; the second form, up to `step`.
+  void SetCurrent(int64_t row) { last_current_[row] = now_; }
+  void SetCurrentAt(int64_t row, uint32_t step) { last_current_[row] = step; }
+  void Prefetch(int64_t row) const { __builtin_prefetch(&last_current_[row], 1); }
+
+  // Row numbers below this one have been in use; the others have no state to bring up to date.
+  int64_t rows_in_use() const { return rows_in_use_; }
+  void Use(int64_t row) { rows_in_use_ = std::max(rows_in_use_, row + 1); }
+  void Use(Span<const int64_t> rows) {
+    for (int64_t row : rows) Use(row);
+  }
+
+  // Step 0 now, at which all rows count as current.
+  void Restart() {
+    for (int64_t row = 0; row < rows_in_use_; ++row) last_current_[row] = 0;
+    now_ = 0;
+  }
+
+  // Calls visit(rows) on consecutive pieces of [0, rows_in_use()), for passes over the whole table.
+  void ForAllRows(FunctionRef<void(Span<const int64_t> rows)> visit) const {
+    constexpr int64_t kPiece = 1 << 16;
+    std::vector<int64_t> rows;
+    for (int64_t first = 0; first < rows_in_use_; first += kPiece) {
+      rows.resize(static_cast<size_t>(std::min(kPiece, rows_in_use_ - first)));
+      for (size_t i = 0; i < rows.size(); ++i) rows[i] = first + static_cast<int64_t>(i);
+      visit(rows);
+    }
+  }
+
+ private:
+  RowColumn<uint32_t> last_current_;
+  uint32_t now_ = 0;
+  int64_t rows_in_use_ = 0;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_ROW_STEPS_H_

@@ -1,0 +1,125 @@
+#include "cc/pooling/segment_sum.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cc/base/prefetch.h"
+#include "cc/pooling/bag_ranges.h"
+#include "cc/pooling/divisor.h"
+#include "cc/pooling/vector_math.h"
+
+namespace sok {
+namespace {
+
+int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
+
+// The columns [column, column + width) of a segment's sum.
+void SumColumns(const Segments& segments, Span<const float* const> grad_rows, Span<const float> scales,
+                int64_t segment, int64_t column, int64_t width, float* out) {
+  const int64_t begin = segments.offsets[segment];
+  const int64_t end = segments.offsets[segment + 1];
+  if (begin == end) {
+    SetZero(width, out);
+    return;
+  }
+  const int32_t* positions = segments.positions.data();
+  const int64_t last = static_cast<int64_t>(segments.positions.size());
+  const int64_t distance = PrefetchDistance(width);
+  for (int64_t i = begin; i < end; ++i) {
+    // Positions of the next segments follow, so that short segments are prefetched as well.
+    if (i + distance < last) PrefetchFloats(grad_rows[positions[i + distance]] + column, width);
+    const int32_t p = positions[i];
+    const float* row = grad_rows[p] + column;
+    if (i == begin) {
+      scales.empty() ? Copy(row, width, out) : CopyScaled(row, scales[p], width, out);
+    } else {
+      scales.empty() ? Add(row, width, out) : AddScaled(row, scales[p], width, out);
+    }
+  }
+}
+
+// A segment with more occurrences than this is summed by several threads, each taking some columns, so that
+// the order within a column stays. Below, one thread sums it whole.
+int64_t LongSegment(const Segments& segments, int concurrency) {
+  constexpr int64_t kWorthSplitting = 4096;
+  const int64_t share = static_cast<int64_t>(segments.positions.size()) / concurrency;
+  return std::max(kWorthSplitting, share / 4);
+}
+
+}  // namespace
+
+void SegmentSum(Executor& executor, const Segments& segments, Span<const float* const> grad_rows,
+                Span<const float> scales, int64_t dim, float* out) {
+  constexpr int64_t kColumns = kFloatsPerLine;
+  const bool split = executor.concurrency() > 1 && dim > kColumns;
+  const int64_t limit = split ? LongSegment(segments, executor.concurrency()) : INT64_MAX;
+  const auto length = [&](int64_t s) { return segments.offsets[s + 1] - segments.offsets[s]; };
+  ParallelForBags(executor, segments.offsets, RowCost(dim), [&](int64_t first, int64_t last) {
+    for (int64_t s = first; s < last; ++s) {
+      if (length(s) <= limit) SumColumns(segments, grad_rows, scales, s, 0, dim, out + s * dim);
+    }
+  });
+  if (!split) return;
+  const int64_t blocks = (dim + kColumns - 1) / kColumns;
+  for (int64_t s = 0; s < NumBags(segments.offsets); ++s) {
+    if (length(s) <= limit) continue;
+    executor.ParallelFor(blocks, length(s) * RowCost(kColumns), [&](int64_t first, int64_t last) {
+      const int64_t column = first * kColumns;
+      const int64_t width = std::min(dim, last * kColumns) - column;
+      SumColumns(segments, grad_rows, scales, s, column, width, out + s * dim + column);
+    });
+  }
+}
+
+void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float> weights,
+               Span<float> scales) {
+  for (int64_t bag = 0; bag < NumBags(offsets); ++bag) {
+    const int64_t begin = offsets[bag];
+    const int64_t end = offsets[bag + 1];
+    const float divisor = BagDivisor(combiner, weights, begin, end);
+    for (int64_t i = begin; i < end; ++i) {
+      const float weight = weights.empty() ? 1.0f : weights[i];
+      scales[i] = divisor == 0.0f ? 0.0f : weight / divisor;
+    }
+  }
+}
+
+namespace {
+
+// Turns the dot products dots[i] = g . r_i of a bag into the gradients in its weights, in place.
+void FinishBag(Combiner combiner, Span<const float> weights, int64_t begin, int64_t end, Span<float> dots) {
+  const float divisor = BagDivisor(combiner, weights, begin, end);
+  if (divisor == 0.0f) {
+    std::fill(dots.begin() + begin, dots.begin() + end, 0.0f);
+    return;
+  }
+  if (combiner == Combiner::kSum) return;
+  float pooled = 0.0f;  // g . (the bag's output)
+  for (int64_t i = begin; i < end; ++i) pooled += weights[i] * dots[i];
+  pooled /= divisor;
+  for (int64_t i = begin; i < end; ++i) {
+    // How fast the divisor grows with the weight: 1 for the mean, w_i / D for the root of the squares' sum.
+    const float growth = combiner == Combiner::kMean ? 1.0f : weights[i] / divisor;
+    dots[i] = (dots[i] - growth * pooled) / divisor;
+  }
+}
+
+}  // namespace
+
+void WeightGradients(Executor& executor, Combiner combiner, Span<const float* const> rows,
+                     Span<const int32_t> inverse, Span<const int64_t> offsets, Span<const float> weights,
+                     const float* grad, int64_t grad_stride, int64_t dim, Span<float> out) {
+  ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
+    const int64_t distance = PrefetchDistance(dim);
+    for (int64_t bag = first; bag < last; ++bag) {
+      const float* bag_grad = grad + bag * grad_stride;
+      for (int64_t i = offsets[bag]; i < offsets[bag + 1]; ++i) {
+        if (i + distance < inverse.size()) PrefetchFloats(rows[inverse[i + distance]], dim);
+        out[i] = Dot(bag_grad, rows[inverse[i]], dim);
+      }
+      FinishBag(combiner, weights, offsets[bag], offsets[bag + 1], out);
+    }
+  });
+}
+
+}  // namespace sok

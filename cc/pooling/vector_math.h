@@ -1,0 +1,48 @@
+// Loops over the columns of a row, in the shape that compilers turn into vector instructions. Element by
+// element, so the width of the vectors never shows in the result.
+#ifndef SOK_CC_POOLING_VECTOR_MATH_H_
+#define SOK_CC_POOLING_VECTOR_MATH_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace sok {
+
+inline void SetZero(int64_t dim, float* out) {
+  std::memset(out, 0, static_cast<size_t>(dim) * sizeof(float));
+}
+
+inline void Copy(const float* in, int64_t dim, float* out) {
+  std::memcpy(out, in, static_cast<size_t>(dim) * sizeof(float));
+}
+
+inline void Add(const float* __restrict in, int64_t dim, float* __restrict out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] += in[c];
+}
+
+inline void CopyScaled(const float* __restrict in, float scale, int64_t dim, float* __restrict out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] = scale * in[c];
+}
+
+inline void AddScaled(const float* __restrict in, float scale, int64_t dim, float* __restrict out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] += scale * in[c];
+}
+
+inline void Divide(float divisor, int64_t dim, float* out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] /= divisor;
+}
+
+// The dot product, summed in eight interleaved parts: a fixed order that vectorizes.
+inline float Dot(const float* a, const float* b, int64_t dim) {
+  float parts[8] = {};
+  int64_t c = 0;
+  for (; c + 8 <= dim; c += 8) {
+    for (int k = 0; k < 8; ++k) parts[k] += a[c + k] * b[c + k];
+  }
+  for (int k = 0; c < dim; ++c, ++k) parts[k] += a[c] * b[c];
+  return ((parts[0] + parts[4]) + (parts[2] + parts[6])) + ((parts[1] + parts[5]) + (parts[3] + parts[7]));
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_POOLING_VECTOR_MATH_H_
