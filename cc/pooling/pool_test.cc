@@ -1,0 +1,127 @@
+#include "cc/pooling/pool.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/thread_pool.h"
+#include "cc/pooling/pool_reference.h"
+#include "cc/pooling/random_lookup.h"
+
+namespace sok {
+namespace {
+
+std::vector<float> Pool(Executor& executor, const RandomLookup& lookup, Span<const float> weights,
+                        Combiner combiner) {
+  std::vector<float> out(static_cast<size_t>(lookup.bags() * lookup.dim), -1.0f);
+  PoolForward(executor, lookup.rows, lookup.inverse, lookup.offsets, weights, combiner, lookup.dim, out.data(),
+              lookup.dim);
+  return out;
+}
+
+std::vector<float> Expected(const RandomLookup& lookup, Span<const float> weights, Combiner combiner) {
+  return PoolReference(lookup.rows, lookup.inverse, lookup.offsets, weights, combiner, lookup.dim);
+}
+
+TEST(PoolForward, EqualsReferenceForEveryDimAndCombiner) {
+  InlineExecutor executor;
+  for (int64_t dim : kAllDims) {
+    RandomLookupOptions options;
+    options.dim = dim;
+    const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim));
+    for (Combiner combiner : kAllCombiners) {
+      EXPECT_EQ(Pool(executor, lookup, {}, combiner), Expected(lookup, {}, combiner)) << dim;
+      EXPECT_EQ(Pool(executor, lookup, lookup.weights, combiner), Expected(lookup, lookup.weights, combiner))
+          << dim;
+    }
+  }
+}
+
+TEST(PoolForward, SkewedLookupIsTheSameForAnyNumberOfThreads) {
+  RandomLookupOptions options;
+  options.unique = 3000;
+  options.bags = 700;
+  options.longest_bag = 60;
+  options.zipf = true;
+  const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/11);
+  for (Combiner combiner : kAllCombiners) {
+    const std::vector<float> expected = Expected(lookup, lookup.weights, combiner);
+    for (int threads = 1; threads <= 4; ++threads) {
+      ThreadPool pool(threads, /*min_block_ns=*/0);
+      EXPECT_EQ(Pool(pool, lookup, lookup.weights, combiner), expected) << threads;
+    }
+  }
+}
+
+TEST(PoolForward, OneBagHoldsNearlyEverything) {
+  RandomLookup lookup = MakeRandomLookup({}, /*seed=*/5);
+  // Empty bags before and behind, and one in between with all but one occurrence.
+  const int64_t n = lookup.occurrences();
+  lookup.offsets = {0, 0, 0, n - 1, n - 1, n, n, n};
+  const std::vector<float> expected = Expected(lookup, lookup.weights, Combiner::kSqrtN);
+  for (int threads = 1; threads <= 4; ++threads) {
+    ThreadPool pool(threads, /*min_block_ns=*/0);
+    EXPECT_EQ(Pool(pool, lookup, lookup.weights, Combiner::kSqrtN), expected);
+  }
+}
+
+TEST(PoolForward, EmptyBagsAndZeroDivisorsGiveZeros) {
+  InlineExecutor executor;
+  RandomLookup lookup = MakeRandomLookup({}, /*seed=*/3);
+  lookup.inverse = {0, 1, 2, 3, 4};
+  lookup.offsets = {0, 2, 2, 4, 5};
+  lookup.weights = {0.5f, -0.5f, 0.0f, 0.0f, 2.0f};
+  const std::vector<float> mean = Pool(executor, lookup, lookup.weights, Combiner::kMean);
+  const std::vector<float> sqrtn = Pool(executor, lookup, lookup.weights, Combiner::kSqrtN);
+  for (int64_t c = 0; c < lookup.dim; ++c) {
+    const auto at = [&](const std::vector<float>& out, int64_t bag) {
+      return out[static_cast<size_t>(bag * lookup.dim + c)];
+    };
+    EXPECT_EQ(at(mean, 0), 0.0f);  // weights cancel
+    EXPECT_NE(at(sqrtn, 0), 0.0f);
+    for (const auto& out : {mean, sqrtn}) {
+      EXPECT_EQ(at(out, 1), 0.0f);  // no occurrence
+      EXPECT_EQ(at(out, 2), 0.0f);  // all weights zero
+      EXPECT_EQ(at(out, 3), lookup.rows[4][c]);
+    }
+  }
+}
+
+TEST(PoolForward, NoBags) {
+  InlineExecutor executor;
+  for (const std::vector<int64_t>& offsets : {std::vector<int64_t>{}, std::vector<int64_t>{0}}) {
+    PoolForward(executor, {}, {}, offsets, {}, Combiner::kMean, 4, nullptr, 4);
+    EXPECT_TRUE(PoolReference({}, {}, offsets, {}, Combiner::kMean, 4).empty());
+  }
+}
+
+TEST(PoolForward, GapsBetweenOutputRowsStay) {
+  const RandomLookup lookup = MakeRandomLookup({}, /*seed=*/8);
+  constexpr float kGap = 77.0f;
+  const int64_t stride = lookup.dim + 3;
+  std::vector<float> out(static_cast<size_t>(lookup.bags() * stride), kGap);
+  ThreadPool pool(3, /*min_block_ns=*/0);
+  PoolForward(pool, lookup.rows, lookup.inverse, lookup.offsets, {}, Combiner::kMean, lookup.dim, out.data(),
+              stride);
+  const std::vector<float> expected = Expected(lookup, {}, Combiner::kMean);
+  for (int64_t bag = 0; bag < lookup.bags(); ++bag) {
+    for (int64_t c = 0; c < stride; ++c) {
+      const float value = out[static_cast<size_t>(bag * stride + c)];
+      EXPECT_EQ(value, c < lookup.dim ? expected[static_cast<size_t>(bag * lookup.dim + c)] : kGap);
+    }
+  }
+}
+
+TEST(PoolForward, OffsetsNeedNotStartAtZero) {
+  RandomLookup lookup = MakeRandomLookup({}, /*seed=*/9);
+  lookup.offsets.erase(lookup.offsets.begin(), lookup.offsets.begin() + 5);
+  for (int threads = 1; threads <= 4; ++threads) {
+    ThreadPool pool(threads, /*min_block_ns=*/0);
+    EXPECT_EQ(Pool(pool, lookup, lookup.weights, Combiner::kSum),
+              Expected(lookup, lookup.weights, Combiner::kSum));
+  }
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,95 @@
+#include "cc/pooling/segment_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/thread_pool.h"
+#include "cc/pooling/random_lookup.h"
+#include "cc/pooling/segment_sum_reference.h"
+
+namespace sok {
+namespace {
+
+// The gradients of a lookup's bags, and one pointer per occurrence to its bag's.
+struct Gradients {
+  std::vector<float> bags;  // [bags, dim]
+  std::vector<const float*> rows;
+};
+
+Gradients MakeGradients(const RandomLookup& lookup, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Gradients gradients;
+  gradients.bags = RandomFloats(lookup.bags() * lookup.dim, &random);
+  for (int64_t bag = 0; bag < lookup.bags(); ++bag) {
+    const size_t b = static_cast<size_t>(bag);
+    gradients.rows.insert(gradients.rows.end(),
+                          static_cast<size_t>(lookup.offsets[b + 1] - lookup.offsets[b]),
+                          gradients.bags.data() + bag * lookup.dim);
+  }
+  return gradients;
+}
+
+std::vector<float> Sum(Executor& executor, const RandomLookup& lookup, const Gradients& gradients,
+                       Span<const float> scales) {
+  const int64_t unique = static_cast<int64_t>(lookup.rows.size());
+  Segments segments;
+  BuildSegments(lookup.inverse, unique, &segments);
+  std::vector<float> out(static_cast<size_t>(unique * lookup.dim), -1.0f);
+  SegmentSum(executor, segments, gradients.rows, scales, lookup.dim, out.data());
+  return out;
+}
+
+std::vector<float> Expected(const RandomLookup& lookup, const Gradients& gradients, Span<const float> scales) {
+  return SegmentSumReference(lookup.inverse, static_cast<int64_t>(lookup.rows.size()), gradients.rows, scales,
+                             lookup.dim);
+}
+
+TEST(SegmentSum, EqualsReferenceForEveryDim) {
+  InlineExecutor executor;
+  for (int64_t dim : kAllDims) {
+    RandomLookupOptions options;
+    options.dim = dim;
+    options.unique = 300;  // some of them without any occurrence
+    const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim));
+    const Gradients gradients = MakeGradients(lookup, /*seed=*/1);
+    EXPECT_EQ(Sum(executor, lookup, gradients, {}), Expected(lookup, gradients, {})) << dim;
+    EXPECT_EQ(Sum(executor, lookup, gradients, lookup.weights), Expected(lookup, gradients, lookup.weights))
+        << dim;
+  }
+}
+
+// Half of all occurrences are of one id, more than one thread should sum alone: its columns are split.
+TEST(SegmentSum, HotIdIsTheSameForAnyNumberOfThreads) {
+  for (int64_t dim : {1, 16, 17, 64, 129}) {
+    RandomLookupOptions options;
+    options.dim = dim;
+    options.unique = 500;
+    options.bags = 400;
+    options.longest_bag = 60;
+    options.zipf = true;
+    RandomLookup lookup = MakeRandomLookup(options, /*seed=*/21);
+    for (size_t i = 0; i < lookup.inverse.size(); i += 2) lookup.inverse[i] = 7;
+    ASSERT_GT(lookup.occurrences(), 2 * 4096) << "the hot id must exceed the limit for splitting";
+    const Gradients gradients = MakeGradients(lookup, /*seed=*/1);
+    const std::vector<float> expected = Expected(lookup, gradients, lookup.weights);
+    for (int threads = 1; threads <= 4; ++threads) {
+      ThreadPool pool(threads, /*min_block_ns=*/0);
+      EXPECT_EQ(Sum(pool, lookup, gradients, lookup.weights), expected) << dim << " " << threads;
+    }
+  }
+}
+
+TEST(SegmentSum, NoIdsAndNoOccurrences) {
+  InlineExecutor executor;
+  SegmentSum(executor, Segments(), {}, {}, 8, nullptr);
+  Segments three_without;
+  three_without.offsets = {0, 0, 0, 0};
+  std::vector<float> out(24, -1.0f);
+  SegmentSum(executor, three_without, {}, {}, 8, out.data());
+  EXPECT_EQ(out, std::vector<float>(24, 0.0f));
+}
+
+}  // namespace
+}  // namespace sok
