@@ -12,17 +12,18 @@ import json
 import sys
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Counts:
-    """Test cases by outcome; the failed and skipped ones with their names."""
+    """Test cases by outcome; the failed ones with their names."""
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)  # by target
 
 
 def count_report(label: str, path: str, counts: Counts) -> None:
@@ -32,7 +33,7 @@ def count_report(label: str, path: str, counts: Counts) -> None:
         if case.find("failure") is not None or case.find("error") is not None:
             counts.failed.append(name)
         elif case.find("skipped") is not None or case.get("status") == "notrun":
-            counts.skipped.append(name)
+            counts.skipped[label] += 1
         else:
             counts.passed += 1
 
@@ -75,8 +76,8 @@ def main(paths: list[str]) -> int:
     counts = Counts()
     for path in paths:
         count_run(path, counts)
-    for name in counts.skipped:
-        print("skipped:", name)
+    for label, cases in sorted(counts.skipped.items()):
+        print(f"skipped: {cases} of {label}")
     for name in counts.failed:
         print("failed:", name)
     if not counts.passed and not counts.failed:

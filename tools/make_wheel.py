@@ -1,4 +1,4 @@
-"""Writes the wheel: the package's files, its metadata and the list of both, by the wheel format's version 1.0.
+"""Writes the wheel: the package's files, its metadata and the list of both (wheel format 1.0).
 
 The op library inside fits one minor version of TensorFlow, which the wheel's local version names
 (0.1.0+tf2.15). TensorFlow is not among the declared requirements: several distributions provide it

@@ -1,0 +1,49 @@
+// The arithmetic that the two engines share, evaluated on a device: element by element, one thread each.
+//
+// Hashing, initial values and the optimizers' steps are SOK_HOST_DEVICE functions of cc/, which promise the
+// same bits on CPU and GPU. The launchers here are how that promise is held: nvcc compiles every such header
+// through them, and shared_arithmetic_test compares their results with the host's, bit for bit.
+//
+// All pointers are to device memory of `n` elements; nothing is done for n = 0. A launch is asynchronous on
+// `stream`; the result says whether it could be enqueued.
+#ifndef SOK_CUDA_SHARED_ARITHMETIC_H_
+#define SOK_CUDA_SHARED_ARITHMETIC_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/initializers/initializer.h"
+#include "cc/optimizers/adam_catch_up.h"
+
+namespace sok {
+
+// mixed[i] = Mix64(words[i]).
+cudaError_t EvaluateMix64(cudaStream_t stream, const uint64_t* words, uint64_t* mixed, int64_t n);
+
+// owners[i] = OwnerOf(keys[i], ranks).
+cudaError_t EvaluateOwnerOf(cudaStream_t stream, const int64_t* keys, int ranks, int32_t* owners, int64_t n);
+
+// values[i] = InitialValue(initializer, keys[i], column).
+cudaError_t EvaluateInitialValue(cudaStream_t stream, const Initializer& initializer, const int64_t* keys,
+                                 int64_t column, float* values, int64_t n);
+
+// The elements of up to three optimizer slots; those beyond a rule's kSlots are not read.
+struct DeviceSlots {
+  float* slot[3];
+};
+
+// One step of an element-wise rule of cc/optimizers: rule(gradients[i], weights[i], slots.slot[0][i], ...).
+// Instantiated for Sgd, Momentum, KerasMomentum, Adagrad, Rmsprop, RmspropCentered, KerasRmsprop,
+// KerasRmspropCentered, FtrlStep<true> and AdamStep.
+template <typename Rule>
+cudaError_t EvaluateStep(cudaStream_t stream, const Rule& rule, const float* gradients, float* weights,
+                         const DeviceSlots& slots, int64_t n);
+
+// The steps of the exact Adam that an element has missed: catch_up(weights[i], m[i], v[i]), of four terms.
+cudaError_t EvaluateCatchUp(cudaStream_t stream, const AdamCatchUp<4>& catch_up, float* weights, float* m,
+                            float* v, int64_t n);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_SHARED_ARITHMETIC_H_

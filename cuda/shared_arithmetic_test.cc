@@ -1,0 +1,164 @@
+// Host and device give the same bits: skipped where there is no device.
+#include "cuda/shared_arithmetic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "cc/base/hash.h"
+#include "cc/initializers/initializer.h"
+#include "cc/optimizers/adagrad.h"
+#include "cc/optimizers/adam_catch_up.h"
+#include "cc/optimizers/adam_step.h"
+#include "cc/optimizers/ftrl.h"
+#include "cc/optimizers/keras_rmsprop.h"
+#include "cc/optimizers/momentum.h"
+#include "cc/optimizers/rmsprop.h"
+#include "cc/optimizers/sgd.h"
+#include "cuda/device_array.h"
+#include "gtest/gtest.h"
+
+namespace sok {
+namespace {
+
+constexpr int64_t kSize = 100003;
+
+class SharedArithmeticTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+};
+
+std::vector<int64_t> Keys() {
+  std::vector<int64_t> keys(kSize);
+  std::mt19937_64 random(1);
+  for (int64_t& key : keys) key = static_cast<int64_t>(random());
+  const int64_t special[] = {0,
+                             -1,
+                             1,
+                             (int64_t{1} << 32) + 1,
+                             std::numeric_limits<int64_t>::max(),
+                             std::numeric_limits<int64_t>::min()};
+  std::copy(std::begin(special), std::end(special), keys.begin());
+  return keys;
+}
+
+void ExpectSameBits(const std::vector<float>& device, const std::vector<float>& host) {
+  int64_t different = 0;
+  for (int64_t i = 0; i < kSize; ++i) different += std::memcmp(&device[i], &host[i], sizeof(float)) != 0;
+  EXPECT_EQ(different, 0);
+}
+
+TEST_F(SharedArithmeticTest, Mix64) {
+  const std::vector<int64_t> keys = Keys();
+  const std::vector<uint64_t> words(keys.begin(), keys.end());
+  DeviceArray<uint64_t> input(words), output(std::vector<uint64_t>(kSize, 0));
+  ASSERT_EQ(EvaluateMix64(nullptr, input.data(), output.data(), kSize), cudaSuccess);
+  const std::vector<uint64_t> mixed = output.Fetch();
+  for (int64_t i = 0; i < kSize; ++i) ASSERT_EQ(mixed[i], Mix64(words[i])) << words[i];
+}
+
+TEST_F(SharedArithmeticTest, OwnerOf) {
+  const std::vector<int64_t> keys = Keys();
+  for (int ranks : {1, 2, 3, 7, 64}) {
+    DeviceArray<int64_t> input(keys);
+    DeviceArray<int32_t> output(std::vector<int32_t>(kSize, -1));
+    ASSERT_EQ(EvaluateOwnerOf(nullptr, input.data(), ranks, output.data(), kSize), cudaSuccess);
+    const std::vector<int32_t> owners = output.Fetch();
+    for (int64_t i = 0; i < kSize; ++i) ASSERT_EQ(owners[i], OwnerOf(keys[i], ranks)) << keys[i];
+  }
+}
+
+TEST_F(SharedArithmeticTest, InitialValue) {
+  const std::vector<int64_t> keys = Keys();
+  DeviceArray<int64_t> input(keys);
+  DeviceArray<float> output(std::vector<float>(kSize, 0.0f));
+  for (InitializerKind kind : {InitializerKind::kConstant, InitializerKind::kUniform,
+                               InitializerKind::kNormal, InitializerKind::kTruncatedNormal}) {
+    const Initializer initializer{kind, -0.25f, 0.75f, 12345};
+    std::vector<float> expected(kSize);
+    for (int64_t i = 0; i < kSize; ++i) expected[i] = InitialValue(initializer, keys[i], 63);
+    ASSERT_EQ(EvaluateInitialValue(nullptr, initializer, input.data(), 63, output.data(), kSize),
+              cudaSuccess);
+    ExpectSameBits(output.Fetch(), expected);
+  }
+}
+
+// Numbers of many magnitudes; a slot that is never negative for `positive`.
+std::vector<float> Numbers(int seed, bool positive) {
+  std::vector<float> numbers(kSize);
+  std::mt19937 random(seed);
+  std::normal_distribution<float> mantissa;
+  std::uniform_int_distribution<int> exponent(-20, 4);
+  for (float& number : numbers) {
+    number = std::ldexp(mantissa(random), exponent(random));
+    if (positive) number = std::fabs(number);
+  }
+  numbers[0] = 0.0f;
+  return numbers;
+}
+
+template <typename Rule, std::size_t... kSlot>
+void StepOnHost(const Rule& rule, const std::vector<float>& gradients, std::vector<float>* weights,
+                [[maybe_unused]] std::vector<std::vector<float>>* slots, std::index_sequence<kSlot...>) {
+  for (int64_t i = 0; i < kSize; ++i) rule(gradients[i], (*weights)[i], (*slots)[kSlot][i]...);
+}
+
+template <typename Rule>
+class SharedStepTest : public SharedArithmeticTest {};
+
+using Rules =
+    ::testing::Types<Sgd, Momentum<false>, Momentum<true>, KerasMomentum<false>, KerasMomentum<true>, Adagrad,
+                     Rmsprop, RmspropCentered, KerasRmsprop, KerasRmspropCentered, FtrlStep<true>, AdamStep>;
+TYPED_TEST_SUITE(SharedStepTest, Rules);
+
+TYPED_TEST(SharedStepTest, OneStep) {
+  const float hyper[] = {0.05f, 0.9f, 0.1f, 0.01f, 0.02f, 0.003f, 0.0f};
+  const TypeParam rule(hyper);
+  const std::vector<float> gradients = Numbers(1, false);
+  std::vector<float> weights = Numbers(2, false);
+  std::vector<std::vector<float>> slots;
+  for (int s = 0; s < TypeParam::kSlots; ++s) slots.push_back(Numbers(3 + s, true));
+
+  DeviceArray<float> device_gradients(gradients), device_weights(weights);
+  std::vector<std::unique_ptr<DeviceArray<float>>> device_slots;
+  DeviceSlots pointers = {};
+  for (int s = 0; s < TypeParam::kSlots; ++s) {
+    device_slots.push_back(std::make_unique<DeviceArray<float>>(slots[s]));
+    pointers.slot[s] = device_slots[s]->data();
+  }
+  ASSERT_EQ(EvaluateStep(nullptr, rule, device_gradients.data(), device_weights.data(), pointers, kSize),
+            cudaSuccess);
+
+  StepOnHost(rule, gradients, &weights, &slots, std::make_index_sequence<TypeParam::kSlots>());
+  ExpectSameBits(device_weights.Fetch(), weights);
+  for (int s = 0; s < TypeParam::kSlots; ++s) ExpectSameBits(device_slots[s]->Fetch(), slots[s]);
+}
+
+TEST_F(SharedArithmeticTest, CatchUp) {
+  const AdamCatchUp<4> catch_up{{0.01f, 0.002f, -0.0003f, 0.00004f}, 1e-3f, 0.35f, 0.97f};
+  std::vector<float> weights = Numbers(1, false), m = Numbers(2, false), v = Numbers(3, true);
+  DeviceArray<float> device_weights(weights), device_m(m), device_v(v);
+  ASSERT_EQ(
+      EvaluateCatchUp(nullptr, catch_up, device_weights.data(), device_m.data(), device_v.data(), kSize),
+      cudaSuccess);
+  for (int64_t i = 0; i < kSize; ++i) catch_up(weights[i], m[i], v[i]);
+  ExpectSameBits(device_weights.Fetch(), weights);
+  ExpectSameBits(device_m.Fetch(), m);
+  ExpectSameBits(device_v.Fetch(), v);
+}
+
+TEST(WithoutDevice, LaunchersReturnAnError) {
+  if (HasDevice()) GTEST_SKIP() << "this machine has a CUDA device";
+  EXPECT_NE(EvaluateMix64(nullptr, nullptr, nullptr, 5), cudaSuccess);
+  EXPECT_EQ(EvaluateMix64(nullptr, nullptr, nullptr, 0), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace sok
