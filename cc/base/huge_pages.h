@@ -1,0 +1,63 @@
+#ifndef SOK_CC_BASE_HUGE_PAGES_H_
+#define SOK_CC_BASE_HUGE_PAGES_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "cc/base/status.h"
+
+namespace sok {
+
+// Zeroed memory for large arrays that are read at random.
+//
+// A read from an array of gigabytes misses the TLB nearly always, and the walk through the page tables of 4
+// KB pages costs as much as the read itself. Large buffers therefore start on a 2 MB boundary, and the kernel
+// is asked to back them with 2 MB pages; where it has none the buffer works the same, only slower.
+//
+// Memory is backed when it is first touched, page by page, so a buffer may be larger than what is used of it.
+// Small buffers come from malloc, where the sanitizers watch their ends.
+//
+// Move-only. Thread safety: that of the memory itself.
+class PageBuffer {
+ public:
+  // From this size on, buffers consist of whole huge pages.
+  static constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
+  // `bytes` zero bytes, aligned to a cache line at least; 0 bytes give a buffer without data. All huge pages
+  // are asked for at once. ResourceExhausted, with the number of bytes, where the system refuses.
+  static StatusOr<PageBuffer> Allocate(int64_t bytes);
+
+  // As Allocate, but address space only: huge pages are asked for by AdviseHugePages, as far as the buffer is
+  // about to be used, and a buffer whose beginning alone is used stays small. Never comes from malloc.
+  static StatusOr<PageBuffer> ReserveAddresses(int64_t bytes);
+
+  PageBuffer() = default;
+  PageBuffer(PageBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)) {}
+  PageBuffer& operator=(PageBuffer&& other) noexcept {
+    PageBuffer taken(std::move(other));
+    std::swap(data_, taken.data_);
+    std::swap(size_, taken.size_);
+    std::swap(mapped_bytes_, taken.mapped_bytes_);
+    return *this;
+  }
+  ~PageBuffer();
+
+  void* data() const { return data_; }
+  int64_t size() const { return size_; }  // bytes, as asked for
+
+  // Asks for huge pages for the first `bytes` bytes, rounded up to whole huge pages. Does nothing for a
+  // buffer from malloc, nor for parts that were asked for before.
+  void AdviseHugePages(int64_t bytes);
+
+ private:
+  void* data_ = nullptr;
+  int64_t size_ = 0;
+  int64_t mapped_bytes_ = 0;  // 0: from malloc
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_BASE_HUGE_PAGES_H_
