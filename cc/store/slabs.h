@@ -1,0 +1,50 @@
+#ifndef SOK_CC_STORE_SLABS_H_
+#define SOK_CC_STORE_SLABS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/huge_pages.h"
+#include "cc/base/status.h"
+
+namespace sok {
+
+// Zeroed records of a fixed size, numbered from 0 on, that never move while their number grows: slabs of 2^k
+// records each. A slab is address space until its records are used, so the memory taken follows the records
+// used, not the slabs, and a table of a hundred rows takes a few pages.
+//
+// Move-only. Not thread-safe; records are plain memory.
+class Slabs {
+ public:
+  // Records of `record_bytes` > 0 bytes; slabs of 2^slab_bits records.
+  Slabs(int64_t record_bytes, int slab_bits);
+
+  // The largest k for which 2^k records of `record_bytes` fit into `slab_bytes`; 0 for larger records.
+  static int BitsFor(int64_t record_bytes, int64_t slab_bytes);
+
+  // Makes the records [0, n) addressable. ResourceExhausted where memory does not suffice; what was
+  // addressable stays so. Never shrinks.
+  Status Reserve(int64_t n);
+
+  char* at(int64_t record) const {
+    return static_cast<char*>(slabs_[record >> slab_bits_].data()) + (record & mask_) * record_bytes_;
+  }
+
+  int64_t size() const { return size_; }  // records that are addressable
+  int64_t bytes() const { return size_ * record_bytes_; }
+  int64_t records_per_slab() const { return mask_ + 1; }
+  int slab_bits() const { return slab_bits_; }
+  // Gives the memory of one slab back; its records must not be used any more.
+  void Release(int64_t slab) { slabs_[slab] = PageBuffer(); }
+
+ private:
+  int64_t record_bytes_;
+  int slab_bits_;
+  int64_t mask_;
+  int64_t size_ = 0;
+  std::vector<PageBuffer> slabs_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_STORE_SLABS_H_
