@@ -1,0 +1,65 @@
+// The initial values of rows, on host and device: the same bits under g++ and nvcc. Both must leave a
+// multiplication and an addition apart: compile with -ffp-contract=off and with -fmad=false respectively.
+#ifndef SOK_CC_INITIALIZERS_INITIALIZER_H_
+#define SOK_CC_INITIALIZERS_INITIALIZER_H_
+
+#include <cstdint>
+
+#include "cc/base/host_device.h"
+#include "cc/base/span.h"
+#include "cc/initializers/normal_quantile.h"
+#include "cc/initializers/random_bits.h"
+
+namespace sok {
+
+// The distributions of Keras's initializers of the same names.
+enum class InitializerKind {
+  kConstant,         // a
+  kUniform,          // uniform in [a, b)
+  kNormal,           // mean a, standard deviation b
+  kTruncatedNormal,  // as kNormal, conditioned on being within two standard deviations b of a
+};
+
+// How rows start. The initial row of a key is a function of this and the key alone.
+struct Initializer {
+  InitializerKind kind = InitializerKind::kUniform;
+  float a = -0.05f;
+  float b = 0.05f;
+  uint64_t seed = 0;  // of the table: a hash of the run's seed and the table's name
+};
+
+// The value of one column, from the bits that belong to it. Results are rounded to float once.
+SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bits) {
+  const double a = initializer.a;
+  const double b = initializer.b;
+  switch (initializer.kind) {
+    case InitializerKind::kConstant:
+      return initializer.a;
+    case InitializerKind::kUniform: {
+      const float value = static_cast<float>(a + (b - a) * UnitHalfOpen(bits));
+      // Rounding can reach b, where floats are coarse. Of the floats in [a, b) it is a that rounding
+      // gives half its share only, so a takes b's.
+      return value < initializer.b ? value : initializer.a;
+    }
+    case InitializerKind::kNormal:
+      return static_cast<float>(a + b * NormalQuantile(UnitOpen(bits)));
+    case InitializerKind::kTruncatedNormal: {
+      // The distribution function of the standard normal at -2; symmetric, so the rest is 1 - 2 tail.
+      const double tail = 0.022750131948179207200;
+      return static_cast<float>(a + b * NormalQuantile(tail + (1.0 - 2.0 * tail) * UnitOpen(bits)));
+    }
+  }
+  return initializer.a;
+}
+
+// The initial value of column `column` >= 0 in the row of `key`.
+SOK_HOST_DEVICE float InitialValue(const Initializer& initializer, int64_t key, int64_t column) {
+  return ValueFromBits(initializer, ColumnBits(RowState(initializer.seed, key), column));
+}
+
+// row[c] = InitialValue(initializer, key, c) for every column of the row.
+void FillRow(const Initializer& initializer, int64_t key, Span<float> row);
+
+}  // namespace sok
+
+#endif  // SOK_CC_INITIALIZERS_INITIALIZER_H_
