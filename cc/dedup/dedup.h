@@ -1,0 +1,55 @@
+#ifndef SOK_CC_DEDUP_DEDUP_H_
+#define SOK_CC_DEDUP_DEDUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/huge_pages.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/dedup/probe_table.h"
+
+namespace sok {
+
+// Finds the distinct ids of a batch, as tf.unique does.
+//
+// Keeps its working memory from one Run to the next: hold on to a Deduplicator where batches follow one
+// another. Not thread-safe; Run itself uses the executor's threads.
+class Deduplicator {
+ public:
+  // *unique = the distinct ids in order of their first occurrence; inverse[i] = the position of ids[i] in
+  // *unique; inverse.size() == ids.size(). The same for every executor. InvalidArgument for more than 2^31 -
+  // 1 ids; ResourceExhausted where memory does not suffice, and then the outputs are not to be used.
+  Status Run(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,
+             Span<int32_t> inverse);
+
+ private:
+  // All ids through one table, in order.
+  Status RunWhole(Span<const int64_t> ids, std::vector<int64_t>* unique, Span<int32_t> inverse);
+  // Ids split by hash, the parts side by side.
+  Status RunPartitioned(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,
+                        Span<int32_t> inverse);
+  Status ScatterByHash(Executor& executor, Span<const int64_t> ids);
+  Status FindFirstOccurrences(Executor& executor, Span<int32_t> first);
+  std::unique_ptr<ProbeTable> TakeTable();
+  void ReturnTable(std::unique_ptr<ProbeTable> table);
+
+  int64_t last_unique_ = 0;  // of the last Run: batches resemble one another
+
+  // Partitioned: the batch in the order of its partitions, each in the batch's order. Whole: the distinct
+  // ids.
+  PageBuffer scratch_ids_;        // int64
+  PageBuffer scratch_positions_;  // int32: where in the batch
+  int partition_bits_ = 0;
+  std::vector<int64_t> partition_begin_;  // partitions + 1
+
+  std::mutex tables_mutex_;
+  std::vector<std::unique_ptr<ProbeTable>> tables_;  // those that no thread uses
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_DEDUP_DEDUP_H_

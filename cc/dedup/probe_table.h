@@ -1,0 +1,73 @@
+#ifndef SOK_CC_DEDUP_PROBE_TABLE_H_
+#define SOK_CC_DEDUP_PROBE_TABLE_H_
+
+#include <cstdint>
+
+#include "cc/base/huge_pages.h"
+#include "cc/base/status.h"
+
+namespace sok {
+
+// A hash table from ids to positions that is emptied in no time: a slot counts as taken only if it carries
+// the number of the current use. For dedup's inner loop; linear probing. Not thread-safe.
+class ProbeTable {
+ public:
+  // Empties the table and makes room for `ids` distinct ids at a load of one half.
+  Status Start(int64_t ids) {
+    int64_t capacity = kMinCapacity;
+    while (capacity < 2 * ids) capacity *= 2;
+    if (capacity > allocated_) {
+      StatusOr<PageBuffer> memory = PageBuffer::Allocate(capacity * static_cast<int64_t>(sizeof(Slot)));
+      SOK_RETURN_IF_ERROR(memory.status());
+      memory_ = std::move(memory.value());
+      slots_ = static_cast<Slot*>(memory_.data());
+      allocated_ = capacity;
+      use_ = 0;
+    }
+    if (++use_ == 0) {
+      // After 2^32 uses the numbers start again, and old ones would count as current.
+      for (int64_t i = 0; i < allocated_; ++i) slots_[i].use = 0;
+      use_ = 1;
+    }
+    mask_ = static_cast<uint64_t>(capacity) - 1;
+    return OkStatus();
+  }
+
+  // Distinct ids that it has room for.
+  int64_t room() const { return static_cast<int64_t>((mask_ + 1) / 2); }
+
+  void Prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask_], 1); }
+
+  // The position stored with `id`, whose hash is `hash`; where there is none, `position` is stored first. The
+  // caller counts what it stores and stays within room().
+  int32_t FindOrStore(int64_t id, uint64_t hash, int32_t position) {
+    uint64_t slot = hash & mask_;
+    while (true) {
+      Slot& s = slots_[slot];
+      if (s.use != use_) {
+        s = Slot{id, use_, position};
+        return position;
+      }
+      if (s.id == id) return s.position;
+      slot = (slot + 1) & mask_;
+    }
+  }
+
+ private:
+  struct Slot {
+    int64_t id;
+    uint32_t use;
+    int32_t position;
+  };
+  static constexpr int64_t kMinCapacity = 1024;
+
+  PageBuffer memory_;
+  Slot* slots_ = nullptr;
+  int64_t allocated_ = 0;  // slots
+  uint64_t mask_ = 0;      // slots in use - 1
+  uint32_t use_ = 0;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_DEDUP_PROBE_TABLE_H_
