@@ -32,7 +32,9 @@ def initialize(session: tf.compat.v1.Session) -> None:
     session.run(tf.compat.v1.global_variables_initializer())
 
 
-def zipf_keys(rng: np.random.Generator, count: int, vocabulary: int = 1000, exponent: float = 1.2) -> np.ndarray:
+def zipf_keys(
+    rng: np.random.Generator, count: int, vocabulary: int = 1000, exponent: float = 1.2
+) -> np.ndarray:
     """`count` int64 keys of skewed frequency, spread over the whole range of int64."""
     ranks = np.minimum(rng.zipf(exponent, count), vocabulary).astype(np.uint64)
     return (ranks * np.uint64(0x9E3779B97F4A7C15)).astype(np.int64)

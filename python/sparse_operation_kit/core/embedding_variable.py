@@ -148,7 +148,9 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             self._refuse("has no dense value: it holds the rows of the keys that came so far")
         return self.sparse_read(tf.range(self.capacity, dtype=self.key_dtype))
 
-    def _dense_var_to_tensor(self, dtype: Any = None, name: str | None = None, as_ref: bool = False) -> tf.Tensor:
+    def _dense_var_to_tensor(
+        self, dtype: Any = None, name: str | None = None, as_ref: bool = False
+    ) -> tf.Tensor:
         del name, as_ref
         if dtype is not None and not tf.as_dtype(dtype).is_compatible_with(self.dtype):
             self._refuse(f"of dtype float32 cannot become a tensor of dtype {tf.as_dtype(dtype).name}")

@@ -46,7 +46,9 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
     """
     unknown = sorted(set(kwargs) - {"global_batch_size", "seed"})
     if unknown:
-        raise TypeError(f"sok.Init does not know the arguments {unknown}; it takes global_batch_size and seed")
+        raise TypeError(
+            f"sok.Init does not know the arguments {unknown}; it takes global_batch_size and seed"
+        )
     if "global_batch_size" not in kwargs:
         raise ValueError("sok.Init needs global_batch_size, the number of samples of a step over all ranks")
     batch_size = _check_batch_size(kwargs["global_batch_size"])

@@ -62,7 +62,9 @@ class All2AllDenseEmbedding(compat.Layer):
         self.embedding_variable = EmbeddingVariable(
             name=f"{self.name}/EmbeddingVariable",
             dim=check_count(who, "embedding_vec_size", embedding_vec_size),
-            capacity=check_count(who, "max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu, optional=True),
+            capacity=check_count(
+                who, "max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu, optional=True
+            ),
             key_dtype=key_dtype,
             initializer=embedding_initializer,
             trainable=kwargs.get("trainable", True),

@@ -144,7 +144,9 @@ def _check(lookup: Lookup) -> None:
 
 
 @ops.RegisterGradient("SokGroupLookup")
-def _group_lookup_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | tf.IndexedSlices | None]:
+def _group_lookup_gradient(
+    op: tf.Operation, *gradients: tf.Tensor
+) -> list[tf.Tensor | tf.IndexedSlices | None]:
     num_tables = op.get_attr("num_tables")
     num_weights = op.get_attr("num_weights")
     num_lookups = op.get_attr("num_lookups")
@@ -157,7 +159,8 @@ def _group_lookup_gradient(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.T
         weighted=op.get_attr("weighted"),
     )
     tables = [
-        tf.IndexedSlices(values, indices) for values, indices in zip(result.values, result.indices, strict=True)
+        tf.IndexedSlices(values, indices)
+        for values, indices in zip(result.values, result.indices, strict=True)
     ]
     untouched = [None] * (num_lookups + op.get_attr("num_bags"))
     return [*tables, *untouched, *result.weight_gradients, None]

@@ -23,7 +23,9 @@ class Saver:
         """Returns the tensor that writes all rows into the directory `filepath`, made where it is missing."""
         return native.ops.sok_dump_to_file(_checked(embedding_variable).handle, filepath)
 
-    def restore_from_file(self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor) -> tf.Tensor:
+    def restore_from_file(
+        self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor
+    ) -> tf.Tensor:
         """Returns the tensor that makes the variable's rows those of the files in the directory `filepath`.
 
         Rows that are not in the files go, and the optimizer starts anew. Running it raises `NotFoundError` for

@@ -1,0 +1,278 @@
+#include "cc/group/group_lookup.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/base/thread_pool.h"
+#include "cc/group/group_reference.h"
+
+namespace sok {
+namespace {
+
+std::unique_ptr<Table> MakeTable(const std::string& name, int64_t dim, int64_t capacity = 0) {
+  TableOptions options;
+  options.name = name;
+  options.dim = dim;
+  options.capacity = capacity;
+  options.initializer = {InitializerKind::kUniform, -1.0f, 1.0f, static_cast<uint64_t>(dim)};
+  InlineExecutor executor;
+  return std::move(Table::Create(executor, options).value());
+}
+
+// A group over some tables, with its bags written out for the reference.
+struct Group {
+  std::vector<std::unique_ptr<Table>> tables;
+  LookupPlan plan;
+  std::vector<std::vector<ReferenceBag>> bags;  // by lookup
+  std::vector<std::vector<float>> outputs;
+  std::vector<OutputRows> output_rows;
+
+  std::vector<Table*> table_pointers() const {
+    std::vector<Table*> pointers;
+    for (const auto& table : tables) pointers.push_back(table.get());
+    return pointers;
+  }
+
+  void AddTable(int64_t dim, int64_t capacity = 0) {
+    tables.push_back(MakeTable("table" + std::to_string(tables.size()), dim, capacity));
+    plan.parts.emplace_back();
+  }
+
+  void AddLookup(int t, const std::vector<ReferenceBag>& lookup_bags, Combiner combiner, bool weighted) {
+    Lookup lookup;
+    lookup.table = t;
+    lookup.pooled = true;
+    lookup.combiner = combiner;
+    lookup.offsets = {0};
+    std::vector<int64_t>& ids = plan.parts[t].ids;
+    lookup.first = static_cast<int64_t>(ids.size());
+    for (const ReferenceBag& bag : lookup_bags) {
+      ids.insert(ids.end(), bag.ids.begin(), bag.ids.end());
+      lookup.count += static_cast<int64_t>(bag.ids.size());
+      lookup.offsets.push_back(lookup.count);
+      if (weighted) lookup.weights.insert(lookup.weights.end(), bag.weights.begin(), bag.weights.end());
+    }
+    plan.lookups.push_back(lookup);
+    bags.push_back(lookup_bags);
+  }
+
+  Status Forward(Executor& executor) {
+    outputs.clear();
+    output_rows.clear();
+    for (const Lookup& lookup : plan.lookups) {
+      const int64_t dim = tables[lookup.table]->options().dim;
+      outputs.emplace_back(lookup.num_bags() * dim, std::nanf(""));
+      output_rows.push_back({outputs.back().data(), dim});
+    }
+    return GroupForward(executor, table_pointers(), &plan, output_rows);
+  }
+
+  ReferenceRows Rows(int t) const {
+    ReferenceRows rows;
+    for (int64_t id : plan.parts[t].ids) {
+      std::vector<float> row(tables[t]->options().dim);
+      tables[t]->InitialRow(id, Span<float>(row));
+      rows[id].assign(row.begin(), row.end());
+    }
+    return rows;
+  }
+};
+
+// Bags of up to `hotness` ids, drawn from few, with a skew; hostile ids among them.
+std::vector<ReferenceBag> RandomBags(std::mt19937* random, int bags, int hotness, bool weighted) {
+  const std::vector<int64_t> hostile = {0, -1, (int64_t{1} << 32) + 1, INT64_MAX, INT64_MIN};
+  std::vector<ReferenceBag> result(bags);
+  for (ReferenceBag& bag : result) {
+    const int count = static_cast<int>((*random)() % (hotness + 1));
+    for (int i = 0; i < count; ++i) {
+      const uint32_t draw = (*random)();
+      bag.ids.push_back(draw % 7 == 0 ? hostile[draw % hostile.size()]
+                                      : static_cast<int64_t>(draw % (1 + draw % 97)));
+      bag.weights.push_back(weighted ? static_cast<double>(static_cast<float>(draw % 1000) / 500.0f) : 1.0);
+    }
+  }
+  return result;
+}
+
+Group RandomGroup(uint32_t seed, int batch) {
+  std::mt19937 random(seed);
+  Group group;
+  for (int64_t dim : {16, 3, 1, 65}) group.AddTable(dim);
+  const Combiner combiners[] = {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN};
+  for (int l = 0; l < 9; ++l) {
+    const bool weighted = l % 2 == 1;
+    group.AddLookup(l % 4, RandomBags(&random, batch, 1 + l, weighted), combiners[l % 3], weighted);
+  }
+  return group;
+}
+
+void ExpectClose(const std::vector<double>& expected, const float* actual, const std::string& where) {
+  for (size_t d = 0; d < expected.size(); ++d) {
+    ASSERT_NEAR(actual[d], expected[d], 2e-6 * std::max(1.0, std::abs(expected[d])) * 8)
+        << where << ", column " << d;
+  }
+}
+
+class GroupLookupTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(GroupLookupTest, ForwardEqualsReference) {
+  for (int threads : {1, 2, 3, 4}) {
+    ThreadPool executor(threads);
+    Group group = RandomGroup(GetParam(), GetParam());
+    ASSERT_TRUE(group.Forward(executor).ok());
+    for (size_t l = 0; l < group.bags.size(); ++l) {
+      const Lookup& lookup = group.plan.lookups[l];
+      const int64_t dim = group.tables[lookup.table]->options().dim;
+      const ReferenceRows rows = group.Rows(lookup.table);
+      for (size_t b = 0; b < group.bags[l].size(); ++b) {
+        ExpectClose(ReferencePool(rows, group.bags[l][b], lookup.combiner, dim),
+                    group.outputs[l].data() + b * dim,
+                    "lookup " + std::to_string(l) + ", bag " + std::to_string(b));
+      }
+    }
+  }
+}
+
+TEST_P(GroupLookupTest, BackwardEqualsReferenceForAnyNumberOfThreads) {
+  std::vector<std::vector<float>> single;
+  for (int threads : {1, 2, 3, 4}) {
+    ThreadPool executor(threads);
+    Group group = RandomGroup(GetParam(), GetParam());
+    ASSERT_TRUE(group.Forward(executor).ok());
+    std::mt19937 random(9);
+    std::normal_distribution<float> normal;
+    std::vector<std::vector<float>> gradients;
+    std::vector<GradientRows> gradient_rows;
+    for (const std::vector<float>& output : group.outputs) {
+      gradients.emplace_back(output.size());
+      for (float& g : gradients.back()) g = normal(random);
+    }
+    for (size_t l = 0; l < gradients.size(); ++l) {
+      gradient_rows.push_back({gradients[l].data(), group.output_rows[l].stride});
+    }
+    for (int t = 0; t < 4; ++t) {
+      const int64_t dim = group.tables[t]->options().dim;
+      const TablePart& part = group.plan.parts[t];
+      std::vector<float> grads(part.unique.size() * dim, std::nanf(""));
+      PartBackward(executor, group.plan, t, dim, gradient_rows, grads.data());
+      ReferenceRows expected;
+      for (size_t l = 0; l < group.bags.size(); ++l) {
+        if (group.plan.lookups[l].table != t) continue;
+        for (size_t b = 0; b < group.bags[l].size(); ++b) {
+          const float* g = gradients[l].data() + b * dim;
+          ReferenceBackward(group.bags[l][b], group.plan.lookups[l].combiner, std::vector<double>(g, g + dim),
+                            &expected);
+        }
+      }
+      ASSERT_EQ(expected.size(), part.unique.size()) << "every distinct id once";
+      for (size_t u = 0; u < part.unique.size(); ++u) {
+        ExpectClose(expected.at(part.unique[u]), grads.data() + u * dim,
+                    "id " + std::to_string(part.unique[u]));
+      }
+      if (threads == 1) {
+        single.push_back(grads);
+      } else {
+        EXPECT_EQ(grads, single[t]) << threads << " threads, bit for bit";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(BatchSizes, GroupLookupTest, ::testing::Values(0, 1, 2, 7, 64, 300));
+
+TEST(GroupPlanTest, OneIdInSeveralLookupsIsOneRow) {
+  Group group;
+  group.AddTable(2);
+  group.AddLookup(0, {{{5, 6}, {1, 1}}}, Combiner::kSum, false);
+  group.AddLookup(0, {{{6, 5, 6}, {1, 1, 1}}}, Combiner::kSum, false);
+  InlineExecutor executor;
+  ASSERT_TRUE(group.Forward(executor).ok());
+  EXPECT_EQ(group.plan.parts[0].unique, (std::vector<int64_t>{5, 6}));
+  EXPECT_EQ(group.tables[0]->size(), 2);
+}
+
+TEST(GroupPlanTest, WithoutTrainingNothingIsInsertedAndInitialRowsAreRead) {
+  Group group;
+  group.AddTable(3);
+  group.AddLookup(0, {{{7, 8, 7}, {1, 1, 1}}}, Combiner::kSum, false);
+  group.plan.training = false;
+  InlineExecutor executor;
+  ASSERT_TRUE(group.Forward(executor).ok());
+  EXPECT_EQ(group.tables[0]->size(), 0);
+  ExpectClose(ReferencePool(group.Rows(0), group.bags[0][0], Combiner::kSum, 3), group.outputs[0].data(),
+              "bag 0");
+  EXPECT_EQ(group.plan.parts[0].rows, (std::vector<int64_t>{Table::kAbsent, Table::kAbsent}));
+}
+
+TEST(GroupPlanTest, FullTableIsAnErrorThatNamesIt) {
+  Group group;
+  group.AddTable(1);
+  group.AddTable(1, 2);
+  group.AddLookup(0, {{{1}, {1}}}, Combiner::kSum, false);
+  group.AddLookup(1, {{{1, 2, 3}, {1, 1, 1}}}, Combiner::kSum, false);
+  for (int threads : {1, 2}) {
+    ThreadPool executor(threads);
+    const Status status = group.Forward(executor);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find("'table1'"), std::string::npos) << status.message();
+  }
+}
+
+TEST(GroupPlanTest, GroupsThatShareTablesInOppositeOrderDoNotDeadlock) {
+  Group forward;
+  forward.AddTable(2);
+  forward.AddTable(3);
+  ThreadPool threads(2);
+  threads.ParallelFor(2, 1 << 30, [&](int64_t begin, int64_t end) {
+    for (int64_t side = begin; side < end; ++side) {
+      for (int round = 0; round < 300; ++round) {
+        std::vector<Table*> tables = forward.table_pointers();
+        if (side == 1) std::reverse(tables.begin(), tables.end());
+        LookupPlan plan;
+        plan.parts.resize(2);
+        std::vector<std::vector<float>> outputs(2);
+        std::vector<OutputRows> output_rows;
+        for (int t = 0; t < 2; ++t) {
+          Lookup lookup;
+          lookup.table = t;
+          lookup.count = 1;
+          plan.parts[t].ids = {round};
+          plan.lookups.push_back(lookup);
+          outputs[t].resize(3);
+          output_rows.push_back({outputs[t].data(), tables[t]->options().dim});
+        }
+        InlineExecutor executor;
+        EXPECT_TRUE(GroupForward(executor, tables, &plan, output_rows).ok());
+      }
+    }
+  });
+  EXPECT_EQ(forward.tables[0]->size(), 300);
+  EXPECT_EQ(forward.tables[1]->size(), 300);
+}
+
+TEST(GroupPlanTest, WeightGradientsFollowTheCallersOrder) {
+  Group group;
+  group.AddTable(2);
+  group.AddLookup(0, {{{5, 6}, {0.5, 2.0}}, {{7}, {1.5}}}, Combiner::kSum, true);
+  group.plan.lookups[0].order = {2, 0, 1};  // the caller's ids were 6, 7, 5
+  InlineExecutor executor;
+  ASSERT_TRUE(group.Forward(executor).ok());
+  const std::vector<float> gradient = {1, 10, 100, 1000};
+  std::vector<float> weight_grads(3);
+  WeightBackward(executor, group.tables[0].get(), group.plan, 0, {gradient.data(), 2},
+                 Span<float>(weight_grads));
+  const ReferenceRows rows = group.Rows(0);
+  EXPECT_NEAR(weight_grads[2], rows.at(5)[0] + 10 * rows.at(5)[1], 1e-4);
+  EXPECT_NEAR(weight_grads[0], rows.at(6)[0] + 10 * rows.at(6)[1], 1e-4);
+  EXPECT_NEAR(weight_grads[1], 100 * rows.at(7)[0] + 1000 * rows.at(7)[1], 1e-3);
+}
+
+}  // namespace
+}  // namespace sok
