@@ -1,0 +1,1 @@
+"""A session-based trainer of click-through models, the package behind train_ctr.py."""

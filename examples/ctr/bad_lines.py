@@ -1,0 +1,67 @@
+"""The ledger of malformed lines: counted, named by file and number, fatal only beyond a limit."""
+
+from __future__ import annotations
+
+import collections
+import os
+import threading
+from collections.abc import Callable
+
+
+class TooManyBadLines(Exception):
+    """More malformed lines than `--max_bad_lines` allows."""
+
+
+class BadLines:
+    """Malformed lines met so far. A line that every epoch meets again counts once.
+
+    Thread-safe: the threads of `tf.data` report into it while the training loop reads it.
+    """
+
+    def __init__(self, limit: int, say: Callable[[str], None], announced: int = 10) -> None:
+        """`limit` lines are borne; the first `announced` go to `say` as they are met, all into the report."""
+        self._limit = limit
+        self._say = say
+        self._announced = announced
+        self._lock = threading.Lock()
+        self._reasons: dict[tuple[str, int], str] = {}
+
+    def add(self, path: str, number: int, reason: str) -> None:
+        """Notes line `number` (counted from 1) of `path`. Raises TooManyBadLines beyond the limit."""
+        with self._lock:
+            if (path, number) in self._reasons or len(self._reasons) > self._limit:
+                new = False
+            else:
+                self._reasons[path, number] = reason
+                new = True
+            count = len(self._reasons)
+        if new and count <= self._announced:
+            self._say(f"malformed line {path}:{number}: {reason}")
+        self.check()
+
+    def check(self) -> None:
+        """Raises TooManyBadLines if there are more than the limit; the message shows the last one."""
+        with self._lock:
+            if len(self._reasons) <= self._limit:
+                return
+            (path, number), reason = list(self._reasons.items())[-1]
+        raise TooManyBadLines(
+            f"more than {self._limit} malformed lines (--max_bad_lines); the last: {path}:{number}: {reason}"
+        )
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._reasons)
+
+    def entries(self) -> list[tuple[str, int, str]]:
+        """(path, line number, reason), sorted by path and number."""
+        with self._lock:
+            return sorted((path, number, reason) for (path, number), reason in self._reasons.items())
+
+    def summary(self) -> str:
+        """One line for people: how many, and in which files; empty if there were none."""
+        counts = collections.Counter(os.path.basename(path) for path, _, _ in self.entries())
+        if not counts:
+            return ""
+        files = ", ".join(f"{count} in {name}" for name, count in sorted(counts.items()))
+        return f"malformed lines left out: {len(self)} ({files})"

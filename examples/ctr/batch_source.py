@@ -1,0 +1,49 @@
+"""One graph that reads training or held-out batches, as each step asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ctr.schema import Batch
+
+
+class BatchSource:
+    """The batches of a data set in the current graph.
+
+    Attributes:
+        batch: the current batch; each run of a session moves on by one, until tf.errors.OutOfRangeError.
+        training: scalar bool, True in the steps that train.
+    """
+
+    def __init__(self, dataset: Any, batch_size: int) -> None:
+        """`dataset` is one of `ctr.datasets`."""
+        self._shuffle_seed = tf.compat.v1.placeholder(tf.int64, [])
+        training = dataset.training(batch_size, self._shuffle_seed)
+        held_out = dataset.held_out(batch_size)
+        self._iterators = {
+            True: tf.compat.v1.data.make_initializable_iterator(training),
+            False: tf.compat.v1.data.make_initializable_iterator(held_out),
+        }
+        self._handles = {kind: iterator.string_handle() for kind, iterator in self._iterators.items()}
+        self._handle = tf.compat.v1.placeholder(tf.string, [])
+        self.training: tf.Tensor = tf.compat.v1.placeholder(tf.bool, [])
+        self.batch: Batch = tf.compat.v1.data.Iterator.from_string_handle(
+            self._handle,
+            tf.compat.v1.data.get_output_types(training),
+            tf.compat.v1.data.get_output_shapes(training),
+        ).get_next()
+
+    def start_training(self, session: tf.compat.v1.Session, shuffle_seed: int) -> dict[tf.Tensor, Any]:
+        """Begins an epoch in the order that the seed gives; returns what its steps must feed."""
+        session.run(self._iterators[True].initializer, {self._shuffle_seed: shuffle_seed})
+        return self._feeds(session, training=True)
+
+    def start_held_out(self, session: tf.compat.v1.Session) -> dict[tf.Tensor, Any]:
+        """Begins a pass over the held-out samples; returns what its steps must feed."""
+        session.run(self._iterators[False].initializer)
+        return self._feeds(session, training=False)
+
+    def _feeds(self, session: tf.compat.v1.Session, training: bool) -> dict[tf.Tensor, Any]:
+        return {self._handle: session.run(self._handles[training]), self.training: training}

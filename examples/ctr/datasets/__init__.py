@@ -1,0 +1,28 @@
+"""The data sets by the names of the command line. Each has
+
+name, schema
+training(batch_size, shuffle_seed) and held_out(batch_size)   tf.data.Datasets of batches (see `ctr.schema`)
+training_size()                                               samples of an epoch, perhaps an estimate
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ctr.bad_lines import BadLines
+from ctr.datasets.census import Census
+from ctr.datasets.criteo import Criteo
+from ctr.datasets.movielens import MovieLens
+from ctr.datasets.synthetic import Synthetic
+
+
+def make_dataset(flags: argparse.Namespace, bad_lines: BadLines) -> Any:
+    """The data set that the flags name. Raises FileNotFoundError, TooManyBadLines."""
+    if flags.dataset == "movielens":
+        return MovieLens(flags.data_dir, flags.seed, flags.held_out, bad_lines)
+    if flags.dataset == "census":
+        return Census(flags.data_dir, bad_lines)
+    if flags.dataset == "criteo":
+        return Criteo(flags.data_dir, flags.seed, flags.held_out, bad_lines)
+    return Synthetic(flags.seed, flags.samples, flags.held_out_samples)

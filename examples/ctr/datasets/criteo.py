@@ -1,0 +1,104 @@
+"""Criteo's display-advertising data as published: a label, 13 integers and 26 hashed categories by line.
+
+Columns are tab-separated; an empty one is a missing value, and empty categories at the end of a line may be
+cut off. `--data_dir` holds `train.txt` (the Kaggle challenge) or `day_0`, `day_1`, … (the terabyte logs).
+Lines held out of training are drawn by a hash of their number, so that nothing has to be kept in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from ctr.bad_lines import BadLines
+from ctr.parsing import (
+    HeldOut,
+    LineFormat,
+    estimated_lines,
+    explain_undecodable,
+    field_ids,
+    read,
+    require_files,
+    shown,
+)
+from ctr.schema import Batch, Schema
+
+_INTEGERS = 13
+_CATEGORIES = 26
+_COLUMNS = 1 + _INTEGERS + _CATEGORIES
+_PATTERN = r"[01](\t(-?[0-9]{1,18})?){13}(\t[^\t]*){0,26}"
+
+
+class Criteo:
+    """Whether an advertisement was clicked."""
+
+    name = "criteo"
+    # The integers come twice: as numbers, and by their bucket as categories, which can tell a missing one.
+    schema = Schema(
+        dense=tuple(f"I{column}" for column in range(1, _INTEGERS + 1)),
+        one_hot=tuple(f"C{column}" for column in range(1, _CATEGORIES + 1))
+        + tuple(f"I{column}" for column in range(1, _INTEGERS + 1)),
+    )
+
+    def __init__(self, data_dir: str, seed: int, held_out_fraction: float, bad_lines: BadLines) -> None:
+        """Raises FileNotFoundError."""
+        self._paths = _find_files(data_dir)
+        self._bad_lines = bad_lines
+        self._held_out = HeldOut(held_out_fraction, seed)
+        self._format = LineFormat(_PATTERN, self._parse, _explain)
+
+    def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
+        """One epoch; lines are shuffled within a window of the stream, as the seed gives."""
+        return self._read(batch_size, lambda *line: tf.logical_not(self._held_out.mask(*line)), shuffle_seed)
+
+    def held_out(self, batch_size: int) -> tf.data.Dataset:
+        """The held-out lines, in the order of the files."""
+        return self._read(batch_size, self._held_out.mask, None)
+
+    def training_size(self) -> int:
+        """Samples of one epoch, as an estimate."""
+        return round(estimated_lines(self._paths) * (1 - self._held_out.fraction))
+
+    def _read(self, batch_size: int, keep: Callable, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
+        return read(self._paths, self._format, self._bad_lines, batch_size, keep, shuffle_seed)
+
+    def _parse(self, text: tf.Tensor) -> Batch:
+        columns = tf.strings.split(text, "\t").to_tensor("", shape=[None, _COLUMNS])
+        integers = columns[:, 1 : 1 + _INTEGERS]
+        missing = tf.equal(integers, "")
+        numbers = tf.strings.to_number(tf.where(missing, "0", integers))
+        # Counts are heavy-tailed, and a few are negative.
+        logs = tf.math.log1p(tf.maximum(numbers, 0))
+        # The square of the logarithm: wide buckets for small counts would lose most of what the counts say.
+        buckets = tf.where(numbers > 2, tf.math.floor(tf.square(logs)), numbers)
+        bucket_names = tf.strings.as_string(tf.cast(tf.maximum(buckets, -3), tf.int64))
+        categories = tf.concat([columns[:, 1 + _INTEGERS :], tf.where(missing, "", bucket_names)], axis=1)
+        return {
+            "label": tf.strings.to_number(columns[:, 0]),
+            "dense": logs / 3,
+            "one_hot": field_ids(self.schema.one_hot, categories),
+        }
+
+
+def _find_files(data_dir: str) -> list[str]:
+    if os.path.isdir(data_dir):
+        days = [name for name in os.listdir(data_dir) if re.fullmatch(r"day_\d+", name)]
+        if days:
+            return [os.path.join(data_dir, name) for name in sorted(days, key=lambda day: int(day[4:]))]
+    return require_files(data_dir, ("train.txt",), Criteo.name)
+
+
+def _explain(line: bytes) -> str:
+    undecodable = explain_undecodable(line)
+    if undecodable:
+        return undecodable
+    values = line.decode("utf-8").split("\t")
+    if not 1 + _INTEGERS <= len(values) <= _COLUMNS:
+        return f"{len(values)} columns instead of {_COLUMNS}"
+    for position, value in enumerate(values[1 : 1 + _INTEGERS], start=1):
+        if not re.fullmatch(r"(-?[0-9]{1,18})?", value):
+            return f"I{position} is {shown(value)}, not a whole number"
+    return f"the label is {shown(values[0])}, not 0 or 1"

@@ -1,0 +1,120 @@
+"""The command line, and the settings that suit each data set."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+
+from ctr.models import MODELS
+from ctr.optimizers import NAMES as OPTIMIZERS
+
+
+@dataclasses.dataclass(frozen=True)
+class Defaults:
+    """Settings of a data set that flags override."""
+
+    epochs: int
+    batch_size: int
+    dim: int
+    hidden: tuple[int, ...]
+    dropout: float
+    embedding_l2: float
+    learning_rate: float
+    # Of `--tables tensorflow`: large enough that few of the data set's ids share a row.
+    tensorflow_rows: int
+
+
+DEFAULTS = {
+    "movielens": Defaults(10, 512, 16, (64, 32), 0.3, 1e-2, 2e-3, 1 << 17),
+    "census": Defaults(8, 256, 8, (64, 32), 0.2, 1e-4, 1e-3, 1 << 15),
+    "criteo": Defaults(1, 1024, 16, (128, 64), 0.0, 1e-5, 1e-3, 1 << 20),
+    "synthetic": Defaults(1, 2048, 16, (128, 64), 0.0, 1e-5, 1e-3, 1 << 20),
+}
+
+
+def _at_least(low: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if value < low:
+            raise argparse.ArgumentTypeError(f"{value} is below {low}")
+        return value
+
+    return parse
+
+
+def _number_in(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not low <= value < high:
+            raise argparse.ArgumentTypeError(f"{value} is not in [{low:g}, {high:g})")
+        return value
+
+    return parse
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_at_least(1)(part) for part in text.split(","))
+
+
+def parse_flags(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """A run's settings: the flags, and the data set's defaults for those not given. Exits on bad ones."""
+    parser = argparse.ArgumentParser(
+        description="Trains a click-through model with SOK's embedding tables, in a TensorFlow session.",
+        epilog="Defaults of epochs, sizes and rates depend on the data set; see examples/README.md.",
+    )
+    _add_task_flags(parser)
+    _add_training_flags(parser)
+    flags = parser.parse_args(arguments)
+    if flags.dataset is None:
+        flags.dataset = "synthetic"
+        if flags.data_dir is not None:
+            parser.error("--data_dir needs --dataset movielens, census or criteo")
+    if flags.dataset == "synthetic" and flags.data_dir is not None:
+        parser.error("--dataset synthetic is generated and takes no --data_dir")
+    if flags.dataset != "synthetic" and flags.data_dir is None:
+        parser.error(
+            f"--dataset {flags.dataset} needs --data_dir, the folder with its files; without both flags the "
+            "trainer generates its data"
+        )
+    for name, value in vars(DEFAULTS[flags.dataset]).items():
+        if getattr(flags, name) is None:
+            setattr(flags, name, value)
+    if flags.output_dir is None:
+        flags.output_dir = os.path.join("ctr_output", f"{flags.dataset}-{flags.model}-{flags.tables}")
+    return flags
+
+
+def _add_task_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--dataset", choices=list(DEFAULTS), help="what to train on (default: synthetic)")
+    add("--data_dir", help="folder with the data set's files as published")
+    add("--model", choices=list(MODELS), default="dlrm", help="default: %(default)s")
+    add("--tables", choices=["sok", "tensorflow"], default="sok", help="where embeddings live (default: sok)")
+    add("--output_dir", help="for events, results.json and curves.png (default: ctr_output/<run>)")
+    add(
+        "--max_bad_lines",
+        type=_at_least(0),
+        default=100,
+        help="malformed lines to bear (default: %(default)s)",
+    )
+    add("--held_out", type=_number_in(0, 1), default=0.2, help="part of movielens and criteo (default: 0.2)")
+    add("--samples", type=_at_least(1), default=1_000_000, help="synthetic: samples of an epoch")
+    add("--held_out_samples", type=_at_least(1), default=100_000, help="synthetic: held-out samples")
+    add("--seed", type=_at_least(0), default=1, help="of split, order and initial values (default: 1)")
+
+
+def _add_training_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--epochs", type=_at_least(1))
+    add("--max_steps", type=_at_least(1), help="stop after so many steps (default: no limit)")
+    add("--batch_size", type=_at_least(1))
+    add("--optimizer", choices=OPTIMIZERS, default="lazy_adam", help="default: %(default)s")
+    add("--learning_rate", type=_number_in(0, float("inf")))
+    add("--dim", type=_at_least(1), help="columns of an embedding")
+    add("--hidden", type=_sizes, help="units of the hidden layers, e.g. 128,64")
+    add("--cross_layers", type=_at_least(1), default=2, help="of dcn_v2 (default: 2)")
+    add("--dropout", type=_number_in(0, 1), help="rate in the hidden layers")
+    add("--embedding_l2", type=_number_in(0, float("inf")), help="L2 penalty on the rows a batch uses")
+    add("--tensorflow_rows", type=_at_least(1), help="rows of a table with --tables tensorflow")

@@ -1,0 +1,49 @@
+"""What a model is given and what it gives back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from ctr.parsing import combined_ids
+from ctr.schema import Batch, Schema
+from ctr.tables import Tables
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSettings:
+    """Sizes and regularization that the models share."""
+
+    dim: int  # columns of an embedding
+    hidden: tuple[int, ...]  # units of the layers of the deep part
+    dropout: float  # rate, in those layers
+    cross_layers: int  # of DCN-v2
+
+
+@dataclasses.dataclass
+class Inputs:
+    """One batch and the tables to look it up in."""
+
+    batch: Batch
+    schema: Schema
+    tables: Tables
+    training: tf.Tensor  # scalar bool
+    # What was looked up, for the L2 penalty on the rows that a batch uses.
+    embeddings: list[tf.Tensor] = dataclasses.field(default_factory=list)
+
+    def embed(self, name: str, dim: int) -> tf.Tensor:
+        """float32 [batch, slots, dim]: embeddings of all slots, one-hot first, from tables of that name."""
+        parts = [self.tables.one_hot(f"{name}_one_hot", self.batch["one_hot"], dim, self.training)]
+        if self.schema.multi_hot:
+            ids, present = self.batch["multi_hot"], self.batch["multi_hot_present"]
+            parts.append(self.tables.multi_hot(f"{name}_multi_hot", ids, present, dim, self.training))
+        self.embeddings.extend(parts)
+        return tf.concat(parts, axis=1)
+
+    def embed_crosses(self, name: str, dim: int) -> tf.Tensor:
+        """float32 [batch, crosses, dim]: the embeddings of the schema's combined features."""
+        pairs = [[self.schema.one_hot.index(feature) for feature in pair] for pair in self.schema.crosses]
+        ids = combined_ids(tf.gather(self.batch["one_hot"], pairs, axis=1))
+        self.embeddings.append(self.tables.one_hot(f"{name}_crosses", ids, dim, self.training))
+        return self.embeddings[-1]

@@ -1,0 +1,152 @@
+"""Where embeddings live: in SOK's tables, or in plain TensorFlow variables to compare them with.
+
+Both take 64-bit ids, start from the same distribution (uniform in [-0.05, 0.05]) and give the same shapes.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ctr.optimizers import make_stock_optimizer
+
+INITIAL_RANGE = 0.05
+
+
+class Tables(abc.ABC):
+    """Makes embedding tables and looks ids up in them; each call of a lookup makes a table of its own."""
+
+    @abc.abstractmethod
+    def prepare(self, session: tf.compat.v1.Session) -> None:
+        """Runs what has to run before any variable is initialized."""
+
+    @abc.abstractmethod
+    def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
+        """float32 [batch, slots, dim] for int64 ids [batch, slots]."""
+
+    @abc.abstractmethod
+    def multi_hot(
+        self, name: str, ids: tf.Tensor, present: tf.Tensor, dim: int, training: tf.Tensor
+    ) -> tf.Tensor:
+        """float32 [batch, slots, dim]: the mean over the ids [batch, slots, max_nnz] that are present.
+
+        A slot without any gives zeros.
+        """
+
+    @abc.abstractmethod
+    def split(self, variables: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """(embedding variables, the others), in the order given."""
+
+    @abc.abstractmethod
+    def optimizer(self, name: str, learning_rate: float) -> Any:
+        """The optimizer of the embedding variables, for `name` from `optimizers.NAMES`."""
+
+
+def _present_as_sparse(ids: tf.Tensor, present: tf.Tensor) -> tf.SparseTensor:
+    """A SparseTensor [batch * slots, max_nnz] of the ids [batch, slots, max_nnz] that are present."""
+    shape = tf.shape(ids, out_type=tf.int64)
+    flat_shape = tf.stack([shape[0] * shape[1], shape[2]])
+    flat_present = tf.reshape(present, flat_shape)
+    return tf.SparseTensor(
+        tf.where(flat_present), tf.boolean_mask(tf.reshape(ids, flat_shape), flat_present), flat_shape
+    )
+
+
+class SokTables(Tables):
+    """SOK's hash tables: any 64-bit id, no bound on their number; a row comes into being when first met."""
+
+    def __init__(self, global_batch_size: int, seed: int) -> None:
+        # Imported here, so that the comparison with TensorFlow's tables runs where SOK is not built.
+        import sparse_operation_kit as sok
+
+        self._sok = sok
+        self._init = sok.Init(global_batch_size=global_batch_size, seed=seed)
+
+    def prepare(self, session: tf.compat.v1.Session) -> None:
+        """See Tables.prepare."""
+        session.run(self._init)
+
+    def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
+        """See Tables.one_hot."""
+        layer = self._sok.All2AllDenseEmbedding(
+            max_vocabulary_size_per_gpu=None,
+            embedding_vec_size=dim,
+            slot_num=ids.shape[1],
+            nnz_per_slot=1,
+            name=name,
+        )
+        return layer(ids[:, :, tf.newaxis], training=training)[:, :, 0, :]
+
+    def multi_hot(
+        self, name: str, ids: tf.Tensor, present: tf.Tensor, dim: int, training: tf.Tensor
+    ) -> tf.Tensor:
+        """See Tables.multi_hot."""
+        layer = self._sok.DistributedEmbedding(
+            combiner="mean",
+            max_vocabulary_size_per_gpu=None,
+            embedding_vec_size=dim,
+            slot_num=ids.shape[1],
+            max_nnz=ids.shape[2],
+            name=name,
+        )
+        return layer(_present_as_sparse(ids, present), training=training)
+
+    def split(self, variables: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """See Tables.split."""
+        return self._sok.split_embedding_variable_from_others(variables)
+
+    def optimizer(self, name: str, learning_rate: float) -> Any:
+        """See Tables.optimizer."""
+        if name == "lazy_adam":
+            return self._sok.tf.keras.optimizers.LazyAdamOptimizer(learning_rate)
+        return make_stock_optimizer(name, learning_rate)
+
+
+class TensorFlowTables(Tables):
+    """`tf.Variable` tables of a fixed number of rows; an id's row is id modulo that number.
+
+    Ids that meet in a row share it: with too few rows, that costs accuracy.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._variables: list[tf.Variable] = []
+
+    def prepare(self, session: tf.compat.v1.Session) -> None:
+        """Nothing has to run first."""
+
+    def _table(self, name: str, dim: int) -> tf.Variable:
+        initializer = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)
+        table = tf.compat.v1.get_variable(
+            f"{name}/table", [self._rows, dim], initializer=initializer, use_resource=True
+        )
+        self._variables.append(table)
+        return table
+
+    def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
+        """See Tables.one_hot."""
+        return tf.nn.embedding_lookup(self._table(name, dim), tf.math.floormod(ids, self._rows))
+
+    def multi_hot(
+        self, name: str, ids: tf.Tensor, present: tf.Tensor, dim: int, training: tf.Tensor
+    ) -> tf.Tensor:
+        """See Tables.multi_hot."""
+        # floormod first: `safe_embedding_lookup_sparse` drops negative ids, and hashes may be negative.
+        rows = _present_as_sparse(tf.math.floormod(ids, self._rows), present)
+        bags = tf.nn.safe_embedding_lookup_sparse([self._table(name, dim)], rows, combiner="mean")
+        return tf.reshape(bags, [-1, ids.shape[1], dim])
+
+    def split(self, variables: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """See Tables.split."""
+        ours = {id(variable) for variable in self._variables}
+        return (
+            [variable for variable in variables if id(variable) in ours],
+            [variable for variable in variables if id(variable) not in ours],
+        )
+
+    def optimizer(self, name: str, learning_rate: float) -> Any:
+        """See Tables.optimizer."""
+        return make_stock_optimizer(name, learning_rate)
