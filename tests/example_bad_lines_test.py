@@ -1,0 +1,42 @@
+"""The ledger of malformed lines."""
+
+import pytest
+from ctr.bad_lines import BadLines, TooManyBadLines
+
+
+def test_a_line_met_again_counts_once():
+    bad_lines = BadLines(1, print)
+    for _ in range(3):
+        bad_lines.add("folder/file", 7, "reason")
+    assert len(bad_lines) == 1
+
+
+def test_beyond_the_limit_it_raises_and_names_the_last_line():
+    bad_lines = BadLines(2, print)
+    bad_lines.add("file", 1, "a")
+    bad_lines.add("file", 2, "b")
+    bad_lines.check()
+    with pytest.raises(TooManyBadLines, match=r"more than 2 malformed lines .*file:3: c"):
+        bad_lines.add("file", 3, "c")
+    with pytest.raises(TooManyBadLines):
+        bad_lines.check()
+
+
+def test_a_limit_of_zero_bears_none():
+    with pytest.raises(TooManyBadLines):
+        BadLines(0, print).add("file", 1, "a")
+
+
+def test_only_the_first_lines_are_announced_and_all_are_summed_up():
+    said = []
+    bad_lines = BadLines(100, said.append, announced=2)
+    for number in (5, 3, 4):
+        bad_lines.add("folder/one", number, "reason")
+    bad_lines.add("folder/two", 1, "reason")
+    assert said == ["malformed line folder/one:5: reason", "malformed line folder/one:3: reason"]
+    assert bad_lines.summary() == "malformed lines left out: 4 (3 in one, 1 in two)"
+    assert bad_lines.entries()[0] == ("folder/one", 3, "reason")
+
+
+def test_nothing_bad_is_summed_up_as_nothing():
+    assert BadLines(0, print).summary() == ""

@@ -1,0 +1,152 @@
+"""The example's command line, end to end on small files, with TensorFlow's tables."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ctr.app import main
+from ctr.models import MODELS
+from example_support import EXAMPLES, write_census, write_criteo, write_movielens
+
+SMALL = [
+    "--tables",
+    "tensorflow",
+    "--tensorflow_rows",
+    "3000",
+    "--batch_size",
+    "32",
+    "--epochs",
+    "2",
+    "--dim",
+    "4",
+]
+
+
+def data_flags(dataset, folder):
+    if dataset == "synthetic":
+        return ["--samples", "500", "--held_out_samples", "200"]
+    write = {"movielens": write_movielens, "census": write_census, "criteo": write_criteo}[dataset]
+    return ["--dataset", dataset, "--data_dir", str(write(folder / "data"))]
+
+
+def results_of(folder):
+    with open(folder / "out" / "results.json", encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("dataset", ["movielens", "census", "criteo", "synthetic"])
+def test_a_run_leaves_a_table_results_events_and_a_picture(tmp_path, capsys, dataset, model):
+    flags = [*SMALL, *data_flags(dataset, tmp_path), "--model", model, "--output_dir", str(tmp_path / "out")]
+    assert main(flags) == 0
+    names, values = capsys.readouterr().out.splitlines()[:2]
+    expected = ["dataset", "model", "tables", "optimizer", "epochs", "samples/s", "AUC", "log-loss"]
+    assert names.split()[:8] == expected
+    assert values.split()[:5] == [dataset, model, "tensorflow", "lazy_adam", "2"]
+    results = results_of(tmp_path)
+    assert [evaluation["epoch"] for evaluation in results["evaluations"]] == [1, 2]
+    assert values.split()[6] == f"{results['evaluations'][-1]['auc']:.4f}"
+    assert (results["best_reachable"] is not None) == (dataset == "synthetic")
+    assert (tmp_path / "out" / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert any(path.name.startswith("events.out.tfevents") for path in (tmp_path / "out").iterdir())
+
+
+def test_the_best_reachable_auc_is_printed_beside_the_one_reached(tmp_path, capsys):
+    main([*SMALL, *data_flags("synthetic", tmp_path), "--output_dir", str(tmp_path / "out")])
+    assert "best AUC" in capsys.readouterr().out
+
+
+def test_max_steps_ends_the_run(tmp_path):
+    flags = [
+        *SMALL,
+        *data_flags("census", tmp_path),
+        "--max_steps",
+        "3",
+        "--output_dir",
+        str(tmp_path / "out"),
+    ]
+    assert main(flags) == 0
+    assert results_of(tmp_path)["steps"] == 3
+    assert len(results_of(tmp_path)["evaluations"]) == 1
+
+
+def with_bad_lines(folder, count):
+    write_census(folder)
+    with open(folder / "adult.data", "a", encoding="utf-8") as stream:
+        stream.write("broken\n" * count)
+    return ["--dataset", "census", "--data_dir", str(folder)]
+
+
+def test_bad_lines_up_to_the_limit_are_reported_and_borne(tmp_path, capsys):
+    flags = with_bad_lines(tmp_path / "data", 5)
+    assert main([*SMALL, *flags, "--max_bad_lines", "5", "--output_dir", str(tmp_path / "out")]) == 0
+    error = capsys.readouterr().err
+    # 300 lines, an empty one, then the broken ones. Both epochs meet them; they count once.
+    assert "adult.data:302: 1 columns instead of 15" in error
+    assert "malformed lines left out: 5 (5 in adult.data)" in error
+    assert [line["line"] for line in results_of(tmp_path)["malformed_lines"]] == [302, 303, 304, 305, 306]
+
+
+def test_bad_lines_beyond_the_limit_end_the_run_with_a_message(tmp_path, capsys):
+    flags = with_bad_lines(tmp_path / "data", 6)
+    assert main([*SMALL, *flags, "--max_bad_lines", "5", "--output_dir", str(tmp_path / "out")]) == 1
+    assert "error: more than 5 malformed lines (--max_bad_lines)" in capsys.readouterr().err
+
+
+def test_a_file_of_nothing_but_bad_lines_ends_the_run_with_a_message(tmp_path, capsys):
+    write_census(tmp_path)
+    (tmp_path / "adult.data").write_text("broken\n" * 5000)
+    flags = ["--dataset", "census", "--data_dir", str(tmp_path), "--output_dir", str(tmp_path / "out")]
+    assert main([*SMALL, *flags]) == 1
+    assert "more than 100 malformed lines" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--dataset", "census"], "--dataset census needs --data_dir"),
+        (["--data_dir", "x"], "--data_dir needs --dataset movielens, census or criteo"),
+        (["--dataset", "synthetic", "--data_dir", "x"], "takes no --data_dir"),
+        (["--model", "gpt"], "invalid choice: 'gpt'"),
+        (["--epochs", "0"], "0 is below 1"),
+        (["--dropout", "1"], "1.0 is not in [0, 1)"),
+        (["--held_out", "-0.1"], "-0.1 is not in [0, 1)"),
+        (["--hidden", "64,"], "invalid"),
+        (["--learning_rate", "nan"], "nan is not in [0, inf)"),
+    ],
+)
+def test_bad_flags_are_refused_with_a_message(capsys, flags, message):
+    with pytest.raises(SystemExit) as exit_status:
+        main(flags)
+    assert exit_status.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_without_the_files_is_refused_with_their_names(tmp_path, capsys):
+    assert main([*SMALL, "--dataset", "movielens", "--data_dir", str(tmp_path)]) == 1
+    assert "u.data, u.user, u.item" in capsys.readouterr().err
+
+
+def test_ctrl_c_leaves_an_evaluated_run(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "train_ctr.py"), *SMALL, "--epochs", "1000"]
+    command += [*data_flags("census", tmp_path), "--output_dir", str(tmp_path / "out")]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    deadline = time.monotonic() + 120
+    # Events are written once steps have been made.
+    while not list((tmp_path / "out").glob("events*")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted: evaluating what was learnt" in error
+    assert output.startswith("dataset")
+    results = results_of(tmp_path)
+    assert results["interrupted"] and results["evaluations"][-1]["step"] == results["steps"] > 0

@@ -1,0 +1,111 @@
+"""What tests of the example trainer share: small files in the publishers' formats, ways to read and run."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
+GENRES = 19
+
+
+def read_part(dataset: object, part: str, batch_size: int = 7, shuffle_seed: int = 1) -> list[dict]:
+    """The batches of one pass over `part`, "training" or "held_out", as NumPy arrays.
+
+    The data set must have been made in the current graph.
+    """
+    if part == "training":
+        batches = dataset.training(batch_size, tf.constant(shuffle_seed, tf.int64))
+    else:
+        batches = dataset.held_out(batch_size)
+    iterator = tf.compat.v1.data.make_initializable_iterator(batches)
+    batch = iterator.get_next()
+    result = []
+    with tf.compat.v1.Session() as session:
+        session.run(iterator.initializer)
+        while True:
+            try:
+                result.append(session.run(batch))
+            except tf.errors.OutOfRangeError:
+                return result
+
+
+def joined(batches: list[dict]) -> dict[str, np.ndarray]:
+    """All samples of a list of batches."""
+    return {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
+
+
+def id_of(field: str, value: str) -> int:
+    """The id that the readers give to a value of a field."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return int(session.run(tf.bitcast(tf.fingerprint([f"{field}={value}"]), tf.int64))[0])
+
+
+def write_movielens(
+    folder: pathlib.Path, ratings: int = 300, users: int = 20, items: int = 15
+) -> pathlib.Path:
+    """u.data, u.user and u.item, with a taste that can be learnt: users like items of their own parity."""
+    generator = np.random.default_rng(5)
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = ("writer", "student", "other")
+    user_lines = [
+        f"{u}|{18 + u % 50}|{'MF'[u % 2]}|{jobs[u % 3]}|{10000 + 111 * u}" for u in range(1, users + 1)
+    ]
+    item_lines = []
+    for item in range(1, items + 1):
+        flags = "|".join(str(int(g in (item % GENRES, (item * 7) % GENRES))) for g in range(GENRES))
+        item_lines.append(f"{item}|Café {item} (1995)|01-Jan-{1980 + item}||http://x/{item}|{flags}")
+    rating_lines = []
+    for line in range(ratings):
+        user, item = generator.integers(1, users + 1), generator.integers(1, items + 1)
+        rating = 5 if (user + item) % 2 == 0 else 2
+        rating_lines.append(f"{user}\t{item}\t{rating}\t{880000000 + line}")
+    (folder / "u.user").write_text("\n".join(user_lines) + "\n", encoding="utf-8")
+    (folder / "u.item").write_text("\n".join(item_lines) + "\n", encoding="latin-1")
+    (folder / "u.data").write_text("\n".join(rating_lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def census_line(age: int = 39, workclass: str = "Private", gain: int = 0, label: str = "<=50K") -> str:
+    """One line of adult.data."""
+    return (
+        f"{age}, {workclass}, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, "
+        f"{gain}, 0, 40, United-States, {label}"
+    )
+
+
+def write_census(folder: pathlib.Path, training: int = 300, held_out: int = 100) -> pathlib.Path:
+    """adult.data and adult.test (with its odd first line and dots); those above 45 earn more."""
+    generator = np.random.default_rng(6)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def lines(count: int, dot: str) -> list[str]:
+        ages = generator.integers(20, 70, count)
+        return [census_line(age, label=(">50K" if age > 45 else "<=50K") + dot) for age in ages]
+
+    (folder / "adult.data").write_text("\n".join(lines(training, "")) + "\n\n", encoding="utf-8")
+    test = ["|1x3 Cross validator", *lines(held_out, ".")]
+    (folder / "adult.test").write_text("\n".join(test) + "\n\n", encoding="utf-8")
+    return folder
+
+
+def criteo_line(label: int = 0, first_integer: str = "1", first_category: str = "68fd1e64") -> str:
+    """One line of train.txt, with a missing integer and a missing category."""
+    integers = [first_integer, "", "-1"] + ["5"] * 10
+    categories = [first_category, ""] + [f"{column:08x}" for column in range(24)]
+    return "\t".join([str(label), *integers, *categories])
+
+
+def write_criteo(folder: pathlib.Path, lines: int = 300) -> pathlib.Path:
+    """train.txt whose clicks follow the first category."""
+    generator = np.random.default_rng(7)
+    folder.mkdir(parents=True, exist_ok=True)
+    clicks = generator.integers(0, 2, lines)
+    text = [
+        criteo_line(click, str(generator.integers(0, 100)), f"{click * 16 + generator.integers(0, 4):08x}")
+        for click in clicks
+    ]
+    (folder / "train.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
+    return folder
