@@ -1,8 +1,8 @@
 """Sparse Operation Kit: embedding tables for graph-mode TensorFlow.
 
-Tables are hash maps from 64-bit keys to rows. Lookups of whole groups of features run as one op, and optimizers
-work on the rows where they lie. `sok.Init` comes first; `DistributedEmbedding` and `All2AllDenseEmbedding` are
-the layers; every optimizer of `tf.compat.v1.train` that it knows trains them.
+Tables are hash maps from 64-bit keys to rows. Lookups of whole groups of features run as one op, and
+optimizers work on the rows where they lie. `sok.Init` comes first; `DistributedEmbedding` and
+`All2AllDenseEmbedding` are the layers; the optimizers of `tf.compat.v1.train` train them.
 """
 
 from sparse_operation_kit import optimizers, tf

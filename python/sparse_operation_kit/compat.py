@@ -1,4 +1,4 @@
-"""What differs between the TensorFlow versions that the library supports; the only module that asks for one."""
+"""What differs between the TensorFlow versions that the library supports, and nowhere else is asked for."""
 
 import importlib
 import importlib.util

@@ -28,8 +28,8 @@ def library_path() -> str:
         if os.path.exists(path):
             return path
     raise ImportError(
-        f"The op library {_LIBRARY} is not built. Build it with `bazel build //sok_ops:{_LIBRARY}` or install "
-        f"the wheel. Looked at: {', '.join(paths)}"
+        f"The op library {_LIBRARY} is not built. Build it with `bazel build //sok_ops:{_LIBRARY}` or "
+        f"install the wheel. Looked at: {', '.join(paths)}"
     )
 
 

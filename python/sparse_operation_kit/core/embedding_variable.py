@@ -166,8 +166,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
 
     def _refuse(self, why: str) -> NoReturn:
         raise TypeError(
-            f"Embedding variable '{self.m_var_name}' {why}. Look rows up with tf.nn.embedding_lookup, or write "
-            "all of them out with sok.Saver"
+            f"Embedding variable '{self.m_var_name}' {why}. Look rows up with tf.nn.embedding_lookup, or "
+            "write all of them out with sok.Saver"
         )
 
     def _refuse_assignment(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -21,11 +21,11 @@ class RowInitializer(NamedTuple):
 
 
 _DEFAULT = RowInitializer("uniform", (-0.05, 0.05))
-# The standard deviation of a normal distribution cut at two standard deviations: VarianceScaling divides by it.
+# The standard deviation of a normal distribution cut at two of its own: VarianceScaling divides by it.
 _TRUNCATED_STDDEV = 0.87962566103423978
 _KNOWN = (
-    "None, a number, zeros, ones, constant, random_uniform, random_normal, truncated_normal, variance_scaling, "
-    "glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal"
+    "None, a number, zeros, ones, constant, random_uniform, random_normal, truncated_normal, "
+    "variance_scaling, glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal"
 )
 
 
@@ -92,7 +92,7 @@ def _from_instance(initializer: Any, name: str, rows: int | None, dim: int) -> R
     )
 
 
-# (scale, mode, distribution) of the named forms of variance scaling, whose configuration does not repeat them.
+# (scale, mode, distribution) of the named forms of variance scaling; their configuration leaves them out.
 _SCALINGS = {
     "glorotuniform": (1.0, "fan_avg", "uniform"),
     "glorotnormal": (1.0, "fan_avg", "truncated_normal"),
@@ -108,8 +108,8 @@ def _variance_scaling(
 ) -> RowInitializer:
     if rows is None:
         raise ValueError(
-            f"Embedding variable '{name}': an initializer that scales with the number of rows needs a table with "
-            "a capacity"
+            f"Embedding variable '{name}': an initializer that scales with the number of rows needs "
+            "a table with a capacity"
         )
     named = _SCALINGS.get(kind, (1.0, "fan_in", "truncated_normal"))
     scale = float(config.get("scale", named[0]))

@@ -15,10 +15,11 @@ class All2AllDenseEmbedding(compat.Layer):
 
     `layer(inputs, training=True)` takes keys `[batch, slot_num, nnz_per_slot]` and returns
     `[batch, slot_num, nnz_per_slot, embedding_vec_size]`, in the layer's compute dtype. With
-    `dynamic_input=True` it takes keys `[n]`, of any `n`, zero included, and returns `[n, embedding_vec_size]`.
+    `dynamic_input=True` it takes keys `[n]`, of any `n`, zero included, and returns
+    `[n, embedding_vec_size]`.
 
-    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value, stays
-    out of the table, and the lookup has no gradients.
+    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value,
+    stays out of the table, and the lookup has no gradients.
 
     Attributes:
       embedding_variable: The layer's `EmbeddingVariable`.

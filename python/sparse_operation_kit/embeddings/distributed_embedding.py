@@ -13,13 +13,13 @@ from sparse_operation_kit.lookup import group
 class DistributedEmbedding(compat.Layer):
     """Looks up the keys of each slot and combines their rows to one, as `tf.nn.embedding_lookup_sparse` does.
 
-    `layer(inputs, training=True)` takes a SparseTensor of keys with `dense_shape = [batch * slot_num, max_nnz]`:
-    row `b * slot_num + s` holds the keys of slot `s` of sample `b`. It returns
-    `[batch, slot_num, embedding_vec_size]`, in the layer's compute dtype. A key that stands twice counts twice;
-    a row without keys gives zeros. Any batch size will do, and one may differ from the next.
+    `layer(inputs, training=True)` takes a SparseTensor of keys with
+    `dense_shape = [batch * slot_num, max_nnz]`: row `b * slot_num + s` holds the keys of slot `s` of sample `b`. It returns
+    `[batch, slot_num, embedding_vec_size]`, in the layer's compute dtype. A key that stands twice counts
+    twice; a row without keys gives zeros. Any batch size will do, and one may differ from the next.
 
-    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value, stays
-    out of the table, and the lookup has no gradients.
+    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value,
+    stays out of the table, and the lookup has no gradients.
 
     Attributes:
       embedding_variable: The layer's `EmbeddingVariable`.
@@ -82,7 +82,8 @@ class DistributedEmbedding(compat.Layer):
         keys = tf.compat.v1.convert_to_tensor_or_sparse_tensor(inputs)
         if not isinstance(keys, tf.SparseTensor):
             raise TypeError(
-                f"DistributedEmbedding of '{self.embedding_variable.m_var_name}' takes a SparseTensor, not {inputs!r}"
+                f"DistributedEmbedding of '{self.embedding_variable.m_var_name}' takes a SparseTensor, "
+                f"not {inputs!r}"
             )
         lookup = group.SparseLookup(self.embedding_variable, keys, self._combiner, slots=self._slot_num)
         return tf.cast(group.lookup_group([lookup], training)[0], self.compute_dtype)

@@ -32,8 +32,8 @@ def get_embedding(name: str, constructor: Callable[..., Any] | None = None, **kw
     if name not in layers:
         if constructor is None:
             raise ValueError(
-                f"There is no embedding layer '{name}' in this graph (there are {sorted(layers)}), and no constructor "
-                "to make it with"
+                f"There is no embedding layer '{name}' in this graph (there are {sorted(layers)}), "
+                "and no constructor to make it with"
             )
         layers[name] = constructor(**kwargs)
     return layers[name]

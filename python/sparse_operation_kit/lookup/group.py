@@ -30,10 +30,12 @@ class DenseLookup:
 
     @property
     def values(self) -> tf.Tensor:
+        """The ids of the lookup, without their bags."""
         return self.ids
 
     @property
     def bags(self) -> list[tf.Tensor]:
+        """The op's inputs that say which ids form a bag."""
         return []
 
 
@@ -55,10 +57,12 @@ class SparseLookup:
 
     @property
     def values(self) -> tf.Tensor:
+        """The ids of the lookup, without their bags."""
         return self.ids.values
 
     @property
     def bags(self) -> list[tf.Tensor]:
+        """The op's inputs that say which ids form a bag."""
         return [self.ids.indices, self.ids.dense_shape]
 
 
@@ -76,10 +80,12 @@ class RaggedLookup:
 
     @property
     def values(self) -> tf.Tensor:
+        """The ids of the lookup, without their bags."""
         return self.ids.values
 
     @property
     def bags(self) -> list[tf.Tensor]:
+        """The op's inputs that say which ids form a bag."""
         return [tf.cast(self.ids.row_splits, tf.int64)]
 
 

@@ -15,8 +15,8 @@ class Saver:
     float32, both without any header, where `<name>` is the variable's `m_var_name`. They are those of the
     original SOK, and hold no optimizer slots: `tf.compat.v1.train.Saver` saves the full state.
 
-    Every method returns a scalar string tensor; running it does the work and gives `b'OK'`. Files appear under
-    their names only when complete.
+    Every method returns a scalar string tensor; running it does the work and gives `b'OK'`. Files appear
+    under their names only when complete.
     """
 
     def dump_to_file(self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor) -> tf.Tensor:
@@ -28,9 +28,9 @@ class Saver:
     ) -> tf.Tensor:
         """Returns the tensor that makes the variable's rows those of the files in the directory `filepath`.
 
-        Rows that are not in the files go, and the optimizer starts anew. Running it raises `NotFoundError` for
-        missing files and `DataLossError` for files that are damaged or of another dim; the variable is then as
-        it was.
+        Rows that are not in the files go, and the optimizer starts anew. Running it raises `NotFoundError`
+        for missing files and `DataLossError` for files that are damaged or of another dim; the variable is
+        then as it was.
         """
         return native.ops.sok_restore_from_file(_checked(embedding_variable).handle, filepath)
 
