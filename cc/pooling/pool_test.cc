@@ -15,8 +15,8 @@ namespace {
 std::vector<float> Pool(Executor& executor, const RandomLookup& lookup, Span<const float> weights,
                         Combiner combiner) {
   std::vector<float> out(static_cast<size_t>(lookup.bags() * lookup.dim), -1.0f);
-  PoolForward(executor, lookup.rows, lookup.inverse, lookup.offsets, weights, combiner, lookup.dim, out.data(),
-              lookup.dim);
+  PoolForward(executor, lookup.rows, lookup.inverse, lookup.offsets, weights, combiner, lookup.dim,
+              out.data(), lookup.dim);
   return out;
 }
 

@@ -1,5 +1,5 @@
-// The backward pass as plainly as possible. Sums of gradients are in the same order as in SegmentSum and agree
-// bit for bit; gradients in the weights are in double precision.
+// The backward pass as plainly as possible. Sums of gradients are in the same order as in SegmentSum and
+// agree bit for bit; gradients in the weights are in double precision.
 #ifndef SOK_CC_POOLING_SEGMENT_SUM_REFERENCE_H_
 #define SOK_CC_POOLING_SEGMENT_SUM_REFERENCE_H_
 
@@ -39,19 +39,20 @@ inline std::vector<double> WeightGradientsReference(Combiner combiner, Span<cons
       sum += weights[i];
       squares += static_cast<double>(weights[i]) * weights[i];
     }
-    const double divisor =
-        combiner == Combiner::kSum ? 1.0 : combiner == Combiner::kMean ? sum : std::sqrt(squares);
+    const double divisor = combiner == Combiner::kSum    ? 1.0
+                           : combiner == Combiner::kMean ? sum
+                                                         : std::sqrt(squares);
     if (divisor == 0.0) continue;
     for (int64_t i = offsets[bag]; i < offsets[bag + 1]; ++i) {
-      const double slope =
-          combiner == Combiner::kSum ? 0.0 : combiner == Combiner::kMean ? 1.0 : weights[i] / divisor;
+      const double slope = combiner == Combiner::kSum    ? 0.0
+                           : combiner == Combiner::kMean ? 1.0
+                                                         : weights[i] / divisor;
       for (int64_t c = 0; c < dim; ++c) {
         double pooled = 0.0;
         for (int64_t k = offsets[bag]; k < offsets[bag + 1]; ++k) {
           pooled += static_cast<double>(weights[k]) * rows[inverse[k]][c];
         }
-        const double derivative =
-            (rows[inverse[i]][c] * divisor - pooled * slope) / (divisor * divisor);
+        const double derivative = (rows[inverse[i]][c] * divisor - pooled * slope) / (divisor * divisor);
         out[static_cast<size_t>(i)] += grad[bag * dim + c] * derivative;
       }
     }

@@ -41,7 +41,8 @@ std::vector<float> Sum(Executor& executor, const RandomLookup& lookup, const Gra
   return out;
 }
 
-std::vector<float> Expected(const RandomLookup& lookup, const Gradients& gradients, Span<const float> scales) {
+std::vector<float> Expected(const RandomLookup& lookup, const Gradients& gradients,
+                            Span<const float> scales) {
   return SegmentSumReference(lookup.inverse, static_cast<int64_t>(lookup.rows.size()), gradients.rows, scales,
                              lookup.dim);
 }

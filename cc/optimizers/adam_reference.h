@@ -1,0 +1,40 @@
+#ifndef SOK_CC_OPTIMIZERS_ADAM_REFERENCE_H_
+#define SOK_CC_OPTIMIZERS_ADAM_REFERENCE_H_
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace sok {
+
+// Adam on a dense variable, as TensorFlow runs it: every step decays the moments of every row and moves every
+// row. `T` is double for the true result and float for what TensorFlow's own rounding makes of it.
+template <typename T>
+class DenseAdam {
+ public:
+  DenseAdam(int64_t rows, int64_t dim) : dim_(dim), w(rows * dim), m(rows * dim), v(rows * dim) {}
+
+  // One step; rows that are not among `touched` have a gradient of zero. grads is [touched, dim].
+  void Step(float alpha, float beta1, float beta2, float epsilon, const std::vector<int64_t>& touched,
+            const std::vector<float>& grads) {
+    std::vector<T> dense(w.size(), T(0));
+    for (size_t i = 0; i < touched.size(); ++i) {
+      for (int64_t c = 0; c < dim_; ++c) dense[touched[i] * dim_ + c] = grads[i * dim_ + c];
+    }
+    for (size_t i = 0; i < w.size(); ++i) {
+      m[i] += (dense[i] - m[i]) * (T(1) - T(beta1));
+      v[i] += (dense[i] * dense[i] - v[i]) * (T(1) - T(beta2));
+      if (m[i] != T(0)) w[i] -= m[i] * T(alpha) / (std::sqrt(v[i]) + T(epsilon));
+    }
+  }
+
+ private:
+  int64_t dim_;
+
+ public:
+  std::vector<T> w, m, v;  // [rows, dim]
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_ADAM_REFERENCE_H_

@@ -1,0 +1,109 @@
+#include "cc/optimizers/adam_series.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace sok {
+namespace {
+
+// G(y) of the header over `gap` missed steps, added up term by term; alpha(j) is the rate of lag j.
+template <typename Alpha>
+double TrueSum(double beta1, double beta2, int64_t gap, double y, const Alpha& alpha) {
+  const double r = std::sqrt(beta2);
+  double sum = 0.0;
+  for (int64_t j = 1; j <= gap; ++j) {
+    sum += alpha(j) * std::pow(beta1 / r, j) / (1.0 + y * (std::pow(r, -j) - 1.0));
+  }
+  return sum;
+}
+
+// The same through the table's polynomial.
+template <typename Alpha>
+double SeriesSum(const AdamSeries& series, int64_t gap, double y, const Alpha& alpha) {
+  double sum = 0.0;
+  for (int64_t j = 1; j <= std::min(gap, series.horizon()); ++j) {
+    double power = 1.0;
+    for (int c = 0; c < series.terms(); ++c, power *= y) sum += alpha(j) * series.increments(j)[c] * power;
+  }
+  return sum;
+}
+
+std::vector<double> ManyRatios() {
+  std::vector<double> ys = {0.0, 1.0};
+  for (int i = 1; i < 50; ++i) ys.push_back(i / 50.0);
+  for (int e = -8; e < 0; ++e) ys.push_back(std::pow(10.0, e));
+  for (int e = -8; e < 0; ++e) ys.push_back(1.0 - std::pow(10.0, e));
+  return ys;
+}
+
+struct Betas {
+  double beta1;
+  double beta2;
+  int terms;
+};
+
+// The tolerance is that of the header; the first pair is everyone's, with a bound far below it.
+TEST(AdamSeries, ErrsByLessThanItsBoundWithAConstantRate) {
+  for (const Betas& b :
+       {Betas{0.9, 0.999, 4}, Betas{0.9, 0.9999, 4}, Betas{0.95, 0.999, 4}, Betas{0.5, 0.999, 4},
+        Betas{0.9, 0.99, 8}, Betas{0.9, 0.98, 8}, Betas{0.99, 0.999, 8}, Betas{0.5, 0.9, 8},
+        Betas{0.99, 0.9999, 4}, Betas{0.9, 1.0, 4}}) {
+    const AdamSeries series(b.beta1, b.beta2);
+    ASSERT_EQ(series.terms(), b.terms) << b.beta1 << " " << b.beta2;
+    EXPECT_LE(series.error_bound(), AdamSeries::kTolerance);
+    const auto one = [](int64_t) { return 1.0; };
+    for (int64_t gap : {1, 2, 10, 190, 2000}) {
+      for (double y : ManyRatios()) {
+        const double expected = TrueSum(b.beta1, b.beta2, gap, y, one);
+        // What is left out beyond the horizon, and the rounding of the coefficients, are of order 1e-11.
+        const double bound = 1.01 * series.error_bound() + 5e-11;
+        EXPECT_NEAR(SeriesSum(series, gap, y, one), expected, bound * expected)
+            << b.beta1 << " " << b.beta2 << " gap " << gap << " y " << y;
+      }
+    }
+  }
+}
+
+TEST(AdamSeries, UsualBetasErrByAPartIn1e10) { EXPECT_LT(AdamSeries(0.9, 0.999).error_bound(), 1.1e-10); }
+
+// Rates may do anything: the error of each term is bounded by itself, so that of the sum is relative to the
+// terms that are there. Zero for a hundred steps leaves only terms of long lags, the worst ones.
+TEST(AdamSeries, RatesThatStartLate) {
+  const AdamSeries series(0.9, 0.999);
+  for (int64_t zeros : {10, 50, 100}) {
+    const auto late = [&](int64_t j) { return j <= zeros ? 0.0 : 1.0; };
+    for (double y : ManyRatios()) {
+      const double expected = TrueSum(0.9, 0.999, 2000, y, late);
+      EXPECT_NEAR(SeriesSum(series, 2000, y, late), expected, 2e-7 * expected) << zeros << " " << y;
+    }
+  }
+}
+
+TEST(AdamSeries, SumsAreLinearInRatesOfAnySign) {
+  const AdamSeries series(0.9, 0.999);
+  const auto signs = [](int64_t j) { return j % 3 == 0 ? -2.0 : 1.0; };
+  for (double y : ManyRatios()) {
+    EXPECT_NEAR(SeriesSum(series, 500, y, signs), TrueSum(0.9, 0.999, 500, y, signs), 1e-9);
+  }
+}
+
+TEST(AdamSeries, WithoutMomentumMissedStepsMoveNothing) {
+  for (double beta2 : {0.0, 0.5, 0.999, 1.0}) {
+    const AdamSeries series(0.0, beta2);
+    ASSERT_GT(series.terms(), 0);
+    for (int c = 0; c < series.terms(); ++c) EXPECT_EQ(series.increments(1)[c], 0.0);
+  }
+}
+
+TEST(AdamSeries, DeclinesWhereItWouldNotHold) {
+  EXPECT_EQ(AdamSeries(0.9, 0.95).terms(), 0);    // beta2 too small: errs by 5e-5 with 8 terms
+  EXPECT_EQ(AdamSeries(0.9, 0.81).terms(), 0);    // q = 1
+  EXPECT_EQ(AdamSeries(0.95, 0.5).terms(), 0);    // q > 1
+  EXPECT_EQ(AdamSeries(0.9, 0.0).terms(), 0);     // moments vanish at once
+  EXPECT_EQ(AdamSeries(0.9999, 1.0).terms(), 0);  // terms that die out too slowly
+}
+
+}  // namespace
+}  // namespace sok

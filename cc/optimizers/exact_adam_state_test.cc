@@ -1,0 +1,189 @@
+// Exact Adam: what happens around the steps - reads, new rows, changed constants, long histories,
+// checkpoints.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/optimizers/adam_reference.h"
+#include "cc/optimizers/exact_adam.h"
+#include "cc/optimizers/trained_rows.h"
+
+namespace sok {
+namespace {
+
+using Hyper = std::vector<float>;
+const Hyper kHyper = {1e-2f, 0.9f, 0.999f, 1e-8f};
+constexpr int64_t kDim = 6;
+
+std::vector<float> Gradient(float scale) {
+  std::vector<float> g;
+  for (int64_t c = 0; c < kDim; ++c) g.push_back(scale * (static_cast<float>(c) - 2.3f));
+  return g;
+}
+
+void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected, double tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], tolerance * (std::fabs(expected[i]) + 1e-6)) << i;
+  }
+}
+
+TEST(ExactAdamState, ReadingInBetweenChangesNothingButRounding) {
+  InlineExecutor executor;
+  TrainedRows read("adam", 1, kDim, kHyper);
+  TrainedRows unread("adam", 1, kDim, kHyper);
+  for (int t = 0; t < 500; ++t) {
+    const bool touched = t % 83 == 0;
+    const std::vector<int64_t> rows = touched ? std::vector<int64_t>{0} : std::vector<int64_t>{};
+    const std::vector<float> grads = touched ? Gradient(1.0f) : std::vector<float>{};
+    read.Step(executor, kHyper, rows, grads);
+    unread.Step(executor, kHyper, rows, grads);
+    if (t % 7 == 2 || t % 31 == 5) read.CatchUp(executor, {0});
+  }
+  read.CatchUp(executor, {0});
+  unread.CatchUp(executor, {0});
+  ExpectNear(read.Record(0), unread.Record(0), 3e-6);
+}
+
+TEST(ExactAdamState, ReadingTwiceIsReadingOnce) {
+  InlineExecutor executor;
+  TrainedRows rows("adam", 2, kDim, kHyper);
+  rows.CatchUp(executor, {0, 1});  // before any step
+  rows.Step(executor, kHyper, {1}, Gradient(0.5f));
+  for (int t = 0; t < 9; ++t) rows.Step(executor, kHyper, {}, {});
+  rows.CatchUp(executor, {1});
+  const auto once = rows.Records();
+  rows.CatchUp(executor, {1, 0});
+  EXPECT_EQ(rows.Records(), once);
+}
+
+TEST(ExactAdamState, UntouchedRowsDoNotMove) {
+  InlineExecutor executor;
+  for (float epsilon : {1e-8f, 0.0f}) {
+    for (float beta2 : {0.999f, 0.5f, 0.0f}) {
+      const Hyper hyper = {1e-2f, 0.9f, beta2, epsilon};
+      TrainedRows rows("adam", 2, kDim, hyper);
+      const std::vector<float> before = rows.Record(1);
+      for (int t = 0; t < 50; ++t) rows.Step(executor, hyper, {0}, Gradient(1.0f));
+      rows.CatchUp(executor, {1});
+      EXPECT_EQ(rows.Record(1), before);
+      for (float value : rows.Record(0)) EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST(ExactAdamState, NewRowsStartAtTheCurrentStep) {
+  InlineExecutor executor;
+  TrainedRows rows("adam", 2, kDim, kHyper);
+  rows.Step(executor, kHyper, {0, 1}, std::vector<float>(2 * kDim, 1.0f));
+  for (int t = 0; t < 20; ++t) rows.Step(executor, kHyper, {}, {});
+  // Row 1 is handed out anew, with moments as a checkpoint may bring them.
+  rows.optimizer().OnNewRow(1);
+  const std::vector<float> given = rows.Record(1);
+  rows.CatchUp(executor, {1});
+  EXPECT_EQ(rows.Record(1), given);
+}
+
+// When a constant changes, rows that have missed steps under the old one must get those first.
+TEST(ExactAdamState, ConstantsMayChangeBetweenSteps) {
+  InlineExecutor executor;
+  TrainedRows rows("adam", 3, kDim, kHyper);
+  DenseAdam<double> truth(3, kDim);
+  for (int64_t i = 0; i < 3 * kDim; ++i) {
+    truth.w[static_cast<size_t>(i)] = rows.store().weights(i / kDim)[i % kDim];
+  }
+  const std::vector<Hyper> phases = {kHyper,
+                                     {1e-2f, 0.8f, 0.999f, 1e-8f},
+                                     {1e-2f, 0.8f, 0.99f, 1e-8f},
+                                     {1e-2f, 0.8f, 0.9f, 1e-8f},
+                                     {1e-2f, 0.8f, 0.9f, 0.5f},
+                                     kHyper};
+  for (size_t phase = 0; phase < phases.size(); ++phase) {
+    for (int t = 0; t < 13; ++t) {
+      std::vector<int64_t> touched;
+      std::vector<float> grads;
+      for (int64_t row = 0; row < 3; ++row) {
+        if (t != 4 * row) continue;
+        touched.push_back(row);
+        const std::vector<float> g = Gradient(static_cast<float>(phase + 1));
+        grads.insert(grads.end(), g.begin(), g.end());
+      }
+      const Hyper& h = phases[phase];
+      rows.Step(executor, h, touched, grads);
+      truth.Step(h[0], h[1], h[2], h[3], touched, grads);
+    }
+  }
+  rows.CatchUp(executor, rows.AllRows());
+  for (int64_t row = 0; row < 3; ++row) {
+    for (int64_t c = 0; c < kDim; ++c) {
+      EXPECT_NEAR(rows.store().weights(row)[c], truth.w[static_cast<size_t>(row * kDim + c)], 1e-5);
+    }
+  }
+}
+
+// The history is dropped when it has grown to its limit; rows that had missed steps must not lose them.
+TEST(ExactAdamState, HistoryStartsAnewWithoutATrace) {
+  InlineExecutor executor;
+  const auto train = [&](int64_t steps_before) {
+    TrainedRows rows("adam", 2, kDim, kHyper);
+    for (int64_t t = 0; t < steps_before; ++t) rows.Step(executor, kHyper, {}, {});
+    rows.Step(executor, kHyper, {0, 1}, std::vector<float>(2 * kDim, 0.7f));
+    for (int t = 0; t < 60; ++t) rows.Step(executor, kHyper, {}, {});
+    rows.Step(executor, kHyper, {1}, Gradient(1.0f));
+    rows.CatchUp(executor, {0, 1});
+    EXPECT_TRUE(rows.status().ok()) << rows.status().message();
+    EXPECT_EQ(rows.optimizer().steps(), steps_before + 62);
+    return rows.Records();
+  };
+  const auto without = train(0);
+  const auto with = train(ExactAdam::kMaxHistory - 20);
+  for (size_t row = 0; row < 2; ++row) ExpectNear(with[row], without[row], 1e-6);
+}
+
+// A checkpoint holds caught-up rows and the state. Training goes on from it with the same bits as without.
+TEST(ExactAdamState, GoesOnFromACheckpointBitForBit) {
+  InlineExecutor executor;
+  TrainedRows rows("adam", 4, kDim, kHyper);
+  std::mt19937_64 random(3);
+  for (int t = 0; t < 40; ++t) {
+    const RandomStep step = MakeRandomStep(4, kDim, 0.2, &random);
+    rows.Step(executor, kHyper, step.rows, step.grads);
+  }
+  rows.CatchUp(executor, rows.AllRows());
+  const std::string state = rows.optimizer().SerializeState();
+
+  TrainedRows restored("adam", 4, kDim, kHyper);
+  for (int t = 0; t < 7; ++t)
+    restored.Step(executor, kHyper, {2}, Gradient(3.0f));  // its past must not matter
+  ASSERT_TRUE(restored.optimizer().RestoreState(state).ok());
+  EXPECT_EQ(restored.optimizer().steps(), 40);
+  for (int64_t row = 0; row < 4; ++row) {
+    const std::vector<float> record = rows.Record(row);
+    std::copy(record.begin(), record.end(), restored.store().weights(row));
+  }
+  for (int t = 0; t < 40; ++t) {
+    const RandomStep step = MakeRandomStep(4, kDim, 0.2, &random);
+    rows.Step(executor, kHyper, step.rows, step.grads);
+    restored.Step(executor, kHyper, step.rows, step.grads);
+  }
+  rows.CatchUp(executor, rows.AllRows());
+  restored.CatchUp(executor, rows.AllRows());
+  EXPECT_EQ(restored.Records(), rows.Records());
+}
+
+TEST(ExactAdamState, RefusesAnotherOptimizersState) {
+  InlineExecutor executor;
+  TrainedRows rows("adam", 1, kDim, kHyper);
+  rows.Step(executor, kHyper, {0}, Gradient(1.0f));
+  const std::string other = MakeOptimizer("adagrad").value()->SerializeState();
+  const Status status = rows.optimizer().RestoreState(other);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("adagrad"), std::string::npos);
+  EXPECT_EQ(rows.optimizer().RestoreState("hostile").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(rows.optimizer().steps(), 1);
+}
+
+}  // namespace
+}  // namespace sok

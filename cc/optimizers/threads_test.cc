@@ -1,0 +1,60 @@
+// Every optimizer gives the same bits on any number of threads.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cc/base/thread_pool.h"
+#include "cc/optimizers/trained_rows.h"
+
+namespace sok {
+namespace {
+
+struct Case {
+  std::string name;
+  std::vector<float> hyper;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::vector<std::vector<float>> Train(const Case& c, int threads) {
+  constexpr int64_t kRows = 200;
+  constexpr int64_t kDim = 19;
+  ThreadPool pool(threads, /*min_block_ns=*/0);
+  TrainedRows rows(c.name, kRows, kDim, c.hyper);
+  std::mt19937_64 random(5);
+  for (int t = 0; t < 25; ++t) {
+    const RandomStep step = MakeRandomStep(kRows, kDim, 0.3, &random);
+    rows.Step(pool, c.hyper, step.rows, step.grads);
+    if (t % 7 == 3) rows.CatchUp(pool, MakeRandomStep(kRows, kDim, 0.5, &random).rows);
+  }
+  EXPECT_TRUE(rows.status().ok()) << rows.status().message();
+  rows.CatchUp(pool, rows.AllRows());
+  return rows.Records();
+}
+
+class ThreadsTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ThreadsTest, SameBitsOnAnyNumberOfThreads) {
+  const auto expected = Train(GetParam(), 1);
+  for (int threads = 2; threads <= 4; ++threads) EXPECT_EQ(Train(GetParam(), threads), expected) << threads;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ThreadsTest,
+    testing::Values(Case{"sgd", {0.1f}}, Case{"momentum", {0.1f, 0.9f}}, Case{"nesterov", {0.1f, 0.9f}},
+                    Case{"keras_momentum", {0.1f, 0.9f}}, Case{"keras_nesterov", {0.1f, 0.9f}},
+                    Case{"adagrad", {0.1f, 0.1f, 0.0f}}, Case{"rowwise_adagrad", {0.1f, 0.1f, 0.0f}},
+                    Case{"rmsprop", {0.1f, 0.9f, 0.8f, 1e-7f, 1.0f}},
+                    Case{"rmsprop_centered", {0.1f, 0.9f, 0.8f, 1e-3f, 1.0f}},
+                    Case{"keras_rmsprop", {0.1f, 0.9f, 1e-7f}},
+                    Case{"keras_rmsprop_centered", {0.1f, 0.9f, 1e-7f}},
+                    Case{"ftrl", {0.1f, -0.5f, 0.1f, 0.01f, 0.01f, 0.01f, 0.0f}},
+                    Case{"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
+                    Case{"adam", {0.01f, 0.9f, 0.999f, 1e-8f}}, Case{"adam", {0.01f, 0.9f, 0.9f, 1e-8f}}),
+    [](const testing::TestParamInfo<Case>& info) {
+      return info.param.name + "_" + std::to_string(info.index);
+    });
+
+}  // namespace
+}  // namespace sok
