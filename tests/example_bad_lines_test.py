@@ -1,6 +1,7 @@
 """The ledger of malformed lines."""
 
 import pytest
+
 from ctr.bad_lines import BadLines, TooManyBadLines
 
 

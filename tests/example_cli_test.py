@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from ctr.app import main
 from ctr.models import MODELS
 from example_support import EXAMPLES, write_census, write_criteo, write_movielens

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from ctr.metrics import auc, log_loss
 from sklearn import metrics
+
+from ctr.metrics import auc, log_loss
 
 
 @pytest.mark.parametrize("size", [2, 3, 10, 1000, 20000])

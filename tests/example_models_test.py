@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from ctr.bad_lines import BadLines
 from ctr.datasets.census import Census
 from ctr.datasets.criteo import Criteo

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from ctr.datasets.synthetic import Synthetic
 from ctr.metrics import auc
 from example_support import joined, read_part

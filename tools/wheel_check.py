@@ -9,8 +9,9 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
-import sparse_operation_kit as sok
 import tensorflow as tf
+
+import sparse_operation_kit as sok
 
 tf1 = tf.compat.v1
 
