@@ -8,8 +8,8 @@ import tensorflow as tf
 
 
 def _has_keras_2() -> bool:
-    version = getattr(tf.keras, "__version__", None) or getattr(tf.keras, "version", lambda: "3")()
-    return version.split(".")[0] == "2"
+    # TensorFlow's own Keras 2 does not tell its version; Keras 3 and tf_keras do.
+    return getattr(tf.keras, "__version__", "2").split(".")[0] == "2"
 
 
 HAS_KERAS_2 = _has_keras_2()
@@ -26,7 +26,9 @@ class _ModuleLayer(tf.Module):
     ) -> None:
         super().__init__(name=name)
         self.trainable = trainable
-        self.compute_dtype = tf.as_dtype(dtype or tf.float32).name
+        # As Keras' policies are called: "mixed_float16" computes in float16.
+        name_of_dtype = tf.as_dtype(dtype).name if isinstance(dtype, tf.DType) else dtype or "float32"
+        self.compute_dtype = name_of_dtype.removeprefix("mixed_")
         self.built = False
 
     def __call__(self, inputs, *args, **kwargs):

@@ -156,8 +156,19 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             self._refuse(f"of dtype float32 cannot become a tensor of dtype {tf.as_dtype(dtype).name}")
         return self._read_variable_op()
 
-    def _as_graph_element(self) -> tf.Tensor:
-        return self._read_variable_op()
+    def _as_graph_element(self) -> tf.Tensor | None:
+        # What Session.run fetches for the variable. TensorFlow also asks for it where it only wants to know
+        # the graph, and takes None for an answer, so a hash table must not raise here.
+        if self.use_hashtable:
+            return None
+        if self._graph_element is None:
+            with tf.control_dependencies(None), tf.name_scope(self.m_var_name + "/"):
+                self._graph_element = self._read_variable_op()
+        return self._graph_element
+
+    def eval(self, session: tf.compat.v1.Session | None = None) -> Any:
+        """Returns all rows of a table without hashing, a float32 array [capacity, dim]."""
+        return self._read_variable_op().eval(session=session)
 
     def _ref(self) -> "EmbeddingVariable":
         # The optimizers of tf.compat.v1.train ask variables that are no VarHandleOp for it, and differentiate

@@ -1,0 +1,57 @@
+"""Every Python snippet of the README and of docs/ runs, and every command that they show exists."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import harness  # noqa: F401 - quiets TensorFlow in the children too
+
+# In Bazel's runfiles and in a checkout alike, the documents lie one level above this file.
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _blocks(language: str) -> list[tuple[str, str]]:
+    blocks = []
+    for document in DOCUMENTS:
+        found = re.finditer(rf"^```{language}\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE)
+        for match in found:
+            line = document.read_text()[: match.start()].count("\n") + 1
+            blocks.append((f"{document.name}:{line}", match.group(1)))
+    return blocks
+
+
+PYTHON = _blocks("python")
+SHELL = _blocks("bash")
+
+
+def test_there_are_snippets():
+    documents = {where.split(":")[0] for where, _ in PYTHON}
+    assert {"README.md", "from-tensorflow.md", "from-sok.md", "api.md"} <= documents
+    assert SHELL
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in PYTHON])
+def test_snippet_runs(code, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in SHELL])
+def test_commands_exist(code):
+    for line in code.splitlines():
+        for path in re.findall(r"(?<![\w/.])(?:tools|examples|benchmarks)/[\w./-]+", line):
+            assert (ROOT / path).exists(), f"{line!r} names {path}"
