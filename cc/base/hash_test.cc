@@ -1,0 +1,45 @@
+#include "cc/base/hash.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+
+namespace sok {
+namespace {
+
+// Rows, shards and seeds depend on these bits, in checkpoints too: they must never change.
+TEST(HashTest, Mix64KeepsItsBits) {
+  // The first outputs of SplitMix64 with seed 0, as its authors' program prints them.
+  EXPECT_EQ(Mix64(0), 0xe220a8397b1dcdafu);
+  EXPECT_EQ(Mix64(0x9e3779b97f4a7c15u), 0x6e789e6aa1b965f4u);
+  EXPECT_EQ(Mix64(2 * 0x9e3779b97f4a7c15u), 0x06c45d188009454fu);
+}
+
+TEST(HashTest, EveryInputBitMovesHalfOfTheOutputBits) {
+  for (int bit = 0; bit < 64; ++bit) {
+    int changed = 0;
+    for (uint64_t x = 0; x < 256; ++x) {
+      changed += __builtin_popcountll(Mix64(x) ^ Mix64(x ^ (uint64_t{1} << bit)));
+    }
+    EXPECT_NEAR(changed / 256.0, 32.0, 2.0) << "bit " << bit;
+  }
+}
+
+TEST(HashTest, OwnersAreOfTheUnsignedKey) {
+  EXPECT_EQ(OwnerOf(0, 3), 0);
+  EXPECT_EQ(OwnerOf(5, 3), 2);
+  EXPECT_EQ(OwnerOf(-1, 7), 1);  // 2^64 - 1 = 1 modulo 7
+  EXPECT_EQ(OwnerOf((int64_t{1} << 32) + 1, 3), 2);
+  EXPECT_EQ(OwnerOf(std::numeric_limits<int64_t>::min(), 5), 3);  // 2^63 = 3 modulo 5
+  EXPECT_EQ(OwnerOf(std::numeric_limits<int64_t>::max(), 1), 0);
+}
+
+TEST(HashTest, FingerprintsAreFnv1a) {
+  EXPECT_EQ(Fingerprint64("", 0), 0xcbf29ce484222325u);
+  EXPECT_EQ(Fingerprint64("a", 1), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(Fingerprint64("foobar", 6), 0x85944171f73967e8u);
+}
+
+}  // namespace
+}  // namespace sok
