@@ -113,6 +113,15 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         """The handle, under the name that the original SOK gives it."""
         return self.handle
 
+    @property
+    def device(self) -> str:
+        """Where the handle is, with a slash in front, which changes nothing for those who parse it.
+
+        `tf.nn.embedding_lookup_sparse` compares it with the device of the ids: where they are spelled alike it
+        reads the variable densely instead of looking rows up.
+        """
+        return "/" + self.handle.device
+
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows on this rank, a scalar int64 tensor."""
         return native.ops.sok_table_size(self.handle, name=name)
@@ -189,7 +198,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     scatter_add = scatter_sub = scatter_update = scatter_max = scatter_min = _refuse_assignment
     scatter_mul = scatter_div = batch_scatter_update = _refuse_assignment
     scatter_nd_add = scatter_nd_sub = scatter_nd_update = _refuse_assignment
-    count_up_to = _strided_slice_assign = _refuse_assignment
+    load = count_up_to = _strided_slice_assign = _refuse_assignment
 
     def gather_nd(self, indices: Any, name: str | None = None) -> NoReturn:
         """Refuses: rows have keys, not positions."""

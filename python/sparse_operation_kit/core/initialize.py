@@ -1,7 +1,9 @@
 """sok.Init: readies a session for embedding variables."""
 
 import numbers
+import os
 import random
+import sys
 import threading
 from typing import Any, NamedTuple
 
@@ -43,6 +45,8 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
     Raises:
       TypeError: An argument is unknown or of the wrong type.
       ValueError: `global_batch_size` is missing or below 1, or Init was called before with other arguments.
+      RuntimeError: The process is one of several ranks: tables are not sharded yet, and separate ones would
+        be trained without a word.
     """
     unknown = sorted(set(kwargs) - {"global_batch_size", "seed"})
     if unknown:
@@ -52,10 +56,27 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
     if "global_batch_size" not in kwargs:
         raise ValueError("sok.Init needs global_batch_size, the number of samples of a step over all ranks")
     batch_size = _check_batch_size(kwargs["global_batch_size"])
+    ranks = _number_of_ranks()
+    if ranks > 1:
+        raise RuntimeError(
+            f"sok.Init: this process is one of {ranks} ranks, and this version of the library "
+            "trains in one process"
+        )
     configuration = _configure(batch_size, _check_seed(kwargs.get("seed")))
     return native.ops.sok_init(
         global_batch_size=configuration.global_batch_size, seed=configuration.resolved_seed, name="SokInit"
     )
+
+
+def _number_of_ranks() -> int:
+    """The number of processes that train together, as Horovod or its launcher knows it."""
+    horovod = sys.modules.get("horovod.tensorflow")
+    if horovod is not None and horovod.is_initialized():
+        return horovod.size()
+    for variable in ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+        if os.environ.get(variable, "").isdigit():
+            return int(os.environ[variable])
+    return 1
 
 
 def _check_batch_size(value: Any) -> int:
