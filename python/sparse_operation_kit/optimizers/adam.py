@@ -1,0 +1,73 @@
+"""Adam that moves every row on every step, with Keras' arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.optimizers.scalar_state import scalar_state
+
+
+class Adam(tf.compat.v1.train.AdamOptimizer):
+    """`tf.compat.v1.train.AdamOptimizer` under Keras' argument names, for embedding and ordinary variables.
+
+    On an embedding variable a step does what AdamOptimizer does on a dense variable that holds the same
+    rows: the moments of every row decay and every row moves, whether the batch touched it or not. Untouched
+    rows are brought up to date when they are next read, updated or saved, so the cost is that of the touched
+    rows.
+
+    Methods are those of tf.compat.v1.train.Optimizer.
+
+    Args:
+      learning_rate: a number, a scalar tensor, a function without arguments that gives one, or a Keras
+        LearningRateSchedule (any function of one argument), which is given `iterations`.
+      beta_1: decay of the first moment, a number or a scalar tensor.
+      beta_2: decay of the second moment, a number or a scalar tensor.
+      epsilon: added to the root of the second moment ("epsilon hat" of Kingma and Ba's paper).
+      amsgrad: must be False.
+      name: prefix of the names of ops and variables.
+
+    Raises:
+      ValueError: if `amsgrad` is true.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | tf.Tensor | Callable = 0.001,
+        beta_1: float | tf.Tensor = 0.9,
+        beta_2: float | tf.Tensor = 0.999,
+        epsilon: float | tf.Tensor = 1e-7,
+        amsgrad: bool = False,
+        name: str = "Adam",
+    ):
+        if amsgrad:
+            raise ValueError("amsgrad=True is not supported: tables keep no maximum of the second moment")
+        self._learning_rate = learning_rate
+        super().__init__(self._current_learning_rate, beta_1, beta_2, epsilon, name=name)
+
+    @property
+    def learning_rate(self) -> float | tf.Tensor | Callable:
+        """The learning rate as it was given."""
+        return self._learning_rate
+
+    @property
+    def iterations(self) -> tf.Variable:
+        """Scalar int64 variable of the current graph: how often gradients were applied."""
+        return scalar_state(self, "iterations", 0, tf.int64)
+
+    def _current_learning_rate(self) -> Any:
+        if not callable(self._learning_rate):
+            return self._learning_rate
+        try:
+            inspect.signature(self._learning_rate).bind()
+        except TypeError:
+            return self._learning_rate(self.iterations)
+        return self._learning_rate()
+
+    def _finish(self, update_ops: list, name_scope: str) -> tf.Operation:
+        with tf.control_dependencies(update_ops):
+            count = self.iterations.assign_add(1, read_value=False)
+        return super()._finish([*update_ops, count], name_scope)

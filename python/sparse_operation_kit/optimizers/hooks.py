@@ -1,0 +1,104 @@
+"""Lets optimizers that know nothing of embedding variables train them.
+
+`install` wraps `apply_gradients` of the base classes of optimizers. A call without embedding variables goes
+to the original at once, with the very pairs it came with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import compat
+from sparse_operation_kit.optimizers import keras_routing, v1_routing
+from sparse_operation_kit.optimizers.mapping import find_known
+from sparse_operation_kit.optimizers.table_update import check_gradient
+from sparse_operation_kit.optimizers.utils import is_embedding_variable
+
+_ABSENT = object()
+# What was replaced: (class, attribute, what the class itself held under that name).
+_replaced: list[tuple[type, str, Any]] = []
+
+
+def install() -> None:
+    """Makes optimizers accept embedding variables, in the whole process. Harmless when done already.
+
+    Not thread-safe, as building graphs is not.
+    """
+    if _replaced:
+        return
+    _replace(tf.compat.v1.train.Optimizer, "apply_gradients", _with_tables(v1_routing.routed))
+    for _, module in compat.legacy_keras_optimizers():
+        _replace(module.Optimizer, "apply_gradients", _with_tables(keras_routing.routed))
+        _replace(module.Optimizer, "get_slot", _without_slots)
+    for base in compat.other_keras_optimizers():
+        _replace(base, "apply_gradients", _with_tables(_refuse))
+
+
+def uninstall() -> None:
+    """Undoes `install`: every class is as it was before."""
+    while _replaced:
+        cls, name, before = _replaced.pop()
+        if before is _ABSENT:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, before)
+
+
+def is_installed() -> bool:
+    """Whether optimizers accept embedding variables now."""
+    return bool(_replaced)
+
+
+def _replace(cls: type, name: str, wrap: Callable[[Callable], Callable]) -> None:
+    _replaced.append((cls, name, vars(cls).get(name, _ABSENT)))
+    setattr(cls, name, wrap(getattr(cls, name)))
+
+
+def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.AbstractContextManager]):
+    """Wraps apply_gradients so that it runs inside `route` when embedding variables take part."""
+
+    def wrap(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def apply_gradients(self, grads_and_vars, *args, **kwargs):
+            if not isinstance(grads_and_vars, (list, tuple)):
+                # A zip can be gone through once only, and the original needs to.
+                grads_and_vars = list(grads_and_vars)
+            tables = _check_tables(grads_and_vars)
+            if not tables:
+                return original(self, grads_and_vars, *args, **kwargs)
+            with route(self, tables):
+                return original(self, grads_and_vars, *args, **kwargs)
+
+        return apply_gradients
+
+    return wrap
+
+
+def _check_tables(grads_and_vars: Sequence) -> list[tf.Variable]:
+    """The embedding variables of the pairs, gradients checked. Malformed pairs are left to TensorFlow."""
+    tables = []
+    for pair in grads_and_vars:
+        if isinstance(pair, (list, tuple)) and len(pair) == 2 and is_embedding_variable(pair[1]):
+            check_gradient(pair[1], pair[0])
+            tables.append(pair[1])
+    return tables
+
+
+def _without_slots(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def get_slot(self, var, slot_name):
+        # Slots of a table lie in its rows; there is no variable to give.
+        return None if is_embedding_variable(var) else original(self, var, slot_name)
+
+    return get_slot
+
+
+@contextlib.contextmanager
+def _refuse(optimizer: Any, tables: Sequence[tf.Variable]):
+    find_known(optimizer, tables[0])
+    yield

@@ -1,0 +1,67 @@
+"""Sends the gradients of embedding variables in a legacy Keras optimizer to the tables.
+
+As in `v1_routing`, Keras' own `apply_gradients` runs, so that clipping, gradient transformers, schedules and
+the iteration counter act on all variables together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.optimizers.mapping import find_known
+from sparse_operation_kit.optimizers.shadow import shadow_methods
+from sparse_operation_kit.optimizers.table_update import apply_to_table, check_gradient, claim_table
+from sparse_operation_kit.optimizers.utils import is_embedding_variable
+
+
+@contextlib.contextmanager
+def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
+    """Inside the context, `optimizer.apply_gradients` updates embedding variables through their tables.
+
+    Args:
+      optimizer: a legacy Keras optimizer.
+      tables: the embedding variables of the call, at least one.
+
+    Raises:
+      TypeError: if the optimizer is not a known one.
+    """
+    known = find_known(optimizer, tables[0])
+    create_slots = optimizer._create_slots
+    apply_dense = optimizer._resource_apply_dense
+    apply_slices = optimizer._resource_apply_sparse_duplicate_indices
+
+    def update_table(variable, gradient, apply_state):
+        check_gradient(variable, gradient)
+        device_and_dtype = (variable.device, variable.dtype.base_dtype)
+        coefficients = (apply_state or {}).get(device_and_dtype)
+        if coefficients is None:
+            coefficients = optimizer._fallback_apply_state(*device_and_dtype)
+        update = known.rule(optimizer, coefficients)
+        claim_table(variable, optimizer, update.kernel)
+        return apply_to_table(variable, gradient, update.kernel, update.packed_hyper())
+
+    def create_slots_of_ordinary_variables(var_list):
+        create_slots([variable for variable in var_list if not is_embedding_variable(variable)])
+
+    # Keras looks at this signature to see whether it may pass apply_state.
+    def dense(grad, var, apply_state=None):
+        if is_embedding_variable(var):
+            return update_table(var, grad, apply_state)
+        return apply_dense(grad, var, apply_state=apply_state)
+
+    def slices(grad, var, indices, **kwargs):
+        if is_embedding_variable(var):
+            return update_table(var, tf.IndexedSlices(grad, indices), kwargs.get("apply_state"))
+        return apply_slices(grad, var, indices, **kwargs)
+
+    with shadow_methods(
+        optimizer,
+        _create_slots=create_slots_of_ordinary_variables,
+        _resource_apply_dense=dense,
+        _resource_apply_sparse_duplicate_indices=slices,
+    ):
+        yield

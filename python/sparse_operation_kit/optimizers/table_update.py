@@ -1,0 +1,100 @@
+"""One optimizer step on a table: which kernel, with which hyper-parameters, on which rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import native
+
+# These kernels keep nothing between steps, so several optimizers may share a table through them.
+_STATELESS_KERNELS = ("sgd",)
+_OWNER_ATTRIBUTE = "_sok_stateful_optimizer"
+
+
+@dataclasses.dataclass(frozen=True)
+class TableUpdate:
+    """What an optimizer's step is on a table.
+
+    Attributes:
+      kernel: the name of a kernel of `cc/optimizers`.
+      hyper: its hyper-parameters in the kernel's order; Python numbers or scalar tensors of any float dtype.
+    """
+
+    kernel: str
+    hyper: tuple
+
+    def packed_hyper(self) -> tf.Tensor:
+        """The hyper-parameters as the kernel takes them: a float32 vector."""
+        return tf.stack([tf.cast(value, tf.float32) for value in self.hyper], name="hyper")
+
+
+def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
+    """Notes that `optimizer` trains `variable` through `kernel`.
+
+    Moments and accumulators lie in the table's rows, where there is room for those of one optimizer.
+
+    Raises:
+      ValueError: if another optimizer that keeps state trains the variable already.
+    """
+    if kernel in _STATELESS_KERNELS:
+        return
+    owner = getattr(variable, _OWNER_ATTRIBUTE, None)
+    if owner is None:
+        setattr(variable, _OWNER_ATTRIBUTE, optimizer)
+    elif owner is not optimizer:
+        raise ValueError(
+            f"Embedding variable '{variable.m_var_name}' is trained by a {type(owner).__name__} already, whose"
+            f" state its rows carry; another {type(optimizer).__name__} cannot train it too. Use one optimizer"
+            " object for all losses of an embedding variable."
+        )
+
+
+def apply_to_table(
+    variable: tf.Variable, gradient: tf.IndexedSlices, kernel: str, hyper: tf.Tensor
+) -> tf.Operation:
+    """The op that makes one step on the rows of `variable` that `gradient` names.
+
+    Args:
+      variable: an embedding variable.
+      gradient: `values` float32 [n, dim] for the row numbers `indices` [n]; rows may repeat.
+      kernel: the name of a kernel.
+      hyper: float32 vector, the kernel's hyper-parameters.
+    """
+    if gradient.values.dtype != variable.dtype.base_dtype:
+        raise TypeError(
+            f"The gradient of embedding variable '{variable.m_var_name}' is {gradient.values.dtype.name},"
+            f" not {variable.dtype.base_dtype.name}"
+        )
+    return native.ops.sok_apply_gradients(
+        handle=variable.handle,
+        indices=tf.cast(gradient.indices, tf.int64),
+        values=gradient.values,
+        hyper=hyper,
+        optimizer=kernel,
+        indices_unique=_come_from_one_lookup(gradient.indices),
+    )
+
+
+def check_gradient(variable: tf.Variable, gradient: Any) -> None:
+    """Refuses what cannot be the gradient of an embedding variable.
+
+    Raises:
+      TypeError: unless `gradient` is None or tf.IndexedSlices.
+    """
+    if gradient is None or isinstance(gradient, tf.IndexedSlices):
+        return
+    raise TypeError(
+        f"The gradient of embedding variable '{variable.m_var_name}' must be tf.IndexedSlices, not"
+        f" {type(gradient).__name__}: a table has no dense form"
+    )
+
+
+def _come_from_one_lookup(indices: tf.Tensor) -> bool:
+    # The gradient of one group of lookups names each row once. tf.gradients may put identities behind it.
+    op = indices.op
+    while op.type == "Identity":
+        op = op.inputs[0].op
+    return op.type == "SokGroupLookupGrad"

@@ -1,0 +1,97 @@
+"""Sends the gradients of embedding variables in a tf.compat.v1 optimizer to the tables.
+
+TensorFlow's own `apply_gradients` runs with everything it does (name scopes, the global step, the counters
+of Adam, the collection of train ops). Only the methods that make slots and update one variable are replaced
+for its duration, and those pass ordinary variables on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.optimizers.mapping import KnownOptimizer, find_known
+from sparse_operation_kit.optimizers.shadow import shadow_methods
+from sparse_operation_kit.optimizers.table_update import (
+    TableUpdate,
+    apply_to_table,
+    check_gradient,
+    claim_table,
+)
+from sparse_operation_kit.optimizers.utils import is_embedding_variable
+
+
+class _Step:
+    """One call of apply_gradients: all its tables get the same kernel and hyper-parameters."""
+
+    def __init__(self, optimizer: Any, known: KnownOptimizer):
+        self._optimizer = optimizer
+        self._known = known
+        self._update: TableUpdate | None = None
+        self._hyper: tf.Tensor | None = None
+
+    def apply(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> tf.Operation:
+        check_gradient(variable, gradient)
+        if self._update is None:
+            # Made at the first table and not before the call: rules need what the optimizer's _prepare
+            # leaves.
+            self._update = self._known.rule(self._optimizer)
+            self._hyper = self._update.packed_hyper()
+        claim_table(variable, self._optimizer, self._update.kernel)
+        return apply_to_table(variable, gradient, self._update.kernel, self._hyper)
+
+
+@contextlib.contextmanager
+def routed(optimizer: tf.compat.v1.train.Optimizer, tables: Sequence[tf.Variable]) -> Iterator[None]:
+    """Inside the context, `optimizer.apply_gradients` updates embedding variables through their tables.
+
+    Args:
+      optimizer: a tf.compat.v1.train.Optimizer.
+      tables: the embedding variables of the call, at least one.
+
+    Raises:
+      TypeError: if the optimizer is not a known one.
+    """
+    known = find_known(optimizer, tables[0])
+    step = _Step(optimizer, known)
+    create_slots = optimizer._create_slots
+    apply_dense = optimizer._apply_dense
+    apply_slices = optimizer._apply_sparse_duplicate_indices
+    resource_apply_dense = optimizer._resource_apply_dense
+    resource_apply_slices = optimizer._resource_apply_sparse_duplicate_indices
+
+    def create_slots_of_ordinary_variables(var_list):
+        ordinary = [variable for variable in var_list if not is_embedding_variable(variable)]
+        if ordinary:
+            create_slots(ordinary)
+        else:
+            known.create_shared_state(optimizer, var_list)
+
+    def dense(grad, var):
+        return step.apply(var, grad) if is_embedding_variable(var) else apply_dense(grad, var)
+
+    def slices(grad, var):
+        return step.apply(var, grad) if is_embedding_variable(var) else apply_slices(grad, var)
+
+    def resource_dense(grad, handle):
+        return (
+            step.apply(handle, grad) if is_embedding_variable(handle) else resource_apply_dense(grad, handle)
+        )
+
+    def resource_slices(grad, handle, indices):
+        if is_embedding_variable(handle):
+            return step.apply(handle, tf.IndexedSlices(grad, indices))
+        return resource_apply_slices(grad, handle, indices)
+
+    with shadow_methods(
+        optimizer,
+        _create_slots=create_slots_of_ordinary_variables,
+        _apply_dense=dense,
+        _apply_sparse_duplicate_indices=slices,
+        _resource_apply_dense=resource_dense,
+        _resource_apply_sparse_duplicate_indices=resource_slices,
+    ):
+        yield

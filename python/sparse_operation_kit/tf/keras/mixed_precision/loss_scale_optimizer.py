@@ -1,0 +1,265 @@
+"""Scales the loss so that float16 gradients neither vanish nor overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import compat
+from sparse_operation_kit.optimizers.scalar_state import scalar_state
+
+_INITIAL_SCALE = 2.0**15
+_GROWTH_STEPS = 2000
+_FACTOR = 2.0
+
+Gradient = tf.Tensor | tf.IndexedSlices | None
+
+
+class LossScaleOptimizer(tf.compat.v1.train.Optimizer):
+    """Wraps an optimizer: gradients of a scaled loss are unscaled, and applied when all of them are finite.
+
+    A step with an infinity or a NaN in any gradient changes nothing: no table, no ordinary variable, no step
+    counter of the wrapped optimizer, no global step. With a dynamic scale it halves the scale, which is
+    doubled after `dynamic_growth_steps` good steps in a row; a fixed scale stays.
+
+    For graph mode. Either let `minimize` or `compute_gradients` scale and unscale, or do it by hand:
+
+        scaled_loss = optimizer.get_scaled_loss(loss)
+        scaled_gradients = tf.gradients(scaled_loss, variables)
+        gradients = optimizer.get_unscaled_gradients(scaled_gradients)
+        train_op = optimizer.apply_gradients(zip(gradients, variables))
+
+    Args:
+      optimizer: a tf.compat.v1.train or a legacy Keras optimizer; also accepted as `inner_optimizer`.
+      loss_scale: "dynamic" or True for a dynamic scale, a number for a fixed one; False for a fixed one that
+        `initial_scale` gives. Also accepted as `dynamic`.
+      initial_scale: the scale to start from; 2**15 where it is dynamic.
+      dynamic_growth_steps: good steps before the scale grows; 2000 by default.
+      name: prefix of the names of ops and variables.
+
+    Raises:
+      TypeError: if `optimizer` is not an optimizer that can be wrapped.
+      ValueError: if the arguments contradict each other, or a scale or a step count is not positive.
+    """
+
+    def __init__(
+        self,
+        optimizer: Any = None,
+        loss_scale: str | bool | float = "dynamic",
+        initial_scale: float | None = None,
+        dynamic_growth_steps: int | None = None,
+        *,
+        inner_optimizer: Any = None,
+        dynamic: bool | None = None,
+        name: str = "LossScaleOptimizer",
+    ):
+        super().__init__(use_locking=False, name=name)
+        if (optimizer is None) == (inner_optimizer is None):
+            raise TypeError("LossScaleOptimizer takes one optimizer to wrap")
+        self._inner = inner_optimizer if optimizer is None else optimizer
+        self._inner_is_v1 = _is_v1(self._inner)
+        if dynamic is not None:
+            loss_scale = dynamic
+        self._dynamic, self._initial_scale = _parse_scale(loss_scale, initial_scale)
+        self._growth_steps = _parse_growth_steps(self._dynamic, dynamic_growth_steps)
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The wrapped optimizer."""
+        return self._inner
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the scale changes."""
+        return self._dynamic
+
+    @property
+    def initial_scale(self) -> float:
+        """The scale that training starts from."""
+        return self._initial_scale
+
+    @property
+    def dynamic_growth_steps(self) -> int | None:
+        """Good steps in a row before the scale grows; None where it is fixed."""
+        return self._growth_steps
+
+    @property
+    def loss_scale(self) -> tf.Tensor:
+        """The current scale, a float32 scalar of the current graph."""
+        if not self._dynamic:
+            return tf.constant(self._initial_scale, tf.float32)
+        return tf.convert_to_tensor(self._scale_variable())
+
+    def get_scaled_loss(self, loss: tf.Tensor | Callable) -> tf.Tensor | Callable:
+        """The loss times the scale; a function that gives a loss becomes one that gives the scaled loss."""
+        if callable(loss):
+            return lambda: self.get_scaled_loss(loss())
+        return loss * tf.cast(self.loss_scale, loss.dtype)
+
+    def get_unscaled_gradients(self, grads: Sequence[Gradient]) -> list[Gradient]:
+        """Gradients divided by the scale. tf.IndexedSlices stay so, None stays None."""
+        factor = 1.0 / self.loss_scale
+        return [_scaled(gradient, factor) for gradient in grads]
+
+    def compute_gradients(self, loss, var_list=None, *args, **kwargs) -> list[tuple[Gradient, tf.Variable]]:
+        """As tf.compat.v1.train.Optimizer's; the loss is scaled first and the gradients are unscaled."""
+        compute = self._inner.compute_gradients if self._inner_is_v1 else super().compute_gradients
+        pairs = compute(self.get_scaled_loss(loss), var_list, *args, **kwargs)
+        gradients = self.get_unscaled_gradients([gradient for gradient, _ in pairs])
+        return [(gradient, variable) for gradient, (_, variable) in zip(gradients, pairs, strict=True)]
+
+    def minimize(self, loss, global_step=None, var_list=None, *args, **kwargs) -> tf.Operation:
+        """As tf.compat.v1.train.Optimizer's; `minimize(loss, variables)`, Keras' order, is understood too."""
+        if isinstance(global_step, (list, tuple)):
+            global_step, var_list = None, global_step
+        return super().minimize(loss, global_step, var_list, *args, **kwargs)
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
+        """Lets the wrapped optimizer apply unscaled gradients, if all are finite.
+
+        Args:
+          grads_and_vars: pairs of an unscaled gradient and its variable.
+          global_step: a variable to count up by one when the gradients were applied.
+          name: name of the returned op.
+
+        Raises:
+          ValueError: if no variable has a gradient.
+        """
+        pairs = list(grads_and_vars)
+        gradients = [gradient for gradient, _ in pairs if gradient is not None]
+        if not gradients:
+            raise ValueError(
+                f"No gradients provided for any variable: {[variable.name for _, variable in pairs]}"
+            )
+        train_ops = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)
+        earlier_train_ops = list(train_ops)
+        with tf.compat.v1.name_scope(name, self.get_name()) as scope:
+            # Made out here: variables of a branch could not be initialized.
+            scale, good_steps = self._state()
+
+            def apply():
+                return _done([self._apply_inner(pairs, global_step), *self._grow(scale, good_steps)])
+
+            def skip():
+                return _done(self._back_off(scale, good_steps))
+
+            applied = tf.cond(_all_finite(gradients), apply, skip)
+            train_op = tf.group(applied, name=scope)
+        # In place of the op that the wrapped optimizer put there, which lies inside the conditional.
+        train_ops[:] = [*earlier_train_ops, train_op]
+        return train_op
+
+    def variables(self) -> list[tf.Variable]:
+        """The variables of this object and of the wrapped optimizer in the current graph."""
+        inner = self._inner.variables
+        return super().variables() + list(inner() if callable(inner) else inner)
+
+    def get_slot(self, var: tf.Variable, name: str) -> tf.Variable | None:
+        """The wrapped optimizer's slot."""
+        return self._inner.get_slot(var, name)
+
+    def get_slot_names(self) -> list[str]:
+        """The wrapped optimizer's slot names."""
+        return self._inner.get_slot_names()
+
+    def _scale_variable(self) -> tf.Variable:
+        return scalar_state(self, "current_loss_scale", self._initial_scale, tf.float32)
+
+    def _state(self) -> tuple[tf.Variable | None, tf.Variable | None]:
+        if not self._dynamic:
+            return None, None
+        return self._scale_variable(), scalar_state(self, "good_steps", 0, tf.int64)
+
+    def _apply_inner(self, pairs: list, global_step: tf.Variable | None) -> tf.Operation:
+        if self._inner_is_v1:
+            return self._inner.apply_gradients(pairs, global_step=global_step)
+        update = self._inner.apply_gradients(pairs)
+        if global_step is None:
+            return update
+        with tf.control_dependencies([update]):
+            return tf.compat.v1.assign_add(global_step, tf.ones([], global_step.dtype.base_dtype))
+
+    def _grow(self, scale: tf.Variable | None, good_steps: tf.Variable | None) -> list:
+        if not self._dynamic:
+            return []
+        counted = good_steps + 1
+        grown = scale * _FACTOR
+        due = counted >= self._growth_steps
+        return [
+            scale.assign(tf.where(due & tf.math.is_finite(grown), grown, scale), read_value=False),
+            good_steps.assign(tf.where(due, tf.zeros_like(counted), counted), read_value=False),
+        ]
+
+    def _back_off(self, scale: tf.Variable | None, good_steps: tf.Variable | None) -> list:
+        if not self._dynamic:
+            return []
+        return [
+            scale.assign(tf.maximum(scale / _FACTOR, 1.0), read_value=False),
+            good_steps.assign(0, read_value=False),
+        ]
+
+
+def _is_v1(optimizer: Any) -> bool:
+    if isinstance(optimizer, LossScaleOptimizer):
+        raise TypeError("LossScaleOptimizer cannot wrap another LossScaleOptimizer")
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        return True
+    if any(isinstance(optimizer, module.Optimizer) for _, module in compat.legacy_keras_optimizers()):
+        return False
+    raise TypeError(
+        "LossScaleOptimizer wraps a tf.compat.v1.train.Optimizer or a legacy Keras optimizer, not"
+        f" {type(optimizer).__name__}"
+    )
+
+
+def _parse_scale(loss_scale: str | bool | float, initial_scale: float | None) -> tuple[bool, float]:
+    """(whether the scale is dynamic, what it starts from)."""
+    if isinstance(loss_scale, str) and loss_scale != "dynamic":
+        raise ValueError(f"loss_scale must be 'dynamic', a bool or a number, not '{loss_scale}'")
+    if loss_scale is True or loss_scale == "dynamic":
+        dynamic, scale = True, _INITIAL_SCALE if initial_scale is None else initial_scale
+    elif loss_scale is False:
+        if initial_scale is None:
+            raise ValueError("A fixed loss scale needs initial_scale")
+        dynamic, scale = False, initial_scale
+    else:
+        if initial_scale is not None:
+            raise ValueError(f"loss_scale={loss_scale} and initial_scale={initial_scale} both give the scale")
+        dynamic, scale = False, loss_scale
+    if not scale > 0:
+        raise ValueError(f"The loss scale must be positive, not {scale}")
+    return dynamic, float(scale)
+
+
+def _parse_growth_steps(dynamic: bool, steps: int | None) -> int | None:
+    if not dynamic:
+        if steps is not None:
+            raise ValueError(f"dynamic_growth_steps={steps} makes no sense with a fixed loss scale")
+        return None
+    if steps is None:
+        return _GROWTH_STEPS
+    if steps < 1:
+        raise ValueError(f"dynamic_growth_steps must be at least 1, not {steps}")
+    return int(steps)
+
+
+def _scaled(gradient: Gradient, factor: tf.Tensor) -> Gradient:
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        values = gradient.values * tf.cast(factor, gradient.values.dtype)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return gradient * tf.cast(factor, gradient.dtype)
+
+
+def _all_finite(gradients: list) -> tf.Tensor:
+    values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+    return tf.reduce_all(tf.stack([tf.reduce_all(tf.math.is_finite(value)) for value in values]))
+
+
+def _done(updates: list) -> tf.Tensor:
+    # A branch gives a tensor, so that tf.cond's result depends on the branch's updates in every TensorFlow.
+    with tf.control_dependencies(updates):
+        return tf.constant(True)
