@@ -1,0 +1,123 @@
+"""Adam on a table moves every row on every step, exactly as TensorFlow's does on a dense variable."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import optimizer_parity
+import sparse_operation_kit as sok
+from sparse_operation_kit import compat
+
+STEPS = 215
+# How often a row is in the batch: always, after gaps of 1 and 10 untouched steps, twice with 190 steps
+# between, once, never.
+TOUCHED = {
+    0: lambda step: True,
+    1: lambda step: step % 2 == 0,
+    2: lambda step: step % 11 == 0,
+    3: lambda step: step in (7, 198),
+    4: lambda step: step == 3,
+    5: lambda step: False,
+}
+
+
+def _adam(lr, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    return tf.compat.v1.train.AdamOptimizer(lr, beta1=beta1, beta2=beta2, epsilon=epsilon)
+
+
+ARGUMENTS = {
+    "default": {},
+    "epsilon_1e-3": {"epsilon": 1e-3},
+    "epsilon_0.1": {"epsilon": 0.1},
+    "short_memory": {"beta1": 0.5, "beta2": 0.9},
+    "long_memory": {"beta1": 0.99, "beta2": 0.9999},
+}
+
+
+def _run(make_optimizer, make_reference, read_steps, change_rate=True):
+    """The largest relative deviation of any row at any read."""
+    with harness.graph_and_session() as session:
+        twins = optimizer_parity.make_twins()
+        step = tf.group(
+            optimizer_parity.train(make_optimizer(twins.learning_rate), twins.table_loss, [twins.table]),
+            optimizer_parity.train(make_reference(twins.learning_rate), twins.rows_loss, [twins.rows]),
+        )
+        twins.start(session)
+        rng = np.random.default_rng(5)
+        worst = 0.0
+        for number in range(STEPS):
+            touched = [row for row, when in TOUCHED.items() if when(number)]
+            positions = np.array(touched * 2, np.int64)
+            labels = rng.standard_normal(positions.size).astype(np.float32)
+            rate = 0.02 * (1.0 + 0.9 * np.cos(0.3 * number)) if change_rate else 0.01
+            session.run(step, twins.feed(positions, labels, rate))
+            if number in read_steps:
+                worst = max(worst, optimizer_parity.deviation(*twins.read(session)))
+        return max(worst, optimizer_parity.deviation(*twins.read(session)))
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+def test_untouched_rows_move_as_tensorflows_do(arguments):
+    def make(lr):
+        return _adam(lr, **ARGUMENTS[arguments])
+
+    assert _run(make, make, read_steps=()) < 2e-5
+
+
+def test_reads_between_updates_see_current_rows_and_change_nothing():
+    assert _run(_adam, _adam, read_steps=(0, 1, 2, 20, 21, 150, 197)) < 2e-5
+
+
+def test_reads_after_each_step():
+    assert _run(_adam, _adam, read_steps=range(STEPS)) < 2e-5
+
+
+def test_sok_adam_is_tensorflows_adam():
+    deviation = _run(
+        lambda lr: sok.optimizers.Adam(lr), lambda lr: _adam(lr, epsilon=1e-7), read_steps=(10, 100)
+    )
+    assert deviation < 2e-5
+
+
+@pytest.mark.skipif(
+    not compat.legacy_keras_optimizers(), reason="this TensorFlow has no legacy Keras optimizers"
+)
+def test_keras_adam_moves_untouched_rows():
+    def make(lr):
+        return compat.legacy_keras_optimizers()[0][1].Adam(lr)
+
+    assert _run(make, make, read_steps=(10, 100)) < 2e-5
+
+
+def test_lazy_adam_is_another_optimizer():
+    lazy = sok.tf.keras.optimizers.LazyAdamOptimizer
+    assert _run(lambda lr: lazy(lr), _adam, read_steps=()) > 1e-2
+
+
+def test_steps_of_another_table_do_not_age_a_table():
+    # As with tf.Variables: a variable whose gradient is not applied in a step stays as it is.
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name=name, dim=3) for name in "ab"]
+        plains = [tf.Variable(np.zeros([4, 3], np.float32)) for _ in "ab"]
+        keys = np.arange(4)
+        rows = [tf.nn.embedding_lookup(table, keys) for table in tables]
+        optimizers = [_adam(0.1), _adam(0.1)]
+        steps = []
+        for table, plain in zip(tables, plains, strict=True):
+            losses = [
+                tf.reduce_sum(tf.nn.embedding_lookup(variable, keys[:2]) ** 2) for variable in (table, plain)
+            ]
+            steps.append(
+                [
+                    optimizer.minimize(loss, var_list=[variable])
+                    for optimizer, loss, variable in zip(optimizers, losses, (table, plain), strict=True)
+                ]
+            )
+        harness.initialize(session)
+        for plain, row in zip(plains, rows, strict=True):
+            plain.load(session.run(row), session)
+        for which in (0, 1, 1, 1, 0, 1, 0, 0):
+            session.run(steps[which])
+        for plain, row in zip(plains, rows, strict=True):
+            np.testing.assert_allclose(*session.run([row, plain]), rtol=1e-5, atol=1e-6)

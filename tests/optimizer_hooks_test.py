@@ -1,0 +1,187 @@
+"""The hooks on TensorFlow's optimizers: there from the first embedding variable on, and nothing to others."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import optimizer_parity
+import sparse_operation_kit as sok
+from sparse_operation_kit import compat
+from sparse_operation_kit.optimizers import hooks
+
+_KERAS = compat.legacy_keras_optimizers()
+
+
+@pytest.fixture(autouse=True)
+def _leave_hooks_as_they_were():
+    installed = hooks.is_installed()
+    yield
+    hooks.uninstall()
+    if installed:
+        hooks.install()
+
+
+def _plain_optimizers():
+    train = tf.compat.v1.train
+    made = {
+        "sgd": train.GradientDescentOptimizer(0.1),
+        "momentum": train.MomentumOptimizer(0.1, 0.9),
+        "adam": train.AdamOptimizer(0.1),
+        "adadelta": train.AdadeltaOptimizer(0.1),
+    }
+    if _KERAS:
+        legacy = _KERAS[0][1]
+        made |= {"keras_sgd": legacy.SGD(0.1), "keras_adam": legacy.Adam(0.1, global_clipnorm=1.0)}
+        made |= {"keras_nadam": legacy.Nadam(0.1)}
+    return made
+
+
+def _train_plain_model(name):
+    """Trains without embedding variables; returns (results, names of all ops)."""
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
+        optimizer = _plain_optimizers()[name]
+        rng = np.random.default_rng(0)
+        table = tf.Variable(rng.standard_normal([8, 3]).astype(np.float32), name="table")
+        dense = tf.Variable(rng.standard_normal([3, 1]).astype(np.float32), name="dense")
+        loss = tf.reduce_sum(tf.matmul(tf.nn.embedding_lookup(table, [1, 2, 2, 5]), dense) ** 2)
+        step = optimizer_parity.train(optimizer, loss, [table, dense])
+        harness.initialize(session)
+        for _ in range(5):
+            session.run(step)
+        return session.run([table, dense]), [operation.name for operation in graph.get_operations()]
+
+
+@pytest.mark.parametrize("name", _plain_optimizers())
+def test_plain_models_are_untouched(name):
+    hooks.uninstall()
+    want, want_names = _train_plain_model(name)
+    hooks.install()
+    got, got_names = _train_plain_model(name)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert got_names == want_names
+
+
+def test_errors_of_plain_models_are_tensorflows():
+    hooks.install()
+    with tf.Graph().as_default():
+        optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+        with pytest.raises(ValueError, match="No variables provided"):
+            optimizer.apply_gradients([])
+        with pytest.raises(ValueError, match="No gradients provided"):
+            optimizer.apply_gradients([(None, tf.Variable(1.0))])
+        with pytest.raises(TypeError):
+            optimizer.apply_gradients(3)
+        with pytest.raises((TypeError, ValueError)):
+            optimizer.apply_gradients([(1, 2, 3)])
+
+
+def test_install_twice_is_install_once():
+    hooks.uninstall()
+    original = tf.compat.v1.train.Optimizer.apply_gradients
+    hooks.install()
+    hooked = tf.compat.v1.train.Optimizer.apply_gradients
+    hooks.install()
+    assert tf.compat.v1.train.Optimizer.apply_gradients is hooked is not original
+    hooks.uninstall()
+    assert tf.compat.v1.train.Optimizer.apply_gradients is original
+    assert not hooks.is_installed()
+
+
+def test_the_first_embedding_variable_installs_the_hooks():
+    hooks.uninstall()
+    with harness.graph_and_session():
+        assert not hooks.is_installed()
+        sok.EmbeddingVariable(name="table", dim=2)
+        assert hooks.is_installed()
+
+
+def test_importing_changes_no_optimizer():
+    program = (
+        "import tensorflow as tf\n"
+        "before = dict(vars(tf.compat.v1.train.Optimizer))\n"
+        "import sparse_operation_kit\n"
+        "assert dict(vars(tf.compat.v1.train.Optimizer)) == before\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_hooked_methods_stay_on_their_objects():
+    # What replaces an optimizer's methods during a call must not outlast it.
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
+        optimizer.minimize(tf.reduce_sum(tf.nn.embedding_lookup(table, [1])), var_list=[table])
+        assert [name for name, value in vars(optimizer).items() if callable(value)] == []
+
+
+def test_train_op_and_global_step_are_tensorflows():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        dense = tf.Variable([[1.0], [1.0]])
+        loss = tf.reduce_sum(tf.matmul(tf.nn.embedding_lookup(table, [1, 2]), dense))
+        global_step = tf.compat.v1.train.get_or_create_global_step()
+        optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
+        step = optimizer.minimize(loss, global_step=global_step, name="train")
+        harness.initialize(session)
+        session.run([step])
+        session.run([step])
+        assert session.run(global_step) == 2
+        assert step.name == "train"
+        assert tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TRAIN_OP) == [step]
+        names = sorted(variable.name for variable in optimizer.variables())
+        assert names == ["Variable/Adam:0", "Variable/Adam_1:0", "beta1_power:0", "beta2_power:0"]
+        assert optimizer.get_slot(table, "m") is None
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_adam_counts_one_step_per_call(dense):
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name=name, dim=2) for name in "ab"]
+        loss = sum(tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 2])) for table in tables)
+        variables = list(tables)
+        if dense:
+            variables.append(tf.Variable(1.0))
+            loss *= variables[-1]
+        optimizer = tf.compat.v1.train.AdamOptimizer(0.1, beta1=0.5, beta2=0.75)
+        step = optimizer.minimize(loss, var_list=variables)
+        harness.initialize(session)
+        for _ in range(3):
+            session.run(step)
+        assert session.run(optimizer._get_beta_accumulators()) == (0.5**4, 0.75**4)
+
+
+def test_all_tables_of_a_call_see_the_same_step():
+    # Counters move on only after every update has read them: all tables move alike.
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name=f"t{i}", dim=2, initializer=1.0) for i in range(6)]
+        rows = [tf.nn.embedding_lookup(table, [1]) for table in tables]
+        step = tf.compat.v1.train.AdamOptimizer(0.1, 0.5, 0.6).minimize(
+            sum(tf.reduce_sum(row**3) for row in rows), var_list=tables
+        )
+        harness.initialize(session)
+        for _ in range(10):
+            session.run(step)
+        values = session.run(rows)
+        for value in values[1:]:
+            np.testing.assert_array_equal(value, values[0])
+
+
+@pytest.mark.skipif(not _KERAS, reason="this TensorFlow has no legacy Keras optimizers")
+def test_keras_minimize_of_a_function_and_get_slot():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+        optimizer = _KERAS[0][1].SGD(0.25, momentum=0.5)
+        step = optimizer.minimize(lambda: tf.reduce_sum(tf.nn.embedding_lookup(table, [7])), [table])
+        rows = tf.nn.embedding_lookup(table, [7])
+        harness.initialize(session)
+        session.run(step)
+        np.testing.assert_array_equal(session.run(rows), [[0.75, 0.75]])
+        session.run(step)
+        np.testing.assert_array_equal(session.run(rows), [[0.375, 0.375]])
+        assert session.run(optimizer.iterations) == 2
+        assert optimizer.get_slot(table, "momentum") is None

@@ -1,0 +1,69 @@
+"""Every legacy Keras optimizer that has a kernel trains a table as it trains a tf.Variable."""
+
+import pytest
+import tensorflow as tf
+
+import optimizer_parity
+from sparse_operation_kit import compat
+
+_MODULES = compat.legacy_keras_optimizers()
+pytestmark = pytest.mark.skipif(not _MODULES, reason="this TensorFlow has no legacy Keras optimizers")
+legacy = _MODULES[0][1] if _MODULES else None
+
+OPTIMIZERS = {
+    "sgd": lambda lr: legacy.SGD(lr),
+    "sgd_momentum": lambda lr: legacy.SGD(lr, momentum=0.9),
+    "sgd_nesterov": lambda lr: legacy.SGD(lr, momentum=0.8, nesterov=True),
+    "sgd_momentum_tensor": lambda lr: legacy.SGD(lr, momentum=tf.constant(0.5)),
+    "adagrad": lambda lr: legacy.Adagrad(lr),
+    "adagrad_arguments": lambda lr: legacy.Adagrad(lr, initial_accumulator_value=0.5, epsilon=1e-2),
+    "rmsprop": lambda lr: legacy.RMSprop(lr),
+    "rmsprop_centered": lambda lr: legacy.RMSprop(lr, rho=0.8, epsilon=1e-2, centered=True),
+    "rmsprop_momentum": lambda lr: legacy.RMSprop(lr, momentum=0.5, epsilon=1e-3),
+    "rmsprop_momentum_centered": lambda lr: legacy.RMSprop(lr, momentum=0.5, epsilon=1e-2, centered=True),
+    "ftrl": lambda lr: legacy.Ftrl(lr),
+    "ftrl_arguments": lambda lr: legacy.Ftrl(
+        lr,
+        learning_rate_power=-0.6,
+        initial_accumulator_value=0.2,
+        l1_regularization_strength=0.01,
+        l2_regularization_strength=0.02,
+        l2_shrinkage_regularization_strength=0.03,
+        beta=0.4,
+    ),
+    "adam": lambda lr: legacy.Adam(lr),
+    "adam_arguments": lambda lr: legacy.Adam(lr, beta_1=0.7, beta_2=tf.constant(0.95), epsilon=1e-3),
+    "decay": lambda lr: legacy.SGD(0.1, decay=0.1),
+    "callable": lambda lr: legacy.Adagrad(lambda: lr),
+}
+
+
+def _schedule(factory):
+    schedules = tf.keras.optimizers.schedules
+    return lambda lr: factory(schedules.ExponentialDecay(0.1, decay_steps=5, decay_rate=0.5))
+
+
+OPTIMIZERS["sgd_schedule"] = _schedule(lambda schedule: legacy.SGD(schedule))
+OPTIMIZERS["adam_schedule"] = _schedule(lambda schedule: legacy.Adam(schedule, decay=0.01))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_trains_as_on_a_variable(name):
+    assert optimizer_parity.worst_deviation(OPTIMIZERS[name]) < 2e-5
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_trains_a_table_alone_and_reads_between_steps(name):
+    deviation = optimizer_parity.worst_deviation(OPTIMIZERS[name], read_each_step=True, dense=False)
+    assert deviation < 2e-5
+
+
+@pytest.mark.parametrize("clip", [{"clipvalue": 0.01}, {"clipnorm": 0.02}, {"global_clipnorm": 0.05}])
+def test_clipping_of_the_optimizer_acts(clip):
+    # The norm of a table's gradient is that of the gradient summed per row, while TensorFlow's does not sum
+    # repeated ids first. They agree on distinct ids.
+    deviation = optimizer_parity.worst_deviation(lambda lr: legacy.Adagrad(lr, **clip), distinct=True)
+    unclipped = optimizer_parity.worst_deviation(
+        lambda lr: legacy.Adagrad(lr, **clip), lambda lr: legacy.Adagrad(lr), distinct=True
+    )
+    assert deviation < 2e-5 < unclipped

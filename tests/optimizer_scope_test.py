@@ -1,0 +1,89 @@
+"""OptimizerScope, and the split of embedding variables from others."""
+
+import importlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+
+@pytest.mark.parametrize("scopes", [0, 1, 2])
+def test_scope_changes_no_result(scopes):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+        rows = tf.nn.embedding_lookup(table, [3])
+        optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+        pairs = optimizer.compute_gradients(tf.reduce_sum(rows), var_list=[table])
+        if scopes == 0:
+            step = optimizer.apply_gradients(pairs)
+        elif scopes == 1:
+            with sok.OptimizerScope([table]):
+                step = optimizer.apply_gradients(pairs)
+        else:
+            with sok.OptimizerScope([table]), sok.OptimizerScope((table,)):
+                step = optimizer.apply_gradients(pairs)
+        harness.initialize(session)
+        session.run(step)
+        np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])
+
+
+def test_scope_may_be_entered_again_and_after_an_error():
+    with harness.graph_and_session():
+        scope = sok.OptimizerScope([tf.Variable(1.0)])
+        with pytest.raises(KeyError), scope:
+            raise KeyError("from inside")
+        with scope:
+            tf.compat.v1.train.GradientDescentOptimizer(0.1)
+
+
+@pytest.mark.parametrize("variables", [None, "table", {1, 2}, 3])
+def test_scope_takes_a_list_or_a_tuple(variables):
+    with pytest.raises(ValueError, match="list or a tuple"):
+        sok.OptimizerScope(variables)
+
+
+def test_split_keeps_the_order():
+    with harness.graph_and_session():
+        tables = [sok.EmbeddingVariable(name=name, dim=2) for name in ("x", "y")]
+        others = [tf.Variable(float(i)) for i in range(3)]
+        mixed = [others[2], tables[1], others[0], tables[0], others[1]]
+        for variables in (mixed, tuple(mixed)):
+            embedding_variables, other_variables = sok.split_embedding_variable_from_others(variables)
+            assert isinstance(embedding_variables, tuple) and isinstance(other_variables, tuple)
+            assert [id(v) for v in embedding_variables] == [id(tables[1]), id(tables[0])]
+            assert [id(v) for v in other_variables] == [id(others[2]), id(others[0]), id(others[1])]
+
+
+def test_split_of_one_kind_only():
+    with harness.graph_and_session():
+        table, other = sok.EmbeddingVariable(name="x", dim=2), tf.Variable(1.0)
+        assert sok.split_embedding_variable_from_others([]) == ((), ())
+        assert len(sok.split_embedding_variable_from_others([table])[0]) == 1
+        assert len(sok.split_embedding_variable_from_others((other,))[1]) == 1
+
+
+@pytest.mark.parametrize("variables", [None, "table", {1, 2}, iter([]), 3])
+def test_split_takes_a_list_or_a_tuple(variables):
+    with pytest.raises(ValueError, match="list or a tuple"):
+        sok.split_embedding_variable_from_others(variables)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "short"),
+    [
+        ("optimizers.utils", "split_embedding_variable_from_others", "split_embedding_variable_from_others"),
+        ("core.context_scope", "OptimizerScope", "OptimizerScope"),
+        ("optimizers", "Adam", "optimizers.Adam"),
+        ("tf.keras.optimizers.adam", "Adam", "tf.keras.optimizers.Adam"),
+        ("tf.keras.optimizers.lazy_adam", "LazyAdamOptimizer", "tf.keras.optimizers.LazyAdamOptimizer"),
+        ("tf.keras.mixed_precision", "LossScaleOptimizer", "tf.keras.mixed_precision.LossScaleOptimizer"),
+    ],
+)
+def test_full_and_short_paths_are_one(module, name, short):
+    found = sok
+    for part in short.split("."):
+        found = getattr(found, part)
+    assert getattr(importlib.import_module(f"sparse_operation_kit.{module}"), name) is found

@@ -1,0 +1,50 @@
+"""Every optimizer of tf.compat.v1.train that has a kernel trains a table as it trains a tf.Variable."""
+
+import pytest
+import tensorflow as tf
+
+import optimizer_parity
+
+train = tf.compat.v1.train
+
+OPTIMIZERS = {
+    "sgd": lambda lr: train.GradientDescentOptimizer(lr),
+    "sgd_locking": lambda lr: train.GradientDescentOptimizer(lr, use_locking=True),
+    "momentum": lambda lr: train.MomentumOptimizer(lr, 0.9),
+    "momentum_tensor": lambda lr: train.MomentumOptimizer(lr, tf.constant(0.8)),
+    "nesterov": lambda lr: train.MomentumOptimizer(lr, 0.9, use_nesterov=True),
+    "adagrad": lambda lr: train.AdagradOptimizer(lr),
+    "adagrad_initial": lambda lr: train.AdagradOptimizer(lr, initial_accumulator_value=0.7, use_locking=True),
+    "rmsprop": lambda lr: train.RMSPropOptimizer(lr),
+    "rmsprop_momentum": lambda lr: train.RMSPropOptimizer(lr, decay=0.8, momentum=0.5, epsilon=1e-3),
+    "rmsprop_centered": lambda lr: train.RMSPropOptimizer(lr, momentum=0.3, epsilon=1e-2, centered=True),
+    "ftrl": lambda lr: train.FtrlOptimizer(lr),
+    "ftrl_power": lambda lr: train.FtrlOptimizer(lr, learning_rate_power=-0.7, initial_accumulator_value=0.3),
+    "ftrl_regularized": lambda lr: train.FtrlOptimizer(
+        lr, l1_regularization_strength=0.01, l2_regularization_strength=0.02
+    ),
+    "ftrl_shrinkage": lambda lr: train.FtrlOptimizer(
+        lr, l2_regularization_strength=0.01, l2_shrinkage_regularization_strength=0.05
+    ),
+    "ftrl_beta": lambda lr: train.FtrlOptimizer(lr, beta=0.5),
+    "adam": lambda lr: train.AdamOptimizer(lr),
+    "adam_arguments": lambda lr: train.AdamOptimizer(lr, beta1=0.7, beta2=0.95, epsilon=1e-3),
+    "adam_callables": lambda lr: train.AdamOptimizer(lambda: lr, beta1=lambda: 0.8),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_trains_as_on_a_variable(name):
+    assert optimizer_parity.worst_deviation(OPTIMIZERS[name]) < 2e-5
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_trains_a_table_alone_and_reads_between_steps(name):
+    deviation = optimizer_parity.worst_deviation(OPTIMIZERS[name], read_each_step=True, dense=False)
+    assert deviation < 2e-5
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adagrad", "rmsprop", "ftrl", "adam"])
+def test_learning_rate_may_be_a_number(name):
+    make = OPTIMIZERS[name]
+    assert optimizer_parity.worst_deviation(lambda lr: make(0.03), steps=20) < 2e-5
