@@ -3,10 +3,10 @@
 import sys
 import types
 
-import harness  # noqa: F401 - fixes TensorFlow's log level
 import pytest
 import tensorflow as tf
 
+import harness  # noqa: F401 - fixes TensorFlow's log level
 import sparse_operation_kit as sok
 
 
