@@ -2,6 +2,7 @@
 #define SOK_CC_DEDUP_PROBE_TABLE_H_
 
 #include <cstdint>
+#include <utility>
 
 #include "cc/base/huge_pages.h"
 #include "cc/base/status.h"
@@ -12,6 +13,9 @@ namespace sok {
 // the number of the current use. For dedup's inner loop; linear probing. Not thread-safe.
 class ProbeTable {
  public:
+  // After `max_uses` uses their numbers start again, and the slots have to be wiped.
+  explicit ProbeTable(uint32_t max_uses = UINT32_MAX) : max_uses_(max_uses) {}
+
   // Empties the table and makes room for `ids` distinct ids at a load of one half.
   Status Start(int64_t ids) {
     int64_t capacity = kMinCapacity;
@@ -24,11 +28,11 @@ class ProbeTable {
       allocated_ = capacity;
       use_ = 0;
     }
-    if (++use_ == 0) {
-      // After 2^32 uses the numbers start again, and old ones would count as current.
+    if (use_ == max_uses_) {
       for (int64_t i = 0; i < allocated_; ++i) slots_[i].use = 0;
-      use_ = 1;
+      use_ = 0;
     }
+    ++use_;
     mask_ = static_cast<uint64_t>(capacity) - 1;
     return OkStatus();
   }
@@ -61,11 +65,12 @@ class ProbeTable {
   };
   static constexpr int64_t kMinCapacity = 1024;
 
+  const uint32_t max_uses_;
   PageBuffer memory_;
   Slot* slots_ = nullptr;
   int64_t allocated_ = 0;  // slots
   uint64_t mask_ = 0;      // slots in use - 1
-  uint32_t use_ = 0;
+  uint32_t use_ = 0;       // 0 stands in slots that were never taken
 };
 
 }  // namespace sok

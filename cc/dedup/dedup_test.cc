@@ -1,0 +1,99 @@
+// The distinct ids and the inverse are those of the reference, for every kind of batch and number of threads.
+#include "cc/dedup/dedup.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/test_ids.h"
+#include "cc/base/thread_pool.h"
+#include "cc/dedup/dedup_reference.h"
+
+namespace sok {
+namespace {
+
+void ExpectReference(Executor& executor, Deduplicator* deduplicator, const std::vector<int64_t>& ids) {
+  const ReferenceUnique expected = ReferenceDedup(ids);
+  std::vector<int64_t> unique = {1, 2, 3};
+  std::vector<int32_t> inverse(ids.size(), -7);
+  ASSERT_TRUE(deduplicator->Run(executor, ids, &unique, Span<int32_t>(inverse)).ok());
+  ASSERT_EQ(unique, expected.unique);
+  ASSERT_EQ(inverse, expected.inverse);
+}
+
+// Large enough to be split over threads, where that is what matters.
+constexpr int64_t kLarge = 20000;
+
+std::vector<std::pair<std::string, std::vector<int64_t>>> Batches() {
+  std::vector<int64_t> sequence(kLarge);
+  std::iota(sequence.begin(), sequence.end(), -kLarge / 2);
+  std::vector<int64_t> hostile;
+  for (int64_t i = 0; i < kLarge; ++i) hostile.push_back(HostileIds()[Mix64(i) % HostileIds().size()]);
+  std::vector<int64_t> backwards = sequence;
+  backwards.insert(backwards.end(), sequence.rbegin(), sequence.rend());
+  return {{"none", {}},
+          {"one", {-1}},
+          {"hostile, once", HostileIds()},
+          {"hostile, repeated", hostile},
+          {"one id", std::vector<int64_t>(kLarge, INT64_MIN)},
+          {"distinct", DistinctIds(kLarge, 1)},
+          {"sequence", sequence},
+          {"there and back", backwards},
+          {"few random", RandomIds(100, 50, 2)},
+          {"random", RandomIds(kLarge, 10000, 3)},
+          {"skewed", ZipfIds(60000, 50000, 1.05, 4)},
+          {"very skewed", ZipfIds(kLarge, 5000, 2.0, 5)}};
+}
+
+class DedupTest : public testing::TestWithParam<int> {};
+
+TEST_P(DedupTest, AgreesWithTheReference) {
+  ThreadPool pool(GetParam(), 0);
+  for (const auto& [name, ids] : Batches()) {
+    SCOPED_TRACE(name);
+    Deduplicator deduplicator;
+    ExpectReference(pool, &deduplicator, ids);
+  }
+}
+
+// What one batch leaves behind must not show in the next, larger, smaller or equal.
+TEST_P(DedupTest, BatchesOneAfterTheOther) {
+  ThreadPool pool(GetParam(), 0);
+  Deduplicator deduplicator;
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& [name, ids] : Batches()) {
+      SCOPED_TRACE(name);
+      ExpectReference(pool, &deduplicator, ids);
+    }
+  }
+}
+
+// Sizes around those at which blocks end and the work is first split.
+TEST_P(DedupTest, SizesAroundTheBlocks) {
+  ThreadPool pool(GetParam(), 0);
+  Deduplicator deduplicator;
+  for (const int64_t n : {1, 15, 16, 17, 16383, 16384, 16385, 32768, 32769}) {
+    SCOPED_TRACE(n);
+    ExpectReference(pool, &deduplicator, RandomIds(n, n / 2 + 1, n));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, DedupTest, testing::Values(1, 2, 3, 4));
+
+TEST(DedupLimitsTest, MorePositionsThanInt32HoldsAreRefused) {
+  // The size alone decides: nothing may be read.
+  const Span<const int64_t> ids(nullptr, int64_t{1} << 31);
+  InlineExecutor executor;
+  std::vector<int64_t> unique;
+  Deduplicator deduplicator;
+  const Status status = deduplicator.Run(executor, ids, &unique, Span<int32_t>());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("2147483648"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace sok

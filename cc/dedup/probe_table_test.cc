@@ -1,0 +1,52 @@
+#include "cc/dedup/probe_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "cc/base/test_ids.h"
+
+namespace sok {
+namespace {
+
+TEST(ProbeTableTest, StoresThenFinds) {
+  ProbeTable table;
+  ASSERT_TRUE(table.Start(100).ok());
+  EXPECT_GE(table.room(), 100);
+  int32_t position = 0;
+  for (const int64_t id : HostileIds()) {
+    EXPECT_EQ(table.FindOrStore(id, id, 10 + position), 10 + position);
+    ++position;
+  }
+  position = 0;
+  for (const int64_t id : HostileIds()) EXPECT_EQ(table.FindOrStore(id, id, 99), 10 + position++);
+}
+
+TEST(ProbeTableTest, IdsOfOneHashAreApart) {
+  ProbeTable table;
+  ASSERT_TRUE(table.Start(500).ok());
+  // The last slot, so that the run goes around the end.
+  const uint64_t hash = ~uint64_t{0};
+  for (int64_t id = 0; id < 500; ++id) ASSERT_EQ(table.FindOrStore(id, hash, id), id);
+  for (int64_t id = 0; id < 500; ++id) ASSERT_EQ(table.FindOrStore(id, hash, -1), id);
+}
+
+TEST(ProbeTableTest, StartEmptiesAlsoWhenUsesStartAgain) {
+  ProbeTable table(3);
+  for (int32_t use = 0; use < 20; ++use) {
+    // Sizes differ, so that slots of several uses ago are met again.
+    ASSERT_TRUE(table.Start(use % 3 == 0 ? 2000 : 100).ok());
+    for (int64_t id = 0; id < 100; ++id)
+      ASSERT_EQ(table.FindOrStore(id, id * 31, 1000 * use + id), 1000 * use + id);
+  }
+}
+
+TEST(ProbeTableTest, MemoryThatIsNotThereIsAnError) {
+  ProbeTable table;
+  EXPECT_EQ(table.Start(int64_t{1} << 45).code(), StatusCode::kResourceExhausted);
+  ASSERT_TRUE(table.Start(10).ok());
+  EXPECT_EQ(table.FindOrStore(3, 3, 0), 0);
+}
+
+}  // namespace
+}  // namespace sok
