@@ -46,9 +46,9 @@ def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
         setattr(variable, _OWNER_ATTRIBUTE, optimizer)
     elif owner is not optimizer:
         raise ValueError(
-            f"Embedding variable '{variable.m_var_name}' is trained by a {type(owner).__name__} already, whose"
-            f" state its rows carry; another {type(optimizer).__name__} cannot train it too. Use one optimizer"
-            " object for all losses of an embedding variable."
+            f"Embedding variable '{variable.m_var_name}' is trained by a {type(owner).__name__} already, and"
+            f" its rows carry that one's state. A {type(optimizer).__name__} cannot train it too: use one"
+            " optimizer object for all losses of an embedding variable."
         )
 
 
