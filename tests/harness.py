@@ -38,3 +38,28 @@ def zipf_keys(
     """`count` int64 keys of skewed frequency, spread over the whole range of int64."""
     ranks = np.minimum(rng.zipf(exponent, count), vocabulary).astype(np.uint64)
     return (ranks * np.uint64(0x9E3779B97F4A7C15)).astype(np.int64)
+
+
+def table_contents(
+    session: tf.compat.v1.Session, variable: sok.EmbeddingVariable
+) -> tuple[np.ndarray, np.ndarray]:
+    """(keys, rows) of a table, in the order of its row numbers, as a checkpoint would hold them."""
+    keys, rows = (spec.tensor for spec in variable.specs[:2])
+    return session.run([keys, rows])
+
+
+def gradient_by_key(
+    session: tf.compat.v1.Session,
+    variable: sok.EmbeddingVariable,
+    gradient: tf.IndexedSlices,
+    keys: np.ndarray,
+    feed: dict | None = None,
+) -> np.ndarray:
+    """Evaluates a table's gradient and returns its sum for each of `keys`: zeros where there is none."""
+    indices, values = session.run([gradient.indices, gradient.values], feed)
+    key_of_row = table_contents(session, variable)[0]
+    position = {int(key): i for i, key in enumerate(keys)}
+    dense = np.zeros([len(keys), variable.dim], np.float64)
+    for row, value in zip(indices, values, strict=True):
+        dense[position[int(key_of_row[row])]] += value
+    return dense

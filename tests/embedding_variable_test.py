@@ -1,0 +1,254 @@
+"""An embedding variable is a tf.Variable: collections, names, initialization, and what it refuses."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+KEYS = tf.compat.v1.GraphKeys
+
+
+def names(variables):
+    return [variable.name for variable in variables]
+
+
+def test_it_is_a_variable_in_the_collections():
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=3)
+        assert isinstance(table, tf.Variable)
+        assert any(variable is table for variable in tf.compat.v1.global_variables())
+        assert any(variable is table for variable in tf.compat.v1.trainable_variables())
+        assert table.trainable
+
+
+def test_not_trainable_is_not_in_trainable_variables():
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=3, trainable=False)
+        assert any(variable is table for variable in tf.compat.v1.global_variables())
+        assert not tf.compat.v1.trainable_variables()
+        assert not table.trainable
+
+
+def test_attributes():
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=3, capacity=10, key_dtype=tf.int32)
+        assert (table.dim, table.capacity, table.key_dtype) == (3, 10, tf.int32)
+        assert table.dtype == tf.float32
+        assert table.shape.as_list() == [10, 3]
+        assert sok.EmbeddingVariable(name="other", dim=3).shape.as_list() == [None, 3]
+
+
+def test_name_is_that_of_a_variable():
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=3)
+        assert table.name == "table:0"
+        assert table.m_var_name == "table"
+
+
+def test_initializer_makes_an_empty_table():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=3)
+        assert not session.run(table.is_initialized())
+        session.run(table.initializer)
+        assert session.run(table.is_initialized())
+        assert session.run(table.size()) == 0
+        session.run(tf.nn.embedding_lookup(table, [1, 2, 1]))
+        assert session.run(table.size()) == 2
+        session.run(table.initializer)
+        assert session.run(table.size()) == 0
+
+
+def test_tensorflows_reports_of_initialization():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=3)
+        plain = tf.Variable([1.0], name="plain")
+        report = tf.compat.v1.report_uninitialized_variables()
+        all_done = tf.compat.v1.is_variable_initialized(table)
+        assert set(session.run(report)) == {b"table", b"plain"}
+        assert not session.run(all_done)
+        session.run(tf.compat.v1.variables_initializer([table]))
+        assert list(session.run(report)) == [b"plain"]
+        assert session.run(all_done)
+        session.run(plain.initializer)
+        assert session.run(report).size == 0
+
+
+def test_names_are_unique():
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name="table", dim=2) for _ in range(3)]
+        assert len({table.m_var_name for table in tables}) == 3
+        assert len(set(names(tables))) == 3
+        rows = [tf.nn.embedding_lookup(table, [4]) for table in tables]
+        harness.initialize(session)
+        first, second, third = session.run(rows)
+        assert not np.any(first == second) and not np.any(first == third)
+
+
+def test_name_scopes_are_part_of_the_name():
+    with harness.graph_and_session() as session:
+        with tf.name_scope("user"):
+            user = sok.EmbeddingVariable(name="table", dim=2)
+        with tf.name_scope("item"):
+            item = sok.EmbeddingVariable(name="table", dim=2)
+        assert (user.m_var_name, item.m_var_name) == ("user/table", "item/table")
+        assert names([user, item]) == ["user/table:0", "item/table:0"]
+        harness.initialize(session)
+        assert list(session.run([user.size(), item.size()])) == [0, 0]
+
+
+def test_the_same_name_in_two_graphs_is_two_tables():
+    sizes = []
+    for keys in ([1], [1, 2, 3]):
+        with harness.graph_and_session() as session:
+            table = sok.EmbeddingVariable(name="table", dim=2)
+            assert table.m_var_name == "table"
+            rows = tf.nn.embedding_lookup(table, keys)
+            harness.initialize(session)
+            session.run(rows)
+            sizes.append(session.run(table.size()))
+    assert sizes == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table: tf.convert_to_tensor(table),
+        lambda table: table + 1.0,
+        lambda table: tf.reduce_sum(table),
+        lambda table: table.read_value(),
+        lambda table: table.value(),
+        lambda table: tf.identity(table),
+        lambda table: tf.matmul(tf.ones([1, 2]), table, transpose_b=True),
+        lambda table: table[0],
+        lambda table: table.eval(),
+    ],
+)
+def test_a_dense_read_says_what_to_do(read):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="hash_table", dim=2)
+        harness.initialize(session)
+        with session.as_default(), pytest.raises(TypeError, match="hash_table.*embedding_lookup"):
+            read(table)
+
+
+def test_fetching_a_table_names_it():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="hash_table", dim=2)
+        harness.initialize(session)
+        with pytest.raises(TypeError, match="hash_table"):
+            session.run(table)
+
+
+@pytest.mark.parametrize(
+    "assign",
+    [
+        lambda table: table.assign(np.zeros([3, 2], np.float32)),
+        lambda table: table.assign_add(np.zeros([3, 2], np.float32)),
+        lambda table: table.assign_sub(np.zeros([3, 2], np.float32)),
+        lambda table: tf.compat.v1.assign(table, np.zeros([3, 2], np.float32)),
+        lambda table: table.scatter_update(tf.IndexedSlices(np.zeros([1, 2], np.float32), [0])),
+        lambda table: table.scatter_sub(tf.IndexedSlices(np.zeros([1, 2], np.float32), [0])),
+        lambda table: table.scatter_nd_update([[0]], np.zeros([1, 2], np.float32)),
+        lambda table: table.load(np.zeros([3, 2], np.float32), tf.compat.v1.Session()),
+    ],
+)
+def test_a_dense_assignment_says_what_to_do(assign):
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=3)
+        with pytest.raises(TypeError, match="hash_table.*load_embedding_values"):
+            assign(table)
+
+
+def test_tensorflows_scatter_ops_do_not_fit_a_table():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=3)
+        update = tf.compat.v1.scatter_update(table, [0], np.zeros([1, 2], np.float32))
+        harness.initialize(session)
+        with pytest.raises(tf.errors.OpError, match="hash_table"):
+            session.run(update)
+        assert session.run(table.size()) == 0
+
+
+def test_without_hashing_all_rows_are_read_densely():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, capacity=5, use_hashtable=False)
+        by_lookup = tf.nn.embedding_lookup(table, np.arange(5, dtype=np.int64))
+        reads = [tf.convert_to_tensor(table), table.read_value(), table.value(), table + 0.0, table]
+        harness.initialize(session)
+        want = session.run(by_lookup)
+        assert want.shape == (5, 2) and np.all(np.abs(want) <= 0.05) and np.unique(want).size == 10
+        for got in session.run(reads):
+            np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(table.eval(session), want)
+        assert session.run(table.size()) == 5
+
+
+def test_gradients_are_indexed_slices():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        rows = tf.nn.embedding_lookup(table, [9, 8, 9])
+        (gradient,) = tf.gradients(tf.reduce_sum(rows), table)
+        ((from_optimizer, variable),) = tf.compat.v1.train.GradientDescentOptimizer(1.0).compute_gradients(
+            tf.reduce_sum(rows)
+        )
+        assert variable is table
+        assert isinstance(gradient, tf.IndexedSlices) and isinstance(from_optimizer, tf.IndexedSlices)
+        assert gradient.values.shape.as_list() == [None, 2] and gradient.indices.dtype == tf.int64
+        harness.initialize(session)
+        dense = harness.gradient_by_key(session, table, from_optimizer, np.array([8, 9]))
+        np.testing.assert_array_equal(dense, [[1, 1], [2, 2]])
+
+
+def test_a_loss_without_a_lookup_has_no_gradient():
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        assert tf.gradients(tf.constant(1.0), table) == [None]
+
+
+def test_eager_execution_is_refused():
+    with pytest.raises(RuntimeError, match="table.*graph"):
+        sok.EmbeddingVariable(name="table", dim=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"name": 3}, TypeError, "name"),
+        ({"name": ""}, (TypeError, ValueError), "name"),
+        ({"dim": 0}, ValueError, "at least 1, not 0"),
+        ({"dim": -4}, ValueError, "-4"),
+        ({"dim": 2.0}, TypeError, "dim must be an int"),
+        ({"dim": "2"}, TypeError, "dim must be an int"),
+        ({"dim": True}, TypeError, "dim must be an int"),
+        ({"capacity": 0}, ValueError, "at least 1, not 0"),
+        ({"capacity": -1}, ValueError, "-1"),
+        ({"capacity": 1.5}, TypeError, "capacity must be an int"),
+        ({"key_dtype": tf.int16}, ValueError, "int16"),
+        ({"key_dtype": tf.string}, ValueError, "string"),
+        ({"key_dtype": "no such"}, (TypeError, ValueError), "no such"),
+        ({"dtype": tf.float16}, ValueError, "float16"),
+        ({"dtype": tf.float64}, ValueError, "float64"),
+        ({"use_hashtable": False}, ValueError, "capacity"),
+        ({"on_full": "evict"}, ValueError, "evict"),
+        ({"initializer": "no_such"}, ValueError, "no_such"),
+        ({"initializer": float("nan")}, ValueError, "nan"),
+        ({"initializer": [0.0, 1.0]}, (TypeError, ValueError), "initializer"),
+    ],
+)
+def test_bad_arguments_name_the_variable_and_the_value(arguments, error, message):
+    with harness.graph_and_session():
+        with pytest.raises(error, match=message) as raised:
+            sok.EmbeddingVariable(**{"name": "bad_table", "dim": 2, **arguments})
+        if "name" not in arguments:
+            assert "bad_table" in str(raised.value)
+        assert not tf.compat.v1.global_variables()
+
+
+def test_ints_of_numpy_and_names_of_dtypes_will_do():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=np.int64(2), capacity=np.int32(4), key_dtype="int32")
+        rows = tf.nn.embedding_lookup(table, tf.constant([1], tf.int32))
+        harness.initialize(session)
+        assert session.run(rows).shape == (1, 2)

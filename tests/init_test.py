@@ -1,0 +1,209 @@
+"""sok.Init: what it returns, what it refuses, and what runs before it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.core import initialize
+
+
+@pytest.fixture(autouse=True)
+def unconfigured_process():
+    """Each test is as a process in which Init was not called yet."""
+    initialize._reset()
+    yield
+    initialize._reset()
+
+
+def rows_under(init_kwargs, keys=(1, 2, 3), name="table", graph_seed=None):
+    """Initial rows of `keys` in a fresh graph and session."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        if graph_seed is not None:
+            tf.compat.v1.set_random_seed(graph_seed)
+        session.run(sok.Init(**init_kwargs))
+        table = sok.EmbeddingVariable(name=name, dim=4)
+        rows = tf.nn.embedding_lookup(table, list(keys))
+        harness.initialize(session)
+        return session.run(rows)
+
+
+def test_returns_a_scalar_string_tensor_that_gives_ok():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        status = sok.Init(global_batch_size=16)
+        assert isinstance(status, tf.Tensor)
+        assert status.dtype == tf.string and status.shape.rank == 0
+        assert session.run(status) == b"OK"
+        assert session.run(status) == b"OK"
+
+
+def test_batch_size_is_needed():
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="global_batch_size"):
+        sok.Init()
+
+
+@pytest.mark.parametrize("value", [None, "64", 64.0, [64], True, np.float32(8)])
+def test_batch_size_must_be_an_int(value):
+    with tf.Graph().as_default(), pytest.raises(TypeError, match="global_batch_size must be an int"):
+        sok.Init(global_batch_size=value)
+
+
+@pytest.mark.parametrize("value", [0, -1, -(2**40)])
+def test_batch_size_must_be_at_least_one(value):
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=f"at least 1, not {value}"):
+        sok.Init(global_batch_size=value)
+
+
+@pytest.mark.parametrize("value", [1, 2**40, np.int64(64), np.int32(3)])
+def test_any_positive_int_is_a_batch_size(value):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        assert session.run(sok.Init(global_batch_size=value)) == b"OK"
+
+
+def test_unknown_arguments_are_named():
+    with tf.Graph().as_default(), pytest.raises(TypeError, match="batch_size_per_gpu"):
+        sok.Init(global_batch_size=16, batch_size_per_gpu=4)
+
+
+def test_arguments_go_by_name():
+    with tf.Graph().as_default(), pytest.raises(TypeError):
+        sok.Init(16)
+
+
+@pytest.mark.parametrize("seed", ["1", 1.5, True, [1]])
+def test_seed_must_be_an_int(seed):
+    with tf.Graph().as_default(), pytest.raises(TypeError, match="seed must be an int"):
+        sok.Init(global_batch_size=16, seed=seed)
+
+
+def test_seed_must_fit_64_bits():
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="64 bits"):
+        sok.Init(global_batch_size=16, seed=2**64)
+
+
+def test_a_refused_call_leaves_the_process_unconfigured():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        with pytest.raises(ValueError):
+            sok.Init(global_batch_size=0)
+        assert session.run(sok.Init(global_batch_size=32)) == b"OK"
+
+
+def test_a_second_call_with_the_same_arguments_is_harmless():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        first = sok.Init(global_batch_size=16, seed=3)
+        second = sok.Init(global_batch_size=16, seed=3)
+        assert session.run([first, second]) == [b"OK", b"OK"]
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        rows = tf.nn.embedding_lookup(table, [7])
+        harness.initialize(session)
+        before = session.run(rows)
+        session.run(second)
+        np.testing.assert_array_equal(session.run(rows), before)
+        assert session.run(table.size()) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"global_batch_size": 17, "seed": 3}, {"global_batch_size": 16, "seed": 4}, {"global_batch_size": 16}],
+)
+def test_a_second_call_with_other_arguments_is_an_error(other):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        first = sok.Init(global_batch_size=16, seed=3)
+        with pytest.raises(ValueError, match="global_batch_size=16, seed=3"):
+            sok.Init(**other)
+        assert session.run(first) == b"OK"
+
+
+def test_a_session_refuses_the_init_of_another_seed():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(sok.Init(global_batch_size=16, seed=3))
+        initialize._reset()
+        other = sok.Init(global_batch_size=16, seed=4)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="other arguments"):
+            session.run(other)
+
+
+def test_an_initializer_before_init_names_init_and_the_variable():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = sok.EmbeddingVariable(name="early_table", dim=2)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*sok.Init"):
+            session.run(table.initializer)
+        session.run(sok.Init(global_batch_size=16))
+        session.run(table.initializer)
+        assert session.run(table.size()) == 0
+
+
+def test_a_lookup_before_init_names_init_and_the_variable():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = sok.EmbeddingVariable(name="early_table", dim=2)
+        rows = tf.nn.embedding_lookup(table, [1])
+        with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*sok.Init"):
+            session.run(rows)
+
+
+def test_a_lookup_before_the_initializer_names_the_initializer():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = sok.EmbeddingVariable(name="early_table", dim=2)
+        rows = tf.nn.embedding_lookup(table, [1])
+        session.run(sok.Init(global_batch_size=16))
+        with pytest.raises(tf.errors.FailedPreconditionError, match="early_table.*initializer"):
+            session.run(rows)
+        session.run(table.initializer)
+        assert session.run(rows).shape == (1, 2)
+
+
+def test_new_graphs_and_sessions_start_anew():
+    for _ in range(3):
+        with tf.Graph().as_default():
+            status = sok.Init(global_batch_size=16, seed=3)
+            table = sok.EmbeddingVariable(name="table", dim=2)
+            rows = tf.nn.embedding_lookup(table, [5, 6])
+            for _ in range(2):
+                with tf.compat.v1.Session() as session:
+                    session.run(status)
+                    harness.initialize(session)
+                    assert session.run(table.size()) == 0
+                    session.run(rows)
+                    assert session.run(table.size()) == 2
+
+
+def test_each_session_needs_its_init():
+    with tf.Graph().as_default():
+        status = sok.Init(global_batch_size=16)
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        with tf.compat.v1.Session() as session:
+            session.run(status)
+            session.run(table.initializer)
+        with tf.compat.v1.Session() as session:
+            with pytest.raises(tf.errors.FailedPreconditionError, match="sok.Init"):
+                session.run(table.initializer)
+
+
+def test_the_seed_decides_the_initial_rows():
+    first = rows_under({"global_batch_size": 16, "seed": 3})
+    np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16, "seed": 3}))
+    initialize._reset()
+    assert not np.any(first == rows_under({"global_batch_size": 16, "seed": 4}))
+
+
+@pytest.mark.parametrize("seed", [0, -1, -(2**63), 2**63, 2**64 - 1])
+def test_any_64_bit_seed_repeats(seed):
+    first = rows_under({"global_batch_size": 16, "seed": seed})
+    initialize._reset()
+    np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16, "seed": seed}))
+
+
+def test_without_a_seed_the_graph_seed_decides():
+    first = rows_under({"global_batch_size": 16}, graph_seed=11)
+    initialize._reset()
+    np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16}, graph_seed=11))
+    initialize._reset()
+    assert not np.any(first == rows_under({"global_batch_size": 16}, graph_seed=12))
+
+
+def test_without_any_seed_processes_differ():
+    first = rows_under({"global_batch_size": 16})
+    np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16}))
+    initialize._reset()
+    assert not np.any(first == rows_under({"global_batch_size": 16}))

@@ -1,0 +1,233 @@
+"""A key's first row is drawn as its initializer says, and is a function of (seed, table, key) alone."""
+
+import os
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.core import initialize
+
+COUNT = 20_000
+v1 = tf.compat.v1
+keras = tf.keras.initializers
+
+
+def initial_rows(initializer, keys=None, name="table", dim=2, capacity=None, batches=1, threads=2):
+    """The rows of `keys`, looked up in `batches` runs of a fresh session."""
+    keys = np.arange(COUNT, dtype=np.int64) if keys is None else keys
+    with harness.graph_and_session(threads) as session:
+        table = sok.EmbeddingVariable(name=name, dim=dim, capacity=capacity, initializer=initializer)
+        batch = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, batch)
+        harness.initialize(session)
+        parts = np.array_split(keys, batches)
+        return np.concatenate([session.run(rows, {batch: part}) for part in parts])
+
+
+def assert_uniform(rows, low, high):
+    assert rows.min() >= low and rows.max() <= high
+    scaled = np.sort((rows.ravel().astype(np.float64) - low) / (high - low))
+    # The largest distance between the distribution of the draws and the uniform one: Kolmogorov and Smirnov.
+    distance = np.max(np.abs(scaled - (np.arange(scaled.size) + 0.5) / scaled.size))
+    assert distance < 2.2 / np.sqrt(scaled.size)
+    assert np.unique(rows).size > 0.98 * rows.size
+
+
+def assert_moments(rows, mean, stddev, limit=None):
+    values = rows.ravel().astype(np.float64)
+    assert abs(values.mean() - mean) < 4.5 * stddev / np.sqrt(values.size)
+    assert abs(values.std() - stddev) < 0.02 * stddev
+    if limit is not None:
+        assert np.abs(values - mean).max() <= limit
+    else:
+        assert np.abs(values - mean).max() > 3.2 * stddev
+    assert abs(np.corrcoef(rows[:, 0], rows[:, 1])[0, 1]) < 0.04
+    assert abs(np.corrcoef(values[:-2], values[2:])[0, 1]) < 0.04
+
+
+def test_the_default_is_uniform_between_minus_and_plus_five_percent():
+    assert_uniform(initial_rows(None), -0.05, 0.05)
+
+
+@pytest.mark.parametrize("number", [0, 1, 0.25, -3.5, np.float32(0.5)])
+def test_a_number(number):
+    np.testing.assert_array_equal(initial_rows(number, np.arange(5)), np.full([5, 2], number, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("initializer", "value"),
+    [
+        ("zeros", 0.0),
+        ("ones", 1.0),
+        (keras.Zeros(), 0.0),
+        (keras.Ones(), 1.0),
+        (keras.Constant(0.75), 0.75),
+        (v1.zeros_initializer(), 0.0),
+        (v1.ones_initializer(), 1.0),
+        (v1.constant_initializer(-2.5), -2.5),
+        (tf.constant_initializer(4.0), 4.0),
+        (v1.zeros_initializer, 0.0),
+    ],
+)
+def test_constants(initializer, value):
+    np.testing.assert_array_equal(initial_rows(initializer, np.arange(5)), np.full([5, 2], value, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("initializer", "low", "high"),
+    [
+        ("random_uniform", -0.05, 0.05),
+        (keras.RandomUniform(-2.0, 3.0), -2.0, 3.0),
+        (v1.random_uniform_initializer(0.5, 0.75), 0.5, 0.75),
+        (v1.random_uniform_initializer(), 0.0, 1.0),
+        (tf.random_uniform_initializer(-1.0, 0.0), -1.0, 0.0),
+    ],
+)
+def test_uniform(initializer, low, high):
+    assert_uniform(initial_rows(initializer), low, high)
+
+
+@pytest.mark.parametrize(
+    ("initializer", "mean", "stddev"),
+    [
+        ("random_normal", 0.0, 0.05),
+        (keras.RandomNormal(1.0, 0.5), 1.0, 0.5),
+        (v1.random_normal_initializer(-1.0, 2.0), -1.0, 2.0),
+        (tf.random_normal_initializer(0.0, 0.1), 0.0, 0.1),
+    ],
+)
+def test_normal(initializer, mean, stddev):
+    assert_moments(initial_rows(initializer), mean, stddev)
+
+
+@pytest.mark.parametrize(
+    ("initializer", "mean", "stddev"),
+    [
+        ("truncated_normal", 0.0, 0.05),
+        (keras.TruncatedNormal(1.0, 0.5), 1.0, 0.5),
+        (v1.truncated_normal_initializer(-1.0, 2.0), -1.0, 2.0),
+    ],
+)
+def test_truncated_normal(initializer, mean, stddev):
+    # A normal distribution cut at two standard deviations has 0.8796 of its own.
+    assert_moments(initial_rows(initializer), mean, 0.87962566 * stddev, limit=2 * stddev)
+
+
+@pytest.mark.parametrize(
+    "name", ["glorot_uniform", "he_uniform", "lecun_uniform", "glorot_normal", "he_normal"]
+)
+def test_variance_scaling_is_as_of_a_dense_variable_of_the_capacity(name):
+    capacity, dim = COUNT, 2
+    rows = initial_rows(name, capacity=capacity, dim=dim)
+    fan = {"glorot": (capacity + dim) / 2, "he": capacity / 2, "lecun": capacity}[name.split("_")[0]]
+    stddev = np.sqrt(1.0 / fan)
+    if name.endswith("uniform"):
+        assert_uniform(rows, -np.sqrt(3) * stddev * (1 + 1e-6), np.sqrt(3) * stddev * (1 + 1e-6))
+    else:
+        assert_moments(rows, 0.0, stddev, limit=2 * stddev / 0.87962566 * (1 + 1e-6))
+
+
+def test_variance_scaling_needs_a_capacity():
+    with harness.graph_and_session(), pytest.raises(ValueError, match="table.*capacity"):
+        sok.EmbeddingVariable(name="table", dim=2, initializer="glorot_uniform")
+
+
+@pytest.mark.parametrize(
+    ("initializer", "error"),
+    [
+        ("no_such_initializer", ValueError),
+        (keras.Orthogonal(), TypeError),
+        (lambda shape: tf.zeros(shape), TypeError),
+        (v1.constant_initializer([1.0, 2.0]), ValueError),
+        (keras.RandomUniform(1.0, 0.0), ValueError),
+        (float("inf"), ValueError),
+        (True, (TypeError, ValueError)),
+    ],
+)
+def test_an_initializer_that_cannot_make_single_rows_is_refused(initializer, error):
+    with harness.graph_and_session(), pytest.raises(error, match="Embedding variable 'table'"):
+        sok.EmbeddingVariable(name="table", dim=2, capacity=10, initializer=initializer)
+
+
+@pytest.mark.parametrize("initializer", [None, "random_normal", "truncated_normal"])
+def test_rows_do_not_depend_on_order_batches_or_threads(initializer):
+    rng = np.random.default_rng(0)
+    keys = np.concatenate([harness.HOSTILE_KEYS, rng.integers(-(2**63), 2**63 - 1, 3000, dtype=np.int64)])
+    want = initial_rows(initializer, keys, dim=5)
+    assert np.unique(want).size > 0.99 * want.size
+    order = rng.permutation(len(keys))
+    for batches, threads in ((1, 1), (1, 4), (7, 2)):
+        got = initial_rows(initializer, keys[order], dim=5, batches=batches, threads=threads)
+        np.testing.assert_array_equal(got, want[order])
+
+
+def test_rows_depend_on_the_name_and_the_seed_of_the_initializer():
+    keys = np.arange(50)
+    want = initial_rows("random_normal", keys)
+    assert not np.any(want == initial_rows("random_normal", keys, name="other"))
+    seeded = [initial_rows(keras.RandomNormal(0.0, 0.05, seed=seed), keys) for seed in (1, 2, 1)]
+    assert not np.any(seeded[0] == seeded[1])
+    np.testing.assert_array_equal(seeded[0], seeded[2])
+
+
+def test_tables_made_without_training_read_the_same_rows():
+    with harness.graph_and_session() as session:
+        layer = sok.All2AllDenseEmbedding(10, 3, 1, 1, dynamic_input=True)
+        keys = tf.constant([5, -5], tf.int64)
+        before = layer(keys, training=False)
+        inserted = layer(keys)
+        harness.initialize(session)
+        first = session.run(before)
+        np.testing.assert_array_equal(session.run(inserted), first)
+
+
+def test_without_hashing_row_r_is_the_row_of_key_r():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, capacity=100, use_hashtable=False)
+        rows = table.read_value()
+        harness.initialize(session)
+        got = session.run(rows)
+    np.testing.assert_array_equal(got, initial_rows(None, np.arange(100)))
+
+
+_PROGRAM = """
+import sys, zlib
+import initial_rows_test as test
+print(zlib.crc32(test.initial_rows("random_normal", test.harness.HOSTILE_KEYS, threads=1).tobytes()))
+"""
+
+
+def test_another_process_draws_the_same_bits():
+    paths = [os.path.dirname(__file__), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    run = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    want = zlib.crc32(initial_rows("random_normal", harness.HOSTILE_KEYS).tobytes())
+    assert int(run.stdout.split()[-1]) == want
+
+
+def test_another_seed_draws_other_bits():
+    want = initial_rows(None, np.arange(50))
+    initialize._reset()
+    try:
+        with tf.Graph().as_default(), v1.Session() as session:
+            session.run(sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED + 1))
+            table = sok.EmbeddingVariable(name="table", dim=2)
+            rows = tf.nn.embedding_lookup(table, np.arange(50))
+            harness.initialize(session)
+            assert not np.any(session.run(rows) == want)
+    finally:
+        initialize._reset()

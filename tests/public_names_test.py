@@ -1,0 +1,162 @@
+"""The names that users import, at every path, with the arguments that scripts pass."""
+
+import importlib
+import inspect
+import re
+
+import pytest
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+from sparse_operation_kit import compat
+
+_ROOT = "sparse_operation_kit"
+_REQUIRED = inspect.Parameter.empty
+
+TOP_LEVEL = [
+    "All2AllDenseEmbedding",
+    "DistributedEmbedding",
+    "EmbeddingVariable",
+    "GraphKeys",
+    "Init",
+    "OptimizerScope",
+    "Saver",
+    "get_embedding",
+    "split_embedding_variable_from_others",
+]
+
+FULL_PATHS = [
+    ("core.initialize", "Init", "Init"),
+    ("embeddings.distributed_embedding", "DistributedEmbedding", "DistributedEmbedding"),
+    ("embeddings.all2all_dense_embedding", "All2AllDenseEmbedding", "All2AllDenseEmbedding"),
+    ("optimizers.utils", "split_embedding_variable_from_others", "split_embedding_variable_from_others"),
+    ("tf.keras.optimizers.adam", "Adam", "tf.keras.optimizers.Adam"),
+    ("tf.keras.optimizers.lazy_adam", "LazyAdamOptimizer", "tf.keras.optimizers.LazyAdamOptimizer"),
+    ("tf.keras.optimizers", "Adam", "optimizers.Adam"),
+    ("tf.keras.mixed_precision", "LossScaleOptimizer", "tf.keras.mixed_precision.LossScaleOptimizer"),
+    ("optimizers", "Adam", "optimizers.Adam"),
+]
+
+ARGUMENTS = {
+    "DistributedEmbedding": [
+        ("combiner", _REQUIRED),
+        ("max_vocabulary_size_per_gpu", _REQUIRED),
+        ("embedding_vec_size", _REQUIRED),
+        ("slot_num", _REQUIRED),
+        ("max_nnz", _REQUIRED),
+        ("max_feature_num", 1),
+        ("use_hashtable", True),
+        ("key_dtype", tf.int64),
+        ("embedding_initializer", None),
+    ],
+    "All2AllDenseEmbedding": [
+        ("max_vocabulary_size_per_gpu", _REQUIRED),
+        ("embedding_vec_size", _REQUIRED),
+        ("slot_num", _REQUIRED),
+        ("nnz_per_slot", _REQUIRED),
+        ("dynamic_input", False),
+        ("use_hashtable", True),
+        ("key_dtype", tf.int64),
+        ("embedding_initializer", None),
+    ],
+    "EmbeddingVariable": [
+        ("name", _REQUIRED),
+        ("dim", _REQUIRED),
+        ("capacity", None),
+        ("key_dtype", tf.int64),
+        ("dtype", tf.float32),
+        ("initializer", None),
+        ("trainable", True),
+        ("use_hashtable", True),
+        ("on_full", "error"),
+        ("admission", None),
+        ("eviction", None),
+    ],
+    "OptimizerScope": [("trainable_variables", _REQUIRED)],
+    "Saver": [],
+    "Saver.dump_to_file": [("embedding_variable", _REQUIRED), ("filepath", _REQUIRED)],
+    "Saver.restore_from_file": [("embedding_variable", _REQUIRED), ("filepath", _REQUIRED)],
+    "Saver.load_embedding_values": [("embedding_variable", _REQUIRED), ("tensors", _REQUIRED)],
+    "split_embedding_variable_from_others": [("variables", _REQUIRED)],
+}
+
+
+def resolve(dotted):
+    found = sok
+    for name in dotted.split("."):
+        found = getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize("name", TOP_LEVEL)
+def test_top_level_name(name):
+    assert name in sok.__all__
+    assert inspect.getdoc(getattr(sok, name))
+
+
+def test_everything_in_all_is_there():
+    for name in sok.__all__:
+        assert hasattr(sok, name), name
+
+
+@pytest.mark.parametrize(("module", "name", "short"), FULL_PATHS)
+def test_full_path_is_the_short_name(module, name, short):
+    assert getattr(importlib.import_module(f"{_ROOT}.{module}"), name) is resolve(short)
+
+
+def test_dotted_access_without_imports():
+    assert resolve("core.initialize.Init") is sok.Init
+    assert resolve("embeddings.distributed_embedding.DistributedEmbedding") is sok.DistributedEmbedding
+    assert resolve("tf.keras.optimizers.lazy_adam.LazyAdamOptimizer").__name__ == "LazyAdamOptimizer"
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_argument_names_orders_and_defaults(name):
+    target = resolve(name)
+    # A metaclass of TensorFlow hides the arguments of variables.
+    target = target.__init__ if inspect.isclass(target) else target
+    parameters = inspect.signature(target).parameters.values()
+    by_position = [
+        (parameter.name, parameter.default)
+        for parameter in parameters
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.name != "self"
+    ]
+    assert by_position == ARGUMENTS[name]
+
+
+@pytest.mark.parametrize("layer", [sok.DistributedEmbedding, sok.All2AllDenseEmbedding])
+def test_layers_take_keywords_of_keras_and_are_called_with_training(layer):
+    kinds = [parameter.kind for parameter in inspect.signature(layer).parameters.values()]
+    assert inspect.Parameter.VAR_KEYWORD in kinds
+    call = inspect.signature(layer.call).parameters
+    assert list(call)[:3] == ["self", "inputs", "training"]
+    assert call["training"].default is True
+
+
+def test_init_takes_keywords():
+    kinds = [parameter.kind for parameter in inspect.signature(sok.Init).parameters.values()]
+    assert kinds == [inspect.Parameter.VAR_KEYWORD]
+
+
+def test_version_is_a_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+([.+-]?\w+)*", sok.__version__)
+
+
+def test_graph_keys_are_strings():
+    names = [name for name in vars(sok.GraphKeys) if not name.startswith("_")]
+    assert names and all(isinstance(getattr(sok.GraphKeys, name), str) for name in names)
+
+
+def test_optimizers_are_classes_of_tensorflow():
+    assert issubclass(resolve("optimizers.Adam"), tf.compat.v1.train.Optimizer)
+    assert issubclass(resolve("tf.keras.optimizers.LazyAdamOptimizer"), tf.compat.v1.train.Optimizer)
+
+
+def test_embedding_variable_is_a_variable():
+    assert issubclass(sok.EmbeddingVariable, tf.Variable)
+
+
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="Keras 3 has no graphs with sessions")
+@pytest.mark.parametrize("layer", [sok.DistributedEmbedding, sok.All2AllDenseEmbedding])
+def test_layers_are_keras_layers(layer):
+    assert issubclass(layer, tf.keras.layers.Layer)
