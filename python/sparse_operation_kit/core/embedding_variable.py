@@ -117,8 +117,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def device(self) -> str:
         """Where the handle is, with a slash in front, which changes nothing for those who parse it.
 
-        `tf.nn.embedding_lookup_sparse` compares it with the device of the ids: where they are spelled alike it
-        reads the variable densely instead of looking rows up.
+        `tf.nn.embedding_lookup_sparse` compares it with the device of the ids: where they are spelled alike
+        it reads the variable densely instead of looking rows up.
         """
         return "/" + self.handle.device
 

@@ -88,5 +88,5 @@ class All2AllDenseEmbedding(compat.Layer):
             )
         if keys.shape.rank is not None and keys.shape[1:].is_fully_defined():
             return keys
-        # The check while running names its input: the identity gives that the variable's name.
-        return tf.ensure_shape(tf.identity(keys, name=f"keys_of_{name.replace('/', '_')}"), self._keys_shape)
+        # The check while running names its node, and so the variable.
+        return tf.ensure_shape(keys, self._keys_shape, name=f"keys_of_{name.replace('/', '_')}")
