@@ -155,7 +155,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         del no_copy
         if self.use_hashtable:
             self._refuse("has no dense value: it holds the rows of the keys that came so far")
-        return self.sparse_read(tf.range(self.capacity, dtype=self.key_dtype))
+        # tf.range has no uint32.
+        return self.sparse_read(tf.cast(tf.range(self.capacity, dtype=tf.int64), self.key_dtype))
 
     def _dense_var_to_tensor(
         self, dtype: Any = None, name: str | None = None, as_ref: bool = False
