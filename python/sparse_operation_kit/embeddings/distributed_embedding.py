@@ -14,9 +14,10 @@ class DistributedEmbedding(compat.Layer):
     """Looks up the keys of each slot and combines their rows to one, as `tf.nn.embedding_lookup_sparse` does.
 
     `layer(inputs, training=True)` takes a SparseTensor of keys with
-    `dense_shape = [batch * slot_num, max_nnz]`: row `b * slot_num + s` holds the keys of slot `s` of sample `b`. It returns
-    `[batch, slot_num, embedding_vec_size]`, in the layer's compute dtype. A key that stands twice counts
-    twice; a row without keys gives zeros. Any batch size will do, and one may differ from the next.
+    `dense_shape = [batch * slot_num, max_nnz]`: row `b * slot_num + s` holds the keys of slot `s` of sample
+    `b`. It returns `[batch, slot_num, embedding_vec_size]`, in the layer's compute dtype. A key that stands
+    twice counts twice; a row without keys gives zeros. Any batch size will do, and one may differ from the
+    next.
 
     With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value,
     stays out of the table, and the lookup has no gradients.
