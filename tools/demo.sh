@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up, builds, and trains a click-through model: by default on generated data whose best reachable AUC is
-# known, in two to three minutes. Shows the loss, the speed and the time left, and the held-out AUC at the end.
+# known, in a minute or two. Shows the loss, the speed and the time left, and the held-out AUC at the end.
 #
 # Usage: tools/demo.sh [--tensorflow VERSION] [ARGUMENT OF examples/train_ctr.py]...
 #   tools/demo.sh --dataset movielens --data_dir FOLDER
