@@ -36,7 +36,6 @@ def test_unknown_legacy_keras_optimizer(table):
         _KERAS[0][1].Nadam().apply_gradients([(_gradient(), table)])
 
 
-@keras_2
 def test_newer_keras_optimizer(table):
     for base in compat.other_keras_optimizers():
         optimizer = next(cls for cls in base.__subclasses__() if cls.__name__ == "SGD")()

@@ -1,5 +1,7 @@
 """Every legacy Keras optimizer that has a kernel trains a table as it trains a tf.Variable."""
 
+import importlib
+
 import pytest
 import tensorflow as tf
 
@@ -39,7 +41,8 @@ OPTIMIZERS = {
 
 
 def _schedule(factory):
-    schedules = tf.keras.optimizers.schedules
+    keras = tf.keras if compat.HAS_KERAS_2 else importlib.import_module("tf_keras")
+    schedules = keras.optimizers.schedules
     return lambda lr: factory(schedules.ExponentialDecay(0.1, decay_steps=5, decay_rate=0.5))
 
 
@@ -49,13 +52,13 @@ OPTIMIZERS["adam_schedule"] = _schedule(lambda schedule: legacy.Adam(schedule, d
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_trains_as_on_a_variable(name):
-    assert optimizer_parity.worst_deviation(OPTIMIZERS[name]) < 2e-5
+    assert optimizer_parity.worst_deviation(OPTIMIZERS[name]) < 5e-6
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_trains_a_table_alone_and_reads_between_steps(name):
     deviation = optimizer_parity.worst_deviation(OPTIMIZERS[name], read_each_step=True, dense=False)
-    assert deviation < 2e-5
+    assert deviation < 5e-6
 
 
 @pytest.mark.parametrize("clip", [{"clipvalue": 0.01}, {"clipnorm": 0.02}, {"global_clipnorm": 0.05}])
@@ -66,4 +69,4 @@ def test_clipping_of_the_optimizer_acts(clip):
     unclipped = optimizer_parity.worst_deviation(
         lambda lr: legacy.Adagrad(lr, **clip), lambda lr: legacy.Adagrad(lr), distinct=True
     )
-    assert deviation < 2e-5 < unclipped
+    assert deviation < 5e-6 < unclipped
