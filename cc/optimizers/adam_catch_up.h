@@ -15,12 +15,12 @@ namespace sok {
 template <int kTerms>
 struct AdamCatchUp {
   SOK_HOST_DEVICE void operator()(float& w, float& m, float& v) const {
-    const float inverse = 1.0f / (sqrtf(v) + epsilon);
+    // Any divisor but 0 will do for m = 0 (compare Quotient).
+    const float inverse = 1.0f / (sqrtf(v) + epsilon + (m == 0.0f ? 1.0f : 0.0f));
     const float y = epsilon * inverse;
     float sum = coefficients[kTerms - 1];
     for (int c = kTerms - 2; c >= 0; --c) sum = sum * y + coefficients[c];
-    const float move = m * inverse * sum;
-    w -= m == 0.0f ? 0.0f : move;
+    w -= m * inverse * sum;
     m *= decay1;
     v *= decay2;
   }

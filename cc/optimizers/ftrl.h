@@ -5,6 +5,7 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -32,10 +33,9 @@ struct FtrlStep {
     const float new_n = n + g * g;
     const float new_root = Power(new_n);
     z += g + twice_shrinkage * w - (new_root - Power(n)) / learning_rate * w;
-    const float excess = (z > 0.0f ? l1 : -l1) - z;
-    const float quadratic = new_root / learning_rate + twice_l2;
-    const float moved = excess / quadratic;
-    w = (z > l1 || z < -l1) ? moved : 0.0f;
+    // sign(z) * l1 - z where |z| > l1, else 0.
+    const float excess = (z > l1 ? l1 - z : 0.0f) + (z < -l1 ? -l1 - z : 0.0f);
+    w = Quotient(excess, new_root / learning_rate + twice_l2);
     n = new_n;
   }
 

@@ -56,7 +56,8 @@ struct KerasRmspropCentered {
     rms = rms * decay + g * g * gain;
     mg = mg * decay + g * gain;
     const float variance = rms - mg * mg;
-    w -= Quotient(learning_rate * g, sqrtf(variance < 0.0f ? 0.0f : variance) + epsilon);
+    const float raised = variance + (variance < 0.0f ? -variance : 0.0f);
+    w -= Quotient(learning_rate * g, sqrtf(raised) + epsilon);
   }
 
   float learning_rate;

@@ -5,11 +5,13 @@
 
 namespace sok {
 
-// numerator / denominator, and 0 for 0 / 0: an element that has never had a gradient stays where it is when
-// epsilon is 0. (TensorFlow's kernels write NaN there.)
+// numerator / denominator for denominator >= 0, and 0 for 0 / 0: an element that has never had a gradient
+// stays where it is when epsilon is 0. (TensorFlow's kernels write NaN there.)
+//
+// The denominator is changed instead of the result, since a loop with a division that depends on a condition
+// does not vectorize.
 SOK_HOST_DEVICE float Quotient(float numerator, float denominator) {
-  const float quotient = numerator / denominator;
-  return numerator == 0.0f ? 0.0f : quotient;
+  return numerator / (denominator + (numerator == 0.0f ? 1.0f : 0.0f));
 }
 
 }  // namespace sok

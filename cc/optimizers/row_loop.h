@@ -7,6 +7,7 @@
 #include "cc/base/executor.h"
 #include "cc/base/prefetch.h"
 #include "cc/base/span.h"
+#include "cc/base/vectorize.h"
 #include "cc/store/row_store.h"
 
 namespace sok {
@@ -23,15 +24,17 @@ void ForEachRow(Executor& executor, Span<const int64_t> rows, RowStore* store, c
   // Read and written from memory at some 10 bytes per nanosecond.
   const int64_t ns_per_row = 10 + floats;
   executor.ParallelFor(rows.size(), ns_per_row, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < std::min(end, begin + 2 * distance); ++i) ahead(rows[i]);
-    for (int64_t i = begin; i < std::min(end, begin + distance); ++i) {
-      PrefetchFloats<true>(store->weights(rows[i]), floats);
-    }
-    for (int64_t i = begin; i < end; ++i) {
-      if (i + 2 * distance < end) ahead(rows[i + 2 * distance]);
-      if (i + distance < end) PrefetchFloats<true>(store->weights(rows[i + distance]), floats);
-      body(i, store->weights(rows[i]));
-    }
+    RunVectorized([&] {
+      for (int64_t i = begin; i < std::min(end, begin + 2 * distance); ++i) ahead(rows[i]);
+      for (int64_t i = begin; i < std::min(end, begin + distance); ++i) {
+        PrefetchFloats<true>(store->weights(rows[i]), floats);
+      }
+      for (int64_t i = begin; i < end; ++i) {
+        if (i + 2 * distance < end) ahead(rows[i + 2 * distance]);
+        if (i + distance < end) PrefetchFloats<true>(store->weights(rows[i + distance]), floats);
+        body(i, store->weights(rows[i]));
+      }
+    });
   });
 }
 

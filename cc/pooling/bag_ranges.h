@@ -5,6 +5,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
+#include "cc/base/vectorize.h"
 
 namespace sok {
 
@@ -38,7 +39,7 @@ void ParallelForBags(Executor& executor, Span<const int64_t> offsets, int64_t ns
   executor.ParallelFor(total, ns_per_occurrence, [&](int64_t begin, int64_t end) {
     const int64_t first = first_bag_from(begin);
     const int64_t last = end == total ? bags : first_bag_from(end);
-    if (first < last) body(first, last);
+    if (first < last) RunVectorized([&] { body(first, last); });
   });
 }
 

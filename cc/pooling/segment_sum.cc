@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cc/base/prefetch.h"
+#include "cc/base/vectorize.h"
 #include "cc/pooling/bag_ranges.h"
 #include "cc/pooling/divisor.h"
 #include "cc/pooling/vector_math.h"
@@ -66,7 +67,8 @@ void SegmentSum(Executor& executor, const Segments& segments, Span<const float* 
     executor.ParallelFor(blocks, length(s) * RowCost(kColumns), [&](int64_t first, int64_t last) {
       const int64_t column = first * kColumns;
       const int64_t width = std::min(dim, last * kColumns) - column;
-      SumColumns(segments, grad_rows, scales, s, column, width, out + s * dim + column);
+      RunVectorized(
+          [&] { SumColumns(segments, grad_rows, scales, s, column, width, out + s * dim + column); });
     });
   }
 }
