@@ -96,9 +96,10 @@ def test_all_gradients_missing_is_tensorflows_error(table):
         tf.compat.v1.train.AdamOptimizer().apply_gradients([(None, table)])
 
 
-def test_second_optimizer_with_state_is_refused(table):
-    tf.compat.v1.train.AdamOptimizer().apply_gradients([(_gradient(), table)])
-    with pytest.raises(ValueError, match="'my_table' is trained by a AdamOptimizer already"):
+@pytest.mark.parametrize("first", ["AdamOptimizer", "GradientDescentOptimizer"])
+def test_second_optimizer_with_state_is_refused(table, first):
+    getattr(tf.compat.v1.train, first)(0.1).apply_gradients([(_gradient(), table)])
+    with pytest.raises(ValueError, match=f"'my_table' is trained by a {first} already"):
         tf.compat.v1.train.AdamOptimizer().apply_gradients([(_gradient(), table)])
 
 

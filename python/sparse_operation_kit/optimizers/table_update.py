@@ -11,7 +11,7 @@ from sparse_operation_kit import native
 
 # These kernels keep nothing between steps, so several optimizers may share a table through them.
 _STATELESS_KERNELS = ("sgd",)
-_OWNER_ATTRIBUTE = "_sok_stateful_optimizer"
+_OWNER_ATTRIBUTE = "_sok_optimizer_and_kernel"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,19 +37,17 @@ def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
     Moments and accumulators lie in the table's rows, where there is room for those of one optimizer.
 
     Raises:
-      ValueError: if another optimizer that keeps state trains the variable already.
+      ValueError: if the variable is trained through another kernel already, or through this one by another
+        optimizer and the kernel keeps state.
     """
-    if kernel in _STATELESS_KERNELS:
-        return
-    owner = getattr(variable, _OWNER_ATTRIBUTE, None)
-    if owner is None:
-        setattr(variable, _OWNER_ATTRIBUTE, optimizer)
-    elif owner is not optimizer:
+    owner, its_kernel = getattr(variable, _OWNER_ATTRIBUTE, (optimizer, kernel))
+    if its_kernel != kernel or (owner is not optimizer and kernel not in _STATELESS_KERNELS):
         raise ValueError(
             f"Embedding variable '{variable.m_var_name}' is trained by a {type(owner).__name__} already, and"
             f" its rows carry that one's state. A {type(optimizer).__name__} cannot train it too: use one"
             " optimizer object for all losses of an embedding variable."
         )
+    setattr(variable, _OWNER_ATTRIBUTE, (owner, kernel))
 
 
 def apply_to_table(
