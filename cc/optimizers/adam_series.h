@@ -22,8 +22,8 @@ namespace sok {
 // missed step adds to the polynomial's coefficients depends only on alpha_j and the lag j: the series is this
 // table. Interpolating 1 / (1 + y d) at Chebyshev points of [0, 1] errs, relative to the term, by at most
 //   E_j = 1 / T_N(2 / x_j - 1),  x_j = 1 - r^j,
-// with T_N the Chebyshev polynomial, since (1 + y d) is linear in y with its root at 1 - 1 / x_j. For
-// beta1 = 0.9, beta2 = 0.999 and N = 4 that is 1e-12 at j = 5, 4e-8 at j = 100 and 2e-6 at j = 263, where q^j
+// with T_N the Chebyshev polynomial, since 1 + y d is linear in y with its root at 1 - 1 / x_j. For
+// beta1 = 0.9, beta2 = 0.999 and N = 4 that is 3e-13 at j = 5, 5e-8 at j = 100 and 2e-6 at j = 263, where q^j
 // is 1e-12; with a constant alpha the whole sum errs by 1e-10. error_bound() is that last figure.
 //
 // Terms with q^j below kNegligible are left out: a row more than horizon() steps old needs no more of them.

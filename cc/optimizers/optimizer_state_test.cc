@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "cc/base/hash.h"
+
 namespace sok {
 namespace {
 
@@ -46,6 +48,24 @@ TEST(OptimizerState, EveryOtherLengthIsDataLoss) {
   }
   EXPECT_EQ(DecodeOptimizerState(good + '\0').status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(DecodeOptimizerState(std::string(1 << 16, '\xff')).status().code(), StatusCode::kDataLoss);
+}
+
+// Bytes that were written so, not damaged: the checksum is right and the content is not.
+TEST(OptimizerState, ConsistentNonsenseIsDataLoss) {
+  const auto with = [](size_t at, char value) {
+    std::string bytes = EncodeOptimizerState({"adam", 77});
+    bytes[at] = value;
+    bytes.resize(bytes.size() - 8);
+    uint64_t checksum = Fingerprint64(bytes.data(), bytes.size());
+    for (int i = 0; i < 8; ++i, checksum >>= 8) bytes.push_back(static_cast<char>(checksum & 0xff));
+    return bytes;
+  };
+  ASSERT_TRUE(DecodeOptimizerState(with(8, 78)).ok());
+  EXPECT_EQ(DecodeOptimizerState(with(8, 78)).value().steps, 78);
+  for (const std::string& bytes :
+       {with(0, 'X'), with(4, 2), with(15, '\x80'), with(16, 5), with(19, '\xff')}) {
+    EXPECT_EQ(DecodeOptimizerState(bytes).status().code(), StatusCode::kDataLoss);
+  }
 }
 
 }  // namespace
