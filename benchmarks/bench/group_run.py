@@ -1,0 +1,213 @@
+"""One set of tables: builds both sides and the engine, checks that they agree, and measures them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+from bench import ids, machine
+from bench.agreement import check_agreement
+from bench.axes import BYTES_PER_FLOAT, SLOTS, Axes, Bags, Tables
+from bench.engine_process import EngineContender, EngineProcess
+from bench.inputs import RotatingBatches
+from bench.report import Peer, Row
+from bench.sides import SokSide, Targets, TensorFlowSide
+from bench.timing import CallContender, Contender, Timing, measure
+
+WHATS = ("forward", "lookup", "step")
+_COPY = "memory copy"
+_FEED = "next batch"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Workload:
+    """One kind of bags: its batches, and what looks them up on each side."""
+
+    bags: Bags
+    batches: list[ids.Batch]
+    rotation: RotatingBatches
+    ours: Targets
+    peers: dict[str, Targets]  # by the TensorFlow op that looks up
+
+    @property
+    def kind(self) -> str:
+        return _kind(self.bags)
+
+
+def _kind(bags: Bags) -> str:
+    """How ids are looked up: without bags where each would hold one id."""
+    return "gather" if bags.hotness == 1 else "sparse"
+
+
+def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathlib.Path) -> list[Row]:
+    """Measures all kinds of bags on one set of tables.
+
+    Args:
+      axes: What the flags say; its only number of threads is this process's.
+      tables: The tables.
+      program: The bare engine's program, or None to do without.
+      folder: Where the ids for that program are written.
+    """
+    threads = axes.threads[0]
+    batch_sets = [
+        ids.make_batches(bags, tables.features, tables.rows_per_table, axes.batches, axes.seed)
+        for bags in axes.all_bags()
+    ]
+    with tf.Graph().as_default(), _session(axes, threads) as session:
+        ours, theirs = SokSide(tables), TensorFlowSide(tables)
+        gradients = _fixed_gradients(axes, tables)
+        workloads = [
+            _workload(bags, batches, ours, theirs, gradients)
+            for bags, batches in zip(axes.all_bags(), batch_sets, strict=True)
+        ]
+        session.run(tf.compat.v1.global_variables_initializer())
+        ours.copy_rows(session, theirs)
+        for workload in workloads:
+            check_agreement(
+                session,
+                workload.rotation,
+                axes.batches,
+                workload.ours,
+                workload.peers["sparse"],
+                workload.peers,
+            )
+        with _engine(axes, tables, batch_sets, program, folder) as engine:
+            return [
+                row
+                for number, workload in enumerate(workloads)
+                for row in _measure(axes, tables, workload, session, engine, number)
+            ]
+
+
+@contextlib.contextmanager
+def _session(axes: Axes, threads: int) -> Iterator[tf.compat.v1.Session]:
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+    )
+    with tf.compat.v1.Session(config=config) as session:
+        session.run(sok.Init(global_batch_size=axes.batch, seed=axes.seed))
+        yield session
+
+
+def _fixed_gradients(axes: Axes, tables: Tables) -> list[tf.Tensor]:
+    """Gradients of the outputs, one tensor for each feature. All positive: sums that nearly cancel would
+    give Adam's first steps a sign by chance of rounding."""
+    return [
+        tf.compat.v1.get_variable(
+            f"gradient_{feature}",
+            [axes.batch, tables.dim],
+            initializer=tf.compat.v1.random_uniform_initializer(0.5, 1.5, seed=axes.seed + feature),
+            trainable=False,
+            use_resource=True,
+        ).read_value()
+        for feature in range(tables.features)
+    ]
+
+
+def _workload(
+    bags: Bags,
+    batches: list[ids.Batch],
+    ours: SokSide,
+    theirs: TensorFlowSide,
+    gradients: Sequence[tf.Tensor],
+) -> _Workload:
+    rotation = RotatingBatches(batches)
+    kinds = ["sparse"] if _kind(bags) == "sparse" else ["gather", "sparse"]
+    return _Workload(
+        bags,
+        batches,
+        rotation,
+        ours.targets(_kind(bags), rotation.features, gradients),
+        {kind: theirs.targets(kind, rotation.features, gradients) for kind in kinds},
+    )
+
+
+@contextlib.contextmanager
+def _engine(
+    axes: Axes,
+    tables: Tables,
+    batch_sets: Sequence[list[ids.Batch]],
+    program: pathlib.Path | None,
+    folder: pathlib.Path,
+) -> Iterator[EngineProcess | None]:
+    if program is None:
+        yield None
+        return
+    files = []
+    for number, (bags, batches) in enumerate(zip(axes.all_bags(), batch_sets, strict=True)):
+        path = folder / f"ids_{number}"
+        ids.write_batches(batches, path)
+        files.append(("dense" if _kind(bags) == "gather" else "mean", path))
+    with EngineProcess(program, tables, axes.batch, axes.batches, axes.threads[0], files) as engine:
+        yield engine
+
+
+def _measure(
+    axes: Axes,
+    tables: Tables,
+    workload: _Workload,
+    session: tf.compat.v1.Session,
+    engine: EngineProcess | None,
+    number: int,
+) -> list[Row]:
+    copy = machine.MemoryCopy(_COPY, axes.threads[0])
+    contenders: list[Contender] = [copy, _op(_FEED, session, workload.rotation.next_batch)]
+    for what in WHATS:
+        contenders.append(_op(f"sok {what}", session, getattr(workload.ours, what)))
+        for kind, targets in workload.peers.items():
+            if what != "forward":  # TensorFlow's lookup is the same in training and outside
+                contenders.append(_op(f"{kind} {what}", session, getattr(targets, what)))
+        if engine is not None:
+            contenders.append(EngineContender(f"engine {what}", engine, number, what))
+    timings = measure(contenders, axes.rounds)
+    bandwidth = copy.gigabytes_per_second(timings[_COPY].minimum)
+    return [_row(axes, tables, workload, what, timings, bandwidth) for what in WHATS]
+
+
+def _op(name: str, session: tf.compat.v1.Session, op: tf.Operation) -> CallContender:
+    return CallContender(name, lambda: session.run(op))
+
+
+def _row(
+    axes: Axes, tables: Tables, workload: _Workload, what: str, timings: dict[str, Timing], bandwidth: float
+) -> Row:
+    lookup = "lookup" if what == "forward" else what
+    names = {"tf.gather": f"gather {lookup}", "tf sparse": f"sparse {lookup}"}
+    engine = timings.get(f"engine {what}")
+    unique = ids.unique_per_step(workload.batches)
+    id_count = ids.ids_per_step(workload.batches)
+    ours = timings[f"sok {what}"]
+    return Row(
+        threads=axes.threads[0],
+        features=tables.features,
+        dim=tables.dim,
+        rows=tables.features * tables.rows_per_table,
+        hotness=workload.bags.hotness,
+        optimizer=tables.optimizer,
+        what=what,
+        ids=id_count,
+        unique=unique,
+        megabytes=_bytes_moved(axes, tables, what, id_count, unique) / 1e6,
+        copy_gb_per_s=bandwidth,
+        feed_ms=timings[_FEED].median,
+        median_ms=ours.median,
+        min_ms=ours.minimum,
+        peers=tuple(Peer.of(name, timings[key]) for name, key in names.items() if key in timings),
+        engine=None if engine is None else Peer.of("engine", engine),
+    )
+
+
+def _bytes_moved(axes: Axes, tables: Tables, what: str, id_count: float, unique: float) -> float:
+    """What has to be moved at least: ids read, distinct rows read, outputs written; for a step also the
+    outputs' gradients read, and the distinct records (rows and slots) read and written."""
+    row = tables.dim * BYTES_PER_FLOAT
+    outputs = tables.features * axes.batch * row
+    lookup = 8 * id_count + unique * row + outputs
+    if what != "step":
+        return lookup
+    return lookup + outputs + 2 * unique * row * (1 + SLOTS[tables.optimizer])

@@ -1,0 +1,56 @@
+"""Batches of ids inside a graph, so that steps neither feed nor copy them.
+
+A `tf.data` pipeline of ready tensors hands each step the next batch: the very buffers that it got once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from bench.ids import Batch, FeatureBags
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureTensors:
+    """One feature's ids of the current step, in the layouts that lookups take."""
+
+    ids: tf.Tensor  # int64 [ids]
+    sparse: tf.SparseTensor  # the same ids, one row for each bag
+
+
+class RotatingBatches:
+    """An endless rotation over a few batches; every session.run that uses `features` takes the next one."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        arrays = [[array for bags in batch for array in _arrays(bags)] for batch in batches]
+        self._feeds = {}
+        datasets = []
+        for batch_arrays in arrays:
+            holders = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in batch_arrays]
+            self._feeds.update(zip(holders, batch_arrays, strict=True))
+            datasets.append(tf.data.Dataset.from_tensors(tuple(holders)))
+        rotation = functools.reduce(lambda before, after: before.concatenate(after), datasets).repeat()
+        options = tf.data.Options()
+        options.experimental_optimization.apply_default_optimizations = False
+        options.autotune.enabled = False
+        self._iterator = tf.compat.v1.data.make_initializable_iterator(rotation.with_options(options))
+        tensors = self._iterator.get_next()
+        bags = batches[0][0].offsets.size - 1
+        longest = max(feature.longest() for batch in batches for feature in batch)
+        self.features = [
+            FeatureTensors(ids, tf.SparseTensor(indices, ids, tf.constant([bags, longest], tf.int64)))
+            for ids, indices in zip(tensors[::2], tensors[1::2], strict=True)
+        ]
+        self.next_batch = tf.group(*tensors)
+
+    def restart(self, session: tf.compat.v1.Session) -> None:
+        """Makes the first batch the next one; also what has to run before any use."""
+        session.run(self._iterator.initializer, feed_dict=self._feeds)
+
+
+def _arrays(bags: FeatureBags) -> tuple[np.ndarray, np.ndarray]:
+    return bags.ids, bags.sparse_indices()

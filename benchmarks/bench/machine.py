@@ -1,0 +1,48 @@
+"""What the machine itself can do, and what else it was doing."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import platform
+
+import numpy as np
+
+from bench.timing import CallContender
+
+_COPY_BYTES = 256 << 20
+
+
+class MemoryCopy(CallContender):
+    """Copies a large array with a number of threads: the bound of what moves memory and does nothing else."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        super().__init__(name, self._copy)
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads)
+        self._from = np.array_split(np.ones(_COPY_BYTES, np.uint8), threads)
+        self._to = np.array_split(np.zeros(_COPY_BYTES, np.uint8), threads)
+
+    def _copy(self) -> None:
+        # NumPy lets go of the interpreter's lock while it copies.
+        list(self._pool.map(np.copyto, self._to, self._from))
+
+    @staticmethod
+    def gigabytes_per_second(milliseconds: float) -> float:
+        """Bytes read and bytes written, per second."""
+        return 2 * _COPY_BYTES / milliseconds / 1e6
+
+
+def describe() -> dict[str, object]:
+    """The processor, the number of cores, and the load average of the last minute."""
+    return {"processor": _processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            for line in stream:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor()

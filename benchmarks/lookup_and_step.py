@@ -1,0 +1,81 @@
+"""Lookups and whole training steps of a group of features: SOK, TensorFlow, and the bare engine.
+
+`--help` lists the flags, README.md says how to read the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from bench import axes, engine_process, machine, report  # noqa: E402
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the program; returns its exit status."""
+    flags = _parser().parse_args(arguments)
+    chosen = axes.from_flags(flags)
+    with tempfile.TemporaryDirectory() as folder:
+        if len(chosen.threads) == 1:
+            rows = _run(chosen, pathlib.Path(folder), flags.engine)
+        else:
+            rows = _run_children(chosen, pathlib.Path(folder), arguments)
+    if flags.json is not None:
+        report.write_json(flags.json, machine.describe(), rows)
+    if not flags.child:
+        print(report.table(rows))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    axes.add_flags(parser)
+    parser.add_argument(
+        "--engine", action=argparse.BooleanOptionalAction, default=True, help="measure it too"
+    )
+    parser.add_argument("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def _run_children(chosen: axes.Axes, folder: pathlib.Path, arguments: Sequence[str]) -> list[report.Row]:
+    # TensorFlow makes one pool of threads for a process, so each number of threads takes a process.
+    rows = []
+    for threads in chosen.threads:
+        path = folder / f"{threads}.json"
+        own = ["--threads", str(threads), "--json", str(path), "--child"]
+        subprocess.run([sys.executable, __file__, *arguments, *own], check=True)
+        rows += report.read_rows(path)
+    return rows
+
+
+def _run(chosen: axes.Axes, folder: pathlib.Path, with_engine: bool) -> list[report.Row]:
+    # Here, so that --help and the parent of several processes do without TensorFlow.
+    import tensorflow as tf
+
+    from bench import group_run
+
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+
+    program = engine_process.find_program() if with_engine else None
+    if with_engine and program is None:
+        print(
+            "The bare engine is left out: build it with `bazel build //benchmarks/engine:group_benchmark`.",
+            file=sys.stderr,
+        )
+    rows = []
+    for tables in chosen.all_tables():
+        print(f"threads {chosen.threads[0]}, {tables}", file=sys.stderr, flush=True)
+        rows += group_run.run(chosen, tables, program, folder)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,86 @@
+"""benchmarks/lookup_and_step.py runs, and refuses to compare sides that compute different things."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bench import ids, report
+from bench.agreement import check_agreement
+from bench.axes import Bags, Tables
+from bench.inputs import RotatingBatches
+from bench.sides import SokSide, TensorFlowSide
+from harness import graph_and_session, initialize
+
+PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookup_and_step.py"
+SMALL = ["--features", "3", "--batch", "8", "--rows", "90", "--dim", "4", "--rounds", "2", "--batches", "2"]
+
+
+def run_program(*flags):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), *SMALL, *flags], capture_output=True, text=True, env=environment
+    )
+
+
+def test_a_run_prints_a_table_and_writes_every_number(tmp_path):
+    path = tmp_path / "rows.json"
+    done = run_program("--optimizer", "lazy_adam,adam", "--threads", "1,2", "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    rows = report.read_rows(path)
+    # 2 numbers of threads, 2 optimizers, 2 kinds of bags; the forward lookup, the lookup and the step.
+    assert len(rows) == 2 * 2 * 2 * 3
+    assert len(done.stdout.splitlines()) == 1 + len(rows)
+    for row in rows:
+        assert [peer.name for peer in row.peers] == (
+            ["tf.gather", "tf sparse"] if row.hotness == 1 else ["tf sparse"]
+        )
+        assert 0 < row.min_ms <= row.median_ms
+        assert 0 < row.unique < row.ids and row.bound_ms > 0
+
+
+def test_an_unknown_optimizer_is_refused_with_the_known_ones():
+    done = run_program("--optimizer", "adamm")
+    assert done.returncode == 2
+    assert "unknown optimizer 'adamm'; known are lazy_adam" in done.stderr
+
+
+def agreement_of_two_sides(kind, equal_rows):
+    tables = Tables(features=2, rows_per_table=20, dim=3, optimizer="lazy_adam")
+    batches = ids.make_batches(Bags(batch=6, hotness=3, exponent=1.1), 2, 20, count=2, seed=5)
+    with graph_and_session() as session:
+        ours, theirs = SokSide(tables), TensorFlowSide(tables)
+        rotation = RotatingBatches(batches)
+        gradients = [tf.ones([6, 3]), tf.fill([6, 3], 2.0)]
+        targets = [side.targets(kind, rotation.features, gradients) for side in (ours, theirs)]
+        initialize(session)
+        if equal_rows:
+            ours.copy_rows(session, theirs)
+        check_agreement(session, rotation, len(batches), *targets, {})
+
+
+def test_sides_with_equal_rows_agree_before_and_after_training():
+    agreement_of_two_sides("sparse", equal_rows=True)
+
+
+def test_sides_with_different_rows_are_refused():
+    with pytest.raises(AssertionError, match="before training"):
+        agreement_of_two_sides("sparse", equal_rows=False)
+
+
+def test_ids_are_skewed_and_bags_have_the_hotness_asked_for():
+    batches = ids.make_batches(Bags(batch=2000, hotness=10, exponent=1.2), 1, 5000, count=2, seed=3)
+    bags = batches[0][0]
+    lengths = np.diff(bags.offsets)
+    assert bags.offsets[0] == 0 and bags.offsets[-1] == bags.ids.size
+    assert 1 <= lengths.min() and lengths.max() == bags.longest() and 9.5 < lengths.mean() < 10.5
+    assert bags.ids.min() >= 0 and bags.ids.max() < 5000
+    counts = np.sort(np.bincount(bags.ids))[::-1]
+    # Zipf's law: the first is about 2^1.2 times as frequent as the second.
+    assert 1.9 < counts[0] / counts[1] < 2.8
+    # Frequent ids are the same in every batch.
+    assert np.bincount(bags.ids).argmax() == np.bincount(batches[1][0].ids).argmax()
