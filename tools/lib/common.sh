@@ -54,7 +54,7 @@ sok_bazel_link() {  # sok_bazel_link bin|testlogs
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     printf '%s' "$SOK_ROOT/bazel-$1"
   else
-    printf '%s' "$SOK_ROOT/bazel-tf-$SOK_TENSORFLOW-$1"
+    printf '%s' "$SOK_ROOT/bazel-tf/$SOK_TENSORFLOW-$1"
   fi
 }
 

@@ -105,7 +105,7 @@ write_bazel_configuration() {
     done
     echo "build --disk_cache=$SOK_HOME/bazel"
     if [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ]; then
-      echo "build --symlink_prefix=bazel-tf-$SOK_TENSORFLOW-"
+      echo "build --symlink_prefix=bazel-tf/$SOK_TENSORFLOW-"
     fi
   } | write_if_changed "$(sok_env).bazelrc"
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
