@@ -11,9 +11,11 @@
 namespace sok {
 namespace {
 
-// How many ids ahead a table's slot is asked for.
-constexpr int64_t kAhead = 16;
-// Smaller batches are done before other threads have started.
+// How many ids ahead a table's slot is asked for; a power of two.
+constexpr int64_t kAhead = 32;
+// An id costs about two and a half times as much work in partitions as through one table, so they pay only
+// with this many threads and in batches that are not done before other threads have started.
+constexpr int kMinPartitionedThreads = 3;
 constexpr int64_t kMinPartitionedIds = 16 << 10;
 // The table of a partition of about this many distinct ids fits into a core's L2 cache.
 constexpr int64_t kPartitionIds = 8 << 10;
@@ -26,6 +28,25 @@ constexpr int64_t kProbeNs = 5;
 constexpr int64_t kRankNs = 1;
 
 uint64_t HashOf(int64_t id) { return Mix64(static_cast<uint64_t>(id)); }
+
+// Calls visit(i, hash of ids[i]) for i = 0, 1, ... until it returns false, with the slots of `table` that
+// come next on their way to the cache.
+template <typename Visit>
+void ForEachHash(const int64_t* ids, int64_t n, const ProbeTable& table, Visit visit) {
+  uint64_t hashes[kAhead];
+  for (int64_t i = 0; i < std::min(n, kAhead); ++i) {
+    hashes[i] = HashOf(ids[i]);
+    table.Prefetch(hashes[i]);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t hash = hashes[i % kAhead];
+    if (i + kAhead < n) {
+      hashes[i % kAhead] = HashOf(ids[i + kAhead]);
+      table.Prefetch(hashes[i % kAhead]);
+    }
+    if (!visit(i, hash)) return;
+  }
+}
 
 Status Resize(int64_t n, std::vector<int64_t>* v) {
   try {
@@ -51,7 +72,8 @@ Status Deduplicator::Run(Executor& executor, Span<const int64_t> ids, std::vecto
   if (ids.size() > std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("a lookup takes at most 2^31 - 1 ids, got ", ids.size());
   }
-  const bool partitioned = executor.concurrency() > 1 && ids.size() >= kMinPartitionedIds;
+  const bool partitioned =
+      executor.concurrency() >= kMinPartitionedThreads && ids.size() >= kMinPartitionedIds;
   const Status status =
       partitioned ? RunPartitioned(executor, ids, unique, inverse) : RunWhole(ids, unique, inverse);
   if (status.ok()) last_unique_ = static_cast<int64_t>(unique->size());
@@ -65,16 +87,21 @@ Status Deduplicator::RunWhole(Span<const int64_t> ids, std::vector<int64_t>* uni
   SOK_RETURN_IF_ERROR(GrowTo(n * static_cast<int64_t>(sizeof(int64_t)), &scratch_ids_));
   int64_t* const distinct = static_cast<int64_t*>(scratch_ids_.data());
   int32_t count = 0;
-  for (int64_t i = 0; i < std::min(n, kAhead); ++i) table->Prefetch(HashOf(ids[i]));
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) table->Prefetch(HashOf(ids[i + kAhead]));
-    const int32_t position = table->FindOrStore(ids[i], HashOf(ids[i]), count);
+  Status grown;
+  ForEachHash(ids.data(), n, *table, [&](int64_t i, uint64_t hash) {
+    const int32_t position = table->FindOrStore(ids[i], hash, count);
     inverse[i] = position;
     distinct[count] = ids[i];
-    if (position != count || ++count < table->room()) continue;
-    SOK_RETURN_IF_ERROR(table->Start(2 * table->room()));
-    for (int32_t u = 0; u < count; ++u) table->FindOrStore(distinct[u], HashOf(distinct[u]), u);
-  }
+    if (position != count || ++count <= table->room()) return true;
+    grown = table->Start(2 * table->room());
+    if (!grown.ok()) return false;
+    ForEachHash(distinct, count, *table, [&](int64_t u, uint64_t hash_of_u) {
+      table->FindOrStore(distinct[u], hash_of_u, static_cast<int32_t>(u));
+      return true;
+    });
+    return true;
+  });
+  SOK_RETURN_IF_ERROR(grown);
   ReturnTable(std::move(table));
   SOK_RETURN_IF_ERROR(Resize(count, unique));
   std::copy_n(distinct, count, unique->data());
@@ -99,25 +126,29 @@ Status Deduplicator::RunPartitioned(Executor& executor, Span<const int64_t> ids,
   });
   for (int64_t b = 0; b < blocks; ++b) begin[b + 1] += begin[b];
   SOK_RETURN_IF_ERROR(Resize(begin[blocks], unique));
-  // First occurrences get their ranks, as ~rank to tell them from positions; then the others read theirs.
+  // First occurrences get their ranks, as ~rank to tell them from positions; then all ids read the ranks of
+  // theirs. Whether an id is a first occurrence is hard to predict, so nothing here branches on it: distinct
+  // ids are written one over the other until the next one is new. The scratch has served by now.
+  int64_t* const distinct = static_cast<int64_t*>(scratch_ids_.data());
   executor.ParallelFor(blocks, kBlockIds * kRankNs, [&](int64_t first, int64_t last) {
     for (int64_t b = first; b < last; ++b) {
-      int64_t rank = begin[b];
+      int64_t* const block_distinct = distinct + b * kBlockIds;
+      int64_t count = 0;
       for (int64_t i = b * kBlockIds; i < std::min(n, (b + 1) * kBlockIds); ++i) {
-        if (inverse[i] != i) continue;
-        (*unique)[rank] = ids[i];
-        inverse[i] = static_cast<int32_t>(~rank);
-        ++rank;
+        const bool is_first = inverse[i] == i;
+        block_distinct[count] = ids[i];
+        inverse[i] = is_first ? static_cast<int32_t>(~(begin[b] + count)) : inverse[i];
+        count += is_first;
       }
+      std::copy_n(block_distinct, count, unique->data() + begin[b]);
     }
   });
+  int32_t* const ranks = static_cast<int32_t*>(scratch_positions_.data());
   executor.ParallelFor(n, kRankNs, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      if (inverse[i] >= 0) inverse[i] = ~inverse[inverse[i]];
-    }
+    for (int64_t i = first; i < last; ++i) ranks[i] = ~inverse[inverse[i] < 0 ? i : inverse[i]];
   });
   executor.ParallelFor(n, kRankNs, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) inverse[i] = inverse[i] < 0 ? ~inverse[i] : inverse[i];
+    std::copy(ranks + first, ranks + last, inverse.data() + first);
   });
   return OkStatus();
 }
@@ -172,15 +203,17 @@ Status Deduplicator::FindFirstOccurrences(Executor& executor, Span<int32_t> firs
   executor.ParallelFor(partitions, cost, [&](int64_t begin, int64_t end) {
     std::unique_ptr<ProbeTable> table = TakeTable();
     for (int64_t p = begin; p < end; ++p) {
-      const int64_t last = partition_begin_[p + 1];
-      if (!table->Start(last - partition_begin_[p]).ok()) {
+      const int64_t part = partition_begin_[p + 1] - partition_begin_[p];
+      if (!table->Start(part).ok()) {
         failed = true;
         return;
       }
-      for (int64_t i = partition_begin_[p]; i < last; ++i) {
-        if (i + kAhead < last) table->Prefetch(HashOf(ids[i + kAhead]));
-        first[positions[i]] = table->FindOrStore(ids[i], HashOf(ids[i]), positions[i]);
-      }
+      const int64_t* const part_ids = ids + partition_begin_[p];
+      const int32_t* const part_positions = positions + partition_begin_[p];
+      ForEachHash(part_ids, part, *table, [&](int64_t i, uint64_t hash) {
+        first[part_positions[i]] = table->FindOrStore(part_ids[i], hash, part_positions[i]);
+        return true;
+      });
     }
     ReturnTable(std::move(table));
   });

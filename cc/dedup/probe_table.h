@@ -43,7 +43,7 @@ class ProbeTable {
   void Prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask_], 1); }
 
   // The position stored with `id`, whose hash is `hash`; where there is none, `position` is stored first. The
-  // caller counts what it stores and stays within room().
+  // caller counts what it stores and stays within room() + 1.
   int32_t FindOrStore(int64_t id, uint64_t hash, int32_t position) {
     uint64_t slot = hash & mask_;
     while (true) {
