@@ -124,12 +124,17 @@ void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim
   SegmentSum(executor, segments, grad_rows, scales, dim, grads_out);
 }
 
-void WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,
-                    const GradientRows& gradient, Span<float> weight_grads) {
+Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,
+                      const GradientRows& gradient, Span<float> weight_grads) {
   const Lookup& lookup = plan.lookups[l];
   const TablePart& part = plan.parts[lookup.table];
   Table* const tables[] = {table};
   const TableLocks locks(Span<Table* const>(tables, 1));
+  for (int64_t row : part.rows) {
+    if (row < table->size()) continue;
+    return InvalidArgument("Embedding variable '", table->options().name, "' has no row number ", row,
+                           ": it holds ", table->size(), " rows, and was made anew since the lookup");
+  }
   RowPointers pointers;
   pointers.Fill(*table, part);
   std::vector<float> in_bag_order(lookup.order.empty() ? 0 : lookup.count);
@@ -137,6 +142,7 @@ void WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, in
   WeightGradients(executor, lookup.combiner, pointers.rows, InverseOf(part, lookup), lookup.offsets,
                   lookup.weights, gradient.data, gradient.stride, table->options().dim, out);
   for (size_t i = 0; i < in_bag_order.size(); ++i) weight_grads[lookup.order[i]] = in_bag_order[i];
+  return OkStatus();
 }
 
 }  // namespace sok

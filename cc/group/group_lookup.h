@@ -40,9 +40,10 @@ void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim
                   Span<const GradientRows> gradients, float* grads_out);
 
 // The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[count]. Reads the
-// rows as they are now, so it has to run before the optimizer does.
-void WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,
-                    const GradientRows& gradient, Span<float> weight_grads);
+// rows as they are now, so it has to run before the optimizer does. InvalidArgument where the table does not
+// have the plan's rows: it is another, or was made anew since the lookup.
+Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,
+                      const GradientRows& gradient, Span<float> weight_grads);
 
 }  // namespace sok
 

@@ -266,12 +266,17 @@ TEST(GroupPlanTest, WeightGradientsFollowTheCallersOrder) {
   ASSERT_TRUE(group.Forward(executor).ok());
   const std::vector<float> gradient = {1, 10, 100, 1000};
   std::vector<float> weight_grads(3);
-  WeightBackward(executor, group.tables[0].get(), group.plan, 0, {gradient.data(), 2},
-                 Span<float>(weight_grads));
+  const auto backward = [&](Table* table) {
+    return WeightBackward(executor, table, group.plan, 0, {gradient.data(), 2}, Span<float>(weight_grads));
+  };
+  ASSERT_TRUE(backward(group.tables[0].get()).ok());
   const ReferenceRows rows = group.Rows(0);
   EXPECT_NEAR(weight_grads[2], rows.at(5)[0] + 10 * rows.at(5)[1], 1e-4);
   EXPECT_NEAR(weight_grads[0], rows.at(6)[0] + 10 * rows.at(6)[1], 1e-4);
   EXPECT_NEAR(weight_grads[1], 100 * rows.at(7)[0] + 1000 * rows.at(7)[1], 1e-3);
+  // A table without the rows of the plan, such as one that was made anew.
+  ASSERT_TRUE(group.tables[0]->Clear(executor).ok());
+  EXPECT_EQ(backward(group.tables[0].get()).code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -109,6 +109,8 @@ class Table {
   Status FillDirectRows(Executor& executor);
   Status AttachOptimizer(std::string_view name, Span<const float> hyper);
   Status CheckRows(Span<const int64_t> rows) const;
+  // An error of the optimizer, with the variable's name in front.
+  Status Named(const Status& status) const;
 
   const TableOptions options_;
   mutable std::mutex mutex_;

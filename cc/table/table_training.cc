@@ -24,13 +24,18 @@ Status Table::CheckRows(Span<const int64_t> rows) const {
   return OkStatus();
 }
 
+Status Table::Named(const Status& status) const {
+  if (status.ok()) return status;
+  return Status(status.code(), StrCat("Embedding variable '", options_.name, "': ", status.message()));
+}
+
 Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
   auto made = MakeOptimizer(name);
-  SOK_RETURN_IF_ERROR(made.status());
+  SOK_RETURN_IF_ERROR(Named(made.status()));
   std::unique_ptr<Optimizer> optimizer = std::move(made.value());
-  SOK_RETURN_IF_ERROR(optimizer->CheckHyper(hyper));
-  SOK_RETURN_IF_ERROR(optimizer->Reserve(store_.rows()));
-  SOK_RETURN_IF_ERROR(store_.SetSlots(optimizer->Slots(options_.dim, hyper)));
+  SOK_RETURN_IF_ERROR(Named(optimizer->CheckHyper(hyper)));
+  SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(store_.rows())));
+  SOK_RETURN_IF_ERROR(Named(store_.SetSlots(optimizer->Slots(options_.dim, hyper))));
   optimizer_ = std::move(optimizer);
   first_hyper_.assign(hyper.begin(), hyper.end());
   return OkStatus();
@@ -44,14 +49,14 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
     return FailedPrecondition("Embedding variable '", options_.name, "' is trained by '", optimizer_->name(),
                               "', whose state its rows carry; '", optimizer, "' cannot train it too");
   }
-  if (distinct) return optimizer_->Apply(executor, hyper, rows, grads, &store_);
+  if (distinct) return Named(optimizer_->Apply(executor, hyper, rows, grads, &store_));
 
   std::vector<int64_t> unique;
   std::vector<int32_t> inverse(rows.size());
   Deduplicator deduplicator;
   SOK_RETURN_IF_ERROR(deduplicator.Run(executor, rows, &unique, Span<int32_t>(inverse)));
   const int64_t num_unique = static_cast<int64_t>(unique.size());
-  if (num_unique == rows.size()) return optimizer_->Apply(executor, hyper, rows, grads, &store_);
+  if (num_unique == rows.size()) return Named(optimizer_->Apply(executor, hyper, rows, grads, &store_));
 
   Segments segments;
   BuildSegments(inverse, num_unique, &segments);
@@ -59,7 +64,7 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
   for (size_t i = 0; i < grad_rows.size(); ++i) grad_rows[i] = grads + static_cast<int64_t>(i) * options_.dim;
   std::vector<float> sums(num_unique * options_.dim);
   SegmentSum(executor, segments, grad_rows, {}, options_.dim, sums.data());
-  return optimizer_->Apply(executor, hyper, unique, sums.data(), &store_);
+  return Named(optimizer_->Apply(executor, hyper, unique, sums.data(), &store_));
 }
 
 int64_t Table::slot_width() const {
@@ -84,10 +89,7 @@ Status Table::RestoreOptimizer(std::string_view name, Span<const float> hyper, s
                               optimizer_->name(), "'");
   }
   SOK_RETURN_IF_ERROR(AttachOptimizer(name, hyper));
-  Status status = optimizer_->RestoreState(state);
-  if (!status.ok()) {
-    return Status(status.code(), StrCat("Embedding variable '", options_.name, "': ", status.message()));
-  }
+  SOK_RETURN_IF_ERROR(Named(optimizer_->RestoreState(state)));
   for (int64_t row = 0; row < num_rows_; ++row) optimizer_->OnNewRow(row);
   return OkStatus();
 }

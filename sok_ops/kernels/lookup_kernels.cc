@@ -30,13 +30,17 @@ struct PlanVariant {
   bool Decode(const tf::VariantTensorData& /*data*/) { return false; }
 };
 
-// The tables behind the first `count` inputs, which must be distinct.
-tf::Status LookupTables(tf::OpKernelContext* context, int count, std::vector<TableRef>* refs,
-                        std::vector<Table*>* tables) {
+// The tables behind the first inputs, one for each of `dims`: distinct, and with rows of those lengths.
+tf::Status LookupTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims,
+                        std::vector<TableRef>* refs, std::vector<Table*>* tables) {
   std::set<const Table*> seen;
-  for (int t = 0; t < count; ++t) {
+  for (size_t t = 0; t < dims.size(); ++t) {
     TableRef ref;
-    TF_RETURN_IF_ERROR(LookupTable(context, t, &ref));
+    TF_RETURN_IF_ERROR(LookupTable(context, static_cast<int>(t), &ref));
+    if (ref.table->options().dim != dims[t]) {
+      return tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' has dim ",
+                                         ref.table->options().dim, ", not ", dims[t]);
+    }
     if (!seen.insert(ref.table.get()).second) {
       return tf::errors::InvalidArgument("Embedding variable '", ref.name(),
                                          "' stands twice in a group's handles");
@@ -57,12 +61,7 @@ class GroupLookupOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     std::vector<TableRef> refs;
     std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, static_cast<int>(dims_.size()), &refs, &tables));
-    for (size_t t = 0; t < refs.size(); ++t) {
-      OP_REQUIRES(context, tables[t]->options().dim == dims_[t],
-                  tf::errors::InvalidArgument("Embedding variable '", refs[t].name(), "' has dim ",
-                                              tables[t]->options().dim, ", not ", dims_[t]));
-    }
+    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
     auto plan = std::make_shared<LookupPlan>();
     std::vector<OutputRows> outputs;
     OP_REQUIRES_OK(context, ReadInputs(context, refs, plan.get(), &outputs));
@@ -108,7 +107,8 @@ class GroupLookupOp : public tf::OpKernel {
       tf::TensorShape shape;
       TF_RETURN_IF_ERROR(OutputShape(spec, tensors, table, &shape));
       tf::Tensor* output = nullptr;
-      TF_RETURN_IF_ERROR(context->allocate_output(l, shape, &output));
+      TF_RETURN_WITH_CONTEXT_IF_ERROR(context->allocate_output(l, shape, &output),
+                                      "\nLookup in embedding variable '", table.name(), "'");
       TF_RETURN_IF_ERROR(AddLookup(spec, tensors, table, plan));
       outputs->push_back({output->flat<float>().data(), table.table->options().dim});
     }
@@ -130,13 +130,18 @@ class GroupLookupGradOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
     OP_REQUIRES_OK(construction, construction->GetAttr("weighted", &weighted_));
     OP_REQUIRES_OK(construction, construction->GetAttr("num_lookups", &num_lookups_));
+    int num_weights;
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_weights", &num_weights));
+    OP_REQUIRES(construction, std::count(weighted_.begin(), weighted_.end(), true) == num_weights,
+                tf::errors::InvalidArgument("SokGroupLookupGrad: ", num_weights,
+                                            " weight gradients, which `weighted` contradicts"));
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const int num_tables = static_cast<int>(dims_.size());
     std::vector<TableRef> refs;
     std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, num_tables, &refs, &tables));
+    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
     const tf::Tensor& plan_tensor = context->input(num_tables);
     const PlanVariant* variant =
         plan_tensor.NumElements() == 1 ? plan_tensor.flat<tf::Variant>()(0).get<PlanVariant>() : nullptr;
@@ -167,8 +172,8 @@ class GroupLookupGradOp : public tf::OpKernel {
       tf::Tensor* weight_grads = nullptr;
       OP_REQUIRES_OK(context,
                      context->allocate_output(output++, tf::TensorShape({lookup.count}), &weight_grads));
-      WeightBackward(executor, tables[lookup.table], plan, l, gradients[l],
-                     {weight_grads->flat<float>().data(), lookup.count});
+      OP_REQUIRES_OK(context, ToTf(WeightBackward(executor, tables[lookup.table], plan, l, gradients[l],
+                                                  {weight_grads->flat<float>().data(), lookup.count})));
     }
   }
 

@@ -23,18 +23,25 @@ tf::Status LookupRuntime(tf::OpKernelContext* context, const std::string& who,
   return tf::Status();
 }
 
-tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table) {
+tf::Status TableHandle(tf::OpKernelContext* context, int index, const tf::ResourceHandle** handle) {
   if (context->input(index).NumElements() != 1) {
     return tf::errors::InvalidArgument("Input ", index, " of ", context->op_kernel().name(),
                                        " is not one handle but has shape ",
                                        context->input(index).shape().DebugString());
   }
-  const tf::ResourceHandle& handle = context->input(index).flat<tf::ResourceHandle>()(0);
-  if (handle.hash_code() != tf::TypeIndex::Make<TableResource>().hash_code()) {
+  *handle = &context->input(index).flat<tf::ResourceHandle>()(0);
+  if ((*handle)->hash_code() != tf::TypeIndex::Make<TableResource>().hash_code()) {
     return tf::errors::InvalidArgument("Input ", index, " of ", context->op_kernel().name(),
-                                       " is not the handle of an embedding variable but of '", handle.name(),
-                                       "'");
+                                       " is not the handle of an embedding variable but of '",
+                                       (*handle)->name(), "'");
   }
+  return tf::Status();
+}
+
+tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table) {
+  const tf::ResourceHandle* found_handle = nullptr;
+  TF_RETURN_IF_ERROR(TableHandle(context, index, &found_handle));
+  const tf::ResourceHandle& handle = *found_handle;
   TableResource* found = nullptr;
   if (tf::LookupResource(context, handle, &found).ok()) {
     table->resource.reset(found);

@@ -67,6 +67,10 @@ struct TableRef {
   const std::string& name() const { return table->options().name; }
 };
 
+// The handle of an embedding variable in input `index`. InvalidArgument where it is none, or not one.
+tensorflow::Status TableHandle(tensorflow::OpKernelContext* context, int index,
+                               const tensorflow::ResourceHandle** handle);
+
 // The table behind input `index`. FailedPrecondition, naming the variable, where sok.Init or the variable's
 // initializer has not run.
 tensorflow::Status LookupTable(tensorflow::OpKernelContext* context, int index, TableRef* table);

@@ -49,8 +49,9 @@ class InitializeTableOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    const tf::ResourceHandle& handle = context->input(0).flat<tf::ResourceHandle>()(0);
-    const std::string& name = handle.name();
+    const tf::ResourceHandle* handle = nullptr;
+    OP_REQUIRES_OK(context, TableHandle(context, 0, &handle));
+    const std::string& name = handle->name();
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(
         context,
@@ -69,7 +70,7 @@ class InitializeTableOp : public tf::OpKernel {
 
     TableResource* resource = nullptr;
     OP_REQUIRES_OK(context, tf::LookupOrCreateResource<TableResource>(
-                                context, handle, &resource, [&](TableResource** created) {
+                                context, *handle, &resource, [&](TableResource** created) {
                                   *created = new TableResource(table, key_dtype_);
                                   return tf::Status();
                                 }));

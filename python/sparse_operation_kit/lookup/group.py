@@ -7,6 +7,7 @@ A group is a list of lookups, each of one feature in one embedding variable. Des
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
@@ -107,8 +108,8 @@ def lookup_group(
       One float32 tensor for each lookup.
 
     Raises:
-      TypeError: Ids of a lookup do not have its variable's key_dtype.
-      ValueError: No lookup at all, or an unknown combiner.
+      TypeError: Ids of a lookup do not have its variable's key_dtype, or `training` is no bool.
+      ValueError: No lookup at all, an unknown combiner, or `training` is no scalar.
     """
     if not lookups:
         raise ValueError("A lookup group needs at least one lookup")
@@ -123,7 +124,7 @@ def lookup_group(
         ids=[lookup.values for lookup in lookups],
         bags=bags,
         weights=weights,
-        training=training,
+        training=_training_tensor(training, tables[0]),
         num_lookups=len(lookups),
         dims=[table.dim for table in tables],
         table_of=[positions[id(lookup.variable)] for lookup in lookups],
@@ -147,6 +148,18 @@ def _check(lookup: Lookup) -> None:
         raise ValueError(f"{who}: unknown combiner {lookup.combiner!r}; known are {', '.join(COMBINERS)}")
     if lookup.weights is not None and lookup.weights.dtype != tf.float32:
         raise TypeError(f"{who}: weights are {lookup.weights.dtype.name}, not float32")
+
+
+def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) -> tf.Tensor:
+    who = f"Lookup in embedding variable '{variable.m_var_name}'"
+    if not isinstance(training, (bool, np.bool_)) and not tf.is_tensor(training):
+        raise TypeError(f"{who}: training must be a bool or a scalar bool tensor, not {training!r}")
+    tensor = tf.convert_to_tensor(training)
+    if tensor.dtype != tf.bool:
+        raise TypeError(f"{who}: training is {tensor.dtype.name}, not bool")
+    if not tensor.shape.is_compatible_with([]):
+        raise ValueError(f"{who}: training has shape {tensor.shape}, not []")
+    return tensor
 
 
 @ops.RegisterGradient("SokGroupLookup")
