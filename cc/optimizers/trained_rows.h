@@ -1,6 +1,7 @@
 #ifndef SOK_CC_OPTIMIZERS_TRAINED_ROWS_H_
 #define SOK_CC_OPTIMIZERS_TRAINED_ROWS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <random>
