@@ -1,0 +1,88 @@
+"""A tf.estimator.Estimator trains, evaluates and restores a model on the layers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+if not hasattr(tf, "estimator"):
+    pytest.skip(f"TensorFlow {tf.__version__} has no Estimator", allow_module_level=True)
+
+v1 = tf.compat.v1
+SLOTS = 2
+MAX_NNZ = 3
+
+
+def samples(count):
+    """Keys of [count, SLOTS, MAX_NNZ], and labels that the first key of each sample decides."""
+    rng = np.random.default_rng(0)
+    keys = rng.integers(0, 40, [count, SLOTS, MAX_NNZ])
+    return keys, (keys[:, 0, 0] % 2).astype(np.float32)
+
+
+def input_fn(repeat):
+    keys, labels = samples(256)
+    data = tf.data.Dataset.from_tensor_slices(({"keys": keys}, labels))
+    return data.repeat(repeat).batch(harness.GLOBAL_BATCH_SIZE)
+
+
+def model_fn(features, labels, mode):
+    training = mode == tf.estimator.ModeKeys.TRAIN
+    sok_init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+    with tf.control_dependencies([sok_init]):
+        pooled = sok.DistributedEmbedding("mean", 1000, 4, SLOTS, MAX_NNZ)
+        plain = sok.All2AllDenseEmbedding(1000, 4, SLOTS, MAX_NNZ)
+    keys = features["keys"]
+    ids = tf.sparse.from_dense(tf.reshape(keys + 1, [-1, MAX_NNZ]))
+    parts = [pooled(ids, training=training), plain(keys, training=training)]
+    flat = tf.concat(
+        [tf.reshape(part, [-1, size]) for part, size in zip(parts, (8, 24), strict=True)], axis=1
+    )
+    kernel = v1.get_variable("kernel", [32, 1])
+    logits = tf.matmul(flat, kernel)[:, 0]
+    if mode == tf.estimator.ModeKeys.PREDICT:
+        return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
+    loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+    metrics = {"rows": v1.metrics.mean(tf.cast(plain.embedding_variable.size(), tf.float32))}
+    optimizer = sok.optimizers.Adam(0.05)
+    step = optimizer.minimize(loss, global_step=v1.train.get_global_step())
+    return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step, eval_metric_ops=metrics)
+
+
+def make_estimator(directory):
+    config = tf.estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=5, log_step_count_steps=None)
+    return tf.estimator.Estimator(model_fn, model_dir=str(directory), config=config)
+
+
+def predictions(estimator):
+    keys, _ = samples(harness.GLOBAL_BATCH_SIZE)
+    found = estimator.predict(
+        lambda: tf.data.Dataset.from_tensors({"keys": tf.constant(keys)}), yield_single_examples=False
+    )
+    return next(found)["logits"]
+
+
+def test_it_trains_evaluates_and_restores(tmp_path):
+    estimator = make_estimator(tmp_path / "whole")
+    estimator.train(lambda: input_fn(None), steps=1)
+    before = estimator.evaluate(lambda: input_fn(1))
+    estimator.train(lambda: input_fn(None), steps=39)
+    after = estimator.evaluate(lambda: input_fn(1))
+    assert after["global_step"] == 40
+    assert after["rows"] == 40
+    assert after["loss"] < 0.5 * before["loss"]
+    again = make_estimator(tmp_path / "whole")
+    assert again.evaluate(lambda: input_fn(1))["loss"] == after["loss"]
+    np.testing.assert_array_equal(predictions(again), predictions(estimator))
+
+
+def test_training_in_two_parts_is_training_in_one(tmp_path):
+    """Each call of `train` sees the data from its start, so all steps are on the first batch."""
+    whole, parts = make_estimator(tmp_path / "whole"), make_estimator(tmp_path / "parts")
+    one_batch = lambda: input_fn(1).take(1).repeat()  # noqa: E731
+    whole.train(one_batch, steps=6)
+    parts.train(one_batch, steps=2)
+    parts.train(one_batch, steps=4)
+    np.testing.assert_allclose(predictions(parts), predictions(whole), rtol=1e-5, atol=1e-6)

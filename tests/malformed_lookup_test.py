@@ -1,0 +1,282 @@
+"""Malformed inputs of lookups give an error that names the variable, and the table and session live on."""
+
+import contextlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+from sparse_operation_kit.lookup import group
+
+DIM = 2
+NAME = "sound_table"
+
+
+class Lookup:
+    """One lookup whose every input is fed, of shapes that nothing knows before it runs."""
+
+    def __init__(self, session, layout, combiner="sum", weighted=False, slots=0, dim=DIM):
+        self.session = session
+        self.table = sok.EmbeddingVariable(name=NAME, dim=dim)
+        place = tf.compat.v1.placeholder
+        self.inputs = {"ids": place(tf.int64), "training": place(tf.bool)}
+        bags = {"sparse": ["indices", "dense_shape"], "ragged": ["row_splits"], "dense": []}[layout]
+        self.inputs |= {name: place(tf.int64) for name in bags}
+        if weighted:
+            self.inputs["weights"] = place(tf.float32)
+        result = native.ops.sok_group_lookup(
+            handles=[self.table.handle],
+            ids=[self.inputs["ids"]],
+            bags=[self.inputs[name] for name in bags],
+            weights=[self.inputs["weights"]] if weighted else [],
+            training=self.inputs["training"],
+            num_lookups=1,
+            dims=[dim],
+            table_of=[0],
+            layouts=[layout],
+            combiners=["none" if layout == "dense" else combiner],
+            weighted=[weighted],
+            slots=[slots],
+        )
+        self.output = result.outputs[0]
+        # Four keys in the bags 0, 0, 2 and 3 of four.
+        good = {
+            "ids": [10, 20, 30, 40],
+            "training": True,
+            "indices": [[0, 0], [0, 1], [2, 0], [3, 0]],
+            "dense_shape": [4, 2],
+            "row_splits": [0, 2, 2, 3, 4],
+            "weights": [1.0, 2.0, 0.5, -1.0],
+        }
+        self.good = {name: good[name] for name in self.inputs}
+        harness.initialize(session)
+
+    def run(self, **changed):
+        values = {**self.good, **changed}
+        return self.session.run(self.output, {self.inputs[name]: value for name, value in values.items()})
+
+
+@contextlib.contextmanager
+def unharmed(lookup):
+    """Inside, lookups fail; afterwards the table is as it was, and a sound lookup gives what it gave."""
+    before = lookup.run()
+    keys, rows = harness.table_contents(lookup.session, lookup.table)
+    yield
+    for was, now in zip((keys, rows), harness.table_contents(lookup.session, lookup.table), strict=True):
+        np.testing.assert_array_equal(now, was)
+    np.testing.assert_array_equal(lookup.run(), before)
+
+
+NEW = [50, 60, 70, 80]  # keys that a lookup would insert
+
+SPARSE = {
+    "ids of rank 0": {"ids": 10},
+    "ids of rank 2": {"ids": [[10, 20], [30, 40]]},
+    "fewer ids than indices": {"ids": [50, 60, 70]},
+    "more ids than indices": {"ids": [*NEW, 90]},
+    "no ids but indices": {"ids": np.zeros([0], np.int64)},
+    "indices of rank 0": {"indices": 3},
+    "indices of rank 1": {"indices": [0, 0, 2, 3]},
+    "indices of rank 3": {"indices": np.zeros([4, 2, 1], np.int64)},
+    "indices without columns": {
+        "indices": np.zeros([4, 0], np.int64),
+        "dense_shape": np.zeros([0], np.int64),
+    },
+    "a negative row": {"ids": NEW, "indices": [[0, 0], [0, 1], [-1, 0], [3, 0]]},
+    "a row past the last": {"ids": NEW, "indices": [[0, 0], [0, 1], [2, 0], [4, 0]]},
+    "a row of 2^62": {"ids": NEW, "indices": [[2**62, 0], [0, 1], [2, 0], [3, 0]]},
+    "the least row": {"ids": NEW, "indices": [[0, 0], [0, 1], [2, 0], [-(2**63), 0]]},
+    "dense_shape of rank 0": {"dense_shape": 4},
+    "dense_shape of rank 2": {"dense_shape": [[4, 2]]},
+    "an empty dense_shape": {"dense_shape": np.zeros([0], np.int64)},
+    "a dense_shape of other rank": {"dense_shape": [4, 2, 1]},
+    "negative rows": {"ids": NEW, "dense_shape": [-1, 2]},
+    "rows of the least int64": {"ids": NEW, "dense_shape": [-(2**63), 2]},
+    "no rows but ids": {"ids": NEW, "dense_shape": [0, 2]},
+    "2^31 rows": {"ids": NEW, "dense_shape": [2**31, 2]},
+    "2^40 rows": {"ids": NEW, "dense_shape": [2**40, 2]},
+    "2^62 rows": {"ids": NEW, "dense_shape": [2**62, 2]},
+    "the most rows": {"ids": NEW, "dense_shape": [2**63 - 1, 2]},
+}
+
+RAGGED = {
+    "ids of rank 2": {"ids": [[10, 20], [30, 40]]},
+    "no splits": {"ids": NEW, "row_splits": np.zeros([0], np.int64)},
+    "splits of rank 0": {"row_splits": 4},
+    "splits of rank 2": {"row_splits": [[0, 2, 4]]},
+    "splits that begin late": {"ids": NEW, "row_splits": [1, 2, 4]},
+    "splits that begin below zero": {"ids": NEW, "row_splits": [-2, 2, 4]},
+    "splits that fall": {"ids": NEW, "row_splits": [0, 3, 2, 4]},
+    "splits that overshoot and come back": {"ids": NEW, "row_splits": [0, 2**40, 4]},
+    "splits that end early": {"ids": NEW, "row_splits": [0, 2, 3]},
+    "splits that end late": {"ids": NEW, "row_splits": [0, 2, 5]},
+    "splits that end at 2^62": {"ids": NEW, "row_splits": [0, 2, 2**62]},
+}
+
+WEIGHTS = {
+    "NaN": [1.0, np.nan, 1.0, 1.0],
+    "infinity": [1.0, 1.0, 1.0, np.inf],
+    "minus infinity": [-np.inf, 1.0, 1.0, 1.0],
+    "too few": [1.0, 1.0, 1.0],
+    "too many": [1.0] * 5,
+    "none": np.zeros([0]),
+    "rank 2": [[1.0, 1.0], [1.0, 1.0]],
+    "rank 0": 1.0,
+}
+
+
+@pytest.mark.parametrize("case", SPARSE)
+def test_sparse_ids(case):
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, "sparse")
+        with unharmed(lookup), pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
+            lookup.run(**SPARSE[case])
+
+
+@pytest.mark.parametrize("case", RAGGED)
+def test_ragged_ids(case):
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, "ragged")
+        with unharmed(lookup), pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
+            lookup.run(**RAGGED[case])
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+@pytest.mark.parametrize("layout", ["sparse", "ragged"])
+def test_weights(layout, case):
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, layout, "mean", weighted=True)
+        with unharmed(lookup), pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*weight"):
+            lookup.run(ids=NEW, weights=WEIGHTS[case])
+
+
+@pytest.mark.parametrize(
+    ("changed", "value"),
+    [
+        ({"indices": [[0, 0], [0, 1], [7, 0], [3, 0]]}, "7"),
+        ({"dense_shape": [2**40, 2]}, str(2**40)),
+        ({"dense_shape": [-5, 2]}, "-5"),
+    ],
+)
+def test_the_message_names_the_value(changed, value):
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, "sparse")
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{value}"):
+            lookup.run(**changed)
+
+
+def test_an_output_that_memory_cannot_hold():
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, "sparse", dim=4096)
+        with unharmed(lookup), pytest.raises(tf.errors.ResourceExhaustedError, match=NAME):
+            lookup.run(ids=NEW, dense_shape=[2**31 - 1, 2])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5])
+def test_a_number_of_rows_that_slots_do_not_divide(rows):
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, "sparse", slots=3)
+        lookup.good["dense_shape"] = [6, 2]
+        sound = {"ids": NEW[:1], "indices": [[0, 0]], "dense_shape": [rows, 2]}
+        with unharmed(lookup), pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{rows} rows.*3"):
+            lookup.run(**sound)
+
+
+@pytest.mark.parametrize("training", [[True, False], np.zeros([0], bool), [[True, True]]])
+def test_training_of_wrong_shape(training):
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, "dense")
+        with unharmed(lookup), pytest.raises(tf.errors.InvalidArgumentError, match="training"):
+            lookup.run(ids=NEW, training=training)
+
+
+@pytest.mark.parametrize("layout", ["sparse", "ragged"])
+def test_zero_bags(layout):
+    with harness.graph_and_session() as session:
+        lookup = Lookup(session, layout)
+        empty = np.zeros([0], np.int64)
+        given = {"ids": empty}
+        if layout == "sparse":
+            given |= {"indices": np.zeros([0, 2], np.int64), "dense_shape": [0, 2]}
+        else:
+            given |= {"row_splits": [0]}
+        with unharmed(lookup):
+            assert lookup.run(**given).shape == (0, DIM)
+
+
+@pytest.mark.parametrize("training", ["yes", 3.5, 1, [True, False], {}])
+def test_training_that_is_no_bool(training):
+    with harness.graph_and_session():
+        layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True)
+        with pytest.raises(TypeError, match="training must be a bool"):
+            layer(tf.constant([1], tf.int64), training=training)
+
+
+def test_a_training_tensor_of_another_kind():
+    with harness.graph_and_session():
+        layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True)
+        with pytest.raises(TypeError, match="training is int32"):
+            layer(tf.constant([1], tf.int64), training=tf.constant(1))
+        with pytest.raises(ValueError, match="training has shape"):
+            layer(tf.constant([1], tf.int64), training=tf.constant([True, False]))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"dims": [DIM, DIM]},
+        {"table_of": [1]},
+        {"table_of": [-1]},
+        {"table_of": [0, 0]},
+        {"layouts": ["dense", "dense"]},
+        {"layouts": ["ragged"], "combiners": ["sum"]},
+        {"layouts": ["heap"]},
+        {"combiners": ["sum"]},
+        {"combiners": []},
+        {"combiners": ["max"]},
+        {"weighted": [True]},
+        {"slots": [-1]},
+        {"slots": []},
+        {"num_lookups": 2},
+        {"num_lookups": 0},
+    ],
+)
+def test_attributes_that_do_not_fit(attributes):
+    """Whatever the op's attributes say, it is an error at the latest when it runs."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name=NAME, dim=DIM)
+        sound = {
+            "num_lookups": 1,
+            "dims": [DIM],
+            "table_of": [0],
+            "layouts": ["dense"],
+            "combiners": ["none"],
+            "weighted": [False],
+            "slots": [0],
+        }
+        harness.initialize(session)
+        with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+            result = native.ops.sok_group_lookup(
+                handles=[table.handle],
+                ids=[tf.constant([1], tf.int64)],
+                bags=[],
+                weights=[],
+                training=True,
+                **{**sound, **attributes},
+            )
+            session.run(result.outputs[0])
+        assert session.run(table.size()) == 0
+
+
+def test_a_dim_that_is_not_the_tables():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name=NAME, dim=DIM)
+        table.dim = 5
+        rows = group.lookup_group([group.DenseLookup(table, tf.constant([1], tf.int64))])[0]
+        harness.initialize(session)
+        table.dim = DIM
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{DIM}.*5"):
+            session.run(rows)

@@ -1,0 +1,310 @@
+"""sok.Saver: raw files of keys and rows, and rows from tensors."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+DIM = 3
+
+
+def make_table(session, keys, name="table", **kwargs):
+    """A table with random rows under `keys`."""
+    table = sok.EmbeddingVariable(name=name, dim=DIM, initializer="random_normal", **kwargs)
+    session.run(table.initializer)
+    session.run(tf.nn.embedding_lookup(table, tf.constant(keys, table.key_dtype)))
+    return table
+
+
+def rows_of(session, table):
+    keys, rows = harness.table_contents(session, table)
+    return {int(key): row.tolist() for key, row in zip(keys, rows, strict=True)}
+
+
+def dump(session, table, directory):
+    assert session.run(sok.Saver().dump_to_file(table, str(directory))) == b"OK"
+
+
+def restore(session, table, directory):
+    assert session.run(sok.Saver().restore_from_file(table, str(directory))) == b"OK"
+
+
+def test_files_are_plain_arrays(tmp_path):
+    with harness.graph_and_session() as session:
+        table = make_table(session, harness.HOSTILE_KEYS)
+        want = rows_of(session, table)
+        dump(session, table, tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["table_keys.file", "table_values.file"]
+    keys = np.fromfile(tmp_path / "table_keys.file", "<i8")
+    rows = np.fromfile(tmp_path / "table_values.file", "<f4").reshape(-1, DIM)
+    assert {int(key): row.tolist() for key, row in zip(keys, rows, strict=True)} == want
+
+
+def test_files_that_numpy_wrote_are_read(tmp_path):
+    rng = np.random.default_rng(0)
+    keys = np.unique(rng.integers(-(2**63), 2**63 - 1, 70_000, dtype=np.int64))
+    rng.shuffle(keys)
+    rows = rng.standard_normal([len(keys), DIM]).astype(np.float32)
+    keys.astype("<i8").tofile(tmp_path / "table_keys.file")
+    rows.astype("<f4").tofile(tmp_path / "table_values.file")
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1, 2])
+        restore(session, table, tmp_path)
+        assert session.run(table.size()) == len(keys)
+        np.testing.assert_array_equal(session.run(tf.nn.embedding_lookup(table, keys)), rows)
+
+
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.uint32])
+def test_a_dump_is_restored_in_another_session(tmp_path, key_dtype):
+    keys = [0, 7, 2**31 - 1] + ([-1] if key_dtype != tf.uint32 else [2**32 - 1])
+    with harness.graph_and_session() as session:
+        layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True, key_dtype=key_dtype)
+        rows = layer(tf.constant(keys, key_dtype))
+        harness.initialize(session)
+        want = session.run(rows) - 1
+        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+        session.run(step)
+        dump(session, layer.embedding_variable, tmp_path)
+    with harness.graph_and_session() as session:
+        layer = sok.All2AllDenseEmbedding(10, DIM, 1, 1, dynamic_input=True, key_dtype=key_dtype)
+        rows = layer(tf.constant(keys, key_dtype), training=False)
+        harness.initialize(session)
+        restore(session, layer.embedding_variable, tmp_path)
+        np.testing.assert_array_equal(session.run(rows), want)
+        assert session.run(layer.embedding_variable.size()) == len(keys)
+
+
+def test_restoring_replaces_what_was_there(tmp_path):
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1, 2, 3])
+        want = rows_of(session, table)
+        dump(session, table, tmp_path)
+        session.run(tf.nn.embedding_lookup(table, tf.constant([4, 5], tf.int64)))
+        restore(session, table, tmp_path)
+        assert rows_of(session, table) == want
+
+
+def test_a_table_trains_on_after_a_restore(tmp_path):
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1, 2])
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [1]))
+        step = tf.compat.v1.train.MomentumOptimizer(1.0, 0.9).minimize(loss)
+        session.run(step)
+        dump(session, table, tmp_path)
+        before = rows_of(session, table)
+        restore(session, table, tmp_path)
+        session.run(step)  # the first of a new optimizer: no momentum from before
+        np.testing.assert_allclose(rows_of(session, table)[1], np.array(before[1]) - 1, rtol=1e-5, atol=1e-6)
+
+
+def test_an_empty_table(tmp_path):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=DIM)
+        harness.initialize(session)
+        dump(session, table, tmp_path)
+        assert (tmp_path / "table_keys.file").stat().st_size == 0
+        session.run(tf.nn.embedding_lookup(table, [1]))
+        restore(session, table, tmp_path)
+        assert session.run(table.size()) == 0
+
+
+def test_without_hashing(tmp_path):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=DIM, capacity=6, use_hashtable=False)
+        harness.initialize(session)
+        want = session.run(table.read_value())
+        dump(session, table, tmp_path)
+        np.testing.assert_array_equal(np.fromfile(tmp_path / "table_keys.file", "<i8"), np.arange(6))
+        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(table.read_value()))
+        session.run(step)
+        assert not np.any(session.run(table.read_value()) == want)
+        restore(session, table, tmp_path)
+        np.testing.assert_array_equal(session.run(table.read_value()), want)
+
+
+def test_scopes_are_directories_and_names_are_unique(tmp_path):
+    directory = tmp_path / "made" / "when" / "missing"
+    with harness.graph_and_session() as session:
+        with tf.name_scope("user"):
+            first = make_table(session, [1])
+            second = make_table(session, [2])
+        assert first.m_var_name != second.m_var_name
+        for table in (first, second):
+            dump(session, table, directory)
+            assert (directory / f"{table.m_var_name}_keys.file").exists()
+            assert (directory / f"{table.m_var_name}_values.file").exists()
+        restore(session, second, directory)
+        assert list(rows_of(session, second)) == [2]
+
+
+def test_a_dump_replaces_older_files_and_leaves_no_others(tmp_path):
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1, 2, 3])
+        dump(session, table, tmp_path)
+        session.run(table.initializer)
+        dump(session, table, tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["table_keys.file", "table_values.file"]
+    assert (tmp_path / "table_values.file").stat().st_size == 0
+
+
+def test_the_directory_may_be_a_tensor(tmp_path):
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1])
+        directory = tf.compat.v1.placeholder(tf.string, [])
+        status = sok.Saver().dump_to_file(table, directory)
+        for name in ("first", "second"):
+            assert session.run(status, {directory: str(tmp_path / name)}) == b"OK"
+    assert sorted(os.listdir(tmp_path)) == ["first", "second"]
+
+
+def truncate(path: pathlib.Path, by: int):
+    path.write_bytes(path.read_bytes()[:-by])
+
+
+DAMAGES = {
+    "keys cut inside a key": ("table_keys.file", lambda path: truncate(path, 3)),
+    "a key missing": ("table_", lambda path: truncate(path, 8)),
+    "values cut inside a float": ("table_values.file", lambda path: truncate(path, 2)),
+    "a float missing": ("table_values.file", lambda path: truncate(path, 4)),
+    "a row missing": ("table_values.file", lambda path: truncate(path, 4 * DIM)),
+    "a row too many": (
+        "table_values.file",
+        lambda path: path.write_bytes(path.read_bytes() + b"\0" * 4 * DIM),
+    ),
+    "no values": ("table_values.file", lambda path: path.write_bytes(b"")),
+    "a key twice": ("table_keys.file", lambda path: path.write_bytes(path.read_bytes()[:8] * 3)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_are_refused_by_name(tmp_path, damage):
+    named, do = DAMAGES[damage]
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1, 2, 3])
+        dump(session, table, tmp_path)
+        session.run(tf.nn.embedding_lookup(table, [9]))
+        want = rows_of(session, table)
+        do(tmp_path / ("table_values.file" if "values" in named else "table_keys.file"))
+        with pytest.raises(tf.errors.DataLossError, match=named):
+            restore(session, table, tmp_path)
+        assert rows_of(session, table) == want
+
+
+@pytest.mark.parametrize("missing", ["table_keys.file", "table_values.file"])
+def test_missing_files_are_named(tmp_path, missing):
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1])
+        want = rows_of(session, table)
+        dump(session, table, tmp_path)
+        (tmp_path / missing).unlink()
+        with pytest.raises(tf.errors.NotFoundError, match=missing):
+            restore(session, table, tmp_path)
+        assert rows_of(session, table) == want
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "occupied").write_text("a file")
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1])
+        with pytest.raises(tf.errors.OpError, match="occupied"):
+            dump(session, table, tmp_path / "occupied")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="directory"):
+            dump(session, table, "")
+
+
+def test_more_rows_than_the_capacity(tmp_path):
+    with harness.graph_and_session() as session:
+        dump(session, make_table(session, [1, 2, 3]), tmp_path)
+    with harness.graph_and_session() as session:
+        table = make_table(session, [7], capacity=2)
+        want = rows_of(session, table)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="table.*2"):
+            restore(session, table, tmp_path)
+        assert rows_of(session, table) == want
+
+
+def test_keys_out_of_range_without_hashing(tmp_path):
+    with harness.graph_and_session() as session:
+        dump(session, make_table(session, [1, 99]), tmp_path)
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=DIM, capacity=6, use_hashtable=False)
+        harness.initialize(session)
+        want = session.run(table.read_value())
+        with pytest.raises(tf.errors.InvalidArgumentError, match="table.*99"):
+            restore(session, table, tmp_path)
+        np.testing.assert_array_equal(session.run(table.read_value()), want)
+
+
+def test_load_embedding_values_gives_key_i_row_i():
+    values = np.arange(12, dtype=np.float32).reshape(4, DIM)
+    with harness.graph_and_session() as session:
+        table = make_table(session, [2, 50])
+        other = rows_of(session, table)[50]
+        load = sok.Saver().load_embedding_values(table, values)
+        assert session.run(load) == b"OK"
+        want = {i: row.tolist() for i, row in enumerate(values)} | {50: other}
+        assert rows_of(session, table) == want
+
+
+@pytest.mark.parametrize("container", [list, tuple])
+def test_a_list_of_tensors_is_stacked(container):
+    with harness.graph_and_session() as session:
+        table = make_table(session, [50])
+        parts = container([np.full([2, DIM], 1.0), tf.fill([1, DIM], 2.0), np.zeros([0, DIM])])
+        session.run(sok.Saver().load_embedding_values(table, parts))
+        rows = rows_of(session, table)
+        assert [rows[i][0] for i in range(3)] == [1.0, 1.0, 2.0] and len(rows) == 4
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros([2, DIM + 1]), np.zeros([DIM]), np.zeros([1, 1, DIM]), [], "text"]
+)
+def test_values_of_wrong_shape_are_refused(values):
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1])
+        with pytest.raises((TypeError, ValueError)):
+            sok.Saver().load_embedding_values(table, values)
+
+
+def test_values_of_wrong_shape_that_is_known_late():
+    with harness.graph_and_session() as session:
+        table = make_table(session, [1])
+        want = rows_of(session, table)
+        values = tf.compat.v1.placeholder(tf.float32)
+        load = sok.Saver().load_embedding_values(table, values)
+        for shape in ([2, DIM + 1], [DIM], [1, 1, DIM]):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="table"):
+                session.run(load, {values: np.zeros(shape)})
+        assert rows_of(session, table) == want
+
+
+def test_more_values_than_the_capacity():
+    with harness.graph_and_session() as session:
+        table = make_table(session, [5], capacity=2)
+        want = rows_of(session, table)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="table.*2"):
+            session.run(sok.Saver().load_embedding_values(table, np.zeros([3, DIM], np.float32)))
+        assert rows_of(session, table) == want
+
+
+@pytest.mark.parametrize("not_a_table", [None, "table", 3])
+def test_only_embedding_variables_are_saved(not_a_table):
+    with harness.graph_and_session():
+        saver = sok.Saver()
+        for attempt in (
+            lambda: saver.dump_to_file(not_a_table, "unused"),
+            lambda: saver.restore_from_file(not_a_table, "unused"),
+            lambda: saver.load_embedding_values(not_a_table, np.zeros([1, DIM])),
+        ):
+            with pytest.raises(TypeError, match="EmbeddingVariable"):
+                attempt()
+
+
+def test_a_plain_variable_is_refused():
+    with harness.graph_and_session(), pytest.raises(TypeError, match="EmbeddingVariable"):
+        sok.Saver().dump_to_file(tf.Variable([[1.0]]), "unused")

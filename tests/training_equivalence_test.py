@@ -1,0 +1,161 @@
+"""A model on layers trains as the same model on tf.Variables and TensorFlow's ops does, with any threads."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+STEPS = 50
+VOCABULARY = 200
+BATCH = 32
+SLOTS = 3
+MAX_NNZ = 4
+NNZ = 2
+v1 = tf.compat.v1
+
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.5),
+    "adagrad": lambda: v1.train.AdagradOptimizer(0.1),
+}
+
+
+class Model:
+    """Two layers, one pooled and one not, under a dense layer; `build` gives the same on tf.Variables."""
+
+    def __init__(self, optimizer, dim=8, initializer="random_normal", combiner="mean", dense=True):
+        self.keys = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, VOCABULARY, dtype=np.int64)
+        self.dim, self.combiner, self.dense = dim, combiner, dense
+        self.bags = v1.sparse_placeholder(tf.int64)
+        self.fields = v1.placeholder(tf.int64, [None, SLOTS, NNZ])
+        self.labels = v1.placeholder(tf.float32, [None])
+        self.make_optimizer = OPTIMIZERS[optimizer]
+        pooled = sok.DistributedEmbedding(
+            combiner, 1000, dim, SLOTS, MAX_NNZ, embedding_initializer=initializer
+        )
+        plain = sok.All2AllDenseEmbedding(1000, dim, SLOTS, NNZ, embedding_initializer=initializer)
+        keys = tf.constant(self.keys)
+        ids = tf.SparseTensor(self.bags.indices, tf.gather(keys, self.bags.values), self.bags.dense_shape)
+        outputs = [pooled(ids), plain(tf.gather(keys, self.fields))]
+        self.tables = [pooled.embedding_variable, plain.embedding_variable]
+        self.rows = [tf.nn.embedding_lookup(table, self.keys) for table in self.tables]
+        self.loss, self.step = self.finish(outputs)
+
+    def finish(self, outputs):
+        flat = [tf.reshape(output, [tf.shape(self.labels)[0], -1]) for output in outputs]
+        if not self.dense:
+            loss = sum(tf.reduce_sum(part * self.labels[:, None]) for part in flat)
+            return loss, self.make_optimizer().minimize(loss)
+        width = SLOTS * self.dim * (1 + NNZ)
+        start = np.random.default_rng(8).standard_normal([width, 1]).astype(np.float32) * 0.1
+        kernel = tf.Variable(start)
+        logits = tf.matmul(tf.concat(flat, axis=1), kernel)[:, 0]
+        loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(self.labels, logits))
+        return loss, self.make_optimizer().minimize(loss, var_list=[*self.variables(), kernel])
+
+    def variables(self):
+        return self.tables
+
+    def feed(self, rng):
+        taken = np.argwhere(rng.random([BATCH * SLOTS, MAX_NNZ]) < 0.6).astype(np.int64)
+        skewed = np.minimum(rng.zipf(1.3, len(taken)), VOCABULARY) - 1
+        fields = rng.integers(0, VOCABULARY, [BATCH, SLOTS, NNZ])
+        return {
+            self.bags: v1.SparseTensorValue(taken, skewed, [BATCH * SLOTS, MAX_NNZ]),
+            self.fields: fields,
+            self.labels: rng.integers(0, 2, BATCH).astype(np.float32),
+        }
+
+
+class PlainTwin(Model):
+    """The same model on tf.Variables, beside a Model whose inputs it takes."""
+
+    def __init__(self, model, optimizer):
+        self.dim, self.combiner, self.dense = model.dim, model.combiner, model.dense
+        self.bags, self.fields, self.labels = model.bags, model.fields, model.labels
+        self.make_optimizer = OPTIMIZERS[optimizer]
+        self.tables = [tf.Variable(np.zeros([VOCABULARY, self.dim], np.float32)) for _ in model.tables]
+        pooled = tf.nn.safe_embedding_lookup_sparse(self.tables[0], self.bags, combiner=self.combiner)
+        rows = tf.shape(self.labels)[0] * SLOTS
+        # The last rows may be empty, and TensorFlow then leaves them out.
+        pooled = tf.pad(pooled, [[0, rows - tf.shape(pooled)[0]], [0, 0]])
+        self.loss, self.step = self.finish([pooled, tf.nn.embedding_lookup(self.tables[1], self.fields)])
+
+
+def train(session, model, steps=STEPS):
+    """(loss of each step, rows afterwards) of a model on tables."""
+    rng = np.random.default_rng(9)
+    harness.initialize(session)
+    losses = [session.run([model.loss, model.step], model.feed(rng))[0] for _ in range(steps)]
+    return np.array(losses), session.run(model.rows)
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_fifty_steps_are_those_of_dense_variables(optimizer, combiner):
+    with harness.graph_and_session() as session:
+        model = Model(optimizer, combiner=combiner)
+        twin = PlainTwin(model, optimizer)
+        harness.initialize(session)
+        for variable, rows in zip(twin.tables, session.run(model.rows), strict=True):
+            variable.load(rows, session)
+        rng = np.random.default_rng(9)
+        for _ in range(STEPS):
+            got, want, _, _ = session.run([model.loss, twin.loss, model.step, twin.step], model.feed(rng))
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+        for got, want in zip(session.run(model.rows), session.run(twin.tables), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+def test_fifty_steps_in_whole_numbers_are_exact():
+    """Sums of gradients of 0 and 1 with a learning rate of 1/2 round nowhere, in whatever order."""
+    with harness.graph_and_session() as session:
+        model = Model("sgd", dim=3, initializer=64.0, combiner="sum", dense=False)
+        twin = PlainTwin(model, "sgd")
+        harness.initialize(session)
+        session.run([variable.assign(tf.fill([VOCABULARY, 3], 64.0)) for variable in twin.tables])
+        rng = np.random.default_rng(9)
+        for _ in range(STEPS):
+            session.run([model.step, twin.step], model.feed(rng))
+        for got, want in zip(session.run(model.rows), session.run(twin.tables), strict=True):
+            np.testing.assert_array_equal(got, want)
+            assert np.unique(got).size > 20
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_results_repeat_bit_for_bit_with_any_number_of_threads(optimizer):
+    results = []
+    for threads in (1, 1, 2, 4):
+        with harness.graph_and_session(threads) as session:
+            # The dense layer sums in an order that depends on TensorFlow's threads, so it stays out.
+            model = Model(optimizer, dim=33, dense=False)
+            results.append(train(session, model, steps=10)[1])
+    for other in results[1:]:
+        for got, want in zip(other, results[0], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_large_batches_repeat_bit_for_bit_with_any_number_of_threads():
+    """Batches large enough that every parallel loop is split."""
+    keys = harness.zipf_keys(np.random.default_rng(3), 60_000, vocabulary=20_000)
+    splits = np.unique(np.random.default_rng(4).integers(0, len(keys), 5000))
+    splits = np.concatenate([[0], splits, [len(keys)]])
+    results = []
+    for threads in (1, 2, 3, 4):
+        with harness.graph_and_session(threads) as session:
+            table = sok.EmbeddingVariable(name="table", dim=17)
+            row_ids = np.repeat(np.arange(len(splits) - 1), np.diff(splits))
+            ids = tf.SparseTensor(
+                np.stack([row_ids, np.arange(len(keys))], 1), keys, [len(splits) - 1, len(keys)]
+            )
+            pooled = sok.lookup.group.lookup_group([sok.lookup.group.SparseLookup(table, ids, "mean")])[0]
+            step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(pooled)))
+            harness.initialize(session)
+            first = session.run([pooled, step])[0]
+            session.run(step)
+            stored_keys, rows = harness.table_contents(session, table)
+            results.append((first, stored_keys, rows))
+    for other in results[1:]:
+        for got, want in zip(other, results[0], strict=True):
+            np.testing.assert_array_equal(got, want)
