@@ -69,7 +69,7 @@ Status Table::InsertAbsent(Executor& executor, Span<const int64_t> ids, Span<int
   if (options_.capacity > 0 && num_rows_ + absent > options_.capacity) {
     return ResourceExhausted("Embedding variable '", options_.name, "' is full: it holds ", num_rows_,
                              " of at most ", options_.capacity, " rows on rank ", options_.rank,
-                             ", and this lookup brings ", absent, " new keys");
+                             ", without room for ", absent, " new keys");
   }
   SOK_RETURN_IF_ERROR(Reserve(num_rows_ + absent));
   std::vector<int64_t> new_ids;

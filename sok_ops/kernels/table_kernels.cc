@@ -46,11 +46,14 @@ class InitializeTableOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("key_dtype", &key_dtype_));
     OP_REQUIRES_OK(construction, InitializerFromAttrs(construction, &options_.initializer));
     OP_REQUIRES_OK(construction, construction->GetAttr("initializer_seed", &seed_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("keep_existing", &keep_existing_));
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::ResourceHandle* handle = nullptr;
     OP_REQUIRES_OK(context, TableHandle(context, 0, &handle));
+    TableRef existing;
+    if (keep_existing_ && LookupTable(context, 0, &existing).ok()) return;
     const std::string& name = handle->name();
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(
@@ -82,6 +85,7 @@ class InitializeTableOp : public tf::OpKernel {
   TableOptions options_;
   tf::DataType key_dtype_;
   int64_t seed_;
+  bool keep_existing_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
 

@@ -40,9 +40,11 @@ REGISTER_OP("SokInitializeTable")
     .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'uniform'")
     .Attr("initializer_args: list(float) = [-0.05, 0.05]")
     .Attr("initializer_seed: int = 0")
+    .Attr("keep_existing: bool = false")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
-    .Doc(R"(Makes the table of an embedding variable; one that is there is replaced by an empty one.
+    .Doc(R"(Makes the table of an embedding variable; one that is there is replaced by an empty one, or stays
+if keep_existing.
 capacity: rows on this rank; 0 grows without bound.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].)");
 

@@ -1,5 +1,6 @@
 """EmbeddingVariable: a hash table of rows that TensorFlow takes for a variable."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -79,7 +80,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
 
         handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
         with tf.name_scope(self.m_var_name + "/"):
-            initializer_op = native.ops.sok_initialize_table(
+            self._make_table = functools.partial(
+                native.ops.sok_initialize_table,
                 handle,
                 dim=self.dim,
                 capacity=capacity or 0,
@@ -88,8 +90,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                 initializer=row_initializer.kind,
                 initializer_args=list(row_initializer.args),
                 initializer_seed=row_initializer.seed,
-                name="Initializer",
             )
+            initializer_op = self._make_table(name="Initializer")
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
         super().__init__(
             trainable=trainable,
@@ -225,9 +227,12 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         ]
 
     def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> tf.Operation:
-        """Returns the op that makes the table what `specs` saved; it runs the initializer first."""
+        """Returns the op that makes the table what `specs` saved, whether the initializer has run or not."""
         del restored_shapes
-        with tf.control_dependencies([self.initializer]):
+        # A table that is there stays in place until the import has succeeded.
+        with tf.control_dependencies(self.initializer.control_inputs):
+            made = self._make_table(keep_existing=True, name="MakeTable")
+        with tf.control_dependencies([made]):
             return native.ops.sok_table_import(self.handle, *restored_tensors)
 
 
