@@ -8,6 +8,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
 
 import sparse_operation_kit as sok
 
@@ -63,3 +64,14 @@ def gradient_by_key(
     for row, value in zip(indices, values, strict=True):
         dense[position[int(key_of_row[row])]] += value
     return dense
+
+
+def empty_tensor(dtype: tf.DType) -> tf.Tensor:
+    """A constant of shape [0] of any dtype, those that tf.constant does not make included."""
+    value = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum)
+    value.tensor_shape.dim.add(size=0)
+    attributes = {
+        "value": tf.compat.v1.AttrValue(tensor=value),
+        "dtype": tf.compat.v1.AttrValue(type=dtype.as_datatype_enum),
+    }
+    return tf.compat.v1.get_default_graph().create_op("Const", [], [dtype], attrs=attributes).outputs[0]

@@ -9,7 +9,6 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
-from sparse_operation_kit.lookup import group
 
 DIM = 2
 NAME = "sound_table"
@@ -222,61 +221,3 @@ def test_a_training_tensor_of_another_kind():
             layer(tf.constant([1], tf.int64), training=tf.constant(1))
         with pytest.raises(ValueError, match="training has shape"):
             layer(tf.constant([1], tf.int64), training=tf.constant([True, False]))
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {"dims": [DIM, DIM]},
-        {"table_of": [1]},
-        {"table_of": [-1]},
-        {"table_of": [0, 0]},
-        {"layouts": ["dense", "dense"]},
-        {"layouts": ["ragged"], "combiners": ["sum"]},
-        {"layouts": ["heap"]},
-        {"combiners": ["sum"]},
-        {"combiners": []},
-        {"combiners": ["max"]},
-        {"weighted": [True]},
-        {"slots": [-1]},
-        {"slots": []},
-        {"num_lookups": 2},
-        {"num_lookups": 0},
-    ],
-)
-def test_attributes_that_do_not_fit(attributes):
-    """Whatever the op's attributes say, it is an error at the latest when it runs."""
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name=NAME, dim=DIM)
-        sound = {
-            "num_lookups": 1,
-            "dims": [DIM],
-            "table_of": [0],
-            "layouts": ["dense"],
-            "combiners": ["none"],
-            "weighted": [False],
-            "slots": [0],
-        }
-        harness.initialize(session)
-        with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
-            result = native.ops.sok_group_lookup(
-                handles=[table.handle],
-                ids=[tf.constant([1], tf.int64)],
-                bags=[],
-                weights=[],
-                training=True,
-                **{**sound, **attributes},
-            )
-            session.run(result.outputs[0])
-        assert session.run(table.size()) == 0
-
-
-def test_a_dim_that_is_not_the_tables():
-    with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name=NAME, dim=DIM)
-        table.dim = 5
-        rows = group.lookup_group([group.DenseLookup(table, tf.constant([1], tf.int64))])[0]
-        harness.initialize(session)
-        table.dim = DIM
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{DIM}.*5"):
-            session.run(rows)

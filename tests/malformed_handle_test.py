@@ -1,0 +1,92 @@
+"""Handles that are not those of one embedding variable are an error in every op, never a crash."""
+
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+
+DIM = 2
+NAME = "sound_table"
+
+HANDLES = {
+    "no handle": lambda: harness.empty_tensor(tf.resource),
+    "the handle of a variable": lambda: tf.Variable([1.0]).handle,
+    "the handle of a queue": lambda: tf.queue.FIFOQueue(3, [tf.int64]).queue_ref,
+    "two handles": lambda: tf.stack([sok.EmbeddingVariable(name="other", dim=DIM).handle] * 2),
+}
+
+USES = {
+    "lookup": lambda handle: native.ops.sok_group_lookup(
+        handles=[handle],
+        ids=[tf.constant([1], tf.int64)],
+        bags=[],
+        weights=[],
+        training=True,
+        num_lookups=1,
+        dims=[DIM],
+        table_of=[0],
+        layouts=["dense"],
+        combiners=["none"],
+        weighted=[False],
+        slots=[0],
+    ).outputs[0],
+    "apply": lambda handle: native.ops.sok_apply_gradients(
+        handle=handle,
+        indices=tf.constant([0], tf.int64),
+        values=tf.ones([1, DIM]),
+        hyper=[1.0],
+        optimizer="sgd",
+    ),
+    "initialize": lambda handle: native.ops.sok_initialize_table(handle, dim=DIM),
+    "size": lambda handle: native.ops.sok_table_size(handle),
+    "export": lambda handle: native.ops.sok_table_export(handle, dim=DIM).keys,
+    "assign": lambda handle: native.ops.sok_table_assign(
+        handle, keys=tf.constant([1], tf.int64), values=tf.ones([1, DIM])
+    ),
+    "dump": lambda handle: native.ops.sok_dump_to_file(handle, "unused"),
+    "restore": lambda handle: native.ops.sok_restore_from_file(handle, "unused"),
+}
+
+
+@pytest.mark.parametrize("kind", HANDLES)
+@pytest.mark.parametrize("use", USES)
+def test_handles_of_another_kind(use, kind):
+    with harness.graph_and_session() as session:
+        op = USES[use](HANDLES[kind]())
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run(op)
+        table = sok.EmbeddingVariable(name=NAME, dim=DIM)
+        rows = tf.nn.embedding_lookup(table, [1])
+        session.run(table.initializer)
+        assert session.run(rows).shape == (1, DIM)
+
+
+def test_is_initialized_of_another_kind_is_false():
+    with harness.graph_and_session() as session:
+        assert not session.run(native.ops.sok_table_is_initialized(tf.Variable([1.0]).handle))
+
+
+def test_one_table_twice_in_the_handles_of_a_group():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name=NAME, dim=DIM)
+        result = native.ops.sok_group_lookup(
+            handles=[table.handle, table.handle],
+            ids=[tf.constant([1], tf.int64)] * 2,
+            bags=[],
+            weights=[],
+            training=True,
+            num_lookups=2,
+            dims=[DIM, DIM],
+            table_of=[0, 1],
+            layouts=["dense"] * 2,
+            combiners=["none"] * 2,
+            weighted=[False] * 2,
+            slots=[0] * 2,
+        )
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*twice"):
+            session.run(result.outputs)
+        assert session.run(table.size()) == 0
