@@ -111,6 +111,9 @@ write_bazel_configuration() {
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     write_if_changed "$SOK_ROOT/.bazelrc.env" < "$(sok_env).bazelrc"
   fi
+  # The links to one version's outputs would be packages to another's Bazel, which does not know them for links.
+  printf '%s\n' bazel-bin bazel-out bazel-testlogs "bazel-$(basename "$SOK_ROOT")" bazel-tf |
+    write_if_changed "$SOK_ROOT/.bazelignore"
   command -v nvcc > /dev/null || [ -n "${CUDA_HOME:-}" ] ||
     say "No CUDA toolkit (nvcc) here: the library is built for the CPU only."
 }
