@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -53,7 +53,9 @@ def _all_outputs(
     return [output for _ in range(count) for output in session.run(list(targets.outputs))]
 
 
-def _run(session: tf.compat.v1.Session, batches: RotatingBatches, count: int, op: tf.Operation) -> None:
+def _run(
+    session: tf.compat.v1.Session, batches: RotatingBatches, count: int, ops: Sequence[tf.Operation]
+) -> None:
     batches.restart(session)
     for _ in range(count):
-        session.run(op)
+        session.run(ops)

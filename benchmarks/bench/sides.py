@@ -19,9 +19,9 @@ from sparse_operation_kit.lookup import group
 class Targets:
     """What a session runs of one lookup: `lookup` in training, `forward` alone, and a whole `step`."""
 
-    lookup: tf.Operation
-    forward: tf.Operation
-    step: tf.Operation
+    lookup: Sequence[tf.Operation]
+    forward: Sequence[tf.Operation]
+    step: Sequence[tf.Operation]
     outputs: Sequence[tf.Tensor]  # of the lookup in training, float32 [bags, dim] for each feature
 
 
@@ -42,8 +42,11 @@ class Side(abc.ABC):
         outputs = self._look_up(kind, features, training=True)
         forward = self._look_up(kind, features, training=False)
         slices = tf.gradients(outputs, self.variables, grad_ys=list(gradients))
-        step = self._optimizer.apply_gradients(zip(slices, self.variables, strict=True))
-        return Targets(_consumed(outputs), _consumed(forward), step, outputs)
+        update = self._optimizer.apply_gradients(zip(slices, self.variables, strict=True))
+        # The given gradients do not depend on the outputs: without `lookup`, TensorFlow would update the rows
+        # and leave the lookup out.
+        lookup = _consumed(outputs)
+        return Targets([lookup], [_consumed(forward)], [lookup, update], outputs)
 
     @abc.abstractmethod
     def _look_up(self, kind: str, features: Sequence[FeatureTensors], training: bool) -> list[tf.Tensor]: ...
