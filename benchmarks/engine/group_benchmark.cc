@@ -140,19 +140,23 @@ class GroupBenchmark {
       plan.parts[f].ids = batch[f].ids;
       plan.lookups.push_back(std::move(lookup));
     }
-    Check(GroupForward(executor_, pointers_, &plan, output_rows_));
+    Check(GroupForward(executor_, pointers_, &plan, output_rows_, &scratch_));
     return plan;
   }
 
   void Step(const BatchSet& set) {
     const LookupPlan plan = Lookup(set, true);
-    Check(ForEachPart(executor_, flags_.features, [&](Executor& inner, int64_t f) {
-      const std::vector<int64_t>& rows = plan.parts[f].rows;
+    std::vector<float*> grads;
+    for (int64_t f = 0; f < flags_.features; ++f) {
       // Grown once to the largest batch: the memory of one step serves the next.
-      std::vector<float>& grads = row_gradients_[f];
-      if (grads.size() < rows.size() * flags_.dim) grads.resize(rows.size() * flags_.dim);
-      PartBackward(inner, plan, static_cast<int>(f), flags_.dim, gradient_rows_, grads.data());
-      return tables_[f]->ApplyGradients(inner, flags_.optimizer, hyper_, rows, grads.data(), true);
+      const size_t floats = plan.parts[f].rows.size() * flags_.dim;
+      if (row_gradients_[f].size() < floats) row_gradients_[f].resize(floats);
+      grads.push_back(row_gradients_[f].data());
+    }
+    const std::vector<int64_t> dims(flags_.features, flags_.dim);
+    Check(GroupBackward(executor_, plan, dims, gradient_rows_, grads));
+    Check(ForEachPart(executor_, flags_.features, [&](Executor& inner, int64_t f) {
+      return tables_[f]->ApplyGradients(inner, flags_.optimizer, hyper_, plan.parts[f].rows, grads[f], true);
     }));
   }
 
@@ -197,6 +201,7 @@ class GroupBenchmark {
   std::vector<std::vector<float>> outputs_;
   std::vector<std::vector<float>> gradients_;
   std::vector<std::vector<float>> row_gradients_;
+  GroupScratch scratch_;
   std::vector<OutputRows> output_rows_;
   std::vector<GradientRows> gradient_rows_;
   size_t next_batch_ = 0;

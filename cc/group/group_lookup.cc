@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "cc/dedup/dedup.h"
 #include "cc/dedup/segments.h"
 #include "cc/group/parallel_parts.h"
 #include "cc/group/table_locks.h"
@@ -68,32 +67,7 @@ void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part
   }
 }
 
-}  // namespace
-
-Status GroupForward(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
-                    Span<const OutputRows> outputs) {
-  std::vector<TablePart>& parts = plan->parts;
-  SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
-    parts[t].inverse.resize(parts[t].ids.size());
-    Deduplicator deduplicator;
-    return deduplicator.Run(inner, parts[t].ids, &parts[t].unique, Span<int32_t>(parts[t].inverse));
-  }));
-
-  const TableLocks locks(tables);
-  std::vector<RowPointers> pointers(parts.size());
-  SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
-    SOK_RETURN_IF_ERROR(ResolveRows(inner, tables[t], plan->training, &parts[t]));
-    pointers[t].Fill(*tables[t], parts[t]);
-    return OkStatus();
-  }));
-  return ForEachPart(executor, plan->lookups.size(), [&](Executor& inner, int64_t l) {
-    const Lookup& lookup = plan->lookups[l];
-    const int t = lookup.table;
-    WriteOutput(inner, lookup, parts[t], pointers[t], tables[t]->options().dim, outputs[l]);
-    return OkStatus();
-  });
-}
-
+// The gradients of part `t`'s distinct ids.
 void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim,
                   Span<const GradientRows> gradients, float* grads_out) {
   const TablePart& part = plan.parts[t];
@@ -122,6 +96,41 @@ void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim
   Segments segments;
   BuildSegments(part.inverse, static_cast<int64_t>(part.unique.size()), &segments);
   SegmentSum(executor, segments, grad_rows, scales, dim, grads_out);
+}
+
+}  // namespace
+
+Status GroupForward(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
+                    Span<const OutputRows> outputs, GroupScratch* scratch) {
+  std::vector<TablePart>& parts = plan->parts;
+  while (scratch->deduplicators.size() < parts.size()) scratch->deduplicators.emplace_back();
+  SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
+    parts[t].inverse.resize(parts[t].ids.size());
+    return scratch->deduplicators[t].Run(inner, parts[t].ids, &parts[t].unique,
+                                         Span<int32_t>(parts[t].inverse));
+  }));
+
+  const TableLocks locks(tables);
+  std::vector<RowPointers> pointers(parts.size());
+  SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
+    SOK_RETURN_IF_ERROR(ResolveRows(inner, tables[t], plan->training, &parts[t]));
+    pointers[t].Fill(*tables[t], parts[t]);
+    return OkStatus();
+  }));
+  return ForEachPart(executor, plan->lookups.size(), [&](Executor& inner, int64_t l) {
+    const Lookup& lookup = plan->lookups[l];
+    const int t = lookup.table;
+    WriteOutput(inner, lookup, parts[t], pointers[t], tables[t]->options().dim, outputs[l]);
+    return OkStatus();
+  });
+}
+
+Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
+                     Span<const GradientRows> gradients, Span<float* const> grads_out) {
+  return ForEachPart(executor, dims.size(), [&](Executor& inner, int64_t t) {
+    PartBackward(inner, plan, static_cast<int>(t), dims[t], gradients, grads_out[t]);
+    return OkStatus();
+  });
 }
 
 Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,

@@ -2,10 +2,12 @@
 #define SOK_CC_GROUP_GROUP_LOOKUP_H_
 
 #include <cstdint>
+#include <deque>
 
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/dedup/dedup.h"
 #include "cc/group/lookup_plan.h"
 #include "cc/table/table.h"
 
@@ -23,6 +25,11 @@ struct GradientRows {
   int64_t stride = 0;
 };
 
+// Working memory of GroupForward; one call at a time. Calls after the first find it as large as they need it.
+struct GroupScratch {
+  std::deque<Deduplicator> deduplicators;  // one per table; a deque, for they cannot move
+};
+
 // Looks up a whole group: merges duplicate ids per table, finds their rows (and in training inserts those
 // that are new), and writes every lookup's output. Takes the lookups and ids of `plan`, and fills in the
 // rest of it. tables[t] belongs to plan->parts[t], and the tables are distinct; outputs[l] belongs to
@@ -31,13 +38,14 @@ struct GradientRows {
 // Locks the tables it works on, in one global order, so that groups that share tables cannot deadlock. On an
 // error no output is to be used; rows that were in the tables are as they were.
 Status GroupForward(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
-                    Span<const OutputRows> outputs);
+                    Span<const OutputRows> outputs, GroupScratch* scratch);
 
-// The gradient of part `t`'s distinct ids: grads_out[u, :] for unique id u is the sum over its occurrences,
-// in order, of the occurrence's share of its bag's gradient. gradients[l] belongs to plan.lookups[l].
-// The result does not depend on the executor. `plan` comes from GroupForward and was training.
-void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim,
-                  Span<const GradientRows> gradients, float* grads_out);
+// The gradients of all distinct ids of a group: in grads_out[t], row u is the sum over the occurrences of id
+// plan.parts[t].unique[u], in order, of each occurrence's share of its bag's gradient. Table t has rows of
+// dims[t] floats; gradients[l] belongs to plan.lookups[l]. The result does not depend on the executor. `plan`
+// comes from GroupForward and was training. ResourceExhausted where memory does not suffice.
+Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
+                     Span<const GradientRows> gradients, Span<float* const> grads_out);
 
 // The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[count]. Reads the
 // rows as they are now, so it has to run before the optimizer does. InvalidArgument where the table does not

@@ -71,7 +71,8 @@ struct Group {
       outputs.emplace_back(lookup.num_bags() * dim, std::nanf(""));
       output_rows.push_back({outputs.back().data(), dim});
     }
-    return GroupForward(executor, table_pointers(), &plan, output_rows);
+    GroupScratch scratch;
+    return GroupForward(executor, table_pointers(), &plan, output_rows, &scratch);
   }
 
   ReferenceRows Rows(int t) const {
@@ -157,11 +158,19 @@ TEST_P(GroupLookupTest, BackwardEqualsReferenceForAnyNumberOfThreads) {
     for (size_t l = 0; l < gradients.size(); ++l) {
       gradient_rows.push_back({gradients[l].data(), group.output_rows[l].stride});
     }
+    std::vector<int64_t> dims;
+    std::vector<std::vector<float>> all_grads;
+    std::vector<float*> grads_out;
     for (int t = 0; t < 4; ++t) {
-      const int64_t dim = group.tables[t]->options().dim;
+      dims.push_back(group.tables[t]->options().dim);
+      all_grads.emplace_back(group.plan.parts[t].unique.size() * dims[t], std::nanf(""));
+    }
+    for (std::vector<float>& grads : all_grads) grads_out.push_back(grads.data());
+    ASSERT_TRUE(GroupBackward(executor, group.plan, dims, gradient_rows, grads_out).ok());
+    for (int t = 0; t < 4; ++t) {
+      const int64_t dim = dims[t];
       const TablePart& part = group.plan.parts[t];
-      std::vector<float> grads(part.unique.size() * dim, std::nanf(""));
-      PartBackward(executor, group.plan, t, dim, gradient_rows, grads.data());
+      const std::vector<float>& grads = all_grads[t];
       ReferenceRows expected;
       for (size_t l = 0; l < group.bags.size(); ++l) {
         if (group.plan.lookups[l].table != t) continue;
@@ -249,7 +258,8 @@ TEST(GroupPlanTest, GroupsThatShareTablesInOppositeOrderDoNotDeadlock) {
           output_rows.push_back({outputs[t].data(), tables[t]->options().dim});
         }
         InlineExecutor executor;
-        EXPECT_TRUE(GroupForward(executor, tables, &plan, output_rows).ok());
+        GroupScratch scratch;
+        EXPECT_TRUE(GroupForward(executor, tables, &plan, output_rows, &scratch).ok());
       }
     }
   });

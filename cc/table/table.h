@@ -11,6 +11,7 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/dedup/dedup.h"
 #include "cc/index/id_index.h"
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/optimizer.h"
@@ -119,6 +120,7 @@ class Table {
   int64_t num_rows_ = 0;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<float> first_hyper_;
+  Deduplicator deduplicator_;  // of gradients whose rows repeat
 };
 
 }  // namespace sok

@@ -3,7 +3,6 @@
 #include <numeric>
 #include <utility>
 
-#include "cc/dedup/dedup.h"
 #include "cc/dedup/segments.h"
 #include "cc/pooling/segment_sum.h"
 #include "cc/table/table.h"
@@ -53,8 +52,7 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
 
   std::vector<int64_t> unique;
   std::vector<int32_t> inverse(rows.size());
-  Deduplicator deduplicator;
-  SOK_RETURN_IF_ERROR(deduplicator.Run(executor, rows, &unique, Span<int32_t>(inverse)));
+  SOK_RETURN_IF_ERROR(deduplicator_.Run(executor, rows, &unique, Span<int32_t>(inverse)));
   const int64_t num_unique = static_cast<int64_t>(unique.size());
   if (num_unique == rows.size()) return Named(optimizer_->Apply(executor, hyper, rows, grads, &store_));
 

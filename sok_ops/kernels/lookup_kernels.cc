@@ -1,11 +1,13 @@
 // Kernels of the group lookup and its gradient: they translate tensors to the engine's views and call it.
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/base/object_pool.h"
 #include "cc/group/group_lookup.h"
 #include "sok_ops/kernels/lookup_inputs.h"
 #include "sok_ops/kernels/resources.h"
@@ -64,9 +66,17 @@ class GroupLookupOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
     auto plan = std::make_shared<LookupPlan>();
     std::vector<OutputRows> outputs;
-    OP_REQUIRES_OK(context, ReadInputs(context, refs, plan.get(), &outputs));
+    // The number of bags is the user's, and so is what the memory for it comes to.
+    try {
+      OP_REQUIRES_OK(context, ReadInputs(context, refs, plan.get(), &outputs));
+    } catch (const std::bad_alloc&) {
+      context->CtxFailure(tf::errors::ResourceExhausted("Lookup in embedding variable '", refs[0].name(),
+                                                        "': not enough memory for its bags and ids"));
+      return;
+    }
     TfExecutor executor(context);
-    OP_REQUIRES_OK(context, ToTf(GroupForward(executor, tables, plan.get(), outputs)));
+    const ObjectPool<GroupScratch>::Lease scratch = scratch_.Take();
+    OP_REQUIRES_OK(context, ToTf(GroupForward(executor, tables, plan.get(), outputs, scratch.get())));
     tf::Tensor* plan_tensor = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(static_cast<int>(specs_.size()), tf::TensorShape({}),
                                                      &plan_tensor));
@@ -121,6 +131,7 @@ class GroupLookupOp : public tf::OpKernel {
 
   std::vector<LookupSpec> specs_;
   std::vector<int64_t> dims_;
+  ObjectPool<GroupScratch> scratch_;  // steps of one session may overlap
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
 
@@ -152,7 +163,7 @@ class GroupLookupGradOp : public tf::OpKernel {
     std::vector<GradientRows> gradients;
     OP_REQUIRES_OK(context, ReadGradients(context, plan, &gradients));
 
-    TfExecutor executor(context);
+    std::vector<float*> grads(num_tables);
     for (int t = 0; t < num_tables; ++t) {
       const std::vector<int64_t>& rows = plan.parts[t].rows;
       const int64_t count = plan.training ? static_cast<int64_t>(rows.size()) : 0;
@@ -161,10 +172,11 @@ class GroupLookupGradOp : public tf::OpKernel {
       OP_REQUIRES_OK(context, context->allocate_output(t, tf::TensorShape({count}), &indices));
       OP_REQUIRES_OK(context,
                      context->allocate_output(num_tables + t, tf::TensorShape({count, dims_[t]}), &values));
-      if (!plan.training) continue;
-      std::copy(rows.begin(), rows.end(), indices->flat<int64_t>().data());
-      PartBackward(executor, plan, t, dims_[t], gradients, values->flat<float>().data());
+      std::copy_n(rows.begin(), count, indices->flat<int64_t>().data());
+      grads[t] = values->flat<float>().data();
     }
+    TfExecutor executor(context);
+    if (plan.training) OP_REQUIRES_OK(context, ToTf(GroupBackward(executor, plan, dims_, gradients, grads)));
     int output = 2 * num_tables;
     for (int l = 0; l < num_lookups_; ++l) {
       if (!weighted_[l]) continue;
