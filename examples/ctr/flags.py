@@ -27,11 +27,15 @@ class Defaults:
 
 
 DEFAULTS = {
-    "movielens": Defaults(10, 512, 16, (64, 32), 0.3, 1e-2, 2e-3, 1 << 17),
+    "movielens": Defaults(10, 512, 16, (64, 32), 0.5, 5e-2, 2e-3, 1 << 16),
     "census": Defaults(8, 256, 8, (64, 32), 0.2, 1e-4, 1e-3, 1 << 15),
     "criteo": Defaults(1, 1024, 16, (128, 64), 0.0, 1e-5, 1e-3, 1 << 20),
-    "synthetic": Defaults(1, 2048, 16, (128, 64), 0.0, 1e-5, 1e-3, 1 << 20),
+    "synthetic": Defaults(1, 2048, 16, (128, 64), 0.0, 1e-5, 3e-3, 1 << 20),
 }
+
+# Where a model wants other settings. DLRM's network sees nothing but products of embeddings, and a larger one
+# learns MovieLens' pairs of user and movie by heart.
+MODEL_DEFAULTS = {("movielens", "dlrm"): {"epochs": 7, "hidden": (16,), "dropout": 0.3}}
 
 
 def _at_least(low: int) -> Callable[[str], int]:
@@ -78,7 +82,8 @@ def parse_flags(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             f"--dataset {flags.dataset} needs --data_dir, the folder with its files; without both flags the "
             "trainer generates its data"
         )
-    for name, value in vars(DEFAULTS[flags.dataset]).items():
+    defaults = {**vars(DEFAULTS[flags.dataset]), **MODEL_DEFAULTS.get((flags.dataset, flags.model), {})}
+    for name, value in defaults.items():
         if getattr(flags, name) is None:
             setattr(flags, name, value)
     if flags.output_dir is None:
@@ -90,7 +95,7 @@ def _add_task_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--dataset", choices=list(DEFAULTS), help="what to train on (default: synthetic)")
     add("--data_dir", help="folder with the data set's files as published")
-    add("--model", choices=list(MODELS), default="dlrm", help="default: %(default)s")
+    add("--model", choices=list(MODELS), default="dcn_v2", help="default: %(default)s")
     add("--tables", choices=["sok", "tensorflow"], default="sok", help="where embeddings live (default: sok)")
     add("--output_dir", help="for events, results.json and curves.png (default: ctr_output/<run>)")
     add(

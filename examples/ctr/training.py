@@ -52,6 +52,8 @@ class Trainer:
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=self._labels, logits=self._logits)
         self._loss = tf.reduce_mean(losses)
         self._step = self._make_step(self._loss + self._penalty(inputs))
+        # Made before any session runs: a graph should not change afterwards.
+        self._initialize = tf.compat.v1.global_variables_initializer()
 
     def _penalty(self, inputs: Inputs) -> tf.Tensor | float:
         if self._settings.embedding_l2 == 0:
@@ -85,7 +87,7 @@ class Trainer:
         TooManyBadLines.
         """
         self._tables.prepare(session)
-        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(self._initialize)
         run = _Run(session, history, progress, watch, start=time.perf_counter())
         try:
             for epoch in range(1, self._settings.epochs + 1):
