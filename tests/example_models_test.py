@@ -1,46 +1,42 @@
-"""The example's models: each learns on each data set, and its interactions are what they are called."""
+"""The example's models: each learns, and its interactions are what they are called."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines
-from ctr.datasets.census import Census
 from ctr.datasets.criteo import Criteo
 from ctr.datasets.movielens import MovieLens
-from ctr.datasets.synthetic import Synthetic
 from ctr.history import History
 from ctr.models import MODELS
 from ctr.models.dlrm import pair_products
 from ctr.models.model import ModelSettings
-from ctr.optimizers import NAMES
 from ctr.parsing import combined_ids
 from ctr.progress import Progress
 from ctr.tables import TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
-from example_support import write_census, write_criteo, write_movielens
+from example_support import write_criteo, write_movielens
 
 
-def make(name, folder):
-    bad_lines = BadLines(0, print)
-    if name == "movielens":
-        return MovieLens(str(write_movielens(folder)), 1, 0.2, bad_lines)
-    if name == "census":
-        return Census(str(write_census(folder)), bad_lines)
-    if name == "criteo":
-        return Criteo(str(write_criteo(folder)), 1, 0.2, bad_lines)
-    return Synthetic(1, 300, 100)
+@pytest.fixture(autouse=True)
+def graph():
+    with tf.Graph().as_default():
+        yield
 
 
-def train(dataset, model, optimizer="lazy_adam", rate=0.01, seed=1, epochs=10):
+def make_criteo(folder):
+    return Criteo(str(write_criteo(folder)), 1, 0.2, BadLines(0, print))
+
+
+def train(dataset, model, seed=1, epochs=6):
     settings = TrainingSettings(
         model=model,
         model_settings=ModelSettings(dim=4, hidden=(8,), dropout=0.1, cross_layers=2),
         batch_size=32,
         epochs=epochs,
         max_steps=None,
-        optimizer=optimizer,
-        learning_rate=rate,
+        optimizer="lazy_adam",
+        learning_rate=0.01,
         embedding_l2=1e-4,
         seed=seed,
     )
@@ -56,33 +52,23 @@ def losses(history):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", ["movielens", "census", "criteo", "synthetic"])
-def test_a_few_steps_lower_the_loss(tmp_path, name, model):
-    with tf.Graph().as_default():
-        result = losses(train(make(name, tmp_path), model))
+def test_a_few_steps_lower_the_loss(tmp_path, model):
+    # MovieLens has every kind of feature: dense, one-hot, multi-hot and combined ones.
+    dataset = MovieLens(str(write_movielens(tmp_path)), 1, 0.2, BadLines(0, print))
+    result = losses(train(dataset, model))
     assert np.isfinite(result).all()
     assert result[-10:].mean() < 0.9 * result[:5].mean()
 
 
-@pytest.mark.parametrize("optimizer", NAMES)
-def test_every_optimizer_lowers_the_loss(tmp_path, optimizer):
-    # Embeddings' plain gradients are small, and some optimizers need larger steps to show it in ten epochs.
-    rate = {"sgd": 2.0, "momentum": 0.3, "adagrad": 0.2, "ftrl": 0.2}.get(optimizer, 0.01)
-    with tf.Graph().as_default():
-        result = losses(train(make("criteo", tmp_path), "wide_and_deep", optimizer, rate))
-    assert result[-10:].mean() < 0.9 * result[:5].mean()
-
-
 def test_what_can_be_learnt_is_learnt(tmp_path):
-    with tf.Graph().as_default():
-        history = train(make("criteo", tmp_path), "dlrm")
+    history = train(make_criteo(tmp_path), "dlrm")
     assert history.evaluations[-1].auc > 0.98
 
 
 def test_a_seed_gives_the_same_first_losses_and_another_others(tmp_path):
     def first_losses(seed):
         with tf.Graph().as_default():
-            return losses(train(make("census", tmp_path), "dcn_v2", seed=seed, epochs=1))[:3]
+            return losses(train(make_criteo(tmp_path), "dcn_v2", seed=seed, epochs=1))[:3]
 
     assert first_losses(1) == pytest.approx(first_losses(1), rel=1e-5)
     assert np.abs(first_losses(1) - first_losses(2)).max() > 1e-4
@@ -90,7 +76,7 @@ def test_a_seed_gives_the_same_first_losses_and_another_others(tmp_path):
 
 def test_pair_products_are_the_dot_products_of_all_pairs():
     vectors = np.random.default_rng(1).normal(size=(5, 4, 3)).astype(np.float32)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.compat.v1.Session() as session:
         result = session.run(pair_products(tf.constant(vectors)))
     expected = [[row[i] @ row[j] for i in range(4) for j in range(i)] for row in vectors]
     assert result == pytest.approx(np.array(expected), abs=1e-5)
@@ -98,7 +84,7 @@ def test_pair_products_are_the_dot_products_of_all_pairs():
 
 def test_combined_ids_tell_combinations_and_their_order_apart():
     pairs = np.array([[[1, 2], [2, 1]], [[1, 3], [1, 2]]], np.int64)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    with tf.compat.v1.Session() as session:
         ids = session.run(combined_ids(tf.constant(pairs)))
     assert ids.shape == (2, 2)
     assert ids[0, 0] == ids[1, 1]

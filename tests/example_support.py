@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import tensorflow as tf
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 GENRES = 19
+# Sizes that keep a run on these files short, on either kind of table.
+SMALL_FLAGS = ["--batch_size", "32", "--dim", "4", "--tensorflow_rows", "3000"]
 
 
 def read_part(dataset: object, part: str, batch_size: int = 7, shuffle_seed: int = 1) -> list[dict]:
@@ -46,7 +52,7 @@ def id_of(field: str, value: str) -> int:
 def write_movielens(
     folder: pathlib.Path, ratings: int = 300, users: int = 20, items: int = 15
 ) -> pathlib.Path:
-    """u.data, u.user and u.item, with a taste that can be learnt: users like items of their own parity."""
+    """u.data, u.user and u.item, with a taste that can be learnt: even items are liked."""
     generator = np.random.default_rng(5)
     folder.mkdir(parents=True, exist_ok=True)
     jobs = ("writer", "student", "other")
@@ -60,7 +66,7 @@ def write_movielens(
     rating_lines = []
     for line in range(ratings):
         user, item = generator.integers(1, users + 1), generator.integers(1, items + 1)
-        rating = 5 if (user + item) % 2 == 0 else 2
+        rating = 5 if item % 2 == 0 else 2
         rating_lines.append(f"{user}\t{item}\t{rating}\t{880000000 + line}")
     (folder / "u.user").write_text("\n".join(user_lines) + "\n", encoding="utf-8")
     (folder / "u.item").write_text("\n".join(item_lines) + "\n", encoding="latin-1")
@@ -109,3 +115,39 @@ def write_criteo(folder: pathlib.Path, lines: int = 300) -> pathlib.Path:
     ]
     (folder / "train.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
     return folder
+
+
+def data_flags(dataset: str, folder: pathlib.Path) -> list[str]:
+    """The flags that choose a small data set of that name, written under `folder`."""
+    if dataset == "synthetic":
+        return ["--samples", "500", "--held_out_samples", "200"]
+    write = {"movielens": write_movielens, "census": write_census, "criteo": write_criteo}[dataset]
+    return ["--dataset", dataset, "--data_dir", str(write(folder / "data"))]
+
+
+def example_environment() -> dict[str, str]:
+    """The environment of a process that runs the example: it finds what this process finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+# Several runs in one process, and a session and graph for each, as a notebook would make them.
+_SEVERAL_RUNS = (
+    "import json, sys\nfrom ctr.app import main\nsys.exit(max(main(run) for run in json.loads(sys.argv[1])))"
+)
+
+
+def run_all(runs: list[list[str]]) -> None:
+    """Runs the example with each of these lists of flags, all in one process of their own."""
+    result = subprocess.run(
+        [sys.executable, "-c", _SEVERAL_RUNS, json.dumps(runs)],
+        env=example_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
+def results_of(folder: pathlib.Path) -> dict:
+    """The results.json of a run that wrote to `folder`."""
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))

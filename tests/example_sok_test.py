@@ -1,0 +1,55 @@
+"""The example on SOK's tables: with every optimizer, as good as on TensorFlow's tables, and as a script."""
+
+import subprocess
+import sys
+
+from ctr.optimizers import NAMES
+from example_support import (
+    EXAMPLES,
+    SMALL_FLAGS,
+    data_flags,
+    example_environment,
+    results_of,
+    run_all,
+    write_criteo,
+)
+
+
+def test_every_optimizer_trains_sok_tables(tmp_path):
+    flags = [*SMALL_FLAGS, *data_flags("census", tmp_path), "--max_steps", "3"]
+    run_all([[*flags, "--optimizer", name, "--output_dir", str(tmp_path / name)] for name in NAMES])
+    for name in NAMES:
+        assert results_of(tmp_path / name)["steps"] == 3
+
+
+def test_both_kinds_of_tables_learn_the_same(tmp_path):
+    data = ["--dataset", "criteo", "--data_dir", str(write_criteo(tmp_path / "data", lines=600))]
+    flags = [*SMALL_FLAGS, *data, "--epochs", "5", "--learning_rate", "0.01"]
+    kinds = ("sok", "tensorflow")
+    run_all([[*flags, "--tables", kind, "--output_dir", str(tmp_path / kind)] for kind in kinds])
+    aucs = [results_of(tmp_path / kind)["evaluations"][-1]["auc"] for kind in kinds]
+    assert min(aucs) > 0.95
+    assert abs(aucs[0] - aucs[1]) < 0.03
+
+
+def test_the_script_runs_as_its_readme_shows(tmp_path):
+    command = [
+        sys.executable,
+        str(EXAMPLES / "train_ctr.py"),
+        "--samples",
+        "2000",
+        "--held_out_samples",
+        "500",
+    ]
+    result = subprocess.run(
+        [*command, "--output_dir", str(tmp_path)],
+        env=example_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    names, values = result.stdout.splitlines()[:2]
+    assert "best AUC" in names and values.split()[:3] == ["synthetic", results_of(tmp_path)["model"], "sok"]
+    # The bar shows loss, speed and time left.
+    assert "loss" in result.stderr and "samples/s" in result.stderr and "<" in result.stderr

@@ -1,0 +1,90 @@
+"""Both kinds of tables give the example's models the same shapes and the same pooling."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctr.tables import TensorFlowTables
+from example_support import example_environment
+
+# Runs in a process of its own: SOK is initialized once for a process, and other tests need other arguments.
+_SOK_PROGRAM = """
+import numpy as np
+import tensorflow as tf
+from ctr.tables import SokTables
+
+tf.compat.v1.disable_eager_execution()
+tables = SokTables(global_batch_size=2, seed=3)
+ids = tf.constant([[5, -7], [5, 2**62]], tf.int64)
+training = tf.compat.v1.placeholder(tf.bool, [])
+one_hot = tables.one_hot("one", ids, 3, training)
+bags = tf.constant([[[5, 6, 7]], [[5, 0, 0]], [[1, 2, 3]]], tf.int64)
+present = tf.constant([[[True, True, False]], [[True, False, False]], [[False, False, False]]])
+multi_hot = tables.multi_hot("many", bags, present, 3, training)
+dense = tf.compat.v1.get_variable("dense", [2], use_resource=True)
+embeddings, others = tables.split(tf.compat.v1.trainable_variables())
+assert len(embeddings) == 2 and [variable.name for variable in others] == [dense.name], (embeddings, others)
+initialize = tf.compat.v1.global_variables_initializer()
+with tf.compat.v1.Session() as session:
+    tables.prepare(session)
+    session.run(initialize)
+    rows, pooled = session.run([one_hot, multi_hot], {training: False})
+assert rows.shape == (2, 2, 3), rows.shape
+assert (rows[0, 0] == rows[1, 0]).all() and (rows[0, 1] != rows[1, 1]).any(), rows
+assert np.abs(rows).max() <= 0.05 and np.abs(rows).min() > 0, rows
+assert pooled.shape == (3, 1, 3), pooled.shape
+assert (pooled[2] == 0).all() and (pooled[0] != pooled[1]).any(), pooled
+assert np.abs(pooled[1]).min() > 0, pooled
+"""
+
+
+def test_sok_tables_serve_any_id():
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import tensorflow as tf\ntf.compat.v1.disable_eager_execution()\n{_SOK_PROGRAM}",
+        ],
+        env=example_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+@pytest.fixture
+def session():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        yield session
+
+
+def test_tensorflow_tables_take_ids_modulo_their_rows(session):
+    ids = tf.constant([[3, -1], [13, 2**62]], tf.int64)
+    rows = TensorFlowTables(10).one_hot("one", ids, 2, tf.constant(True))
+    session.run(tf.compat.v1.global_variables_initializer())
+    table = session.run(tf.compat.v1.trainable_variables()[0])
+    assert table.shape == (10, 2) and np.abs(table).max() <= 0.05
+    assert (session.run(rows) == table[[[3, 9], [3, 2**62 % 10]]]).all()
+
+
+def test_tensorflow_tables_average_what_is_present(session):
+    ids = tf.constant([[[1, 2, 3], [14, 5, 6]], [[7, 8, 9], [-1, 0, 0]]], tf.int64)
+    present = tf.constant([[[1, 0, 1], [1, 1, 1]], [[0, 0, 0], [1, 0, 0]]]) > 0
+    bags = TensorFlowTables(10).multi_hot("many", ids, present, 2, tf.constant(True))
+    session.run(tf.compat.v1.global_variables_initializer())
+    table = session.run(tf.compat.v1.trainable_variables()[0])
+    expected = [[table[[1, 3]].mean(0), table[[4, 5, 6]].mean(0)], [np.zeros(2), table[9]]]
+    assert session.run(bags) == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_tensorflow_tables_tell_their_variables_from_others(session):
+    tables = TensorFlowTables(10)
+    tables.one_hot("one", tf.zeros([1, 1], tf.int64), 2, tf.constant(True))
+    tf.compat.v1.get_variable("dense", [2], use_resource=True)
+    embeddings, others = tables.split(tf.compat.v1.trainable_variables())
+    assert [variable.name for variable in embeddings] == ["one/table:0"]
+    assert [variable.name for variable in others] == ["dense:0"]
