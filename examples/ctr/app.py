@@ -25,7 +25,7 @@ _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains, reports, and returns the exit status: 0, 1 for unusable data, 130 after Ctrl-C."""
+    """Trains, reports, and returns the exit status: 0, 1 for unusable data or library, 130 after Ctrl-C."""
     flags = parse_flags(arguments)
     bad_lines = BadLines(flags.max_bad_lines, say=lambda message: print(message, file=sys.stderr))
     history = History()
@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with tf.Graph().as_default():
             _train(flags, bad_lines, history)
-    except (FileNotFoundError, TooManyBadLines) as error:
+    # ImportError: the library is not installed, or was built for another TensorFlow; it says which.
+    except (FileNotFoundError, ImportError, TooManyBadLines) as error:
         print(f"error: {error}", file=sys.stderr)
         status = 1
     except KeyboardInterrupt:
