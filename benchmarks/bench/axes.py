@@ -82,9 +82,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--table_mb", type=_positive, default=640.0, help="MB of rows of all tables together")
     add("--rows", type=_at_least_one, default=None, help="rows of all tables together, instead of --table_mb")
     add("--optimizer", type=_list_of(_optimizer), default=OPTIMIZERS, help="some of " + ",".join(OPTIMIZERS))
-    add("--threads", type=_list_of(_at_least_one), default=(1, 2), help="each number in a process of its own")
+    add("--threads", type=_list_of(_at_least_one), default=(2,), help="each number in a process of its own")
     add("--batches", type=_at_least_one, default=4, help="batches of ids that the steps rotate over")
-    add("--rounds", type=_at_least_one, default=9, help="interleaved rounds that count")
+    add("--rounds", type=_at_least_one, default=7, help="interleaved rounds that count")
     add("--seed", type=int, default=1, help="of ids, rows and gradients")
 
 

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 
 from bench.axes import Tables
-from bench.timing import Contender
+from bench.timing import Contender, Sample
 
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
 _PROGRAM = pathlib.Path("benchmarks", "engine", "group_benchmark")
@@ -58,11 +58,12 @@ class EngineProcess:
         self._process.stdout.close()
         self._process.wait()
 
-    def run(self, ids: int, what: str, calls: int) -> float:
-        """Milliseconds of a call of `what` ("forward", "lookup" or "step") with the ids of file `ids`."""
+    def sample(self, ids: int, what: str, calls: int) -> Sample:
+        """What a call of `what` ("forward", "lookup" or "step") takes with the ids of file number `ids`."""
         self._process.stdin.write(f"{ids} {what} {calls}\n")
         self._process.stdin.flush()
-        return float(self._expect_line())
+        wall, cpu = self._expect_line().split()
+        return Sample(float(wall), float(cpu))
 
     def _expect_line(self) -> str:
         line = self._process.stdout.readline()
@@ -80,6 +81,6 @@ class EngineContender(Contender):
         self._ids = ids
         self._what = what
 
-    def milliseconds(self, calls: int) -> float:
+    def sample(self, calls: int) -> Sample:
         """See Contender."""
-        return self._process.run(self._ids, self._what, calls)
+        return self._process.sample(self._ids, self._what, calls)

@@ -185,7 +185,6 @@ def _row(
     engine = timings.get(f"engine {what}")
     unique = ids.unique_per_step(workload.batches)
     id_count = ids.ids_per_step(workload.batches)
-    ours = timings[f"sok {what}"]
     return Row(
         threads=axes.threads[0],
         features=tables.features,
@@ -199,10 +198,9 @@ def _row(
         megabytes=_bytes_moved(axes, tables, what, id_count, unique) / 1e6,
         copy_gb_per_s=bandwidth,
         feed_ms=timings[_FEED].median,
-        median_ms=ours.median,
-        min_ms=ours.minimum,
-        peers=tuple(Peer.of(name, timings[key]) for name, key in names.items() if key in timings),
-        engine=None if engine is None else Peer.of("engine", engine),
+        timing=timings[f"sok {what}"],
+        peers=tuple(Peer(name, timings[key]) for name, key in names.items() if key in timings),
+        engine=None if engine is None else Peer("engine", engine),
     )
 
 

@@ -12,16 +12,10 @@ from bench.timing import Timing
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """Another way to do the same: its name and its milliseconds of a call."""
+    """Another way to do the same, and how long that takes."""
 
     name: str
-    median_ms: float
-    min_ms: float
-
-    @classmethod
-    def of(cls, name: str, timing: Timing) -> Peer:
-        """The peer with a measured timing."""
-        return cls(name, timing.median, timing.minimum)
+    timing: Timing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +34,7 @@ class Row:
     megabytes: float  # that a call has to move
     copy_gb_per_s: float  # the machine's memory copy, bytes read and written
     feed_ms: float  # of a session.run that takes the next batch and does nothing with it
-    median_ms: float
-    min_ms: float
+    timing: Timing
     peers: tuple[Peer, ...]
     engine: Peer | None  # the same without TensorFlow
 
@@ -64,18 +57,22 @@ def read_rows(path: pathlib.Path) -> list[Row]:
 
 
 def _row_from(fields: dict[str, object]) -> Row:
-    peers = tuple(Peer(**peer) for peer in fields["peers"])
-    engine = None if fields["engine"] is None else Peer(**fields["engine"])
-    return Row(**{**fields, "peers": peers, "engine": engine})
+    peers = tuple(_peer_from(peer) for peer in fields["peers"])
+    engine = None if fields["engine"] is None else _peer_from(fields["engine"])
+    return Row(**{**fields, "timing": Timing(**fields["timing"]), "peers": peers, "engine": engine})
+
+
+def _peer_from(fields: dict[str, object]) -> Peer:
+    return Peer(fields["name"], Timing(**fields["timing"]))
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text. Times are medians of milliseconds with the minimum behind."""
+    """The rows as text. Times are medians of milliseconds with the minimum behind; README.md has the rest."""
     peer_names = list(dict.fromkeys(peer.name for row in rows for peer in row.peers))
     head = ["thr", "feat", "dim", "hot", "optimizer", "what", "ids", "unique", "MB", "bound", "feed", "sok"]
     for name in peer_names:
-        head += [name, "/sok"]
-    head += ["engine", "sok/"]
+        head += [name, "/sok", "cpu"]
+    head += ["engine", "sok/", "cpu"]
     lines = [head, *(_cells(row, peer_names) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
@@ -86,19 +83,19 @@ def table(rows: Sequence[Row]) -> str:
 def _cells(row: Row, peer_names: Sequence[str]) -> list[str]:
     cells = [str(value) for value in (row.threads, row.features, row.dim, row.hotness)]
     cells += [row.optimizer, row.what, f"{row.ids:.0f}", f"{row.unique:.0f}", f"{row.megabytes:.1f}"]
-    cells += [f"{row.bound_ms:.2f}", f"{row.feed_ms:.2f}", _milliseconds(row.median_ms, row.min_ms)]
-    peers = {peer.name: peer for peer in row.peers}
+    cells += [f"{row.bound_ms:.2f}", f"{row.feed_ms:.2f}", _milliseconds(row.timing)]
+    peers = {peer.name: peer.timing for peer in row.peers}
     for name in peer_names:
-        peer = peers.get(name)
-        cells += _peer_cells(peer, peer and peer.median_ms / row.median_ms)
-    return cells + _peer_cells(row.engine, row.engine and row.median_ms / row.engine.median_ms)
+        cells += _ratio_cells(peers[name], peers[name], row.timing) if name in peers else ["-"] * 3
+    if row.engine is None:
+        return cells + ["-"] * 3
+    return cells + _ratio_cells(row.engine.timing, row.timing, row.engine.timing)
 
 
-def _peer_cells(peer: Peer | None, ratio: float | None) -> list[str]:
-    if peer is None:
-        return ["-", "-"]
-    return [_milliseconds(peer.median_ms, peer.min_ms), f"{ratio:.2f}"]
+def _ratio_cells(timing: Timing, over: Timing, under: Timing) -> list[str]:
+    by_cpu = f"{over.median_cpu / under.median_cpu:.2f}" if under.median_cpu > 0 else "-"
+    return [_milliseconds(timing), f"{over.median / under.median:.2f}", by_cpu]
 
 
-def _milliseconds(median: float, minimum: float) -> str:
-    return f"{median:.2f} ({minimum:.2f})"
+def _milliseconds(timing: Timing) -> str:
+    return f"{timing.median:.2f} ({timing.minimum:.2f})"

@@ -14,12 +14,27 @@ _MAX_CALLS = 25
 
 
 @dataclasses.dataclass(frozen=True)
+class Sample:
+    """Milliseconds of one call: by the clock, and of processor time over all threads."""
+
+    wall: float
+    cpu: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Timing:
     """Milliseconds of a call over the rounds that count."""
 
     median: float
     minimum: float
-    rounds: tuple[float, ...]
+    median_cpu: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Timing:
+        """What the samples of all rounds come to."""
+        walls = [sample.wall for sample in samples]
+        cpu = statistics.median(sample.cpu for sample in samples)
+        return cls(statistics.median(walls), min(walls), cpu)
 
 
 class Contender(abc.ABC):
@@ -29,14 +44,14 @@ class Contender(abc.ABC):
         self.name = name
 
     @abc.abstractmethod
-    def milliseconds(self, calls: int) -> float:
+    def sample(self, calls: int) -> Sample:
         """Makes `calls` calls and returns what one took on average."""
 
-    def turn(self, calls: int) -> float:
-        """As `milliseconds`, after a call that brings back the caches where that costs little."""
+    def turn(self, calls: int) -> Sample:
+        """As `sample`, after a call that brings back the caches where that costs little."""
         if calls > 1:
-            self.milliseconds(1)
-        return self.milliseconds(calls)
+            self.sample(1)
+        return self.sample(calls)
 
 
 class CallContender(Contender):
@@ -46,12 +61,13 @@ class CallContender(Contender):
         super().__init__(name)
         self._call = call
 
-    def milliseconds(self, calls: int) -> float:
+    def sample(self, calls: int) -> Sample:
         """See Contender."""
-        begin = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(calls):
             self._call()
-        return (time.perf_counter() - begin) * 1e3 / calls
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        return Sample(wall * 1e3 / calls, cpu * 1e3 / calls)
 
 
 def measure(contenders: Sequence[Contender], rounds: int) -> dict[str, Timing]:
@@ -61,10 +77,10 @@ def measure(contenders: Sequence[Contender], rounds: int) -> dict[str, Timing]:
     """
     calls = {}
     for contender in contenders:
-        contender.milliseconds(1)
-        calls[contender.name] = max(1, min(_MAX_CALLS, round(_TURN_MS / contender.milliseconds(2))))
-    times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+        contender.sample(1)
+        calls[contender.name] = max(1, min(_MAX_CALLS, round(_TURN_MS / contender.sample(2).wall)))
+    samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
     for _ in range(rounds):
         for contender in contenders:
-            times[contender.name].append(contender.turn(calls[contender.name]))
-    return {name: Timing(statistics.median(ms), min(ms), tuple(ms)) for name, ms in times.items()}
+            samples[contender.name].append(contender.turn(calls[contender.name]))
+    return {name: Timing.of(taken) for name, taken in samples.items()}

@@ -1,12 +1,14 @@
 // The bare engine's lookup and training step for a group of tables, measured on demand.
 //
 // Started by benchmarks/lookup_and_step.py, which interleaves it with sessions. It fills its tables, prints
-// "ready", and answers every line "<ids> <what> <calls>" on standard input with the milliseconds that one of
-// `calls` calls took: <ids> counts the --dense and --mean files from 0 on, <what> is forward, lookup or step.
+// "ready", and answers every line "<ids> <what> <calls>" on standard input with two numbers, the milliseconds
+// that one of `calls` calls took and those of processor time that it used: <ids> counts the --dense and
+// --mean files from 0 on, <what> is forward, lookup or step.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -160,8 +162,10 @@ class GroupBenchmark {
     }));
   }
 
-  double Milliseconds(int64_t set, const std::string& what, int64_t calls) {
+  // Makes `calls` calls: the milliseconds of one and its processor time.
+  std::pair<double, double> Measure(int64_t set, const std::string& what, int64_t calls) {
     const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t cpu_begin = std::clock();
     for (int64_t call = 0; call < calls; ++call) {
       if (what == "step") {
         Step(sets_[set]);
@@ -170,7 +174,8 @@ class GroupBenchmark {
       }
     }
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-    return took.count() / static_cast<double>(calls);
+    const double cpu_ms = 1e3 * static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
+    return {took.count() / static_cast<double>(calls), cpu_ms / static_cast<double>(calls)};
   }
 
  private:
@@ -219,7 +224,8 @@ int main(int argc, char** argv) {
   while (std::cin >> set >> what >> calls) {
     if (set < 0 || set >= benchmark.num_sets()) sok::Fail("no ids number " + std::to_string(set));
     if (what != "forward" && what != "lookup" && what != "step") sok::Fail("cannot measure " + what);
-    std::cout << benchmark.Milliseconds(set, what, calls) << std::endl;
+    const auto [ms, cpu_ms] = benchmark.Measure(set, what, calls);
+    std::cout << ms << " " << cpu_ms << std::endl;
   }
   return 0;
 }
