@@ -14,10 +14,12 @@ find_base_python() {
   done
 }
 
+# The files that an environment is made from.
 requirement_files() {
   local folder="$SOK_ROOT/tools/requirements"
   printf '%s\n' "$folder/tensorflow-$SOK_TENSORFLOW.txt" "$folder/build.txt" "$folder/dev.txt" \
     "$folder/constraints-$SOK_TENSORFLOW.txt"
+  find "$folder" -name "no-deps-$SOK_TENSORFLOW.txt"
 }
 
 # Identifies what an environment was made from; the first word is the requirements' hash.
@@ -57,7 +59,7 @@ make_environment() {
 }
 
 install_python_packages() {
-  local env python log arguments=() file
+  local env python requirements=() without_dependencies=() file
   env="$(sok_env)"
   python="$(find_base_python)"
   [ -n "$python" ] ||
@@ -67,23 +69,27 @@ install_python_packages() {
   "$python" -m venv "$env" || fail "$python could not make a virtual environment: is python3-venv installed?"
   while read -r file; do
     case "$file" in
-      */constraints-*) arguments+=(-c "$file") ;;
-      *) arguments+=(-r "$file") ;;
+      */constraints-*) requirements+=(-c "$file") ;;
+      */no-deps-*) without_dependencies+=(-r "$file") ;;
+      *) requirements+=(-r "$file") ;;
     esac
   done < <(requirement_files)
-  log="$env/pip.log"
-  "$env/bin/python" -m pip install --disable-pip-version-check --no-input "${arguments[@]}" > "$log" 2>&1 ||
+  pip_install "${requirements[@]}"
+  [ ${#without_dependencies[@]} = 0 ] || pip_install --no-deps "${without_dependencies[@]}"
+}
+
+pip_install() {  # pip_install PIP_ARGUMENT...
+  local log
+  log="$(sok_env)/pip.log"
+  "$(sok_python)" -m pip install --disable-pip-version-check --no-input "$@" >> "$log" 2>&1 ||
     fail "pip could not install the packages: is there a network, and can it reach a package index? The whole" \
       "log is in $log and ends so:" "$(tail -n 5 "$log")"
 }
 
 install_horovod() {
-  local log
   say "[3/3] Horovod"
-  log="$(sok_env)/pip.log"
   build_horovod_wheel
-  "$(sok_python)" -m pip install --disable-pip-version-check --no-input --no-deps --force-reinstall \
-    "$(horovod_wheel)" >> "$log" 2>&1 || fail "Horovod's wheel could not be installed; the log is in $log."
+  pip_install --no-deps --force-reinstall "$(horovod_wheel)"
 }
 
 # Writes $1 if its contents differ from the standard input: Bazel rereads a file that was touched.
