@@ -68,3 +68,26 @@ def test_a_dim_that_is_not_the_tables():
         table.dim = DIM
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{DIM}.*5"):
             session.run(rows)
+
+
+@pytest.mark.parametrize("dim", [2**28 + 1, 2**40, 2**62, 2**63 - 1])
+def test_a_dim_that_no_memory_holds(dim):
+    with harness.graph_and_session() as session:
+        handle = native.ops.sok_table(shared_name=NAME)
+        op = native.ops.sok_initialize_table(handle, dim=dim)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{dim}"):
+            session.run(op)
+
+
+@pytest.mark.parametrize(
+    ("initializer", "arguments"),
+    [("constant", []), ("constant", [1.0, 2.0]), ("uniform", [1.0]), ("normal", [])],
+)
+def test_arguments_that_are_not_the_initializers(initializer, arguments):
+    with harness.graph_and_session() as session:
+        handle = native.ops.sok_table(shared_name=NAME)
+        op = native.ops.sok_initialize_table(
+            handle, dim=DIM, initializer=initializer, initializer_args=arguments
+        )
+        with pytest.raises(tf.errors.InvalidArgumentError, match=initializer):
+            session.run(op)

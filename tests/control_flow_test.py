@@ -1,0 +1,100 @@
+"""Lookups inside of tf.cond, tf.while_loop and tf.function read rows; their gradients are refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+
+def in_cond(table, keys):
+    return tf.cond(
+        tf.compat.v1.placeholder_with_default(True, []),
+        lambda: tf.nn.embedding_lookup(table, keys),
+        lambda: tf.zeros([3, 2]),
+    )
+
+
+def in_while_loop(table, keys):
+    def body(i, rows):
+        return i + 1, rows + tf.nn.embedding_lookup(table, keys)
+
+    return tf.while_loop(lambda i, _: i < 1, body, [tf.constant(0), tf.zeros([3, 2])])[1]
+
+
+def in_function(table, keys):
+    return tf.function(lambda given: tf.nn.embedding_lookup(table, given))(keys)
+
+
+LOOKUPS = [in_cond, in_while_loop, in_function]
+
+
+@pytest.mark.parametrize("look_up", LOOKUPS)
+def test_rows_are_read_and_inserted(look_up):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        keys = tf.constant([5, 6, 5], tf.int64)
+        inside = look_up(table, keys)
+        outside = tf.nn.embedding_lookup(table, keys)
+        harness.initialize(session)
+        got = session.run(inside)
+        assert session.run(table.size()) == 2
+        np.testing.assert_array_equal(got, session.run(outside))
+
+
+@pytest.mark.parametrize("look_up", LOOKUPS)
+def test_a_gradient_from_inside_names_the_table(look_up):
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="inner_table", dim=2)
+        inside = look_up(table, tf.constant([5, 6, 5], tf.int64))
+        with pytest.raises(TypeError, match="inner_table.*tf.cond"):
+            tf.gradients(tf.reduce_sum(inside), table)
+
+
+@pytest.mark.parametrize("look_up", LOOKUPS)
+def test_a_stopped_gradient_is_none(look_up):
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        inside = tf.stop_gradient(look_up(table, tf.constant([5, 6, 5], tf.int64)))
+        assert tf.gradients(tf.reduce_sum(inside), table) == [None]
+
+
+def test_rows_taken_into_a_branch_train():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+        rows = tf.nn.embedding_lookup(table, [5, 6])
+        wanted = tf.compat.v1.placeholder(tf.bool, [])
+        chosen = tf.cond(wanted, lambda: 2.0 * rows, lambda: tf.zeros_like(rows))
+        step = tf.compat.v1.train.GradientDescentOptimizer(0.25).minimize(tf.reduce_sum(chosen))
+        harness.initialize(session)
+        session.run(step, {wanted: False})
+        np.testing.assert_array_equal(session.run(rows), np.ones([2, 2]))
+        session.run(step, {wanted: True})
+        np.testing.assert_array_equal(session.run(rows), np.full([2, 2], 0.5))
+
+
+def test_a_gradient_inside_of_the_same_function():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2)
+
+        @tf.function
+        def gradient_of(keys):
+            (gradient,) = tf.gradients(tf.reduce_sum(tf.nn.embedding_lookup(table, keys)), table.handle)
+            return gradient.values
+
+        values = gradient_of(tf.constant([5, 6, 5], tf.int64))
+        harness.initialize(session)
+        np.testing.assert_array_equal(session.run(values), [[2, 2], [1, 1]])
+
+
+def test_a_dataset_may_look_rows_up():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        data = tf.data.Dataset.range(4).map(lambda key: tf.nn.embedding_lookup(table, key))
+        iterator = tf.compat.v1.data.make_initializable_iterator(data.batch(4))
+        rows = iterator.get_next()
+        harness.initialize(session)
+        session.run(iterator.initializer)
+        got = session.run(rows)
+        np.testing.assert_array_equal(got, session.run(tf.nn.embedding_lookup(table, np.arange(4))))

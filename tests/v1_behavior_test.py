@@ -1,0 +1,25 @@
+"""Scripts that disable TensorFlow's v2 behavior get the same layers, lookups, gradients and checkpoints."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+PROGRAM = pathlib.Path(__file__).with_name("v1_behavior_program.py")
+
+
+def test_all_checks_pass_without_v2_behavior():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    checks = re.findall(r"^def (check_\w+)", PROGRAM.read_text(), re.MULTILINE)
+    assert len(checks) >= 7
+    assert re.findall(r"^passed (\w+)", run.stdout, re.MULTILINE) == sorted(checks)
