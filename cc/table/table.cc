@@ -18,8 +18,9 @@ constexpr int64_t kInitialValueNs = 4;
 
 StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions options) {
   const std::string& name = options.name;
-  if (options.dim < 1) {
-    return InvalidArgument("Embedding variable '", name, "': dim must be at least 1, not ", options.dim);
+  if (options.dim < 1 || options.dim > kMaxDim) {
+    return InvalidArgument("Embedding variable '", name, "': dim must be in [1, ", kMaxDim, "], not ",
+                           options.dim);
   }
   if (options.capacity < 0) {
     return InvalidArgument("Embedding variable '", name, "': capacity must not be negative, but is ",

@@ -22,7 +22,7 @@ namespace sok {
 // What a table is made from. Everything here is fixed for the table's life.
 struct TableOptions {
   std::string name;           // the variable's unique name; every error names it
-  int64_t dim = 0;            // floats in a row, >= 1
+  int64_t dim = 0;            // floats in a row, in [1, Table::kMaxDim]
   int64_t capacity = 0;       // rows on this rank; 0 grows without bound
   bool use_hashtable = true;  // false: the key is the row (key / ranks), and capacity is needed
   int rank = 0;               // this rank among `ranks`; it owns the keys with OwnerOf(key) == rank
@@ -40,6 +40,8 @@ struct TableOptions {
 class Table {
  public:
   static constexpr int64_t kAbsent = IdIndex::kAbsent;
+  // Rows up to 1 GiB: the bytes of 2^31 of them still fit 64 bits.
+  static constexpr int64_t kMaxDim = int64_t{1} << 28;
 
   // Checks the options. A table without hashing gets all its rows at once, with their initial values.
   static StatusOr<std::unique_ptr<Table>> Create(Executor& executor, TableOptions options);

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 from types import ModuleType
+from typing import Any
 
 import tensorflow as tf
 
@@ -44,8 +45,25 @@ class _ModuleLayer(tf.Module):
         return list(self.variables)
 
 
+if HAS_KERAS_2:
+
+    class _KerasLayer(tf.keras.layers.Layer):
+        """A Keras layer whose dtype does not depend on its input.
+
+        Where TensorFlow's v2 behavior is disabled, Keras takes the dtype of a layer's first input for the
+        layer's; here that would be the dtype of the keys.
+        """
+
+        def __init__(self, dtype: Any = None, **kwargs: Any) -> None:
+            super().__init__(dtype=_global_policy() if dtype is None else dtype, **kwargs)
+
+    def _global_policy() -> Any:
+        policy = tf.keras.mixed_precision.global_policy()
+        return policy if policy.compute_dtype is not None else tf.keras.backend.floatx()
+
+
 # The base of the library's layers.
-Layer = tf.keras.layers.Layer if HAS_KERAS_2 else _ModuleLayer
+Layer = _KerasLayer if HAS_KERAS_2 else _ModuleLayer
 
 
 def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:

@@ -6,12 +6,14 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.ops import handle_data_util, resource_variable_ops
 from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
 from sparse_operation_kit.core import initializers
 
+# Of a row, as in cc/table.
+MAX_DIM = 2**28
 KEY_DTYPES = (tf.int64, tf.int32, tf.uint32)
 
 
@@ -46,7 +48,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
 
         Args:
           name: Made unique in the graph; `m_var_name` is the unique name.
-          dim: Floats of a row, at least 1.
+          dim: Floats of a row, in [1, 2^28].
           capacity: Rows on a rank. A new key beyond it is an error; None grows without bound.
           key_dtype: tf.int64, tf.int32 or tf.uint32; lookups take keys of this dtype.
           dtype: tf.float32, the only dtype of rows.
@@ -79,6 +81,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         row_initializer = initializers.row_initializer(initializer, self.m_var_name, capacity, self.dim)
 
         handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
+        # Without it tf.while_loop would take the variable for one that has no gradient.
+        handle_data_util.set_handle_data(
+            handle, handle_data_util.create_handle_data(tf.TensorShape([capacity, self.dim]), tf.float32)
+        )
         with tf.name_scope(self.m_var_name + "/"):
             self._make_table = functools.partial(
                 native.ops.sok_initialize_table,
@@ -249,16 +255,22 @@ def _check_arguments(
 ) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError(f"An embedding variable's name must be a string that is not empty, not {name!r}")
+    if name.endswith("/"):
+        raise ValueError(f"An embedding variable's name must not end with a slash, as {name!r} does")
     who = f"Embedding variable '{name}'"
     if isinstance(dim, bool) or not hasattr(dim, "__index__"):
         raise TypeError(f"{who}: dim must be an int, not {dim!r}")
     if dim < 1:
         raise ValueError(f"{who}: dim must be at least 1, not {dim}")
+    if dim > MAX_DIM:
+        raise ValueError(f"{who}: dim must be at most {MAX_DIM}, not {dim}")
     if capacity is not None:
         if isinstance(capacity, bool) or not hasattr(capacity, "__index__"):
             raise TypeError(f"{who}: capacity must be an int or None, not {capacity!r}")
         if capacity < 1:
             raise ValueError(f"{who}: capacity must be at least 1, not {capacity}")
+        if capacity >= 2**63:
+            raise ValueError(f"{who}: capacity must be below 2^63, not {capacity}")
     elif not use_hashtable:
         raise ValueError(f"{who}: use_hashtable=False needs a capacity, as the key is the row")
     if key_dtype not in KEY_DTYPES:

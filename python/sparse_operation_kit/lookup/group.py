@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import func_graph, ops
 
 from sparse_operation_kit import native
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
@@ -166,6 +166,7 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
 def _group_lookup_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    _check_gradient_graph(op)
     num_tables = op.get_attr("num_tables")
     num_weights = op.get_attr("num_weights")
     num_lookups = op.get_attr("num_lookups")
@@ -183,6 +184,42 @@ def _group_lookup_gradient(
     ]
     untouched = [None] * (num_lookups + op.get_attr("num_bags"))
     return [*tables, *untouched, *result.weight_gradients, None]
+
+
+def _check_gradient_graph(op: tf.Operation) -> None:
+    """Refuses gradients that leave a function's graph or a branch, where TensorFlow wants them dense."""
+    # A gradient tape passes a stand-in for the op, but its tensors are real.
+    op = op.outputs[0].op
+    graph = op.graph
+    in_function = isinstance(graph, func_graph.FuncGraph)
+    leaves_function = in_function and graph is not tf.compat.v1.get_default_graph()
+    if not leaves_function and not _is_in_branch(op):
+        return
+    outside = {id(inner): outer for outer, inner in graph.captures} if in_function else {}
+    handles = [outside.get(id(handle), handle) for handle in op.inputs[: op.get_attr("num_tables")]]
+    names = sorted(_source(handle).name for handle in handles)
+    raise TypeError(
+        f"There is no gradient for lookups in embedding variables {names} inside of tf.cond, tf.while_loop "
+        "or tf.function: look the rows up outside and take them in, or use tf.stop_gradient"
+    )
+
+
+def _source(handle: tf.Tensor) -> tf.Operation:
+    """The op that made a handle, before control flow passed it on."""
+    op = handle.op
+    while op.type in ("Switch", "Enter", "Identity"):
+        op = op.inputs[0].op
+    return op
+
+
+def _is_in_branch(op: tf.Operation) -> bool:
+    # Only where control flow is not made of functions: in graphs without TensorFlow's v2 behavior.
+    context = op._get_control_flow_context()
+    while context is not None:
+        if context.IsCondContext():
+            return True
+        context = context.outer_context
+    return False
 
 
 ops.NotDifferentiable("SokGroupLookupGrad")
