@@ -235,6 +235,19 @@ def test_half_precision_compute():
         np.testing.assert_array_equal(rows, np.full([1, DIM], 0.25))
 
 
+def test_a_mixed_policy_computes_in_half_precision_and_trains_whole_rows():
+    with harness.graph_and_session() as session:
+        layer = all2all(dtype="mixed_float16", dynamic_input=True, embedding_initializer=1.0)
+        rows = layer(tf.constant([3], tf.int64))
+        step = tf.compat.v1.train.GradientDescentOptimizer(2.0**-12).minimize(tf.reduce_sum(rows))
+        assert rows.dtype == tf.float16
+        harness.initialize(session)
+        session.run(step)
+        # float16 has no number between this and one.
+        want = np.full([1, DIM], 1.0 - 2.0**-12, np.float32)
+        np.testing.assert_array_equal(harness.table_contents(session, layer.embedding_variable)[1], want)
+
+
 def test_get_embedding_finds_a_layer_again():
     arguments = {"max_vocabulary_size_per_gpu": 10, "embedding_vec_size": 4, "slot_num": 2, "nnz_per_slot": 1}
     with harness.graph_and_session():

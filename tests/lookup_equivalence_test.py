@@ -128,6 +128,12 @@ def test_embedding_lookup_sparse_of_other_keys(kind, combiner, weighted):
         compare_sparse(pair, tf.nn.embedding_lookup_sparse, kind, combiner, weighted)
 
 
+@pytest.mark.parametrize("device", [None, "/cpu:0", "/job:localhost/replica:0/task:0/device:CPU:0"])
+def test_embedding_lookup_sparse_on_a_device(device):
+    with harness.graph_and_session() as session, tf.device(device):
+        compare_sparse(Pair(session, 6), tf.nn.embedding_lookup_sparse, "zipf", "mean", False)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 def test_safe_embedding_lookup_sparse(combiner, weighted):
