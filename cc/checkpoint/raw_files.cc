@@ -42,7 +42,9 @@ class NewFile {
   Status opened() const { return file_ == nullptr ? FileError("write", temporary_) : OkStatus(); }
 
   Status Write(const void* data, size_t bytes) {
-    return std::fwrite(data, 1, bytes, file_) == bytes ? OkStatus() : FileError("write", temporary_);
+    // The data of an empty table may be null, which fwrite must not get.
+    const bool written = bytes == 0 || std::fwrite(data, 1, bytes, file_) == bytes;
+    return written ? OkStatus() : FileError("write", temporary_);
   }
 
   Status Sync() {
