@@ -17,6 +17,22 @@ MAX_DIM = 2**28
 KEY_DTYPES = (tf.int64, tf.int32, tf.uint32)
 
 
+class _OwnDevice(str):
+    """A device string that equals only itself.
+
+    `tf.nn.embedding_lookup_sparse` compares a variable's device with that of the ids. Where they are the same
+    it reads the variable densely instead of looking rows up, which a hash table cannot bear.
+    """
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+
 class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_object.SaveableObject):
     """Rows of `dim` floats under 64-bit keys, in a table that grows as keys come.
 
@@ -123,12 +139,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
 
     @property
     def device(self) -> str:
-        """Where the handle is, with a slash in front, which changes nothing for those who parse it.
-
-        `tf.nn.embedding_lookup_sparse` compares it with the device of the ids: where they are spelled alike
-        it reads the variable densely instead of looking rows up.
-        """
-        return "/" + self.handle.device
+        """Where the handle is: a device string that equals no other."""
+        return _OwnDevice(self.handle.device)
 
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows on this rank, a scalar int64 tensor."""
