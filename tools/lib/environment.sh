@@ -83,7 +83,7 @@ pip_install() {  # pip_install PIP_ARGUMENT...
   log="$(sok_env)/pip.log"
   "$(sok_python)" -m pip install --disable-pip-version-check --no-input "$@" >> "$log" 2>&1 ||
     fail "pip could not install the packages: is there a network, and can it reach a package index? The whole" \
-      "log is in $log and ends so:" "$(tail -n 5 "$log")"
+      "log is in $log. Its errors:" "$(grep ERROR "$log" | tail -n 3)"
 }
 
 install_horovod() {

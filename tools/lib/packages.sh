@@ -37,11 +37,11 @@ root_prefix() {
 
 install_system_packages() {
   local packages as_root log
-  packages="$(missing_packages | tr '\n' ' ')"
-  [ -n "${packages// /}" ] || return 0
+  packages="$(missing_packages | paste -sd' ')"
+  [ -n "$packages" ] || return 0
   say "[1/3] System packages: $packages"
   if ! command -v apt-get > /dev/null; then
-    fail "Missing here: $packages(names as on Debian 12). This system has no apt-get: install them with its own" \
+    fail "Missing here: $packages (names as on Debian 12). This system has no apt-get: install them with its own" \
       "package manager and run this again."
   fi
   if ! as_root="$(root_prefix)"; then
