@@ -131,7 +131,7 @@ class GroupBenchmark {
     const Batch& batch = set.batches[next_batch_++ % set.batches.size()];
     LookupPlan plan;
     plan.training = training;
-    plan.parts.resize(batch.size());
+    std::vector<Span<const int64_t>> ids;
     for (size_t f = 0; f < batch.size(); ++f) {
       sok::Lookup lookup;
       lookup.table = static_cast<int>(f);
@@ -139,10 +139,10 @@ class GroupBenchmark {
       lookup.combiner = Combiner::kMean;
       lookup.count = static_cast<int64_t>(batch[f].ids.size());
       if (set.pooled) lookup.offsets = batch[f].offsets;
-      plan.parts[f].ids = batch[f].ids;
+      ids.push_back(batch[f].ids);
       plan.lookups.push_back(std::move(lookup));
     }
-    Check(GroupForward(executor_, pointers_, &plan, output_rows_, &scratch_));
+    Check(GroupForward(executor_, pointers_, ids, &plan, output_rows_, &scratch_));
     return plan;
   }
 

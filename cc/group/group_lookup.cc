@@ -71,13 +71,13 @@ void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part
 void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim,
                   Span<const GradientRows> gradients, float* grads_out) {
   const TablePart& part = plan.parts[t];
-  std::vector<const float*> grad_rows(part.ids.size());
+  std::vector<const float*> grad_rows(part.inverse.size());
   std::vector<float> scales;
   const bool scaled = std::any_of(plan.lookups.begin(), plan.lookups.end(), [t](const Lookup& lookup) {
     return lookup.table == t && lookup.pooled &&
            (lookup.combiner != Combiner::kSum || !lookup.weights.empty());
   });
-  if (scaled) scales.assign(part.ids.size(), 1.0f);
+  if (scaled) scales.assign(part.inverse.size(), 1.0f);
 
   for (size_t l = 0; l < plan.lookups.size(); ++l) {
     const Lookup& lookup = plan.lookups[l];
@@ -100,14 +100,14 @@ void PartBackward(Executor& executor, const LookupPlan& plan, int t, int64_t dim
 
 }  // namespace
 
-Status GroupForward(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
-                    Span<const OutputRows> outputs, GroupScratch* scratch) {
+Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
+                    LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch) {
   std::vector<TablePart>& parts = plan->parts;
+  parts.resize(tables.size());
   while (scratch->deduplicators.size() < parts.size()) scratch->deduplicators.emplace_back();
   SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
-    parts[t].inverse.resize(parts[t].ids.size());
-    return scratch->deduplicators[t].Run(inner, parts[t].ids, &parts[t].unique,
-                                         Span<int32_t>(parts[t].inverse));
+    parts[t].inverse.resize(ids[t].size());
+    return scratch->deduplicators[t].Run(inner, ids[t], &parts[t].unique, Span<int32_t>(parts[t].inverse));
   }));
 
   const TableLocks locks(tables);

@@ -31,14 +31,14 @@ struct GroupScratch {
 };
 
 // Looks up a whole group: merges duplicate ids per table, finds their rows (and in training inserts those
-// that are new), and writes every lookup's output. Takes the lookups and ids of `plan`, and fills in the
-// rest of it. tables[t] belongs to plan->parts[t], and the tables are distinct; outputs[l] belongs to
-// plan->lookups[l].
+// that are new), and writes every lookup's output. Takes the lookups of `plan`, and fills in its parts: part
+// t belongs to tables[t], which are distinct, and to ids[t], the ids of the table's lookups one after the
+// other, each lookup's in the order of its bags. outputs[l] belongs to plan->lookups[l].
 //
 // Locks the tables it works on, in one global order, so that groups that share tables cannot deadlock. On an
 // error no output is to be used; rows that were in the tables are as they were.
-Status GroupForward(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
-                    Span<const OutputRows> outputs, GroupScratch* scratch);
+Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
+                    LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch);
 
 // The gradients of all distinct ids of a group: in grads_out[t], row u is the sum over the occurrences of id
 // plan.parts[t].unique[u], in order, of each occurrence's share of its bag's gradient. Table t has rows of

@@ -29,6 +29,7 @@ std::unique_ptr<Table> MakeTable(const std::string& name, int64_t dim, int64_t c
 // A group over some tables, with its bags written out for the reference.
 struct Group {
   std::vector<std::unique_ptr<Table>> tables;
+  std::vector<std::vector<int64_t>> ids;  // by table
   LookupPlan plan;
   std::vector<std::vector<ReferenceBag>> bags;  // by lookup
   std::vector<std::vector<float>> outputs;
@@ -42,7 +43,7 @@ struct Group {
 
   void AddTable(int64_t dim, int64_t capacity = 0) {
     tables.push_back(MakeTable("table" + std::to_string(tables.size()), dim, capacity));
-    plan.parts.emplace_back();
+    ids.emplace_back();
   }
 
   void AddLookup(int t, const std::vector<ReferenceBag>& lookup_bags, Combiner combiner, bool weighted) {
@@ -51,10 +52,10 @@ struct Group {
     lookup.pooled = true;
     lookup.combiner = combiner;
     lookup.offsets = {0};
-    std::vector<int64_t>& ids = plan.parts[t].ids;
-    lookup.first = static_cast<int64_t>(ids.size());
+    std::vector<int64_t>& table_ids = ids[t];
+    lookup.first = static_cast<int64_t>(table_ids.size());
     for (const ReferenceBag& bag : lookup_bags) {
-      ids.insert(ids.end(), bag.ids.begin(), bag.ids.end());
+      table_ids.insert(table_ids.end(), bag.ids.begin(), bag.ids.end());
       lookup.count += static_cast<int64_t>(bag.ids.size());
       lookup.offsets.push_back(lookup.count);
       if (weighted) lookup.weights.insert(lookup.weights.end(), bag.weights.begin(), bag.weights.end());
@@ -72,12 +73,13 @@ struct Group {
       output_rows.push_back({outputs.back().data(), dim});
     }
     GroupScratch scratch;
-    return GroupForward(executor, table_pointers(), &plan, output_rows, &scratch);
+    const std::vector<Span<const int64_t>> id_views(ids.begin(), ids.end());
+    return GroupForward(executor, table_pointers(), id_views, &plan, output_rows, &scratch);
   }
 
   ReferenceRows Rows(int t) const {
     ReferenceRows rows;
-    for (int64_t id : plan.parts[t].ids) {
+    for (int64_t id : ids[t]) {
       std::vector<float> row(tables[t]->options().dim);
       tables[t]->InitialRow(id, Span<float>(row));
       rows[id].assign(row.begin(), row.end());
@@ -245,21 +247,21 @@ TEST(GroupPlanTest, GroupsThatShareTablesInOppositeOrderDoNotDeadlock) {
         std::vector<Table*> tables = forward.table_pointers();
         if (side == 1) std::reverse(tables.begin(), tables.end());
         LookupPlan plan;
-        plan.parts.resize(2);
+        const int64_t id = round;
+        const std::vector<Span<const int64_t>> ids(2, Span<const int64_t>(&id, 1));
         std::vector<std::vector<float>> outputs(2);
         std::vector<OutputRows> output_rows;
         for (int t = 0; t < 2; ++t) {
           Lookup lookup;
           lookup.table = t;
           lookup.count = 1;
-          plan.parts[t].ids = {round};
           plan.lookups.push_back(lookup);
           outputs[t].resize(3);
           output_rows.push_back({outputs[t].data(), tables[t]->options().dim});
         }
         InlineExecutor executor;
         GroupScratch scratch;
-        EXPECT_TRUE(GroupForward(executor, tables, &plan, output_rows, &scratch).ok());
+        EXPECT_TRUE(GroupForward(executor, tables, ids, &plan, output_rows, &scratch).ok());
       }
     }
   });

@@ -17,7 +17,7 @@ struct Lookup {
   std::vector<float> weights;    // empty, or one per id; finite
   // Where the caller's ids were not ordered by bag: the caller's position of each id. Else empty.
   std::vector<int64_t> order;
-  int64_t first = 0;  // the lookup's ids are ids[first, first + count) of its table's part
+  int64_t first = 0;  // the lookup's ids are [first, first + count) of its table's
   int64_t count = 0;
 
   int64_t num_bags() const { return pooled ? static_cast<int64_t>(offsets.size()) - 1 : count; }
@@ -25,9 +25,8 @@ struct Lookup {
 
 // What the lookups of a group ask of one table.
 struct TablePart {
-  std::vector<int64_t> ids;  // the lookups' ids one after the other, each lookup's in the order of its bags
   std::vector<int64_t> unique;   // distinct ids, in order of first occurrence
-  std::vector<int32_t> inverse;  // for each id its position in `unique`
+  std::vector<int32_t> inverse;  // for each id of the table its position in `unique`
   std::vector<int64_t> rows;     // for each distinct id its row, Table::kAbsent where it has none
 };
 

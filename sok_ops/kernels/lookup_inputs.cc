@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
+
+#include "cc/group/parallel_parts.h"
 
 namespace sok {
 
@@ -12,8 +15,18 @@ namespace {
 
 // Errors of a lookup name its variable.
 template <typename... Args>
-tf::Status Invalid(const TableRef& table, const Args&... args) {
-  return tf::errors::InvalidArgument(StrCat("Lookup in embedding variable '", table.name(), "': ", args...));
+std::string Message(const TableRef& table, const Args&... args) {
+  return StrCat("Lookup in embedding variable '", table.name(), "': ", args...);
+}
+
+// The error of tensors whose shapes are wrong, and of those whose values are.
+template <typename... Args>
+tf::Status InvalidShape(const TableRef& table, const Args&... args) {
+  return tf::errors::InvalidArgument(Message(table, args...));
+}
+template <typename... Args>
+Status InvalidValue(const TableRef& table, const Args&... args) {
+  return InvalidArgument(Message(table, args...));
 }
 
 std::string Shape(const tf::Tensor& tensor) { return tensor.shape().DebugString(); }
@@ -28,11 +41,12 @@ tf::Status CheckSparseShapes(const LookupTensors& tensors, const TableRef& table
   const tf::Tensor& indices = *tensors.indices;
   const tf::Tensor& dense_shape = *tensors.dense_shape;
   if (indices.dims() != 2 || indices.dim_size(0) != nnz || indices.dim_size(1) < 1) {
-    return Invalid(table, "sparse ids have indices of shape ", Shape(indices), ", not [", nnz, ", rank]");
+    return InvalidShape(table, "sparse ids have indices of shape ", Shape(indices), ", not [", nnz,
+                        ", rank]");
   }
   if (dense_shape.dims() != 1 || dense_shape.NumElements() != indices.dim_size(1)) {
-    return Invalid(table, "sparse ids have a dense_shape of shape ", Shape(dense_shape),
-                   ", but indices of rank ", indices.dim_size(1));
+    return InvalidShape(table, "sparse ids have a dense_shape of shape ", Shape(dense_shape),
+                        ", but indices of rank ", indices.dim_size(1));
   }
   return tf::Status();
 }
@@ -40,42 +54,45 @@ tf::Status CheckSparseShapes(const LookupTensors& tensors, const TableRef& table
 tf::Status CheckRaggedShapes(const LookupTensors& tensors, const TableRef& table) {
   const tf::Tensor& row_splits = *tensors.row_splits;
   if (row_splits.dims() != 1 || row_splits.NumElements() < 1) {
-    return Invalid(table, "ragged ids have row_splits of shape ", Shape(row_splits), ", not [bags + 1]");
+    return InvalidShape(table, "ragged ids have row_splits of shape ", Shape(row_splits), ", not [bags + 1]");
   }
   return tf::Status();
 }
 
-tf::Status CheckWeights(const LookupTensors& tensors, const TableRef& table) {
+Status CheckWeights(const LookupTensors& tensors, const TableRef& table) {
   const tf::Tensor& weights = *tensors.weights;
   if (weights.dims() != 1 || weights.NumElements() != tensors.ids->NumElements()) {
-    return Invalid(table, "weights of shape ", Shape(weights), " for ", tensors.ids->NumElements(), " ids");
+    return InvalidValue(table, "weights of shape ", Shape(weights), " for ", tensors.ids->NumElements(),
+                        " ids");
   }
   const auto values = weights.flat<float>();
   for (int64_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values(i))) return Invalid(table, "weight ", i, " is ", values(i));
+    if (!std::isfinite(values(i))) return InvalidValue(table, "weight ", i, " is ", values(i));
   }
-  return tf::Status();
+  return OkStatus();
 }
 
 // Fills lookup->offsets from row_splits, which must rise from 0 to the number of ids.
-tf::Status RaggedBags(const LookupTensors& tensors, const TableRef& table, Lookup* lookup) {
+Status RaggedBags(const LookupTensors& tensors, const TableRef& table, Lookup* lookup) {
   const auto splits = tensors.row_splits->flat<int64_t>();
   const int64_t nnz = tensors.ids->NumElements();
-  if (splits(0) != 0) return Invalid(table, "row_splits begin with ", splits(0), ", not 0");
+  if (splits(0) != 0) return InvalidValue(table, "row_splits begin with ", splits(0), ", not 0");
   for (int64_t b = 1; b < splits.size(); ++b) {
     if (splits(b) < splits(b - 1)) {
-      return Invalid(table, "row_splits fall from ", splits(b - 1), " to ", splits(b), " at position ", b);
+      return InvalidValue(table, "row_splits fall from ", splits(b - 1), " to ", splits(b), " at position ",
+                          b);
     }
   }
   if (splits(splits.size() - 1) != nnz) {
-    return Invalid(table, "row_splits end with ", splits(splits.size() - 1), ", but there are ", nnz, " ids");
+    return InvalidValue(table, "row_splits end with ", splits(splits.size() - 1), ", but there are ", nnz,
+                        " ids");
   }
   lookup->offsets.assign(splits.data(), splits.data() + splits.size());
-  return tf::Status();
+  return OkStatus();
 }
 
 // Fills lookup->offsets from the first column of the indices, and lookup->order where that does not rise.
-tf::Status SparseBags(const LookupTensors& tensors, const TableRef& table, Lookup* lookup) {
+Status SparseBags(const LookupTensors& tensors, const TableRef& table, Lookup* lookup) {
   const auto indices = tensors.indices->matrix<int64_t>();
   const int64_t nnz = tensors.ids->NumElements();
   const int64_t num_bags = NumBags(tensors);
@@ -85,41 +102,72 @@ tf::Status SparseBags(const LookupTensors& tensors, const TableRef& table, Looku
   for (int64_t i = 0; i < nnz; ++i) {
     const int64_t bag = indices(i, 0);
     if (bag < 0 || bag >= num_bags) {
-      return Invalid(table, "index ", i, " of the sparse ids is in row ", bag, " of ", num_bags);
+      return InvalidValue(table, "index ", i, " of the sparse ids is in row ", bag, " of ", num_bags);
     }
     sorted = sorted && (i == 0 || indices(i - 1, 0) <= bag);
     ++offsets[bag + 1];
   }
   for (int64_t b = 0; b < num_bags; ++b) offsets[b + 1] += offsets[b];
-  if (sorted) return tf::Status();
+  if (sorted) return OkStatus();
 
   // A stable counting sort by bag: within a bag the ids keep the order in which they came.
   std::vector<int64_t> next(offsets.begin(), offsets.end() - 1);
   lookup->order.resize(nnz);
   for (int64_t i = 0; i < nnz; ++i) lookup->order[next[indices(i, 0)]++] = i;
-  return tf::Status();
+  return OkStatus();
 }
 
-// Appends `from`, read in `order` where there is one, to `to`. int32 keys extend their sign, uint32 keys do
+// Writes `from`, read in `order` where there is one, to `to`. int32 keys extend their sign, uint32 keys do
 // not.
 template <typename T, typename U>
-void Append(const tf::Tensor& from, const std::vector<int64_t>& order, std::vector<U>* to) {
+void CopyInOrder(const tf::Tensor& from, const std::vector<int64_t>& order, U* to) {
   const T* values = from.flat<T>().data();
   if (order.empty()) {
-    to->insert(to->end(), values, values + from.NumElements());
+    std::copy_n(values, from.NumElements(), to);
     return;
   }
-  for (int64_t position : order) to->push_back(static_cast<U>(values[position]));
+  for (size_t i = 0; i < order.size(); ++i) to[i] = static_cast<U>(values[order[i]]);
 }
 
-void AppendIds(const tf::Tensor& ids, const std::vector<int64_t>& order, std::vector<int64_t>* to) {
+void CopyIds(const tf::Tensor& ids, const std::vector<int64_t>& order, int64_t* to) {
   switch (ids.dtype()) {
     case tf::DT_INT32:
-      return Append<int32_t>(ids, order, to);
+      return CopyInOrder<int32_t>(ids, order, to);
     case tf::DT_UINT32:
-      return Append<uint32_t>(ids, order, to);
+      return CopyInOrder<uint32_t>(ids, order, to);
     default:
-      return Append<int64_t>(ids, order, to);
+      return CopyInOrder<int64_t>(ids, order, to);
+  }
+}
+
+// Checks and translates the bags and weights of a lookup.
+Status ReadBags(const LookupSpec& spec, const LookupTensors& tensors, const TableRef& table, Lookup* lookup) {
+  if (spec.layout == IdLayout::kSparse) SOK_RETURN_IF_ERROR(SparseBags(tensors, table, lookup));
+  if (spec.layout == IdLayout::kRagged) SOK_RETURN_IF_ERROR(RaggedBags(tensors, table, lookup));
+  if (!spec.weighted) return OkStatus();
+  SOK_RETURN_IF_ERROR(CheckWeights(tensors, table));
+  lookup->weights.resize(lookup->count);
+  CopyInOrder<float>(*tensors.weights, lookup->order, lookup->weights.data());
+  return OkStatus();
+}
+
+// The ids of a table's only lookup: the tensor's own where they can be taken as they are, else in `copy`.
+Span<const int64_t> OnlyIds(const tf::Tensor& ids, const std::vector<int64_t>& order,
+                            std::vector<int64_t>* copy) {
+  if (order.empty() && ids.dtype() == tf::DT_INT64) return {ids.flat<int64_t>().data(), ids.NumElements()};
+  copy->resize(ids.NumElements());
+  CopyIds(ids, order, copy->data());
+  return *copy;
+}
+
+// work(), with an error that names the variable where memory does not suffice: the numbers of bags and ids
+// are the user's, and so is what the memory for them comes to.
+template <typename Work>
+Status WithinMemory(const TableRef& table, const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted(Message(table, "not enough memory for its bags and ids"));
   }
 }
 
@@ -183,22 +231,22 @@ tf::Status OutputShape(const LookupSpec& spec, const LookupTensors& tensors, con
                        tf::TensorShape* shape) {
   const int64_t dim = table.table->options().dim;
   if (tensors.ids->dtype() != table.resource->key_dtype()) {
-    return Invalid(table, "ids are ", tf::DataTypeString(tensors.ids->dtype()), ", but its key_dtype is ",
-                   tf::DataTypeString(table.resource->key_dtype()));
+    return InvalidShape(table, "ids are ", tf::DataTypeString(tensors.ids->dtype()),
+                        ", but its key_dtype is ", tf::DataTypeString(table.resource->key_dtype()));
   }
   if (spec.layout == IdLayout::kDense) {
     *shape = tensors.ids->shape();
     return shape->AddDimWithStatus(dim);
   }
   if (tensors.ids->dims() != 1) {
-    return Invalid(table, "the values of its ids have shape ", Shape(*tensors.ids), ", not [ids]");
+    return InvalidShape(table, "the values of its ids have shape ", Shape(*tensors.ids), ", not [ids]");
   }
   TF_RETURN_IF_ERROR(spec.layout == IdLayout::kSparse ? CheckSparseShapes(tensors, table)
                                                       : CheckRaggedShapes(tensors, table));
   const int64_t bags = NumBags(tensors);
   if (bags < 0 || bags > std::numeric_limits<int32_t>::max()) {
-    return Invalid(table, "the ids have ", bags, " rows, not between 0 and ",
-                   std::numeric_limits<int32_t>::max());
+    return InvalidShape(table, "the ids have ", bags, " rows, not between 0 and ",
+                        std::numeric_limits<int32_t>::max());
   }
   *shape = tf::TensorShape({});
   if (spec.slots == 0) {
@@ -206,31 +254,52 @@ tf::Status OutputShape(const LookupSpec& spec, const LookupTensors& tensors, con
     return shape->AddDimWithStatus(dim);
   }
   if (bags % spec.slots != 0) {
-    return Invalid(table, "the ids have ", bags, " rows, which is no multiple of slot_num ", spec.slots);
+    return InvalidShape(table, "the ids have ", bags, " rows, which is no multiple of slot_num ", spec.slots);
   }
   TF_RETURN_IF_ERROR(shape->AddDimWithStatus(bags / spec.slots));
   TF_RETURN_IF_ERROR(shape->AddDimWithStatus(spec.slots));
   return shape->AddDimWithStatus(dim);
 }
 
-tf::Status AddLookup(const LookupSpec& spec, const LookupTensors& tensors, const TableRef& table,
-                     LookupPlan* plan) {
-  Lookup lookup;
-  lookup.table = spec.table;
-  lookup.pooled = spec.pooled;
-  lookup.combiner = spec.combiner;
-  lookup.count = tensors.ids->NumElements();
-  if (spec.layout == IdLayout::kSparse) TF_RETURN_IF_ERROR(SparseBags(tensors, table, &lookup));
-  if (spec.layout == IdLayout::kRagged) TF_RETURN_IF_ERROR(RaggedBags(tensors, table, &lookup));
-  if (spec.weighted) {
-    TF_RETURN_IF_ERROR(CheckWeights(tensors, table));
-    Append<float>(*tensors.weights, lookup.order, &lookup.weights);
+Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
+                   const std::vector<LookupTensors>& tensors, const std::vector<TableRef>& tables,
+                   LookupPlan* plan, GroupIds* ids) {
+  std::vector<int64_t> id_counts(tables.size(), 0);
+  std::vector<int> lookup_counts(tables.size(), 0);
+  plan->lookups.resize(specs.size());
+  for (size_t l = 0; l < specs.size(); ++l) {
+    Lookup& lookup = plan->lookups[l];
+    lookup.table = specs[l].table;
+    lookup.pooled = specs[l].pooled;
+    lookup.combiner = specs[l].combiner;
+    lookup.count = tensors[l].ids->NumElements();
+    lookup.first = id_counts[lookup.table];
+    id_counts[lookup.table] += lookup.count;
+    ++lookup_counts[lookup.table];
   }
-  std::vector<int64_t>& ids = plan->parts[spec.table].ids;
-  lookup.first = static_cast<int64_t>(ids.size());
-  AppendIds(*tensors.ids, lookup.order, &ids);
-  plan->lookups.push_back(std::move(lookup));
-  return tf::Status();
+  ids->views.resize(tables.size());
+  ids->copies.resize(tables.size());
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (lookup_counts[t] == 1) continue;
+    SOK_RETURN_IF_ERROR(WithinMemory(tables[t], [&] {
+      ids->copies[t].resize(id_counts[t]);
+      ids->views[t] = ids->copies[t];
+      return OkStatus();
+    }));
+  }
+  return ForEachPart(executor, specs.size(), [&](Executor& /*inner*/, int64_t l) {
+    Lookup& lookup = plan->lookups[l];
+    const int t = lookup.table;
+    return WithinMemory(tables[t], [&] {
+      SOK_RETURN_IF_ERROR(ReadBags(specs[l], tensors[l], tables[t], &lookup));
+      if (lookup_counts[t] == 1) {
+        ids->views[t] = OnlyIds(*tensors[l].ids, lookup.order, &ids->copies[t]);
+      } else {
+        CopyIds(*tensors[l].ids, lookup.order, ids->copies[t].data() + lookup.first);
+      }
+      return OkStatus();
+    });
+  });
 }
 
 }  // namespace sok

@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
 #include "cc/group/lookup_plan.h"
 #include "sok_ops/kernels/resources.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -40,10 +43,19 @@ struct LookupTensors {
 tensorflow::Status OutputShape(const LookupSpec& spec, const LookupTensors& tensors, const TableRef& table,
                                tensorflow::TensorShape* shape);
 
-// Checks the tensors' values, and adds the lookup and its ids, in the order of their bags, to the plan.
-// To be called after OutputShape.
-tensorflow::Status AddLookup(const LookupSpec& spec, const LookupTensors& tensors, const TableRef& table,
-                             LookupPlan* plan);
+// The ids of each table of a group, as GroupForward takes them: those of the tensor itself where one lookup
+// brings them in the order of its bags, else a copy. May be used again for the next step.
+struct GroupIds {
+  std::vector<Span<const int64_t>> views;    // valid as long as the tensors
+  std::vector<std::vector<int64_t>> copies;  // for the views that need one
+};
+
+// Fills the empty `plan` with all lookups, and `ids` with their ids. tensors[l] belongs to specs[l];
+// OutputShape has found nothing wrong with any of them. Checks the tensors' values: an error names the
+// variable, and is that of the first lookup that has one.
+Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
+                   const std::vector<LookupTensors>& tensors, const std::vector<TableRef>& tables,
+                   LookupPlan* plan, GroupIds* ids);
 
 }  // namespace sok
 

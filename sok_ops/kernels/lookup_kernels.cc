@@ -1,7 +1,6 @@
 // Kernels of the group lookup and its gradient: they translate tensors to the engine's views and call it.
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -65,18 +64,15 @@ class GroupLookupOp : public tf::OpKernel {
     std::vector<Table*> tables;
     OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
     auto plan = std::make_shared<LookupPlan>();
+    OP_REQUIRES_OK(context, ReadTraining(context, refs, &plan->training));
+    const std::vector<LookupTensors> tensors = InputTensors(context);
     std::vector<OutputRows> outputs;
-    // The number of bags is the user's, and so is what the memory for it comes to.
-    try {
-      OP_REQUIRES_OK(context, ReadInputs(context, refs, plan.get(), &outputs));
-    } catch (const std::bad_alloc&) {
-      context->CtxFailure(tf::errors::ResourceExhausted("Lookup in embedding variable '", refs[0].name(),
-                                                        "': not enough memory for its bags and ids"));
-      return;
-    }
+    OP_REQUIRES_OK(context, AllocateOutputs(context, refs, tensors, &outputs));
     TfExecutor executor(context);
-    const ObjectPool<GroupScratch>::Lease scratch = scratch_.Take();
-    OP_REQUIRES_OK(context, ToTf(GroupForward(executor, tables, plan.get(), outputs, scratch.get())));
+    const ObjectPool<Scratch>::Lease scratch = scratch_.Take();
+    OP_REQUIRES_OK(context, ToTf(ReadLookups(executor, specs_, tensors, refs, plan.get(), &scratch->ids)));
+    OP_REQUIRES_OK(context, ToTf(GroupForward(executor, tables, scratch->ids.views, plan.get(), outputs,
+                                              &scratch->group)));
     tf::Tensor* plan_tensor = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(static_cast<int>(specs_.size()), tf::TensorShape({}),
                                                      &plan_tensor));
@@ -84,26 +80,34 @@ class GroupLookupOp : public tf::OpKernel {
   }
 
  private:
-  // Checks and translates the inputs, and allocates the outputs.
-  tf::Status ReadInputs(tf::OpKernelContext* context, const std::vector<TableRef>& refs, LookupPlan* plan,
-                        std::vector<OutputRows>* outputs) {
+  // Working memory of a step.
+  struct Scratch {
+    GroupIds ids;
+    GroupScratch group;
+  };
+
+  static tf::Status ReadTraining(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
+                                 bool* is_training) {
     const tf::Tensor& training = context->input(context->num_inputs() - 1);
     if (training.NumElements() != 1) {
       return tf::errors::InvalidArgument("Lookup in embedding variable '", refs[0].name(),
                                          "': `training` has shape ", training.shape().DebugString(),
                                          ", not []");
     }
-    plan->training = training.flat<bool>()(0);
-    plan->parts.resize(refs.size());
-    const int lookups = static_cast<int>(specs_.size());
-    int input = static_cast<int>(refs.size());
-    int bags = input + lookups;
+    *is_training = training.flat<bool>()(0);
+    return tf::Status();
+  }
+
+  // The inputs by lookup.
+  std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context) const {
+    int input = static_cast<int>(dims_.size());
+    int bags = input + static_cast<int>(specs_.size());
     int weights = bags;
     for (const LookupSpec& spec : specs_) weights += NumBagInputs(spec);
-    for (int l = 0; l < lookups; ++l, ++input) {
-      const LookupSpec& spec = specs_[l];
+    std::vector<LookupTensors> all;
+    for (const LookupSpec& spec : specs_) {
       LookupTensors tensors;
-      tensors.ids = &context->input(input);
+      tensors.ids = &context->input(input++);
       if (spec.layout == IdLayout::kSparse) {
         tensors.indices = &context->input(bags);
         tensors.dense_shape = &context->input(bags + 1);
@@ -112,14 +116,21 @@ class GroupLookupOp : public tf::OpKernel {
       }
       bags += NumBagInputs(spec);
       if (spec.weighted) tensors.weights = &context->input(weights++);
+      all.push_back(tensors);
+    }
+    return all;
+  }
 
-      const TableRef& table = refs[spec.table];
+  // Checks the inputs' shapes and allocates the outputs.
+  tf::Status AllocateOutputs(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
+                             const std::vector<LookupTensors>& tensors, std::vector<OutputRows>* outputs) {
+    for (size_t l = 0; l < specs_.size(); ++l) {
+      const TableRef& table = refs[specs_[l].table];
       tf::TensorShape shape;
-      TF_RETURN_IF_ERROR(OutputShape(spec, tensors, table, &shape));
+      TF_RETURN_IF_ERROR(OutputShape(specs_[l], tensors[l], table, &shape));
       tf::Tensor* output = nullptr;
-      TF_RETURN_WITH_CONTEXT_IF_ERROR(context->allocate_output(l, shape, &output),
+      TF_RETURN_WITH_CONTEXT_IF_ERROR(context->allocate_output(static_cast<int>(l), shape, &output),
                                       "\nLookup in embedding variable '", table.name(), "'");
-      TF_RETURN_IF_ERROR(AddLookup(spec, tensors, table, plan));
       outputs->push_back({output->flat<float>().data(), table.table->options().dim});
     }
     return tf::Status();
@@ -131,7 +142,7 @@ class GroupLookupOp : public tf::OpKernel {
 
   std::vector<LookupSpec> specs_;
   std::vector<int64_t> dims_;
-  ObjectPool<GroupScratch> scratch_;  // steps of one session may overlap
+  ObjectPool<Scratch> scratch_;  // steps of one session may overlap
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
 
