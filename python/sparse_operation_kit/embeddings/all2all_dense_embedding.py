@@ -4,13 +4,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import compat
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.embeddings.checks import check_count
+from sparse_operation_kit.embeddings.embedding_layer import EmbeddingLayer
 from sparse_operation_kit.lookup import group
 
 
-class All2AllDenseEmbedding(compat.Layer):
+class All2AllDenseEmbedding(EmbeddingLayer):
     """Looks up a row for every key, as `tf.nn.embedding_lookup` does.
 
     `layer(inputs, training=True)` takes keys `[batch, slot_num, nnz_per_slot]` and returns
@@ -55,27 +53,22 @@ class All2AllDenseEmbedding(compat.Layer):
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
         """
-        super().__init__(**kwargs)
-        who = "All2AllDenseEmbedding"
-        slots = check_count(who, "slot_num", slot_num)
-        nnz = check_count(who, "nnz_per_slot", nnz_per_slot)
-        self._keys_shape = [None] if dynamic_input else [None, slots, nnz]
-        self.embedding_variable = EmbeddingVariable(
-            name=f"{self.name}/EmbeddingVariable",
-            dim=check_count(who, "embedding_vec_size", embedding_vec_size),
-            capacity=check_count(
-                who, "max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu, optional=True
-            ),
-            key_dtype=key_dtype,
-            initializer=embedding_initializer,
-            trainable=kwargs.get("trainable", True),
-            use_hashtable=use_hashtable,
+        slots = self._count("slot_num", slot_num)
+        nnz = self._count("nnz_per_slot", nnz_per_slot)
+        super().__init__(
+            max_vocabulary_size_per_gpu,
+            embedding_vec_size,
+            use_hashtable,
+            key_dtype,
+            embedding_initializer,
+            **kwargs,
         )
+        self._keys_shape = [None] if dynamic_input else [None, slots, nnz]
 
     def call(self, inputs: tf.Tensor, training: bool | tf.Tensor = True) -> tf.Tensor:
         """Returns one row for every key, shaped as the keys with one more dimension."""
         lookup = group.DenseLookup(self.embedding_variable, self._shaped(inputs))
-        return tf.cast(group.lookup_group([lookup], training)[0], self.compute_dtype)
+        return self._look_up(lookup, training)
 
     def _shaped(self, inputs: tf.Tensor) -> tf.Tensor:
         name = self.embedding_variable.m_var_name

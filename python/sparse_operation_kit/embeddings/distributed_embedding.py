@@ -4,13 +4,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import compat
-from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.embeddings.checks import check_count
+from sparse_operation_kit.embeddings.embedding_layer import EmbeddingLayer
 from sparse_operation_kit.lookup import group
 
 
-class DistributedEmbedding(compat.Layer):
+class DistributedEmbedding(EmbeddingLayer):
     """Looks up the keys of each slot and combines their rows to one, as `tf.nn.embedding_lookup_sparse` does.
 
     `layer(inputs, training=True)` takes a SparseTensor of keys with
@@ -58,25 +56,21 @@ class DistributedEmbedding(compat.Layer):
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
         """
-        super().__init__(**kwargs)
-        who = "DistributedEmbedding"
         if not isinstance(combiner, str) or combiner.lower() not in ("sum", "mean"):
-            raise ValueError(f"{who}: combiner must be 'sum' or 'mean', not {combiner!r}")
-        self._combiner = combiner.lower()
-        self._slot_num = check_count(who, "slot_num", slot_num)
-        check_count(who, "max_nnz", max_nnz)
-        check_count(who, "max_feature_num", max_feature_num)
-        self.embedding_variable = EmbeddingVariable(
-            name=f"{self.name}/EmbeddingVariable",
-            dim=check_count(who, "embedding_vec_size", embedding_vec_size),
-            capacity=check_count(
-                who, "max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu, optional=True
-            ),
-            key_dtype=key_dtype,
-            initializer=embedding_initializer,
-            trainable=kwargs.get("trainable", True),
-            use_hashtable=use_hashtable,
+            raise ValueError(f"DistributedEmbedding: combiner must be 'sum' or 'mean', not {combiner!r}")
+        slots = self._count("slot_num", slot_num)
+        self._count("max_nnz", max_nnz)
+        self._count("max_feature_num", max_feature_num)
+        super().__init__(
+            max_vocabulary_size_per_gpu,
+            embedding_vec_size,
+            use_hashtable,
+            key_dtype,
+            embedding_initializer,
+            **kwargs,
         )
+        self._combiner = combiner.lower()
+        self._slot_num = slots
 
     def call(self, inputs: tf.SparseTensor, training: bool | tf.Tensor = True) -> tf.Tensor:
         """Returns `[batch, slot_num, embedding_vec_size]` for keys of shape `[batch * slot_num, max_nnz]`."""
@@ -87,4 +81,4 @@ class DistributedEmbedding(compat.Layer):
                 f"not {inputs!r}"
             )
         lookup = group.SparseLookup(self.embedding_variable, keys, self._combiner, slots=self._slot_num)
-        return tf.cast(group.lookup_group([lookup], training)[0], self.compute_dtype)
+        return self._look_up(lookup, training)

@@ -1,0 +1,52 @@
+"""EmbeddingLayer: what the layers have in common, one variable and lookups in it."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import compat
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.lookup import group
+
+
+class EmbeddingLayer(compat.Layer):
+    """A layer with an embedding variable of its own, made from the arguments that SOK gives its layers.
+
+    Attributes:
+      embedding_variable: The layer's `EmbeddingVariable`.
+    """
+
+    def __init__(
+        self,
+        max_vocabulary_size_per_gpu: int | None,
+        embedding_vec_size: int,
+        use_hashtable: bool,
+        key_dtype: tf.DType,
+        embedding_initializer: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Makes the layer and its variable; see the layers for the arguments."""
+        super().__init__(**kwargs)
+        self.embedding_variable = EmbeddingVariable(
+            name=f"{self.name}/EmbeddingVariable",
+            dim=self._count("embedding_vec_size", embedding_vec_size),
+            capacity=None
+            if max_vocabulary_size_per_gpu is None
+            else self._count("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu),
+            key_dtype=key_dtype,
+            initializer=embedding_initializer,
+            trainable=kwargs.get("trainable", True),
+            use_hashtable=use_hashtable,
+        )
+
+    @classmethod
+    def _count(cls, argument: str, value: Any) -> int:
+        """Returns `value`, an int of at least 1, or raises an error that names layer, argument and value."""
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise TypeError(f"{cls.__name__}: {argument} must be an int, not {value!r}")
+        if value < 1:
+            raise ValueError(f"{cls.__name__}: {argument} must be at least 1, not {value}")
+        return int(value)
+
+    def _look_up(self, lookup: group.Lookup, training: bool | tf.Tensor) -> tf.Tensor:
+        return tf.cast(group.lookup_group([lookup], training)[0], self.compute_dtype)
