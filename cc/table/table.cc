@@ -140,15 +140,6 @@ Status Table::Assign(Executor& executor, Span<const int64_t> keys, const float* 
   return OkStatus();
 }
 
-Status Table::Clear(Executor& executor) {
-  index_.Clear();
-  store_ = RowStore(options_.dim);
-  num_rows_ = 0;
-  optimizer_.reset();
-  first_hyper_.clear();
-  return FillDirectRows(executor);
-}
-
 std::vector<int64_t> Table::Keys() const {
   std::vector<int64_t> keys(num_rows_);
   if (options_.use_hashtable) {

@@ -83,9 +83,6 @@ class Table {
   // those of other ranks are passed over. Errors as FindOrInsert; optimizer slots stay as they are.
   Status Assign(Executor& executor, Span<const int64_t> keys, const float* values);
 
-  // Forgets all rows and the optimizer; a table without hashing gets its initial rows again.
-  Status Clear(Executor& executor);
-
   // The key of every row, by row number.
   std::vector<int64_t> Keys() const;
 

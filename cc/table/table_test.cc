@@ -170,20 +170,6 @@ TEST(TableTest, AssignPassesOverTheKeysOfOtherRanks) {
   EXPECT_EQ(Weights(*table, 1), (std::vector<float>{13}));
 }
 
-TEST(TableTest, ClearForgetsRowsAndOptimizer) {
-  auto table = Make(Options(1));
-  Insert(table.get(), {1, 2});
-  InlineExecutor executor;
-  const float grads[] = {1.0f, 1.0f};
-  const std::vector<float> hyper = {0.5f};
-  ASSERT_TRUE(table->ApplyGradients(executor, "sgd", hyper, std::vector<int64_t>{0, 1}, grads, true).ok());
-  ASSERT_TRUE(table->Clear(executor).ok());
-  EXPECT_EQ(table->size(), 0);
-  EXPECT_EQ(table->optimizer_name(), "");
-  Insert(table.get(), {2});
-  EXPECT_EQ(Weights(*table, 0), Initial(*table, 2));
-}
-
 TEST(TableTrainingTest, GradientsOfOneRowAreSummedFirst) {
   // Adagrad tells sums from steps: (1 + 2)^2 is not 1^2 + 2^2.
   InlineExecutor executor;
