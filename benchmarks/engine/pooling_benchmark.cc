@@ -92,7 +92,8 @@ void Compare(int64_t num_rows, int64_t dim) {
       PoolForward(*executor, batch.rows, batch.inverse, offsets, {}, Combiner::kMean, dim, out.data(), dim);
     });
     comparison.Add("SegmentSum" + threads, [&, executor] {
-      SegmentSum(*executor, next().segments, grad_rows, {}, dim, sums.data());
+      SegmentSum(*executor, next().segments.offsets, next().segments.positions, grad_rows, {}, dim,
+                 sums.data());
     });
   }
   comparison.Run(kRounds);

@@ -3,6 +3,7 @@
 #define SOK_CC_BASE_HASH_H_
 
 #include <cstdint>
+#include <string_view>
 
 #include "cc/base/host_device.h"
 
@@ -30,6 +31,8 @@ SOK_HOST_DEVICE uint64_t Fingerprint64(const char* bytes, uint64_t size) {
   }
   return h;
 }
+
+inline uint64_t Fingerprint64(std::string_view text) { return Fingerprint64(text.data(), text.size()); }
 
 }  // namespace sok
 

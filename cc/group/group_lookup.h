@@ -8,22 +8,11 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/dedup/dedup.h"
+#include "cc/group/lookup_passes.h"
 #include "cc/group/lookup_plan.h"
 #include "cc/table/table.h"
 
 namespace sok {
-
-// Where the output of a lookup goes: row b (a bag, or an id where nothing is pooled) at data + b * stride.
-struct OutputRows {
-  float* data = nullptr;
-  int64_t stride = 0;  // floats, at least the table's dim
-};
-
-// The gradient of a lookup's output, laid out as the output.
-struct GradientRows {
-  const float* data = nullptr;
-  int64_t stride = 0;
-};
 
 // Working memory of GroupForward; one call at a time. Calls after the first find it as large as they need it.
 struct GroupScratch {

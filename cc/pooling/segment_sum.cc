@@ -15,16 +15,16 @@ namespace {
 int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
 
 // The columns [column, column + width) of a segment's sum.
-void SumColumns(const Segments& segments, Span<const float* const> grad_rows, Span<const float> scales,
-                int64_t segment, int64_t column, int64_t width, float* out) {
-  const int64_t begin = segments.offsets[segment];
-  const int64_t end = segments.offsets[segment + 1];
+void SumColumns(Span<const int64_t> offsets, Span<const int32_t> positions,
+                Span<const float* const> grad_rows, Span<const float> scales, int64_t segment, int64_t column,
+                int64_t width, float* out) {
+  const int64_t begin = offsets[segment];
+  const int64_t end = offsets[segment + 1];
   if (begin == end) {
     SetZero(width, out);
     return;
   }
-  const int32_t* positions = segments.positions.data();
-  const int64_t last = static_cast<int64_t>(segments.positions.size());
+  const int64_t last = positions.size();
   const int64_t distance = PrefetchDistance(width);
   for (int64_t i = begin; i < end; ++i) {
     // Positions of the next segments follow, so that short segments are prefetched as well.
@@ -41,34 +41,36 @@ void SumColumns(const Segments& segments, Span<const float* const> grad_rows, Sp
 
 // A segment with more occurrences than this is summed by several threads, each taking some columns, so that
 // the order within a column stays. Below, one thread sums it whole.
-int64_t LongSegment(const Segments& segments, int concurrency) {
+int64_t LongSegment(int64_t occurrences, int concurrency) {
   constexpr int64_t kWorthSplitting = 4096;
-  const int64_t share = static_cast<int64_t>(segments.positions.size()) / concurrency;
-  return std::max(kWorthSplitting, share / 4);
+  return std::max(kWorthSplitting, occurrences / concurrency / 4);
 }
 
 }  // namespace
 
-void SegmentSum(Executor& executor, const Segments& segments, Span<const float* const> grad_rows,
-                Span<const float> scales, int64_t dim, float* out) {
+void SegmentSum(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
+                Span<const float* const> grad_rows, Span<const float> scales, int64_t dim, float* out) {
+  if (NumBags(offsets) == 0) return;
   constexpr int64_t kColumns = kFloatsPerLine;
   const bool split = executor.concurrency() > 1 && dim > kColumns;
-  const int64_t limit = split ? LongSegment(segments, executor.concurrency()) : INT64_MAX;
-  const auto length = [&](int64_t s) { return segments.offsets[s + 1] - segments.offsets[s]; };
-  ParallelForBags(executor, segments.offsets, RowCost(dim), [&](int64_t first, int64_t last) {
+  const int64_t limit =
+      split ? LongSegment(offsets[NumBags(offsets)] - offsets[0], executor.concurrency()) : INT64_MAX;
+  const auto length = [&](int64_t s) { return offsets[s + 1] - offsets[s]; };
+  ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
     for (int64_t s = first; s < last; ++s) {
-      if (length(s) <= limit) SumColumns(segments, grad_rows, scales, s, 0, dim, out + s * dim);
+      if (length(s) <= limit) SumColumns(offsets, positions, grad_rows, scales, s, 0, dim, out + s * dim);
     }
   });
   if (!split) return;
   const int64_t blocks = (dim + kColumns - 1) / kColumns;
-  for (int64_t s = 0; s < NumBags(segments.offsets); ++s) {
+  for (int64_t s = 0; s < NumBags(offsets); ++s) {
     if (length(s) <= limit) continue;
     executor.ParallelFor(blocks, length(s) * RowCost(kColumns), [&](int64_t first, int64_t last) {
       const int64_t column = first * kColumns;
       const int64_t width = std::min(dim, last * kColumns) - column;
-      RunVectorized(
-          [&] { SumColumns(segments, grad_rows, scales, s, column, width, out + s * dim + column); });
+      RunVectorized([&] {
+        SumColumns(offsets, positions, grad_rows, scales, s, column, width, out + s * dim + column);
+      });
     });
   }
 }

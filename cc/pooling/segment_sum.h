@@ -5,7 +5,6 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
-#include "cc/dedup/segments.h"
 #include "cc/pooling/combiner.h"
 
 namespace sok {
@@ -14,10 +13,12 @@ namespace sok {
 // is taken in a fixed order and by one thread, so results are the same bits for every executor.
 
 // out[u, 0..dim), row-major, becomes the sum of scales[p] * grad_rows[p][0..dim) over the occurrences p of
-// distinct id u, in the order of segments.positions. Empty `scales` are all ones; an id without occurrences
-// gets zeros. Several entries of grad_rows may be one pointer: all occurrences of a bag share its gradient.
-void SegmentSum(Executor& executor, const Segments& segments, Span<const float* const> grad_rows,
-                Span<const float> scales, int64_t dim, float* out);
+// distinct id u, which are positions[offsets[u] .. offsets[u + 1]), in this order. `offsets` and `positions`
+// are those of Segments; consecutive entries of `offsets` alone give the sums of some of the ids. Empty
+// `scales` are all ones; an id without occurrences gets zeros. Several entries of grad_rows may be one
+// pointer: all occurrences of a bag share its gradient.
+void SegmentSum(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
+                Span<const float* const> grad_rows, Span<const float> scales, int64_t dim, float* out);
 
 // scales[i] becomes the factor by which the gradient of a bag reaches the row of its occurrence i: weights[i]
 // over the bag's divisor (see Combiner), 0 where the divisor is zero. Empty `weights` are all ones. `offsets`

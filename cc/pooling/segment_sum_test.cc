@@ -6,6 +6,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/thread_pool.h"
+#include "cc/dedup/segments.h"
 #include "cc/pooling/random_lookup.h"
 #include "cc/pooling/segment_sum_reference.h"
 
@@ -37,7 +38,7 @@ std::vector<float> Sum(Executor& executor, const RandomLookup& lookup, const Gra
   Segments segments;
   BuildSegments(lookup.inverse, unique, &segments);
   std::vector<float> out(static_cast<size_t>(unique * lookup.dim), -1.0f);
-  SegmentSum(executor, segments, gradients.rows, scales, lookup.dim, out.data());
+  SegmentSum(executor, segments.offsets, segments.positions, gradients.rows, scales, lookup.dim, out.data());
   return out;
 }
 
@@ -84,11 +85,11 @@ TEST(SegmentSum, HotIdIsTheSameForAnyNumberOfThreads) {
 
 TEST(SegmentSum, NoIdsAndNoOccurrences) {
   InlineExecutor executor;
-  SegmentSum(executor, Segments(), {}, {}, 8, nullptr);
+  SegmentSum(executor, {}, {}, {}, {}, 8, nullptr);
   Segments three_without;
   three_without.offsets = {0, 0, 0, 0};
   std::vector<float> out(24, -1.0f);
-  SegmentSum(executor, three_without, {}, {}, 8, out.data());
+  SegmentSum(executor, three_without.offsets, {}, {}, {}, 8, out.data());
   EXPECT_EQ(out, std::vector<float>(24, 0.0f));
 }
 

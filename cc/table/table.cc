@@ -37,7 +37,10 @@ StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions 
   return table;
 }
 
-Table::Table(TableOptions options) : options_(std::move(options)), store_(options_.dim) {}
+Table::Table(TableOptions options)
+    : options_(std::move(options)),
+      definition_fingerprint_(Fingerprint64(Describe(options_))),
+      store_(options_.dim) {}
 
 int64_t Table::bytes() const { return store_.bytes() + index_.bytes(); }
 

@@ -13,22 +13,11 @@
 #include "cc/base/status.h"
 #include "cc/dedup/dedup.h"
 #include "cc/index/id_index.h"
-#include "cc/initializers/initializer.h"
 #include "cc/optimizers/optimizer.h"
 #include "cc/store/row_store.h"
+#include "cc/table/table_options.h"
 
 namespace sok {
-
-// What a table is made from. Everything here is fixed for the table's life.
-struct TableOptions {
-  std::string name;           // the variable's unique name; every error names it
-  int64_t dim = 0;            // floats in a row, in [1, Table::kMaxDim]
-  int64_t capacity = 0;       // rows on this rank; 0 grows without bound
-  bool use_hashtable = true;  // false: the key is the row (key / ranks), and capacity is needed
-  int rank = 0;               // this rank among `ranks`; it owns the keys with OwnerOf(key) == rank
-  int ranks = 1;
-  Initializer initializer = {};
-};
 
 // The rows of one embedding variable that this rank owns: index, row records, and the state of the
 // optimizer that trains them.
@@ -48,6 +37,8 @@ class Table {
 
   std::mutex& mutex() const { return mutex_; }
   const TableOptions& options() const { return options_; }
+  // Of Describe(options()): equal on ranks whose tables are the same.
+  uint64_t definition_fingerprint() const { return definition_fingerprint_; }
   int64_t size() const { return num_rows_; }
   // Bytes of rows, slots and index.
   int64_t bytes() const;
@@ -113,6 +104,7 @@ class Table {
   Status Named(const Status& status) const;
 
   const TableOptions options_;
+  const uint64_t definition_fingerprint_;
   mutable std::mutex mutex_;
   IdIndex index_;
   RowStore store_;

@@ -61,7 +61,7 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
   std::vector<const float*> grad_rows(rows.size());
   for (size_t i = 0; i < grad_rows.size(); ++i) grad_rows[i] = grads + static_cast<int64_t>(i) * options_.dim;
   std::vector<float> sums(num_unique * options_.dim);
-  SegmentSum(executor, segments, grad_rows, {}, options_.dim, sums.data());
+  SegmentSum(executor, segments.offsets, segments.positions, grad_rows, {}, options_.dim, sums.data());
   return Named(optimizer_->Apply(executor, hyper, unique, sums.data(), &store_));
 }
 

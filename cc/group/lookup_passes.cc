@@ -1,0 +1,69 @@
+#include "cc/group/lookup_passes.h"
+
+#include <algorithm>
+
+#include "cc/pooling/pool.h"
+#include "cc/pooling/segment_sum.h"
+
+namespace sok {
+namespace {
+
+Span<const int32_t> InverseOf(const TablePart& part, const Lookup& lookup) {
+  return Span<const int32_t>(part.inverse).subspan(lookup.first, lookup.count);
+}
+
+bool IsScaled(const Lookup& lookup) {
+  return lookup.pooled && (lookup.combiner != Combiner::kSum || !lookup.weights.empty());
+}
+
+}  // namespace
+
+void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part,
+                 Span<const float* const> rows, int64_t dim, const OutputRows& output) {
+  const Span<const int32_t> inverse = InverseOf(part, lookup);
+  if (lookup.pooled) {
+    PoolForward(executor, rows, inverse, lookup.offsets, lookup.weights, lookup.combiner, dim, output.data,
+                output.stride);
+  } else {
+    GatherForward(executor, rows, inverse, dim, output.data, output.stride);
+  }
+}
+
+OccurrenceGradients GradientsOfOccurrences(const LookupPlan& plan, int t,
+                                           Span<const GradientRows> gradients) {
+  const size_t occurrences = plan.parts[t].inverse.size();
+  OccurrenceGradients result;
+  result.rows.resize(occurrences);
+  const bool scaled = std::any_of(plan.lookups.begin(), plan.lookups.end(), [t](const Lookup& lookup) {
+    return lookup.table == t && IsScaled(lookup);
+  });
+  if (scaled) result.scales.assign(occurrences, 1.0f);
+
+  for (size_t l = 0; l < plan.lookups.size(); ++l) {
+    const Lookup& lookup = plan.lookups[l];
+    if (lookup.table != t) continue;
+    const float* gradient = gradients[l].data;
+    const float** out = result.rows.data() + lookup.first;
+    for (int64_t bag = 0; bag < lookup.num_bags(); ++bag, gradient += gradients[l].stride) {
+      const int64_t end = lookup.pooled ? lookup.offsets[bag + 1] : bag + 1;
+      for (int64_t i = lookup.pooled ? lookup.offsets[bag] : bag; i < end; ++i) out[i] = gradient;
+    }
+    if (scaled && lookup.pooled) {
+      BagScales(lookup.combiner, lookup.offsets, lookup.weights,
+                Span<float>(result.scales).subspan(lookup.first, lookup.count));
+    }
+  }
+  return result;
+}
+
+void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, Span<const float* const> rows,
+                           int64_t dim, const GradientRows& gradient, Span<float> weight_grads) {
+  const Lookup& lookup = plan.lookups[l];
+  std::vector<float> in_bag_order(lookup.order.empty() ? 0 : lookup.count);
+  const Span<float> out = lookup.order.empty() ? weight_grads : Span<float>(in_bag_order);
+  WeightGradients(executor, lookup.combiner, rows, InverseOf(plan.parts[lookup.table], lookup),
+                  lookup.offsets, lookup.weights, gradient.data, gradient.stride, dim, out);
+  for (size_t i = 0; i < in_bag_order.size(); ++i) weight_grads[lookup.order[i]] = in_bag_order[i];
+}
+
+}  // namespace sok

@@ -1,0 +1,45 @@
+// The passes of a lookup between rows and outputs, wherever its rows lie.
+#ifndef SOK_CC_GROUP_LOOKUP_PASSES_H_
+#define SOK_CC_GROUP_LOOKUP_PASSES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/group/lookup_plan.h"
+
+namespace sok {
+
+// Where the output of a lookup goes: row b (a bag, or an id where nothing is pooled) at data + b * stride.
+struct OutputRows {
+  float* data = nullptr;
+  int64_t stride = 0;  // floats, at least the table's dim
+};
+
+// The gradient of a lookup's output, laid out as the output.
+struct GradientRows {
+  const float* data = nullptr;
+  int64_t stride = 0;
+};
+
+// Writes a lookup's output. `rows` are those of the distinct ids of `part`, `dim` floats each.
+void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part,
+                 Span<const float* const> rows, int64_t dim, const OutputRows& output);
+
+// What reaches each occurrence of table `t`'s ids from the gradients of the outputs: scales[i] * *rows[i], or
+// *rows[i] where scales is empty.
+struct OccurrenceGradients {
+  std::vector<const float*> rows;
+  std::vector<float> scales;
+};
+OccurrenceGradients GradientsOfOccurrences(const LookupPlan& plan, int t, Span<const GradientRows> gradients);
+
+// The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[count]. `rows`
+// are what the forward pass read for the distinct ids of the lookup's table.
+void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, Span<const float* const> rows,
+                           int64_t dim, const GradientRows& gradient, Span<float> weight_grads);
+
+}  // namespace sok
+
+#endif  // SOK_CC_GROUP_LOOKUP_PASSES_H_

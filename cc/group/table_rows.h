@@ -1,0 +1,28 @@
+#ifndef SOK_CC_GROUP_TABLE_ROWS_H_
+#define SOK_CC_GROUP_TABLE_ROWS_H_
+
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/status.h"
+#include "cc/group/lookup_plan.h"
+#include "cc/table/table.h"
+
+namespace sok {
+
+// Finds the rows of a part's distinct ids, part->rows, and makes them current. In training, ids that are not
+// there are inserted. The table is locked by the caller.
+Status ResolveRows(Executor& executor, Table* table, bool training, TablePart* part);
+
+// Pointers to the weights of a part's distinct ids. Ids without a row point into `initial`, which holds the
+// values that an insertion would give them.
+struct RowPointers {
+  std::vector<const float*> rows;
+  std::vector<float> initial;
+
+  void Fill(const Table& table, const TablePart& part);
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_GROUP_TABLE_ROWS_H_

@@ -1,0 +1,96 @@
+#include "cc/sharded/combine_group.h"
+
+#include "cc/dedup/segments.h"
+#include "cc/group/parallel_parts.h"
+#include "cc/pooling/divisor.h"
+#include "cc/pooling/pool.h"
+#include "cc/sharded/agreement.h"
+
+namespace sok {
+namespace {
+
+// The error that the answers have, if any: the first, but rather one that this rank can say more about.
+Status FirstRefusal(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies) {
+  Status first;
+  for (int r = 0; r < plan.ranks; ++r) {
+    MessageHeader header;
+    Span<const int64_t> payload;
+    SOK_RETURN_IF_ERROR(ReadHeader(replies.message(r), MessageKind::kReply, &header, &payload));
+    if (header.status.ok()) continue;
+    const int64_t t = header.token - 1;
+    if (t >= 0 && t < tables.size()) {
+      return Status(header.status.code(), StrCat(header.status.message(), "; rank ", plan.rank, " has ",
+                                                 Describe(*tables[t], plan.modes[t])));
+    }
+    if (first.ok()) first = header.status;
+  }
+  return first;
+}
+
+// The rows for all tables in one answer.
+Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, ReceivedRows* received) {
+  const float* row = reinterpret_cast<const float*>(payload.data());
+  int64_t floats = 0;
+  for (size_t t = 0; t < plan.routes.size(); ++t) {
+    const int64_t dim = plan.dims[t];
+    const int64_t rows = plan.routes[t].rows_begin[r + 1] - plan.routes[t].rows_begin[r];
+    for (int64_t i = 0; i < rows; ++i, row += dim) (*received)[t].push_back(row);
+    floats += rows * dim;
+  }
+  if (payload.size() == WordsOf(floats * static_cast<int64_t>(sizeof(float)))) return OkStatus();
+  return Internal("rank ", r, " answered a lookup with ", payload.size(), " words where ", floats,
+                  " floats were asked for");
+}
+
+// Adds up the owners' sums of each bag, in the order of the owners.
+void CombineSums(Executor& executor, const Lookup& lookup, const PartRoute& route,
+                 Span<const float* const> rows, int64_t dim, const OutputRows& output) {
+  Segments sums;
+  BuildSegments(route.bags, lookup.num_bags(), &sums);
+  PoolForward(executor, rows, sums.positions, sums.offsets, {}, Combiner::kSum, dim, output.data,
+              output.stride);
+  if (lookup.combiner == Combiner::kSum) return;
+  executor.ParallelFor(lookup.num_bags(), dim / 4 + 4, [&](int64_t first, int64_t last) {
+    for (int64_t bag = first; bag < last; ++bag) {
+      const float divisor = BagDivisor(lookup.combiner, {}, lookup.offsets[bag], lookup.offsets[bag + 1]);
+      if (divisor == 0.0f) continue;
+      float* row = output.data + bag * output.stride;
+      for (int64_t d = 0; d < dim; ++d) row[d] /= divisor;
+    }
+  });
+}
+
+}  // namespace
+
+Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies,
+                   ReceivedRows* received) {
+  SOK_RETURN_IF_ERROR(FirstRefusal(tables, plan, replies));
+  received->assign(plan.routes.size(), {});
+  for (size_t t = 0; t < plan.routes.size(); ++t) {
+    (*received)[t].reserve(plan.routes[t].rows_begin[plan.ranks]);
+  }
+  for (int r = 0; r < plan.ranks; ++r) {
+    MessageHeader header;
+    Span<const int64_t> payload;
+    SOK_RETURN_IF_ERROR(ReadHeader(replies.message(r), MessageKind::kReply, &header, &payload));
+    SOK_RETURN_IF_ERROR(ReadRows(plan, r, payload, received));
+  }
+  return OkStatus();
+}
+
+Status CombineGroup(Executor& executor, const RoutePlan& plan, const ReceivedRows& received,
+                    Span<const OutputRows> outputs) {
+  const std::vector<Lookup>& lookups = plan.lookups.lookups;
+  return ForEachPart(executor, static_cast<int64_t>(lookups.size()), [&](Executor& inner, int64_t l) {
+    const Lookup& lookup = lookups[l];
+    const int t = lookup.table;
+    if (plan.modes[t] == ExchangeMode::kRows) {
+      WriteOutput(inner, lookup, plan.lookups.parts[t], received[t], plan.dims[t], outputs[l]);
+    } else {
+      CombineSums(inner, lookup, plan.routes[t], received[t], plan.dims[t], outputs[l]);
+    }
+    return OkStatus();
+  });
+}
+
+}  // namespace sok

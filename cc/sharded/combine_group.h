@@ -1,0 +1,32 @@
+// The last part of a sharded lookup, on the rank that asked: rows that arrived to outputs.
+#ifndef SOK_CC_SHARDED_COMBINE_GROUP_H_
+#define SOK_CC_SHARDED_COMBINE_GROUP_H_
+
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/group/lookup_passes.h"
+#include "cc/sharded/message.h"
+#include "cc/sharded/plans.h"
+#include "cc/table/table.h"
+
+namespace sok {
+
+// The rows that arrived, as pointers into the messages: [t][u] is row u of plan.lookups.parts[t].unique
+// (kRows), or of plan.routes[t].bags (kSums).
+using ReceivedRows = std::vector<std::vector<const float*>>;
+
+// Reads the answers of all owners. Where any rank had an error, every rank returns that error.
+Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies,
+                   ReceivedRows* received);
+
+// Writes every lookup's output; outputs[l] belongs to plan.lookups.lookups[l]. The same bits for every
+// executor.
+Status CombineGroup(Executor& executor, const RoutePlan& plan, const ReceivedRows& received,
+                    Span<const OutputRows> outputs);
+
+}  // namespace sok
+
+#endif  // SOK_CC_SHARDED_COMBINE_GROUP_H_

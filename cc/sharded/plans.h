@@ -1,0 +1,55 @@
+// What a group of lookups remembers between its exchanges, on the rank that asks and on the rank that owns.
+#ifndef SOK_CC_SHARDED_PLANS_H_
+#define SOK_CC_SHARDED_PLANS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/group/lookup_plan.h"
+#include "cc/sharded/exchange_mode.h"
+
+namespace sok {
+
+// How one table's ids went to their owners.
+struct PartRoute {
+  // Of kRows: begin of the distinct ids of each owner, which stand in this order in TablePart::unique.
+  // Of kSums: likewise of all ids, duplicates included.
+  std::vector<int64_t> ids_begin;   // ranks + 1
+  std::vector<int64_t> rows_begin;  // ranks + 1: rows that the owners answer with; equals ids_begin of kRows
+  // Of kSums, one for each answered row: the bag it is a part of, and how many of its ids the owner has.
+  std::vector<int32_t> bags;
+  std::vector<int32_t> lengths;
+};
+
+// The asking rank's: filled by RouteGroup.
+struct RoutePlan {
+  int rank = 0;
+  int ranks = 1;
+  std::vector<ExchangeMode> modes;  // one per table
+  std::vector<int64_t> dims;        // one per table
+  LookupPlan lookups;               // parts[t].rows stay empty: rows have numbers on their owners only
+  std::vector<PartRoute> routes;    // one per table
+};
+
+// What all ranks together asked of one table, for training.
+struct ServedPart {
+  TablePart part;                    // over the ids of all training ranks, in the ranks' order
+  std::vector<int64_t> ids_begin;    // ranks + 1: rank r's ids are part.inverse[ids_begin[r] ..)
+  std::vector<int64_t> rows_begin;   // ranks + 1: of the rows that were answered, likewise
+  std::vector<int64_t> row_offsets;  // kSums: row i was the sum of ids [row_offsets[i], row_offsets[i + 1])
+};
+
+// The owner's: filled by ServeGroup.
+struct ServedPlan {
+  // Tells the answers of one ServeGroup from those of every other: gradients come back with it.
+  int64_t token = 0;
+  int ranks = 1;
+  Status status;  // an error of this rank or of another; all ranks get it
+  std::vector<ExchangeMode> modes;
+  std::vector<ServedPart> parts;  // one per table
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_SHARDED_PLANS_H_

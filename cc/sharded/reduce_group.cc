@@ -1,0 +1,147 @@
+#include "cc/sharded/reduce_group.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cc/dedup/segments.h"
+#include "cc/group/parallel_parts.h"
+#include "cc/pooling/divisor.h"
+#include "cc/pooling/segment_sum.h"
+
+namespace sok {
+namespace {
+
+// One table's gradients, before they are written to the messages.
+class TableGradients {
+ public:
+  TableGradients(const RoutePlan& plan, int t, Span<const GradientRows> gradients)
+      : mode_(plan.modes[t]), dim_(plan.dims[t]), route_(plan.routes[t]) {
+    if (mode_ == ExchangeMode::kRows) {
+      occurrences_ = GradientsOfOccurrences(plan.lookups, t, gradients);
+      BuildSegments(plan.lookups.parts[t].inverse, route_.rows_begin.back(), &segments_);
+      return;
+    }
+    const std::vector<Lookup>& lookups = plan.lookups.lookups;
+    for (size_t l = 0; l < lookups.size(); ++l) {
+      if (lookups[l].table != t) continue;
+      lookup_ = &lookups[l];
+      bags_ = gradients[l];
+    }
+  }
+
+  // Writes the gradients of the rows that owner `r` answered with.
+  void Write(Executor& executor, int r, float* out) const {
+    const int64_t first = route_.rows_begin[r];
+    const int64_t rows = route_.rows_begin[r + 1] - first;
+    if (mode_ == ExchangeMode::kRows) {
+      SegmentSum(executor, Span<const int64_t>(segments_.offsets).subspan(first, rows + 1),
+                 segments_.positions, occurrences_.rows, occurrences_.scales, dim_, out);
+      return;
+    }
+    executor.ParallelFor(rows, dim_ / 4 + 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) CopyBag(route_.bags[first + i], out + i * dim_);
+    });
+  }
+
+ private:
+  // The gradient that reaches each row of the bag.
+  void CopyBag(int32_t bag, float* out) const {
+    const float* gradient = bags_.data + bag * bags_.stride;
+    const float divisor = BagDivisor(lookup_->combiner, {}, lookup_->offsets[bag], lookup_->offsets[bag + 1]);
+    const float scale = 1.0f / divisor;
+    for (int64_t d = 0; d < dim_; ++d) out[d] = scale * gradient[d];
+  }
+
+  const ExchangeMode mode_;
+  const int64_t dim_;
+  const PartRoute& route_;
+  OccurrenceGradients occurrences_;  // kRows
+  Segments segments_;                // kRows
+  const Lookup* lookup_ = nullptr;   // kSums
+  GradientRows bags_;                // kSums
+};
+
+int64_t FloatsFor(const RoutePlan& plan, int r) {
+  int64_t floats = 0;
+  if (!plan.lookups.training) return floats;
+  for (size_t t = 0; t < plan.routes.size(); ++t) {
+    floats += (plan.routes[t].rows_begin[r + 1] - plan.routes[t].rows_begin[r]) * plan.dims[t];
+  }
+  return floats;
+}
+
+// Where one table's gradients for one owner are written.
+struct Target {
+  int table;
+  int rank;
+  float* out;
+};
+
+// Lays the tables' gradients for each owner out one after the other, from starts[r] on.
+std::vector<Target> Targets(const RoutePlan& plan, const std::vector<float*>& starts) {
+  std::vector<Target> targets;
+  for (int r = 0; r < plan.ranks; ++r) {
+    float* out = starts[r];
+    for (size_t t = 0; t < plan.routes.size(); ++t) {
+      targets.push_back({static_cast<int>(t), r, out});
+      out += (plan.routes[t].rows_begin[r + 1] - plan.routes[t].rows_begin[r]) * plan.dims[t];
+    }
+  }
+  return targets;
+}
+
+Status WriteGradients(Executor& executor, const RoutePlan& plan, Span<const GradientRows> gradients,
+                      const std::vector<float*>& starts) {
+  std::vector<std::vector<Target>> by_table(plan.routes.size());
+  for (const Target& target : Targets(plan, starts)) by_table[target.table].push_back(target);
+  return ForEachPart(executor, static_cast<int64_t>(by_table.size()), [&](Executor& inner, int64_t t) {
+    const TableGradients table(plan, static_cast<int>(t), gradients);
+    for (const Target& target : by_table[t]) table.Write(inner, target.rank, target.out);
+    return OkStatus();
+  });
+}
+
+}  // namespace
+
+Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const GradientRows> gradients,
+                   const Inbox& replies, GradientFormat format, AllocateWords allocate) {
+  std::vector<int64_t> floats(plan.ranks);
+  std::vector<int64_t> sizes(plan.ranks);
+  for (int r = 0; r < plan.ranks; ++r) {
+    floats[r] = FloatsFor(plan, r);
+    sizes[r] = MessageWords(OkStatus(), 1 + WordsOf(floats[r] * BytesOf(format)));
+  }
+  std::vector<MessageHeader> headers(plan.ranks);
+  for (int r = 0; r < plan.ranks; ++r) {
+    Span<const int64_t> payload;
+    SOK_RETURN_IF_ERROR(ReadHeader(replies.message(r), MessageKind::kReply, &headers[r], &payload));
+  }
+  int64_t* words = allocate(sizes);
+  if (words == nullptr) return NoMemoryForMessages();
+
+  std::vector<int64_t*> payloads(plan.ranks);
+  for (int r = 0; r < plan.ranks; ++r) {
+    payloads[r] = WriteHeader({MessageKind::kGradients, OkStatus(), headers[r].token}, words) + 1;
+    payloads[r][-1] = static_cast<int64_t>(format);
+    words += sizes[r];
+    if (payloads[r] < words) words[-1] = 0;
+  }
+  if (!plan.lookups.training) return OkStatus();
+
+  std::vector<float*> starts(plan.ranks);
+  if (format == GradientFormat::kFloat32) {
+    for (int r = 0; r < plan.ranks; ++r) starts[r] = reinterpret_cast<float*>(payloads[r]);
+    return WriteGradients(executor, plan, gradients, starts);
+  }
+  int64_t total = 0;
+  for (const int64_t count : floats) total += count;
+  std::vector<float> wide(total);
+  for (int64_t r = 0, next = 0; r < plan.ranks; next += floats[r++]) starts[r] = wide.data() + next;
+  SOK_RETURN_IF_ERROR(WriteGradients(executor, plan, gradients, starts));
+  for (int r = 0; r < plan.ranks; ++r) {
+    EncodeGradients(format, starts[r], floats[r], reinterpret_cast<uint16_t*>(payloads[r]));
+  }
+  return OkStatus();
+}
+
+}  // namespace sok

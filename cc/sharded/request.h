@@ -1,0 +1,33 @@
+// The payload of exchange 1: what one rank asks of one owner.
+#ifndef SOK_CC_SHARDED_REQUEST_H_
+#define SOK_CC_SHARDED_REQUEST_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/sharded/message.h"
+
+namespace sok {
+
+// What a rank asks of one table. On the wire: four words for each table, then for each table its ids and, of
+// kSums, the lengths of its rows, two to a word.
+struct TableRequest {
+  uint64_t definition = 0;  // fingerprints of how this rank made the table,
+  uint64_t optimizer = 0;   // and of what trains it; 0 for nothing yet
+  Span<const int64_t> ids;
+  std::vector<int32_t> lengths;  // kSums: how many of the ids, in order, each row sums up
+};
+
+// Words of the payload of a request for tables with so many ids and lengths.
+int64_t RequestWords(Span<const TableRequest> tables);
+void WriteRequest(Span<const TableRequest> tables, int64_t* payload);
+
+// Reads a request for `num_tables` tables; its ids point into the payload. Internal where its sizes do not
+// fit together.
+Status ReadRequest(Span<const int64_t> payload, int64_t num_tables, std::vector<TableRequest>* tables);
+
+}  // namespace sok
+
+#endif  // SOK_CC_SHARDED_REQUEST_H_

@@ -1,0 +1,119 @@
+#include "cc/sharded/route_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cc/group/parallel_parts.h"
+#include "cc/sharded/agreement.h"
+#include "cc/sharded/owner_order.h"
+#include "cc/sharded/request.h"
+
+namespace sok {
+namespace {
+
+// The distinct ids of a table, each to its owner, and each occurrence's place among them.
+Status RouteRows(Executor& executor, Span<const int64_t> ids, int ranks, Deduplicator* deduplicator,
+                 TablePart* part, PartRoute* route) {
+  std::vector<int64_t> unique;
+  part->inverse.resize(ids.size());
+  SOK_RETURN_IF_ERROR(deduplicator->Run(executor, ids, &unique, Span<int32_t>(part->inverse)));
+  OwnerOrder order;
+  SortByOwner(unique, ranks, &order);
+  part->unique = InOwnerOrder(order, Span<const int64_t>(unique));
+  for (int32_t& position : part->inverse) position = order.position[position];
+  route->ids_begin = order.begin;
+  route->rows_begin = std::move(order.begin);
+  return OkStatus();
+}
+
+// All ids of a pooled lookup, each to its owner, and for each owner the bags that it has a part of.
+Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> ids, int ranks,
+                 TablePart* part, PartRoute* route) {
+  if (ids.size() > INT32_MAX) {
+    return InvalidArgument("Lookup in embedding variable '", table.options().name, "': ", ids.size(),
+                           " ids are too many for one step");
+  }
+  OwnerOrder order;
+  SortByOwner(ids, ranks, &order);
+  part->unique = InOwnerOrder(order, ids);
+  std::vector<int32_t> bag_of(ids.size());
+  for (int64_t bag = 0; bag < lookup.num_bags(); ++bag) {
+    std::fill(bag_of.begin() + lookup.offsets[bag], bag_of.begin() + lookup.offsets[bag + 1],
+              static_cast<int32_t>(bag));
+  }
+  bag_of = InOwnerOrder(order, Span<const int32_t>(bag_of));
+  route->ids_begin = std::move(order.begin);
+  route->rows_begin.assign(1, 0);
+  for (int r = 0; r < ranks; ++r) {
+    for (int64_t i = route->ids_begin[r]; i < route->ids_begin[r + 1]; ++i) {
+      if (i > route->ids_begin[r] && bag_of[i] == route->bags.back()) {
+        ++route->lengths.back();
+      } else {
+        route->bags.push_back(bag_of[i]);
+        route->lengths.push_back(1);
+      }
+    }
+    route->rows_begin.push_back(static_cast<int64_t>(route->bags.size()));
+  }
+  return OkStatus();
+}
+
+// What this rank asks of owner `r`.
+std::vector<TableRequest> RequestsOf(Span<Table* const> tables, const RoutePlan& plan, int r) {
+  std::vector<TableRequest> requests(tables.size());
+  for (int64_t t = 0; t < tables.size(); ++t) {
+    const PartRoute& route = plan.routes[t];
+    TableRequest& request = requests[t];
+    request.definition = DefinitionOf(*tables[t], plan.modes[t]);
+    request.optimizer = OptimizerOf(*tables[t]);
+    request.ids = Span<const int64_t>(plan.lookups.parts[t].unique)
+                      .subspan(route.ids_begin[r], route.ids_begin[r + 1] - route.ids_begin[r]);
+    if (plan.modes[t] == ExchangeMode::kSums) {
+      request.lengths.assign(route.lengths.begin() + route.rows_begin[r],
+                             route.lengths.begin() + route.rows_begin[r + 1]);
+    }
+  }
+  return requests;
+}
+
+}  // namespace
+
+Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
+                  RoutePlan* plan, GroupScratch* scratch) {
+  std::vector<TablePart>& parts = plan->lookups.parts;
+  parts.resize(tables.size());
+  plan->routes.resize(tables.size());
+  plan->dims.clear();
+  for (const Table* table : tables) plan->dims.push_back(table->options().dim);
+  std::vector<const Lookup*> lookup_of(tables.size());
+  for (const Lookup& lookup : plan->lookups.lookups) lookup_of[lookup.table] = &lookup;
+  while (scratch->deduplicators.size() < parts.size()) scratch->deduplicators.emplace_back();
+  return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
+    return plan->modes[t] == ExchangeMode::kRows
+               ? RouteRows(inner, ids[t], plan->ranks, &scratch->deduplicators[t], &parts[t],
+                           &plan->routes[t])
+               : RouteSums(*tables[t], *lookup_of[t], ids[t], plan->ranks, &parts[t], &plan->routes[t]);
+  });
+}
+
+Status WriteRequests(Span<Table* const> tables, const Status& status, const RoutePlan& plan,
+                     AllocateWords allocate) {
+  const int ranks = plan.ranks;
+  std::vector<std::vector<TableRequest>> requests(ranks);
+  std::vector<int64_t> sizes(ranks);
+  for (int r = 0; r < ranks; ++r) {
+    if (status.ok()) requests[r] = RequestsOf(tables, plan, r);
+    sizes[r] = MessageWords(status, RequestWords(requests[r]));
+  }
+  int64_t* words = allocate(sizes);
+  if (words == nullptr) return NoMemoryForMessages();
+  const MessageHeader header{MessageKind::kRequest, status, plan.lookups.training ? 1 : 0};
+  for (int r = 0; r < ranks; ++r) {
+    int64_t* payload = WriteHeader(header, words);
+    if (status.ok()) WriteRequest(requests[r], payload);
+    words += sizes[r];
+  }
+  return OkStatus();
+}
+
+}  // namespace sok

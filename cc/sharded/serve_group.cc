@@ -1,0 +1,209 @@
+#include "cc/sharded/serve_group.h"
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "cc/group/parallel_parts.h"
+#include "cc/group/table_locks.h"
+#include "cc/group/table_rows.h"
+#include "cc/pooling/pool.h"
+#include "cc/sharded/agreement.h"
+#include "cc/sharded/request.h"
+
+namespace sok {
+namespace {
+
+// What all ranks ask of this one.
+struct AllRequests {
+  std::vector<std::vector<TableRequest>> of;  // by rank, by table
+  std::vector<bool> trains;                   // by rank
+};
+
+Status OnRank(int rank, const Status& status) {
+  return Status(status.code(), StrCat("On rank ", rank, ": ", status.message()));
+}
+
+// Reads the messages. The error is the same for every owner that sees the same messages.
+Status ReadRequests(const Inbox& inbox, int64_t num_tables, AllRequests* all) {
+  all->of.resize(inbox.ranks());
+  all->trains.resize(inbox.ranks());
+  for (int r = 0; r < inbox.ranks(); ++r) {
+    MessageHeader header;
+    Span<const int64_t> payload;
+    Status status = ReadHeader(inbox.message(r), MessageKind::kRequest, &header, &payload);
+    if (status.ok()) status = header.status;
+    if (status.ok()) status = ReadRequest(payload, num_tables, &all->of[r]);
+    if (!status.ok()) return OnRank(r, status);
+    all->trains[r] = header.token != 0;
+  }
+  return OkStatus();
+}
+
+// One table on its owner, while the requests of all ranks are answered. Ranks that train and ranks that only
+// read are served one after the other: what the latter ask for is not inserted.
+class TableServer {
+ public:
+  TableServer(Table* table, ExchangeMode mode, int t, const AllRequests& requests)
+      : table_(table), mode_(mode), t_(t), requests_(requests) {}
+
+  // Rows that rank `r` gets.
+  int64_t RowsFor(int r) const {
+    const TableRequest& request = requests_.of[r][t_];
+    return mode_ == ExchangeMode::kRows ? request.ids.size() : static_cast<int64_t>(request.lengths.size());
+  }
+
+  Status Resolve(Executor& executor, Deduplicator* deduplicator) {
+    SOK_RETURN_IF_ERROR(Resolve(executor, /*training=*/true, deduplicator, &trained_));
+    return Resolve(executor, /*training=*/false, deduplicator, &read_);
+  }
+
+  // Writes the rows for rank `r`, RowsFor(r) of them, to `out`.
+  void Answer(Executor& executor, int r, float* out) const {
+    const Served& served = requests_.trains[r] ? trained_ : read_;
+    const ServedPart& part = served.part;
+    const int64_t dim = table_->options().dim;
+    const int64_t first = part.ids_begin[r];
+    const int64_t count = part.ids_begin[r + 1] - first;
+    const Span<const int32_t> inverse = Span<const int32_t>(part.part.inverse).subspan(first, count);
+    if (mode_ == ExchangeMode::kRows) {
+      GatherForward(executor, served.pointers.rows, inverse, dim, out, dim);
+      return;
+    }
+    const int64_t rows = part.rows_begin[r + 1] - part.rows_begin[r];
+    if (rows == 0) return;
+    std::vector<int64_t> offsets(part.row_offsets.begin() + part.rows_begin[r],
+                                 part.row_offsets.begin() + part.rows_begin[r + 1] + 1);
+    for (int64_t& offset : offsets) offset -= first;
+    PoolForward(executor, served.pointers.rows, inverse, offsets, {}, Combiner::kSum, dim, out, dim);
+  }
+
+  ServedPart TakeTrainedPart() { return std::move(trained_.part); }
+
+ private:
+  struct Served {
+    ServedPart part;
+    RowPointers pointers;
+  };
+
+  Status Resolve(Executor& executor, bool training, Deduplicator* deduplicator, Served* served) {
+    ServedPart& part = served->part;
+    std::vector<int64_t> ids;
+    part.ids_begin.assign(1, 0);
+    part.rows_begin.assign(1, 0);
+    part.row_offsets.assign(1, 0);
+    for (size_t r = 0; r < requests_.of.size(); ++r) {
+      if (requests_.trains[r] == training) {
+        const TableRequest& request = requests_.of[r][t_];
+        ids.insert(ids.end(), request.ids.begin(), request.ids.end());
+        for (const int32_t length : request.lengths) {
+          part.row_offsets.push_back(part.row_offsets.back() + length);
+        }
+      }
+      part.ids_begin.push_back(static_cast<int64_t>(ids.size()));
+      part.rows_begin.push_back(mode_ == ExchangeMode::kRows
+                                    ? part.ids_begin.back()
+                                    : static_cast<int64_t>(part.row_offsets.size()) - 1);
+    }
+    part.part.inverse.resize(ids.size());
+    SOK_RETURN_IF_ERROR(
+        deduplicator->Run(executor, ids, &part.part.unique, Span<int32_t>(part.part.inverse)));
+    SOK_RETURN_IF_ERROR(ResolveRows(executor, table_, training, &part.part));
+    served->pointers.Fill(*table_, part.part);
+    return OkStatus();
+  }
+
+  Table* table_;
+  ExchangeMode mode_;
+  int t_;
+  const AllRequests& requests_;
+  Served trained_;
+  Served read_;
+};
+
+// Every rank gets an answer, also where there are no rows to give.
+Status WriteErrors(const std::vector<Refusal>& refusals, AllocateWords allocate) {
+  std::vector<int64_t> sizes;
+  for (const Refusal& refusal : refusals) sizes.push_back(MessageWords(refusal.status, 0));
+  int64_t* words = allocate(sizes);
+  if (words == nullptr) return NoMemoryForMessages();
+  for (size_t r = 0; r < refusals.size(); ++r) {
+    WriteHeader({MessageKind::kReply, refusals[r].status, refusals[r].token()}, words);
+    words += sizes[r];
+  }
+  return OkStatus();
+}
+
+Status WriteRows(Executor& executor, std::vector<TableServer>& servers, Span<Table* const> tables, int ranks,
+                 int64_t token, AllocateWords allocate) {
+  std::vector<int64_t> sizes(ranks);
+  for (int r = 0; r < ranks; ++r) {
+    int64_t floats = 0;
+    for (size_t t = 0; t < servers.size(); ++t) floats += servers[t].RowsFor(r) * tables[t]->options().dim;
+    sizes[r] = MessageWords(OkStatus(), WordsOf(floats * static_cast<int64_t>(sizeof(float))));
+  }
+  int64_t* words = allocate(sizes);
+  if (words == nullptr) return NoMemoryForMessages();
+  struct Answer {
+    int rank;
+    size_t table;
+    float* out;
+  };
+  std::vector<Answer> answers;
+  for (int r = 0; r < ranks; ++r) {
+    int64_t* payload = WriteHeader({MessageKind::kReply, OkStatus(), token}, words);
+    words += sizes[r];
+    // An odd number of floats leaves half a word, which nobody reads but the network.
+    if (payload < words) words[-1] = 0;
+    float* out = reinterpret_cast<float*>(payload);
+    for (size_t t = 0; t < servers.size(); ++t) {
+      answers.push_back({r, t, out});
+      out += servers[t].RowsFor(r) * tables[t]->options().dim;
+    }
+  }
+  return ForEachPart(executor, static_cast<int64_t>(answers.size()), [&](Executor& inner, int64_t i) {
+    servers[answers[i].table].Answer(inner, answers[i].rank, answers[i].out);
+    return OkStatus();
+  });
+}
+
+int64_t NextToken() {
+  static std::atomic<int64_t> next{1};
+  return next++;
+}
+
+}  // namespace
+
+Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const ExchangeMode> modes, int rank,
+                  const Inbox& requests, ServedPlan* plan, GroupScratch* scratch, AllocateWords allocate) {
+  const int ranks = requests.ranks();
+  plan->token = NextToken();
+  plan->ranks = ranks;
+  plan->modes.assign(modes.begin(), modes.end());
+  AllRequests all;
+  plan->status = ReadRequests(requests, tables.size(), &all);
+  std::vector<Refusal> refusals(ranks, Refusal{plan->status});
+  if (plan->status.ok()) plan->status = CheckAgreement(tables, modes, rank, all.of, &refusals);
+  if (!plan->status.ok()) return WriteErrors(refusals, allocate);
+
+  const TableLocks locks(tables);
+  while (static_cast<int64_t>(scratch->deduplicators.size()) < tables.size()) {
+    scratch->deduplicators.emplace_back();
+  }
+  std::vector<TableServer> servers;
+  for (int64_t t = 0; t < tables.size(); ++t) {
+    servers.emplace_back(tables[t], modes[t], static_cast<int>(t), all);
+  }
+  plan->status = ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
+    return servers[t].Resolve(inner, &scratch->deduplicators[t]);
+  });
+  if (!plan->status.ok()) {
+    plan->status = OnRank(rank, plan->status);
+    return WriteErrors(std::vector<Refusal>(ranks, Refusal{plan->status}), allocate);
+  }
+  SOK_RETURN_IF_ERROR(WriteRows(executor, servers, tables, ranks, plan->token, allocate));
+  for (TableServer& server : servers) plan->parts.push_back(server.TakeTrainedPart());
+  return OkStatus();
+}
+
+}  // namespace sok

@@ -1,0 +1,86 @@
+#include "cc/sharded/sum_group.h"
+
+#include "cc/dedup/segments.h"
+#include "cc/pooling/segment_sum.h"
+#include "cc/sharded/gradient_format.h"
+
+namespace sok {
+namespace {
+
+Status DoesNotFit(int rank, int64_t words) {
+  return Internal("the gradients of rank ", rank, ", ", words, " words, do not fit what it looked up");
+}
+
+// Floats that rank `r` has to send.
+int64_t FloatsFrom(const ServedPlan& plan, Span<const int64_t> dims, int r) {
+  int64_t floats = 0;
+  for (int64_t t = 0; t < dims.size(); ++t) {
+    floats += (plan.parts[t].rows_begin[r + 1] - plan.parts[t].rows_begin[r]) * dims[t];
+  }
+  return floats;
+}
+
+// The floats of rank r's message, decoded where need be.
+Status ReadFloats(const ServedPlan& plan, int r, Span<const int64_t> message, int64_t floats,
+                  std::vector<float>* decoded, const float** values) {
+  MessageHeader header;
+  Span<const int64_t> payload;
+  SOK_RETURN_IF_ERROR(ReadHeader(message, MessageKind::kGradients, &header, &payload));
+  SOK_RETURN_IF_ERROR(header.status);
+  if (header.token != plan.token) {
+    return FailedPrecondition(
+        "rank ", r, " sent the gradients of another step: after an error, the ranks' ",
+        "sessions no longer run the same steps. Start all ranks anew, from a checkpoint");
+  }
+  if (payload.empty() || !IsGradientFormat(payload[0])) return DoesNotFit(r, message.size());
+  const auto format = static_cast<GradientFormat>(payload[0]);
+  if (payload.size() != 1 + WordsOf(floats * BytesOf(format))) return DoesNotFit(r, message.size());
+  if (format == GradientFormat::kFloat32) {
+    *values = reinterpret_cast<const float*>(payload.data() + 1);
+    return OkStatus();
+  }
+  decoded->resize(floats);
+  DecodeGradients(format, reinterpret_cast<const uint16_t*>(payload.data() + 1), floats, decoded->data());
+  *values = decoded->data();
+  return OkStatus();
+}
+
+}  // namespace
+
+Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
+                     ArrivedGradients* arrived) {
+  arrived->rows.assign(dims.size(), {});
+  arrived->decoded.resize(messages.ranks());
+  for (int r = 0; r < messages.ranks(); ++r) {
+    const float* row = nullptr;
+    SOK_RETURN_IF_ERROR(
+        ReadFloats(plan, r, messages.message(r), FloatsFrom(plan, dims, r), &arrived->decoded[r], &row));
+    for (int64_t t = 0; t < dims.size(); ++t) {
+      const ServedPart& part = plan.parts[t];
+      for (int64_t i = part.rows_begin[r]; i < part.rows_begin[r + 1]; ++i, row += dims[t]) {
+        arrived->rows[t].push_back(row);
+      }
+    }
+  }
+  return OkStatus();
+}
+
+void SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived, int t,
+                  int64_t dim, float* out) {
+  const ServedPart& part = plan.parts[t];
+  Segments segments;
+  BuildSegments(part.part.inverse, static_cast<int64_t>(part.part.unique.size()), &segments);
+  if (plan.modes[t] == ExchangeMode::kRows) {
+    SegmentSum(executor, segments.offsets, segments.positions, arrived.rows[t], {}, dim, out);
+    return;
+  }
+  std::vector<const float*> of_occurrences(part.part.inverse.size());
+  for (size_t i = 0; i < arrived.rows[t].size(); ++i) {
+    for (int64_t p = part.row_offsets[i]; p < part.row_offsets[i + 1]; ++p) {
+      of_occurrences[p] = arrived.rows[t][i];
+    }
+  }
+  SegmentSum(executor, segments.offsets, segments.positions, of_occurrences, {}, dim, out);
+}
+
+}  // namespace sok

@@ -1,0 +1,36 @@
+// The last part of a sharded group's backward pass, on the owners: the gradients of all ranks added up.
+#ifndef SOK_CC_SHARDED_SUM_GROUP_H_
+#define SOK_CC_SHARDED_SUM_GROUP_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/sharded/message.h"
+#include "cc/sharded/plans.h"
+
+namespace sok {
+
+// The gradients that all ranks sent: [t][i] is that of row i of those that table t answered training ranks
+// with.
+struct ArrivedGradients {
+  std::vector<std::vector<const float*>> rows;  // into the messages, or into `decoded`
+  std::vector<std::vector<float>> decoded;      // by rank: what did not come as float32
+};
+
+// Reads the messages of exchange 3. `plan` comes from the ServeGroup of the same step; dims[t] are the floats
+// of a row. FailedPrecondition where a rank's gradients belong to another step (its session did not run the
+// same steps as this one's), Internal where they do not fit.
+Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
+                     ArrivedGradients* arrived);
+
+// out[u, :] becomes the sum of all gradients of plan.parts[t].part.unique[u], in the order of the ranks and
+// of each rank's occurrences. The same bits for every executor.
+void SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived, int t,
+                  int64_t dim, float* out);
+
+}  // namespace sok
+
+#endif  // SOK_CC_SHARDED_SUM_GROUP_H_
