@@ -35,4 +35,5 @@ flock -n 9 || { say "Waiting for another set-up to finish."; flock 9; }
 
 install_system_packages
 make_environment
+[ "$SOK_HOROVOD" = 0 ] || fetch_horovod_source
 write_bazel_configuration

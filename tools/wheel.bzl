@@ -1,12 +1,12 @@
-"""The Python package with the op library inside it: as a folder to run from, and as a wheel.
+"""The Python package with the op libraries inside it: as a folder to run from, and as a wheel.
 
-Both lay out the same files: python/PACKAGE/... becomes PACKAGE/..., and sok_ops.so lies in the package.
+Both lay out the same files: python/PACKAGE/... becomes PACKAGE/..., and the op libraries lie in the package.
 """
 
 load("@tensorflow//:tf.bzl", "TF_VERSION")
 
 _SOURCES = "python/"
-_LIBRARY = "sok_ops/sok_ops.so"
+_LIBRARIES = ["sok_ops/sok_ops.so", "sok_ops/sok_horovod.so"]
 _PACKAGE = "sparse_operation_kit"
 
 def _layout(deps):
@@ -14,7 +14,7 @@ def _layout(deps):
     pairs = []
     for dep in deps:
         for file in dep[DefaultInfo].default_runfiles.files.to_list():
-            if file.short_path == _LIBRARY:
+            if file.short_path in _LIBRARIES:
                 pairs.append((file, "%s/%s" % (_PACKAGE, file.basename)))
             elif file.short_path.startswith(_SOURCES):
                 pairs.append((file, file.short_path[len(_SOURCES):]))

@@ -100,14 +100,17 @@ write_if_changed() {
 }
 
 write_bazel_configuration() {
-  local stamp command
+  local stamp command horovod_source=
   stamp="$(environment_stamp)"
+  [ "$SOK_HOROVOD" = 0 ] || horovod_source="$HOROVOD_SOURCE"
   {
     echo "# Written by tools/setup.sh; personal settings belong in .bazelrc.user."
     # A query that lacked them would throw away the repositories that a build made.
     for command in build query; do
       echo "$command --repo_env=SOK_PYTHON=$(sok_python)"
       echo "$command --repo_env=SOK_ENV_STAMP=${stamp%% *}"
+      # Always named: an empty one hides whatever the caller's shell has set.
+      echo "$command --repo_env=SOK_HOROVOD=$horovod_source"
     done
     echo "build --disk_cache=$SOK_HOME/bazel"
     if [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ]; then

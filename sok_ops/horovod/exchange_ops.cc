@@ -1,0 +1,46 @@
+// Ops that move words between Horovod's ranks, and count them.
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace sok {
+namespace {
+
+using ::tensorflow::shape_inference::InferenceContext;
+using ::tensorflow::shape_inference::ShapeHandle;
+
+// Stateful, so that nothing folds, merges or prunes an exchange that the other ranks wait for.
+REGISTER_OP("SokExchange")
+    .Input("words: int64")
+    .Input("splits: int32")
+    .Attr("exchange_name: string")
+    .Output("received: int64")
+    .Output("received_splits: int32")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      ShapeHandle words, splits;
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &words));
+      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &splits));
+      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(1, splits);
+      return ::tensorflow::Status();
+    })
+    .Doc(R"(Sends words to every rank and receives what the ranks send to this one, over Horovod.
+words: [w] the words for rank 0, then those for rank 1, and so on; words beyond the splits' sum are not sent.
+splits: [ranks] how many words go to each rank.
+exchange_name: the same on all ranks; every rank must run an exchange of this name.
+received: the words from rank 0, then those from rank 1, and so on.
+received_splits: [ranks] how many words came from each rank.)");
+
+REGISTER_OP("SokExchangeStatistics")
+    .Output("statistics: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Vector(5));
+      return ::tensorflow::Status();
+    })
+    .Doc(R"(What this process has exchanged since it started.
+statistics: [5] exchanges, bytes sent, bytes received, and of these bytes sent to and received from other ranks.)");
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,31 @@
+#ifndef SOK_SOK_OPS_HOROVOD_EXCHANGE_STATISTICS_H_
+#define SOK_SOK_OPS_HOROVOD_EXCHANGE_STATISTICS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "cc/base/span.h"
+
+namespace sok {
+
+// What this process has exchanged. Thread-safe; each number is exact, and those of exchanges that end while
+// they are read may be in some and not yet in others.
+class ExchangeStatistics {
+ public:
+  static ExchangeStatistics& Global();
+
+  // Counts one exchange of words of int64 by rank `rank`, from its numbers of words to and from each rank.
+  void Count(int rank, Span<const int32_t> sent, Span<const int32_t> received);
+
+  // Exchanges, bytes sent, bytes received, bytes sent to other ranks, bytes received from other ranks.
+  static constexpr int kNumbers = 5;
+  std::array<int64_t, kNumbers> Read() const;
+
+ private:
+  std::array<std::atomic<int64_t>, kNumbers> numbers_{};
+};
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_HOROVOD_EXCHANGE_STATISTICS_H_

@@ -1,0 +1,95 @@
+#include "sok_ops/horovod/pending_exchange.h"
+
+#include <utility>
+
+#include "sok_ops/horovod/exchange_statistics.h"
+#include "sok_ops/kernels/tf_status.h"
+#include "tensorflow/core/platform/errors.h"
+
+namespace sok {
+
+namespace tf = ::tensorflow;
+
+PendingExchange::PendingExchange(const std::string& name, HorovodPlace place, tf::OpKernelContext* context,
+                                 tf::AsyncOpKernel::DoneCallback done)
+    : name_(name),
+      place_(place),
+      words_(context->input(0)),
+      splits_(context->input(1)),
+      allocator_(context->get_allocator(tf::AllocatorAttributes())),
+      context_(context),
+      done_(std::move(done)) {}
+
+void PendingExchange::Start() {
+  if (!WatchCancellation()) return;
+  const Status status = EnqueueAlltoall(name_, shared_from_this());
+  if (!status.ok()) Fail(Explain(status));
+}
+
+// Ends the op when its step does; false where it has ended already.
+bool PendingExchange::WatchCancellation() {
+  tf::CancellationManager* const manager = context_->cancellation_manager();
+  if (manager == nullptr) return true;
+  const auto cancelled = [self = shared_from_this()] {
+    self->Fail(tf::errors::Cancelled("exchange '", self->name_, "': the step ended by an error elsewhere"));
+  };
+  cancellation_token_ = manager->get_cancellation_token();
+  if (manager->RegisterCallback(cancellation_token_, cancelled)) return true;
+  cancelled();
+  return false;
+}
+
+void PendingExchange::Fail(const tf::Status& status) {
+  if (TakeEnd()) End(status);
+}
+
+void PendingExchange::Done(const Status& status) {
+  if (!TakeEnd()) return;
+  if (!status.ok()) return End(Explain(status));
+  context_->set_output(0, received_);
+  context_->set_output(1, received_splits_);
+  ExchangeStatistics::Global().Count(
+      place_.rank, splits(), {received_splits_.vec<int32_t>().data(), received_splits_.NumElements()});
+  End(tf::Status());
+}
+
+void PendingExchange::End(const tf::Status& status) {
+  if (!status.ok()) context_->SetStatus(status);
+  // Does not wait for a cancellation under way, which may be what ends the op here; its callback finds it
+  // ended.
+  tf::CancellationManager* const manager = context_->cancellation_manager();
+  if (manager != nullptr) manager->TryDeregisterCallback(cancellation_token_);
+  context_ = nullptr;
+  // Whatever `done_` refers to goes with the step; the exchange may outlive it.
+  const tf::AsyncOpKernel::DoneCallback done = std::move(done_);
+  done();
+}
+
+tf::Status PendingExchange::Explain(const Status& status) const {
+  return ToTf(Status(status.code(), StrCat("exchange '", name_, "' on rank ", place_.rank, " of ",
+                                           place_.size, " failed: ", status.message())));
+}
+
+const int64_t* PendingExchange::words() const { return words_.vec<int64_t>().data(); }
+
+Span<const int32_t> PendingExchange::splits() const {
+  return {splits_.vec<int32_t>().data(), splits_.NumElements()};
+}
+
+StatusOr<int64_t*> PendingExchange::AllocateReceived(int64_t words) {
+  if (words > kMaxAlltoallWords) {
+    return ResourceExhausted(words, " words arrive at this rank; an exchange has room for ",
+                             kMaxAlltoallWords, ". Use smaller batches or more ranks.");
+  }
+  received_ = tf::Tensor(allocator_, tf::DT_INT64, tf::TensorShape({words}));
+  if (!received_.IsInitialized()) return ResourceExhausted("no memory for the ", words, " words that arrive");
+  return received_.vec<int64_t>().data();
+}
+
+StatusOr<int32_t*> PendingExchange::AllocateReceivedSplits(int64_t ranks) {
+  received_splits_ = tf::Tensor(allocator_, tf::DT_INT32, tf::TensorShape({ranks}));
+  if (!received_splits_.IsInitialized()) return ResourceExhausted("no memory for ", ranks, " splits");
+  return received_splits_.vec<int32_t>().data();
+}
+
+}  // namespace sok

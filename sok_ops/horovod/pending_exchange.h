@@ -1,0 +1,69 @@
+#ifndef SOK_SOK_OPS_HOROVOD_PENDING_EXCHANGE_H_
+#define SOK_SOK_OPS_HOROVOD_PENDING_EXCHANGE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "sok_ops/horovod/horovod_queue.h"
+#include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace sok {
+
+// One run of SokExchange, from its start until Horovod has no more use for its memory.
+//
+// The op ends once, with the first of: Horovod's result, the end of its step by an error elsewhere, and a
+// failure from outside. What comes later is ignored, and Horovod may go on reading and writing the exchange's
+// memory, which is the exchange's own until the op ends well: the kernel's context is never touched after the
+// op's end.
+class PendingExchange final : public Alltoall, public std::enable_shared_from_this<PendingExchange> {
+ public:
+  // `context` is of an op with inputs (words, splits) that have been checked and outputs (received, splits),
+  // and lives until `done` is called.
+  PendingExchange(const std::string& name, HorovodPlace place, tensorflow::OpKernelContext* context,
+                  tensorflow::AsyncOpKernel::DoneCallback done);
+
+  const std::string& name() const { return name_; }
+
+  // Hands the exchange to Horovod; the op may end before this returns.
+  void Start();
+
+  // Ends the op with an error, unless it has ended. Thread-safe.
+  void Fail(const tensorflow::Status& status);
+
+  const int64_t* words() const override;
+  Span<const int32_t> splits() const override;
+  StatusOr<int64_t*> AllocateReceived(int64_t words) override;
+  StatusOr<int32_t*> AllocateReceivedSplits(int64_t ranks) override;
+  void Done(const Status& status) override;
+
+ private:
+  bool WatchCancellation();
+  // True for the one caller that may end the op.
+  bool TakeEnd() { return !ended_.exchange(true); }
+  void End(const tensorflow::Status& status);
+  tensorflow::Status Explain(const Status& status) const;
+
+  const std::string name_;
+  const HorovodPlace place_;
+  const tensorflow::Tensor words_;
+  const tensorflow::Tensor splits_;
+  tensorflow::Allocator* const allocator_;
+  tensorflow::Tensor received_;
+  tensorflow::Tensor received_splits_;
+
+  std::atomic<bool> ended_{false};
+  // Used by the one that ends the op, and by Start() before there can be one.
+  tensorflow::OpKernelContext* context_;
+  tensorflow::AsyncOpKernel::DoneCallback done_;
+  tensorflow::CancellationToken cancellation_token_ = tensorflow::CancellationManager::kInvalidToken;
+};
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_HOROVOD_PENDING_EXCHANGE_H_
