@@ -7,6 +7,7 @@
 #include "sok_ops/horovod/exchange_statistics.h"
 #include "sok_ops/horovod/horovod_queue.h"
 #include "sok_ops/horovod/pending_exchange.h"
+#include "sok_ops/horovod/stall_watch.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/errors.h"
@@ -46,6 +47,9 @@ class ExchangeOp final : public tf::AsyncOpKernel {
   explicit ExchangeOp(tf::OpKernelConstruction* context) : AsyncOpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("exchange_name", &name_));
     OP_REQUIRES(context, !name_.empty(), tf::errors::InvalidArgument("exchange_name is empty"));
+    const StatusOr<int64_t> period_ms = StallWatch::PeriodMs();
+    OP_REQUIRES_OK(context, ToTf(period_ms.status()));
+    stall_period_ms_ = period_ms.value();
   }
 
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
@@ -53,7 +57,8 @@ class ExchangeOp final : public tf::AsyncOpKernel {
     OP_REQUIRES_OK_ASYNC(context, Named(place.status()), done);
     OP_REQUIRES_OK_ASYNC(context, Named(CheckInputs(context->input(0), context->input(1), place.value())),
                          done);
-    std::make_shared<PendingExchange>(name_, place.value(), context, std::move(done))->Start();
+    std::make_shared<PendingExchange>(name_, place.value(), context, std::move(done))
+        ->Start(stall_period_ms_);
   }
 
  private:
@@ -63,6 +68,7 @@ class ExchangeOp final : public tf::AsyncOpKernel {
   }
 
   std::string name_;
+  int64_t stall_period_ms_ = 0;
 };
 
 class ExchangeStatisticsOp final : public tf::OpKernel {

@@ -20,7 +20,8 @@ PendingExchange::PendingExchange(const std::string& name, HorovodPlace place, tf
       context_(context),
       done_(std::move(done)) {}
 
-void PendingExchange::Start() {
+void PendingExchange::Start(int64_t stall_period_ms) {
+  StallWatch::Global().Begin(shared_from_this(), place_.size, stall_period_ms);
   if (!WatchCancellation()) return;
   const Status status = EnqueueAlltoall(name_, shared_from_this());
   if (!status.ok()) Fail(Explain(status));
@@ -60,6 +61,7 @@ void PendingExchange::End(const tf::Status& status) {
   tf::CancellationManager* const manager = context_->cancellation_manager();
   if (manager != nullptr) manager->TryDeregisterCallback(cancellation_token_);
   context_ = nullptr;
+  StallWatch::Global().End(this);
   // Whatever `done_` refers to goes with the step; the exchange may outlive it.
   const tf::AsyncOpKernel::DoneCallback done = std::move(done_);
   done();

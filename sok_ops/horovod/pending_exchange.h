@@ -9,6 +9,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "sok_ops/horovod/horovod_queue.h"
+#include "sok_ops/horovod/stall_watch.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -21,20 +22,20 @@ namespace sok {
 // failure from outside. What comes later is ignored, and Horovod may go on reading and writing the exchange's
 // memory, which is the exchange's own until the op ends well: the kernel's context is never touched after the
 // op's end.
-class PendingExchange final : public Alltoall, public std::enable_shared_from_this<PendingExchange> {
+class PendingExchange final : public Alltoall,
+                              public WatchedExchange,
+                              public std::enable_shared_from_this<PendingExchange> {
  public:
   // `context` is of an op with inputs (words, splits) that have been checked and outputs (received, splits),
   // and lives until `done` is called.
   PendingExchange(const std::string& name, HorovodPlace place, tensorflow::OpKernelContext* context,
                   tensorflow::AsyncOpKernel::DoneCallback done);
 
-  const std::string& name() const { return name_; }
+  // Hands the exchange to Horovod and to the stall watch; the op may end before this returns.
+  void Start(int64_t stall_period_ms);
 
-  // Hands the exchange to Horovod; the op may end before this returns.
-  void Start();
-
-  // Ends the op with an error, unless it has ended. Thread-safe.
-  void Fail(const tensorflow::Status& status);
+  const std::string& name() const override { return name_; }
+  void FailStalled(const Status& status) override { Fail(Explain(status)); }
 
   const int64_t* words() const override;
   Span<const int32_t> splits() const override;
@@ -44,6 +45,7 @@ class PendingExchange final : public Alltoall, public std::enable_shared_from_th
 
  private:
   bool WatchCancellation();
+  void Fail(const tensorflow::Status& status);
   // True for the one caller that may end the op.
   bool TakeEnd() { return !ended_.exchange(true); }
   void End(const tensorflow::Status& status);
