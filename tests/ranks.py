@@ -6,7 +6,8 @@
 
     assert ranks.run(worker, 5, ranks=3, transport="gloo") == [0, 5, 10]
 
-A rank pays seconds for importing TensorFlow, so a test module gathers its cases in few launches: see `run_checks`.
+A rank pays seconds for importing TensorFlow, so a test module gathers its cases in few launches: see
+`run_checks`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,7 @@ from typing import Any
 
 import pytest
 
-# "gloo" starts the ranks itself and is there only for Horovod to find them with; the others are launchers that
-# users start.
+# "gloo" starts the ranks from here, as horovodrun would; the others are what users start.
 TRANSPORTS = ("gloo", "mpi", "horovodrun")
 # What the other ranks get to notice that one has failed; Horovod's own timeout is 30 s.
 _GRACE_SECONDS = 35.0
@@ -47,8 +47,8 @@ class Job:
     Attributes:
       results: what the function returned; None for a program, and where it did not return.
       outputs: stdout and stderr together.
-      returncodes: exit codes, minus the signal's number where one ended the rank; None where only the launcher,
-        not this module, can tell.
+      returncodes: exit codes, minus the signal's number where one ended the rank; None where only the
+        launcher can tell.
       returncode: 0 if all ranks ended well, else the launcher's, or the first rank's that did not.
       timed_out: whether ranks had to be killed, because they ran past the timeout or outlived a failed rank.
       seconds: from the start to the end of the last rank.
@@ -188,9 +188,9 @@ def _started(
 @contextlib.contextmanager
 def _gloo_environments(ranks: int) -> Iterator[list[dict[str, str]]]:
     """What horovodrun sets for each rank, with its rendezvous server running in this process."""
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
     from horovod.runner.http.http_server import RendezvousServer
-    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
 
     slots = get_host_assignments(parse_hosts(f"localhost:{ranks}"), ranks)
     server = RendezvousServer()
