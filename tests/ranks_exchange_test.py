@@ -1,0 +1,273 @@
+"""SokExchange on several ranks: what arrives, for any sizes, orders and numbers of exchanges under way."""
+
+import contextlib
+import os
+import time
+
+import numpy as np
+import pytest
+
+import ranks
+
+_LAUNCHES = [("gloo", 3), ("mpi", 2)]
+
+
+class _Rank:
+    """This process as a rank: a graph with a session, exchanges of fed words, and their expected results."""
+
+    def __init__(self, threads=2):
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+
+        from sparse_operation_kit import native
+
+        hvd.init()
+        self.rank, self.size = hvd.rank(), hvd.size()
+        self.tf, self.ops = tf, native.horovod_ops()
+        self.graph = tf.Graph()
+        config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
+        self.session = tf.compat.v1.Session(graph=self.graph, config=config)
+
+    def fed_exchange(self, name):
+        """(words placeholder, splits placeholder, outputs)."""
+        with self.graph.as_default():
+            words = self.tf.compat.v1.placeholder(self.tf.int64, [None])
+            splits = self.tf.compat.v1.placeholder(self.tf.int32, [None])
+            return words, splits, self.ops.sok_exchange(words, splits, exchange_name=name)
+
+    def feed(self, exchange, parts):
+        words, splits, _ = exchange
+        return {words: np.concatenate(parts), splits: [len(part) for part in parts]}
+
+    def check(self, got, parts):
+        np.testing.assert_array_equal(got.received, np.concatenate(parts))
+        np.testing.assert_array_equal(got.received_splits, [len(part) for part in parts])
+
+    def exchanges(self):
+        """What the process has exchanged so far: the op's five numbers."""
+        with self.graph.as_default():
+            return self.session.run(self.ops.sok_exchange_statistics())
+
+
+def _words(source, target, key, largest=40):
+    """What `source` sends to `target`; every rank can tell. Often nothing, at times to nobody."""
+    rng = np.random.default_rng([source, target, key])
+    silent = np.random.default_rng([source, key]).random() < 0.2
+    size = 0 if silent else max(0, int(rng.integers(-largest // 2, largest)))
+    return rng.integers(-(2**63), 2**63, size)
+
+
+def _parts(me, key, largest=40):
+    """(what this rank sends, what it receives), by the other rank."""
+    others = range(me.size)
+    sent = [_words(me.rank, other, key, largest) for other in others]
+    return sent, [_words(other, me.rank, key, largest) for other in others]
+
+
+def check_random_sizes():
+    me = _Rank()
+    exchange = me.fed_exchange("random")
+    for key in range(200):
+        sent, received = _parts(me, key, largest=40 if key % 10 else 20_000)
+        me.check(me.session.run(exchange[2], me.feed(exchange, sent)), received)
+
+
+def check_nothing_at_all():
+    me = _Rank()
+    exchange = me.fed_exchange("nothing")
+    nothing = [np.zeros(0, np.int64)] * me.size
+    for _ in range(3):
+        me.check(me.session.run(exchange[2], me.feed(exchange, nothing)), nothing)
+
+
+def check_megabytes():
+    me = _Rank()
+    exchange = me.fed_exchange("megabytes")
+    size = 2**21 // me.size + 1
+    sent = [np.arange(size) * (me.rank + 1) + other for other in range(me.size)]
+    received = [np.arange(size) * (other + 1) + me.rank for other in range(me.size)]
+    for _ in range(2):
+        me.check(me.session.run(exchange[2], me.feed(exchange, sent)), received)
+
+
+def check_words_beyond_the_splits_stay_here():
+    me = _Rank()
+    words, splits, outputs = me.fed_exchange("beyond")
+    got = me.session.run(outputs, {words: np.arange(100) + me.rank, splits: [1] * me.size})
+    me.check(got, [np.array([other + me.rank]) for other in range(me.size)])
+
+
+def _many_in_flight(threads, steps):
+    me = _Rank(threads)
+    names = [f"flight{i}" for i in range(8)]
+    # Built and fetched in another order on each rank.
+    exchanges = {name: me.fed_exchange(f"{name}.{threads}") for name in _rotated(names, 3 * me.rank)}
+    fetches = {name: exchange[2] for name, exchange in exchanges.items()}
+    for step in range(steps):
+        feed, expected = {}, {}
+        for i, name in enumerate(names):
+            sent, expected[name] = _parts(me, 1000 * step + i)
+            feed |= me.feed(exchanges[name], sent)
+        for name, got in me.session.run(fetches, feed).items():
+            me.check(got, expected[name])
+
+
+def _rotated(items, by):
+    return items[by % len(items) :] + items[: by % len(items)]
+
+
+def check_many_in_flight_with_one_thread():
+    _many_in_flight(threads=1, steps=250)
+
+
+def check_many_in_flight_with_eight_threads():
+    _many_in_flight(threads=8, steps=250)
+
+
+def check_a_chain_in_which_each_feeds_the_next():
+    me = _Rank(threads=1)
+    words, splits, there = me.fed_exchange("there")
+    with me.graph.as_default():
+        back = me.ops.sok_exchange(there.received + 1, there.received_splits, exchange_name="back")
+    for key in range(50):
+        sent, _ = _parts(me, key)
+        got = me.session.run(back, {words: np.concatenate(sent), splits: [len(part) for part in sent]})
+        me.check(got, [part + 1 for part in sent])
+
+
+def check_constants_are_not_folded():
+    me = _Rank()
+    with me.graph.as_default():
+        words = me.tf.constant(np.arange(me.size), me.tf.int64)
+        exchange = me.ops.sok_exchange(words, me.tf.ones([me.size], me.tf.int32), exchange_name="folded")
+        result = exchange.received + 1
+    for step in range(3):
+        before = me.exchanges()[0]
+        assert list(me.session.run(result)) == [me.rank + 1] * me.size
+        assert me.exchanges()[0] == before + 1, step
+
+
+def check_the_same_inputs_are_not_merged():
+    me = _Rank()
+    with me.graph.as_default():
+        words = me.tf.constant(np.arange(me.size), me.tf.int64)
+        splits = me.tf.ones([me.size], me.tf.int32)
+        one, two = (me.ops.sok_exchange(words, splits, exchange_name=name) for name in ("one", "two"))
+        result = one.received + two.received
+    before = me.exchanges()[0]
+    assert list(me.session.run(result)) == [2 * me.rank] * me.size
+    assert me.exchanges()[0] == before + 2
+
+
+def check_a_control_dependency_is_enough_to_run():
+    me = _Rank()
+    with me.graph.as_default():
+        words = me.tf.constant(np.arange(me.size), me.tf.int64)
+        exchange = me.ops.sok_exchange(words, me.tf.ones([me.size], me.tf.int32), exchange_name="control")
+        with me.tf.control_dependencies([exchange.received]):
+            result = me.tf.no_op()
+    before = me.exchanges()[0]
+    me.session.run(result)
+    assert me.exchanges()[0] == before + 1
+
+
+def check_statistics():
+    me = _Rank()
+    exchange = me.fed_exchange("counted")
+    before = me.exchanges()
+    sent = [np.zeros(3 + other, np.int64) for other in range(me.size)]
+    me.session.run(exchange[2], me.feed(exchange, sent))
+    own = 8 * (3 + me.rank)
+    all_sent, all_received = 8 * sum(len(part) for part in sent), own * me.size
+    expected = [1, all_sent, all_received, all_sent - own, all_received - own]
+    assert list(me.exchanges() - before) == expected
+
+
+def check_bad_inputs_are_errors_that_name_the_exchange():
+    me = _Rank()
+    words, splits, outputs = me.fed_exchange("bad")
+    bad_splits = {
+        "one number for each": [1] * (me.size + 1),
+        "below zero": [2] + [0] * (me.size - 2) + [-1],
+        "more than the 2 words": [1] * me.size + [] if me.size > 2 else [1, 2],
+        "room for 2147483647": [2**31 - 1, 1] + [0] * (me.size - 2),
+    }
+    for reason, bad in bad_splits.items():
+        error = _error_of(lambda bad=bad: me.session.run(outputs, {words: [7, 7], splits: bad}))
+        # More words than there can be are more than there are.
+        assert "exchange 'bad': " in error, error
+        assert reason in error or "more than the 2 words" in error, error
+    got = me.session.run(outputs, {words: np.arange(me.size), splits: [1] * me.size})
+    me.check(got, [np.array([me.rank])] * me.size)
+
+
+def _error_of(run):
+    try:
+        run()
+    except Exception as error:
+        return str(error)
+    raise AssertionError("there was no error")
+
+
+def check_an_error_elsewhere_ends_the_step_at_once():
+    # Rank 0 fails before the others have come to the exchange, and must not wait for them.
+    me = _Rank()
+    words, splits, outputs = me.fed_exchange("left")
+    barrier = me.fed_exchange("barrier")
+    feed = {words: np.arange(me.size) + 10 * me.rank, splits: [1] * me.size}
+    all_feed = feed | me.feed(barrier, [np.zeros(0, np.int64)] * me.size)
+    expected = [np.array([me.rank + 10 * other]) for other in range(me.size)]
+
+    def fail():
+        time.sleep(0.3)
+        raise ValueError("of another kind")
+
+    with me.graph.as_default():
+        failing = me.tf.numpy_function(fail, [], me.tf.int64)
+    if me.rank == 0:
+        start = time.monotonic()
+        assert "of another kind" in _error_of(lambda: me.session.run([outputs, failing], feed))
+        assert time.monotonic() - start < 5
+    me.session.run(barrier[2], all_feed)
+    if me.rank != 0:
+        # What rank 0 had handed over before its error arrives still.
+        me.check(me.session.run(outputs, feed), expected)
+    me.session.run(barrier[2], all_feed)
+    me.check(me.session.run(outputs, feed), expected)
+
+
+def check_a_slow_rank_is_waited_for():
+    # The launch sets SOK_STALL_SECONDS to 1.
+    me = _Rank()
+    exchange = me.fed_exchange("slow")
+    for slow in range(2):
+        if me.rank == slow:
+            time.sleep(3)
+        sent, received = _parts(me, slow)
+        me.check(me.session.run(exchange[2], me.feed(exchange, sent)), received)
+
+
+def check_stall_seconds_that_are_no_number():
+    me = _Rank()
+    words, splits, outputs = me.fed_exchange("seconds")
+    with _environment(SOK_STALL_SECONDS="soon"):
+        error = _error_of(lambda: me.session.run(outputs, {words: [], splits: [0] * me.size}))
+    assert "SOK_STALL_SECONDS is 'soon'" in error, error
+
+
+@contextlib.contextmanager
+def _environment(**variables):
+    old = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.update({name: value for name, value in old.items() if value is not None})
+
+
+_CHECKS = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
+
+
+@pytest.mark.parametrize(("transport", "size"), _LAUNCHES)
+def test_exchanges(transport, size):
+    ranks.run_checks(_CHECKS, ranks=size, transport=transport, env={"SOK_STALL_SECONDS": "1"})
