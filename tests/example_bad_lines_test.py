@@ -16,11 +16,11 @@ def test_beyond_the_limit_it_raises_and_names_the_last_line():
     bad_lines = BadLines(2, print)
     bad_lines.add("file", 1, "a")
     bad_lines.add("file", 2, "b")
-    bad_lines.check()
+    bad_lines.check(len(bad_lines))
     with pytest.raises(TooManyBadLines, match=r"more than 2 malformed lines .*file:3: c"):
         bad_lines.add("file", 3, "c")
     with pytest.raises(TooManyBadLines):
-        bad_lines.check()
+        bad_lines.check(len(bad_lines))
 
 
 def test_a_limit_of_zero_bears_none():
@@ -41,3 +41,15 @@ def test_only_the_first_lines_are_announced_and_all_are_summed_up():
 
 def test_nothing_bad_is_summed_up_as_nothing():
     assert BadLines(0, print).summary() == ""
+
+
+def test_the_lines_of_other_ranks_are_merged_and_counted_beyond_any_limit():
+    said = []
+    bad_lines = BadLines(1, said.append)
+    bad_lines.add("file", 2, "b")
+    bad_lines.check(1)
+    with pytest.raises(TooManyBadLines, match="more than 1 malformed lines .*file:2: b"):
+        bad_lines.check(3)
+    bad_lines.merge([("file", 1, "a"), ("file", 2, "b"), ("file", 3, "c")])
+    assert [number for _, number, _ in bad_lines.entries()] == [1, 2, 3]
+    assert said == ["malformed line file:2: b", "malformed line file:1: a", "malformed line file:3: c"]

@@ -21,12 +21,12 @@ def test_a_run_leaves_a_table_results_events_and_a_picture(tmp_path, capsys, dat
     flags = [*SMALL, *data_flags(dataset, tmp_path), "--model", model, "--output_dir", str(tmp_path / "out")]
     assert main(flags) == 0
     names, values = capsys.readouterr().out.splitlines()[:2]
-    expected = ["dataset", "model", "tables", "optimizer", "epochs", "samples/s", "AUC", "log-loss"]
+    expected = ["dataset", "model", "tables", "optimizer", "ranks", "epochs", "samples/s", "AUC"]
     assert names.split()[:8] == expected
-    assert values.split()[:5] == [dataset, model, "tensorflow", "lazy_adam", "2"]
+    assert values.split()[:6] == [dataset, model, "tensorflow", "lazy_adam", "1", "2"]
     results = results_of(tmp_path / "out")
     assert [evaluation["epoch"] for evaluation in results["evaluations"]] == [1, 2]
-    assert values.split()[6] == f"{results['evaluations'][-1]['auc']:.4f}"
+    assert values.split()[7] == f"{results['evaluations'][-1]['auc']:.4f}"
     assert (results["best_reachable"] is not None) == (dataset == "synthetic")
     assert (tmp_path / "out" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert any(path.name.startswith("events.out.tfevents") for path in (tmp_path / "out").iterdir())

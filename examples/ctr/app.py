@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -16,6 +18,7 @@ from ctr.history import History
 from ctr.metrics import auc, log_loss
 from ctr.models.model import ModelSettings
 from ctr.progress import Progress
+from ctr.ranks import Ranks, start_ranks
 from ctr.report import TensorBoard, final_table, write_results
 from ctr.tables import SokTables, Tables, TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
@@ -24,43 +27,76 @@ from ctr.training import Trainer, TrainingSettings
 _INTERRUPTED = 130
 
 
+class _CannotStart(Exception):
+    """Data or library is missing on some rank; raised on all of them, with the first one's reason."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains, reports, and returns the exit status: 0, 1 for unusable data or library, 130 after Ctrl-C."""
-    flags = parse_flags(arguments)
+    """Trains, reports, and returns the exit status: 0, 1 for unusable data or library, 130 after Ctrl-C.
+
+    Over ranks, the first one prints and writes files.
+    """
+    ranks = start_ranks()
+    with contextlib.ExitStack() as stack:
+        if not ranks.first:
+            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        return _run(parse_flags(arguments, ranks.size), ranks)
+
+
+def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
     bad_lines = BadLines(flags.max_bad_lines, say=lambda message: print(message, file=sys.stderr))
     history = History()
-    status = 0
+    error = None
     try:
         with tf.Graph().as_default():
-            _train(flags, bad_lines, history)
-    # ImportError: the library is not installed, or was built for another TensorFlow; it says which.
-    except (FileNotFoundError, ImportError, TooManyBadLines) as error:
+            _train(flags, ranks, bad_lines, history)
+    except (_CannotStart, TooManyBadLines) as raised:  # by all ranks alike
+        error = raised
+    except KeyboardInterrupt:  # before or after the steps, during which it is no exception
+        return _INTERRUPTED
+    for entries in ranks.objects(bad_lines.entries()):
+        bad_lines.merge(entries)
+    if error is not None:
         print(f"error: {error}", file=sys.stderr)
-        status = 1
-    except KeyboardInterrupt:
-        history.interrupted = True
     if bad_lines.summary():
         print(bad_lines.summary(), file=sys.stderr)
-    if history.losses:
-        _report(flags, bad_lines, history)
-    return _INTERRUPTED if history.interrupted else status
+    if history.losses and ranks.first:
+        _report(flags, ranks, bad_lines, history)
+    if error is not None:
+        return 1
+    return _INTERRUPTED if history.interrupted else 0
 
 
-def _train(flags: argparse.Namespace, bad_lines: BadLines, history: History) -> None:
-    dataset = make_dataset(flags, bad_lines)
-    if flags.dataset == "synthetic":
+def _train(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history: History) -> None:
+    dataset, tables = _make_inputs(flags, ranks, bad_lines)
+    if flags.dataset == "synthetic" and ranks.first:
         labels, logits = dataset.best_logits()
         history.best = auc(labels, logits), log_loss(labels, logits)
-    trainer = Trainer(_settings(flags), dataset, _tables(flags))
+    trainer = Trainer(_settings(flags), dataset, tables, ranks)
     total = dataset.training_size() * flags.epochs
     if flags.max_steps is not None:
         total = min(total, flags.max_steps * flags.batch_size)
-    with (
-        tf.compat.v1.Session() as session,
-        Progress(total) as progress,
-        TensorBoard(flags.output_dir) as board,
-    ):
-        trainer.run(session, history, bad_lines, progress, board.update)
+    with contextlib.ExitStack() as stack:
+        session = stack.enter_context(tf.compat.v1.Session())
+        progress = stack.enter_context(Progress(total, shown=ranks.first))
+        board = stack.enter_context(TensorBoard(flags.output_dir)) if ranks.first else None
+        trainer.run(session, history, bad_lines, progress, board.update if board else lambda _: None)
+
+
+def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -> tuple[Any, Tables]:
+    """The data set and the tables. Raises _CannotStart on every rank if one of them cannot make them."""
+    problem, inputs = None, None
+    try:
+        inputs = make_dataset(flags, bad_lines, ranks.share), _tables(flags)
+    # ImportError: the library is not installed, or was built for another TensorFlow; it says which.
+    except (FileNotFoundError, ImportError, TooManyBadLines) as error:
+        problem = str(error)
+    for rank, other in enumerate(ranks.objects(problem)):
+        if other is not None:
+            raise _CannotStart(other if rank == 0 else f"rank {rank}: {other}")
+    return inputs
 
 
 def _tables(flags: argparse.Namespace) -> Tables:
@@ -83,8 +119,9 @@ def _settings(flags: argparse.Namespace) -> TrainingSettings:
     )
 
 
-def _report(flags: argparse.Namespace, bad_lines: BadLines, history: History) -> None:
+def _report(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history: History) -> None:
     run = {name: getattr(flags, name) for name in ("dataset", "model", "tables", "optimizer")}
+    run["ranks"] = ranks.size
     write_results(history, bad_lines, run, vars(flags), flags.output_dir)
     print(final_table(history, run))
     print(f"events, results.json and curves.png are in {os.path.abspath(flags.output_dir)}")

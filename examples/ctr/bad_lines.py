@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 class TooManyBadLines(Exception):
@@ -27,27 +27,35 @@ class BadLines:
         self._reasons: dict[tuple[str, int], str] = {}
 
     def add(self, path: str, number: int, reason: str) -> None:
-        """Notes line `number` (counted from 1) of `path`. Raises TooManyBadLines beyond the limit."""
+        """Notes line `number` (counted from 1) of `path`.
+
+        Raises TooManyBadLines beyond the limit; the message shows the last line.
+        """
+        if len(self) <= self._limit:
+            self._note(path, number, reason)
+        self.check(len(self))
+
+    def merge(self, entries: Iterable[tuple[str, int, str]]) -> None:
+        """Notes the `entries` of another ledger, however many."""
+        for entry in entries:
+            self._note(*entry)
+
+    def _note(self, path: str, number: int, reason: str) -> None:
         with self._lock:
-            if (path, number) in self._reasons or len(self._reasons) > self._limit:
-                new = False
-            else:
-                self._reasons[path, number] = reason
-                new = True
+            new = (path, number) not in self._reasons
+            self._reasons.setdefault((path, number), reason)
             count = len(self._reasons)
         if new and count <= self._announced:
             self._say(f"malformed line {path}:{number}: {reason}")
-        self.check()
 
-    def check(self) -> None:
-        """Raises TooManyBadLines if there are more than the limit; the message shows the last one."""
+    def check(self, total: int) -> None:
+        """Raises TooManyBadLines if `total`, of this ledger or of several, is beyond the limit."""
+        if total <= self._limit:
+            return
         with self._lock:
-            if len(self._reasons) <= self._limit:
-                return
-            (path, number), reason = list(self._reasons.items())[-1]
-        raise TooManyBadLines(
-            f"more than {self._limit} malformed lines (--max_bad_lines); the last: {path}:{number}: {reason}"
-        )
+            last = list(self._reasons.items())[-1:]
+        shown = "".join(f"; the last: {path}:{number}: {reason}" for (path, number), reason in last)
+        raise TooManyBadLines(f"more than {self._limit} malformed lines (--max_bad_lines){shown}")
 
     def __len__(self) -> int:
         with self._lock:

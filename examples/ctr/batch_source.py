@@ -10,18 +10,22 @@ from ctr.schema import Batch
 
 
 class BatchSource:
-    """The batches of a data set in the current graph.
+    """The batches of a data set in the current graph; each run of a session moves on by one.
+
+    First comes an empty batch, then the data set's, then empty ones without end: a rank whose data is used up
+    goes on stepping, with nothing to learn from, until the others are done too.
 
     Attributes:
-        batch: the current batch; each run of a session moves on by one, until tf.errors.OutOfRangeError.
+        batch: the current batch.
+        more: scalar bool, whether the next batch will have samples.
         training: scalar bool, True in the steps that train.
     """
 
     def __init__(self, dataset: Any, batch_size: int) -> None:
         """`dataset` is one of `ctr.datasets`."""
         self._shuffle_seed = tf.compat.v1.placeholder(tf.int64, [])
-        training = dataset.training(batch_size, self._shuffle_seed)
-        held_out = dataset.held_out(batch_size)
+        training = _with_empty_batches(dataset.training(batch_size, self._shuffle_seed))
+        held_out = _with_empty_batches(dataset.held_out(batch_size))
         self._iterators = {
             True: tf.compat.v1.data.make_initializable_iterator(training),
             False: tf.compat.v1.data.make_initializable_iterator(held_out),
@@ -29,7 +33,9 @@ class BatchSource:
         self._handles = {kind: iterator.string_handle() for kind, iterator in self._iterators.items()}
         self._handle = tf.compat.v1.placeholder(tf.string, [])
         self.training: tf.Tensor = tf.compat.v1.placeholder(tf.bool, [])
-        self.batch: Batch = tf.compat.v1.data.Iterator.from_string_handle(
+        self.batch: Batch
+        self.more: tf.Tensor
+        self.batch, self.more = tf.compat.v1.data.Iterator.from_string_handle(
             self._handle,
             tf.compat.v1.data.get_output_types(training),
             tf.compat.v1.data.get_output_shapes(training),
@@ -47,3 +53,10 @@ class BatchSource:
 
     def _feeds(self, session: tf.compat.v1.Session, training: bool) -> dict[tf.Tensor, Any]:
         return {self._handle: session.run(self._handles[training]), self.training: training}
+
+
+def _with_empty_batches(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Pairs (batch, whether the next has samples): an empty batch, those given, and empty ones for ever."""
+    empty = {key: tf.zeros([0, *spec.shape[1:]], spec.dtype) for key, spec in batches.element_spec.items()}
+    endless = batches.concatenate(tf.data.Dataset.from_tensors(empty).repeat())
+    return endless.scan(empty, lambda last, batch: (batch, (last, tf.size(batch["label"]) > 0))).prefetch(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Sequence
 
@@ -62,8 +63,11 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(_at_least(1)(part) for part in text.split(","))
 
 
-def parse_flags(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """A run's settings: the flags, and the data set's defaults for those not given. Exits on bad ones."""
+def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argparse.Namespace:
+    """A run's settings: the flags, and the data set's defaults for those not given. Exits on bad ones.
+
+    A default batch size is rounded up to a multiple of `ranks`; one that is given has to be a multiple.
+    """
     parser = argparse.ArgumentParser(
         description="Trains a click-through model with SOK's embedding tables, in a TensorFlow session.",
         epilog="Defaults of epochs, sizes and rates depend on the data set; see examples/README.md.",
@@ -82,10 +86,15 @@ def parse_flags(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             f"--dataset {flags.dataset} needs --data_dir, the folder with its files; without both flags the "
             "trainer generates its data"
         )
+    if flags.batch_size is not None and flags.batch_size % ranks:
+        parser.error(
+            f"--batch_size {flags.batch_size}, of all ranks, is not a multiple of their number, {ranks}"
+        )
     defaults = {**vars(DEFAULTS[flags.dataset]), **MODEL_DEFAULTS.get((flags.dataset, flags.model), {})}
     for name, value in defaults.items():
         if getattr(flags, name) is None:
             setattr(flags, name, value)
+    flags.batch_size = math.ceil(flags.batch_size / ranks) * ranks
     if flags.output_dir is None:
         flags.output_dir = os.path.join("ctr_output", f"{flags.dataset}-{flags.model}-{flags.tables}")
     return flags
@@ -114,7 +123,7 @@ def _add_training_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--epochs", type=_at_least(1))
     add("--max_steps", type=_at_least(1), help="stop after so many steps (default: no limit)")
-    add("--batch_size", type=_at_least(1))
+    add("--batch_size", type=_at_least(1), help="samples of a step, over all ranks")
     add("--optimizer", choices=OPTIMIZERS, default="lazy_adam", help="default: %(default)s")
     add("--learning_rate", type=_number_in(0, float("inf")))
     add("--dim", type=_at_least(1), help="columns of an embedding")

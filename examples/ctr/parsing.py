@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ctr.bad_lines import BadLines
+from ctr.bad_lines import BadLines, TooManyBadLines
 from ctr.schema import Batch
+from ctr.share import WHOLE, Share
 
-# Lines parsed by one call: enough to hide the cost of calling, small enough to start at once.
+# Lines that a rank parses with one call: enough to hide the cost of calling, small enough to start at once.
 _BLOCK = 2048
 # Lines that the shuffle holds: a whole MovieLens, and about 25 MB of Criteo's lines.
 _SHUFFLE_BUFFER = 100_000
@@ -105,38 +106,55 @@ def read(
     batch_size: int,
     keep: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None = None,
     shuffle_seed: tf.Tensor | None = None,
+    share: Share = WHOLE,
 ) -> tf.data.Dataset:
     """Streams the parsed lines of `paths` in batches of `batch_size`; the last may be smaller.
 
     keep(file numbers, line numbers) is a bool mask of the lines to read; None reads all. With `shuffle_seed`,
-    a scalar int64 tensor, lines come in the order that this seed gives.
+    a scalar int64 tensor, lines come in the order that this seed gives. Of the lines to read, in this order,
+    only those of `share` are parsed. The stream ends early where there are too many malformed lines.
     """
 
-    def report(file: np.ndarray, number: np.ndarray, text: np.ndarray) -> np.int64:
-        for file_number, line_number, line in zip(file, number, text, strict=True):
-            bad_lines.add(paths[int(file_number)], int(line_number), line_format.explain(line))
-        return np.int64(len(text))
+    def report(file: np.ndarray, number: np.ndarray, text: np.ndarray) -> np.bool_:
+        try:
+            for file_number, line_number, line in zip(file, number, text, strict=True):
+                bad_lines.add(paths[int(file_number)], int(line_number), line_format.explain(line))
+        except TooManyBadLines:
+            # Not an error here, where one rank would fail alone; the training loop asks the ledger.
+            return np.True_
+        return np.False_
 
-    def parse_block(file: tf.Tensor, number: tf.Tensor, text: tf.Tensor) -> Batch:
-        if keep is not None:
-            kept = keep(file, number)
-            file, number, text = (tf.boolean_mask(tensor, kept) for tensor in (file, number, text))
+    def kept_lines(*block: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        kept = keep(*block[:2])
+        return tuple(tf.boolean_mask(tensor, kept) for tensor in block)
+
+    def parse_block(*block: tf.Tensor) -> tuple[Batch, tf.Tensor]:
+        file, number, text = (tensor[share.rank :: share.ranks] for tensor in block)
         good = tf.strings.regex_full_match(text, line_format.pattern)
         skipped = tf.strings.regex_full_match(text, line_format.skip)
         bad = tf.logical_not(tf.logical_or(good, skipped))
         bad_block = [tf.boolean_mask(tensor, bad) for tensor in (file, number, text)]
-        reported = tf.cond(
+        too_many = tf.cond(
             tf.reduce_any(bad),
-            lambda: tf.ensure_shape(tf.numpy_function(report, bad_block, tf.int64), []),
-            lambda: tf.constant(0, tf.int64),
+            lambda: tf.ensure_shape(tf.numpy_function(report, bad_block, tf.bool), []),
+            lambda: tf.constant(False),
         )
-        with tf.control_dependencies([reported]):
-            return line_format.parse(tf.boolean_mask(text, tf.logical_and(good, tf.logical_not(skipped))))
+        return line_format.parse(
+            tf.boolean_mask(text, tf.logical_and(good, tf.logical_not(skipped)))
+        ), too_many
 
     lines = _numbered_lines(paths)
     if shuffle_seed is not None:
         lines = lines.shuffle(_SHUFFLE_BUFFER, seed=shuffle_seed)
-    return lines.batch(_BLOCK).map(parse_block, num_parallel_calls=2).rebatch(batch_size).prefetch(2)
+    # A multiple of the ranks, so that every `ranks`-th line of a block is every `ranks`-th of the stream.
+    block = _BLOCK * share.ranks
+    blocks = lines.batch(block)
+    if keep is not None:
+        blocks = blocks.map(kept_lines).rebatch(block)
+    parsed = blocks.map(parse_block, num_parallel_calls=2).take_while(
+        lambda _, too_many: tf.logical_not(too_many)
+    )
+    return parsed.map(lambda batch, _: batch).rebatch(batch_size).prefetch(2)
 
 
 def estimated_lines(paths: Sequence[str], sample_bytes: int = 16 << 20) -> int:

@@ -17,13 +17,18 @@ _SMOOTHING = 0.02
 class Progress:
     """Counts samples over all epochs. A context manager: the bar is closed on the way out."""
 
-    def __init__(self, total_samples: int, stream: TextIO = sys.stderr) -> None:
-        """`total_samples` may be an estimate."""
+    def __init__(self, total_samples: int, stream: TextIO = sys.stderr, shown: bool = True) -> None:
+        """`total_samples` may be an estimate. A bar that is not `shown` says nothing at all."""
         interval = _TERMINAL_INTERVAL_S if stream.isatty() else _LOG_INTERVAL_S
-        self._stream = stream
+        self._stream, self._shown = stream, shown
         self._loss = None
         self._bar = tqdm.tqdm(
-            total=total_samples, unit=" samples", unit_scale=True, mininterval=interval, file=stream
+            total=total_samples,
+            unit=" samples",
+            unit_scale=True,
+            mininterval=interval,
+            file=stream,
+            disable=not shown,
         )
 
     def __enter__(self) -> Progress:
@@ -42,4 +47,5 @@ class Progress:
 
     def say(self, message: str) -> None:
         """Prints a line above the bar."""
-        self._bar.write(message, file=self._stream)
+        if self._shown:
+            self._bar.write(message, file=self._stream)

@@ -17,7 +17,14 @@ INITIAL_RANGE = 0.05
 
 
 class Tables(abc.ABC):
-    """Makes embedding tables and looks ids up in them; each call of a lookup makes a table of its own."""
+    """Makes embedding tables and looks ids up in them; each call of a lookup makes a table of its own.
+
+    Attributes:
+        sharded: whether each rank holds a part of the tables, to which gradients find their way; otherwise
+            every rank has a copy of its own, as of any other variable.
+    """
+
+    sharded: bool
 
     @abc.abstractmethod
     def prepare(self, session: tf.compat.v1.Session) -> None:
@@ -57,6 +64,8 @@ def _present_as_sparse(ids: tf.Tensor, present: tf.Tensor) -> tf.SparseTensor:
 
 class SokTables(Tables):
     """SOK's hash tables: any 64-bit id, no bound on their number; a row comes into being when first met."""
+
+    sharded = True
 
     def __init__(self, global_batch_size: int, seed: int) -> None:
         # Imported here, so that the comparison with TensorFlow's tables runs where SOK is not built.
@@ -110,6 +119,8 @@ class TensorFlowTables(Tables):
 
     Ids that meet in a row share it: with too few rows, that costs accuracy.
     """
+
+    sharded = False
 
     def __init__(self, rows: int) -> None:
         self._rows = rows

@@ -1,11 +1,15 @@
-"""The training loop: epochs of steps in a session, and held-out metrics after each."""
+"""The training loop: epochs of steps in a session, and held-out metrics after each.
+
+Every rank runs this loop, and what decides about its course (is there more data, was Ctrl-C pressed) is a
+sum over ranks, so that all take the same steps: one that a rank left out would keep the others waiting.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +17,13 @@ import tensorflow as tf
 from ctr.bad_lines import BadLines
 from ctr.batch_source import BatchSource
 from ctr.history import Evaluation, History, StepLoss
+from ctr.interrupts import Interrupts
 from ctr.metrics import auc, log_loss
 from ctr.models import MODELS
 from ctr.models.model import Inputs, ModelSettings
 from ctr.optimizers import make_stock_optimizer
 from ctr.progress import Progress
+from ctr.ranks import Ranks
 from ctr.tables import Tables
 
 
@@ -27,7 +33,7 @@ class TrainingSettings:
 
     model: str
     model_settings: ModelSettings
-    batch_size: int
+    batch_size: int  # of all ranks, a multiple of their number
     epochs: int
     max_steps: int | None  # over all epochs; None: no limit
     optimizer: str
@@ -36,35 +42,68 @@ class TrainingSettings:
     seed: int
 
 
+class _Status(NamedTuple):
+    """What the ranks tell each other with every step, summed over them."""
+
+    more: int  # ranks whose next batch has samples
+    samples: int  # of this step
+    bad_lines: int
+    interrupted: int  # ranks on which Ctrl-C was pressed
+
+
 class Trainer:
     """One model on one data set, in the current graph."""
 
-    def __init__(self, settings: TrainingSettings, dataset: Any, tables: Tables) -> None:
-        """Builds the graph."""
+    def __init__(
+        self, settings: TrainingSettings, dataset: Any, tables: Tables, ranks: Ranks | None = None
+    ) -> None:
+        """Builds the graph. `dataset` holds this rank's share; without `ranks`, there is one."""
         self._settings = settings
         self._tables = tables
+        self._ranks = ranks or Ranks()
+        # The order of the data must be the same on all ranks; what dropout leaves out must not.
         tf.compat.v1.set_random_seed(settings.seed)
-        self._source = BatchSource(dataset, settings.batch_size)
+        self._source = BatchSource(dataset, settings.batch_size // self._ranks.size)
+        tf.compat.v1.set_random_seed(settings.seed + self._ranks.rank)
         inputs = Inputs(self._source.batch, dataset.schema, tables, self._source.training)
         self._labels = self._source.batch["label"]
-        self._size = tf.size(self._labels)
         self._logits = MODELS[settings.model](inputs, settings.model_settings)
+        self._make_status()
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=self._labels, logits=self._logits)
-        self._loss = tf.reduce_mean(losses)
-        self._step = self._make_step(self._loss + self._penalty(inputs))
+        # The mean over all ranks' samples, as this rank's part of the sum: it may have no sample at all.
+        samples = tf.cast(self._status[_Status._fields.index("samples")], tf.float32)
+        loss = tf.reduce_sum(losses) / samples
+        self._loss = self._ranks.sum(loss, "loss")
+        self._step = self._make_step(loss + self._penalty(inputs) / samples)
+        self._own_results = tf.compat.v1.placeholder(tf.float32, [None, 2])
+        self._all_results = self._ranks.concat(self._own_results, "results")
         # Made before any session runs: a graph should not change afterwards.
         self._initialize = tf.compat.v1.global_variables_initializer()
+        variables = tf.compat.v1.global_variables()
+        self._broadcast = self._ranks.broadcast(
+            self._tables.split(variables)[1] if self._tables.sharded else variables
+        )
+
+    def _make_status(self) -> None:
+        self._bad_lines = tf.compat.v1.placeholder(tf.int64, [])
+        self._interrupted = tf.compat.v1.placeholder(tf.bool, [])
+        own = _Status(self._source.more, tf.size(self._labels), self._bad_lines, self._interrupted)
+        self._status = self._ranks.sum(tf.stack([tf.cast(value, tf.int64) for value in own]), "status")
 
     def _penalty(self, inputs: Inputs) -> tf.Tensor | float:
         if self._settings.embedding_l2 == 0:
             return 0.0
-        lengths = [tf.reduce_sum(tf.square(rows), axis=[1, 2]) for rows in inputs.embeddings]
-        return self._settings.embedding_l2 * tf.reduce_mean(tf.add_n(lengths))
+        return self._settings.embedding_l2 * tf.add_n(
+            [tf.reduce_sum(tf.square(rows)) for rows in inputs.embeddings]
+        )
 
     def _make_step(self, loss: tf.Tensor) -> tf.Operation:
         """Embeddings and dense weights each by an optimizer of their own, from one backward pass."""
         embeddings, others = self._tables.split(tf.compat.v1.trainable_variables())
         gradients = tf.gradients(loss, list(embeddings) + list(others))
+        sharded = len(embeddings) if self._tables.sharded else 0
+        for i in range(sharded, len(gradients)):
+            gradients[i] = self._ranks.sum(gradients[i], f"gradient_{i}")
         table_gradients, other_gradients = gradients[: len(embeddings)], gradients[len(embeddings) :]
         name, rate = self._settings.optimizer, self._settings.learning_rate
         table_optimizer, optimizer = self._tables.optimizer(name, rate), make_stock_optimizer(name, rate)
@@ -83,32 +122,23 @@ class Trainer:
     ) -> None:
         """Trains and evaluates, and fills `history`; `watch` is called whenever it has grown.
 
-        Ctrl-C ends the training; what was learnt until then is evaluated, unless Ctrl-C comes again. Raises
-        TooManyBadLines.
+        Ctrl-C, on any rank, ends the training; what was learnt until then is evaluated, unless Ctrl-C comes
+        again. Raises TooManyBadLines, on all ranks alike.
         """
         self._tables.prepare(session)
         session.run(self._initialize)
-        run = _Run(session, history, progress, watch, start=time.perf_counter())
-        try:
-            for epoch in range(1, self._settings.epochs + 1):
-                history.epoch = epoch
-                self._run_epoch(run)
-                self._evaluate(run)
-                if self._reached_limit(history):
-                    break
-        except KeyboardInterrupt:
-            history.interrupted = True
-            progress.say("interrupted: evaluating what was learnt; Ctrl-C again skips that")
+        session.run(self._broadcast)
+        with Interrupts() as interrupts:
+            run = _Run(session, history, bad_lines, interrupts, progress, watch, start=time.perf_counter())
             try:
-                self._evaluate(run)
-            except KeyboardInterrupt:
-                progress.say("not evaluated")
-        except tf.errors.OpError:
-            # The reader's exception arrives as an error of the op that ran it; ours says more.
-            bad_lines.check()
-            raise
-        finally:
-            history.seconds = run.seconds()
+                for epoch in range(1, self._settings.epochs + 1):
+                    history.epoch = epoch
+                    self._run_epoch(run)
+                    self._evaluate(run)
+                    if history.interrupted or self._reached_limit(history):
+                        break
+            finally:
+                history.seconds = run.seconds()
 
     def _reached_limit(self, history: History) -> bool:
         return self._settings.max_steps is not None and len(history.losses) >= self._settings.max_steps
@@ -117,21 +147,23 @@ class Trainer:
         history = run.history
         # An order of its own for each epoch and seed.
         feeds = self._source.start_training(run.session, self._settings.seed * 1_000_003 + history.epoch)
-        while not self._reached_limit(history):
+        status, _ = self._run(run, feeds, [])
+        while status.more and not history.interrupted and not self._reached_limit(history):
             step_start = run.seconds()
-            try:
-                loss, size, _ = run.session.run([self._loss, self._size, self._step], feeds)
-            except tf.errors.OutOfRangeError:
-                return
+            status, (loss, _) = self._run(run, feeds, [self._loss, self._step])
             now = run.seconds()
             history.training_seconds += now - step_start
-            history.samples += int(size)
+            history.samples += status.samples
             history.losses.append(StepLoss(len(history.losses) + 1, now, float(loss)))
-            run.progress.advance(int(size), float(loss), history.epoch)
+            run.progress.advance(status.samples, float(loss), history.epoch)
             run.watch(history)
 
     def _evaluate(self, run: _Run) -> None:
-        labels, logits = self._held_out_logits(run.session)
+        results = self._held_out_results(run)
+        if results is None:
+            run.progress.say("not evaluated")
+            return
+        labels, logits = results[:, 0], results[:, 1]
         evaluation = Evaluation(
             epoch=run.history.epoch,
             step=len(run.history.losses),
@@ -145,17 +177,34 @@ class Trainer:
         )
         run.watch(run.history)
 
-    def _held_out_logits(self, session: tf.compat.v1.Session) -> tuple[np.ndarray, np.ndarray]:
-        feeds = self._source.start_held_out(session)
+    def _held_out_results(self, run: _Run) -> np.ndarray | None:
+        """float32 [n, 2]: labels and logits of all ranks' held-out samples; None after a further Ctrl-C."""
+        feeds = self._source.start_held_out(run.session)
         # Begun with an empty batch: there may be no held-out sample at all.
-        labels, logits = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
-        while True:
-            try:
-                some_labels, some_logits = session.run([self._labels, self._logits], feeds)
-            except tf.errors.OutOfRangeError:
-                return np.concatenate(labels), np.concatenate(logits)
-            labels.append(some_labels)
-            logits.append(some_logits)
+        results = [np.zeros([0, 2], np.float32)]
+        status, _ = self._run(run, feeds, [])
+        while status.more:
+            interrupted_before = run.history.interrupted
+            status, columns = self._run(run, feeds, [self._labels, self._logits])
+            if interrupted_before and status.interrupted:
+                return None
+            results.append(np.stack(columns, axis=1))
+        # Once more, for what reading the last batches has added to the ledger of malformed lines.
+        self._run(run, feeds, [])
+        return run.session.run(self._all_results, {self._own_results: np.concatenate(results)})
+
+    def _run(self, run: _Run, feeds: dict[tf.Tensor, Any], fetches: list[Any]) -> tuple[_Status, list[Any]]:
+        """Runs the next batch through `fetches`, and takes in what the ranks tell each other."""
+        own = {self._bad_lines: len(run.bad_lines), self._interrupted: run.interrupts.pending}
+        values, *results = run.session.run([self._status, *fetches], {**feeds, **own})
+        status = _Status(*values.tolist())
+        run.bad_lines.check(status.bad_lines)
+        if status.interrupted:
+            run.interrupts.clear()
+            if not run.history.interrupted:
+                run.history.interrupted = True
+                run.progress.say("interrupted: evaluating what was learnt; Ctrl-C again skips that")
+        return status, results
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +213,8 @@ class _Run:
 
     session: tf.compat.v1.Session
     history: History
+    bad_lines: BadLines
+    interrupts: Interrupts
     progress: Progress
     watch: Callable[[History], None]
     start: float

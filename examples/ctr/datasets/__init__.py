@@ -3,6 +3,8 @@
 name, schema
 training(batch_size, shuffle_seed) and held_out(batch_size)   tf.data.Datasets of batches (see `ctr.schema`)
 training_size()                                               samples of an epoch, perhaps an estimate
+
+A data set is made for a share; its batches hold the samples of that share, its size counts all of them.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from ctr.datasets.census import Census
 from ctr.datasets.criteo import Criteo
 from ctr.datasets.movielens import MovieLens
 from ctr.datasets.synthetic import Synthetic
+from ctr.share import WHOLE, Share
 
 
-def make_dataset(flags: argparse.Namespace, bad_lines: BadLines) -> Any:
+def make_dataset(flags: argparse.Namespace, bad_lines: BadLines, share: Share = WHOLE) -> Any:
     """The data set that the flags name. Raises FileNotFoundError, TooManyBadLines."""
     if flags.dataset == "movielens":
-        return MovieLens(flags.data_dir, flags.seed, flags.held_out, bad_lines)
+        return MovieLens(flags.data_dir, flags.seed, flags.held_out, bad_lines, share)
     if flags.dataset == "census":
-        return Census(flags.data_dir, bad_lines)
+        return Census(flags.data_dir, bad_lines, share)
     if flags.dataset == "criteo":
-        return Criteo(flags.data_dir, flags.seed, flags.held_out, bad_lines)
-    return Synthetic(flags.seed, flags.samples, flags.held_out_samples)
+        return Criteo(flags.data_dir, flags.seed, flags.held_out, bad_lines, share)
+    return Synthetic(flags.seed, flags.samples, flags.held_out_samples, share)

@@ -22,6 +22,7 @@ from ctr.parsing import (
     shown,
 )
 from ctr.schema import Batch, Schema
+from ctr.share import WHOLE, Share
 
 _COLUMNS = (
     "age",
@@ -78,24 +79,29 @@ class Census:
         ),
     )
 
-    def __init__(self, data_dir: str, bad_lines: BadLines) -> None:
+    def __init__(self, data_dir: str, bad_lines: BadLines, share: Share = WHOLE) -> None:
         """Raises FileNotFoundError."""
         training, held_out = require_files(data_dir, ("adult.data", "adult.test"), self.name)
         self._training, self._held_out = [training], [held_out]
-        self._bad_lines = bad_lines
+        self._bad_lines, self._share = bad_lines, share
         self._format = LineFormat(_PATTERN, self._parse, _explain, skip=r"\s*|\|1x3 Cross validator\s*")
 
     def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
         """One epoch of adult.data, in the order that the seed gives."""
-        return read(self._training, self._format, self._bad_lines, batch_size, shuffle_seed=shuffle_seed)
+        return self._read(self._training, batch_size, shuffle_seed)
 
     def held_out(self, batch_size: int) -> tf.data.Dataset:
         """adult.test, in the order of the file."""
-        return read(self._held_out, self._format, self._bad_lines, batch_size)
+        return self._read(self._held_out, batch_size, None)
 
     def training_size(self) -> int:
-        """Samples of one epoch, as an estimate."""
+        """Samples of one epoch of all ranks, as an estimate."""
         return estimated_lines(self._training)
+
+    def _read(self, paths: list[str], batch_size: int, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
+        return read(
+            paths, self._format, self._bad_lines, batch_size, shuffle_seed=shuffle_seed, share=self._share
+        )
 
     def _parse(self, text: tf.Tensor) -> Batch:
         values = tf.strings.strip(tf.strings.split(text, ",").to_tensor("", shape=[None, len(_COLUMNS) + 1]))

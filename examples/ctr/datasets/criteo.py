@@ -25,6 +25,7 @@ from ctr.parsing import (
     shown,
 )
 from ctr.schema import Batch, Schema
+from ctr.share import WHOLE, Share
 
 _INTEGERS = 13
 _CATEGORIES = 26
@@ -43,10 +44,17 @@ class Criteo:
         + tuple(f"I{column}" for column in range(1, _INTEGERS + 1)),
     )
 
-    def __init__(self, data_dir: str, seed: int, held_out_fraction: float, bad_lines: BadLines) -> None:
+    def __init__(
+        self,
+        data_dir: str,
+        seed: int,
+        held_out_fraction: float,
+        bad_lines: BadLines,
+        share: Share = WHOLE,
+    ) -> None:
         """Raises FileNotFoundError."""
         self._paths = _find_files(data_dir)
-        self._bad_lines = bad_lines
+        self._bad_lines, self._share = bad_lines, share
         self._held_out = HeldOut(held_out_fraction, seed)
         self._format = LineFormat(_PATTERN, self._parse, _explain)
 
@@ -59,11 +67,11 @@ class Criteo:
         return self._read(batch_size, self._held_out.mask, None)
 
     def training_size(self) -> int:
-        """Samples of one epoch, as an estimate."""
+        """Samples of one epoch of all ranks, as an estimate."""
         return round(estimated_lines(self._paths) * (1 - self._held_out.fraction))
 
     def _read(self, batch_size: int, keep: Callable, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
-        return read(self._paths, self._format, self._bad_lines, batch_size, keep, shuffle_seed)
+        return read(self._paths, self._format, self._bad_lines, batch_size, keep, shuffle_seed, self._share)
 
     def _parse(self, text: tf.Tensor) -> Batch:
         columns = tf.strings.split(text, "\t").to_tensor("", shape=[None, _COLUMNS])

@@ -18,6 +18,7 @@ import tensorflow as tf
 from ctr.bad_lines import BadLines
 from ctr.parsing import HeldOut, LineFormat, estimated_lines, field_ids, read, require_files, shown
 from ctr.schema import Batch, Schema
+from ctr.share import WHOLE, Share
 
 _GENRES = 19
 _USER_FIELDS = ("age", "gender", "occupation", "zip")
@@ -37,14 +38,23 @@ class MovieLens:
         crosses=(("gender", "item"), ("age", "item"), ("occupation", "item")),
     )
 
-    def __init__(self, data_dir: str, seed: int, held_out_fraction: float, bad_lines: BadLines) -> None:
+    def __init__(
+        self,
+        data_dir: str,
+        seed: int,
+        held_out_fraction: float,
+        bad_lines: BadLines,
+        share: Share = WHOLE,
+    ) -> None:
         """Reads u.user and u.item; ratings are streamed later. Raises FileNotFoundError, TooManyBadLines."""
         ratings, users, items = require_files(data_dir, ("u.data", "u.user", "u.item"), self.name)
         self._paths = [ratings]
-        self._bad_lines = bad_lines
+        self._bad_lines, self._share = bad_lines, share
         self._held_out = HeldOut(held_out_fraction, seed)
-        self._users = _Users(_read_side_file(users, "utf-8", _parse_user, bad_lines))
-        self._items = _Items(_read_side_file(items, "latin-1", _parse_item, bad_lines))
+        # Every rank reads these files whole; the first one's ledger holds their malformed lines.
+        side_lines = bad_lines if share.rank == 0 else None
+        self._users = _Users(_read_side_file(users, "utf-8", _parse_user, side_lines))
+        self._items = _Items(_read_side_file(items, "latin-1", _parse_item, side_lines))
 
     def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
         """One epoch, in the order that the seed gives."""
@@ -55,12 +65,12 @@ class MovieLens:
         return self._read(batch_size, self._held_out.mask, None)
 
     def training_size(self) -> int:
-        """Samples of one epoch, as an estimate."""
+        """Samples of one epoch of all ranks, as an estimate."""
         return round(estimated_lines(self._paths) * (1 - self._held_out.fraction))
 
     def _read(self, batch_size: int, keep: Callable, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
         line_format = LineFormat(_RATING_PATTERN, self._parse, _explain_rating)
-        return read(self._paths, line_format, self._bad_lines, batch_size, keep, shuffle_seed)
+        return read(self._paths, line_format, self._bad_lines, batch_size, keep, shuffle_seed, self._share)
 
     def _parse(self, text: tf.Tensor) -> Batch:
         # All lines matched the pattern, so every one has four columns.
@@ -166,7 +176,9 @@ def _whole_number(columns: Sequence[str], position: int) -> int:
     return int(columns[position])
 
 
-def _read_side_file(path: str, encoding: str, parse: Callable, bad_lines: BadLines) -> dict[int, tuple]:
+def _read_side_file(
+    path: str, encoding: str, parse: Callable, bad_lines: BadLines | None
+) -> dict[int, tuple]:
     """{id: values} of a small file; a later line of the same id wins."""
     values = {}
     with open(path, "rb") as stream:
@@ -177,5 +189,6 @@ def _read_side_file(path: str, encoding: str, parse: Callable, bad_lines: BadLin
                     key, columns = parse(text)
                     values[key] = columns
             except ValueError as error:  # of which UnicodeDecodeError is one
-                bad_lines.add(path, number, str(error))
+                if bad_lines is not None:
+                    bad_lines.add(path, number, str(error))
     return values

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from ctr.schema import Batch, Schema
+from ctr.share import WHOLE, Share
 
 _INTEGERS = 13
 _CATEGORIES = 26
@@ -35,9 +36,10 @@ class Synthetic:
         crosses=tuple((f"C{left + 1}", f"C{right + 1}") for left, right in _PAIRS),
     )
 
-    def __init__(self, seed: int, training_samples: int, held_out_samples: int) -> None:
-        """`training_samples` make one epoch."""
+    def __init__(self, seed: int, training_samples: int, held_out_samples: int, share: Share = WHOLE) -> None:
+        """`training_samples` make one epoch of all ranks; of its blocks, those of `share` are made here."""
         self._seed = seed
+        self._share = share
         self._samples = {_TRAINING: training_samples, _HELD_OUT: held_out_samples}
         generator = np.random.default_rng([seed, 2])
         self._integer_weights = generator.normal(0, 0.15, _INTEGERS)
@@ -57,7 +59,7 @@ class Synthetic:
         return self._read(self._blocks(_HELD_OUT), _HELD_OUT, batch_size)
 
     def training_size(self) -> int:
-        """Samples of one epoch, exactly."""
+        """Samples of one epoch of all ranks, exactly."""
         return self._samples[_TRAINING]
 
     def best_logits(self) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +86,8 @@ class Synthetic:
                 "one_hot": tf.ensure_shape(one_hot, [None, _CATEGORIES]),
             }
 
-        return blocks.map(make_tensors, num_parallel_calls=2).rebatch(batch_size).prefetch(2)
+        mine = blocks.shard(self._share.ranks, self._share.rank)
+        return mine.map(make_tensors, num_parallel_calls=2).rebatch(batch_size).prefetch(2)
 
     def _make_block(self, part: int, index: int) -> dict[str, np.ndarray]:
         generator = np.random.default_rng([self._seed, part, index])

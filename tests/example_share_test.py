@@ -1,0 +1,108 @@
+"""The ranks' shares of the data: disjoint, together everything, and in the batches of one process."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ctr.bad_lines import BadLines
+from ctr.batch_source import BatchSource
+from ctr.datasets.census import Census
+from ctr.datasets.criteo import Criteo
+from ctr.datasets.movielens import MovieLens
+from ctr.datasets.synthetic import Synthetic
+from ctr.share import WHOLE, Share
+from example_support import criteo_line, joined, read_part, write_census, write_movielens
+
+
+def write_numbered_criteo(folder, lines):
+    """A train.txt in which no two lines have the same first category."""
+    text = [criteo_line(0, "1", f"{number:08x}") for number in range(lines)]
+    (folder / "train.txt").write_text("\n".join(text) + "\n")
+    return str(folder)
+
+
+def read_share(make, share, part, batch_size=6, shuffle_seed=1):
+    with tf.Graph().as_default():
+        return read_part(make(share), part, batch_size, shuffle_seed)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+@pytest.mark.parametrize("part", ["training", "held_out"])
+def test_a_step_of_all_ranks_is_a_step_of_one_process(tmp_path, ranks, part):
+    # More lines than the ranks' blocks together, so that shares go on from block to block.
+    folder = write_numbered_criteo(tmp_path, 2048 * ranks + 501)
+
+    def make(share):
+        return Criteo(folder, 9, 0.3, BadLines(0, print), share)
+
+    expected = read_share(make, WHOLE, part, batch_size=6 * ranks)
+    shares = [read_share(make, Share(rank, ranks), part) for rank in range(ranks)]
+    for step, whole in enumerate(expected):
+        # A rank may have nothing left in the last step.
+        pieces = [share[step]["one_hot"][:, 0] for share in shares if step < len(share)]
+        assert sorted(np.concatenate(pieces)) == sorted(whole["one_hot"][:, 0])
+
+
+def test_every_epoch_deals_the_samples_anew(tmp_path):
+    folder = write_numbered_criteo(tmp_path, 200)
+
+    def make(share):
+        return Criteo(folder, 9, 0.0, BadLines(0, print), share)
+
+    first, second = (
+        set(joined(read_share(make, Share(1, 2), "training", shuffle_seed=seed))["one_hot"][:, 0])
+        for seed in (1, 2)
+    )
+    assert len(first) == len(second) == 100 and first != second
+
+
+@pytest.mark.parametrize("part, count", [("training", 101), ("held_out", 53)])
+def test_shares_of_census_are_all_of_it(tmp_path, part, count):
+    folder = str(write_census(tmp_path, training=101, held_out=53))
+    shares = [
+        read_share(lambda share: Census(folder, BadLines(0, print), share), Share(rank, 3), part)
+        for rank in range(3)
+    ]
+    assert sum(len(joined(share)["label"]) for share in shares) == count
+
+
+def test_a_malformed_line_is_in_one_ranks_ledger(tmp_path):
+    folder = write_movielens(tmp_path)
+    for name in ("u.data", "u.user", "u.item"):
+        with open(folder / name, "a", encoding="utf-8") as stream:
+            stream.write("broken\n")
+    ledgers = [BadLines(5, print) for _ in range(3)]
+    for rank, ledger in enumerate(ledgers):
+        make = lambda share, ledger=ledger: MovieLens(str(folder), 1, 0.0, ledger, share)  # noqa: E731
+        read_share(make, Share(rank, 3), "training")
+    met = [entry[:2] for ledger in ledgers for entry in ledger.entries()]
+    assert sorted(met) == sorted(
+        (str(folder / name), line) for name, line in (("u.data", 301), ("u.user", 21), ("u.item", 16))
+    )
+
+
+def test_synthetic_blocks_are_dealt_out():
+    samples = 5 * 4096 + 100
+
+    def labels(share):
+        return joined(read_share(lambda share: Synthetic(4, samples, 1, share), share, "training", 512))
+
+    everything = labels(WHOLE)["dense"][:, 0]
+    shares = [labels(Share(rank, 4))["dense"][:, 0] for rank in range(4)]
+    # Six blocks, the last of them short, for four ranks.
+    assert sum(len(share) for share in shares) == samples
+    assert max(len(share) for share in shares) == 2 * 4096
+    assert (np.sort(np.concatenate(shares)) == np.sort(everything)).all()
+
+
+def test_a_rank_without_data_steps_on_with_empty_batches():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        source = BatchSource(Synthetic(4, 100, 100, Share(0, 2)), 64)
+        feeds = source.start_training(session, 1)
+        steps = [session.run([tf.size(source.batch["label"]), source.more], feeds) for _ in range(5)]
+    assert steps == [[0, True], [64, True], [36, False], [0, False], [0, False]]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        source = BatchSource(Synthetic(4, 100, 100, Share(1, 2)), 64)
+        feeds = source.start_held_out(session)
+        assert not session.run(source.more, feeds)
+        assert session.run(source.batch, feeds)["one_hot"].shape == (0, 26)
