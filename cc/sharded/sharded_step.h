@@ -82,6 +82,13 @@ inline std::vector<GradientRows> Views(const std::vector<std::vector<float>>& gr
 // Gradients of rows by id, of all tables of a group.
 using GradientsById = std::vector<std::map<int64_t, std::vector<float>>>;
 
+inline void AddById(const std::vector<int64_t>& ids, const std::vector<float>& rows, int64_t dim,
+                    std::map<int64_t, std::vector<float>>* by_id) {
+  for (size_t u = 0; u < ids.size(); ++u) {
+    (*by_id)[ids[u]].assign(rows.begin() + u * dim, rows.begin() + (u + 1) * dim);
+  }
+}
+
 // One rank of a group.
 struct Rank {
   TableSet tables;
@@ -187,13 +194,15 @@ class ShardedGroup {
     ArrivedGradients arrived;
     rank.status = ReadGradients(rank.served, dims, messages, &arrived);
     if (!rank.status.ok()) return;
-    for (size_t t = 0; t < modes_.size(); ++t) {
-      const std::vector<int64_t>& unique = rank.served.parts[t].part.unique;
-      std::vector<float> sums(unique.size() * dims[t] + 1);
-      SumGradients(executor_, rank.served, arrived, static_cast<int>(t), dims[t], sums.data());
-      for (size_t u = 0; u < unique.size(); ++u) {
-        (*result)[t][unique[u]].assign(sums.begin() + u * dims[t], sums.begin() + (u + 1) * dims[t]);
-      }
+    std::vector<std::vector<float>> sums;
+    std::vector<float*> pointers;
+    for (size_t t = 0; t < dims.size(); ++t) {
+      sums.emplace_back(rank.served.parts[t].part.unique.size() * dims[t] + 1);
+    }
+    for (auto& sum : sums) pointers.push_back(sum.data());
+    rank.status = SumGradients(executor_, rank.served, arrived, dims, pointers);
+    for (size_t t = 0; t < dims.size(); ++t) {
+      AddById(rank.served.parts[t].part.unique, sums[t], dims[t], &(*result)[t]);
     }
   }
 
@@ -245,12 +254,7 @@ struct OneProcess {
     }
     for (auto& sum : sums) sum_pointers.push_back(sum.data());
     status = GroupBackward(executor, plan, dims, Views(all_gradients, plan.lookups, pointers), sum_pointers);
-    for (size_t t = 0; t < tables.size(); ++t) {
-      const std::vector<int64_t>& unique = plan.parts[t].unique;
-      for (size_t u = 0; u < unique.size(); ++u) {
-        result[t][unique[u]].assign(sums[t].begin() + u * dims[t], sums[t].begin() + (u + 1) * dims[t]);
-      }
-    }
+    for (size_t t = 0; t < tables.size(); ++t) AddById(plan.parts[t].unique, sums[t], dims[t], &result[t]);
     return result;
   }
 

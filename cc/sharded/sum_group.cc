@@ -1,6 +1,7 @@
 #include "cc/sharded/sum_group.h"
 
 #include "cc/dedup/segments.h"
+#include "cc/group/parallel_parts.h"
 #include "cc/pooling/segment_sum.h"
 #include "cc/sharded/gradient_format.h"
 
@@ -45,6 +46,22 @@ Status ReadFloats(const ServedPlan& plan, int r, Span<const int64_t> message, in
   return OkStatus();
 }
 
+// The sums of one table.
+void SumTable(Executor& executor, ExchangeMode mode, const ServedPart& part,
+              const std::vector<const float*>& rows, int64_t dim, float* out) {
+  Segments segments;
+  BuildSegments(part.part.inverse, static_cast<int64_t>(part.part.unique.size()), &segments);
+  if (mode == ExchangeMode::kRows) {
+    SegmentSum(executor, segments.offsets, segments.positions, rows, {}, dim, out);
+    return;
+  }
+  std::vector<const float*> of_occurrences(part.part.inverse.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (int64_t p = part.row_offsets[i]; p < part.row_offsets[i + 1]; ++p) of_occurrences[p] = rows[i];
+  }
+  SegmentSum(executor, segments.offsets, segments.positions, of_occurrences, {}, dim, out);
+}
+
 }  // namespace
 
 Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
@@ -65,22 +82,12 @@ Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inb
   return OkStatus();
 }
 
-void SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived, int t,
-                  int64_t dim, float* out) {
-  const ServedPart& part = plan.parts[t];
-  Segments segments;
-  BuildSegments(part.part.inverse, static_cast<int64_t>(part.part.unique.size()), &segments);
-  if (plan.modes[t] == ExchangeMode::kRows) {
-    SegmentSum(executor, segments.offsets, segments.positions, arrived.rows[t], {}, dim, out);
-    return;
-  }
-  std::vector<const float*> of_occurrences(part.part.inverse.size());
-  for (size_t i = 0; i < arrived.rows[t].size(); ++i) {
-    for (int64_t p = part.row_offsets[i]; p < part.row_offsets[i + 1]; ++p) {
-      of_occurrences[p] = arrived.rows[t][i];
-    }
-  }
-  SegmentSum(executor, segments.offsets, segments.positions, of_occurrences, {}, dim, out);
+Status SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived,
+                    Span<const int64_t> dims, Span<float* const> grads_out) {
+  return ForEachPart(executor, dims.size(), [&](Executor& inner, int64_t t) {
+    SumTable(inner, plan.modes[t], plan.parts[t], arrived.rows[t], dims[t], grads_out[t]);
+    return OkStatus();
+  });
 }
 
 }  // namespace sok

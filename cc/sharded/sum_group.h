@@ -26,10 +26,11 @@ struct ArrivedGradients {
 Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
                      ArrivedGradients* arrived);
 
-// out[u, :] becomes the sum of all gradients of plan.parts[t].part.unique[u], in the order of the ranks and
-// of each rank's occurrences. The same bits for every executor.
-void SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived, int t,
-                  int64_t dim, float* out);
+// In grads_out[t], row u becomes the sum of all gradients of plan.parts[t].part.unique[u], in the order of
+// the ranks and of each rank's occurrences. The same bits for every executor. ResourceExhausted where memory
+// does not suffice.
+Status SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived,
+                    Span<const int64_t> dims, Span<float* const> grads_out);
 
 }  // namespace sok
 

@@ -1,56 +1,26 @@
 // Kernels of the group lookup and its gradient: they translate tensors to the engine's views and call it.
 #include <algorithm>
 #include <memory>
-#include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "cc/base/object_pool.h"
 #include "cc/group/group_lookup.h"
+#include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/lookup_inputs.h"
 #include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/state_variant.h"
 #include "sok_ops/kernels/tf_executor.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/variant.h"
-#include "tensorflow/core/framework/variant_encode_decode.h"
 
 namespace sok {
 namespace {
 
 namespace tf = ::tensorflow;
 
-// A plan on its way from the lookup to its gradient. It lives in one process and is never written out.
-struct PlanVariant {
-  std::shared_ptr<const LookupPlan> plan;
-
-  std::string TypeName() const { return "sok::LookupPlan"; }
-  std::string DebugString() const { return TypeName(); }
-  void Encode(tf::VariantTensorData* /*data*/) const {}
-  bool Decode(const tf::VariantTensorData& /*data*/) { return false; }
-};
-
-// The tables behind the first inputs, one for each of `dims`: distinct, and with rows of those lengths.
-tf::Status LookupTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims,
-                        std::vector<TableRef>* refs, std::vector<Table*>* tables) {
-  std::set<const Table*> seen;
-  for (size_t t = 0; t < dims.size(); ++t) {
-    TableRef ref;
-    TF_RETURN_IF_ERROR(LookupTable(context, static_cast<int>(t), &ref));
-    if (ref.table->options().dim != dims[t]) {
-      return tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' has dim ",
-                                         ref.table->options().dim, ", not ", dims[t]);
-    }
-    if (!seen.insert(ref.table.get()).second) {
-      return tf::errors::InvalidArgument("Embedding variable '", ref.name(),
-                                         "' stands twice in a group's handles");
-    }
-    tables->push_back(ref.table.get());
-    refs->push_back(std::move(ref));
-  }
-  return tf::Status();
-}
+// A plan on its way from the lookup to its gradient.
+using PlanVariant = StateVariant<LookupPlan>;
 
 class GroupLookupOp : public tf::OpKernel {
  public:
@@ -63,9 +33,14 @@ class GroupLookupOp : public tf::OpKernel {
     std::vector<TableRef> refs;
     std::vector<Table*> tables;
     OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
+    const TableOptions& options = tables[0]->options();
+    OP_REQUIRES(context, options.ranks == 1,
+                tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
+                                               "' was built for one rank, and there are ", options.ranks,
+                                               ": initialize Horovod before lookups are built"));
     auto plan = std::make_shared<LookupPlan>();
-    OP_REQUIRES_OK(context, ReadTraining(context, refs, &plan->training));
-    const std::vector<LookupTensors> tensors = InputTensors(context);
+    OP_REQUIRES_OK(context, ReadTraining(context, refs[0], &plan->training));
+    const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
     std::vector<OutputRows> outputs;
     OP_REQUIRES_OK(context, AllocateOutputs(context, refs, tensors, &outputs));
     TfExecutor executor(context);
@@ -86,41 +61,6 @@ class GroupLookupOp : public tf::OpKernel {
     GroupScratch group;
   };
 
-  static tf::Status ReadTraining(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
-                                 bool* is_training) {
-    const tf::Tensor& training = context->input(context->num_inputs() - 1);
-    if (training.NumElements() != 1) {
-      return tf::errors::InvalidArgument("Lookup in embedding variable '", refs[0].name(),
-                                         "': `training` has shape ", training.shape().DebugString(),
-                                         ", not []");
-    }
-    *is_training = training.flat<bool>()(0);
-    return tf::Status();
-  }
-
-  // The inputs by lookup.
-  std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context) const {
-    int input = static_cast<int>(dims_.size());
-    int bags = input + static_cast<int>(specs_.size());
-    int weights = bags;
-    for (const LookupSpec& spec : specs_) weights += NumBagInputs(spec);
-    std::vector<LookupTensors> all;
-    for (const LookupSpec& spec : specs_) {
-      LookupTensors tensors;
-      tensors.ids = &context->input(input++);
-      if (spec.layout == IdLayout::kSparse) {
-        tensors.indices = &context->input(bags);
-        tensors.dense_shape = &context->input(bags + 1);
-      } else if (spec.layout == IdLayout::kRagged) {
-        tensors.row_splits = &context->input(bags);
-      }
-      bags += NumBagInputs(spec);
-      if (spec.weighted) tensors.weights = &context->input(weights++);
-      all.push_back(tensors);
-    }
-    return all;
-  }
-
   // Checks the inputs' shapes and allocates the outputs.
   tf::Status AllocateOutputs(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
                              const std::vector<LookupTensors>& tensors, std::vector<OutputRows>* outputs) {
@@ -134,10 +74,6 @@ class GroupLookupOp : public tf::OpKernel {
       outputs->push_back({output->flat<float>().data(), table.table->options().dim});
     }
     return tf::Status();
-  }
-
-  static int NumBagInputs(const LookupSpec& spec) {
-    return spec.layout == IdLayout::kSparse ? 2 : spec.layout == IdLayout::kRagged ? 1 : 0;
   }
 
   std::vector<LookupSpec> specs_;
@@ -164,15 +100,13 @@ class GroupLookupGradOp : public tf::OpKernel {
     std::vector<TableRef> refs;
     std::vector<Table*> tables;
     OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    const tf::Tensor& plan_tensor = context->input(num_tables);
-    const PlanVariant* variant =
-        plan_tensor.NumElements() == 1 ? plan_tensor.flat<tf::Variant>()(0).get<PlanVariant>() : nullptr;
+    const LookupPlan* state = StateIn<LookupPlan>(context->input(num_tables));
     OP_REQUIRES(
-        context, variant != nullptr && variant->plan != nullptr,
+        context, state != nullptr,
         tf::errors::InvalidArgument("SokGroupLookupGrad: `plan` is not the plan of a SokGroupLookup"));
-    const LookupPlan& plan = *variant->plan;
+    const LookupPlan& plan = *state;
     std::vector<GradientRows> gradients;
-    OP_REQUIRES_OK(context, ReadGradients(context, plan, &gradients));
+    OP_REQUIRES_OK(context, ReadOutputGradients(context, num_tables + 1, plan, dims_, weighted_, &gradients));
 
     std::vector<float*> grads(num_tables);
     for (int t = 0; t < num_tables; ++t) {
@@ -201,22 +135,6 @@ class GroupLookupGradOp : public tf::OpKernel {
   }
 
  private:
-  // Checks that the gradients and the plan belong together.
-  tf::Status ReadGradients(tf::OpKernelContext* context, const LookupPlan& plan,
-                           std::vector<GradientRows>* gradients) {
-    bool fits = plan.parts.size() == dims_.size() && static_cast<int>(plan.lookups.size()) == num_lookups_ &&
-                static_cast<int>(weighted_.size()) == num_lookups_;
-    for (int l = 0; fits && l < num_lookups_; ++l) {
-      const tf::Tensor& gradient = context->input(static_cast<int>(dims_.size()) + 1 + l);
-      const Lookup& lookup = plan.lookups[l];
-      const int64_t dim = dims_[lookup.table];
-      fits = gradient.NumElements() == lookup.num_bags() * dim && (!weighted_[l] || lookup.pooled);
-      gradients->push_back({gradient.flat<float>().data(), dim});
-    }
-    return fits ? tf::Status()
-                : tf::errors::InvalidArgument("SokGroupLookupGrad: gradients do not fit the plan's outputs");
-  }
-
   std::vector<int64_t> dims_;
   std::vector<bool> weighted_;
   int num_lookups_;

@@ -1,6 +1,8 @@
 #ifndef SOK_SOK_OPS_KERNELS_TF_STATUS_H_
 #define SOK_SOK_OPS_KERNELS_TF_STATUS_H_
 
+#include <string>
+
 #include "cc/base/status.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/status.h"
@@ -29,6 +31,17 @@ inline tensorflow::Status ToTf(const Status& status) {
       break;
   }
   return errors::Internal(status.message());
+}
+
+// TensorFlow's status as the engine's. Codes that the engine does not have become Internal.
+inline Status FromTf(const tensorflow::Status& status) {
+  if (status.ok()) return OkStatus();
+  const std::string message(status.message());
+  namespace errors = tensorflow::errors;
+  if (errors::IsInvalidArgument(status)) return InvalidArgument(message);
+  if (errors::IsFailedPrecondition(status)) return FailedPrecondition(message);
+  if (errors::IsResourceExhausted(status)) return ResourceExhausted(message);
+  return Internal(message);
 }
 
 }  // namespace sok

@@ -1,0 +1,36 @@
+// The inputs that the kernels of a group have in common.
+#ifndef SOK_SOK_OPS_KERNELS_GROUP_INPUTS_H_
+#define SOK_SOK_OPS_KERNELS_GROUP_INPUTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/group/group_lookup.h"
+#include "sok_ops/kernels/lookup_inputs.h"
+#include "sok_ops/kernels/resources.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+
+// The tables behind the first inputs, one for each of `dims`: distinct, and with rows of those lengths.
+tensorflow::Status LookupTables(tensorflow::OpKernelContext* context, const std::vector<int64_t>& dims,
+                                std::vector<TableRef>* refs, std::vector<Table*>* tables);
+
+// The last input of a lookup, a scalar bool. `table` is any of the group's, for the error.
+tensorflow::Status ReadTraining(tensorflow::OpKernelContext* context, const TableRef& table,
+                                bool* is_training);
+
+// The inputs of a lookup after its handles, by lookup: ids of all, then bags, then weights.
+std::vector<LookupTensors> InputTensors(tensorflow::OpKernelContext* context,
+                                        const std::vector<LookupSpec>& specs, int64_t num_tables);
+
+// The gradients of a group's outputs, which are the inputs from `first_input` on. InvalidArgument where they
+// and the plan do not belong together.
+tensorflow::Status ReadOutputGradients(tensorflow::OpKernelContext* context, int first_input,
+                                       const LookupPlan& plan, const std::vector<int64_t>& dims,
+                                       const std::vector<bool>& weighted,
+                                       std::vector<GradientRows>* gradients);
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_GROUP_INPUTS_H_

@@ -1,0 +1,179 @@
+// Kernels of a group lookup in tables that are sharded over ranks: ids to their owners, rows back, outputs.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/object_pool.h"
+#include "cc/sharded/combine_group.h"
+#include "cc/sharded/route_group.h"
+#include "cc/sharded/serve_group.h"
+#include "sok_ops/kernels/exchange_tensors.h"
+#include "sok_ops/kernels/group_inputs.h"
+#include "sok_ops/kernels/lookup_inputs.h"
+#include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/routed_lookup.h"
+#include "sok_ops/kernels/state_variant.h"
+#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_status.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+
+tf::Status ReadModes(tf::OpKernelConstruction* construction, std::vector<ExchangeMode>* modes) {
+  std::vector<std::string> names;
+  TF_RETURN_IF_ERROR(construction->GetAttr("exchange", &names));
+  for (const std::string& name : names) {
+    modes->push_back(name == "sums" ? ExchangeMode::kSums : ExchangeMode::kRows);
+  }
+  return tf::Status();
+}
+
+// Leaves `state` in a kernel's output.
+template <typename T>
+tf::Status OutputState(tf::OpKernelContext* context, int output, std::shared_ptr<T> state) {
+  tf::Tensor* tensor = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(output, tf::TensorShape({}), &tensor));
+  tensor->scalar<tf::Variant>()() = StateVariant<T>{std::move(state)};
+  return tf::Status();
+}
+
+class GroupRouteOp : public tf::OpKernel {
+ public:
+  explicit GroupRouteOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, ReadLookupSpecs(construction, &specs_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
+    OP_REQUIRES_OK(construction, ReadModes(construction, &modes_));
+    OP_REQUIRES_OK(construction, CheckModes());
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    std::vector<TableRef> refs;
+    std::vector<Table*> tables;
+    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
+    auto routed = std::make_shared<RoutedLookup>();
+    routed->plan.rank = tables[0]->options().rank;
+    routed->plan.ranks = tables[0]->options().ranks;
+    routed->plan.modes = modes_;
+    const ObjectPool<Scratch>::Lease scratch = scratch_.Take();
+    // From here on an error is a message: the other ranks wait for one from this rank.
+    const Status status = Route(context, refs, tables, routed.get(), scratch.get());
+    OutgoingWords outgoing(context);
+    OP_REQUIRES_OK(context, ToTf(WriteRequests(tables, status, routed->plan, outgoing)));
+    OP_REQUIRES_OK(context, OutputState(context, 2, std::move(routed)));
+  }
+
+ private:
+  // Working memory of a step.
+  struct Scratch {
+    GroupIds ids;
+    GroupScratch group;
+  };
+
+  tf::Status CheckModes() const {
+    bool fits = modes_.size() == dims_.size();
+    for (size_t t = 0; fits && t < modes_.size(); ++t) {
+      int lookups = 0;
+      bool can_be_summed = true;
+      for (const LookupSpec& spec : specs_) {
+        if (spec.table != static_cast<int>(t)) continue;
+        ++lookups;
+        can_be_summed = can_be_summed && spec.pooled && !spec.weighted;
+      }
+      fits = modes_[t] == ExchangeMode::kRows || (lookups == 1 && can_be_summed);
+    }
+    return fits ? tf::Status()
+                : tf::errors::InvalidArgument(
+                      "SokGroupRoute: sums are exchanged for tables with one pooled lookup without weights");
+  }
+
+  Status Route(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
+               const std::vector<Table*>& tables, RoutedLookup* routed, Scratch* scratch) {
+    LookupPlan* lookups = &routed->plan.lookups;
+    SOK_RETURN_IF_ERROR(FromTf(ReadTraining(context, refs[0], &lookups->training)));
+    const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
+    for (size_t l = 0; l < specs_.size(); ++l) {
+      tf::TensorShape shape;
+      SOK_RETURN_IF_ERROR(FromTf(OutputShape(specs_[l], tensors[l], refs[specs_[l].table], &shape)));
+      routed->output_shapes.push_back(shape);
+    }
+    TfExecutor executor(context);
+    SOK_RETURN_IF_ERROR(ReadLookups(executor, specs_, tensors, refs, lookups, &scratch->ids));
+    return RouteGroup(executor, tables, scratch->ids.views, &routed->plan, &scratch->group);
+  }
+
+  std::vector<LookupSpec> specs_;
+  std::vector<int64_t> dims_;
+  std::vector<ExchangeMode> modes_;
+  ObjectPool<Scratch> scratch_;  // steps of one session may overlap
+};
+REGISTER_KERNEL_BUILDER(Name("SokGroupRoute").Device(tf::DEVICE_CPU), GroupRouteOp);
+
+class GroupServeOp : public tf::OpKernel {
+ public:
+  explicit GroupServeOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
+    OP_REQUIRES_OK(construction, ReadModes(construction, &modes_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    std::vector<TableRef> refs;
+    std::vector<Table*> tables;
+    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
+    Inbox requests;
+    OP_REQUIRES_OK(context, ReadInbox(context, static_cast<int>(dims_.size()), &requests));
+    auto served = std::make_shared<ServedPlan>();
+    const ObjectPool<GroupScratch>::Lease scratch = scratch_.Take();
+    TfExecutor executor(context);
+    OutgoingWords outgoing(context);
+    OP_REQUIRES_OK(context, ToTf(ServeGroup(executor, tables, modes_, tables[0]->options().rank, requests,
+                                            served.get(), scratch.get(), outgoing)));
+    OP_REQUIRES_OK(context, OutputState(context, 2, std::move(served)));
+  }
+
+ private:
+  std::vector<int64_t> dims_;
+  std::vector<ExchangeMode> modes_;
+  ObjectPool<GroupScratch> scratch_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokGroupServe").Device(tf::DEVICE_CPU), GroupServeOp);
+
+class GroupCombineOp : public tf::OpKernel {
+ public:
+  explicit GroupCombineOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    const int num_tables = static_cast<int>(dims_.size());
+    std::vector<TableRef> refs;
+    std::vector<Table*> tables;
+    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
+    const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(num_tables));
+    OP_REQUIRES(context, routed != nullptr,
+                tf::errors::InvalidArgument("SokGroupCombine: `plan` is not that of a SokGroupRoute"));
+    Inbox replies;
+    OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, &replies));
+    ReceivedRows received;
+    OP_REQUIRES_OK(context, ToTf(ReadReplies(tables, routed->plan, replies, &received)));
+    const std::vector<tf::TensorShape>& shapes = routed->output_shapes;
+    std::vector<OutputRows> outputs;
+    for (size_t l = 0; l < shapes.size(); ++l) {
+      tf::Tensor* output = nullptr;
+      OP_REQUIRES_OK(context, context->allocate_output(static_cast<int>(l), shapes[l], &output));
+      outputs.push_back({output->flat<float>().data(), dims_[routed->plan.lookups.lookups[l].table]});
+    }
+    TfExecutor executor(context);
+    OP_REQUIRES_OK(context, ToTf(CombineGroup(executor, routed->plan, received, outputs)));
+  }
+
+ private:
+  std::vector<int64_t> dims_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokGroupCombine").Device(tf::DEVICE_CPU), GroupCombineOp);
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,36 @@
+#ifndef SOK_SOK_OPS_KERNELS_STATE_VARIANT_H_
+#define SOK_SOK_OPS_KERNELS_STATE_VARIANT_H_
+
+#include <memory>
+#include <string>
+
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/framework/variant.h"
+#include "tensorflow/core/framework/variant_encode_decode.h"
+
+namespace sok {
+
+// What one kernel of a step leaves for a later one, in a scalar variant tensor. It lives in one process and
+// is never written out. Read-only once it is in the tensor.
+template <typename T>
+struct StateVariant {
+  std::shared_ptr<const T> state;
+
+  std::string TypeName() const { return std::string("sok::") + typeid(T).name(); }
+  std::string DebugString() const { return TypeName(); }
+  void Encode(tensorflow::VariantTensorData* /*data*/) const {}
+  bool Decode(const tensorflow::VariantTensorData& /*data*/) { return false; }
+};
+
+// The state in `tensor`; null where that holds something else.
+template <typename T>
+const T* StateIn(const tensorflow::Tensor& tensor) {
+  if (tensor.dtype() != tensorflow::DT_VARIANT || tensor.NumElements() != 1) return nullptr;
+  const auto* variant = tensor.flat<tensorflow::Variant>()(0).get<StateVariant<T>>();
+  return variant == nullptr ? nullptr : variant->state.get();
+}
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_STATE_VARIANT_H_

@@ -1,0 +1,144 @@
+// The lookup of a group of features in tables that are sharded over ranks, and its gradient, each in steps
+// with exchanges of 64-bit words between them (see cc/sharded).
+//
+// All of them are stateful: every rank runs all of them in every step, so none may be folded, merged or left
+// out.
+#include <vector>
+
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/shape_inference.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+using tf::shape_inference::InferenceContext;
+
+// Outputs 0 and 1 are words and splits for an exchange, further ones scalars.
+tf::Status OutgoingShapes(InferenceContext* c) {
+  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+  c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
+  for (int i = 2; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
+  return tf::Status();
+}
+
+REGISTER_OP("SokGroupRoute")
+    .Attr("num_tables: int >= 1")
+    .Attr("num_lookups: int >= 1")
+    .Attr("num_bags: int >= 0")
+    .Attr("num_weights: int >= 0")
+    .Attr("Tids: list({int32, int64, uint32}) >= 1")
+    .Attr("dims: list(int) >= 1")
+    .Attr("table_of: list(int) >= 1")
+    .Attr("layouts: list({'sparse', 'ragged', 'dense'}) >= 1")
+    .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'none'}) >= 1")
+    .Attr("weighted: list(bool) >= 1")
+    .Attr("slots: list(int) >= 1")
+    .Attr("exchange: list({'rows', 'sums'}) >= 1")
+    .Input("handles: num_tables * resource")
+    .Input("ids: Tids")
+    .Input("bags: num_bags * int64")
+    .Input("weights: num_weights * float")
+    .Input("training: bool")
+    .Output("words: int64")
+    .Output("splits: int32")
+    .Output("plan: variant")
+    .SetIsStateful()
+    .SetShapeFn(OutgoingShapes)
+    .Doc(R"(Sorts a group's ids by the ranks that own them. Inputs and attributes are those of SokGroupLookup.
+exchange: what the owners of each table answer with: the rows of distinct ids, or sums of bags.
+words, splits: the messages to all ranks: splits[r] words for rank r. An error of this rank's inputs is in them.
+plan: what SokGroupCombine and the gradient need.)");
+
+REGISTER_OP("SokGroupServe")
+    .Attr("num_tables: int >= 1")
+    .Attr("dims: list(int) >= 1")
+    .Attr("exchange: list({'rows', 'sums'}) >= 1")
+    .Input("handles: num_tables * resource")
+    .Input("received: int64")
+    .Input("received_splits: int32")
+    .Output("words: int64")
+    .Output("splits: int32")
+    .Output("served: variant")
+    .SetIsStateful()
+    .SetShapeFn(OutgoingShapes)
+    .Doc(R"(Answers what all ranks ask of this rank's rows.
+received, received_splits: what SokGroupRoute of every rank sent here.
+served: what SokGroupSum needs.)");
+
+REGISTER_OP("SokGroupCombine")
+    .Attr("num_tables: int >= 1")
+    .Attr("num_lookups: int >= 1")
+    .Attr("num_weights: int >= 0")
+    .Attr("dims: list(int) >= 1")
+    .Attr("weighted: list(bool) >= 1")
+    .Attr("exchange_name: string")
+    .Input("handles: num_tables * resource")
+    .Input("plan: variant")
+    .Input("received: int64")
+    .Input("received_splits: int32")
+    .Input("served: variant")
+    .Input("weights: num_weights * float")
+    .Output("outputs: num_lookups * float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->UnknownShape());
+      return tf::Status();
+    })
+    .Doc(R"(Makes a group's outputs from the owners' answers. Fails on every rank where one had an error.
+plan: of SokGroupRoute. received, received_splits: what SokGroupServe of every rank sent here.
+served: of this rank's SokGroupServe. It, the weights and exchange_name are for the gradient.)");
+
+REGISTER_OP("SokGroupReduce")
+    .Attr("num_lookups: int >= 1")
+    .Attr("num_weights: int >= 0")
+    .Attr("dims: list(int) >= 1")
+    .Attr("weighted: list(bool) >= 1")
+    .Input("plan: variant")
+    .Input("received: int64")
+    .Input("received_splits: int32")
+    .Input("gradients: num_lookups * float")
+    .Output("words: int64")
+    .Output("splits: int32")
+    .Output("weight_gradients: num_weights * float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      for (int i = 0; i < c->num_outputs(); ++i) {
+        c->set_output(i, c->Vector(InferenceContext::kUnknownDim));
+      }
+      return tf::Status();
+    })
+    .Doc(R"(Sums the gradients of a sharded group's outputs to those of the rows that this rank asked for.
+plan, received, received_splits: as of SokGroupCombine. words, splits: the messages to the rows' owners.)");
+
+REGISTER_OP("SokGroupSum")
+    .Attr("num_tables: int >= 1")
+    .Attr("dims: list(int) >= 1")
+    .Input("served: variant")
+    .Input("received: int64")
+    .Input("received_splits: int32")
+    .Output("indices: num_tables * int64")
+    .Output("values: num_tables * float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      std::vector<int64_t> dims;
+      TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
+      const int num_tables = static_cast<int>(dims.size());
+      if (c->num_outputs() != 2 * num_tables) {
+        return tf::errors::InvalidArgument("SokGroupSum: ", dims.size(), " dims for ", c->num_outputs() / 2,
+                                           " tables");
+      }
+      for (int t = 0; t < num_tables; ++t) {
+        const auto rows = c->UnknownDim();
+        c->set_output(t, c->Vector(rows));
+        c->set_output(num_tables + t, c->Matrix(rows, dims[t]));
+      }
+      return tf::Status();
+    })
+    .Doc(
+        R"(The gradients of this rank's rows: for each table the row numbers that training ranks looked up, each
+once, and the sums of all ranks' gradients.
+served: of SokGroupServe. received, received_splits: what SokGroupReduce of every rank sent here.)");
+
+}  // namespace
+}  // namespace sok
