@@ -11,6 +11,7 @@ from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
 from sparse_operation_kit.core import initializers
+from sparse_operation_kit.core.communicator import communicator
 
 # Of a row, as in cc/table.
 MAX_DIM = 2**28
@@ -96,11 +97,12 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         self._export: Sequence[tf.Tensor] | None = None
         row_initializer = initializers.row_initializer(initializer, self.m_var_name, capacity, self.dim)
 
+        ranks = communicator().size
+        shape = tf.TensorShape([None if capacity is None else capacity * ranks, self.dim])
+
         handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
         # Without it tf.while_loop would take the variable for one that has no gradient.
-        handle_data_util.set_handle_data(
-            handle, handle_data_util.create_handle_data(tf.TensorShape([capacity, self.dim]), tf.float32)
-        )
+        handle_data_util.set_handle_data(handle, handle_data_util.create_handle_data(shape, tf.float32))
         with tf.name_scope(self.m_var_name + "/"):
             self._make_table = functools.partial(
                 native.ops.sok_initialize_table,
@@ -117,7 +119,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
         super().__init__(
             trainable=trainable,
-            shape=[capacity, self.dim],
+            shape=shape,
             dtype=tf.float32,
             handle=handle,
             handle_name=self.m_var_name,
@@ -164,11 +166,11 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return group.lookup_group([group.DenseLookup(self, keys)], name=name)[0]
 
     def read_value(self) -> tf.Tensor:
-        """Returns all rows of a table without hashing, [capacity, dim]."""
+        """Returns all rows of a table without hashing, [capacity * ranks, dim], by key."""
         return self._read_variable_op()
 
     def value(self) -> tf.Tensor:
-        """Returns all rows of a table without hashing, [capacity, dim]."""
+        """Returns all rows of a table without hashing, [capacity * ranks, dim], by key."""
         return self._read_variable_op()
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
@@ -176,7 +178,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         if self.use_hashtable:
             self._refuse("has no dense value: it holds the rows of the keys that came so far")
         # tf.range has no uint32.
-        return self.sparse_read(tf.cast(tf.range(self.capacity, dtype=tf.int64), self.key_dtype))
+        return self.sparse_read(tf.cast(tf.range(self.shape[0], dtype=tf.int64), self.key_dtype))
 
     def _dense_var_to_tensor(
         self, dtype: Any = None, name: str | None = None, as_ref: bool = False
@@ -197,7 +199,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return self._graph_element
 
     def eval(self, session: tf.compat.v1.Session | None = None) -> Any:
-        """Returns all rows of a table without hashing, a float32 array [capacity, dim]."""
+        """Returns all rows of a table without hashing, a float32 array [capacity * ranks, dim]."""
         return self._read_variable_op().eval(session=session)
 
     def _ref(self) -> "EmbeddingVariable":
@@ -237,12 +239,24 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def specs(self) -> list[saveable_object.SaveSpec]:
         """The tensors that hold the whole table in a checkpoint."""
         if self._export is None:
-            with tf.name_scope(self.m_var_name + "/"):
+            with tf.name_scope(self.m_var_name + "/"), tf.control_dependencies(self._checks_before_saving()):
                 self._export = native.ops.sok_table_export(self.handle, dim=self.dim, name="Export")
         return [
             saveable_object.SaveSpec(tensor, "", f"{self.m_var_name}/{field}", tensor.dtype)
             for field, tensor in zip(self._export._fields, self._export, strict=True)
         ]
+
+    def _checks_before_saving(self) -> list[tf.Operation]:
+        # A checkpoint is one rank's, and has no room for the rows of the others: losing them is not an option.
+        ranks = communicator().size
+        if ranks == 1:
+            return []
+        why = (
+            f"tf.compat.v1.train.Saver cannot save embedding variable '{self.m_var_name}', whose rows are spread "
+            f"over {ranks} ranks: write them with sok.Saver().dump_to_file, which every rank runs, and give the "
+            "Saver the other variables"
+        )
+        return [tf.debugging.Assert(False, [why])]
 
     def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> tf.Operation:
         """Returns the op that makes the table what `specs` saved, whether the initializer has run or not."""

@@ -4,8 +4,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.embeddings.embedding_layer import EmbeddingLayer
 from sparse_operation_kit.lookup import group
+
+# Rows cost a row for each distinct key of a step, sums at most one for each slot and rank.
+KEYS_PER_RANK_FOR_SUMS = 8
+
+
+def _better_exchange(max_nnz: int) -> str:
+    return "sums" if max_nnz >= KEYS_PER_RANK_FOR_SUMS * communicator().size else "rows"
 
 
 class DistributedEmbedding(EmbeddingLayer):
@@ -35,6 +43,7 @@ class DistributedEmbedding(EmbeddingLayer):
         use_hashtable: bool = True,
         key_dtype: tf.DType = tf.int64,
         embedding_initializer: Any = None,
+        exchange: str | None = None,
         **kwargs: Any,
     ) -> None:
         """Makes the layer and its variable.
@@ -51,6 +60,11 @@ class DistributedEmbedding(EmbeddingLayer):
             [0, max_vocabulary_size_per_gpu * ranks).
           key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
           embedding_initializer: As `EmbeddingVariable`'s `initializer`.
+          exchange: What ranks send each other. "rows": the row of each distinct key, which the asking rank
+            combines. "sums": each slot's rows combined by their owner, for slots of many keys of which few are
+            the same. Both give the same numbers. None: "sums" where slots may hold at least
+            `KEYS_PER_RANK_FOR_SUMS` keys for each rank, that is
+            `max_nnz >= KEYS_PER_RANK_FOR_SUMS * ranks`, else "rows".
           **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as of a Keras layer.
 
         Raises:
@@ -58,8 +72,10 @@ class DistributedEmbedding(EmbeddingLayer):
         """
         if not isinstance(combiner, str) or combiner.lower() not in ("sum", "mean"):
             raise ValueError(f"DistributedEmbedding: combiner must be 'sum' or 'mean', not {combiner!r}")
+        if exchange not in (None, "rows", "sums"):
+            raise ValueError(f"DistributedEmbedding: exchange must be 'rows' or 'sums', not {exchange!r}")
         slots = self._count("slot_num", slot_num)
-        self._count("max_nnz", max_nnz)
+        nnz = self._count("max_nnz", max_nnz)
         self._count("max_feature_num", max_feature_num)
         super().__init__(
             max_vocabulary_size_per_gpu,
@@ -70,6 +86,7 @@ class DistributedEmbedding(EmbeddingLayer):
             **kwargs,
         )
         self._combiner = combiner.lower()
+        self._exchange = exchange or _better_exchange(nnz)
         self._slot_num = slots
 
     def call(self, inputs: tf.SparseTensor, training: bool | tf.Tensor = True) -> tf.Tensor:
@@ -80,5 +97,7 @@ class DistributedEmbedding(EmbeddingLayer):
                 f"DistributedEmbedding of '{self.embedding_variable.m_var_name}' takes a SparseTensor, "
                 f"not {inputs!r}"
             )
-        lookup = group.SparseLookup(self.embedding_variable, keys, self._combiner, slots=self._slot_num)
+        lookup = group.SparseLookup(
+            self.embedding_variable, keys, self._combiner, slots=self._slot_num, exchange=self._exchange
+        )
         return self._look_up(lookup, training)

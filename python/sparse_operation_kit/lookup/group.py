@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import func_graph, ops
+from tensorflow.python.framework import ops
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.lookup import sharded
+from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph
 
 COMBINERS = ("sum", "mean", "sqrtn")
 
@@ -28,6 +31,7 @@ class DenseLookup:
     combiner = "none"
     weights = None
     slots = 0
+    exchange = "rows"
 
     @property
     def values(self) -> tf.Tensor:
@@ -39,13 +43,20 @@ class DenseLookup:
         """The op's inputs that say which ids form a bag."""
         return []
 
+    @property
+    def output_shape(self) -> tf.TensorShape:
+        """What is known of the output's shape."""
+        return self.ids.shape.concatenate([self.variable.dim])
+
 
 @dataclass(frozen=True)
 class SparseLookup:
     """Bags of ids, combined to one row each: a bag is a row of the SparseTensor.
 
     The ids' indices may come in any order, and their columns do not matter. With `slots` the output is
-    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id.
+    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id. `exchange` says what ranks
+    send each other, "rows" or "sums" (see `DistributedEmbedding`); "sums" is for the only lookup of its variable in
+    a group, without weights, and others exchange rows all the same.
     """
 
     variable: EmbeddingVariable
@@ -53,6 +64,7 @@ class SparseLookup:
     combiner: str
     weights: tf.Tensor | None = None
     slots: int = 0
+    exchange: str = "rows"
 
     layout = "sparse"
 
@@ -66,6 +78,14 @@ class SparseLookup:
         """The op's inputs that say which ids form a bag."""
         return [self.ids.indices, self.ids.dense_shape]
 
+    @property
+    def output_shape(self) -> tf.TensorShape:
+        """What is known of the output's shape."""
+        bags = self.ids.shape[0] if self.ids.shape.rank else None
+        if not self.slots:
+            return tf.TensorShape([bags, self.variable.dim])
+        return tf.TensorShape([bags and bags // self.slots, self.slots, self.variable.dim])
+
 
 @dataclass(frozen=True)
 class RaggedLookup:
@@ -75,9 +95,10 @@ class RaggedLookup:
     ids: tf.RaggedTensor
     combiner: str
     weights: tf.Tensor | None = None
-    slots: int = 0
 
     layout = "ragged"
+    slots = 0
+    exchange = "rows"
 
     @property
     def values(self) -> tf.Tensor:
@@ -88,6 +109,12 @@ class RaggedLookup:
     def bags(self) -> list[tf.Tensor]:
         """The op's inputs that say which ids form a bag."""
         return [tf.cast(self.ids.row_splits, tf.int64)]
+
+    @property
+    def output_shape(self) -> tf.TensorShape:
+        """What is known of the output's shape."""
+        splits = self.ids.row_splits.shape[0]
+        return tf.TensorShape([splits and splits - 1, self.variable.dim])
 
 
 Lookup = DenseLookup | SparseLookup | RaggedLookup
@@ -115,26 +142,42 @@ def lookup_group(
         raise ValueError("A lookup group needs at least one lookup")
     for lookup in lookups:
         _check(lookup)
-    tables = list({id(lookup.variable): lookup.variable for lookup in lookups}.values())
-    positions = {id(table): position for position, table in enumerate(tables)}
-    weights = [lookup.weights for lookup in lookups if lookup.weights is not None]
-    bags = [bag for lookup in lookups for bag in lookup.bags]
-    result = native.ops.sok_group_lookup(
-        handles=[table.handle for table in tables],
-        ids=[lookup.values for lookup in lookups],
-        bags=bags,
-        weights=weights,
-        training=_training_tensor(training, tables[0]),
-        num_lookups=len(lookups),
-        dims=[table.dim for table in tables],
-        table_of=[positions[id(lookup.variable)] for lookup in lookups],
-        layouts=[lookup.layout for lookup in lookups],
-        combiners=[lookup.combiner for lookup in lookups],
-        weighted=[lookup.weights is not None for lookup in lookups],
-        slots=[lookup.slots for lookup in lookups],
-        name=name,
+    # In an order that does not depend on that of the lookups, so that ranks agree about it.
+    tables = sorted(
+        {id(lookup.variable): lookup.variable for lookup in lookups}.values(),
+        key=lambda table: table.m_var_name,
     )
-    return list(result.outputs)
+    positions = {id(table): position for position, table in enumerate(tables)}
+    arguments = {
+        "handles": [table.handle for table in tables],
+        "ids": [lookup.values for lookup in lookups],
+        "bags": [bag for lookup in lookups for bag in lookup.bags],
+        "weights": [lookup.weights for lookup in lookups if lookup.weights is not None],
+        "training": _training_tensor(training, tables[0]),
+        "num_lookups": len(lookups),
+        "dims": [table.dim for table in tables],
+        "table_of": [positions[id(lookup.variable)] for lookup in lookups],
+        "layouts": [lookup.layout for lookup in lookups],
+        "combiners": [lookup.combiner for lookup in lookups],
+        "weighted": [lookup.weights is not None for lookup in lookups],
+        "slots": [lookup.slots for lookup in lookups],
+    }
+    if communicator().size == 1:
+        return list(native.ops.sok_group_lookup(**arguments, name=name).outputs)
+    modes = [_exchange([lookup for lookup in lookups if lookup.variable is table]) for table in tables]
+    outputs = sharded.look_up(arguments, modes, [table.m_var_name for table in tables], name)
+    for lookup, output in zip(lookups, outputs, strict=True):
+        output.set_shape(lookup.output_shape)
+    return outputs
+
+
+def _exchange(lookups: Sequence[Lookup]) -> str:
+    """What owners of a table answer its lookups in a group with."""
+    return (
+        "sums"
+        if len(lookups) == 1 and lookups[0].weights is None and lookups[0].exchange == "sums"
+        else "rows"
+    )
 
 
 def _check(lookup: Lookup) -> None:
@@ -166,7 +209,7 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
 def _group_lookup_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
-    _check_gradient_graph(op)
+    check_gradient_graph(op)
     num_tables = op.get_attr("num_tables")
     num_weights = op.get_attr("num_weights")
     num_lookups = op.get_attr("num_lookups")
@@ -184,42 +227,6 @@ def _group_lookup_gradient(
     ]
     untouched = [None] * (num_lookups + op.get_attr("num_bags"))
     return [*tables, *untouched, *result.weight_gradients, None]
-
-
-def _check_gradient_graph(op: tf.Operation) -> None:
-    """Refuses gradients that leave a function's graph or a branch, where TensorFlow wants them dense."""
-    # A gradient tape passes a stand-in for the op, but its tensors are real.
-    op = op.outputs[0].op
-    graph = op.graph
-    in_function = isinstance(graph, func_graph.FuncGraph)
-    leaves_function = in_function and graph is not tf.compat.v1.get_default_graph()
-    if not leaves_function and not _is_in_branch(op):
-        return
-    outside = {id(inner): outer for outer, inner in graph.captures} if in_function else {}
-    handles = [outside.get(id(handle), handle) for handle in op.inputs[: op.get_attr("num_tables")]]
-    names = sorted(_source(handle).name for handle in handles)
-    raise TypeError(
-        f"There is no gradient for lookups in embedding variables {names} inside of tf.cond, tf.while_loop "
-        "or tf.function: look the rows up outside and take them in, or use tf.stop_gradient"
-    )
-
-
-def _source(handle: tf.Tensor) -> tf.Operation:
-    """The op that made a handle, before control flow passed it on."""
-    op = handle.op
-    while op.type in ("Switch", "Enter", "Identity"):
-        op = op.inputs[0].op
-    return op
-
-
-def _is_in_branch(op: tf.Operation) -> bool:
-    # Only where control flow is not made of functions: in graphs without TensorFlow's v2 behavior.
-    context = op._get_control_flow_context()
-    while context is not None:
-        if context.IsCondContext():
-            return True
-        context = context.outer_context
-    return False
 
 
 ops.NotDifferentiable("SokGroupLookupGrad")

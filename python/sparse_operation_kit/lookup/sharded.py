@@ -1,0 +1,113 @@
+"""Lookups in tables that are sharded over ranks: one op for each step, with an exchange between them.
+
+    ids -> SokGroupRoute -> exchange -> SokGroupServe -> exchange -> SokGroupCombine -> outputs
+    gradients -> SokGroupReduce -> exchange -> SokGroupSum -> gradients of this rank's rows
+
+Every rank runs every op in every step, whatever it has to look up.
+"""
+
+import collections
+import hashlib
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import ops
+
+from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph
+
+# Names are part of every negotiation between ranks: a group of a hundred tables is told by a fingerprint.
+_LONGEST_NAME = 120
+
+# How often each name was given out, by graph.
+_names: weakref.WeakKeyDictionary[tf.Graph, collections.Counter] = weakref.WeakKeyDictionary()
+
+
+def look_up(
+    arguments: dict[str, Any], exchange: Sequence[str], table_names: Sequence[str], name: str | None
+) -> list[tf.Tensor]:
+    """Adds the ops of a group lookup to the graph.
+
+    Args:
+      arguments: Those of `sok_group_lookup`.
+      exchange: "rows" or "sums" for each table.
+      table_names: The tables' names, in the order of the handles.
+      name: Of the scope of the ops.
+
+    Returns:
+      One float32 tensor for each lookup, of unknown shape.
+    """
+    handles, dims = arguments["handles"], arguments["dims"]
+    exchange_name = _unique_name(f"lookup of {_list_of(table_names)}")
+    with tf.name_scope(name or "SokGroupLookup"):
+        routed = native.ops.sok_group_route(**arguments, exchange=exchange)
+        asked = communicator().exchange(routed.words, routed.splits, f"{exchange_name}: ids")
+        served = native.ops.sok_group_serve(handles, *asked, dims=dims, exchange=exchange)
+        answered = communicator().exchange(served.words, served.splits, f"{exchange_name}: rows")
+        return native.ops.sok_group_combine(
+            handles,
+            routed.plan,
+            *answered,
+            served.served,
+            arguments["weights"],
+            num_lookups=arguments["num_lookups"],
+            dims=dims,
+            weighted=arguments["weighted"],
+            exchange_name=exchange_name,
+        )
+
+
+def _list_of(table_names: Sequence[str]) -> str:
+    everything = ", ".join(f"'{name}'" for name in table_names)
+    if len(everything) <= _LONGEST_NAME:
+        return everything
+    fingerprint = hashlib.sha256(everything.encode()).hexdigest()[:16]
+    return f"'{table_names[0]}' and {len(table_names) - 1} more ({fingerprint})"
+
+
+def _unique_name(name: str) -> str:
+    """`name`, or `name #2` and so on where the graph has it already.
+
+    It depends on what is looked up and not on the order in which different groups are built: that may differ
+    between ranks.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    while getattr(graph, "outer_graph", None) is not None:
+        graph = graph.outer_graph
+    counter = _names.setdefault(graph, collections.Counter())
+    counter[name] += 1
+    return name if counter[name] == 1 else f"{name} #{counter[name]}"
+
+
+@ops.RegisterGradient("SokGroupCombine")
+def _group_combine_gradient(
+    op: tf.Operation, *gradients: tf.Tensor
+) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    check_gradient_graph(op)
+    num_tables = op.get_attr("num_tables")
+    dims = op.get_attr("dims")
+    plan, received, received_splits, served = op.inputs[num_tables : num_tables + 4]
+    exchange_name = _unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
+    reduced = native.ops.sok_group_reduce(
+        plan,
+        received,
+        received_splits,
+        gradients,
+        num_weights=op.get_attr("num_weights"),
+        dims=dims,
+        weighted=op.get_attr("weighted"),
+    )
+    arrived = communicator().exchange(reduced.words, reduced.splits, exchange_name)
+    summed = native.ops.sok_group_sum(served, *arrived, num_tables=num_tables, dims=dims)
+    tables = [
+        tf.IndexedSlices(values, indices)
+        for values, indices in zip(summed.values, summed.indices, strict=True)
+    ]
+    return [*tables, None, None, None, None, *reduced.weight_gradients]
+
+
+for _op in ("SokGroupRoute", "SokGroupServe", "SokGroupReduce", "SokGroupSum"):
+    ops.NotDifferentiable(_op)
