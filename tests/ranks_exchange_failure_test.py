@@ -1,0 +1,133 @@
+"""Ranks that die, and ranks that wait for each other: the others end with a message instead of hanging."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import ranks
+
+# How long ranks may outlive one that died. Gloo's own timeout is 30 s.
+_SOON = 35
+
+
+def _exchanges(names):
+    """(session, feed, {name: outputs}) of exchanges of one word with each rank; Horovod's module first."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    from sparse_operation_kit import native
+
+    hvd.init()
+    words = tf.compat.v1.placeholder(tf.int64, [None])
+    splits = tf.compat.v1.placeholder(tf.int32, [None])
+    ops = native.horovod_ops()
+    outputs = {name: ops.sok_exchange(words, splits, exchange_name=name) for name in names}
+    feed = {words: np.arange(hvd.size()), splits: [1] * hvd.size()}
+    return hvd, tf.compat.v1.Session(), feed, outputs
+
+
+def _in_graph(function):
+    import tensorflow as tf
+
+    with tf.Graph().as_default():
+        return function()
+
+
+def _die(way):
+    def steps():
+        hvd, session, feed, outputs = _exchanges(["ids"])
+        for step in range(100):
+            if step == 20 and hvd.rank() == hvd.size() - 1:
+                print(f"died at {time.time()}", flush=True)
+                if way == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise RuntimeError("a reason")
+            session.run(outputs, feed)
+
+    _in_graph(steps)
+
+
+@pytest.mark.parametrize("way", ["kill", "raise"])
+@pytest.mark.parametrize("transport", ["gloo", "mpi"])
+def test_a_rank_that_dies_ends_the_others_with_a_message(transport, way):
+    job = ranks.launch(_die, way, ranks=3, transport=transport)
+    ended = time.time()
+    assert job.returncode != 0 and not job.timed_out, job.report()
+    died = next(line for line in job.outputs[2].splitlines() if line.startswith("died at"))
+    assert ended - float(died.split()[-1]) < _SOON, job.report()
+    if way == "raise":
+        assert "RuntimeError: a reason" in job.outputs[2], job.report()
+    if transport == "gloo":
+        # mpirun kills the others itself, with a message of its own, which may come before theirs.
+        for rank in range(2):
+            assert f"exchange 'ids' on rank {rank} of 3 failed: " in job.outputs[rank], job.report()
+    else:
+        assert "mpirun" in job.outputs[0], job.report()
+
+
+def _run_different_exchanges():
+    """Rank 0 waits for two exchanges and the others for a third: (seconds until the error, the error)."""
+
+    def steps():
+        hvd, session, feed, outputs = _exchanges(["users", "items", "shops", "barrier"])
+        for _ in range(5):
+            session.run(outputs, feed)
+        sides = [outputs["users"], outputs["items"]], outputs["shops"]
+        mine, other = sides if hvd.rank() == 0 else sides[::-1]
+        start = time.monotonic()
+        with pytest.raises(Exception) as caught:
+            session.run(mine, feed)
+        seconds = time.monotonic() - start
+        # What has failed here meets its other side after all: nothing breaks, and what comes next is whole.
+        session.run(other, feed)
+        session.run(outputs["barrier"], feed)
+        for exchange in session.run(outputs, feed).values():
+            np.testing.assert_array_equal(exchange.received, [hvd.rank()] * hvd.size())
+        return seconds, type(caught.value).__name__, str(caught.value)
+
+    return _in_graph(steps)
+
+
+@pytest.mark.parametrize(("transport", "size"), [("gloo", 3), ("mpi", 2)])
+def test_ranks_that_wait_for_each_other_fail_naming_both_sides(transport, size):
+    results = ranks.run(
+        _run_different_exchanges, ranks=size, transport=transport, env={"SOK_STALL_SECONDS": "3"}
+    )
+    others = "ranks 1, 2 wait" if size == 3 else "rank 1 waits"
+    for rank, (seconds, kind, error) in enumerate(results):
+        assert 3 <= seconds < 10
+        assert kind == "FailedPreconditionError"
+        assert f"on rank {rank} of {size} failed: The ranks wait for each other: " in error
+        assert f"rank 0 waits for 'items', 'users'; {others} for 'shops'." in error
+
+
+def _two_threads_in_different_orders():
+    """Rank 0 waits for "users", the others for "shops", until a thread of each comes late."""
+
+    def steps():
+        hvd, session, feed, outputs = _exchanges(["users", "shops"])
+        session.run(outputs, feed)
+        first, second = ("users", "shops") if hvd.rank() == 0 else ("shops", "users")
+        late = threading.Timer(4, session.run, [outputs[second], feed])
+        late.start()
+        session.run(outputs[first], feed)
+        late.join()
+        return True
+
+    return _in_graph(steps)
+
+
+@pytest.mark.parametrize("seconds", [{0: "0", 1: "1"}, {0: "20", 1: "1"}])
+def test_rank_0_decides_how_long(seconds):
+    # The others alone would give up after a second.
+    job = ranks.launch(_with_stall_seconds, seconds, ranks=2)
+    assert job.returncode == 0, job.report()
+
+
+def _with_stall_seconds(seconds):
+    os.environ["SOK_STALL_SECONDS"] = seconds[int(os.environ["HOROVOD_RANK"])]
+    _two_threads_in_different_orders()
