@@ -124,33 +124,30 @@ def read(
             return np.True_
         return np.False_
 
-    def kept_lines(*block: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        kept = keep(*block[:2])
-        return tuple(tf.boolean_mask(tensor, kept) for tensor in block)
+    def kept_lines(file: tf.Tensor, number: tf.Tensor, text: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        kept = tf.logical_not(tf.strings.regex_full_match(text, line_format.skip))
+        if keep is not None:
+            kept = tf.logical_and(kept, keep(file, number))
+        return tuple(tf.boolean_mask(tensor, kept) for tensor in (file, number, text))
 
     def parse_block(*block: tf.Tensor) -> tuple[Batch, tf.Tensor]:
         file, number, text = (tensor[share.rank :: share.ranks] for tensor in block)
         good = tf.strings.regex_full_match(text, line_format.pattern)
-        skipped = tf.strings.regex_full_match(text, line_format.skip)
-        bad = tf.logical_not(tf.logical_or(good, skipped))
+        bad = tf.logical_not(good)
         bad_block = [tf.boolean_mask(tensor, bad) for tensor in (file, number, text)]
         too_many = tf.cond(
             tf.reduce_any(bad),
             lambda: tf.ensure_shape(tf.numpy_function(report, bad_block, tf.bool), []),
             lambda: tf.constant(False),
         )
-        return line_format.parse(
-            tf.boolean_mask(text, tf.logical_and(good, tf.logical_not(skipped)))
-        ), too_many
+        return line_format.parse(tf.boolean_mask(text, good)), too_many
 
     lines = _numbered_lines(paths)
     if shuffle_seed is not None:
         lines = lines.shuffle(_SHUFFLE_BUFFER, seed=shuffle_seed)
     # A multiple of the ranks, so that every `ranks`-th line of a block is every `ranks`-th of the stream.
     block = _BLOCK * share.ranks
-    blocks = lines.batch(block)
-    if keep is not None:
-        blocks = blocks.map(kept_lines).rebatch(block)
+    blocks = lines.batch(block).map(kept_lines).rebatch(block)
     parsed = blocks.map(parse_block, num_parallel_calls=2).take_while(
         lambda _, too_many: tf.logical_not(too_many)
     )

@@ -1,0 +1,64 @@
+"""The example over ranks trains as one process does, whatever part of the data a rank gets."""
+
+import pytest
+
+import ranks
+from example_support import SMALL_FLAGS, data_flags, results_of, run_all
+
+TABLES = ("tensorflow",)
+# Nothing random but what all ranks draw alike, and a step that shows the scale of a gradient.
+EXACT = ["--optimizer", "sgd", "--learning_rate", "0.05", "--dropout", "0", "--epochs", "2"]
+# A model of each kind, with data that leaves partial batches (96 does not divide any of them).
+RUNS = {
+    "movielens": ["--model", "wide_and_deep", "--embedding_l2", "0.01"],
+    "census": ["--model", "dlrm"],
+    "criteo": ["--model", "dcn_v2"],
+}
+
+
+def flags_of_runs(folder):
+    """{name: flags} of every data set with every kind of tables, without the folder to write to."""
+    return {
+        f"{dataset}-{tables}": [
+            *SMALL_FLAGS,
+            "--batch_size",
+            "96",
+            *EXACT,
+            *data_flags(dataset, folder / dataset),
+        ]
+        + [*model, "--tables", tables]
+        for dataset, model in RUNS.items()
+        for tables in TABLES
+    }
+
+
+def train_all(runs):
+    """On a rank: the exit status of each of these lists of flags."""
+    from ctr.app import main
+
+    return [main(run) for run in runs]
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """(flags of the runs, the folder of their results)."""
+    folder = tmp_path_factory.mktemp("one")
+    runs = flags_of_runs(folder)
+    run_all([[*flags, "--output_dir", str(folder / name)] for name, flags in runs.items()])
+    return runs, folder
+
+
+@pytest.mark.parametrize("size, transport", [(2, "mpi"), (3, "gloo")])
+def test_ranks_train_as_one_process(one_process, tmp_path, size, transport):
+    runs, folder = one_process
+    commands = [[*flags, "--output_dir", str(tmp_path / name)] for name, flags in runs.items()]
+    statuses = ranks.run(train_all, commands, ranks=size, transport=transport)
+    assert statuses == [[0] * len(runs)] * size
+    for name in runs:
+        results, expected = results_of(tmp_path / name), results_of(folder / name)
+        assert results["ranks"] == size
+        assert (results["steps"], results["samples"]) == (expected["steps"], expected["samples"])
+        assert results["last_training_loss"] == pytest.approx(expected["last_training_loss"], rel=1e-4), name
+        for evaluation, other in zip(results["evaluations"], expected["evaluations"], strict=True):
+            assert evaluation["log_loss"] == pytest.approx(other["log_loss"], rel=1e-4), name
+            assert evaluation["auc"] == pytest.approx(other["auc"], abs=0.002), name
