@@ -82,6 +82,19 @@ def test_seed_must_fit_64_bits():
         sok.Init(global_batch_size=16, seed=2**64)
 
 
+@pytest.mark.parametrize("dtype", ["float8", tf.float64, 7, "half precision", tf.int32])
+def test_gradients_are_sent_in_a_dtype_of_floats(dtype):
+    with tf.Graph().as_default(), pytest.raises(TypeError, match="gradient_exchange_dtype must be one of"):
+        sok.Init(global_batch_size=16, gradient_exchange_dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [None, tf.float32, "float16", tf.bfloat16])
+def test_the_dtype_of_sent_gradients_changes_nothing_at_one_rank(dtype):
+    rows = rows_under({"global_batch_size": 16, "seed": 3, "gradient_exchange_dtype": dtype})
+    initialize._reset()
+    np.testing.assert_array_equal(rows, rows_under({"global_batch_size": 16, "seed": 3}))
+
+
 def test_a_refused_call_leaves_the_process_unconfigured():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         with pytest.raises(ValueError):
@@ -105,7 +118,12 @@ def test_a_second_call_with_the_same_arguments_is_harmless():
 
 @pytest.mark.parametrize(
     "other",
-    [{"global_batch_size": 17, "seed": 3}, {"global_batch_size": 16, "seed": 4}, {"global_batch_size": 16}],
+    [
+        {"global_batch_size": 17, "seed": 3},
+        {"global_batch_size": 16, "seed": 4},
+        {"global_batch_size": 16},
+        {"global_batch_size": 16, "seed": 3, "gradient_exchange_dtype": tf.float16},
+    ],
 )
 def test_a_second_call_with_other_arguments_is_an_error(other):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

@@ -11,6 +11,10 @@ constexpr char kRuntimeName[] = "runtime";
 
 }  // namespace
 
+tf::Status CreateRuntime(tf::OpKernelContext* context, tf::core::RefCountPtr<Runtime> runtime) {
+  return context->resource_manager()->Create(kContainer, kRuntimeName, runtime.release());
+}
+
 tf::Status LookupRuntime(tf::OpKernelContext* context, const std::string& who,
                          tf::core::RefCountPtr<Runtime>* runtime) {
   Runtime* found = nullptr;
@@ -54,43 +58,5 @@ tf::Status LookupTable(tf::OpKernelContext* context, int index, TableRef* table)
   return tf::errors::FailedPrecondition(
       who, " is not initialized: run its initializer or tf.compat.v1.global_variables_initializer()");
 }
-
-// Init: puts the session's Runtime in place.
-class InitOp : public tf::OpKernel {
- public:
-  explicit InitOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("global_batch_size", &global_batch_size_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("seed", &seed_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("rank", &rank_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &ranks_));
-  }
-
-  void Compute(tf::OpKernelContext* context) override {
-    tf::core::RefCountPtr<Runtime> runtime;
-    if (LookupRuntime(context, "", &runtime).ok()) {
-      OP_REQUIRES(context,
-                  runtime->global_batch_size == global_batch_size_ &&
-                      runtime->seed == static_cast<uint64_t>(seed_) && runtime->ranks == ranks_,
-                  tf::errors::FailedPrecondition(
-                      "sok.Init has run in this session with other arguments: ", runtime->DebugString(),
-                      ", seed ", static_cast<int64_t>(runtime->seed)));
-    } else {
-      OP_REQUIRES_OK(context,
-                     context->resource_manager()->Create(
-                         kContainer, kRuntimeName,
-                         new Runtime(global_batch_size_, static_cast<uint64_t>(seed_), rank_, ranks_)));
-    }
-    tf::Tensor* status = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
-    status->scalar<tf::tstring>()() = "OK";
-  }
-
- private:
-  int64_t global_batch_size_;
-  int64_t seed_;
-  int rank_;
-  int ranks_;
-};
-REGISTER_KERNEL_BUILDER(Name("SokInit").Device(tf::DEVICE_CPU), InitOp);
 
 }  // namespace sok

@@ -15,20 +15,31 @@
 
 namespace sok {
 
-// What sok.Init decided for a session: its presence says that Init has run.
+// What sok.Init decided for a session, the same on all ranks but for `rank`: its presence says that Init has
+// run.
 class Runtime : public tensorflow::ResourceBase {
  public:
-  Runtime(int64_t global_batch_size, uint64_t seed, int rank, int ranks)
-      : global_batch_size(global_batch_size), seed(seed), rank(rank), ranks(ranks) {}
+  Runtime(int64_t global_batch_size, uint64_t seed, tensorflow::DataType gradient_dtype, int rank, int ranks)
+      : global_batch_size(global_batch_size),
+        seed(seed),
+        gradient_dtype(gradient_dtype),
+        rank(rank),
+        ranks(ranks) {}
   std::string DebugString() const override {
     return StrCat("SOK runtime, rank ", rank, " of ", ranks, ", global batch size ", global_batch_size);
   }
 
   const int64_t global_batch_size;
   const uint64_t seed;
+  // What row gradients are sent to their owners in: DT_FLOAT, DT_HALF or DT_BFLOAT16.
+  const tensorflow::DataType gradient_dtype;
   const int rank;
   const int ranks;
 };
+
+// Makes `runtime` the session's. AlreadyExists where it has one.
+tensorflow::Status CreateRuntime(tensorflow::OpKernelContext* context,
+                                 tensorflow::core::RefCountPtr<Runtime> runtime);
 
 // The session's Runtime, or FailedPrecondition that says to run sok.Init, on behalf of `who`.
 tensorflow::Status LookupRuntime(tensorflow::OpKernelContext* context, const std::string& who,

@@ -12,16 +12,16 @@ namespace shape = ::tensorflow::shape_inference;
 using shape::InferenceContext;
 
 REGISTER_OP("SokInit")
-    .Attr("global_batch_size: int >= 1")
-    .Attr("seed: int")
+    .Input("arguments: int64")
     .Attr("rank: int >= 0 = 0")
     .Attr("ranks: int >= 1 = 1")
     .Output("status: string")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
     .Doc(
-        "Readies the session for embedding variables; `status` is OK. The same arguments again are "
-        "harmless.");
+        R"(Readies the session for embedding variables; `status` is OK. The same arguments again are harmless.
+arguments: [3 * ranks], of each rank: the global batch size; the seed, where rank 0's is taken; the enum of the dtype
+that gradients are sent in. The ranks must agree about the others.)");
 
 REGISTER_OP("SokTable")
     .Attr("container: string = ''")

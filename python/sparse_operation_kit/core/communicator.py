@@ -198,7 +198,7 @@ def _check_unchanged(known: Communicator) -> None:
     elif (hvd.rank(), hvd.size()) != (known.rank, known.size):
         raise RuntimeError(
             f"Horovod is initialized as rank {hvd.rank()} of {hvd.size()}, and the library was used before "
-            f"as rank {known.rank} of {known.size}. Call hvd.init() before sok.Init and all else of the library"
+            f"as rank {known.rank} of {known.size}. Call hvd.init() before sok.Init and anything else"
         )
 
 

@@ -1,25 +1,35 @@
 """sok.Init: readies a session for embedding variables."""
 
 import numbers
-import os
 import random
-import sys
 import threading
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
+
+_ARGUMENTS = ("global_batch_size", "seed", "gradient_exchange_dtype")
+_GRADIENT_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
 
 class _Configuration(NamedTuple):
     global_batch_size: int
     seed: int | None  # as the user gave it
-    resolved_seed: int  # what rows are drawn from
+    gradient_dtype: tf.DType
+
+    def __str__(self) -> str:
+        return (
+            f"global_batch_size={self.global_batch_size}, seed={self.seed}, "
+            f"gradient_exchange_dtype={self.gradient_dtype.name}"
+        )
 
 
 _lock = threading.Lock()
 _configuration: _Configuration | None = None
+# What rows are drawn from where this rank decides: fixed together with the configuration.
+_resolved_seed = 0
 
 
 def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
@@ -32,51 +42,57 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
             sess.run(sok_init)
             sess.run(tf.compat.v1.global_variables_initializer())
 
-    Calling it again with the same arguments, for another graph or session of the process, is harmless.
+    The first call decides which ranks there are: call `hvd.init()` before it, or leave that to it in
+    processes that `horovodrun` or `mpirun` has started. Every rank runs the returned tensor equally often;
+    it compares what the ranks were told. Calling Init again with the same arguments, for another graph or
+    session of the process, is harmless.
 
     Args:
       **kwargs: `global_batch_size`, required: samples per step over all ranks, a multiple of their number.
         `seed`: an int; initial rows are a function of (seed, variable, key) alone. Without it the graph's
-        seed (`tf.compat.v1.set_random_seed`) is taken, and without that a random one.
+        seed (`tf.compat.v1.set_random_seed`) is taken, and without that a random one. Rank 0's seed is
+        taken on all ranks.
+        `gradient_exchange_dtype`: what gradients of rows are sent to the ranks that own the rows in:
+        tf.float32, the default, or tf.float16 or tf.bfloat16, which halve the bytes and round each rank's
+        gradient of a row once. They are summed in float32. It makes no difference at one rank.
 
     Returns:
-      A scalar string tensor; running it gives `b'OK'`.
+      A scalar string tensor; running it gives `b'OK'`. It raises InvalidArgumentError on all ranks where they
+      disagree about an argument other than the seed.
 
     Raises:
       TypeError: An argument is unknown or of the wrong type.
-      ValueError: `global_batch_size` is missing or below 1, or Init was called before with other arguments.
-      RuntimeError: The process is one of several ranks: tables are not sharded yet, and separate ones would
-        be trained without a word.
+      ValueError: `global_batch_size` is missing, below 1 or not a multiple of the number of ranks, or Init
+        was called before with other arguments.
+      RuntimeError: The process is one of several that a launcher has started, and they cannot find each
+      other.
     """
-    unknown = sorted(set(kwargs) - {"global_batch_size", "seed"})
+    unknown = sorted(set(kwargs) - set(_ARGUMENTS))
     if unknown:
-        raise TypeError(
-            f"sok.Init does not know the arguments {unknown}; it takes global_batch_size and seed"
-        )
+        raise TypeError(f"sok.Init does not know the arguments {unknown}; it takes {', '.join(_ARGUMENTS)}")
     if "global_batch_size" not in kwargs:
         raise ValueError("sok.Init needs global_batch_size, the number of samples of a step over all ranks")
-    batch_size = _check_batch_size(kwargs["global_batch_size"])
-    ranks = _number_of_ranks()
-    if ranks > 1:
-        raise RuntimeError(
-            f"sok.Init: this process is one of {ranks} ranks, and this version of the library "
-            "trains in one process"
-        )
-    configuration = _configure(batch_size, _check_seed(kwargs.get("seed")))
-    return native.ops.sok_init(
-        global_batch_size=configuration.global_batch_size, seed=configuration.resolved_seed, name="SokInit"
+    wanted = _Configuration(
+        _check_batch_size(kwargs["global_batch_size"]),
+        _check_seed(kwargs.get("seed")),
+        _check_gradient_dtype(kwargs.get("gradient_exchange_dtype")),
     )
-
-
-def _number_of_ranks() -> int:
-    """The number of processes that train together, as Horovod or its launcher knows it."""
-    horovod = sys.modules.get("horovod.tensorflow")
-    if horovod is not None and horovod.is_initialized():
-        return horovod.size()
-    for variable in ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"):
-        if os.environ.get(variable, "").isdigit():
-            return int(os.environ[variable])
-    return 1
+    ranks = communicator()
+    if wanted.global_batch_size % ranks.size:
+        raise ValueError(
+            f"sok.Init: global_batch_size={wanted.global_batch_size} is not a multiple of the "
+            f"{ranks.size} ranks"
+        )
+    seed = _configure(wanted)
+    # Every rank tells every rank, so that all of them see who disagrees.
+    words = [wanted.global_batch_size, seed, wanted.gradient_dtype.as_datatype_enum]
+    with tf.name_scope(""):
+        # One step may run several.
+        name = tf.compat.v1.get_default_graph().unique_name("sok.Init")
+    arguments, _ = ranks.exchange(
+        tf.constant(words * ranks.size, tf.int64), tf.constant([len(words)] * ranks.size, tf.int32), name
+    )
+    return native.ops.sok_init(arguments, rank=ranks.rank, ranks=ranks.size, name="SokInit")
 
 
 def _check_batch_size(value: Any) -> int:
@@ -97,19 +113,29 @@ def _check_seed(value: Any) -> int | None:
     return int(value)
 
 
-def _configure(batch_size: int, seed: int | None) -> _Configuration:
-    """Fixes the process's configuration, or checks that it is the one that was fixed before."""
-    global _configuration
+def _check_gradient_dtype(value: Any) -> tf.DType:
+    try:
+        dtype = tf.float32 if value is None else tf.as_dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype not in _GRADIENT_DTYPES:
+        names = ", ".join(f"tf.{dtype.name}" for dtype in _GRADIENT_DTYPES)
+        raise TypeError(f"sok.Init: gradient_exchange_dtype must be one of {names} or None, not {value!r}")
+    return dtype
+
+
+def _configure(wanted: _Configuration) -> int:
+    """Fixes the process's configuration, or checks that it is the one fixed before; returns its seed."""
+    global _configuration, _resolved_seed
     with _lock:
         if _configuration is None:
-            _configuration = _Configuration(batch_size, seed, _as_signed(_resolve_seed(seed)))
-        elif (_configuration.global_batch_size, _configuration.seed) != (batch_size, seed):
+            _configuration, _resolved_seed = wanted, _as_signed(_resolve_seed(wanted.seed))
+        elif _configuration != wanted:
             raise ValueError(
-                f"sok.Init was called before with global_batch_size={_configuration.global_batch_size}, "
-                f"seed={_configuration.seed}, and cannot be called with "
-                f"global_batch_size={batch_size}, seed={seed} in one process"
+                f"sok.Init was called before with {_configuration}, and cannot be called with {wanted} "
+                "in one process"
             )
-        return _configuration
+        return _resolved_seed
 
 
 def _resolve_seed(seed: int | None) -> int:

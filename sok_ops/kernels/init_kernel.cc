@@ -1,0 +1,89 @@
+// sok.Init: what the ranks were told, compared, becomes the session's Runtime.
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "sok_ops/kernels/resources.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+
+// The words that a rank sends, in their order.
+enum Argument { kGlobalBatchSize, kSeed, kGradientDtype, kArguments };
+
+std::string GradientDtypeName(int64_t dtype) { return tf::DataTypeString(static_cast<tf::DataType>(dtype)); }
+
+class InitOp : public tf::OpKernel {
+ public:
+  explicit InitOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("rank", &rank_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &ranks_));
+    OP_REQUIRES(construction, rank_ < ranks_,
+                tf::errors::InvalidArgument("sok.Init: rank ", rank_, " of ", ranks_, " ranks"));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    const tf::Tensor& arguments = context->input(0);
+    OP_REQUIRES(
+        context, arguments.NumElements() == int64_t{kArguments} * ranks_,
+        tf::errors::InvalidArgument("sok.Init: the arguments of ", ranks_, " ranks are ",
+                                    arguments.NumElements(), " words, not ", int64_t{kArguments} * ranks_));
+    const int64_t* words = arguments.flat<int64_t>().data();
+    OP_REQUIRES_OK(context, CheckAgreement(words));
+    tf::core::RefCountPtr<Runtime> runtime(
+        new Runtime(words[kGlobalBatchSize], static_cast<uint64_t>(words[kSeed]),
+                    static_cast<tf::DataType>(words[kGradientDtype]), rank_, ranks_));
+    tf::core::RefCountPtr<Runtime> existing;
+    if (LookupRuntime(context, "", &existing).ok()) {
+      OP_REQUIRES_OK(context, CheckUnchanged(*existing, *runtime));
+    } else {
+      OP_REQUIRES_OK(context, CreateRuntime(context, std::move(runtime)));
+    }
+    tf::Tensor* status = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
+    status->scalar<tf::tstring>()() = "OK";
+  }
+
+ private:
+  // All ranks compare the same words, so that all of them fail or none. The seed needs no agreement: rank 0's
+  // is taken.
+  tf::Status CheckAgreement(const int64_t* words) const {
+    for (int rank = 1; rank < ranks_; ++rank) {
+      const int64_t* other = words + int64_t{kArguments} * rank;
+      if (other[kGlobalBatchSize] != words[kGlobalBatchSize]) {
+        return tf::errors::InvalidArgument(
+            "sok.Init: the ranks disagree: rank 0 has global_batch_size=", words[kGlobalBatchSize], ", rank ",
+            rank, " has global_batch_size=", other[kGlobalBatchSize]);
+      }
+      if (other[kGradientDtype] != words[kGradientDtype]) {
+        return tf::errors::InvalidArgument(
+            "sok.Init: the ranks disagree: rank 0 has gradient_exchange_dtype=",
+            GradientDtypeName(words[kGradientDtype]), ", rank ", rank,
+            " has gradient_exchange_dtype=", GradientDtypeName(other[kGradientDtype]));
+      }
+    }
+    return tf::Status();
+  }
+
+  static tf::Status CheckUnchanged(const Runtime& existing, const Runtime& wanted) {
+    if (existing.global_batch_size == wanted.global_batch_size && existing.seed == wanted.seed &&
+        existing.gradient_dtype == wanted.gradient_dtype && existing.ranks == wanted.ranks) {
+      return tf::Status();
+    }
+    return tf::errors::FailedPrecondition(
+        "sok.Init has run in this session with other arguments: ", existing.DebugString(), ", seed ",
+        static_cast<int64_t>(existing.seed), ", gradients sent as ",
+        GradientDtypeName(existing.gradient_dtype));
+  }
+
+  int rank_;
+  int ranks_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokInit").Device(tf::DEVICE_CPU), InitOp);
+
+}  // namespace
+}  // namespace sok
