@@ -52,7 +52,7 @@ class GroupReduceOp : public tf::OpKernel {
     TfExecutor executor(context);
     OutgoingWords outgoing(context);
     OP_REQUIRES_OK(context,
-                   ToTf(ReduceGroup(executor, plan, gradients, replies, FormatOf(tf::DT_FLOAT), outgoing)));
+                   ToTf(ReduceGroup(executor, plan, gradients, replies, FormatOf(runtime->gradient_dtype), outgoing)));
     if (std::count(weighted_.begin(), weighted_.end(), true) == 0) return;
     ReceivedRows rows;
     OP_REQUIRES_OK(context, ToTf(ReadReplies({}, plan, replies, &rows)));
