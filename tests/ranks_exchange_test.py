@@ -43,10 +43,12 @@ class _Rank:
         np.testing.assert_array_equal(got.received, np.concatenate(parts))
         np.testing.assert_array_equal(got.received_splits, [len(part) for part in parts])
 
-    def exchanges(self):
-        """What the process has exchanged so far: the op's five numbers."""
+    def exchanged(self):
+        """What the process has exchanged so far."""
+        from sparse_operation_kit.core.exchange_statistics import exchange_statistics
+
         with self.graph.as_default():
-            return self.session.run(self.ops.sok_exchange_statistics())
+            return self.session.run(exchange_statistics())
 
 
 def _words(source, target, key, largest=40):
@@ -142,9 +144,9 @@ def check_constants_are_not_folded():
         exchange = me.ops.sok_exchange(words, me.tf.ones([me.size], me.tf.int32), exchange_name="folded")
         result = exchange.received + 1
     for step in range(3):
-        before = me.exchanges()[0]
+        before = me.exchanged().exchanges
         assert list(me.session.run(result)) == [me.rank + 1] * me.size
-        assert me.exchanges()[0] == before + 1, step
+        assert me.exchanged().exchanges == before + 1, step
 
 
 def check_the_same_inputs_are_not_merged():
@@ -154,9 +156,9 @@ def check_the_same_inputs_are_not_merged():
         splits = me.tf.ones([me.size], me.tf.int32)
         one, two = (me.ops.sok_exchange(words, splits, exchange_name=name) for name in ("one", "two"))
         result = one.received + two.received
-    before = me.exchanges()[0]
+    before = me.exchanged().exchanges
     assert list(me.session.run(result)) == [2 * me.rank] * me.size
-    assert me.exchanges()[0] == before + 2
+    assert me.exchanged().exchanges == before + 2
 
 
 def check_a_control_dependency_is_enough_to_run():
@@ -166,21 +168,26 @@ def check_a_control_dependency_is_enough_to_run():
         exchange = me.ops.sok_exchange(words, me.tf.ones([me.size], me.tf.int32), exchange_name="control")
         with me.tf.control_dependencies([exchange.received]):
             result = me.tf.no_op()
-    before = me.exchanges()[0]
+    before = me.exchanged().exchanges
     me.session.run(result)
-    assert me.exchanges()[0] == before + 1
+    assert me.exchanged().exchanges == before + 1
 
 
 def check_statistics():
     me = _Rank()
     exchange = me.fed_exchange("counted")
-    before = me.exchanges()
+    before = me.exchanged()
     sent = [np.zeros(3 + other, np.int64) for other in range(me.size)]
     me.session.run(exchange[2], me.feed(exchange, sent))
     own = 8 * (3 + me.rank)
     all_sent, all_received = 8 * sum(len(part) for part in sent), own * me.size
-    expected = [1, all_sent, all_received, all_sent - own, all_received - own]
-    assert list(me.exchanges() - before) == expected
+    change = type(before)(*(new - old for new, old in zip(me.exchanged(), before, strict=True)))
+    assert change.exchanges == 1
+    assert (change.bytes_sent, change.bytes_received) == (all_sent, all_received)
+    assert (change.bytes_sent_to_others, change.bytes_received_from_others) == (
+        all_sent - own,
+        all_received - own,
+    )
 
 
 def check_bad_inputs_are_errors_that_name_the_exchange():
@@ -271,3 +278,42 @@ _CHECKS = [check for name, check in sorted(globals().items()) if name.startswith
 @pytest.mark.parametrize(("transport", "size"), _LAUNCHES)
 def test_exchanges(transport, size):
     ranks.run_checks(_CHECKS, ranks=size, transport=transport, env={"SOK_STALL_SECONDS": "1"})
+
+
+def _exchange_varying_sizes():
+    me = _Rank()
+    exchange = me.fed_exchange("varying")
+    for key in range(100):
+        sent, received = _parts(me, key)
+        me.check(me.session.run(exchange[2], me.feed(exchange, sent)), received)
+
+
+def test_sizes_that_vary_are_negotiated_fast():
+    environment = {"HOROVOD_LOG_LEVEL": "trace", "SOK_STALL_SECONDS": "0"}
+    job = ranks.launch(_exchange_varying_sizes, ranks=2, env=environment)
+    assert job.returncode == 0, job.report()
+    assert job.outputs[0].count("Performing varying") == 100
+    # The slow way over rank 0 once for the exchange, and once for the round that ends the stall watch.
+    assert 1 <= job.outputs[0].count("Adding messages from process-set rank 0") <= 2
+
+
+def _opaque_tensors():
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    from sparse_operation_kit import native
+
+    hvd.init()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        inputs = [native.horovod_ops().sok_opaque(tf.constant([1.5, 2.5])) for _ in range(2)]
+        sums = [hvd.allreduce(tensor, op=hvd.Sum, name=f"sum{i}") for i, tensor in enumerate(inputs)]
+        options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+        metadata = tf.compat.v1.RunMetadata()
+        for _ in range(2):
+            value = session.run(sums[0] + sums[1], options=options, run_metadata=metadata)
+    executed = [node.op for graph in metadata.partition_graphs for node in graph.node]
+    return list(value), executed.count("HorovodAllreduce")
+
+
+def test_collectives_of_opaque_tensors_are_neither_folded_nor_merged():
+    assert ranks.run(_opaque_tensors, ranks=2) == [([6.0, 10.0], 2)] * 2
