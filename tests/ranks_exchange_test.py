@@ -119,11 +119,11 @@ def _rotated(items, by):
 
 
 def check_many_in_flight_with_one_thread():
-    _many_in_flight(threads=1, steps=250)
+    _many_in_flight(threads=1, steps=80)
 
 
 def check_many_in_flight_with_eight_threads():
-    _many_in_flight(threads=8, steps=250)
+    _many_in_flight(threads=8, steps=80)
 
 
 def check_a_chain_in_which_each_feeds_the_next():

@@ -12,7 +12,7 @@ from sparse_operation_kit import native
 class ExchangeStatistics(NamedTuple):
     """Numbers since the process started; scalar int64 tensors, or what a session made of them.
 
-    An exchange counts when it has ended well. Bytes are those of the words, without what Horovod adds to them;
+    An exchange counts once it has ended well. Bytes are those of its words, without what Horovod adds;
     those from a rank to itself are in `bytes_sent` and `bytes_received` only.
     """
 
