@@ -7,6 +7,11 @@ optimizers work on the rows where they lie. `sok.Init` comes first; `Distributed
 
 from sparse_operation_kit import optimizers, tf
 from sparse_operation_kit._version import __version__
+from sparse_operation_kit.core.broadcast import (
+    BroadcastGlobalVariablesHook,
+    broadcast_global_variables,
+    broadcast_variables,
+)
 from sparse_operation_kit.core.context_scope import OptimizerScope
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.graph_keys import GraphKeys
@@ -14,18 +19,23 @@ from sparse_operation_kit.core.initialize import Init
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
 from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
+from sparse_operation_kit.optimizers.distributed import DistributedOptimizer
 from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
 from sparse_operation_kit.saver import Saver
 
 __all__ = [
     "All2AllDenseEmbedding",
+    "BroadcastGlobalVariablesHook",
     "DistributedEmbedding",
+    "DistributedOptimizer",
     "EmbeddingVariable",
     "GraphKeys",
     "Init",
     "OptimizerScope",
     "Saver",
     "__version__",
+    "broadcast_global_variables",
+    "broadcast_variables",
     "get_embedding",
     "optimizers",
     "split_embedding_variable_from_others",

@@ -7,22 +7,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import compat
+from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.scalar_state import scalar_state
+from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
 
 _INITIAL_SCALE = 2.0**15
 _GROWTH_STEPS = 2000
 _FACTOR = 2.0
 
-Gradient = tf.Tensor | tf.IndexedSlices | None
 
-
-class LossScaleOptimizer(tf.compat.v1.train.Optimizer):
+class LossScaleOptimizer(OptimizerWrapper):
     """Wraps an optimizer: gradients of a scaled loss are unscaled, and applied when all of them are finite.
 
     A step with an infinity or a NaN in any gradient changes nothing: no table, no ordinary variable, no step
     counter of the wrapped optimizer, no global step. With a dynamic scale it halves the scale, which is
-    doubled after `dynamic_growth_steps` good steps in a row; a fixed scale stays.
+    doubled after `dynamic_growth_steps` good steps in a row; a fixed scale stays. Ranks decide together: a
+    gradient that is not finite on one of them makes all skip the step, so that their scales stay the same.
 
     For graph mode. Either let `minimize` or `compute_gradients` scale and unscale, or do it by hand:
 
@@ -55,20 +55,13 @@ class LossScaleOptimizer(tf.compat.v1.train.Optimizer):
         dynamic: bool | None = None,
         name: str = "LossScaleOptimizer",
     ):
-        super().__init__(use_locking=False, name=name)
         if (optimizer is None) == (inner_optimizer is None):
             raise TypeError("LossScaleOptimizer takes one optimizer to wrap")
-        self._inner = inner_optimizer if optimizer is None else optimizer
-        self._inner_is_v1 = _is_v1(self._inner)
+        super().__init__(inner_optimizer if optimizer is None else optimizer, name)
         if dynamic is not None:
             loss_scale = dynamic
         self._dynamic, self._initial_scale = _parse_scale(loss_scale, initial_scale)
         self._growth_steps = _parse_growth_steps(self._dynamic, dynamic_growth_steps)
-
-    @property
-    def inner_optimizer(self) -> Any:
-        """The wrapped optimizer."""
-        return self._inner
 
     @property
     def dynamic(self) -> bool:
@@ -105,16 +98,9 @@ class LossScaleOptimizer(tf.compat.v1.train.Optimizer):
 
     def compute_gradients(self, loss, var_list=None, *args, **kwargs) -> list[tuple[Gradient, tf.Variable]]:
         """As tf.compat.v1.train.Optimizer's; the loss is scaled first and the gradients are unscaled."""
-        compute = self._inner.compute_gradients if self._inner_is_v1 else super().compute_gradients
-        pairs = compute(self.get_scaled_loss(loss), var_list, *args, **kwargs)
+        pairs = super().compute_gradients(self.get_scaled_loss(loss), var_list, *args, **kwargs)
         gradients = self.get_unscaled_gradients([gradient for gradient, _ in pairs])
         return [(gradient, variable) for gradient, (_, variable) in zip(gradients, pairs, strict=True)]
-
-    def minimize(self, loss, global_step=None, var_list=None, *args, **kwargs) -> tf.Operation:
-        """As tf.compat.v1.train.Optimizer's; `minimize(loss, variables)`, Keras' order, is understood too."""
-        if isinstance(global_step, (list, tuple)):
-            global_step, var_list = None, global_step
-        return super().minimize(loss, global_step, var_list, *args, **kwargs)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
         """Lets the wrapped optimizer apply unscaled gradients, if all are finite.
@@ -139,30 +125,20 @@ class LossScaleOptimizer(tf.compat.v1.train.Optimizer):
             # Made out here: variables of a branch could not be initialized.
             scale, good_steps = self._state()
 
+            finite = communicator().all(_all_finite(gradients), f"{self.get_name()}.finite")
+
             def apply():
-                return _done([self._apply_inner(pairs, global_step), *self._grow(scale, good_steps)])
+                update = super(LossScaleOptimizer, self).apply_gradients(pairs, global_step)
+                return _done([update, *self._grow(scale, good_steps)])
 
             def skip():
                 return _done(self._back_off(scale, good_steps))
 
-            applied = tf.cond(_all_finite(gradients), apply, skip)
+            applied = tf.cond(finite, apply, skip)
             train_op = tf.group(applied, name=scope)
         # In place of the op that the wrapped optimizer put there, which lies inside the conditional.
         train_ops[:] = [*earlier_train_ops, train_op]
         return train_op
-
-    def variables(self) -> list[tf.Variable]:
-        """The variables of this object and of the wrapped optimizer in the current graph."""
-        inner = self._inner.variables
-        return super().variables() + list(inner() if callable(inner) else inner)
-
-    def get_slot(self, var: tf.Variable, name: str) -> tf.Variable | None:
-        """The wrapped optimizer's slot."""
-        return self._inner.get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """The wrapped optimizer's slot names."""
-        return self._inner.get_slot_names()
 
     def _scale_variable(self) -> tf.Variable:
         return scalar_state(self, "current_loss_scale", self._initial_scale, tf.float32)
@@ -171,15 +147,6 @@ class LossScaleOptimizer(tf.compat.v1.train.Optimizer):
         if not self._dynamic:
             return None, None
         return self._scale_variable(), scalar_state(self, "good_steps", 0, tf.int64)
-
-    def _apply_inner(self, pairs: list, global_step: tf.Variable | None) -> tf.Operation:
-        if self._inner_is_v1:
-            return self._inner.apply_gradients(pairs, global_step=global_step)
-        update = self._inner.apply_gradients(pairs)
-        if global_step is None:
-            return update
-        with tf.control_dependencies([update]):
-            return tf.compat.v1.assign_add(global_step, tf.ones([], global_step.dtype.base_dtype))
 
     def _grow(self, scale: tf.Variable | None, good_steps: tf.Variable | None) -> list:
         if not self._dynamic:
@@ -199,19 +166,6 @@ class LossScaleOptimizer(tf.compat.v1.train.Optimizer):
             scale.assign(tf.maximum(scale / _FACTOR, 1.0), read_value=False),
             good_steps.assign(0, read_value=False),
         ]
-
-
-def _is_v1(optimizer: Any) -> bool:
-    if isinstance(optimizer, LossScaleOptimizer):
-        raise TypeError("LossScaleOptimizer cannot wrap another LossScaleOptimizer")
-    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        return True
-    if any(isinstance(optimizer, module.Optimizer) for _, module in compat.legacy_keras_optimizers()):
-        return False
-    raise TypeError(
-        "LossScaleOptimizer wraps a tf.compat.v1.train.Optimizer or a legacy Keras optimizer, not"
-        f" {type(optimizer).__name__}"
-    )
 
 
 def _parse_scale(loss_scale: str | bool | float, initial_scale: float | None) -> tuple[bool, float]:

@@ -1,0 +1,209 @@
+"""sok.DistributedOptimizer over ranks: models train as in one process, with tables and without."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ranks
+import sparse_operation_kit as sok
+from sparse_operation_kit import compat
+from sparse_operation_kit.core.communicator import communicator
+
+train = tf.compat.v1.train
+LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
+Distributed = sok.DistributedOptimizer
+
+BATCH = 24
+STEPS = 50
+VOCABULARY = 30
+# Where the ranks' parts of a batch begin and end: uneven ones, and one that is empty.
+BOUNDS = {1: [0, BATCH], 2: [0, 7, BATCH], 3: [0, 5, 5, BATCH]}
+
+INNER = {
+    "sgd": lambda: train.GradientDescentOptimizer(0.2),
+    "momentum": lambda: train.MomentumOptimizer(0.05, 0.9),
+    "adagrad": lambda: train.AdagradOptimizer(0.1),
+    "adam": lambda: train.AdamOptimizer(0.01),
+}
+if compat.legacy_keras_optimizers():
+    INNER["keras_sgd"] = lambda: compat.legacy_keras_optimizers()[0][1].SGD(0.2)
+
+WRAPPED = {
+    "gathered slices": lambda inner: Distributed(inner, op="sum"),
+    "dense slices": lambda inner: Distributed(inner, op="sum", sparse_as_dense=True),
+    "loss scale outside": lambda inner: LossScaleOptimizer(Distributed(inner, op="sum"), initial_scale=8.0),
+    "loss scale inside": lambda inner: Distributed(LossScaleOptimizer(inner, initial_scale=8.0), op="sum"),
+}
+CASES = [("gathered slices", inner) for inner in INNER] + [
+    (wrapped, "adagrad") for wrapped in WRAPPED if wrapped != "gathered slices"
+]
+
+
+class _Model:
+    """A table, an ordinary embedding and a dense layer; the loss is divided by the global batch size."""
+
+    def __init__(self):
+        self.ids = tf.compat.v1.placeholder(tf.int64, [None])
+        self.labels = tf.compat.v1.placeholder(tf.float32, [None])
+        self.table = sok.EmbeddingVariable("table", dim=4)
+        initial = np.random.default_rng(3).normal(size=[VOCABULARY, 4]).astype(np.float32)
+        self.ordinary = tf.compat.v1.get_variable("ordinary", initializer=initial, use_resource=True)
+        self.kernel = tf.compat.v1.get_variable("kernel", initializer=initial[:8, 0], use_resource=True)
+        rows = tf.nn.embedding_lookup(self.table, self.ids)
+        features = tf.concat([rows, tf.nn.embedding_lookup(self.ordinary, self.ids)], axis=1)
+        logits = tf.linalg.matvec(features, self.kernel)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=self.labels, logits=logits)
+        self.loss = tf.reduce_sum(losses) / BATCH
+        self.all_rows = tf.nn.embedding_lookup(self.table, tf.range(VOCABULARY, dtype=tf.int64))
+
+    def feed(self, step):
+        """This rank's part of a step's batch."""
+        rng = np.random.default_rng(step)
+        ids = rng.integers(0, VOCABULARY, BATCH)
+        bounds = BOUNDS[communicator().size]
+        mine = ids[bounds[communicator().rank] : bounds[communicator().rank + 1]]
+        return {self.ids: mine, self.labels: (mine % 3 == 0).astype(np.float32)}
+
+    def state(self, session):
+        return session.run([self.all_rows, self.ordinary, self.kernel])
+
+
+def _trained(make_train_op):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(sok.Init(global_batch_size=BATCH, seed=1))
+        model = _Model()
+        step = make_train_op(model)
+        session.run(tf.compat.v1.global_variables_initializer())
+        for i in range(STEPS):
+            session.run(step, model.feed(i))
+        return model.state(session)
+
+
+def check_cases():
+    return [_trained(lambda m, c=case: WRAPPED[c[0]](INNER[c[1]]()).minimize(m.loss)) for case in CASES]
+
+
+def check_clipping_sees_the_whole_batch():
+    return _trained(_clipped)
+
+
+def _clipped(model):
+    optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
+    pairs = optimizer.compute_gradients(model.loss, [model.kernel])
+    return optimizer.apply_gradients([(tf.clip_by_norm(gradient, 0.01), v) for gradient, v in pairs])
+
+
+def check_gradients_by_hand():
+    return _trained(_by_hand)
+
+
+def _by_hand(model):
+    optimizer = Distributed(train.AdagradOptimizer(0.1), op="sum")
+    variables = [model.table, model.ordinary, model.kernel]
+    pairs = list(zip(tf.gradients(model.loss, variables), variables, strict=True))
+    with pytest.raises(ValueError, match="not combined over the ranks"):
+        optimizer.apply_gradients(pairs)
+    return optimizer.apply_gradients(optimizer.combine_gradients(pairs))
+
+
+def check_plain_horovod():
+    import horovod.tensorflow as hvd
+
+    def make_train_op(model):
+        tables, others = sok.split_embedding_variable_from_others([model.table, model.ordinary, model.kernel])
+        optimizer = train.AdagradOptimizer(0.1)
+        pairs = optimizer.compute_gradients(model.loss, [*tables, *others])
+        reduced = [(hvd.allreduce(g, op=hvd.Sum), v) for g, v in pairs if v is not model.table]
+        return optimizer.apply_gradients([pairs[0], *reduced])
+
+    return _trained(make_train_op)
+
+
+def check_sum_and_average():
+    """By how much a rank-dependent gradient moves a dense and a sliced variable, for each way to say it."""
+    import horovod.tensorflow as hvd
+
+    moved = []
+    for op in ("sum", "average", hvd.Sum, hvd.Average):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            dense, sliced = tf.Variable([0.0], name="dense"), tf.Variable([[0.0]], name="sliced")
+            parts = tf.reduce_sum(dense) + tf.reduce_sum(tf.gather(sliced, [0]))
+            loss = parts * (1.0 + communicator().rank)
+            step = Distributed(train.GradientDescentOptimizer(1.0), op=op).minimize(loss)
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(step)
+            moved.append([-float(np.squeeze(value)) for value in session.run([dense, sliced])])
+    return moved
+
+
+def check_a_gradient_that_is_not_finite_on_one_rank():
+    results = []
+    for wrapped in ("loss scale outside", "loss scale inside"):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            session.run(sok.Init(global_batch_size=BATCH, seed=1))
+            table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+            poison = tf.compat.v1.placeholder(tf.float32, [])
+            rows = tf.nn.embedding_lookup(table, [communicator().rank])
+            optimizer = WRAPPED[wrapped](train.GradientDescentOptimizer(0.5))
+            step = optimizer.minimize(tf.reduce_sum(rows) * poison)
+            scale = getattr(optimizer, "loss_scale", None)
+            scale = optimizer.inner_optimizer.loss_scale if scale is None else scale
+            session.run(tf.compat.v1.global_variables_initializer())
+            last = communicator().rank == communicator().size - 1
+            session.run(step, {poison: np.inf if last else 1.0})
+            skipped = session.run([rows, scale])
+            session.run(step, {poison: 1.0})
+            results.append([np.asarray(value).tolist() for value in [*skipped, session.run(rows)]])
+    return results
+
+
+CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
+
+
+@pytest.fixture(scope="module", params=[("gloo", 3), ("mpi", 2)], ids=lambda p: f"{p[0]}-{p[1]}")
+def launched(request):
+    transport, size = request.param
+    return size, ranks.run_checks(CHECKS, ranks=size, transport=transport)
+
+
+@pytest.fixture(scope="module")
+def one_process():
+    """What the checks that need no Horovod give in this process."""
+    if communicator().size > 1:
+        pytest.skip("not a process by itself")
+    return {check.__name__: check() for check in (check_cases, check_clipping_sees_the_whole_batch)}
+
+
+def _assert_same_state(state, expected):
+    for value, other in zip(state, expected, strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=[f"{wrapped}-{inner}" for wrapped, inner in CASES])
+def test_training_is_that_of_one_process(launched, one_process, index):
+    for results in launched[1]["check_cases"]:
+        _assert_same_state(results[index], one_process["check_cases"][index])
+
+
+def test_clipping_sees_the_gradients_of_the_whole_batch(launched, one_process):
+    for state in launched[1]["check_clipping_sees_the_whole_batch"]:
+        _assert_same_state(state, one_process["check_clipping_sees_the_whole_batch"])
+
+
+@pytest.mark.parametrize("check", ["check_gradients_by_hand", "check_plain_horovod"])
+def test_other_ways_to_combine_are_the_same(launched, one_process, check):
+    for state in launched[1][check]:
+        _assert_same_state(state, one_process["check_cases"][CASES.index(("gathered slices", "adagrad"))])
+
+
+def test_sum_and_average(launched):
+    size, results = launched
+    total = sum(range(1, size + 1))
+    expected = [[total] * 2, [total / size] * 2] * 2
+    for moved in results["check_sum_and_average"]:
+        np.testing.assert_allclose(moved, expected, rtol=1e-6)
+
+
+def test_all_ranks_skip_a_step_that_is_not_finite_on_one(launched):
+    for results in launched[1]["check_a_gradient_that_is_not_finite_on_one_rank"]:
+        assert results == [[[[1.0, 1.0]], 4.0, [[0.5, 0.5]]]] * 2
