@@ -50,6 +50,10 @@ def test_the_lines_of_other_ranks_are_merged_and_counted_beyond_any_limit():
     bad_lines.check(1)
     with pytest.raises(TooManyBadLines, match="more than 1 malformed lines .*file:2: b"):
         bad_lines.check(3)
-    bad_lines.merge([("file", 1, "a"), ("file", 2, "b"), ("file", 3, "c")])
+    assert bad_lines.own_entries() == [("file", 2, "b")]
+    bad_lines.merge([[("file", 1, "a")], [("file", 2, "b")], [("file", 3, "c")]])
+    assert bad_lines.own_entries() == []
+    with pytest.raises(TooManyBadLines):
+        bad_lines.check(0)
     assert [number for _, number, _ in bad_lines.entries()] == [1, 2, 3]
     assert said == ["malformed line file:2: b", "malformed line file:1: a", "malformed line file:3: c"]

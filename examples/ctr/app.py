@@ -56,8 +56,7 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
         error = raised
     except KeyboardInterrupt:  # before or after the steps, during which it is no exception
         return _INTERRUPTED
-    for entries in ranks.objects(bad_lines.entries()):
-        bad_lines.merge(entries)
+    bad_lines.merge(ranks.objects(bad_lines.own_entries()))
     if error is not None:
         print(f"error: {error}", file=sys.stderr)
     if bad_lines.summary():

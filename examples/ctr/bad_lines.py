@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -15,6 +16,9 @@ class TooManyBadLines(Exception):
 class BadLines:
     """Malformed lines met so far. A line that every epoch meets again counts once.
 
+    Over ranks each has a ledger. A line may fall to another rank in the next epoch, so ledgers are merged in
+    between to count it once; what was merged is common to all, what came since is a rank's own.
+
     Thread-safe: the threads of `tf.data` report into it while the training loop reads it.
     """
 
@@ -25,6 +29,7 @@ class BadLines:
         self._announced = announced
         self._lock = threading.Lock()
         self._reasons: dict[tuple[str, int], str] = {}
+        self._common: set[tuple[str, int]] = set()
 
     def add(self, path: str, number: int, reason: str) -> None:
         """Notes line `number` (counted from 1) of `path`.
@@ -33,12 +38,21 @@ class BadLines:
         """
         if len(self) <= self._limit:
             self._note(path, number, reason)
-        self.check(len(self))
+        self.check(self.own_count())
 
-    def merge(self, entries: Iterable[tuple[str, int, str]]) -> None:
-        """Notes the `entries` of another ledger, however many."""
-        for entry in entries:
-            self._note(*entry)
+    def merge(self, ledgers: Iterable[list[tuple[str, int, str]]]) -> None:
+        """Makes the own entries of all ranks, however many they are, common."""
+        for path, number, reason in itertools.chain.from_iterable(ledgers):
+            self._note(path, number, reason)
+            self._common.add((path, number))
+
+    def own_count(self) -> int:
+        """How many entries are of this ledger alone."""
+        return len(self) - len(self._common)
+
+    def own_entries(self) -> list[tuple[str, int, str]]:
+        """The entries of this ledger alone."""
+        return [entry for entry in self.entries() if entry[:2] not in self._common]
 
     def _note(self, path: str, number: int, reason: str) -> None:
         with self._lock:
@@ -48,9 +62,9 @@ class BadLines:
         if new and count <= self._announced:
             self._say(f"malformed line {path}:{number}: {reason}")
 
-    def check(self, total: int) -> None:
-        """Raises TooManyBadLines if `total`, of this ledger or of several, is beyond the limit."""
-        if total <= self._limit:
+    def check(self, own: int) -> None:
+        """Raises TooManyBadLines beyond the limit; `own` counts the own entries of all ranks."""
+        if len(self._common) + own <= self._limit:
             return
         with self._lock:
             last = list(self._reasons.items())[-1:]

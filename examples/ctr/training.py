@@ -135,6 +135,7 @@ class Trainer:
                     history.epoch = epoch
                     self._run_epoch(run)
                     self._evaluate(run)
+                    bad_lines.merge(self._ranks.objects(bad_lines.own_entries()))
                     if history.interrupted or self._reached_limit(history):
                         break
             finally:
@@ -195,7 +196,7 @@ class Trainer:
 
     def _run(self, run: _Run, feeds: dict[tf.Tensor, Any], fetches: list[Any]) -> tuple[_Status, list[Any]]:
         """Runs the next batch through `fetches`, and takes in what the ranks tell each other."""
-        own = {self._bad_lines: len(run.bad_lines), self._interrupted: run.interrupts.pending}
+        own = {self._bad_lines: run.bad_lines.own_count(), self._interrupted: run.interrupts.pending}
         values, *results = run.session.run([self._status, *fetches], {**feeds, **own})
         status = _Status(*values.tolist())
         run.bad_lines.check(status.bad_lines)
