@@ -15,7 +15,7 @@ Status FirstRefusal(Span<Table* const> tables, const RoutePlan& plan, const Inbo
   for (int r = 0; r < plan.ranks; ++r) {
     MessageHeader header;
     Span<const int64_t> payload;
-    SOK_RETURN_IF_ERROR(ReadHeader(replies.message(r), MessageKind::kReply, &header, &payload));
+    SOK_RETURN_IF_ERROR(ReadHeader(replies[r], MessageKind::kReply, &header, &payload));
     if (header.status.ok()) continue;
     const int64_t t = header.token - 1;
     if (t >= 0 && t < tables.size()) {
@@ -72,7 +72,7 @@ Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox
   for (int r = 0; r < plan.ranks; ++r) {
     MessageHeader header;
     Span<const int64_t> payload;
-    SOK_RETURN_IF_ERROR(ReadHeader(replies.message(r), MessageKind::kReply, &header, &payload));
+    SOK_RETURN_IF_ERROR(ReadHeader(replies[r], MessageKind::kReply, &header, &payload));
     SOK_RETURN_IF_ERROR(ReadRows(plan, r, payload, received));
   }
   return OkStatus();

@@ -3,6 +3,7 @@
 #define SOK_CC_SHARDED_IN_PROCESS_RANKS_H_
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cc/base/span.h"
@@ -25,26 +26,29 @@ struct Outbox {
   }
 };
 
-// What one rank gets, and the inbox that points into it.
+// What one rank gets, and the inbox that points into it. Moving keeps the inbox, copying does not.
 struct Arrived {
-  std::vector<int64_t> words;
+  std::vector<std::vector<int64_t>> words;  // by sender
   Inbox inbox;
+
+  Arrived() = default;
+  explicit Arrived(std::vector<std::vector<int64_t>> messages) : words(std::move(messages)) {
+    inbox.assign(words.begin(), words.end());
+  }
 };
 
 // Brings every message to its rank.
-inline std::vector<Arrived> Exchange(const std::vector<Outbox>& outboxes) {
-  const size_t ranks = outboxes.size();
-  std::vector<Arrived> arrived(ranks);
-  for (size_t to = 0; to < ranks; ++to) {
-    arrived[to].inbox.begin.push_back(0);
-    for (const Outbox& from : outboxes) {
-      int64_t first = 0;
-      for (size_t r = 0; r < to; ++r) first += from.sizes[r];
-      arrived[to].words.insert(arrived[to].words.end(), from.words.begin() + first,
-                               from.words.begin() + first + from.sizes[to]);
-      arrived[to].inbox.begin.push_back(static_cast<int64_t>(arrived[to].words.size()));
+inline std::vector<Arrived> Exchange(std::vector<Outbox> outboxes) {
+  const int ranks = static_cast<int>(outboxes.size());
+  std::vector<Arrived> arrived;
+  for (int to = 0; to < ranks; ++to) {
+    std::vector<std::vector<int64_t>> messages;
+    for (int from = 0; from < ranks; ++from) {
+      Outbox& outbox = outboxes[from];
+      const int64_t* start = MessageStarts(from, outbox.sizes, outbox.words.data())[to];
+      messages.emplace_back(start, start + outbox.sizes[to]);
     }
-    arrived[to].inbox.words = arrived[to].words.data();
+    arrived.emplace_back(std::move(messages));
   }
   return arrived;
 }

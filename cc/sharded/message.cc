@@ -11,6 +11,16 @@ constexpr int64_t kFormat = 0x534f4b'0000'0100;
 
 }  // namespace
 
+std::vector<int64_t*> MessageStarts(int rank, Span<const int64_t> sizes, int64_t* words) {
+  std::vector<int64_t*> starts(sizes.size());
+  for (int64_t r = 0; r < sizes.size(); ++r) {
+    starts[r] = words;
+    if (r != rank) words += sizes[r];
+  }
+  starts[rank] = words;
+  return starts;
+}
+
 int64_t MessageWords(const Status& status, int64_t payload) {
   return kHeaderWords + (status.ok() ? payload : WordsOf(static_cast<int64_t>(status.message().size())));
 }

@@ -23,18 +23,16 @@ struct MessageHeader {
   int64_t token = 0;
 };
 
-// Allocates one buffer for the messages to all ranks, one after the other: sizes[r] words for rank r.
-// Returns null where that fails.
+// Allocates one buffer for the messages to all ranks, sizes[r] words for rank r, laid out as in
+// MessageStarts. Returns null where that fails.
 using AllocateWords = FunctionRef<int64_t*(Span<const int64_t> sizes)>;
 
-// The messages of an exchange that arrived: rank r's is words[begin[r] .. begin[r + 1]).
-struct Inbox {
-  const int64_t* words = nullptr;
-  std::vector<int64_t> begin;
+// Where the message to each rank stands in its buffer: those to other ranks one after the other, then the one
+// to the sender itself, which is not sent.
+std::vector<int64_t*> MessageStarts(int rank, Span<const int64_t> sizes, int64_t* words);
 
-  int ranks() const { return static_cast<int>(begin.size()) - 1; }
-  Span<const int64_t> message(int rank) const { return {words + begin[rank], begin[rank + 1] - begin[rank]}; }
-};
+// The messages of an exchange that a rank got, one from each rank.
+using Inbox = std::vector<Span<const int64_t>>;
 
 // Words of a message with `payload` words after its header; its text alone where the status is an error.
 int64_t MessageWords(const Status& status, int64_t payload);

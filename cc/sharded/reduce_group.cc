@@ -114,17 +114,18 @@ Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const Gradien
   std::vector<MessageHeader> headers(plan.ranks);
   for (int r = 0; r < plan.ranks; ++r) {
     Span<const int64_t> payload;
-    SOK_RETURN_IF_ERROR(ReadHeader(replies.message(r), MessageKind::kReply, &headers[r], &payload));
+    SOK_RETURN_IF_ERROR(ReadHeader(replies[r], MessageKind::kReply, &headers[r], &payload));
   }
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
 
-  std::vector<int64_t*> payloads(plan.ranks);
+  std::vector<int64_t*> payloads = MessageStarts(plan.rank, sizes, words);
   for (int r = 0; r < plan.ranks; ++r) {
-    payloads[r] = WriteHeader({MessageKind::kGradients, OkStatus(), headers[r].token}, words) + 1;
-    payloads[r][-1] = static_cast<int64_t>(format);
-    words += sizes[r];
-    if (payloads[r] < words) words[-1] = 0;
+    int64_t* const end = payloads[r] + sizes[r];
+    int64_t* payload = WriteHeader({MessageKind::kGradients, OkStatus(), headers[r].token}, payloads[r]);
+    *payload++ = static_cast<int64_t>(format);
+    if (payload < end) end[-1] = 0;
+    payloads[r] = payload;
   }
   if (!plan.lookups.training) return OkStatus();
 

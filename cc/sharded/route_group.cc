@@ -107,11 +107,11 @@ Status WriteRequests(Span<Table* const> tables, const Status& status, const Rout
   }
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
+  const std::vector<int64_t*> starts = MessageStarts(plan.rank, sizes, words);
   const MessageHeader header{MessageKind::kRequest, status, plan.lookups.training ? 1 : 0};
   for (int r = 0; r < ranks; ++r) {
-    int64_t* payload = WriteHeader(header, words);
+    int64_t* payload = WriteHeader(header, starts[r]);
     if (status.ok()) WriteRequest(requests[r], payload);
-    words += sizes[r];
   }
   return OkStatus();
 }

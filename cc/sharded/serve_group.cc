@@ -26,12 +26,12 @@ Status OnRank(int rank, const Status& status) {
 
 // Reads the messages. The error is the same for every owner that sees the same messages.
 Status ReadRequests(const Inbox& inbox, int64_t num_tables, AllRequests* all) {
-  all->of.resize(inbox.ranks());
-  all->trains.resize(inbox.ranks());
-  for (int r = 0; r < inbox.ranks(); ++r) {
+  all->of.resize(static_cast<int>(inbox.size()));
+  all->trains.resize(static_cast<int>(inbox.size()));
+  for (int r = 0; r < static_cast<int>(inbox.size()); ++r) {
     MessageHeader header;
     Span<const int64_t> payload;
-    Status status = ReadHeader(inbox.message(r), MessageKind::kRequest, &header, &payload);
+    Status status = ReadHeader(inbox[r], MessageKind::kRequest, &header, &payload);
     if (status.ok()) status = header.status;
     if (status.ok()) status = ReadRequest(payload, num_tables, &all->of[r]);
     if (!status.ok()) return OnRank(r, status);
@@ -122,20 +122,20 @@ class TableServer {
 };
 
 // Every rank gets an answer, also where there are no rows to give.
-Status WriteErrors(const std::vector<Refusal>& refusals, AllocateWords allocate) {
+Status WriteErrors(int rank, const std::vector<Refusal>& refusals, AllocateWords allocate) {
   std::vector<int64_t> sizes;
   for (const Refusal& refusal : refusals) sizes.push_back(MessageWords(refusal.status, 0));
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
+  const std::vector<int64_t*> starts = MessageStarts(rank, sizes, words);
   for (size_t r = 0; r < refusals.size(); ++r) {
-    WriteHeader({MessageKind::kReply, refusals[r].status, refusals[r].token()}, words);
-    words += sizes[r];
+    WriteHeader({MessageKind::kReply, refusals[r].status, refusals[r].token()}, starts[r]);
   }
   return OkStatus();
 }
 
-Status WriteRows(Executor& executor, std::vector<TableServer>& servers, Span<Table* const> tables, int ranks,
-                 int64_t token, AllocateWords allocate) {
+Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers, Span<Table* const> tables,
+                 int ranks, int64_t token, AllocateWords allocate) {
   std::vector<int64_t> sizes(ranks);
   for (int r = 0; r < ranks; ++r) {
     int64_t floats = 0;
@@ -144,6 +144,7 @@ Status WriteRows(Executor& executor, std::vector<TableServer>& servers, Span<Tab
   }
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
+  const std::vector<int64_t*> starts = MessageStarts(rank, sizes, words);
   struct Answer {
     int rank;
     size_t table;
@@ -151,10 +152,10 @@ Status WriteRows(Executor& executor, std::vector<TableServer>& servers, Span<Tab
   };
   std::vector<Answer> answers;
   for (int r = 0; r < ranks; ++r) {
-    int64_t* payload = WriteHeader({MessageKind::kReply, OkStatus(), token}, words);
-    words += sizes[r];
+    int64_t* payload = WriteHeader({MessageKind::kReply, OkStatus(), token}, starts[r]);
     // An odd number of floats leaves half a word, which nobody reads but the network.
-    if (payload < words) words[-1] = 0;
+    int64_t* const end = starts[r] + sizes[r];
+    if (payload < end) end[-1] = 0;
     float* out = reinterpret_cast<float*>(payload);
     for (size_t t = 0; t < servers.size(); ++t) {
       answers.push_back({r, t, out});
@@ -176,15 +177,15 @@ int64_t NextToken() {
 
 Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const ExchangeMode> modes, int rank,
                   const Inbox& requests, ServedPlan* plan, GroupScratch* scratch, AllocateWords allocate) {
-  const int ranks = requests.ranks();
+  const int ranks = static_cast<int>(requests.size());
   plan->token = NextToken();
-  plan->ranks = ranks;
+  plan->rank = rank;
   plan->modes.assign(modes.begin(), modes.end());
   AllRequests all;
   plan->status = ReadRequests(requests, tables.size(), &all);
   std::vector<Refusal> refusals(ranks, Refusal{plan->status});
   if (plan->status.ok()) plan->status = CheckAgreement(tables, modes, rank, all.of, &refusals);
-  if (!plan->status.ok()) return WriteErrors(refusals, allocate);
+  if (!plan->status.ok()) return WriteErrors(rank, refusals, allocate);
 
   const TableLocks locks(tables);
   while (static_cast<int64_t>(scratch->deduplicators.size()) < tables.size()) {
@@ -199,9 +200,9 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
   });
   if (!plan->status.ok()) {
     plan->status = OnRank(rank, plan->status);
-    return WriteErrors(std::vector<Refusal>(ranks, Refusal{plan->status}), allocate);
+    return WriteErrors(rank, std::vector<Refusal>(ranks, Refusal{plan->status}), allocate);
   }
-  SOK_RETURN_IF_ERROR(WriteRows(executor, servers, tables, ranks, plan->token, allocate));
+  SOK_RETURN_IF_ERROR(WriteRows(executor, rank, servers, tables, ranks, plan->token, allocate));
   for (TableServer& server : servers) plan->parts.push_back(server.TakeTrainedPart());
   return OkStatus();
 }

@@ -132,10 +132,9 @@ TEST_P(ShardedErrorsTest, GradientsOfAnotherStepAreRefused) {
   ShardedGroup group(ranks, {ExchangeMode::kRows}, executor_, PlainTable);
   const std::vector<Batch> batches = BatchesOf(std::vector<std::vector<int64_t>>(ranks, {1, 2, 3}));
   group.Forward(batches);
-  const Arrived replies_before = group.rank(0).replies;
+  const Arrived replies_before(group.rank(0).replies.words);
   group.Forward(batches);
-  group.rank(0).replies = replies_before;
-  group.rank(0).replies.inbox.words = group.rank(0).replies.words.data();
+  group.rank(0).replies = Arrived(replies_before.words);
   const std::vector<float> gradient(12, 1.0f);
   group.Backward(std::vector<std::vector<std::vector<float>>>(ranks, {gradient}));
   ExpectOnAll(group, StatusCode::kFailedPrecondition, {"rank 0 sent the gradients of another step"});
@@ -151,9 +150,7 @@ TEST(ShardedErrors, DamagedMessages) {
     const std::unique_ptr<Table> table = PlainTable(0, 0, 1);
     Table* const tables[] = {table.get()};
     const ExchangeMode modes[] = {ExchangeMode::kRows};
-    Inbox inbox;
-    inbox.words = words.data();
-    inbox.begin = {0, static_cast<int64_t>(words.size())};
+    const Inbox inbox = {words};
     ServedPlan plan;
     GroupScratch scratch;
     Outbox outbox;

@@ -67,11 +67,11 @@ void SumTable(Executor& executor, ExchangeMode mode, const ServedPart& part,
 Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
                      ArrivedGradients* arrived) {
   arrived->rows.assign(dims.size(), {});
-  arrived->decoded.resize(messages.ranks());
-  for (int r = 0; r < messages.ranks(); ++r) {
+  arrived->decoded.resize(static_cast<int>(messages.size()));
+  for (int r = 0; r < static_cast<int>(messages.size()); ++r) {
     const float* row = nullptr;
     SOK_RETURN_IF_ERROR(
-        ReadFloats(plan, r, messages.message(r), FloatsFrom(plan, dims, r), &arrived->decoded[r], &row));
+        ReadFloats(plan, r, messages[r], FloatsFrom(plan, dims, r), &arrived->decoded[r], &row));
     for (int64_t t = 0; t < dims.size(); ++t) {
       const ServedPart& part = plan.parts[t];
       for (int64_t i = part.rows_begin[r]; i < part.rows_begin[r + 1]; ++i, row += dims[t]) {

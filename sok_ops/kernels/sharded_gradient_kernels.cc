@@ -44,15 +44,16 @@ class GroupReduceOp : public tf::OpKernel {
                 tf::errors::InvalidArgument("SokGroupReduce: `plan` is not that of a SokGroupRoute"));
     const RoutePlan& plan = routed->plan;
     Inbox replies;
-    OP_REQUIRES_OK(context, ReadInbox(context, 1, &replies));
+    OP_REQUIRES_OK(context, ReadInbox(context, 1, plan.rank, &replies));
     std::vector<GradientRows> gradients;
-    OP_REQUIRES_OK(context, ReadOutputGradients(context, 3, plan.lookups, dims_, weighted_, &gradients));
+    OP_REQUIRES_OK(
+        context, ReadOutputGradients(context, 1 + kInboxInputs, plan.lookups, dims_, weighted_, &gradients));
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
     TfExecutor executor(context);
-    OutgoingWords outgoing(context);
-    OP_REQUIRES_OK(context,
-                   ToTf(ReduceGroup(executor, plan, gradients, replies, FormatOf(runtime->gradient_dtype), outgoing)));
+    OutgoingWords outgoing(context, plan.rank);
+    OP_REQUIRES_OK(context, ToTf(ReduceGroup(executor, plan, gradients, replies,
+                                             FormatOf(runtime->gradient_dtype), outgoing)));
     if (std::count(weighted_.begin(), weighted_.end(), true) == 0) return;
     ReceivedRows rows;
     OP_REQUIRES_OK(context, ToTf(ReadReplies({}, plan, replies, &rows)));
@@ -91,7 +92,7 @@ class GroupSumOp : public tf::OpKernel {
     OP_REQUIRES(context, plan != nullptr && plan->parts.size() == dims_.size(),
                 tf::errors::InvalidArgument("SokGroupSum: `served` is not that of its SokGroupServe"));
     Inbox messages;
-    OP_REQUIRES_OK(context, ReadInbox(context, 1, &messages));
+    OP_REQUIRES_OK(context, ReadInbox(context, 1, plan->rank, &messages));
     ArrivedGradients arrived;
     OP_REQUIRES_OK(context, ToTf(ReadGradients(*plan, dims_, messages, &arrived)));
     const int num_tables = static_cast<int>(dims_.size());

@@ -61,7 +61,7 @@ class GroupRouteOp : public tf::OpKernel {
     const ObjectPool<Scratch>::Lease scratch = scratch_.Take();
     // From here on an error is a message: the other ranks wait for one from this rank.
     const Status status = Route(context, refs, tables, routed.get(), scratch.get());
-    OutgoingWords outgoing(context);
+    OutgoingWords outgoing(context, routed->plan.rank);
     OP_REQUIRES_OK(context, ToTf(WriteRequests(tables, status, routed->plan, outgoing)));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(routed)));
   }
@@ -123,14 +123,15 @@ class GroupServeOp : public tf::OpKernel {
     std::vector<TableRef> refs;
     std::vector<Table*> tables;
     OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
+    const int rank = tables[0]->options().rank;
     Inbox requests;
-    OP_REQUIRES_OK(context, ReadInbox(context, static_cast<int>(dims_.size()), &requests));
+    OP_REQUIRES_OK(context, ReadInbox(context, static_cast<int>(dims_.size()), rank, &requests));
     auto served = std::make_shared<ServedPlan>();
     const ObjectPool<GroupScratch>::Lease scratch = scratch_.Take();
     TfExecutor executor(context);
-    OutgoingWords outgoing(context);
-    OP_REQUIRES_OK(context, ToTf(ServeGroup(executor, tables, modes_, tables[0]->options().rank, requests,
-                                            served.get(), scratch.get(), outgoing)));
+    OutgoingWords outgoing(context, rank);
+    OP_REQUIRES_OK(context, ToTf(ServeGroup(executor, tables, modes_, rank, requests, served.get(),
+                                            scratch.get(), outgoing)));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(served)));
   }
 
@@ -156,7 +157,7 @@ class GroupCombineOp : public tf::OpKernel {
     OP_REQUIRES(context, routed != nullptr,
                 tf::errors::InvalidArgument("SokGroupCombine: `plan` is not that of a SokGroupRoute"));
     Inbox replies;
-    OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, &replies));
+    OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, routed->plan.rank, &replies));
     ReceivedRows received;
     OP_REQUIRES_OK(context, ToTf(ReadReplies(tables, routed->plan, replies, &received)));
     const std::vector<tf::TensorShape>& shapes = routed->output_shapes;

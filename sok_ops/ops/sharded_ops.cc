@@ -47,7 +47,8 @@ REGISTER_OP("SokGroupRoute")
     .SetShapeFn(OutgoingShapes)
     .Doc(R"(Sorts a group's ids by the ranks that own them. Inputs and attributes are those of SokGroupLookup.
 exchange: what the owners of each table answer with: the rows of distinct ids, or sums of bags.
-words, splits: the messages to all ranks: splits[r] words for rank r. An error of this rank's inputs is in them.
+words, splits: the messages to the other ranks, splits[r] words for rank r, and then the one to this rank. An
+  error of this rank's inputs is in them.
 plan: what SokGroupCombine and the gradient need.)");
 
 REGISTER_OP("SokGroupServe")
@@ -57,13 +58,15 @@ REGISTER_OP("SokGroupServe")
     .Input("handles: num_tables * resource")
     .Input("received: int64")
     .Input("received_splits: int32")
+    .Input("sent: int64")
+    .Input("sent_splits: int32")
     .Output("words: int64")
     .Output("splits: int32")
     .Output("served: variant")
     .SetIsStateful()
     .SetShapeFn(OutgoingShapes)
     .Doc(R"(Answers what all ranks ask of this rank's rows.
-received, received_splits: what SokGroupRoute of every rank sent here.
+received, received_splits: what SokGroupRoute of the other ranks sent here. sent, sent_splits: what it sent.
 served: what SokGroupSum needs.)");
 
 REGISTER_OP("SokGroupCombine")
@@ -77,6 +80,8 @@ REGISTER_OP("SokGroupCombine")
     .Input("plan: variant")
     .Input("received: int64")
     .Input("received_splits: int32")
+    .Input("sent: int64")
+    .Input("sent_splits: int32")
     .Input("served: variant")
     .Input("weights: num_weights * float")
     .Output("outputs: num_lookups * float")
@@ -86,7 +91,8 @@ REGISTER_OP("SokGroupCombine")
       return tf::Status();
     })
     .Doc(R"(Makes a group's outputs from the owners' answers. Fails on every rank where one had an error.
-plan: of SokGroupRoute. received, received_splits: what SokGroupServe of every rank sent here.
+plan: of SokGroupRoute. received, received_splits: what SokGroupServe of the other ranks sent here.
+sent, sent_splits: what it sent.
 served: of this rank's SokGroupServe. It, the weights and exchange_name are for the gradient.)");
 
 REGISTER_OP("SokGroupReduce")
@@ -97,6 +103,8 @@ REGISTER_OP("SokGroupReduce")
     .Input("plan: variant")
     .Input("received: int64")
     .Input("received_splits: int32")
+    .Input("sent: int64")
+    .Input("sent_splits: int32")
     .Input("gradients: num_lookups * float")
     .Output("words: int64")
     .Output("splits: int32")
@@ -109,7 +117,7 @@ REGISTER_OP("SokGroupReduce")
       return tf::Status();
     })
     .Doc(R"(Sums the gradients of a sharded group's outputs to those of the rows that this rank asked for.
-plan, received, received_splits: as of SokGroupCombine. words, splits: the messages to the rows' owners.)");
+plan, received, received_splits, sent, sent_splits: as of SokGroupCombine. words, splits: the messages to the rows' owners.)");
 
 REGISTER_OP("SokGroupSum")
     .Attr("num_tables: int >= 1")
@@ -117,6 +125,8 @@ REGISTER_OP("SokGroupSum")
     .Input("served: variant")
     .Input("received: int64")
     .Input("received_splits: int32")
+    .Input("sent: int64")
+    .Input("sent_splits: int32")
     .Output("indices: num_tables * int64")
     .Output("values: num_tables * float")
     .SetIsStateful()
@@ -138,7 +148,8 @@ REGISTER_OP("SokGroupSum")
     .Doc(
         R"(The gradients of this rank's rows: for each table the row numbers that training ranks looked up, each
 once, and the sums of all ranks' gradients.
-served: of SokGroupServe. received, received_splits: what SokGroupReduce of every rank sent here.)");
+served: of SokGroupServe. received, received_splits: what SokGroupReduce of the other ranks sent here.
+sent, sent_splits: what it sent.)");
 
 }  // namespace
 }  // namespace sok

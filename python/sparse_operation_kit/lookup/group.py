@@ -54,9 +54,9 @@ class SparseLookup:
     """Bags of ids, combined to one row each: a bag is a row of the SparseTensor.
 
     The ids' indices may come in any order, and their columns do not matter. With `slots` the output is
-    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id. `exchange` says what ranks
-    send each other, "rows" or "sums" (see `DistributedEmbedding`); "sums" is for the only lookup of its variable in
-    a group, without weights, and others exchange rows all the same.
+    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id. `exchange` says what
+    ranks send each other, "rows" or "sums" (see `DistributedEmbedding`); "sums" is for the only lookup of its
+    variable in a group, without weights, and others exchange rows all the same.
     """
 
     variable: EmbeddingVariable

@@ -44,9 +44,9 @@ def look_up(
     exchange_name = _unique_name(f"lookup of {_list_of(table_names)}")
     with tf.name_scope(name or "SokGroupLookup"):
         routed = native.ops.sok_group_route(**arguments, exchange=exchange)
-        asked = communicator().exchange(routed.words, routed.splits, f"{exchange_name}: ids")
+        asked = _exchange(routed.words, routed.splits, f"{exchange_name}: ids")
         served = native.ops.sok_group_serve(handles, *asked, dims=dims, exchange=exchange)
-        answered = communicator().exchange(served.words, served.splits, f"{exchange_name}: rows")
+        answered = _exchange(served.words, served.splits, f"{exchange_name}: rows")
         return native.ops.sok_group_combine(
             handles,
             routed.plan,
@@ -58,6 +58,11 @@ def look_up(
             weighted=arguments["weighted"],
             exchange_name=exchange_name,
         )
+
+
+def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, ...]:
+    """What arrived, and what was sent: the message of this rank to itself is at its end."""
+    return *communicator().exchange(words, splits, name), words, splits
 
 
 def _list_of(table_names: Sequence[str]) -> str:
@@ -89,24 +94,23 @@ def _group_combine_gradient(
     check_gradient_graph(op)
     num_tables = op.get_attr("num_tables")
     dims = op.get_attr("dims")
-    plan, received, received_splits, served = op.inputs[num_tables : num_tables + 4]
+    plan, *answered, served = op.inputs[num_tables : num_tables + 6]
     exchange_name = _unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
     reduced = native.ops.sok_group_reduce(
         plan,
-        received,
-        received_splits,
+        *answered,
         gradients,
         num_weights=op.get_attr("num_weights"),
         dims=dims,
         weighted=op.get_attr("weighted"),
     )
-    arrived = communicator().exchange(reduced.words, reduced.splits, exchange_name)
+    arrived = _exchange(reduced.words, reduced.splits, exchange_name)
     summed = native.ops.sok_group_sum(served, *arrived, num_tables=num_tables, dims=dims)
     tables = [
         tf.IndexedSlices(values, indices)
         for values, indices in zip(summed.values, summed.indices, strict=True)
     ]
-    return [*tables, None, None, None, None, *reduced.weight_gradients]
+    return [*tables, *[None] * 6, *reduced.weight_gradients]
 
 
 for _op in ("SokGroupRoute", "SokGroupServe", "SokGroupReduce", "SokGroupSum"):
