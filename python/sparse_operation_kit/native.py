@@ -37,8 +37,8 @@ def library_path(library: str = _LIBRARY) -> str:
         if os.path.exists(path):
             return path
     raise ImportError(
-        f"The op library {library} is not built. Build it with `bazel build //sok_ops:{library}` or "
-        f"install the wheel. Looked at: {', '.join(paths)}"
+        f"The op library {library} is not built. Build it with `tools/setup.sh && bazel build "
+        f"//sok_ops:{library}` or install the wheel. Looked at: {', '.join(paths)}"
     )
 
 
