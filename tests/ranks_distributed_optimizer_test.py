@@ -119,6 +119,28 @@ def check_plain_horovod():
     return _trained(make_train_op)
 
 
+def check_gathered_gradients_of_tables_are_refused():
+    import horovod.tensorflow as hvd
+
+    messages = []
+    with tf.Graph().as_default():
+        model = _Model()
+        inner = train.GradientDescentOptimizer(0.1)
+        gradient = tf.gradients(model.loss, [model.table])[0]
+        for make in (
+            lambda: hvd.DistributedOptimizer(inner).minimize(
+                model.loss, var_list=[model.table, model.kernel]
+            ),
+            lambda: inner.apply_gradients([(hvd.allreduce(gradient, op=hvd.Sum), model.table)]),
+        ):
+            with pytest.raises(ValueError) as error:
+                make()
+            messages.append(str(error.value))
+        conditional = tf.cond(model.loss > 0, lambda: gradient.values, lambda: gradient.values * 2)
+        inner.apply_gradients([(tf.IndexedSlices(conditional, tf.identity(gradient.indices)), model.table)])
+    return messages
+
+
 def check_sum_and_average():
     """By how much a rank-dependent gradient moves a dense and a sliced variable, for each way to say it."""
     import horovod.tensorflow as hvd
@@ -202,6 +224,14 @@ def test_sum_and_average(launched):
     expected = [[total] * 2, [total / size] * 2] * 2
     for moved in results["check_sum_and_average"]:
         np.testing.assert_allclose(moved, expected, rtol=1e-6)
+
+
+def test_gradients_of_tables_that_horovod_gathered_are_refused(launched):
+    for messages in launched[1]["check_gathered_gradients_of_tables_are_refused"]:
+        assert len(messages) == 2
+        for message in messages:
+            assert "embedding variable 'table' went through Horovod's allreduce" in message
+            assert "sok.DistributedOptimizer" in message
 
 
 def test_all_ranks_skip_a_step_that_is_not_finite_on_one(launched):

@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.optimizers.horovod_check import is_gathered
 
 # These kernels keep nothing between steps, so several optimizers may share a table through them.
 _STATELESS_KERNELS = ("sgd",)
@@ -81,13 +83,21 @@ def check_gradient(variable: tf.Variable, gradient: Any) -> None:
 
     Raises:
       TypeError: unless `gradient` is None or tf.IndexedSlices.
+      ValueError: if Horovod has gathered it from all ranks.
     """
-    if gradient is None or isinstance(gradient, tf.IndexedSlices):
+    if gradient is None:
         return
-    raise TypeError(
-        f"The gradient of embedding variable '{variable.m_var_name}' must be tf.IndexedSlices, not"
-        f" {type(gradient).__name__}: a table has no dense form"
-    )
+    who = f"The gradient of embedding variable '{variable.m_var_name}'"
+    if not isinstance(gradient, tf.IndexedSlices):
+        raise TypeError(
+            f"{who} must be tf.IndexedSlices, not {type(gradient).__name__}: a table has no dense form"
+        )
+    if communicator().size > 1 and is_gathered(gradient.indices):
+        raise ValueError(
+            f"{who} went through Horovod's allreduce. Its table sums what all ranks send it: use"
+            " sok.DistributedOptimizer in place of hvd.DistributedOptimizer, or reduce the gradients of other"
+            " variables only (sok.split_embedding_variable_from_others)"
+        )
 
 
 def _come_from_one_lookup(indices: tf.Tensor) -> bool:
