@@ -25,8 +25,8 @@ bags = tf.constant([[[5, 6, 7]], [[5, 0, 0]], [[1, 2, 3]]], tf.int64)
 present = tf.constant([[[True, True, False]], [[True, False, False]], [[False, False, False]]])
 multi_hot = tables.multi_hot("many", bags, present, 3, training)
 dense = tf.compat.v1.get_variable("dense", [2], use_resource=True)
-embeddings, others = tables.split(tf.compat.v1.trainable_variables())
-assert len(embeddings) == 2 and [variable.name for variable in others] == [dense.name], (embeddings, others)
+loss = tf.reduce_sum(one_hot) * dense[0] + tf.reduce_sum(multi_hot) * dense[1]
+step = tables.train(loss, "lazy_adam", 0.125)
 initialize = tf.compat.v1.global_variables_initializer()
 with tf.compat.v1.Session() as session:
     tables.prepare(session)
@@ -38,6 +38,17 @@ assert np.abs(rows).max() <= 0.05 and np.abs(rows).min() > 0, rows
 assert pooled.shape == (3, 1, 3), pooled.shape
 assert (pooled[2] == 0).all() and (pooled[0] != pooled[1]).any(), pooled
 assert np.abs(pooled[1]).min() > 0, pooled
+with tf.compat.v1.Session() as session:
+    tables.prepare(session)
+    session.run(initialize)
+    session.run(tables.broadcast())
+    before = session.run(dense)
+    session.run(step, {training: True})
+    moved = session.run(dense) - before
+    later = session.run(one_hot, {training: False})
+# Adam's first step is the rate, wherever there is a gradient.
+assert np.allclose(np.abs(moved), 0.125, rtol=1e-3), moved
+assert np.allclose(np.abs(later - rows), 0.125, rtol=1e-3), later - rows
 """
 
 
@@ -81,10 +92,16 @@ def test_tensorflow_tables_average_what_is_present(session):
     assert session.run(bags) == pytest.approx(np.array(expected), abs=1e-6)
 
 
-def test_tensorflow_tables_tell_their_variables_from_others(session):
+def test_tensorflow_tables_train_with_the_dense_weights(session):
     tables = TensorFlowTables(10)
-    tables.one_hot("one", tf.zeros([1, 1], tf.int64), 2, tf.constant(True))
-    tf.compat.v1.get_variable("dense", [2], use_resource=True)
-    embeddings, others = tables.split(tf.compat.v1.trainable_variables())
-    assert [variable.name for variable in embeddings] == ["one/table:0"]
-    assert [variable.name for variable in others] == ["dense:0"]
+    rows = tables.one_hot("one", tf.constant([[3, 3]], tf.int64), 2, tf.constant(True))
+    dense = tf.compat.v1.get_variable("dense", [2], use_resource=True)
+    step = tables.train(tf.reduce_sum(rows) + 5 * tf.reduce_sum(dense), "sgd", 0.5)
+    session.run(tf.compat.v1.global_variables_initializer())
+    before = session.run([rows, dense])
+    session.run(tables.broadcast())
+    session.run(step)
+    after = session.run([rows, dense])
+    # The row is looked up twice.
+    assert after[0] - before[0] == pytest.approx(np.full([1, 2, 2], -1.0))
+    assert after[1] - before[1] == pytest.approx(np.full([2], -2.5))

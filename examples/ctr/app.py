@@ -88,7 +88,7 @@ def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -
     """The data set and the tables. Raises _CannotStart on every rank if one of them cannot make them."""
     problem, inputs = None, None
     try:
-        inputs = make_dataset(flags, bad_lines, ranks.share), _tables(flags)
+        inputs = make_dataset(flags, bad_lines, ranks.share), _tables(flags, ranks)
     # ImportError: the library is not installed, or was built for another TensorFlow; it says which.
     except (FileNotFoundError, ImportError, TooManyBadLines) as error:
         problem = str(error)
@@ -98,9 +98,9 @@ def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -
     return inputs
 
 
-def _tables(flags: argparse.Namespace) -> Tables:
+def _tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
     if flags.tables == "tensorflow":
-        return TensorFlowTables(flags.tensorflow_rows)
+        return TensorFlowTables(flags.tensorflow_rows, ranks)
     return SokTables(flags.batch_size, flags.seed)
 
 

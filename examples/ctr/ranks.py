@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from ctr.share import Share
 
-# Where horovodrun and Open MPI's mpirun say how many processes they have started.
-_COUNTS = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE")
+# Where horovodrun, Open MPI's mpirun and others' mpiexec say how many processes they have started.
+_COUNTS = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 class Ranks:

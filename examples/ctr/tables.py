@@ -6,25 +6,20 @@ Both take 64-bit ids, start from the same distribution (uniform in [-0.05, 0.05]
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from ctr.optimizers import make_stock_optimizer
+from ctr.ranks import Ranks
 
 INITIAL_RANGE = 0.05
 
 
 class Tables(abc.ABC):
-    """Makes embedding tables and looks ids up in them; each call of a lookup makes a table of its own.
+    """Makes embedding tables, looks ids up in them and trains them together with the dense weights.
 
-    Attributes:
-        sharded: whether each rank holds a part of the tables, to which gradients find their way; otherwise
-            every rank has a copy of its own, as of any other variable.
+    Each call of a lookup makes a table of its own.
     """
-
-    sharded: bool
 
     @abc.abstractmethod
     def prepare(self, session: tf.compat.v1.Session) -> None:
@@ -44,12 +39,12 @@ class Tables(abc.ABC):
         """
 
     @abc.abstractmethod
-    def split(self, variables: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """(embedding variables, the others), in the order given."""
+    def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
+        """A step of an `optimizer` from `optimizers.NAMES`; the loss is the sum of the ranks' losses."""
 
     @abc.abstractmethod
-    def optimizer(self, name: str, learning_rate: float) -> Any:
-        """The optimizer of the embedding variables, for `name` from `optimizers.NAMES`."""
+    def broadcast(self) -> tf.Operation:
+        """Gives all ranks the first one's values of the variables of which each has a copy."""
 
 
 def _present_as_sparse(ids: tf.Tensor, present: tf.Tensor) -> tf.SparseTensor:
@@ -64,8 +59,6 @@ def _present_as_sparse(ids: tf.Tensor, present: tf.Tensor) -> tf.SparseTensor:
 
 class SokTables(Tables):
     """SOK's hash tables: any 64-bit id, no bound on their number; a row comes into being when first met."""
-
-    sharded = True
 
     def __init__(self, global_batch_size: int, seed: int) -> None:
         # Imported here, so that the comparison with TensorFlow's tables runs where SOK is not built.
@@ -103,15 +96,29 @@ class SokTables(Tables):
         )
         return layer(_present_as_sparse(ids, present), training=training)
 
-    def split(self, variables: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """See Tables.split."""
-        return self._sok.split_embedding_variable_from_others(variables)
+    def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
+        """See Tables.train. Tables and dense weights have an optimizer each, and share the backward pass."""
+        variables = tf.compat.v1.trainable_variables()
+        tables, weights = self._sok.split_embedding_variable_from_others(variables)
+        gradients = tf.gradients(loss, [*tables, *weights])
+        if optimizer == "lazy_adam":
+            table_optimizer = self._sok.tf.keras.optimizers.LazyAdamOptimizer(learning_rate)
+        else:
+            table_optimizer = make_stock_optimizer(optimizer, learning_rate)
+        # A table sums the gradients of all ranks by itself; those of the weights, which each rank has, are
+        # summed here.
+        weight_optimizer = self._sok.DistributedOptimizer(
+            make_stock_optimizer(optimizer, learning_rate), op="sum"
+        )
+        summed = weight_optimizer.combine_gradients(zip(gradients[len(tables) :], weights, strict=True))
+        return tf.group(
+            table_optimizer.apply_gradients(list(zip(gradients, tables, strict=False))),
+            weight_optimizer.apply_gradients(summed),
+        )
 
-    def optimizer(self, name: str, learning_rate: float) -> Any:
-        """See Tables.optimizer."""
-        if name == "lazy_adam":
-            return self._sok.tf.keras.optimizers.LazyAdamOptimizer(learning_rate)
-        return make_stock_optimizer(name, learning_rate)
+    def broadcast(self) -> tf.Operation:
+        """See Tables.broadcast. Rows of tables are the same wherever they lie."""
+        return self._sok.broadcast_global_variables(root_rank=0)
 
 
 class TensorFlowTables(Tables):
@@ -120,22 +127,19 @@ class TensorFlowTables(Tables):
     Ids that meet in a row share it: with too few rows, that costs accuracy.
     """
 
-    sharded = False
-
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, ranks: Ranks | None = None) -> None:
+        """Every one of `ranks` has all `rows`; without `ranks`, there is one."""
         self._rows = rows
-        self._variables: list[tf.Variable] = []
+        self._ranks = ranks or Ranks()
 
     def prepare(self, session: tf.compat.v1.Session) -> None:
         """Nothing has to run first."""
 
     def _table(self, name: str, dim: int) -> tf.Variable:
         initializer = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)
-        table = tf.compat.v1.get_variable(
+        return tf.compat.v1.get_variable(
             f"{name}/table", [self._rows, dim], initializer=initializer, use_resource=True
         )
-        self._variables.append(table)
-        return table
 
     def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
         """See Tables.one_hot."""
@@ -150,14 +154,17 @@ class TensorFlowTables(Tables):
         bags = tf.nn.safe_embedding_lookup_sparse([self._table(name, dim)], rows, combiner="mean")
         return tf.reshape(bags, [-1, ids.shape[1], dim])
 
-    def split(self, variables: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """See Tables.split."""
-        ours = {id(variable) for variable in self._variables}
-        return (
-            [variable for variable in variables if id(variable) in ours],
-            [variable for variable in variables if id(variable) not in ours],
+    def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
+        """See Tables.train."""
+        variables = tf.compat.v1.trainable_variables()
+        gradients = [
+            self._ranks.sum(gradient, f"gradient_{number}")
+            for number, gradient in enumerate(tf.gradients(loss, variables))
+        ]
+        return make_stock_optimizer(optimizer, learning_rate).apply_gradients(
+            list(zip(gradients, variables, strict=True))
         )
 
-    def optimizer(self, name: str, learning_rate: float) -> Any:
-        """See Tables.optimizer."""
-        return make_stock_optimizer(name, learning_rate)
+    def broadcast(self) -> tf.Operation:
+        """See Tables.broadcast."""
+        return self._ranks.broadcast(tf.compat.v1.global_variables())

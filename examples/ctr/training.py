@@ -21,7 +21,6 @@ from ctr.interrupts import Interrupts
 from ctr.metrics import auc, log_loss
 from ctr.models import MODELS
 from ctr.models.model import Inputs, ModelSettings
-from ctr.optimizers import make_stock_optimizer
 from ctr.progress import Progress
 from ctr.ranks import Ranks
 from ctr.tables import Tables
@@ -74,15 +73,13 @@ class Trainer:
         samples = tf.cast(self._status[_Status._fields.index("samples")], tf.float32)
         loss = tf.reduce_sum(losses) / samples
         self._loss = self._ranks.sum(loss, "loss")
-        self._step = self._make_step(loss + self._penalty(inputs) / samples)
+        objective = loss + self._penalty(inputs) / samples
+        self._step = tables.train(objective, settings.optimizer, settings.learning_rate)
         self._own_results = tf.compat.v1.placeholder(tf.float32, [None, 2])
         self._all_results = self._ranks.concat(self._own_results, "results")
         # Made before any session runs: a graph should not change afterwards.
         self._initialize = tf.compat.v1.global_variables_initializer()
-        variables = tf.compat.v1.global_variables()
-        self._broadcast = self._ranks.broadcast(
-            self._tables.split(variables)[1] if self._tables.sharded else variables
-        )
+        self._broadcast = tables.broadcast()
 
     def _make_status(self) -> None:
         self._bad_lines = tf.compat.v1.placeholder(tf.int64, [])
@@ -95,21 +92,6 @@ class Trainer:
             return 0.0
         return self._settings.embedding_l2 * tf.add_n(
             [tf.reduce_sum(tf.square(rows)) for rows in inputs.embeddings]
-        )
-
-    def _make_step(self, loss: tf.Tensor) -> tf.Operation:
-        """Embeddings and dense weights each by an optimizer of their own, from one backward pass."""
-        embeddings, others = self._tables.split(tf.compat.v1.trainable_variables())
-        gradients = tf.gradients(loss, list(embeddings) + list(others))
-        sharded = len(embeddings) if self._tables.sharded else 0
-        for i in range(sharded, len(gradients)):
-            gradients[i] = self._ranks.sum(gradients[i], f"gradient_{i}")
-        table_gradients, other_gradients = gradients[: len(embeddings)], gradients[len(embeddings) :]
-        name, rate = self._settings.optimizer, self._settings.learning_rate
-        table_optimizer, optimizer = self._tables.optimizer(name, rate), make_stock_optimizer(name, rate)
-        return tf.group(
-            table_optimizer.apply_gradients(list(zip(table_gradients, embeddings, strict=True))),
-            optimizer.apply_gradients(list(zip(other_gradients, others, strict=True))),
         )
 
     def run(
