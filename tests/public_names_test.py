@@ -15,12 +15,16 @@ _REQUIRED = inspect.Parameter.empty
 
 TOP_LEVEL = [
     "All2AllDenseEmbedding",
+    "BroadcastGlobalVariablesHook",
     "DistributedEmbedding",
+    "DistributedOptimizer",
     "EmbeddingVariable",
     "GraphKeys",
     "Init",
     "OptimizerScope",
     "Saver",
+    "broadcast_global_variables",
+    "broadcast_variables",
     "get_embedding",
     "split_embedding_variable_from_others",
 ]
@@ -72,6 +76,10 @@ ARGUMENTS = {
         ("admission", None),
         ("eviction", None),
     ],
+    "BroadcastGlobalVariablesHook": [("root_rank", 0)],
+    "DistributedOptimizer": [("optimizer", _REQUIRED)],
+    "broadcast_global_variables": [("root_rank", 0)],
+    "broadcast_variables": [("variables", _REQUIRED), ("root_rank", 0)],
     "OptimizerScope": [("trainable_variables", _REQUIRED)],
     "Saver": [],
     "Saver.dump_to_file": [("embedding_variable", _REQUIRED), ("filepath", _REQUIRED)],
