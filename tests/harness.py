@@ -12,7 +12,7 @@ from tensorflow.core.framework import tensor_pb2
 
 import sparse_operation_kit as sok
 
-GLOBAL_BATCH_SIZE = 64
+GLOBAL_BATCH_SIZE = 48  # a multiple of 1, 2, 3 and 4 ranks
 SEED = 1
 
 # Keys that other libraries reserve, truncate or mistake for each other.

@@ -45,8 +45,8 @@ class Side(abc.ABC):
         update = self._optimizer.apply_gradients(zip(slices, self.variables, strict=True))
         # The given gradients do not depend on the outputs: without `lookup`, TensorFlow would update the rows
         # and leave the lookup out.
-        lookup = _consumed(outputs)
-        return Targets([lookup], [_consumed(forward)], [lookup, update], outputs)
+        lookup = consumed(outputs)
+        return Targets([lookup], [consumed(forward)], [lookup, update], outputs)
 
     @abc.abstractmethod
     def _look_up(self, kind: str, features: Sequence[FeatureTensors], training: bool) -> list[tf.Tensor]: ...
@@ -95,7 +95,7 @@ class SokSide(Side):
             session.run(saver.load_embedding_values(variable, other))
 
 
-def _consumed(outputs: Sequence[tf.Tensor]) -> tf.Operation:
+def consumed(outputs: Sequence[tf.Tensor]) -> tf.Operation:
     """An op that takes the outputs and copies nothing. Behind a tf.group alone, TensorFlow's graph optimizer
     leaves lookups out that have no effect but their outputs."""
     return tf.raw_ops.IdentityN(input=list(outputs))[0].op

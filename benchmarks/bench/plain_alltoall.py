@@ -1,0 +1,59 @@
+"""The peer over ranks: each feature looked up by itself with Horovod's plain alltoall, in a `tf.Variable`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from bench.axes import Tables
+from bench.inputs import FeatureTensors
+from bench.optimizers import make_optimizer
+from bench.sides import Targets, consumed
+
+
+class PlainAlltoallSide:
+    """Tables of a fixed number of rows; row i of a table is row i // ranks of rank i % ranks.
+
+    A lookup sends its distinct ids to their owners and gets their rows, two alltoalls; the gradient of the
+    second one is a third. That is how models without a sparse library are written.
+    """
+
+    def __init__(self, tables: Tables, rows: Sequence[np.ndarray]) -> None:
+        self.variables = [
+            tf.compat.v1.get_variable(
+                f"plain_{feature}", initializer=values[hvd.rank() :: hvd.size()], use_resource=True
+            )
+            for feature, values in enumerate(rows)
+        ]
+        self._optimizer = make_optimizer(tables.optimizer)
+
+    def targets(self, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor]) -> Targets:
+        """The targets of `bench.sides`, for one id a bag; the lookup in training is the forward one."""
+        outputs = [
+            _look_up(variable, feature.ids, f"plain_{number}")
+            for number, (variable, feature) in enumerate(zip(self.variables, features, strict=True))
+        ]
+        slices = tf.gradients(outputs, self.variables, grad_ys=list(gradients))
+        update = self._optimizer.apply_gradients(zip(slices, self.variables, strict=True))
+        lookup = consumed(outputs)
+        return Targets([lookup], [lookup], [lookup, update], outputs)
+
+
+def _look_up(variable: tf.Variable, ids: tf.Tensor, name: str) -> tf.Tensor:
+    ranks = hvd.size()
+    unique, inverse = tf.unique(ids)
+    owner = tf.cast(tf.math.floormod(unique, ranks), tf.int32)
+    by_owner = tf.argsort(owner, stable=True)
+    splits = tf.math.bincount(owner, minlength=ranks, maxlength=ranks)
+    asked, asked_splits = hvd.alltoall(tf.gather(unique, by_owner), splits=splits, name=f"{name}_ids")
+    rows, _ = hvd.alltoall(
+        tf.gather(variable, asked // ranks),
+        splits=tf.ensure_shape(asked_splits, [ranks]),
+        name=f"{name}_rows",
+    )
+    # Back to the order of `unique`, then one row for each id.
+    position = tf.math.invert_permutation(by_owner)
+    return tf.gather(rows, tf.gather(position, inverse))

@@ -1,0 +1,162 @@
+"""One rank of lookups_over_ranks.py: measures a group's steps beside plain alltoalls, all ranks in step.
+
+Rank 0 writes what it measured, as JSON, to the path that the last argument names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+from bench import ids, machine
+from bench.axes import Bags, Tables
+from bench.exchange_formula import bytes_sent
+from bench.inputs import RotatingBatches
+from bench.plain_alltoall import PlainAlltoallSide
+from bench.ranks_report import Contender, Row
+from bench.sides import SokSide, Targets
+from sparse_operation_kit import native
+
+import horovod.tensorflow as hvd  # isort: skip - after TensorFlow's flags are set
+
+_TOLERANCE = 1e-5
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs one rank."""
+    flags = _flags(arguments)
+    hvd.init()
+    tables = Tables(flags.features, flags.rows // flags.features, flags.dim, flags.optimizer)
+    bags = Bags(flags.batch // hvd.size(), 1, flags.zipf)
+    # Frequent ids are the same on all ranks; each takes batches of its own.
+    of_all = ids.make_batches(
+        bags, tables.features, tables.rows_per_table, flags.batches * hvd.size(), flags.seed
+    )
+    by_rank = [of_all[rank :: hvd.size()] for rank in range(hvd.size())]
+    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        row = _measure(session, flags, tables, by_rank)
+    if hvd.rank() == 0:
+        with open(flags.output, "w", encoding="utf-8") as stream:
+            json.dump({"machine": machine.describe(), "row": dataclasses.asdict(row)}, stream)
+
+
+def _flags(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    for name in ("features", "batch", "dim", "rows", "batches", "rounds", "calls", "seed"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--zipf", type=float)
+    parser.add_argument("--cycle_time", type=float)
+    parser.add_argument("--optimizer")
+    parser.add_argument("--transport")
+    parser.add_argument("output")
+    return parser.parse_args(arguments)
+
+
+def _measure(
+    session: tf.compat.v1.Session, flags: argparse.Namespace, tables: Tables, by_rank: list[list[ids.Batch]]
+) -> Row:
+    session.run(sok.Init(global_batch_size=flags.batch, seed=flags.seed))
+    rng = np.random.default_rng(flags.seed)
+    rows = [
+        rng.uniform(-0.05, 0.05, [tables.rows_per_table, tables.dim]).astype(np.float32)
+        for _ in range(tables.features)
+    ]
+    batches = by_rank[hvd.rank()]
+    rotation = RotatingBatches(batches)
+    ours, theirs = SokSide(tables), PlainAlltoallSide(tables, rows)
+    gradients = [tf.ones([flags.batch // hvd.size(), tables.dim]) for _ in rows]
+    our_targets = ours.targets("gather", rotation.features, gradients)
+    their_targets = theirs.targets(rotation.features, gradients)
+    session.run(tf.compat.v1.global_variables_initializer())
+    saver = sok.Saver()
+    for variable, values in zip(ours.variables, rows, strict=True):
+        session.run(saver.load_embedding_values(variable, values))
+    rotation.restart(session)
+    _check(session, rotation, len(batches), our_targets, their_targets)
+
+    counted = _counted(session, rotation, len(batches), our_targets.step)
+    contenders = {
+        "sok forward": our_targets.forward,
+        "sok step": our_targets.step,
+        "alltoall forward": their_targets.forward,
+        "alltoall step": their_targets.step,
+    }
+    timings = _interleaved(session, contenders, flags.rounds, flags.calls)
+    return Row(
+        transport=flags.transport,
+        cycle_time=flags.cycle_time,
+        ranks=hvd.size(),
+        features=tables.features,
+        dim=tables.dim,
+        ids=ids.ids_per_step(batches),
+        unique=ids.unique_per_step(batches),
+        exchanges=counted[0],
+        bytes_sent=counted[1],
+        bytes_by_formula=bytes_sent(by_rank, hvd.rank(), tables.dim),
+        alltoalls=3 * tables.features,
+        timings=timings,
+    )
+
+
+def _check(
+    session: tf.compat.v1.Session, rotation: RotatingBatches, count: int, ours: Targets, theirs: Targets
+) -> None:
+    """Holds the sides to each other: a benchmark of different results would compare nothing."""
+    for when in ("before training", "after training"):
+        sides = []
+        for side in (ours, theirs):
+            rotation.restart(session)
+            sides.append([session.run(list(side.outputs)) for _ in range(count)])
+        for a, b in zip(*sides, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=_TOLERANCE, err_msg=when)
+        if when == "before training":
+            for side in (ours, theirs):
+                rotation.restart(session)
+                for _ in range(count):
+                    session.run(side.step)
+
+
+def _counted(
+    session: tf.compat.v1.Session, rotation: RotatingBatches, count: int, step: Sequence[tf.Operation]
+) -> tuple[float, float]:
+    """(exchanges, bytes sent by this rank) of a step, on average over the batches."""
+    if hvd.size() == 1:
+        return 0.0, 0.0
+    statistics_op = native.horovod_ops().sok_exchange_statistics()
+    rotation.restart(session)
+    before = session.run(statistics_op)
+    for _ in range(count):
+        session.run(step)
+    after = session.run(statistics_op)
+    return float(after[0] - before[0]) / count, float(after[1] - before[1]) / count
+
+
+def _interleaved(
+    session: tf.compat.v1.Session, contenders: dict[str, Sequence[tf.Operation]], rounds: int, calls: int
+) -> dict[str, Contender]:
+    """Milliseconds of a call. All ranks make the same calls in the same order, so they are in step."""
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds + 1):
+        for name, targets in contenders.items():
+            session.run(targets)
+            start = time.perf_counter()
+            for _ in range(calls):
+                session.run(targets)
+            if number > 0:  # the first round warms up
+                samples[name].append((time.perf_counter() - start) * 1e3 / calls)
+    return {name: Contender(statistics.median(walls), min(walls)) for name, walls in samples.items()}
+
+
+if __name__ == "__main__":
+    tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    main(sys.argv[1:])

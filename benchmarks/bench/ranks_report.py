@@ -1,0 +1,67 @@
+"""What lookups_over_ranks.py measured, as a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """Milliseconds of a call over the rounds that count."""
+
+    median: float
+    minimum: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One launch of ranks, as rank 0 saw it."""
+
+    transport: str
+    cycle_time: float  # Horovod's, ms
+    ranks: int
+    features: int
+    dim: int
+    ids: float  # of a rank, per step
+    unique: float  # distinct rows of a rank, per step
+    exchanges: float  # counted, per step
+    bytes_sent: float  # counted, by rank 0 per step
+    bytes_by_formula: float
+    alltoalls: int  # of the peer, per step
+    timings: dict[str, Contender]
+
+    @classmethod
+    def of(cls, fields: dict) -> Row:
+        """The row that `dataclasses.asdict` took apart."""
+        timings = {name: Contender(**timing) for name, timing in fields["timings"].items()}
+        return cls(**{**fields, "timings": timings})
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as text. Times are medians of milliseconds with the minimum behind."""
+    head = ["transport", "cycle", "ranks", "dim", "ids", "unique", "exchanges", "sent", "formula"]
+    head += ["forward", "alltoall", "/sok", "step", "alltoall", "/sok"]
+    lines = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    cells = [row.transport, f"{row.cycle_time:g}", str(row.ranks), str(row.dim), f"{row.ids:.0f}"]
+    cells += [
+        f"{row.unique:.0f}",
+        f"{row.exchanges:g}",
+        f"{row.bytes_sent:.0f}",
+        f"{row.bytes_by_formula:.0f}",
+    ]
+    for what in ("forward", "step"):
+        ours, theirs = row.timings[f"sok {what}"], row.timings[f"alltoall {what}"]
+        cells += [_milliseconds(ours), _milliseconds(theirs), f"{theirs.median / ours.median:.1f}"]
+    return cells
+
+
+def _milliseconds(timing: Contender) -> str:
+    return f"{timing.median:.2f} ({timing.minimum:.2f})"

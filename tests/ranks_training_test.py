@@ -1,0 +1,236 @@
+"""Ranks together give what one process gives on all their batches: outputs, initial rows, trained tables."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import ranks
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+from sparse_operation_kit.lookup import group
+
+DIM = 5
+SLOTS = 3
+STEPS = 50
+DIRECT_ROWS = 120  # over all ranks; a multiple of 2, 3 and 4
+OPTIMIZERS = {
+    "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.125),
+    "adagrad": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
+    "adam": lambda: sok.optimizers.Adam(0.05),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A layer, how it is trained, and the keys it gets."""
+
+    kind: str  # "dense", "sparse" (DistributedEmbedding) or "weighted" (a lookup with weights)
+    combiner: str = "sum"
+    exchange: str = "rows"
+    use_hashtable: bool = True
+    key_dtype: tf.DType = tf.int64
+    optimizer: str = "sgd"
+    integers: bool = False  # rows, gradients and rates of which every float32 operation is exact
+
+    @property
+    def name(self) -> str:
+        table = "hash" if self.use_hashtable else "direct"
+        values = "integers" if self.integers else self.optimizer
+        return f"{self.kind}_{self.combiner}_{self.exchange}_{table}_{self.key_dtype.name}_{values}"
+
+
+CASES = [
+    Case("dense"),
+    Case("dense", optimizer="adagrad"),
+    Case("dense", use_hashtable=False, optimizer="adagrad"),
+    Case("dense", key_dtype=tf.uint32),
+    Case("dense", optimizer="adam"),
+    Case("dense", integers=True),
+    *(
+        Case("sparse", combiner, exchange, use_hashtable, optimizer=optimizer)
+        for combiner in ("sum", "mean")
+        for exchange in ("rows", "sums")
+        for use_hashtable, optimizer in ((True, "sgd"), (True, "adagrad"), (False, "adagrad"))
+    ),
+    Case("sparse", "sum", "rows", integers=True),
+    Case("sparse", "sum", "sums", integers=True),
+    Case("sparse", "mean", "sums", key_dtype=tf.int32),
+    Case("weighted", "sqrtn"),
+    Case("weighted", "mean", optimizer="adagrad"),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Keys of `bags` bags of `SLOTS` each, with their weights."""
+
+    keys: np.ndarray
+    bag_of_key: np.ndarray
+    bags: int
+    weights: np.ndarray
+
+
+def batch_of(case: Case, step: int, rank: int) -> Batch:
+    """A rank's batch: sizes differ, and now and then a rank has nothing."""
+    rng = np.random.default_rng([step, rank, 17])
+    samples = 0 if (step + rank) % 7 == 3 else int(rng.integers(1, 9))
+    bags = samples * SLOTS
+    lengths = rng.integers(0, 4, bags) if case.kind != "dense" else np.ones(bags, np.int64)
+    count = int(lengths.sum())
+    if not case.use_hashtable:
+        keys = rng.integers(0, DIRECT_ROWS, count)
+    elif case.key_dtype == tf.int64:
+        keys = np.where(
+            rng.random(count) < 0.3, rng.choice(harness.HOSTILE_KEYS, count), harness.zipf_keys(rng, count)
+        )
+    elif case.key_dtype == tf.int32:
+        keys = rng.choice([0, -1, 2**31 - 1, -(2**31), 5, 6, 7], count)
+    else:
+        keys = rng.choice([0, 1, 2**31, 2**32 - 1, 5, 6, 7], count)
+    weights = rng.integers(1, 8, count).astype(np.float32) / 4
+    return Batch(
+        keys.astype(case.key_dtype.as_numpy_dtype), np.repeat(np.arange(bags), lengths), bags, weights
+    )
+
+
+def together(batches: list[Batch]) -> Batch:
+    """The batches one after the other."""
+    firsts = np.cumsum([0] + [batch.bags for batch in batches])
+    return Batch(
+        np.concatenate([batch.keys for batch in batches]),
+        np.concatenate([batch.bag_of_key + first for batch, first in zip(batches, firsts[:-1], strict=True)]),
+        int(firsts[-1]),
+        np.concatenate([batch.weights for batch in batches]),
+    )
+
+
+class Model:
+    """One case in the default graph."""
+
+    def __init__(self, case: Case, size: int) -> None:
+        self._case = case
+        self._keys = tf.compat.v1.placeholder(case.key_dtype, [None])
+        self._indices = tf.compat.v1.placeholder(tf.int64, [None, 2])
+        self._bags = tf.compat.v1.placeholder(tf.int64, [])
+        self._weights = tf.compat.v1.placeholder(tf.float32, [None])
+        self._training = tf.compat.v1.placeholder_with_default(True, [])
+        self.output = self._look_up(case, size)
+        # Integers, a different one for every element of a row.
+        loss = tf.reduce_sum(self.output * tf.range(1.0, DIM + 1))
+        if not case.integers:
+            loss = loss / 16 + tf.reduce_sum(tf.square(self.output)) / 64
+        optimizer = (
+            tf.compat.v1.train.GradientDescentOptimizer(1.0)
+            if case.integers
+            else OPTIMIZERS[case.optimizer]()
+        )
+        self.step = optimizer.minimize(loss)
+
+    def _look_up(self, case: Case, size: int) -> tf.Tensor:
+        capacity = None if case.use_hashtable else DIRECT_ROWS // size
+        initializer = 3.0 if case.integers else None
+        common = dict(key_dtype=case.key_dtype, use_hashtable=case.use_hashtable, name=case.name)
+        ids = tf.SparseTensor(self._indices, self._keys, tf.stack([self._bags, 9]))
+        if case.kind == "weighted":
+            self.variable = sok.EmbeddingVariable(
+                case.name, DIM, capacity=capacity, key_dtype=case.key_dtype, use_hashtable=case.use_hashtable
+            )
+            lookup = group.SparseLookup(self.variable, ids, case.combiner, weights=self._weights)
+            return group.lookup_group([lookup], self._training)[0]
+        if case.kind == "dense":
+            layer = sok.All2AllDenseEmbedding(
+                capacity, DIM, slot_num=SLOTS, nnz_per_slot=1, embedding_initializer=initializer, **common
+            )
+            output = layer(tf.reshape(self._keys, [-1, SLOTS, 1]), training=self._training)
+        else:
+            layer = sok.DistributedEmbedding(
+                case.combiner,
+                capacity,
+                DIM,
+                slot_num=SLOTS,
+                max_nnz=9,
+                embedding_initializer=initializer,
+                exchange=case.exchange,
+                **common,
+            )
+            output = layer(ids, training=self._training)
+        self.variable = layer.embedding_variable
+        return tf.reshape(output, [-1, DIM])
+
+    def feed(self, batch: Batch, training: bool = True) -> dict:
+        indices = np.stack([batch.bag_of_key, np.zeros_like(batch.bag_of_key)], axis=1)
+        return {
+            self._keys: batch.keys,
+            self._indices: indices,
+            self._bags: batch.bags,
+            self._weights: batch.weights,
+            self._training: training,
+        }
+
+
+def train(case: Case, size: int, batches: list[Batch]) -> dict:
+    """The outputs of the first batch before any step and of all batches in training, and the table by key."""
+    with harness.graph_and_session() as session:
+        model = Model(case, size)
+        export = native.ops.sok_table_export(model.variable.handle, dim=DIM)
+        harness.initialize(session)
+        initial = session.run(model.output, model.feed(batches[0], training=False))
+        outputs = [session.run([model.output, model.step], model.feed(batch))[0] for batch in batches]
+        keys, rows = session.run([export.keys, export.values])
+    return {"initial": initial, "outputs": outputs, "table": dict(zip(keys.tolist(), rows, strict=True))}
+
+
+def _train_all() -> dict[str, dict]:
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    return {
+        case.name: train(case, hvd.size(), [batch_of(case, step, hvd.rank()) for step in range(STEPS)])
+        for case in CASES
+    }
+
+
+@functools.cache
+def _trained_on_ranks(size: int, transport: str) -> list[dict]:
+    return ranks.run(_train_all, ranks=size, transport=transport)
+
+
+@functools.cache
+def _trained_in_one_process(case: Case, size: int) -> dict:
+    batches = [together([batch_of(case, step, rank) for rank in range(size)]) for step in range(STEPS)]
+    return train(case, 1, batches)
+
+
+@pytest.mark.parametrize(("size", "transport"), [(1, "gloo"), (2, "mpi"), (3, "gloo"), (4, "mpi")])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_ranks_equal_one_process(case, size, transport):
+    by_rank = [result[case.name] for result in _trained_on_ranks(size, transport)]
+    one = _trained_in_one_process(case, size)
+    exact = case.integers
+    compare = (
+        np.testing.assert_array_equal
+        if exact
+        else functools.partial(np.testing.assert_allclose, atol=1e-5, rtol=1e-5)
+    )
+
+    initial = one["initial"]
+    merged = np.concatenate([result["initial"] for result in by_rank])
+    # Rows are the same bits; sums of a bag's rows are taken in another order where owners take part of them.
+    if case.exchange == "rows":
+        np.testing.assert_array_equal(merged, initial)
+    else:
+        np.testing.assert_allclose(merged, initial, atol=1e-6)
+    for step in range(STEPS):
+        compare(np.concatenate([result["outputs"][step] for result in by_rank]), one["outputs"][step])
+
+    table = {}
+    for rank, result in enumerate(by_rank):
+        assert all(key % 2**64 % size == rank for key in result["table"])
+        table.update(result["table"])
+    assert table.keys() == one["table"].keys()
+    for key, row in one["table"].items():
+        compare(table[key], row)
