@@ -9,8 +9,7 @@ import ranks
 from ctr.datasets import MovieLens
 from example_support import SMALL_FLAGS, data_flags, results_of, write_census
 
-TABLES = "tensorflow"
-SMALL = [*SMALL_FLAGS, "--tables", TABLES, "--batch_size", "33"]
+SMALL = [*SMALL_FLAGS, "--batch_size", "33"]
 
 
 def own_rank():
