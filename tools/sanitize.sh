@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the engine's C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, and those tagged "parallel"
+# Runs the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, and those tagged "parallel"
 # under ThreadSanitizer. The last line is `N passed, N failed`.
 #
 # Usage: tools/sanitize.sh [TARGET | -BAZEL_OPTION]...
@@ -10,7 +10,7 @@ take_tensorflow_option "$@"
 arguments=("${SOK_ARGS[@]}")
 case " ${arguments[*]} " in
   *" //"*) ;;
-  *) arguments+=(//cc/...) ;;
+  *) arguments+=(//cc/... //sok_ops/...) ;;
 esac
 
 "$SOK_ROOT/tools/setup.sh"

@@ -10,6 +10,22 @@ namespace sok {
 
 namespace tf = ::tensorflow;
 
+namespace {
+
+// The process's watch. Never destroyed: Horovod's thread may end a round while the process exits.
+StallWatch& ProcessWatch() {
+  static auto* const watch = new StallWatch(EnqueueAlltoall);
+  // Ends the watch's thread while the process exits, before Horovod's own objects go, which were there
+  // earlier.
+  struct Stopper {
+    ~Stopper() { watch->Stop(); }
+  };
+  static const Stopper stopper;
+  return *watch;
+}
+
+}  // namespace
+
 PendingExchange::PendingExchange(const std::string& name, HorovodPlace place, tf::OpKernelContext* context,
                                  tf::AsyncOpKernel::DoneCallback done)
     : name_(name),
@@ -21,7 +37,7 @@ PendingExchange::PendingExchange(const std::string& name, HorovodPlace place, tf
       done_(std::move(done)) {}
 
 void PendingExchange::Start(int64_t stall_period_ms) {
-  StallWatch::Global().Begin(shared_from_this(), place_.size, stall_period_ms);
+  ProcessWatch().Begin(shared_from_this(), place_.size, stall_period_ms);
   if (!WatchCancellation()) return;
   const Status status = EnqueueAlltoall(name_, shared_from_this());
   if (!status.ok()) Fail(Explain(status));
@@ -61,7 +77,7 @@ void PendingExchange::End(const tf::Status& status) {
   tf::CancellationManager* const manager = context_->cancellation_manager();
   if (manager != nullptr) manager->TryDeregisterCallback(cancellation_token_);
   context_ = nullptr;
-  StallWatch::Global().End(this);
+  ProcessWatch().End(this);
   // Whatever `done_` refers to goes with the step; the exchange may outlive it.
   const tf::AsyncOpKernel::DoneCallback done = std::move(done_);
   done();

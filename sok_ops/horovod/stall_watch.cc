@@ -5,8 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "sok_ops/horovod/horovod_queue.h"
-
 namespace sok {
 namespace {
 
@@ -66,18 +64,6 @@ class StallWatch::Round final : public Alltoall {
   std::vector<int32_t> received_splits_;
   Status status_;
 };
-
-// Ends the watch's thread while the process exits: before Horovod's own objects go, which were there earlier.
-struct StallWatch::Stopper {
-  ~Stopper() { Global().Stop(); }
-};
-
-StallWatch& StallWatch::Global() {
-  // Never destroyed: Horovod's thread may end a round while the process exits.
-  static auto* const watch = new StallWatch;
-  static const Stopper stopper;
-  return *watch;
-}
 
 StatusOr<int64_t> StallWatch::PeriodMs() {
   const char* const text = std::getenv("SOK_STALL_SECONDS");
@@ -139,7 +125,7 @@ Waiting StallWatch::Sample(int64_t own_period_ms) {
 
 StatusOr<std::vector<Waiting>> StallWatch::RunRound(int ranks, const Waiting& own) {
   const auto round = std::make_shared<Round>(this, ranks, Encode(own));
-  SOK_RETURN_IF_ERROR(EnqueueAlltoall(kRoundName, round));
+  SOK_RETURN_IF_ERROR(queue_(kRoundName, round));
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return round->done || stopping_; });
   if (!round->done) return FailedPrecondition("the process exits");

@@ -3,13 +3,16 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/base/status.h"
+#include "sok_ops/horovod/alltoall.h"
 #include "sok_ops/horovod/stall_round.h"
 
 namespace sok {
@@ -56,7 +59,13 @@ class WatchedExchange {
 // Thread-safe.
 class StallWatch {
  public:
-  static StallWatch& Global();
+  // What EnqueueAlltoall() is. Whatever was enqueued must be done with before the watch is destroyed.
+  using Queue = std::function<Status(const std::string& name, std::shared_ptr<Alltoall> alltoall)>;
+
+  explicit StallWatch(Queue queue) : queue_(std::move(queue)) {}
+  ~StallWatch() { Stop(); }
+  StallWatch(const StallWatch&) = delete;
+  StallWatch& operator=(const StallWatch&) = delete;
 
   // This process's SOK_STALL_SECONDS (60 if unset) as the time between rounds; 0 for no watch.
   static StatusOr<int64_t> PeriodMs();
@@ -65,17 +74,18 @@ class StallWatch {
   void Begin(std::shared_ptr<WatchedExchange> exchange, int ranks, int64_t period_ms);
   // It has ended, in whatever way.
   void End(const WatchedExchange* exchange);
+  // Ends the watch for good.
+  void Stop();
 
  private:
-  struct Stopper;
   class Round;
 
   void Run(int ranks, int64_t own_period_ms);
   Waiting Sample(int64_t own_period_ms);
   StatusOr<std::vector<Waiting>> RunRound(int ranks, const Waiting& own);
   void FailAll(const Status& status);
-  void Stop();
 
+  const Queue queue_;
   std::mutex mutex_;
   std::condition_variable changed_;  // a round ended, the thread ended, or it shall
   std::map<const WatchedExchange*, std::shared_ptr<WatchedExchange>> exchanges_;

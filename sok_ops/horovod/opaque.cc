@@ -1,7 +1,6 @@
 // An identity that TensorFlow's optimizers do not see through.
-#include "tensorflow/core/framework/op.h"
-
 #include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
