@@ -2,16 +2,39 @@
 # Sets up, builds, and trains a click-through model: by default on generated data whose best reachable AUC is
 # known, in a minute or two. Shows the loss, the speed and the time left, and the held-out AUC at the end.
 #
-# Usage: tools/demo.sh [--tensorflow VERSION] [ARGUMENT OF examples/train_ctr.py]...
+# Usage: tools/demo.sh [--ranks N] [--tensorflow VERSION] [ARGUMENT OF examples/train_ctr.py]...
 #   tools/demo.sh --dataset movielens --data_dir FOLDER
+#   tools/demo.sh --ranks 2    on two processes of this machine, with each table sharded over them
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$SOK_ROOT/tools/lib/ranks.sh"
 
 take_tensorflow_option "$@"
-arguments=("${SOK_ARGS[@]}")
+ranks=1
+arguments=()
+set -- "${SOK_ARGS[@]}"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --ranks)
+      [ $# -ge 2 ] || fail "--ranks needs a number of processes, such as 2."
+      ranks="$2"
+      shift
+      ;;
+    --ranks=*) ranks="${1#--ranks=}" ;;
+    *) arguments+=("$1") ;;
+  esac
+  shift
+done
+[[ "$ranks" =~ ^[1-9][0-9]*$ ]] || fail "--ranks needs a number of processes, such as 2, and not '$ranks'."
 case " ${arguments[*]} " in
   *" --dataset "* | *" --dataset="*) ;;
   *) arguments=(--dataset synthetic "${arguments[@]}") ;;
 esac
+
 say "Building; the first time takes several minutes."
-exec "$SOK_ROOT/tools/python.sh" "$SOK_ROOT/examples/train_ctr.py" "${arguments[@]}"
+program=("$SOK_ROOT/tools/python.sh" "$SOK_ROOT/examples/train_ctr.py" "${arguments[@]}")
+[ "$ranks" != 1 ] || exec "${program[@]}"
+# Once, and not by every rank.
+"$SOK_ROOT/tools/python.sh" -c ""
+export SOK_BUILD=0
+exec_on_ranks "$ranks" "${program[@]}"
