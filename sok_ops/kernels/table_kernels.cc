@@ -63,6 +63,7 @@ class InitializeTableOp : public tf::OpKernel {
     options.name = name;
     options.rank = runtime->rank;
     options.ranks = runtime->ranks;
+    options.key_dtype = tf::DataTypeString(key_dtype_);
     // Rows are a function of (seed, table, key): the session's seed, the initializer's and the name.
     options.initializer.seed = Mix64(Mix64(runtime->seed ^ Mix64(static_cast<uint64_t>(seed_))) ^
                                      Fingerprint64(name.data(), name.size()));

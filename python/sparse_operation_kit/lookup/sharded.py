@@ -96,14 +96,16 @@ def _group_combine_gradient(
     dims = op.get_attr("dims")
     plan, *answered, served = op.inputs[num_tables : num_tables + 6]
     exchange_name = _unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
-    reduced = native.ops.sok_group_reduce(
-        plan,
-        *answered,
-        gradients,
-        num_weights=op.get_attr("num_weights"),
-        dims=dims,
-        weighted=op.get_attr("weighted"),
-    )
+    # An error of any rank ends the lookup on all ranks, and then none of them may go on to the next exchange.
+    with tf.control_dependencies([op.outputs[0].op]):
+        reduced = native.ops.sok_group_reduce(
+            plan,
+            *answered,
+            gradients,
+            num_weights=op.get_attr("num_weights"),
+            dims=dims,
+            weighted=op.get_attr("weighted"),
+        )
     arrived = _exchange(reduced.words, reduced.splits, exchange_name)
     summed = native.ops.sok_group_sum(served, *arrived, num_tables=num_tables, dims=dims)
     tables = [
