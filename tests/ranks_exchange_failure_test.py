@@ -82,6 +82,7 @@ def _run_different_exchanges():
         with pytest.raises(Exception) as caught:
             session.run(mine, feed)
         seconds = time.monotonic() - start
+        session.run(outputs["barrier"], feed)
         # What has failed here meets its other side after all: nothing breaks, and what comes next is whole.
         session.run(other, feed)
         session.run(outputs["barrier"], feed)
