@@ -54,6 +54,13 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
             _train(flags, ranks, bad_lines, history)
     except (_CannotStart, TooManyBadLines) as raised:  # by all ranks alike
         error = raised
+    except tf.errors.OpError as failed:
+        reason = _reason_of_horovod(failed) if ranks.size > 1 else None
+        if reason is None:
+            raise
+        # No use for a traceback: it would bury that of the rank where it began.
+        print(f"error: the ranks cannot go on: {reason}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:  # before or after the steps, during which it is no exception
         return _INTERRUPTED
     bad_lines.merge(ranks.objects(bad_lines.own_entries()))
@@ -66,6 +73,11 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
     if error is not None:
         return 1
     return _INTERRUPTED if history.interrupted else 0
+
+
+def _reason_of_horovod(error: tf.errors.OpError) -> str | None:
+    """What Horovod says, when it is its error: another rank has failed or cannot be reached."""
+    return next((line for line in error.message.splitlines() if "Horovod has" in line), None)
 
 
 def _train(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history: History) -> None:
