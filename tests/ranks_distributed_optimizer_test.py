@@ -7,6 +7,7 @@ import tensorflow as tf
 import ranks
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
+from sparse_operation_kit.core import initialize
 from sparse_operation_kit.core.communicator import communicator
 
 train = tf.compat.v1.train
@@ -193,7 +194,9 @@ def one_process():
     """What the checks that need no Horovod give in this process."""
     if communicator().size > 1:
         pytest.skip("not a process by itself")
-    return {check.__name__: check() for check in (check_cases, check_clipping_sees_the_whole_batch)}
+    initialize._reset()
+    yield {check.__name__: check() for check in (check_cases, check_clipping_sees_the_whole_batch)}
+    initialize._reset()
 
 
 def _assert_same_state(state, expected):
