@@ -17,6 +17,12 @@ HANDLES = {
     "two handles": lambda: tf.stack([sok.EmbeddingVariable(name="other", dim=DIM).handle] * 2),
 }
 
+
+def raised(handle, stage):
+    """The error that a stage reports."""
+    return native.ops.sok_raise_failures(handle, [stage.code], [stage.message], [0])
+
+
 USES = {
     "lookup": lambda handle: native.ops.sok_group_lookup(
         handles=[handle],
@@ -45,8 +51,12 @@ USES = {
     "assign": lambda handle: native.ops.sok_table_assign(
         handle, keys=tf.constant([1], tf.int64), values=tf.ones([1, DIM])
     ),
-    "dump": lambda handle: native.ops.sok_dump_to_file(handle, "unused"),
-    "restore": lambda handle: native.ops.sok_restore_from_file(handle, "unused"),
+    "dump": lambda handle: raised(
+        handle, native.ops.sok_dump_stage(handle, "unused", tf.constant([1], tf.int64), True, stage="begin")
+    ),
+    "restore": lambda handle: raised(
+        handle, native.ops.sok_restore_stage(handle, "unused", True, stage="check")
+    ),
 }
 
 

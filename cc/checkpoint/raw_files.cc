@@ -25,48 +25,44 @@ Status FileError(const std::string& what, const std::string& path) {
   return Status(code, StrCat("Cannot ", what, " '", path, "': ", std::strerror(error)));
 }
 
-// A file that gets its name only when it is complete: written beside it, synced, then renamed by Publish.
-// Without Publish it leaves nothing behind.
-class NewFile {
+// The name of a file until it is complete.
+std::string Unfinished(const std::string& path) { return path + ".unfinished"; }
+
+class OpenFile {
  public:
-  explicit NewFile(std::string path) : path_(std::move(path)), temporary_(StrCat(path_, ".tmp.", getpid())) {
-    file_ = std::fopen(temporary_.c_str(), "wb");
+  OpenFile(std::string path, int flags) : path_(std::move(path)), file_(open(path_.c_str(), flags, 0666)) {}
+  ~OpenFile() {
+    if (file_ >= 0) close(file_);
   }
-  ~NewFile() {
-    if (file_ != nullptr) std::fclose(file_);
-    if (!published_) std::remove(temporary_.c_str());
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  Status opened() const { return file_ < 0 ? FileError("write", path_) : OkStatus(); }
+  Status Resize(int64_t bytes) {
+    return ftruncate(file_, bytes) == 0 ? OkStatus() : FileError("write", path_);
   }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
+  Status Sync() { return fsync(file_) == 0 ? OkStatus() : FileError("write", path_); }
 
-  Status opened() const { return file_ == nullptr ? FileError("write", temporary_) : OkStatus(); }
-
-  Status Write(const void* data, size_t bytes) {
-    // The data of an empty table may be null, which fwrite must not get.
-    const bool written = bytes == 0 || std::fwrite(data, 1, bytes, file_) == bytes;
-    return written ? OkStatus() : FileError("write", temporary_);
-  }
-
-  Status Sync() {
-    const bool synced = std::fflush(file_) == 0 && fsync(fileno(file_)) == 0;
-    const Status status = synced ? OkStatus() : FileError("write", temporary_);
-    const bool closed = std::fclose(file_) == 0;
-    file_ = nullptr;
-    return status.ok() && !closed ? FileError("write", temporary_) : status;
-  }
-
-  Status Publish() {
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return FileError("rename to", path_);
-    published_ = true;
+  Status WriteAt(int64_t position, const void* data, int64_t bytes) {
+    const char* next = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t written = pwrite(file_, next, bytes, position);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return FileError("write", path_);
+      next += written;
+      position += written;
+      bytes -= written;
+    }
     return OkStatus();
   }
 
  private:
   const std::string path_;
-  const std::string temporary_;
-  std::FILE* file_ = nullptr;
-  bool published_ = false;
+  const int file_;
 };
+
+// Rows that are copied together before they are written.
+constexpr int64_t kBufferFloats = 1 << 18;
 
 // A rename lasts only once its directory is on the disk.
 Status SyncDirectory(const std::string& path) {
@@ -98,30 +94,60 @@ std::string RawValuesPath(const std::string& directory, const std::string& name)
   return (fs::path(directory) / (name + "_values.file")).string();
 }
 
-Status WriteRawFiles(const std::string& directory, const std::string& name, Span<const int64_t> keys,
-                     int64_t dim, FunctionRef<const float*(int64_t row)> weights) {
-  const std::string keys_path = RawKeysPath(directory, name);
+RawFilesWriter::RawFilesWriter(const std::string& directory, const std::string& name, int64_t rows,
+                               int64_t dim)
+    : keys_path_(RawKeysPath(directory, name)),
+      values_path_(RawValuesPath(directory, name)),
+      rows_(rows),
+      dim_(dim) {}
+
+Status RawFilesWriter::Begin() const {
   // A variable made in a name scope has a name with slashes.
-  const std::string parent = fs::path(keys_path).parent_path().string();
+  const std::string parent = fs::path(keys_path_).parent_path().string();
   std::error_code error;
   fs::create_directories(parent, error);
   if (error) {
     errno = error.value();
     return FileError("make the directory", parent);
   }
-  NewFile keys_file(keys_path);
-  NewFile values_file(RawValuesPath(directory, name));
+  const std::pair<const std::string&, int64_t> files[] = {{keys_path_, rows_ * 8},
+                                                          {values_path_, rows_ * dim_ * 4}};
+  for (const auto& [path, bytes] : files) {
+    OpenFile file(Unfinished(path), O_WRONLY | O_CREAT | O_TRUNC);
+    SOK_RETURN_IF_ERROR(file.opened());
+    SOK_RETURN_IF_ERROR(file.Resize(bytes));
+  }
+  return SyncDirectory(parent);
+}
+
+Status RawFilesWriter::Write(int64_t first, Span<const int64_t> keys,
+                             FunctionRef<const float*(int64_t row)> weights) const {
+  OpenFile keys_file(Unfinished(keys_path_), O_WRONLY);
+  OpenFile values_file(Unfinished(values_path_), O_WRONLY);
   SOK_RETURN_IF_ERROR(keys_file.opened());
   SOK_RETURN_IF_ERROR(values_file.opened());
-  SOK_RETURN_IF_ERROR(keys_file.Write(keys.data(), keys.size() * sizeof(int64_t)));
-  for (int64_t row = 0; row < keys.size(); ++row) {
-    SOK_RETURN_IF_ERROR(values_file.Write(weights(row), dim * sizeof(float)));
+  SOK_RETURN_IF_ERROR(keys_file.WriteAt(first * 8, keys.data(), keys.size() * 8));
+  const int64_t rows_at_once = std::max<int64_t>(1, kBufferFloats / dim_);
+  std::vector<float> buffer(std::min(rows_at_once, keys.size()) * dim_);
+  for (int64_t row = 0; row < keys.size(); row += rows_at_once) {
+    const int64_t count = std::min(rows_at_once, keys.size() - row);
+    for (int64_t i = 0; i < count; ++i) std::copy_n(weights(row + i), dim_, buffer.data() + i * dim_);
+    SOK_RETURN_IF_ERROR(values_file.WriteAt((first + row) * dim_ * 4, buffer.data(), count * dim_ * 4));
   }
   SOK_RETURN_IF_ERROR(keys_file.Sync());
-  SOK_RETURN_IF_ERROR(values_file.Sync());
-  SOK_RETURN_IF_ERROR(values_file.Publish());
-  SOK_RETURN_IF_ERROR(keys_file.Publish());
-  return SyncDirectory(parent);
+  return values_file.Sync();
+}
+
+Status RawFilesWriter::Publish() const {
+  for (const std::string& path : {values_path_, keys_path_}) {
+    if (std::rename(Unfinished(path).c_str(), path.c_str()) != 0) return FileError("rename to", path);
+  }
+  return SyncDirectory(fs::path(keys_path_).parent_path().string());
+}
+
+void RawFilesWriter::Abandon() const {
+  std::remove(Unfinished(keys_path_).c_str());
+  std::remove(Unfinished(values_path_).c_str());
 }
 
 StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, const std::string& name,

@@ -19,11 +19,31 @@ namespace sok {
 std::string RawKeysPath(const std::string& directory, const std::string& name);
 std::string RawValuesPath(const std::string& directory, const std::string& name);
 
-// Writes both files: row i has key keys[i] and the `dim` floats at weights(i). Makes the directory where it
-// is missing. The files appear under their names only when complete and synced to the disk; on an error files
-// that were there stay as they were. Needs no memory beyond a buffer.
-Status WriteRawFiles(const std::string& directory, const std::string& name, Span<const int64_t> keys,
-                     int64_t dim, FunctionRef<const float*(int64_t row)> weights);
+// Both files while they are written, by one process or by several that share the directory: one begins, all
+// write their rows, and when all have, one publishes. Until then the files have other names, and those that
+// were there stay as they are. Needs no memory beyond a buffer.
+class RawFilesWriter {
+ public:
+  // Files for `rows` rows of `dim` floats. Every writer gives the same arguments.
+  RawFilesWriter(const std::string& directory, const std::string& name, int64_t rows, int64_t dim);
+
+  // Makes the directory, where it is missing, and the files in their whole size.
+  Status Begin() const;
+  // Writes the rows first, first + 1, ...: row first + i has key keys[i] and the `dim` floats at weights(i).
+  // Synced to the disk. NotFound where Begin() has not run, or has run in a directory that this process does
+  // not see.
+  Status Write(int64_t first, Span<const int64_t> keys, FunctionRef<const float*(int64_t row)> weights) const;
+  // Gives the files their names. Needs all rows to be written.
+  Status Publish() const;
+  // Removes what Begin() made.
+  void Abandon() const;
+
+ private:
+  std::string keys_path_;
+  std::string values_path_;
+  int64_t rows_;
+  int64_t dim_;
+};
 
 // Reads both files in pieces.
 class RawFilesReader {

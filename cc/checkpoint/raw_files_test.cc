@@ -24,8 +24,10 @@ class RawFilesTest : public ::testing::Test {
 
   Status Write(const std::vector<int64_t>& keys, const std::vector<float>& rows, int64_t dim,
                const std::string& name = "table") {
-    return WriteRawFiles(directory_.string(), name, keys, dim,
-                         [&](int64_t row) { return rows.data() + row * dim; });
+    const RawFilesWriter writer(directory_.string(), name, static_cast<int64_t>(keys.size()), dim);
+    SOK_RETURN_IF_ERROR(writer.Begin());
+    SOK_RETURN_IF_ERROR(writer.Write(0, keys, [&](int64_t row) { return rows.data() + row * dim; }));
+    return writer.Publish();
   }
   StatusOr<RawFilesReader> Open(int64_t dim, const std::string& name = "table") {
     return RawFilesReader::Open(directory_.string(), name, dim);
@@ -63,6 +65,58 @@ TEST_F(RawFilesTest, AreBareLittleEndianArrays) {
   ASSERT_TRUE(Write({258}, {1.0f}, 1).ok());
   EXPECT_EQ(Bytes(directory_ / "table_keys.file"), std::string("\x02\x01\0\0\0\0\0\0", 8));
   EXPECT_EQ(Bytes(directory_ / "table_values.file"), std::string("\0\0\x80\x3f", 4));
+}
+
+TEST_F(RawFilesTest, WritersOfSomeRowsEachMakeOneTable) {
+  const std::vector<int64_t> keys = {10, 20, 30, 40, 50};
+  const std::vector<float> rows = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const RawFilesWriter writer(directory_.string(), "table", 5, 2);
+  ASSERT_TRUE(writer.Begin().ok());
+  const auto write = [&](int64_t first, int64_t count) {
+    return writer.Write(first, Span<const int64_t>(keys).subspan(first, count),
+                        [&](int64_t row) { return rows.data() + (first + row) * 2; });
+  };
+  ASSERT_TRUE(write(3, 2).ok());
+  ASSERT_TRUE(write(3, 0).ok());
+  EXPECT_EQ(Open(2).status().code(), StatusCode::kNotFound) << "before they are published";
+  ASSERT_TRUE(write(0, 3).ok());
+  ASSERT_TRUE(writer.Publish().ok());
+  StatusOr<RawFilesReader> reader = Open(2);
+  ASSERT_TRUE(reader.ok());
+  std::vector<int64_t> read_keys;
+  ASSERT_TRUE(reader.value().ReadKeys(&read_keys).ok());
+  EXPECT_EQ(read_keys, keys);
+  std::vector<float> read_rows(rows.size());
+  ASSERT_TRUE(reader.value().ReadValues(Span<float>(read_rows)).ok());
+  EXPECT_EQ(read_rows, rows);
+}
+
+TEST_F(RawFilesTest, AWriterThatNobodyHasBegunForIsNotFound) {
+  const RawFilesWriter writer(directory_.string(), "table", 1, 1);
+  const std::vector<int64_t> keys = {1};
+  const float row = 2;
+  EXPECT_EQ(writer.Write(0, keys, [&](int64_t) { return &row; }).code(), StatusCode::kNotFound);
+}
+
+TEST_F(RawFilesTest, AnAbandonedWriterLeavesWhatWasThere) {
+  ASSERT_TRUE(Write({1}, {2.0f}, 1).ok());
+  const RawFilesWriter writer(directory_.string(), "table", 9, 1);
+  ASSERT_TRUE(writer.Begin().ok());
+  writer.Abandon();
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 2);
+  EXPECT_EQ(Open(1).value().num_rows(), 1);
+}
+
+TEST_F(RawFilesTest, ManyRowsGoThroughTheBuffer) {
+  std::vector<int64_t> keys(300001);
+  std::iota(keys.begin(), keys.end(), -7);
+  std::vector<float> rows(keys.begin(), keys.end());
+  ASSERT_TRUE(Write(keys, rows, 1).ok());
+  StatusOr<RawFilesReader> reader = Open(1);
+  ASSERT_TRUE(reader.ok());
+  std::vector<float> read_rows(rows.size());
+  ASSERT_TRUE(reader.value().ReadValues(Span<float>(read_rows)).ok());
+  EXPECT_EQ(read_rows, rows);
 }
 
 TEST_F(RawFilesTest, EmptyTable) {

@@ -1,12 +1,10 @@
 // Kernels that write tables out and read them in.
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cc/checkpoint/raw_files.h"
 #include "cc/dedup/dedup.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_executor.h"
@@ -17,9 +15,6 @@ namespace sok {
 namespace {
 
 namespace tf = ::tensorflow;
-
-// Rows that are read or written at once.
-constexpr int64_t kRowsAtOnce = 1 << 16;
 
 tf::Status SetOk(tf::OpKernelContext* context) {
   tf::Tensor* status = nullptr;
@@ -164,75 +159,6 @@ class TableAssignOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableAssign").Device(tf::DEVICE_CPU), TableAssignOp);
-
-// The scalar string of input 1.
-tf::Status ReadDirectory(tf::OpKernelContext* context, std::string* directory) {
-  const tf::Tensor& input = context->input(1);
-  if (input.NumElements() != 1 || input.flat<tf::tstring>()(0).empty()) {
-    return tf::errors::InvalidArgument(
-        "The directory of embedding files must be one string that is not empty");
-  }
-  *directory = std::string(input.flat<tf::tstring>()(0));
-  return tf::Status();
-}
-
-class DumpToFileOp : public tf::OpKernel {
- public:
-  using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext* context) override {
-    TableRef ref;
-    std::string directory;
-    OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
-    OP_REQUIRES_OK(context, ReadDirectory(context, &directory));
-    Table& table = *ref.table;
-    TfExecutor executor(context);
-    const std::lock_guard<std::mutex> lock(table.mutex());
-    std::vector<int64_t> rows(table.size());
-    std::iota(rows.begin(), rows.end(), 0);
-    table.BringUpToDate(executor, rows);
-    const Status status = WriteRawFiles(directory, ref.name(), table.Keys(), table.options().dim,
-                                        [&](int64_t row) { return table.weights(row); });
-    OP_REQUIRES_OK(context, ToTf(status));
-    OP_REQUIRES_OK(context, SetOk(context));
-  }
-};
-REGISTER_KERNEL_BUILDER(Name("SokDumpToFile").Device(tf::DEVICE_CPU), DumpToFileOp);
-
-class RestoreFromFileOp : public tf::OpKernel {
- public:
-  using OpKernel::OpKernel;
-  void Compute(tf::OpKernelContext* context) override {
-    TableRef ref;
-    std::string directory;
-    OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
-    OP_REQUIRES_OK(context, ReadDirectory(context, &directory));
-    TfExecutor executor(context);
-    OP_REQUIRES_OK(context, ToTf(Restore(executor, directory, ref)));
-    OP_REQUIRES_OK(context, SetOk(context));
-  }
-
- private:
-  static Status Restore(Executor& executor, const std::string& directory, const TableRef& ref) {
-    const int64_t dim = ref.table->options().dim;
-    StatusOr<RawFilesReader> reader = RawFilesReader::Open(directory, ref.name(), dim);
-    SOK_RETURN_IF_ERROR(reader.status());
-    std::vector<int64_t> keys;
-    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
-    std::shared_ptr<Table> fresh;
-    SOK_RETURN_IF_ERROR(MakeEmpty(executor, *ref.table, &fresh));
-    std::vector<float> values;
-    for (int64_t first = 0; first < reader.value().num_rows(); first += kRowsAtOnce) {
-      const int64_t count = std::min(kRowsAtOnce, reader.value().num_rows() - first);
-      values.resize(count * dim);
-      SOK_RETURN_IF_ERROR(reader.value().ReadValues(Span<float>(values)));
-      SOK_RETURN_IF_ERROR(
-          fresh->Assign(executor, Span<const int64_t>(keys).subspan(first, count), values.data()));
-    }
-    ref.resource->Replace(std::move(fresh));
-    return OkStatus();
-  }
-};
-REGISTER_KERNEL_BUILDER(Name("SokRestoreFromFile").Device(tf::DEVICE_CPU), RestoreFromFileOp);
 
 }  // namespace
 }  // namespace sok

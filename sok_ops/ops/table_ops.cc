@@ -11,6 +11,11 @@ namespace {
 namespace shape = ::tensorflow::shape_inference;
 using shape::InferenceContext;
 
+::tensorflow::Status ScalarShapes(InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
+  return ::tensorflow::Status();
+}
+
 REGISTER_OP("SokInit")
     .Input("arguments: int64")
     .Attr("rank: int >= 0 = 0")
@@ -105,21 +110,49 @@ REGISTER_OP("SokTableAssign")
     .SetShapeFn(shape::ScalarShape)
     .Doc("Sets the weights of distinct keys, inserting those that are not there; `status` is OK.");
 
-REGISTER_OP("SokDumpToFile")
+// What ranks do together in stages, each of which may fail on some of them: a stage reports its error instead
+// of raising it, all ranks learn of it, and SokRaiseFailures raises it in the end.
+REGISTER_OP("SokDumpStage")
     .Input("handle: resource")
     .Input("directory: string")
-    .Output("status: string")
+    .Input("row_counts: int64")
+    .Input("proceed: bool")
+    .Attr("stage: {'begin', 'write', 'publish'}")
+    .Output("code: int32")
+    .Output("message: string")
     .SetIsStateful()
-    .SetShapeFn(shape::ScalarShape)
-    .Doc("Writes <name>_keys.file and <name>_values.file into `directory`; `status` is OK.");
+    .SetShapeFn(ScalarShapes)
+    .Doc(
+        R"(A stage of writing <name>_keys.file and <name>_values.file into `directory`. Rank 0 begins and publishes.
+row_counts: rows of each rank that are written.
+proceed: whether the stages before succeeded on all ranks. Without, nothing is done but to clean up.
+code, message: the error; 0 and empty where there is none.)");
 
-REGISTER_OP("SokRestoreFromFile")
+REGISTER_OP("SokRestoreStage")
     .Input("handle: resource")
     .Input("directory: string")
+    .Input("proceed: bool")
+    .Attr("stage: {'check', 'restore'}")
+    .Output("code: int32")
+    .Output("message: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShapes)
+    .Doc(
+        R"(A stage of making the table's rows those of the files that SokDumpStage wrote, of which each rank takes
+its own. `check` reads the keys and changes nothing. Inputs and outputs as of SokDumpStage.)");
+
+REGISTER_OP("SokRaiseFailures")
+    .Input("handle: resource")
+    .Input("codes: stages * int32")
+    .Input("messages: stages * string")
+    .Input("failures: int32")
+    .Attr("stages: int >= 1")
     .Output("status: string")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
-    .Doc("Makes the table's rows those of the files that SokDumpToFile wrote; `status` is OK.");
+    .Doc(
+        R"(`status` is OK, where no stage failed on any rank. Raises this rank's error, or names the ranks that failed.
+failures: the number of each rank's stages that failed.)");
 
 }  // namespace
 }  // namespace sok

@@ -1,10 +1,11 @@
 """Saver: the rows of embedding variables in the raw files of the original SOK."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 
 
@@ -20,8 +21,19 @@ class Saver:
     """
 
     def dump_to_file(self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor) -> tf.Tensor:
-        """Returns the tensor that writes all rows into the directory `filepath`, made where it is missing."""
-        return native.ops.sok_dump_to_file(_checked(embedding_variable).handle, filepath)
+        """Returns the tensor that writes all rows into the directory `filepath`, made where it is missing.
+
+        Every rank runs it, and writes its rows into the same files: all of them must see the directory.
+        """
+        handle = _checked(embedding_variable).handle
+        counts = communicator().allgather(
+            tf.reshape(embedding_variable.size(), [1]), f"rows of {embedding_variable.m_var_name}"
+        )
+
+        def run_stage(stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return native.ops.sok_dump_stage(handle, filepath, counts, proceed, stage=stage)
+
+        return _run_stages(embedding_variable, ("begin", "write", "publish"), run_stage)
 
     def restore_from_file(
         self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor
@@ -31,8 +43,16 @@ class Saver:
         Rows that are not in the files go, and the optimizer starts anew. Running it raises `NotFoundError`
         for missing files and `DataLossError` for files that are damaged or of another dim; the variable is
         then as it was.
+
+        Every rank runs it, and takes its rows from the files, of however many ranks those are; each must see
+        the directory, or a copy of it.
         """
-        return native.ops.sok_restore_from_file(_checked(embedding_variable).handle, filepath)
+        handle = _checked(embedding_variable).handle
+
+        def run_stage(stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return native.ops.sok_restore_stage(handle, filepath, proceed, stage=stage)
+
+        return _run_stages(embedding_variable, ("check", "restore"), run_stage)
 
     def load_embedding_values(
         self, embedding_variable: EmbeddingVariable, tensors: tf.Tensor | Sequence[tf.Tensor]
@@ -57,6 +77,25 @@ class Saver:
             )
         keys = tf.range(tf.shape(values, out_type=tf.int64)[0], dtype=tf.int64)
         return native.ops.sok_table_assign(embedding_variable.handle, keys, values)
+
+
+def _run_stages(
+    variable: EmbeddingVariable,
+    stages: Sequence[str],
+    run_stage: Callable[[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
+) -> tf.Tensor:
+    """Runs stages, each when all ranks have done the one before, and raises their errors in the end."""
+    proceed = tf.constant(True)
+    codes, messages, failures = [], [], []
+    for stage in stages:
+        code, message = run_stage(stage, proceed)
+        failed = tf.reshape(tf.cast(tf.not_equal(code, 0), tf.int32), [1])
+        of_all = communicator().allgather(failed, f"{stage} of {variable.m_var_name}")
+        proceed = tf.logical_and(proceed, tf.reduce_all(tf.equal(of_all, 0)))
+        codes.append(code)
+        messages.append(message)
+        failures.append(of_all)
+    return native.ops.sok_raise_failures(variable.handle, codes, messages, tf.add_n(failures))
 
 
 def _checked(variable: EmbeddingVariable) -> EmbeddingVariable:

@@ -1,0 +1,185 @@
+// Kernels of the original SOK's raw files, which all ranks write and read together, stage by stage.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/checkpoint/raw_files.h"
+#include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_status.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+
+// Rows that are read at once.
+constexpr int64_t kRowsAtOnce = 1 << 16;
+
+// A stage of something that all ranks do: its error is its output.
+class StageOp : public tf::OpKernel {
+ public:
+  explicit StageOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("stage", &stage_));
+  }
+
+  void Compute(tf::OpKernelContext* context) final {
+    const tf::Status status = Run(context);
+    tf::Tensor* code = nullptr;
+    tf::Tensor* message = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &code));
+    OP_REQUIRES_OK(context, context->allocate_output(1, tf::TensorShape({}), &message));
+    code->scalar<int32_t>()() = static_cast<int32_t>(status.code());
+    message->scalar<tf::tstring>()() = std::string(status.message());
+  }
+
+ protected:
+  virtual Status RunStage(Executor& executor, tf::OpKernelContext* context, const TableRef& ref,
+                          const std::string& directory, bool proceed) = 0;
+
+  const std::string& stage() const { return stage_; }
+
+ private:
+  tf::Status Run(tf::OpKernelContext* context) {
+    TableRef ref;
+    TF_RETURN_IF_ERROR(LookupTable(context, 0, &ref));
+    const tf::Tensor& directory = context->input(1);
+    const tf::Tensor& proceed = context->input(context->num_inputs() - 1);
+    if (directory.NumElements() != 1 || directory.flat<tf::tstring>()(0).empty()) {
+      return tf::errors::InvalidArgument(
+          "The directory of embedding files must be one string that is not empty");
+    }
+    if (proceed.NumElements() != 1) {
+      return tf::errors::InvalidArgument("`proceed` has shape ", proceed.shape().DebugString(), ", not []");
+    }
+    TfExecutor executor(context);
+    return ToTf(RunStage(executor, context, ref, std::string(directory.flat<tf::tstring>()(0)),
+                         proceed.flat<bool>()(0)));
+  }
+
+  std::string stage_;
+};
+
+class DumpStageOp : public StageOp {
+ public:
+  using StageOp::StageOp;
+
+ protected:
+  Status RunStage(Executor& executor, tf::OpKernelContext* context, const TableRef& ref,
+                  const std::string& directory, bool proceed) override {
+    const TableOptions& options = ref.table->options();
+    const tf::Tensor& counts = context->input(2);
+    if (counts.NumElements() != options.ranks) {
+      return InvalidArgument("Embedding variable '", options.name, "': row counts of ", counts.NumElements(),
+                             " ranks, not ", options.ranks);
+    }
+    const Span<const int64_t> row_counts(counts.flat<int64_t>().data(), counts.NumElements());
+    const RawFilesWriter writer(directory, options.name,
+                                std::accumulate(row_counts.begin(), row_counts.end(), int64_t{0}),
+                                options.dim);
+    if (stage() == "write") return proceed ? Write(executor, ref, row_counts, writer) : OkStatus();
+    if (options.rank != 0) return OkStatus();
+    if (stage() == "begin") return writer.Begin();
+    if (proceed) return writer.Publish();
+    writer.Abandon();
+    return OkStatus();
+  }
+
+ private:
+  static Status Write(Executor& executor, const TableRef& ref, Span<const int64_t> row_counts,
+                      const RawFilesWriter& writer) {
+    Table& table = *ref.table;
+    const int rank = table.options().rank;
+    const int64_t first = std::accumulate(row_counts.begin(), row_counts.begin() + rank, int64_t{0});
+    const std::lock_guard<std::mutex> lock(table.mutex());
+    if (table.size() < row_counts[rank]) {
+      return FailedPrecondition("Embedding variable '", ref.name(), "' has ", table.size(), " rows and had ",
+                                row_counts[rank], " before: it was made anew while it was written");
+    }
+    std::vector<int64_t> rows(row_counts[rank]);
+    std::iota(rows.begin(), rows.end(), 0);
+    table.BringUpToDate(executor, rows);
+    std::vector<int64_t> keys = table.Keys();
+    keys.resize(row_counts[rank]);
+    const Status status = writer.Write(first, keys, [&](int64_t row) { return table.weights(row); });
+    if (status.code() != StatusCode::kNotFound || rank == 0) return status;
+    return NotFound(status.message(), " (all ranks need to see the directory in which rank 0 made the file)");
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokDumpStage").Device(tf::DEVICE_CPU), DumpStageOp);
+
+class RestoreStageOp : public StageOp {
+ public:
+  using StageOp::StageOp;
+
+ protected:
+  Status RunStage(Executor& executor, tf::OpKernelContext* /*context*/, const TableRef& ref,
+                  const std::string& directory, bool proceed) override {
+    if (!proceed) return OkStatus();
+    const int64_t dim = ref.table->options().dim;
+    StatusOr<RawFilesReader> reader = RawFilesReader::Open(directory, ref.name(), dim);
+    SOK_RETURN_IF_ERROR(reader.status());
+    std::vector<int64_t> keys;
+    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
+    if (stage() == "check") return OkStatus();
+    // Filled beside the other and put in its place when all went well: a bad file leaves the variable as it
+    // was.
+    StatusOr<std::unique_ptr<Table>> made = Table::Create(executor, ref.table->options());
+    SOK_RETURN_IF_ERROR(made.status());
+    std::shared_ptr<Table> fresh = std::move(made.value());
+    std::vector<float> values;
+    for (int64_t first = 0; first < reader.value().num_rows(); first += kRowsAtOnce) {
+      const int64_t count = std::min(kRowsAtOnce, reader.value().num_rows() - first);
+      values.resize(count * dim);
+      SOK_RETURN_IF_ERROR(reader.value().ReadValues(Span<float>(values)));
+      SOK_RETURN_IF_ERROR(
+          fresh->Assign(executor, Span<const int64_t>(keys).subspan(first, count), values.data()));
+    }
+    ref.resource->Replace(std::move(fresh));
+    return OkStatus();
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokRestoreStage").Device(tf::DEVICE_CPU), RestoreStageOp);
+
+class RaiseFailuresOp : public tf::OpKernel {
+ public:
+  explicit RaiseFailuresOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("stages", &stages_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    for (int stage = 0; stage < stages_; ++stage) {
+      const tf::Tensor& code = context->input(1 + stage);
+      const tf::Tensor& message = context->input(1 + stages_ + stage);
+      OP_REQUIRES(context, code.NumElements() == 1 && message.NumElements() == 1,
+                  tf::errors::InvalidArgument("The codes and messages of stages are scalars"));
+      if (code.flat<int32_t>()(0) == 0) continue;
+      const auto error_code = static_cast<decltype(tf::Status().code())>(code.flat<int32_t>()(0));
+      OP_REQUIRES_OK(context, tf::Status(error_code, std::string(message.flat<tf::tstring>()(0))));
+    }
+    const tf::Tensor& failures = context->input(1 + 2 * stages_);
+    std::string ranks;
+    for (int64_t rank = 0; rank < failures.NumElements(); ++rank) {
+      if (failures.flat<int32_t>()(rank) > 0) ranks += StrCat(ranks.empty() ? "" : ", ", rank);
+    }
+    const tf::ResourceHandle* handle = nullptr;
+    OP_REQUIRES_OK(context, TableHandle(context, 0, &handle));
+    OP_REQUIRES(context, ranks.empty(),
+                tf::errors::Aborted("Embedding variable '", handle->name(), "': rank ", ranks,
+                                    " failed, and has the reason"));
+    tf::Tensor* status = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
+    status->scalar<tf::tstring>()() = "OK";
+  }
+
+ private:
+  int stages_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokRaiseFailures").Device(tf::DEVICE_CPU), RaiseFailuresOp);
+
+}  // namespace
+}  // namespace sok

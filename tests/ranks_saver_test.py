@@ -1,0 +1,129 @@
+"""Raw files of tables that are spread over ranks: one pair of files, restored on any number of ranks."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import ranks
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+from sparse_operation_kit.lookup import group
+
+DIM = 3
+KEYS = np.concatenate([harness.HOSTILE_KEYS, np.arange(5000, dtype=np.int64) * 7 - 9000])
+KEYS = np.unique(KEYS)
+
+
+def _rank() -> int:
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    return hvd.rank()
+
+
+def _trained(session: tf.compat.v1.Session) -> tuple[sok.EmbeddingVariable, tf.Tensor]:
+    """A table that has the rows of KEYS, each moved by a step, and the lookup of all of them."""
+    variable = sok.EmbeddingVariable("scope/table", DIM)
+    rows = group.lookup_group([group.DenseLookup(variable, tf.constant(KEYS))])[0]
+    step = tf.compat.v1.train.AdagradOptimizer(0.5).minimize(tf.reduce_sum(tf.square(rows)))
+    harness.initialize(session)
+    session.run(step)
+    return variable, rows
+
+
+def _dump(folder: str) -> np.ndarray:
+    """Returns the rows of KEYS."""
+    _rank()
+    with harness.graph_and_session() as session:
+        variable, rows = _trained(session)
+        assert session.run(sok.Saver().dump_to_file(variable, folder)) == b"OK"
+        return session.run(rows)
+
+
+def _restore(folder: str) -> tuple[np.ndarray, list[int]]:
+    """Returns the rows of KEYS, and the keys that this rank has."""
+    _rank()
+    with harness.graph_and_session() as session:
+        variable = sok.EmbeddingVariable("scope/table", DIM)
+        rows = group.lookup_group([group.DenseLookup(variable, tf.constant(KEYS))], training=False)[0]
+        harness.initialize(session)
+        assert session.run(sok.Saver().restore_from_file(variable, folder)) == b"OK"
+        keys = session.run(native.ops.sok_table_export(variable.handle, dim=DIM).keys)
+        return session.run(rows), keys.tolist()
+
+
+def _errors(folder: str) -> dict[str, str]:
+    """By what was tried, the error."""
+    rank = _rank()
+    saver = sok.Saver()
+    with harness.graph_and_session() as session:
+        variable, rows = _trained(session)
+        other_folder = os.path.join(folder, f"of_rank_{rank}")
+        tries = {
+            "missing": saver.restore_from_file(variable, os.path.join(folder, "nothing")),
+            "not_shared": saver.dump_to_file(variable, other_folder),
+            "rank_1_has_none": saver.restore_from_file(variable, folder if rank != 1 else other_folder),
+            "tensorflow_saver": tf.compat.v1.train.Saver([variable]).saver_def.save_tensor_name,
+        }
+        before = session.run(rows)
+        messages = {}
+        for name, target in tries.items():
+            feed = {"save/Const:0": os.path.join(folder, "model")} if name == "tensorflow_saver" else None
+            try:
+                session.run(target, feed)
+                messages[name] = "no error"
+            except tf.errors.OpError as error:
+                messages[name] = f"{type(error).__name__}: {error.message}"
+        np.testing.assert_array_equal(session.run(rows), before)
+    return messages
+
+
+@pytest.fixture(scope="module")
+def dumped(tmp_path_factory) -> dict[int, tuple[pathlib.Path, np.ndarray]]:
+    """By the number of ranks, a folder with their files, and the rows of KEYS."""
+    results = {}
+    for size in (1, 2):
+        folder = tmp_path_factory.mktemp(f"of_{size}_ranks")
+        by_rank = ranks.run(_dump, str(folder), ranks=size)
+        for rows in by_rank:
+            np.testing.assert_array_equal(rows, by_rank[0])
+        results[size] = folder, by_rank[0]
+    return results
+
+
+def test_ranks_write_one_pair_of_files(dumped):
+    folder, rows = dumped[2]
+    assert sorted(path.name for path in (folder / "scope").iterdir()) == [
+        "table_keys.file",
+        "table_values.file",
+    ]
+    keys = np.fromfile(folder / "scope/table_keys.file", "<i8")
+    values = np.fromfile(folder / "scope/table_values.file", "<f4").reshape(-1, DIM)
+    order = np.argsort(keys)
+    np.testing.assert_array_equal(keys[order], KEYS)
+    np.testing.assert_array_equal(values[order], rows)
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (2, 1), (1, 2)])
+def test_files_are_restored_on_another_number_of_ranks(dumped, before, after):
+    folder, expected = dumped[before]
+    for rank, (rows, keys) in enumerate(ranks.run(_restore, str(folder), ranks=after)):
+        np.testing.assert_array_equal(rows, expected)
+        assert sorted(keys) == [key for key in KEYS.tolist() if key % 2**64 % after == rank]
+
+
+def test_errors_of_one_rank_are_raised_on_all(dumped):
+    for rank, messages in enumerate(ranks.run(_errors, str(dumped[2][0]), ranks=2)):
+        assert messages["missing"].startswith("NotFoundError"), messages["missing"]
+        assert "nothing/scope/table_keys.file" in messages["missing"]
+        if rank == 1:
+            assert "all ranks need to see the directory" in messages["not_shared"]
+            assert "NotFoundError" in messages["rank_1_has_none"]
+        else:
+            assert "rank 1 failed" in messages["not_shared"], messages["not_shared"]
+            assert "rank 1 failed" in messages["rank_1_has_none"]
+        assert "spread over 2 ranks" in messages["tensorflow_saver"], messages["tensorflow_saver"]
