@@ -106,13 +106,34 @@ def check_names_do_not_depend_on_scopes_and_order():
     return {name: int(value) for name, value in _evaluate(build).items()}
 
 
-def check_only_a_control_dependency():
-    def build(ranks_):
-        reduced = ranks_.allreduce(tf.constant([1, 2]), average=False, name="unused")
-        with tf.control_dependencies([reduced]):
-            return tf.constant(ranks_.rank)
+def check_what_runs_of_collectives_on_constants():
+    """The types of Horovod's ops that are left when TensorFlow has optimized the graph."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        known = communicator()
+        constant = tf.constant([1.0, 2.0])
+        results = [
+            known.allreduce(constant, average=False, name="first"),
+            known.allreduce(constant, average=False, name="second"),
+            known.allgather(constant, "gathered"),
+            known.broadcast(constant, 0, "sent"),
+        ]
+        target = tf.Variable(tf.zeros([2]))
+        step = target.assign_add(tf.add_n([2 * result[:2] for result in results]))
+        session.run(target.initializer)
+        metadata = tf.compat.v1.RunMetadata()
+        options = tf.compat.v1.RunOptions(output_partition_graphs=True)
+        session.run(step, options=options, run_metadata=metadata)
+        nodes = [node.op for graph in metadata.partition_graphs for node in graph.node]
+        return sorted(node for node in nodes if node.startswith("Horovod"))
 
-    return int(_evaluate(build))
+
+def check_gradient_of_an_allreduce():
+    def build(ranks_):
+        tensor = tf.constant([1.0, 2.0])
+        reduced = ranks_.allreduce(tensor, average=False, name="x")
+        return tf.gradients(reduced * (1.0 + ranks_.rank), [tensor])[0]
+
+    return _evaluate(build).tolist()
 
 
 def check_root_rank_in_range():
@@ -179,6 +200,13 @@ def test_ranks_may_build_in_any_order_and_scope(launched):
     )
 
 
-def test_a_control_dependency_is_enough(launched):
+def test_collectives_on_constants_are_neither_folded_nor_merged(launched):
     size, results = launched
-    assert results["check_only_a_control_dependency"] == list(range(size))
+    expected = ["HorovodAllgather", "HorovodAllreduce", "HorovodAllreduce", "HorovodBroadcast"]
+    assert results["check_what_runs_of_collectives_on_constants"] == [expected] * size
+
+
+def test_gradients_go_through_an_allreduce(launched):
+    size, results = launched
+    total = float(sum(range(1, size + 1)))
+    assert results["check_gradient_of_an_allreduce"] == [[total, total]] * size

@@ -93,7 +93,12 @@ class Communicator:
 
 
 class _HorovodCommunicator(Communicator):
-    """Horovod's global ranks."""
+    """Horovod's global ranks.
+
+    Its collectives are not stateful. Each gets its tensor through an op of ours that is, so that TensorFlow's
+    optimizers neither fold one of a constant nor merge two of the same tensor, as they would on some ranks
+    only.
+    """
 
     def __init__(self, hvd: Any):
         self._hvd = hvd
@@ -111,20 +116,29 @@ class _HorovodCommunicator(Communicator):
             return tf.cast(self.allreduce(tf.cast(tensor, tf.float32), average, name), tf.bfloat16)
         op = self._hvd.Average if average else self._hvd.Sum
         with _root_scope():
-            return self._hvd.allreduce(_kept(tensor), op=op, name=_op_name("allreduce", name))
+            return self._hvd.allreduce(self._ops.sok_opaque(tensor), op=op, name=_op_name("allreduce", name))
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         def gather(carrier: tf.Tensor) -> tf.Tensor:
             return self._hvd.allgather(carrier, name=_op_name("allgather", name))
 
-        return _carried(tensor, gather)
+        return self._carried(tensor, gather)
 
     def broadcast(self, tensor: tf.Tensor, root_rank: int, name: str) -> tf.Tensor:
         def send(carrier: tf.Tensor) -> tf.Tensor:
             return self._hvd.broadcast(carrier, root_rank, name=_op_name("broadcast", name))
 
         self.check_rank(root_rank)
-        return _carried(tensor, send)
+        return self._carried(tensor, send)
+
+    def _carried(self, tensor: tf.Tensor, move: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """`move(tensor)`, by way of a dtype that Horovod moves."""
+        tensor = tf.convert_to_tensor(tensor)
+        carrier = _CARRIERS.get(tensor.dtype, tensor.dtype)
+        with _root_scope():
+            if carrier == tensor.dtype:
+                return move(self._ops.sok_opaque(tensor))
+            return tf.bitcast(move(self._ops.sok_opaque(tf.bitcast(tensor, carrier))), tensor.dtype)
 
 
 def communicator() -> Communicator:
@@ -202,20 +216,10 @@ def _check_unchanged(known: Communicator) -> None:
         )
 
 
-def _kept(tensor: tf.Tensor) -> tf.Tensor:
-    # Horovod's collectives are not stateful: TensorFlow's optimizers would fold one of a constant away and
-    # merge two of the same tensor, on some ranks only. They leave alone what depends on a placeholder.
-    return tf.compat.v1.placeholder_with_default(tensor, tensor.shape)
-
-
-def _carried(tensor: tf.Tensor, move: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """`move(tensor)`, by way of a dtype that Horovod moves."""
-    tensor = tf.convert_to_tensor(tensor)
-    carrier = _CARRIERS.get(tensor.dtype, tensor.dtype)
-    with _root_scope():
-        if carrier == tensor.dtype:
-            return move(_kept(tensor))
-        return tf.bitcast(move(_kept(tf.bitcast(tensor, carrier))), tensor.dtype)
+@tf.RegisterGradient("SokOpaque")
+def _opaque_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
+    del op
+    return gradient
 
 
 def _root_scope() -> tf.name_scope:
