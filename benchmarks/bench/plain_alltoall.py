@@ -17,8 +17,8 @@ from bench.sides import Targets, consumed
 class PlainAlltoallSide:
     """Tables of a fixed number of rows; row i of a table is row i // ranks of rank i % ranks.
 
-    A lookup sends its distinct ids to their owners and gets their rows, two alltoalls; the gradient of the
-    second one is a third. That is how models without a sparse library are written.
+    A lookup sends its ids to their owners and gets their rows, two alltoalls; the gradient of the second one is
+    a third. That is how models without a sparse library are written, with or without `tf.unique` first.
     """
 
     def __init__(self, tables: Tables, rows: Sequence[np.ndarray]) -> None:
@@ -30,10 +30,13 @@ class PlainAlltoallSide:
         ]
         self._optimizer = make_optimizer(tables.optimizer)
 
-    def targets(self, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor]) -> Targets:
+    def targets(
+        self, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor], unique: bool
+    ) -> Targets:
         """The targets of `bench.sides`, for one id a bag; the lookup in training is the forward one."""
+        kind = "unique" if unique else "plain"
         outputs = [
-            _look_up(variable, feature.ids, f"plain_{number}")
+            (_look_up_unique if unique else _look_up)(variable, feature.ids, f"{kind}_{number}")
             for number, (variable, feature) in enumerate(zip(self.variables, features, strict=True))
         ]
         slices = tf.gradients(outputs, self.variables, grad_ys=list(gradients))
@@ -42,18 +45,21 @@ class PlainAlltoallSide:
         return Targets([lookup], [lookup], [lookup, update], outputs)
 
 
+def _look_up_unique(variable: tf.Variable, ids: tf.Tensor, name: str) -> tf.Tensor:
+    unique, inverse = tf.unique(ids)
+    return tf.gather(_look_up(variable, unique, name), inverse)
+
+
 def _look_up(variable: tf.Variable, ids: tf.Tensor, name: str) -> tf.Tensor:
     ranks = hvd.size()
-    unique, inverse = tf.unique(ids)
-    owner = tf.cast(tf.math.floormod(unique, ranks), tf.int32)
+    owner = tf.cast(tf.math.floormod(ids, ranks), tf.int32)
     by_owner = tf.argsort(owner, stable=True)
     splits = tf.math.bincount(owner, minlength=ranks, maxlength=ranks)
-    asked, asked_splits = hvd.alltoall(tf.gather(unique, by_owner), splits=splits, name=f"{name}_ids")
+    asked, asked_splits = hvd.alltoall(tf.gather(ids, by_owner), splits=splits, name=f"{name}_ids")
     rows, _ = hvd.alltoall(
         tf.gather(variable, asked // ranks),
         splits=tf.ensure_shape(asked_splits, [ranks]),
         name=f"{name}_rows",
     )
-    # Back to the order of `unique`, then one row for each id.
-    position = tf.math.invert_permutation(by_owner)
-    return tf.gather(rows, tf.gather(position, inverse))
+    # Back to the order of the ids.
+    return tf.gather(rows, tf.math.invert_permutation(by_owner))

@@ -76,20 +76,23 @@ def _measure(
     ours, theirs = SokSide(tables), PlainAlltoallSide(tables, rows)
     gradients = [tf.ones([flags.batch // hvd.size(), tables.dim]) for _ in rows]
     our_targets = ours.targets("gather", rotation.features, gradients)
-    their_targets = theirs.targets(rotation.features, gradients)
+    plain = theirs.targets(rotation.features, gradients, unique=False)
+    unique = theirs.targets(rotation.features, gradients, unique=True)
     session.run(tf.compat.v1.global_variables_initializer())
     saver = sok.Saver()
     for variable, values in zip(ours.variables, rows, strict=True):
         session.run(saver.load_embedding_values(variable, values))
     rotation.restart(session)
-    _check(session, rotation, len(batches), our_targets, their_targets)
+    _check(session, rotation, len(batches), our_targets, plain, unique)
 
     counted = _counted(session, rotation, len(batches), our_targets.step)
     contenders = {
         "sok forward": our_targets.forward,
         "sok step": our_targets.step,
-        "alltoall forward": their_targets.forward,
-        "alltoall step": their_targets.step,
+        "plain forward": plain.forward,
+        "plain step": plain.step,
+        "unique forward": unique.forward,
+        "unique step": unique.step,
     }
     timings = _interleaved(session, contenders, flags.rounds, flags.calls)
     return Row(
@@ -109,21 +112,29 @@ def _measure(
 
 
 def _check(
-    session: tf.compat.v1.Session, rotation: RotatingBatches, count: int, ours: Targets, theirs: Targets
+    session: tf.compat.v1.Session, rotation: RotatingBatches, count: int, ours: Targets, *theirs: Targets
 ) -> None:
-    """Holds the sides to each other: a benchmark of different results would compare nothing."""
+    """Holds the sides to each other: a benchmark of different results would compare nothing.
+
+    `theirs` are lookups in the same tables, and the first of them trains those.
+    """
     for when in ("before training", "after training"):
-        sides = []
-        for side in (ours, theirs):
-            rotation.restart(session)
-            sides.append([session.run(list(side.outputs)) for _ in range(count)])
-        for a, b in zip(*sides, strict=True):
-            np.testing.assert_allclose(a, b, rtol=0, atol=_TOLERANCE, err_msg=when)
+        expected = _outputs(session, rotation, count, ours)
+        for targets in theirs:
+            for a, b in zip(expected, _outputs(session, rotation, count, targets), strict=True):
+                np.testing.assert_allclose(a, b, rtol=0, atol=_TOLERANCE, err_msg=when)
         if when == "before training":
-            for side in (ours, theirs):
+            for side in (ours, theirs[0]):
                 rotation.restart(session)
                 for _ in range(count):
                     session.run(side.step)
+
+
+def _outputs(
+    session: tf.compat.v1.Session, rotation: RotatingBatches, count: int, targets: Targets
+) -> list[list[np.ndarray]]:
+    rotation.restart(session)
+    return [session.run(list(targets.outputs)) for _ in range(count)]
 
 
 def _counted(

@@ -41,7 +41,8 @@ class Row:
 def table(rows: Sequence[Row]) -> str:
     """The rows as text. Times are medians of milliseconds with the minimum behind."""
     head = ["transport", "cycle", "ranks", "dim", "ids", "unique", "exchanges", "sent", "formula"]
-    head += ["forward", "alltoall", "/sok", "step", "alltoall", "/sok"]
+    for what in ("forward", "step"):
+        head += [what, "plain", "/sok", "unique", "/sok"]
     lines = [head, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
@@ -58,8 +59,11 @@ def _cells(row: Row) -> list[str]:
         f"{row.bytes_by_formula:.0f}",
     ]
     for what in ("forward", "step"):
-        ours, theirs = row.timings[f"sok {what}"], row.timings[f"alltoall {what}"]
-        cells += [_milliseconds(ours), _milliseconds(theirs), f"{theirs.median / ours.median:.1f}"]
+        ours = row.timings[f"sok {what}"]
+        cells.append(_milliseconds(ours))
+        for kind in ("plain", "unique"):
+            theirs = row.timings[f"{kind} {what}"]
+            cells += [_milliseconds(theirs), f"{theirs.median / ours.median:.1f}"]
     return cells
 
 
