@@ -8,8 +8,8 @@ exec_on_ranks() {  # exec_on_ranks N COMMAND...
   shift
   if command -v mpirun > /dev/null && horovod_has_mpi; then
     [ "$(id -u)" != 0 ] || as_root=(--allow-run-as-root)
-    # Ranks that are bound to a core each would have one thread each.
-    exec mpirun "${as_root[@]}" --oversubscribe --bind-to none -np "$ranks" "$@"
+    # Bound to a core each, ranks would have one thread each; and one that waits should leave the core to others.
+    exec mpirun "${as_root[@]}" --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 -np "$ranks" "$@"
   fi
   exec "$(sok_env)/bin/horovodrun" -np "$ranks" --gloo --network-interface lo "$@"
 }
