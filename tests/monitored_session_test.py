@@ -36,6 +36,13 @@ def run(steps, **arguments):
             return session.run([model.global_step, model.contents])
 
 
+def test_init_is_no_part_of_a_step():
+    with tf.Graph().as_default():
+        model = Model()
+        assert model.table.initializer.control_inputs
+        assert not model.table.handle.op.control_inputs
+
+
 def test_variables_are_initialized_by_the_session():
     step, (keys, rows) = run(3)
     assert step == 3

@@ -3,29 +3,20 @@
 
 #include <cstdint>
 #include <mutex>
-#include <new>
 
 #include "cc/base/executor.h"
 #include "cc/base/function_ref.h"
 #include "cc/base/status.h"
+#include "cc/base/within_memory.h"
 
 namespace sok {
 
-// work(executor, i), with ResourceExhausted instead of an exception where memory does not suffice.
-inline Status RunPart(FunctionRef<Status(Executor&, int64_t)> work, Executor& executor, int64_t i) {
-  try {
-    return work(executor, i);
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory for a step");
-  }
-}
-
 // Calls work(executor, i) for every i in [0, n). With enough parts to keep all threads busy, the parts run
 // side by side, each on one thread; else one after the other, each with all threads. Returns the error of
-// the lowest i that had one.
+// the lowest i that had one; ResourceExhausted where memory did not suffice.
 inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Executor&, int64_t)> work) {
   if (n < executor.concurrency()) {
-    for (int64_t i = 0; i < n; ++i) SOK_RETURN_IF_ERROR(RunPart(work, executor, i));
+    for (int64_t i = 0; i < n; ++i) SOK_RETURN_IF_ERROR(WithinMemory([&] { return work(executor, i); }));
     return OkStatus();
   }
   // A part is a table or a lookup of a batch: worth a thread of its own.
@@ -36,7 +27,7 @@ inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Exec
   executor.ParallelFor(n, kPartNs, [&](int64_t begin, int64_t end) {
     InlineExecutor inner;
     for (int64_t i = begin; i < end; ++i) {
-      Status status = RunPart(work, inner, i);
+      Status status = WithinMemory([&] { return work(inner, i); });
       if (status.ok()) continue;
       const std::lock_guard<std::mutex> lock(mutex);
       if (i < first_index) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <new>
 
+#include "cc/base/within_memory.h"
 #include "cc/group/parallel_parts.h"
 
 namespace sok {
@@ -163,12 +163,10 @@ Span<const int64_t> OnlyIds(const tf::Tensor& ids, const std::vector<int64_t>& o
 // work(), with an error that names the variable where memory does not suffice: the numbers of bags and ids
 // are the user's, and so is what the memory for them comes to.
 template <typename Work>
-Status WithinMemory(const TableRef& table, const Work& work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted(Message(table, "not enough memory for its bags and ids"));
-  }
+Status WithinMemoryOf(const TableRef& table, const Work& work) {
+  const Status status = WithinMemory(work);
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  return ResourceExhausted(Message(table, "not enough memory for its bags and ids"));
 }
 
 }  // namespace
@@ -281,7 +279,7 @@ Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
   ids->copies.resize(tables.size());
   for (size_t t = 0; t < tables.size(); ++t) {
     if (lookup_counts[t] == 1) continue;
-    SOK_RETURN_IF_ERROR(WithinMemory(tables[t], [&] {
+    SOK_RETURN_IF_ERROR(WithinMemoryOf(tables[t], [&] {
       ids->copies[t].resize(id_counts[t]);
       ids->views[t] = ids->copies[t];
       return OkStatus();
@@ -290,7 +288,7 @@ Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
   return ForEachPart(executor, specs.size(), [&](Executor& /*inner*/, int64_t l) {
     Lookup& lookup = plan->lookups[l];
     const int t = lookup.table;
-    return WithinMemory(tables[t], [&] {
+    return WithinMemoryOf(tables[t], [&] {
       SOK_RETURN_IF_ERROR(ReadBags(specs[l], tensors[l], tables[t], &lookup));
       if (lookup_counts[t] == 1) {
         ids->views[t] = OnlyIds(*tensors[l].ids, lookup.order, &ids->copies[t]);

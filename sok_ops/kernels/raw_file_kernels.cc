@@ -169,8 +169,8 @@ class RaiseFailuresOp : public tf::OpKernel {
     const tf::ResourceHandle* handle = nullptr;
     OP_REQUIRES_OK(context, TableHandle(context, 0, &handle));
     OP_REQUIRES(context, ranks.empty(),
-                tf::errors::Aborted("Embedding variable '", handle->name(), "': rank ", ranks,
-                                    " failed, and has the reason"));
+                tf::errors::FailedPrecondition("Embedding variable '", handle->name(), "': rank ", ranks,
+                                               " failed, and has the reason"));
     tf::Tensor* status = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
     status->scalar<tf::tstring>()() = "OK";

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/base/within_memory.h"
 #include "cc/sharded/combine_group.h"
 #include "cc/sharded/reduce_group.h"
 #include "cc/sharded/sum_group.h"
@@ -52,11 +53,13 @@ class GroupReduceOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
     TfExecutor executor(context);
     OutgoingWords outgoing(context, plan.rank);
-    OP_REQUIRES_OK(context, ToTf(ReduceGroup(executor, plan, gradients, replies,
-                                             FormatOf(runtime->gradient_dtype), outgoing)));
+    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] {
+                     return ReduceGroup(executor, plan, gradients, replies, FormatOf(runtime->gradient_dtype),
+                                        outgoing);
+                   })));
     if (std::count(weighted_.begin(), weighted_.end(), true) == 0) return;
     ReceivedRows rows;
-    OP_REQUIRES_OK(context, ToTf(ReadReplies({}, plan, replies, &rows)));
+    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] { return ReadReplies({}, plan, replies, &rows); })));
     OP_REQUIRES_OK(context, WriteWeightGradients(context, executor, plan, rows, gradients));
   }
 
@@ -94,7 +97,8 @@ class GroupSumOp : public tf::OpKernel {
     Inbox messages;
     OP_REQUIRES_OK(context, ReadInbox(context, 1, plan->rank, &messages));
     ArrivedGradients arrived;
-    OP_REQUIRES_OK(context, ToTf(ReadGradients(*plan, dims_, messages, &arrived)));
+    OP_REQUIRES_OK(context,
+                   ToTf(WithinMemory([&] { return ReadGradients(*plan, dims_, messages, &arrived); })));
     const int num_tables = static_cast<int>(dims_.size());
     std::vector<float*> sums(num_tables);
     for (int t = 0; t < num_tables; ++t) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/base/object_pool.h"
+#include "cc/base/within_memory.h"
 #include "cc/sharded/combine_group.h"
 #include "cc/sharded/route_group.h"
 #include "cc/sharded/serve_group.h"
@@ -60,9 +61,11 @@ class GroupRouteOp : public tf::OpKernel {
     routed->plan.modes = modes_;
     const ObjectPool<Scratch>::Lease scratch = scratch_.Take();
     // From here on an error is a message: the other ranks wait for one from this rank.
-    const Status status = Route(context, refs, tables, routed.get(), scratch.get());
+    const Status status =
+        WithinMemory([&] { return Route(context, refs, tables, routed.get(), scratch.get()); });
     OutgoingWords outgoing(context, routed->plan.rank);
-    OP_REQUIRES_OK(context, ToTf(WriteRequests(tables, status, routed->plan, outgoing)));
+    OP_REQUIRES_OK(context,
+                   ToTf(WithinMemory([&] { return WriteRequests(tables, status, routed->plan, outgoing); })));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(routed)));
   }
 
@@ -130,8 +133,10 @@ class GroupServeOp : public tf::OpKernel {
     const ObjectPool<GroupScratch>::Lease scratch = scratch_.Take();
     TfExecutor executor(context);
     OutgoingWords outgoing(context, rank);
-    OP_REQUIRES_OK(context, ToTf(ServeGroup(executor, tables, modes_, rank, requests, served.get(),
-                                            scratch.get(), outgoing)));
+    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] {
+                     return ServeGroup(executor, tables, modes_, rank, requests, served.get(), scratch.get(),
+                                       outgoing);
+                   })));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(served)));
   }
 
@@ -159,7 +164,8 @@ class GroupCombineOp : public tf::OpKernel {
     Inbox replies;
     OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, routed->plan.rank, &replies));
     ReceivedRows received;
-    OP_REQUIRES_OK(context, ToTf(ReadReplies(tables, routed->plan, replies, &received)));
+    OP_REQUIRES_OK(context,
+                   ToTf(WithinMemory([&] { return ReadReplies(tables, routed->plan, replies, &received); })));
     const std::vector<tf::TensorShape>& shapes = routed->output_shapes;
     std::vector<OutputRows> outputs;
     for (size_t l = 0; l < shapes.size(); ++l) {

@@ -100,7 +100,9 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         ranks = communicator().size
         shape = tf.TensorShape([None if capacity is None else capacity * ranks, self.dim])
 
-        handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
+        # What the initializer waits for, sok.Init for one, is nothing that every step should run again.
+        with tf.control_dependencies(None):
+            handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
         # Without it tf.while_loop would take the variable for one that has no gradient.
         handle_data_util.set_handle_data(handle, handle_data_util.create_handle_data(shape, tf.float32))
         with tf.name_scope(self.m_var_name + "/"):

@@ -43,6 +43,7 @@ class DistributedEmbedding(EmbeddingLayer):
         use_hashtable: bool = True,
         key_dtype: tf.DType = tf.int64,
         embedding_initializer: Any = None,
+        *,
         exchange: str | None = None,
         **kwargs: Any,
     ) -> None:

@@ -1,0 +1,23 @@
+#ifndef SOK_CC_BASE_WITHIN_MEMORY_H_
+#define SOK_CC_BASE_WITHIN_MEMORY_H_
+
+#include <new>
+
+#include "cc/base/status.h"
+
+namespace sok {
+
+// work(), a function that returns Status; ResourceExhausted instead of an exception where memory does not
+// suffice.
+template <typename Work>
+Status WithinMemory(const Work& work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("not enough memory for a step");
+  }
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_BASE_WITHIN_MEMORY_H_

@@ -1,0 +1,32 @@
+"""benchmarks/lookups_over_ranks.py runs, and counts what the design's formula says."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import ranks
+
+PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookups_over_ranks.py"
+SMALL = ["--features", "3", "--batch", "12", "--rows", "90", "--dim", "3", "--rounds", "2", "--calls", "2"]
+
+
+@pytest.mark.parametrize(("transport", "size"), [("mpi", 3)])
+def test_exchanges_and_bytes_are_those_of_the_formula(transport, size, tmp_path):
+    ranks.require(transport)
+    path = tmp_path / "rows.json"
+    launch = ["--transport", transport, "--ranks", str(size), "--cycle_time", "1", "--json", str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *SMALL, *launch], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(path.read_text())["rows"]
+    assert row["exchanges"] == 3
+    # Rows of three floats do not fill words: messages are rounded up.
+    assert row["bytes_sent"] == row["bytes_by_formula"] > 0
+    assert len(done.stdout.splitlines()) == 2
+    assert all(0 < timing["minimum"] <= timing["median"] for timing in row["timings"].values())

@@ -1,0 +1,155 @@
+"""What else looks rows up, over ranks: TensorFlow's own ops, groups of many tables, gradients in 16 bits."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import ranks
+import sparse_operation_kit as sok
+from sparse_operation_kit.core import initialize
+from sparse_operation_kit.lookup import group
+
+RANKS = 3
+DIRECT_ROWS = 12
+
+
+def _rank() -> tuple[int, int]:
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    return hvd.rank(), hvd.size()
+
+
+def _keys(rank: int, salt: int = 0) -> np.ndarray:
+    rng = np.random.default_rng([rank, salt])
+    return np.concatenate([harness.zipf_keys(rng, 20 * rank), rng.choice(harness.HOSTILE_KEYS, 7)])
+
+
+def _tensorflow_lookups(keys: np.ndarray) -> list[np.ndarray]:
+    """gather, embedding_lookup, embedding_lookup_sparse with weights, and the rows after a step."""
+    indices = np.stack([np.arange(len(keys)) // 2, np.arange(len(keys)) % 2], axis=1)
+    with harness.graph_and_session() as session:
+        bags = tf.SparseTensor(indices, keys, [len(keys) // 2, 2])
+        weights = tf.SparseTensor(indices, (1 + keys % 3).astype(np.float32), [len(keys) // 2, 2])
+        table = sok.EmbeddingVariable("table", 4)
+        outputs = [
+            tf.gather(table, tf.constant(keys)),
+            tf.nn.embedding_lookup(table, tf.constant(keys)),
+            tf.nn.embedding_lookup_sparse(table, bags, weights, combiner="sqrtn"),
+        ]
+        loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+        step = tf.compat.v1.train.AdagradOptimizer(0.1).minimize(loss)
+        harness.initialize(session)
+        before = session.run(outputs)
+        session.run(step)
+        return [*before, session.run(outputs[0])]
+
+
+def _even_keys(rank: int) -> np.ndarray:
+    """Keys for whole bags of two."""
+    keys = _keys(rank)
+    return keys[: len(keys) // 2 * 2]
+
+
+def _tensorflow_lookups_of_a_rank() -> list[np.ndarray]:
+    return _tensorflow_lookups(_even_keys(_rank()[0]))
+
+
+def _many_tables(keys_by_salt: list[np.ndarray]) -> list[np.ndarray]:
+    """A group over five tables of five dims, one of them looked up twice, after a step of training."""
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(f"table_{dim}", dim) for dim in (1, 2, 3, 8, 17)]
+        lookups = [group.DenseLookup(tables[i % 5], tf.constant(keys)) for i, keys in enumerate(keys_by_salt)]
+        outputs = group.lookup_group(lookups)
+        loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+        step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+        harness.initialize(session)
+        session.run(step)
+        return session.run(outputs)
+
+
+def _many_tables_of_a_rank() -> list[np.ndarray]:
+    rank, _ = _rank()
+    return _many_tables([_keys(rank, salt) for salt in range(6)])
+
+
+def _direct_table(size: int) -> tuple[list, np.ndarray]:
+    """A table without hashing, read as a tensor."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("direct", 2, capacity=DIRECT_ROWS // size, use_hashtable=False)
+        harness.initialize(session)
+        return table.shape.as_list(), session.run(table)
+
+
+def _direct_table_of_a_rank() -> tuple[list, np.ndarray]:
+    return _direct_table(_rank()[1])
+
+
+def _trained_with_gradients_in(dtype: tf.DType) -> np.ndarray:
+    """The rows of three keys that all ranks train, each with a gradient that 16 bits cannot hold."""
+    rank, _ = _rank()
+    initialize._reset()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(
+            sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1, gradient_exchange_dtype=dtype)
+        )
+        table = sok.EmbeddingVariable("table", 1, initializer=0.0)
+        rows = tf.nn.embedding_lookup(table, tf.constant([0, 1, 2], tf.int64))
+        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(
+            tf.reduce_sum(rows) * (1 + 2.0**-14 + rank)
+        )
+        harness.initialize(session)
+        session.run(step)
+        return session.run(rows)
+
+
+def _gradients_in_all_dtypes() -> list[np.ndarray]:
+    try:
+        return [_trained_with_gradients_in(dtype) for dtype in (tf.float32, tf.float16, tf.bfloat16)]
+    finally:
+        initialize._reset()
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, list]:
+    checks = [
+        _tensorflow_lookups_of_a_rank,
+        _many_tables_of_a_rank,
+        _direct_table_of_a_rank,
+        _gradients_in_all_dtypes,
+    ]
+    return ranks.run_checks(checks, ranks=RANKS)
+
+
+def _assert_joined(by_rank: list[list[np.ndarray]], one: list[np.ndarray]) -> None:
+    for number, expected in enumerate(one):
+        joined = np.concatenate([outputs[number] for outputs in by_rank])
+        np.testing.assert_allclose(joined, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_tensorflows_lookups(results):
+    by_rank = results["_tensorflow_lookups_of_a_rank"]
+    keys = np.concatenate([_even_keys(rank) for rank in range(RANKS)])
+    _assert_joined(by_rank, _tensorflow_lookups(keys))
+
+
+def test_a_group_of_many_tables(results):
+    keys = [np.concatenate([_keys(rank, salt) for rank in range(RANKS)]) for salt in range(6)]
+    _assert_joined(results["_many_tables_of_a_rank"], _many_tables(keys))
+
+
+def test_a_direct_table_reads_as_one_tensor_on_every_rank(results):
+    expected_shape, expected = _direct_table(1)
+    for shape, values in results["_direct_table_of_a_rank"]:
+        assert shape == expected_shape == [DIRECT_ROWS, 2]
+        np.testing.assert_array_equal(values, expected)
+
+
+def test_gradients_travel_in_the_dtype_that_init_was_given(results):
+    for exact, half, brain in results["_gradients_in_all_dtypes"]:
+        # A rank's message to itself is rounded as well: rows do not depend on who owns them.
+        total = sum(1 + 2.0**-14 + rank for rank in range(RANKS))
+        np.testing.assert_allclose(exact, -np.full([3, 1], total), rtol=1e-7)
+        np.testing.assert_array_equal(half, -np.full([3, 1], np.float32(sum(range(1, RANKS + 1)))))
+        np.testing.assert_array_equal(brain, half)
