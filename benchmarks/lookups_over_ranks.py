@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pathlib
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 
-from bench import ranks_report
+from bench import launch_ranks, ranks_report
 
 _FOR_THE_RANKS = (
     "features",
@@ -77,37 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 def _launch(flags: argparse.Namespace, transport: str, cycle_time: float, ranks: int) -> dict:
     own = {name: getattr(flags, name) for name in _FOR_THE_RANKS}
     own.update(cycle_time=cycle_time, transport=transport)
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "row.json")
-        command = [*_launcher(transport, ranks), sys.executable, "-m", "bench.rank_program"]
-        for name, value in own.items():
-            command += [f"--{name}", str(value)]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(pathlib.Path(__file__).absolute().parent), *sys.path]),
-            "HOROVOD_CYCLE_TIME": str(cycle_time),
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-        }
-        done = subprocess.run(
-            [*command, str(path)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode != 0:
-            raise SystemExit(f"The ranks failed:\n{done.stdout}")
-        return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _launcher(transport: str, ranks: int) -> list[str]:
-    if transport == "mpi":
-        if shutil.which("mpirun") is None:
-            raise SystemExit("There is no mpirun here; --transport gloo goes without.")
-        as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        return ["mpirun", *as_root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
-    horovodrun = "from horovod.runner.launch import run_commandline; run_commandline()"
-    return [sys.executable, "-c", horovodrun, "-np", str(ranks), "--gloo", "--network-interface", "lo"]
+    return launch_ranks.run("bench.rank_program", own, transport, cycle_time, ranks)
 
 
 if __name__ == "__main__":

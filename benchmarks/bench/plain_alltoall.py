@@ -17,8 +17,8 @@ from bench.sides import Targets, consumed
 class PlainAlltoallSide:
     """Tables of a fixed number of rows; row i of a table is row i // ranks of rank i % ranks.
 
-    A lookup sends its ids to their owners and gets their rows, two alltoalls; the gradient of the second one is
-    a third. That is how models without a sparse library are written, with or without `tf.unique` first.
+    A lookup sends its ids to their owners and gets their rows, two alltoalls; the gradient of the second one
+    is a third. That is how models without a sparse library are written, with or without `tf.unique` first.
     """
 
     def __init__(self, tables: Tables, rows: Sequence[np.ndarray]) -> None:

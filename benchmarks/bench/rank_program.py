@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import statistics
 import sys
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,7 +20,8 @@ from bench.axes import Bags, Tables
 from bench.exchange_formula import bytes_sent
 from bench.inputs import RotatingBatches
 from bench.plain_alltoall import PlainAlltoallSide
-from bench.ranks_report import Contender, Row
+from bench.ranks_report import Row
+from bench.ranks_timing import interleaved
 from bench.sides import SokSide, Targets
 from sparse_operation_kit import native
 
@@ -94,7 +93,7 @@ def _measure(
         "unique forward": unique.forward,
         "unique step": unique.step,
     }
-    timings = _interleaved(session, contenders, flags.rounds, flags.calls)
+    timings = interleaved(session, contenders, flags.rounds, flags.calls)
     return Row(
         transport=flags.transport,
         cycle_time=flags.cycle_time,
@@ -150,22 +149,6 @@ def _counted(
         session.run(step)
     after = session.run(statistics_op)
     return float(after[0] - before[0]) / count, float(after[1] - before[1]) / count
-
-
-def _interleaved(
-    session: tf.compat.v1.Session, contenders: dict[str, Sequence[tf.Operation]], rounds: int, calls: int
-) -> dict[str, Contender]:
-    """Milliseconds of a call. All ranks make the same calls in the same order, so they are in step."""
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(rounds + 1):
-        for name, targets in contenders.items():
-            session.run(targets)
-            start = time.perf_counter()
-            for _ in range(calls):
-                session.run(targets)
-            if number > 0:  # the first round warms up
-                samples[name].append((time.perf_counter() - start) * 1e3 / calls)
-    return {name: Contender(statistics.median(walls), min(walls)) for name, walls in samples.items()}
 
 
 if __name__ == "__main__":

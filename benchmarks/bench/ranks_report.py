@@ -5,13 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-
-@dataclasses.dataclass(frozen=True)
-class Contender:
-    """Milliseconds of a call over the rounds that count."""
-
-    median: float
-    minimum: float
+from bench.ranks_timing import Contender
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,9 +26,10 @@ Status OnRank(int rank, const Status& status) {
 
 // Reads the messages. The error is the same for every owner that sees the same messages.
 Status ReadRequests(const Inbox& inbox, int64_t num_tables, AllRequests* all) {
-  all->of.resize(static_cast<int>(inbox.size()));
-  all->trains.resize(static_cast<int>(inbox.size()));
-  for (int r = 0; r < static_cast<int>(inbox.size()); ++r) {
+  const int ranks = static_cast<int>(inbox.size());
+  all->of.resize(ranks);
+  all->trains.resize(ranks);
+  for (int r = 0; r < ranks; ++r) {
     MessageHeader header;
     Span<const int64_t> payload;
     Status status = ReadHeader(inbox[r], MessageKind::kRequest, &header, &payload);
