@@ -249,14 +249,14 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         ]
 
     def _checks_before_saving(self) -> list[tf.Operation]:
-        # A checkpoint is one rank's, and has no room for the rows of the others: losing them is not an option.
+        # A checkpoint is one rank's and has no room for the rows of the others, which would be lost.
         ranks = communicator().size
         if ranks == 1:
             return []
         why = (
-            f"tf.compat.v1.train.Saver cannot save embedding variable '{self.m_var_name}', whose rows are spread "
-            f"over {ranks} ranks: write them with sok.Saver().dump_to_file, which every rank runs, and give the "
-            "Saver the other variables"
+            f"tf.compat.v1.train.Saver cannot save embedding variable '{self.m_var_name}', whose rows are "
+            f"spread over {ranks} ranks: write them with sok.Saver().dump_to_file, which every rank runs, and "
+            "give the Saver the other variables"
         )
         return [tf.debugging.Assert(False, [why])]
 

@@ -62,8 +62,8 @@ class DistributedEmbedding(EmbeddingLayer):
           key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
           embedding_initializer: As `EmbeddingVariable`'s `initializer`.
           exchange: What ranks send each other. "rows": the row of each distinct key, which the asking rank
-            combines. "sums": each slot's rows as combined by their owners, for slots of many keys of which few
-            are the same. Both give the same numbers. None: "sums" where
+            combines. "sums": each slot's rows as their owners combine them, for slots of many keys of which
+            few are the same. Both give the same numbers. None: "sums" where
             `max_nnz >= KEYS_PER_RANK_FOR_SUMS * ranks`, else "rows".
           **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as of a Keras layer.
 
