@@ -1,8 +1,8 @@
 """What owners should answer lookups of bags with: rows of distinct ids, or sums of bags.
 
 Starts the ranks itself, on this machine, for bags of several lengths. Prints bytes that rank 0 sends in a
-step and milliseconds of a step (lookup, gradient, Adagrad), median with the minimum behind. `--help` lists the
-flags.
+step and milliseconds of a step (lookup, gradient, Adagrad), median with the minimum behind. `--help` lists
+the flags.
 """
 
 from __future__ import annotations

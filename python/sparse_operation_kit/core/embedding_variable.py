@@ -255,8 +255,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             return []
         why = (
             f"tf.compat.v1.train.Saver cannot save embedding variable '{self.m_var_name}', whose rows are "
-            f"spread over {ranks} ranks: write them with sok.Saver().dump_to_file, which every rank runs, and "
-            "give the Saver the other variables"
+            f"spread over {ranks} ranks: write them with sok.Saver().dump_to_file, which every rank runs, "
+            "and give the Saver the other variables"
         )
         return [tf.debugging.Assert(False, [why])]
 
