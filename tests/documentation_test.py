@@ -1,5 +1,6 @@
 """Every Python snippet of the README and of docs/ runs, and every command that they show exists."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import harness  # noqa: F401 - quiets TensorFlow in the children too
+import ranks
 
 # In Bazel's runfiles and in a checkout alike, the documents lie one level above this file.
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,17 +28,20 @@ def _blocks(language: str) -> list[tuple[str, str]]:
 
 
 PYTHON = _blocks("python")
+OF_RANKS = [snippet for snippet in PYTHON if snippet[0].startswith("running-on-ranks.md")]
 SHELL = _blocks("bash")
 
 
 def test_there_are_snippets():
     documents = {where.split(":")[0] for where, _ in PYTHON}
-    assert {"README.md", "from-tensorflow.md", "from-sok.md", "api.md"} <= documents
+    assert {"README.md", "from-tensorflow.md", "from-sok.md", "api.md", "running-on-ranks.md"} <= documents
     assert SHELL
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in PYTHON])
 def test_snippet_runs(code, tmp_path):
+    if "import horovod" in code and importlib.util.find_spec("horovod") is None:
+        pytest.skip("Horovod is not installed")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -48,6 +53,17 @@ def test_snippet_runs(code, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stderr[-3000:]
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in OF_RANKS])
+def test_snippet_runs_on_ranks(code, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    job = ranks.launch(program, ranks=2)
+    assert job.returncode == 0 and not job.timed_out, job.report()
+    # Printed by the first rank alone.
+    assert ("loss" in job.outputs[0]) == ("print" in code)
+    assert "loss" not in job.outputs[1]
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in SHELL])
