@@ -70,6 +70,8 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
         print(bad_lines.summary(), file=sys.stderr)
     if history.losses and ranks.first:
         _report(flags, ranks, bad_lines, history)
+    # Launchers end all ranks when one ends with another status than 0: not before the first has reported.
+    ranks.objects(None)
     if error is not None:
         return 1
     return _INTERRUPTED if history.interrupted else 0
