@@ -54,6 +54,8 @@ def _launcher(transport: str, ranks: int) -> list[str]:
         if shutil.which("mpirun") is None:
             raise SystemExit("There is no mpirun here; --transport gloo goes without.")
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        return ["mpirun", *as_root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+        # Ranks that wait leave the cores to others: there are threads beside Horovod's.
+        options = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+        return ["mpirun", *as_root, *options, "-np", str(ranks)]
     horovodrun = "from horovod.runner.launch import run_commandline; run_commandline()"
     return [sys.executable, "-c", horovodrun, "-np", str(ranks), "--gloo", "--network-interface", "lo"]

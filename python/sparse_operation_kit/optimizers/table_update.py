@@ -105,4 +105,4 @@ def _come_from_one_lookup(indices: tf.Tensor) -> bool:
     op = indices.op
     while op.type == "Identity":
         op = op.inputs[0].op
-    return op.type == "SokGroupLookupGrad"
+    return op.type in ("SokGroupLookupGrad", "SokGroupSum")
