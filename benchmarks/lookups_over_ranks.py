@@ -6,6 +6,7 @@ Starts the ranks itself, on this machine. `--help` lists the flags, README.md sa
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -39,15 +40,14 @@ def main(arguments: Sequence[str]) -> int:
                 machine = result["machine"]
                 rows.append(ranks_report.Row.of(result["row"]))
     if flags.json is not None:
-        content = {"machine": machine, "rows": [result_fields(row) for row in rows]}
+        content = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}
         flags.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if flags.plot is not None:
+        from bench import ranks_plot
+
+        ranks_plot.write(flags.plot, rows)
     print(ranks_report.table(rows))
     return 0
-
-
-def result_fields(row: ranks_report.Row) -> dict:
-    """The row as plain values."""
-    return {**vars(row), "timings": {name: vars(timing) for name, timing in row.timings.items()}}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--calls", type=int, default=10, help="steps of each contender in a round")
     add("--seed", type=int, default=1, help="of ids and rows")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
+    add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser
 
 

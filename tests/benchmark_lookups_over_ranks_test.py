@@ -19,6 +19,7 @@ def test_exchanges_and_bytes_are_those_of_the_formula(transport, size, tmp_path)
     ranks.require(transport)
     path = tmp_path / "rows.json"
     launch = ["--transport", transport, "--ranks", str(size), "--cycle_time", "1", "--json", str(path)]
+    launch += ["--plot", str(tmp_path / "plot.png")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *SMALL, *launch], capture_output=True, text=True, env=environment
@@ -29,4 +30,5 @@ def test_exchanges_and_bytes_are_those_of_the_formula(transport, size, tmp_path)
     # Rows of three floats do not fill words: messages are rounded up.
     assert row["bytes_sent"] == row["bytes_by_formula"] > 0
     assert len(done.stdout.splitlines()) == 2
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert all(0 < timing["minimum"] <= timing["median"] for timing in row["timings"].values())
