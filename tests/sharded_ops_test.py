@@ -1,0 +1,130 @@
+"""The ops of lookups over ranks, at one rank: they give what the one op gives, and never crash."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.lookup import group, sharded
+
+DIM = 3
+BAGS = 7
+
+
+@pytest.fixture
+def as_if_sharded(monkeypatch):
+    """Lookups are built as over several ranks; their exchanges are those of the one rank that there is."""
+    monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
+
+
+class Batch:
+    """Lookups of all kinds in two tables, the same ids each time it is built."""
+
+    def __init__(self, seed: int, exchange: str = "rows") -> None:
+        rng = np.random.default_rng(seed)
+        lengths = rng.integers(0, 4, BAGS)
+        keys = np.where(rng.random(lengths.sum()) < 0.5, 5, harness.zipf_keys(rng, lengths.sum()))
+        indices = np.stack([np.repeat(np.arange(BAGS), lengths), np.zeros(lengths.sum(), np.int64)], axis=1)
+        order = rng.permutation(len(keys))
+        bags = tf.SparseTensor(indices[order], keys[order], [BAGS, 1])
+        self.weights = tf.constant(rng.uniform(0.5, 2, len(keys)), tf.float32)
+        self.tables = [sok.EmbeddingVariable(f"{name}_{seed}", DIM) for name in ("users", "items")]
+        users, items = self.tables
+        if exchange == "sums":
+            self.lookups = [group.SparseLookup(users, bags, "mean", exchange="sums")]
+        else:
+            ragged = tf.RaggedTensor.from_row_lengths(tf.constant(keys), lengths)
+            self.lookups = [
+                group.SparseLookup(users, bags, "mean", self.weights),
+                group.RaggedLookup(items, ragged, "sqrtn"),
+                group.DenseLookup(users, tf.constant(keys)),
+            ]
+
+    def values(self, session: tf.compat.v1.Session, training: bool) -> list[np.ndarray]:
+        """Outputs, gradients of the tables and of the weights, and outputs after a step."""
+        outputs = group.lookup_group(self.lookups, training)
+        loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+        tables = [table for table in self.tables if any(lookup.variable is table for lookup in self.lookups)]
+        gradients = tf.gradients(loss, [*tables, self.weights])
+        step = tf.compat.v1.train.AdagradOptimizer(0.1).minimize(loss, var_list=tables)
+        harness.initialize(session)
+        # Rows have other numbers here and there: what is the same is their sum.
+        sums = [
+            tf.reduce_sum(gradient.values, axis=0) if isinstance(gradient, tf.IndexedSlices) else gradient
+            for gradient in gradients
+            if gradient is not None
+        ]
+        values = session.run([*outputs, *sums])
+        session.run(step)
+        return [*values, *session.run(outputs)]
+
+
+def _values(training: bool, exchange: str) -> list[np.ndarray]:
+    with harness.graph_and_session() as session:
+        return Batch(3, exchange).values(session, training)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("exchange", ["rows", "sums"])
+def test_sharded_ops_give_what_the_one_op_gives(training, exchange, request):
+    expected = _values(training, exchange)
+    request.getfixturevalue("as_if_sharded")
+    actual = _values(training, exchange)
+    assert len(actual) == len(expected)
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_bad_batch_is_an_error_that_names_the_variable_and_leaves_the_table(as_if_sharded):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("users", DIM)
+        row = tf.compat.v1.placeholder(tf.int64, [])
+        bags = tf.SparseTensor([[0, 0], [row, 0]], tf.constant([1, 2], tf.int64), [2, 1])
+        (output,) = group.lookup_group([group.SparseLookup(table, bags, "sum")])
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="'users': index 1 .* row 7 of 2"):
+            session.run(output, {row: 7})
+        assert session.run(table.size()) == 0
+        assert session.run(output, {row: 1}).shape == (2, DIM)
+
+
+DAMAGES = {
+    "nothing": lambda words: words[:0],
+    "a header alone": lambda words: words[:4],
+    "one word less": lambda words: words[:-1],
+    "one word more": lambda words: tf.concat([words, [7]], 0),
+    "zeros": tf.zeros_like,
+    "ones": lambda words: tf.ones_like(words) * -1,
+    "counts": lambda words: tf.concat([words[:6], [2**62, 2**62], words[8:]], 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("damage", "which"),
+    # In other exchanges there are rows where a request has counts.
+    [(damage, which) for damage in DAMAGES for which in (1, 2, 3) if damage != "counts" or which == 1],
+)
+def test_damaged_messages_are_errors(damage, which, as_if_sharded, monkeypatch):
+    exchanges = []
+
+    def exchange(words, splits, name):
+        exchanges.append(name)
+        received = communicator().exchange(words, splits, name)
+        # A rank's message to itself is what it sent.
+        return *received, (DAMAGES[damage](words) if len(exchanges) == which else words), splits
+
+    monkeypatch.setattr(sharded, "_exchange", exchange)
+    with harness.graph_and_session() as session:
+        batch = Batch(4)
+        outputs = group.lookup_group(batch.lookups)
+        step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(
+            tf.add_n([tf.reduce_sum(o) for o in outputs])
+        )
+        harness.initialize(session)
+        with pytest.raises(tf.errors.OpError):
+            session.run(step)
+        assert len(exchanges) == 3
