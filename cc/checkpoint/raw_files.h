@@ -1,6 +1,5 @@
 // The raw files of the original Sparse Operation Kit: `<name>_keys.file` holds int64 keys, one after the
-// other,
-// `<name>_values.file` the float32 rows in the same order, both little-endian and without any header.
+// other, `<name>_values.file` the float32 rows in the same order, both little-endian and without any header.
 #ifndef SOK_CC_CHECKPOINT_RAW_FILES_H_
 #define SOK_CC_CHECKPOINT_RAW_FILES_H_
 

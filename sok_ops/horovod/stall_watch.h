@@ -41,13 +41,10 @@ class WatchedExchange {
 // together: they are one snapshot and not hearsay of different times. Ranks may enter rounds at any distance,
 // and a process that was suspended counts as having waited for one quarter, not for the time that passed on
 // the clock.
-//  - A rank that is slow outside of its exchanges (reads data, saves, evaluates, compiles) waits for nothing:
-//  it is
-//    not stuck, and the others wait for it.
-//  - A transfer that takes long is one that all ranks wait for.
-//  - A rank that is slow in a part of its step while another part waits for an exchange looks stuck. That is
-//  an alarm
-//    only if each of the ranks is so for SOK_STALL_SECONDS, in different exchanges.
+// A rank that is slow outside of its exchanges (reads data, saves, evaluates, compiles) waits for nothing: it
+// is not stuck, and the others wait for it. A transfer that takes long is one that all ranks wait for. A rank
+// that is slow in a part of its step while another part waits for an exchange looks stuck; that is an alarm
+// only if each of the ranks is so for SOK_STALL_SECONDS, in different exchanges.
 //
 // Rounds are run always and not only by those who wait: a rank's part in a round cannot be withdrawn, and one
 // that waited for the others would make Horovod report, or by HOROVOD_STALL_SHUTDOWN_TIME_SECONDS end, a job

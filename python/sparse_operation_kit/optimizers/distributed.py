@@ -32,8 +32,9 @@ class DistributedOptimizer(OptimizerWrapper):
 
     Args:
       optimizer: a tf.compat.v1.train or a legacy Keras optimizer; a LossScaleOptimizer may be inside or
-      outside. op: "sum", or "average", which divides by the number of ranks the gradients of ordinary
-        variables, and not those of embedding variables. `hvd.Sum` and `hvd.Average` are understood.
+        outside.
+      op: "sum", or "average", which divides by the number of ranks the gradients of ordinary variables, and
+        not those of embedding variables. `hvd.Sum` and `hvd.Average` are understood.
       sparse_as_dense: whether gradients that are tf.IndexedSlices are made dense and summed, which is
         faster where they name most rows. Otherwise the slices of all ranks are gathered.
       name: prefix of the names of ops; the same on all ranks.
