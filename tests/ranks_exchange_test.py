@@ -293,8 +293,8 @@ def test_sizes_that_vary_are_negotiated_fast():
     job = ranks.launch(_exchange_varying_sizes, ranks=2, env=environment)
     assert job.returncode == 0, job.report()
     assert job.outputs[0].count("Performing varying") == 100
-    # The slow way over rank 0 once for the exchange and once for the round that ends the stall watch, each in one
-    # of Horovod's cycles or, where a rank comes late, in two. A hundred exchanges are not a hundred times slow.
+    # The slow way over rank 0 once for the exchange and once for the round that ends the stall watch, each in
+    # one of Horovod's cycles or, where a rank comes late, in two; not a hundred times.
     assert 1 <= job.outputs[0].count("Adding messages from process-set rank 0") <= 10
 
 
