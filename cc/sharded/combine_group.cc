@@ -64,6 +64,7 @@ void CombineSums(Executor& executor, const Lookup& lookup, const PartRoute& rout
 
 Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies,
                    ReceivedRows* received) {
+  SOK_RETURN_IF_ERROR(CheckRanks(replies, plan.ranks));
   SOK_RETURN_IF_ERROR(FirstRefusal(tables, plan, replies));
   received->assign(plan.routes.size(), {});
   for (size_t t = 0; t < plan.routes.size(); ++t) {

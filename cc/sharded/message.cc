@@ -65,6 +65,11 @@ Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* 
   return OkStatus();
 }
 
+Status CheckRanks(const Inbox& inbox, int ranks) {
+  if (static_cast<int>(inbox.size()) == ranks) return OkStatus();
+  return Internal("messages of ", inbox.size(), " ranks arrived, not of ", ranks);
+}
+
 Status NoMemoryForMessages() {
   return ResourceExhausted("not enough memory for the messages of an exchange");
 }

@@ -45,6 +45,9 @@ int64_t* WriteHeader(const MessageHeader& header, int64_t* words);
 Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* header,
                   Span<const int64_t>* payload);
 
+// Internal unless there is a message from each of `ranks` ranks.
+Status CheckRanks(const Inbox& inbox, int ranks);
+
 // What a function returns whose AllocateWords failed.
 Status NoMemoryForMessages();
 

@@ -45,6 +45,7 @@ struct ServedPlan {
   // Tells the answers of one ServeGroup from those of every other: gradients come back with it.
   int64_t token = 0;
   int rank = 0;
+  int ranks = 1;
   Status status;  // an error of this rank or of another; all ranks get it
   std::vector<ExchangeMode> modes;
   std::vector<ServedPart> parts;  // one per table

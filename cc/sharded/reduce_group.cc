@@ -105,6 +105,7 @@ Status WriteGradients(Executor& executor, const RoutePlan& plan, Span<const Grad
 
 Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const GradientRows> gradients,
                    const Inbox& replies, GradientFormat format, AllocateWords allocate) {
+  SOK_RETURN_IF_ERROR(CheckRanks(replies, plan.ranks));
   std::vector<int64_t> floats(plan.ranks);
   std::vector<int64_t> sizes(plan.ranks);
   for (int r = 0; r < plan.ranks; ++r) {

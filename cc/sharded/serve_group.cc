@@ -181,6 +181,7 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
   const int ranks = static_cast<int>(requests.size());
   plan->token = NextToken();
   plan->rank = rank;
+  plan->ranks = ranks;
   plan->modes.assign(modes.begin(), modes.end());
   AllRequests all;
   plan->status = ReadRequests(requests, tables.size(), &all);

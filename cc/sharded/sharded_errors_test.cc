@@ -140,6 +140,24 @@ TEST_P(ShardedErrorsTest, GradientsOfAnotherStepAreRefused) {
   ExpectOnAll(group, StatusCode::kFailedPrecondition, {"rank 0 sent the gradients of another step"});
 }
 
+TEST_P(ShardedErrorsTest, MessagesOfTooFewRanksAreRefused) {
+  const int ranks = GetParam();
+  ShardedGroup group(ranks, {ExchangeMode::kRows}, executor_, PlainTable);
+  group.Forward(BatchesOf(std::vector<std::vector<int64_t>>(ranks, {1, 2, 3})));
+  Rank& rank = group.rank(0);
+  Inbox too_few = rank.replies.inbox;
+  too_few.pop_back();
+  const std::vector<Table*> tables = Pointers(rank.tables);
+  ReceivedRows rows;
+  EXPECT_EQ(ReadReplies(tables, rank.route, too_few, &rows).code(), StatusCode::kInternal);
+  const int64_t dims[] = {4};
+  ArrivedGradients arrived;
+  EXPECT_EQ(ReadGradients(rank.served, {dims, 1}, too_few, &arrived).code(), StatusCode::kInternal);
+  const auto allocate = [&](Span<const int64_t> sizes) { return rank.outbox.Allocate(sizes); };
+  EXPECT_EQ(ReduceGroup(executor_, rank.route, {}, too_few, GradientFormat::kFloat32, allocate).code(),
+            StatusCode::kInternal);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ShardedErrorsTest, testing::Values(2, 3));
 
 // Words that are no message, or whose sizes contradict each other, are refused and nothing is read beyond

@@ -66,6 +66,7 @@ void SumTable(Executor& executor, ExchangeMode mode, const ServedPart& part,
 
 Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
                      ArrivedGradients* arrived) {
+  SOK_RETURN_IF_ERROR(CheckRanks(messages, plan.ranks));
   arrived->rows.assign(dims.size(), {});
   arrived->decoded.resize(static_cast<int>(messages.size()));
   for (int r = 0; r < static_cast<int>(messages.size()); ++r) {
