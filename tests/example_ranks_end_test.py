@@ -108,7 +108,9 @@ def test_only_the_first_rank_prints(job):
     outputs = job[2]
     assert "AUC" in outputs[0]
     for output in outputs[1:]:
-        assert "AUC" not in output and "error" not in output and "samples" not in output
+        # TensorFlow's own notes come before there is a log level that could keep them away.
+        lines = [line for line in output.splitlines() if "port.cc" not in line]
+        assert not [line for line in lines if "AUC" in line or "error" in line or "samples" in line]
 
 
 def train_until(what, folder):
