@@ -11,6 +11,7 @@ import harness
 import ranks
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup import group
 
 DIM = 3
@@ -29,7 +30,9 @@ def _trained(session: tf.compat.v1.Session) -> tuple[sok.EmbeddingVariable, tf.T
     """A table that has the rows of KEYS, each moved by a step, and the lookup of all of them."""
     variable = sok.EmbeddingVariable("scope/table", DIM)
     rows = group.lookup_group([group.DenseLookup(variable, tf.constant(KEYS))])[0]
-    step = tf.compat.v1.train.AdagradOptimizer(0.5).minimize(tf.reduce_sum(tf.square(rows)))
+    # Every rank looks all keys up, and gives a part of their gradients.
+    loss = tf.reduce_sum(tf.square(rows)) / communicator().size
+    step = tf.compat.v1.train.AdagradOptimizer(0.5).minimize(loss)
     harness.initialize(session)
     session.run(step)
     return variable, rows
@@ -80,6 +83,35 @@ def _errors(folder: str) -> dict[str, str]:
                 messages[name] = f"{type(error).__name__}: {error.message}"
         np.testing.assert_array_equal(session.run(rows), before)
     return messages
+
+
+def _checkpoint(path: str) -> list[np.ndarray]:
+    """Saves a trained table of one rank; returns the rows of KEYS before and after one more step."""
+    with harness.graph_and_session() as session:
+        variable, rows = _trained(session)
+        before = session.run(rows)
+        tf.compat.v1.train.Saver().save(session, path)
+        session.run(session.graph.get_operation_by_name("Adagrad"))
+        return [before, session.run(rows)]
+
+
+def _restored_checkpoint(path: str) -> list[np.ndarray]:
+    _rank()
+    with harness.graph_and_session() as session:
+        variable, rows = _trained(session)
+        tf.compat.v1.train.Saver().restore(session, path)
+        before = session.run(rows)
+        session.run(session.graph.get_operation_by_name("Adagrad"))
+        return [before, session.run(rows)]
+
+
+def test_a_checkpoint_of_one_rank_is_restored_on_two(tmp_path):
+    """With the optimizer's slots: the next step is the same too."""
+    path = str(tmp_path / "model")
+    (expected,) = ranks.run(_checkpoint, path, ranks=1)
+    for values in ranks.run(_restored_checkpoint, path, ranks=2):
+        np.testing.assert_array_equal(values[0], expected[0])
+        np.testing.assert_allclose(values[1], expected[1], rtol=1e-6)
 
 
 @pytest.fixture(scope="module")
