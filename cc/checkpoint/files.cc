@@ -1,0 +1,48 @@
+#include "cc/checkpoint/files.h"
+
+namespace sok {
+namespace {
+
+// The folder that a path lies in.
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+Status MakeFolders(Files& files, const std::string& path) {
+  if (files.IsFolder(path)) return OkStatus();
+  const std::string parent = FolderOf(path);
+  if (parent != path) SOK_RETURN_IF_ERROR(MakeFolders(files, parent));
+  SOK_RETURN_IF_ERROR(files.MakeFolder(path));
+  return files.SyncFolder(parent);
+}
+
+void RemoveTree(Files& files, const std::string& path) {
+  std::vector<std::string> names;
+  if (files.IsFolder(path) && files.List(path, &names).ok()) {
+    for (const std::string& name : names) RemoveTree(files, path + "/" + name);
+  }
+  const Status ignored = files.Remove(path);
+  static_cast<void>(ignored);
+}
+
+Status ReadWholeFile(Files& files, const std::string& path, int64_t limit, std::string* bytes) {
+  auto file = files.Open(path);
+  SOK_RETURN_IF_ERROR(file.status());
+  const int64_t size = file.value()->size();
+  if (size > limit) return DataLoss("'", path, "' has ", size, " bytes, more than such a file can have");
+  bytes->resize(static_cast<size_t>(size));
+  return file.value()->Read(bytes->data(), size);
+}
+
+Status WriteWholeFile(Files& files, const std::string& path, const std::string& bytes) {
+  auto file = files.Create(path);
+  SOK_RETURN_IF_ERROR(file.status());
+  SOK_RETURN_IF_ERROR(file.value()->Write(bytes.data(), static_cast<int64_t>(bytes.size())));
+  return file.value()->Sync();
+}
+
+}  // namespace sok

@@ -1,0 +1,92 @@
+// Saving and restoring whole tables: weights, optimizer, counts, ids not admitted yet. The format is
+// described in docs/checkpoint-format.md.
+//
+// A checkpoint of a table is a folder. Several ranks write it together, each its shard, on a disk that all of
+// them see; it has its final name only once it is complete and on the disk. Memory beside the table: buffers
+// of 1 MiB per array, and some 30 bytes for each MiB of the checkpoint.
+#ifndef SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
+#define SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
+
+#include <memory>
+#include <string>
+
+#include "cc/base/executor.h"
+#include "cc/base/status.h"
+#include "cc/checkpoint/files.h"
+#include "cc/table/table.h"
+
+namespace sok {
+
+struct SaveRequest {
+  std::string prefix;  // TensorFlow's: /ckpt/model.ckpt-100
+  std::string id;      // 16 lower-case hex digits, new for each save and the same on all ranks
+  bool delta = false;  // what changed since the last checkpoint; full where there is none to add to
+  Files* files = &PosixFiles();
+};
+
+// The stages of saving one table. Every rank runs each stage once all ranks have done the one before; Publish
+// on rank 0 comes before Publish elsewhere. Whatever fails, AbandonTableCheckpoint and EndTableCheckpoint
+// with ok = false follow, and the checkpoints that were there are as they were. The table's mutex is held by
+// the caller in every one of them.
+
+// Rank 0 makes the folder and decides between full and delta; others do nothing.
+Status BeginTableCheckpoint(const Table& table, const SaveRequest& request);
+
+// Writes this rank's rows, synced to the disk. First the rows go that the variable's eviction policy sends
+// away at a save; a full checkpoint also brings all rows up to date. NotFound where the folder that rank 0
+// made is not to be seen.
+Status WriteTableShard(Executor& executor, Table* table, const SaveRequest& request);
+
+// Rank 0 makes the checkpoint complete. Returns the reference to it, on every rank the same: JSON with
+// "folder", relative to the prefix's folder, "manifest_crc32" and "steps".
+StatusOr<std::string> PublishTableCheckpoint(Table* table, const SaveRequest& request);
+
+// Rank 0 removes what is unfinished.
+void AbandonTableCheckpoint(const Table& table, const SaveRequest& request);
+
+// After the reference has been stored where readers will find it (ok), or not: the table then counts its
+// changes from this checkpoint on, or still from the one before. Rank 0 removes checkpoints of the same table
+// and prefix that this one has replaced.
+void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok);
+
+// Which parts of a checkpoint go into a table.
+struct RestoreParts {
+  bool optimizer = true;  // its state and slots; without it the table takes any optimizer at its first step
+  bool counts = true;     // clocks, frequencies, last steps and uses, ids that wait for admission
+  Files* files = &PosixFiles();
+};
+
+// One table's checkpoint, read by one rank. The number of ranks need not be the one that wrote it.
+//
+// Errors of all members: NotFound for what is not there, DataLoss for damage, with the file's name;
+// InvalidArgument where the variable is another (dim, dtype of keys, hashing), ResourceExhausted where its
+// capacity does not suffice. Not thread-safe.
+class TableRestore {
+ public:
+  virtual ~TableRestore() = default;
+
+  // Reads the manifests. `reference` is what PublishTableCheckpoint returned, or the path of the folder.
+  // `options` are the variable's, rank and number of ranks included.
+  static StatusOr<std::unique_ptr<TableRestore>> Open(const std::string& prefix, const std::string& reference,
+                                                      const TableOptions& options, const RestoreParts& parts);
+
+  // The variable's, with the seed of the checkpoint's initializer where that is of the same kind and range:
+  // keys that come later get the rows that they would have got.
+  virtual const TableOptions& options() const = 0;
+
+  // Reads everything that Load will read, and compares all checksums, so that Load can only fail where the
+  // disk does, or where the rows of a chain, or of another number of ranks, turn out to be too many.
+  virtual Status Check(Executor& executor) = 0;
+
+  // Fills a table that has just been made with options(). After an error the table is of no use.
+  virtual Status Load(Executor& executor, Table* fresh) = 0;
+};
+
+// Makes one full checkpoint of a chain: that of `prefix` and `id` out of the one that ends in `folder`, with
+// as many shards, one of which is in memory at a time. Returns the reference to it.
+StatusOr<std::string> CompactCheckpoint(Executor& executor, const std::string& folder,
+                                        const SaveRequest& request);
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
