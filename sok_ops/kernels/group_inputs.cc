@@ -1,5 +1,6 @@
 #include "sok_ops/kernels/group_inputs.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -85,6 +86,18 @@ tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, co
   return fits ? tf::Status()
               : tf::errors::InvalidArgument(context->op_kernel().type_string(),
                                             ": gradients do not fit the plan's outputs");
+}
+
+tf::Status AllocateRowGradients(tf::OpKernelContext* context, int t, int num_tables, Span<const int64_t> rows,
+                                int64_t dim, float** values) {
+  tf::Tensor* indices = nullptr;
+  tf::Tensor* gradients = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(t, tf::TensorShape({rows.size()}), &indices));
+  TF_RETURN_IF_ERROR(
+      context->allocate_output(num_tables + t, tf::TensorShape({rows.size(), dim}), &gradients));
+  std::copy(rows.begin(), rows.end(), indices->flat<int64_t>().data());
+  *values = gradients->flat<float>().data();
+  return tf::Status();
 }
 
 }  // namespace sok

@@ -12,6 +12,12 @@
 
 namespace sok {
 
+// Working memory of a group's step.
+struct LookupScratch {
+  GroupIds ids;
+  GroupScratch group;
+};
+
 // The tables behind the first inputs, one for each of `dims`: distinct, and with rows of those lengths.
 tensorflow::Status LookupTables(tensorflow::OpKernelContext* context, const std::vector<int64_t>& dims,
                                 std::vector<TableRef>* refs, std::vector<Table*>* tables);
@@ -30,6 +36,11 @@ tensorflow::Status ReadOutputGradients(tensorflow::OpKernelContext* context, int
                                        const LookupPlan& plan, const std::vector<int64_t>& dims,
                                        const std::vector<bool>& weighted,
                                        std::vector<GradientRows>* gradients);
+
+// Allocates the gradient of table `t` of `num_tables`: output t, the row numbers, which are set to `rows`,
+// and output num_tables + t, their gradients of `dim` floats, to which *values then points.
+tensorflow::Status AllocateRowGradients(tensorflow::OpKernelContext* context, int t, int num_tables,
+                                        Span<const int64_t> rows, int64_t dim, float** values);
 
 }  // namespace sok
 

@@ -19,9 +19,6 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// A plan on its way from the lookup to its gradient.
-using PlanVariant = StateVariant<LookupPlan>;
-
 class GroupLookupOp : public tf::OpKernel {
  public:
   explicit GroupLookupOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
@@ -44,23 +41,14 @@ class GroupLookupOp : public tf::OpKernel {
     std::vector<OutputRows> outputs;
     OP_REQUIRES_OK(context, AllocateOutputs(context, refs, tensors, &outputs));
     TfExecutor executor(context);
-    const ObjectPool<Scratch>::Lease scratch = scratch_.Take();
+    const ObjectPool<LookupScratch>::Lease scratch = scratch_.Take();
     OP_REQUIRES_OK(context, ToTf(ReadLookups(executor, specs_, tensors, refs, plan.get(), &scratch->ids)));
     OP_REQUIRES_OK(context, ToTf(GroupForward(executor, tables, scratch->ids.views, plan.get(), outputs,
                                               &scratch->group)));
-    tf::Tensor* plan_tensor = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(static_cast<int>(specs_.size()), tf::TensorShape({}),
-                                                     &plan_tensor));
-    plan_tensor->scalar<tf::Variant>()() = PlanVariant{std::move(plan)};
+    OP_REQUIRES_OK(context, OutputState(context, static_cast<int>(specs_.size()), std::move(plan)));
   }
 
  private:
-  // Working memory of a step.
-  struct Scratch {
-    GroupIds ids;
-    GroupScratch group;
-  };
-
   // Checks the inputs' shapes and allocates the outputs.
   tf::Status AllocateOutputs(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
                              const std::vector<LookupTensors>& tensors, std::vector<OutputRows>* outputs) {
@@ -78,7 +66,7 @@ class GroupLookupOp : public tf::OpKernel {
 
   std::vector<LookupSpec> specs_;
   std::vector<int64_t> dims_;
-  ObjectPool<Scratch> scratch_;  // steps of one session may overlap
+  ObjectPool<LookupScratch> scratch_;  // steps of one session may overlap
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
 
@@ -110,15 +98,9 @@ class GroupLookupGradOp : public tf::OpKernel {
 
     std::vector<float*> grads(num_tables);
     for (int t = 0; t < num_tables; ++t) {
-      const std::vector<int64_t>& rows = plan.parts[t].rows;
-      const int64_t count = plan.training ? static_cast<int64_t>(rows.size()) : 0;
-      tf::Tensor* indices = nullptr;
-      tf::Tensor* values = nullptr;
-      OP_REQUIRES_OK(context, context->allocate_output(t, tf::TensorShape({count}), &indices));
-      OP_REQUIRES_OK(context,
-                     context->allocate_output(num_tables + t, tf::TensorShape({count, dims_[t]}), &values));
-      std::copy_n(rows.begin(), count, indices->flat<int64_t>().data());
-      grads[t] = values->flat<float>().data();
+      Span<const int64_t> rows = plan.parts[t].rows;
+      if (!plan.training) rows = {};
+      OP_REQUIRES_OK(context, AllocateRowGradients(context, t, num_tables, rows, dims_[t], &grads[t]));
     }
     TfExecutor executor(context);
     if (plan.training) OP_REQUIRES_OK(context, ToTf(GroupBackward(executor, plan, dims_, gradients, grads)));

@@ -102,15 +102,8 @@ class GroupSumOp : public tf::OpKernel {
     const int num_tables = static_cast<int>(dims_.size());
     std::vector<float*> sums(num_tables);
     for (int t = 0; t < num_tables; ++t) {
-      const std::vector<int64_t>& rows = plan->parts[t].part.rows;
-      const int64_t count = static_cast<int64_t>(rows.size());
-      tf::Tensor* indices = nullptr;
-      tf::Tensor* values = nullptr;
-      OP_REQUIRES_OK(context, context->allocate_output(t, tf::TensorShape({count}), &indices));
-      OP_REQUIRES_OK(context,
-                     context->allocate_output(num_tables + t, tf::TensorShape({count, dims_[t]}), &values));
-      std::copy(rows.begin(), rows.end(), indices->flat<int64_t>().data());
-      sums[t] = values->flat<float>().data();
+      OP_REQUIRES_OK(context, AllocateRowGradients(context, t, num_tables, plan->parts[t].part.rows, dims_[t],
+                                                   &sums[t]));
     }
     TfExecutor executor(context);
     OP_REQUIRES_OK(context, ToTf(SumGradients(executor, *plan, arrived, dims_, sums)));

@@ -33,15 +33,6 @@ tf::Status ReadModes(tf::OpKernelConstruction* construction, std::vector<Exchang
   return tf::Status();
 }
 
-// Leaves `state` in a kernel's output.
-template <typename T>
-tf::Status OutputState(tf::OpKernelContext* context, int output, std::shared_ptr<T> state) {
-  tf::Tensor* tensor = nullptr;
-  TF_RETURN_IF_ERROR(context->allocate_output(output, tf::TensorShape({}), &tensor));
-  tensor->scalar<tf::Variant>()() = StateVariant<T>{std::move(state)};
-  return tf::Status();
-}
-
 class GroupRouteOp : public tf::OpKernel {
  public:
   explicit GroupRouteOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
@@ -59,7 +50,7 @@ class GroupRouteOp : public tf::OpKernel {
     routed->plan.rank = tables[0]->options().rank;
     routed->plan.ranks = tables[0]->options().ranks;
     routed->plan.modes = modes_;
-    const ObjectPool<Scratch>::Lease scratch = scratch_.Take();
+    const ObjectPool<LookupScratch>::Lease scratch = scratch_.Take();
     // From here on an error is a message: the other ranks wait for one from this rank.
     const Status status =
         WithinMemory([&] { return Route(context, refs, tables, routed.get(), scratch.get()); });
@@ -70,12 +61,6 @@ class GroupRouteOp : public tf::OpKernel {
   }
 
  private:
-  // Working memory of a step.
-  struct Scratch {
-    GroupIds ids;
-    GroupScratch group;
-  };
-
   tf::Status CheckModes() const {
     bool fits = modes_.size() == dims_.size();
     for (size_t t = 0; fits && t < modes_.size(); ++t) {
@@ -94,7 +79,7 @@ class GroupRouteOp : public tf::OpKernel {
   }
 
   Status Route(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
-               const std::vector<Table*>& tables, RoutedLookup* routed, Scratch* scratch) {
+               const std::vector<Table*>& tables, RoutedLookup* routed, LookupScratch* scratch) {
     LookupPlan* lookups = &routed->plan.lookups;
     SOK_RETURN_IF_ERROR(FromTf(ReadTraining(context, refs[0], &lookups->training)));
     const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
@@ -111,7 +96,7 @@ class GroupRouteOp : public tf::OpKernel {
   std::vector<LookupSpec> specs_;
   std::vector<int64_t> dims_;
   std::vector<ExchangeMode> modes_;
-  ObjectPool<Scratch> scratch_;  // steps of one session may overlap
+  ObjectPool<LookupScratch> scratch_;  // steps of one session may overlap
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupRoute").Device(tf::DEVICE_CPU), GroupRouteOp);
 

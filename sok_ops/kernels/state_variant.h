@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/framework/variant.h"
@@ -22,6 +24,15 @@ struct StateVariant {
   void Encode(tensorflow::VariantTensorData* /*data*/) const {}
   bool Decode(const tensorflow::VariantTensorData& /*data*/) { return false; }
 };
+
+// Leaves `state` in a kernel's output.
+template <typename T>
+tensorflow::Status OutputState(tensorflow::OpKernelContext* context, int output, std::shared_ptr<T> state) {
+  tensorflow::Tensor* tensor = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(output, tensorflow::TensorShape({}), &tensor));
+  tensor->scalar<tensorflow::Variant>()() = StateVariant<T>{std::move(state)};
+  return tensorflow::Status();
+}
 
 // The state in `tensor`; null where that holds something else.
 template <typename T>
