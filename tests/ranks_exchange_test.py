@@ -269,7 +269,11 @@ def _environment(**variables):
     try:
         yield
     finally:
-        os.environ.update({name: value for name, value in old.items() if value is not None})
+        for name, value in old.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 _CHECKS = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
