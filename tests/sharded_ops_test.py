@@ -9,6 +9,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.embeddings import distributed_embedding
 from sparse_operation_kit.lookup import group, sharded
 
 DIM = 3
@@ -77,6 +78,38 @@ def test_sharded_ops_give_what_the_one_op_gives(training, exchange, request):
     assert len(actual) == len(expected)
     for a, b in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def _exchange_of(layer: sok.DistributedEmbedding) -> bytes:
+    """What the ops of a lookup through the layer are told to exchange."""
+    layer(tf.SparseTensor([[0, 0]], tf.constant([1], tf.int64), [2, 1]))
+    (route,) = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == "SokGroupRoute"]
+    (exchange,) = route.get_attr("exchange")
+    return exchange
+
+
+@pytest.mark.parametrize(
+    ("ranks", "max_nnz", "argument", "exchange"),
+    [
+        (2, 15, None, b"rows"),
+        (2, 16, None, b"sums"),
+        (3, 16, None, b"rows"),
+        (3, 24, None, b"sums"),
+        (2, 1, "sums", b"sums"),
+        (2, 1000, "rows", b"rows"),
+    ],
+)
+def test_long_bags_are_exchanged_as_sums(ranks, max_nnz, argument, exchange, as_if_sharded, monkeypatch):
+    monkeypatch.setattr(distributed_embedding, "communicator", lambda: types.SimpleNamespace(size=ranks))
+    with tf.Graph().as_default():
+        layer = sok.DistributedEmbedding("sum", 10, DIM, 1, max_nnz, exchange=argument)
+        assert _exchange_of(layer) == exchange
+
+
+@pytest.mark.parametrize("exchange", ["row", "", 3, b"rows"])
+def test_another_way_of_exchange_is_refused(exchange):
+    with tf.Graph().as_default(), pytest.raises(ValueError, match=f"'rows' or 'sums', not {exchange!r}"):
+        sok.DistributedEmbedding("sum", 10, DIM, 1, 1, exchange=exchange)
 
 
 def test_a_bad_batch_is_an_error_that_names_the_variable_and_leaves_the_table(as_if_sharded):
