@@ -23,7 +23,7 @@ from bench.plain_alltoall import PlainAlltoallSide
 from bench.ranks_report import Row
 from bench.ranks_timing import interleaved
 from bench.sides import SokSide, Targets
-from sparse_operation_kit import native
+from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 
 import horovod.tensorflow as hvd  # isort: skip - after TensorFlow's flags are set
 
@@ -142,13 +142,15 @@ def _counted(
     """(exchanges, bytes sent by this rank) of a step, on average over the batches."""
     if hvd.size() == 1:
         return 0.0, 0.0
-    statistics_op = native.horovod_ops().sok_exchange_statistics()
+    statistics = exchange_statistics()
     rotation.restart(session)
-    before = session.run(statistics_op)
+    before = session.run(statistics)
     for _ in range(count):
         session.run(step)
-    after = session.run(statistics_op)
-    return float(after[0] - before[0]) / count, float(after[1] - before[1]) / count
+    after = session.run(statistics)
+    exchanges = after.exchanges - before.exchanges
+    bytes_sent = after.bytes_sent - before.bytes_sent
+    return float(exchanges) / count, float(bytes_sent) / count
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 
 import horovod.tensorflow as hvd
-import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
@@ -20,7 +19,7 @@ from bench import ids
 from bench.axes import Bags
 from bench.inputs import RotatingBatches
 from bench.ranks_timing import interleaved
-from sparse_operation_kit import native
+from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 from sparse_operation_kit.lookup import group
 
 MODES = ("rows", "sums")
@@ -79,12 +78,12 @@ def _measure(
 def _bytes_sent(
     session: tf.compat.v1.Session, rotation: RotatingBatches, step: Sequence[tf.Operation], count: int
 ) -> float:
-    counters = native.horovod_ops().sok_exchange_statistics()
+    bytes_sent = exchange_statistics().bytes_sent
     rotation.restart(session)
-    before = session.run(counters)
+    before = session.run(bytes_sent)
     for _ in range(count):
         session.run(step)
-    return float(np.subtract(session.run(counters), before)[1]) / count
+    return float(session.run(bytes_sent) - before) / count
 
 
 if __name__ == "__main__":

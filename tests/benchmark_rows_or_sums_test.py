@@ -1,0 +1,40 @@
+"""benchmarks/rows_or_sums.py runs, and each way of exchange sends what it must."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import ranks
+
+PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "rows_or_sums.py"
+SMALL = [
+    "--features",
+    "2",
+    "--batch",
+    "1024",
+    "--rows",
+    "50000",
+    "--dim",
+    "16",
+    "--rounds",
+    "2",
+    "--calls",
+    "2",
+]
+
+
+def test_sums_send_less_for_long_bags_of_distinct_ids():
+    ranks.require("mpi")
+    # Nearly uniform ids: few of them are the same.
+    launch = ["--transport", "mpi", "--ranks", "2", "--zipf", "0.1", "--hotness", "1,64"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *SMALL, *launch], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert [line[0] for line in lines] == ["1", "64"]
+    short, long = ([float(cell) for cell in line[2:4]] for line in lines)
+    assert 0 < short[0] <= short[1]
+    assert 0 < long[1] < long[0]
