@@ -193,7 +193,7 @@ class GroupBenchmark {
       Check(table.status());
       tables_.push_back(std::move(table.value()));
       pointers_.push_back(tables_.back().get());
-      Check(tables_.back()->FindOrInsert(executor_, ids, Span<int64_t>(rows)));
+      Check(tables_.back()->FindOrMake(executor_, ids, Span<int64_t>(rows)));
     }
   }
 

@@ -50,10 +50,11 @@ Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, 
   const TablePart& part = plan.parts[plan.lookups[l].table];
   Table* const tables[] = {table};
   const TableLocks locks(Span<Table* const>(tables, 1));
-  for (int64_t row : part.rows) {
-    if (row < table->size()) continue;
-    return InvalidArgument("Embedding variable '", table->options().name, "' has no row number ", row,
-                           ": it holds ", table->size(), " rows, and was made anew since the lookup");
+  SOK_RETURN_IF_ERROR(table->CheckReferences(part.rows));
+  for (size_t u = 0; u < part.rows.size(); ++u) {
+    if (part.rows[u] == Table::kAbsent || table->IsCurrent(part.rows[u])) continue;
+    return FailedPrecondition("Embedding variable '", table->options().name, "': the row of key ",
+                              part.unique[u], " was evicted since the lookup, whose weights need it");
   }
   RowPointers pointers;
   pointers.Fill(*table, part);

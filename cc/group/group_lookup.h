@@ -37,8 +37,9 @@ Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int6
                      Span<const GradientRows> gradients, Span<float* const> grads_out);
 
 // The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[count]. Reads the
-// rows as they are now, so it has to run before the optimizer does. InvalidArgument where the table does not
-// have the plan's rows: it is another, or was made anew since the lookup.
+// rows as they are now, so it has to run before the optimizer does. InvalidArgument where the table never had
+// the plan's rows: it is another, or was made anew since the lookup. FailedPrecondition where one was evicted
+// since.
 Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,
                       const GradientRows& gradient, Span<float> weight_grads);
 

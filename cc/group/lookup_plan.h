@@ -27,7 +27,8 @@ struct Lookup {
 struct TablePart {
   std::vector<int64_t> unique;   // distinct ids, in order of first occurrence
   std::vector<int32_t> inverse;  // for each id of the table its position in `unique`
-  std::vector<int64_t> rows;     // for each distinct id its row, Table::kAbsent where it has none
+  // For each distinct id a reference to its row (see row_reference.h), Table::kAbsent where it has none.
+  std::vector<int64_t> rows;
 };
 
 // A group of lookups on its way from ids to outputs and back: what the forward pass finds out (distinct ids,

@@ -8,8 +8,9 @@ namespace sok {
 Status ResolveRows(Executor& executor, Table* table, bool training, TablePart* part) {
   part->rows.resize(part->unique.size());
   if (training) {
-    SOK_RETURN_IF_ERROR(table->FindOrInsert(executor, part->unique, Span<int64_t>(part->rows)));
+    SOK_RETURN_IF_ERROR(table->FindForTraining(executor, part->unique, {}, Span<int64_t>(part->rows)));
     table->BringUpToDate(executor, part->rows);
+    table->MakeReferences(Span<int64_t>(part->rows));
     return OkStatus();
   }
   SOK_RETURN_IF_ERROR(table->Find(executor, part->unique, Span<int64_t>(part->rows)));
@@ -17,6 +18,7 @@ Status ResolveRows(Executor& executor, Table* table, bool training, TablePart* p
   std::copy_if(part->rows.begin(), part->rows.end(), std::back_inserter(present),
                [](int64_t row) { return row != Table::kAbsent; });
   table->BringUpToDate(executor, present);
+  table->MakeReferences(Span<int64_t>(part->rows));
   return OkStatus();
 }
 
@@ -28,7 +30,7 @@ void RowPointers::Fill(const Table& table, const TablePart& part) {
   float* next = initial.data();
   for (size_t u = 0; u < rows.size(); ++u) {
     if (part.rows[u] != Table::kAbsent) {
-      rows[u] = table.weights(part.rows[u]);
+      rows[u] = table.weights(RowOf(part.rows[u]));
       continue;
     }
     table.InitialRow(part.unique[u], Span<float>(next, dim));

@@ -1,8 +1,6 @@
 #include "cc/table/table.h"
 
 #include <algorithm>
-#include <atomic>
-#include <numeric>
 #include <utility>
 
 #include "cc/base/hash.h"
@@ -17,22 +15,16 @@ constexpr int64_t kInitialValueNs = 4;
 }  // namespace
 
 StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions options) {
-  const std::string& name = options.name;
-  if (options.dim < 1 || options.dim > kMaxDim) {
-    return InvalidArgument("Embedding variable '", name, "': dim must be in [1, ", kMaxDim, "], not ",
-                           options.dim);
-  }
-  if (options.capacity < 0) {
-    return InvalidArgument("Embedding variable '", name, "': capacity must not be negative, but is ",
-                           options.capacity);
-  }
-  if (!options.use_hashtable && options.capacity == 0) {
-    return InvalidArgument("Embedding variable '", name, "': use_hashtable=False needs a capacity");
-  }
-  if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
-    return InvalidArgument("Embedding variable '", name, "': rank ", options.rank, " of ", options.ranks);
-  }
+  SOK_RETURN_IF_ERROR(CheckOptions(options));
   std::unique_ptr<Table> table(new Table(std::move(options)));
+  const Admission& admission = table->options_.admission;
+  if (admission.kind == Admission::Kind::kCounter) table->waiting_.emplace();
+  if (admission.kind == Admission::Kind::kBloom) {
+    auto counters = BloomCounters::Create(admission.max_element_size, admission.false_positive_probability,
+                                          admission.counter_bits);
+    SOK_RETURN_IF_ERROR(table->Named(counters.status()));
+    table->bloom_.emplace(std::move(counters.value()));
+  }
   SOK_RETURN_IF_ERROR(table->FillDirectRows(executor));
   return table;
 }
@@ -40,14 +32,44 @@ StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions 
 Table::Table(TableOptions options)
     : options_(std::move(options)),
       definition_fingerprint_(Fingerprint64(Describe(options_))),
-      store_(options_.dim) {}
+      store_(options_.dim),
+      usage_(options_) {}
 
-int64_t Table::bytes() const { return store_.bytes() + index_.bytes(); }
+int64_t Table::bytes() const {
+  return store_.bytes() + directory_.bytes() + usage_.bytes() +
+         (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes().size() : 0);
+}
+
+void Table::ForEachPiece(FunctionRef<void(Span<const int64_t>)> visit) const {
+  constexpr int64_t kPiece = 1 << 16;
+  std::vector<int64_t> rows;
+  for (int64_t first = 0; first < row_limit(); first += kPiece) {
+    rows.clear();
+    const int64_t end = std::min(first + kPiece, row_limit());
+    for (int64_t row = first; row < end; ++row) {
+      if (in_use(row)) rows.push_back(row);
+    }
+    visit(rows);
+  }
+}
+
+std::vector<int64_t> Table::Rows() const {
+  std::vector<int64_t> rows;
+  rows.reserve(size());
+  ForEachPiece([&](Span<const int64_t> piece) { rows.insert(rows.end(), piece.begin(), piece.end()); });
+  return rows;
+}
+
+std::vector<int64_t> Table::Keys() const {
+  std::vector<int64_t> keys = Rows();
+  for (int64_t& row_to_key : keys) row_to_key = key(row_to_key);
+  return keys;
+}
 
 Status Table::Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const {
   if (options_.use_hashtable) {
     executor.ParallelFor(ids.size(), kFindNs, [&](int64_t begin, int64_t end) {
-      index_.Find(ids.subspan(begin, end - begin), rows.subspan(begin, end - begin));
+      directory_.Find(ids.subspan(begin, end - begin), rows.subspan(begin, end - begin));
     });
     return OkStatus();
   }
@@ -63,60 +85,82 @@ Status Table::Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> ro
   return OkStatus();
 }
 
-Status Table::FindOrInsert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
+Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
   SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
   const int64_t absent = std::count(rows.begin(), rows.end(), kAbsent);
-  return absent == 0 ? OkStatus() : InsertAbsent(executor, ids, rows, absent);
+  if (absent == 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(CheckCapacity(absent));
+  return InsertAbsent(executor, ids, rows, absent);
+}
+
+Status Table::CheckCapacity(int64_t new_keys) const {
+  if (options_.capacity == 0 || size() + new_keys <= options_.capacity) return OkStatus();
+  return ResourceExhausted("Embedding variable '", options_.name, "' is full: it holds ", size(),
+                           " of at most ", options_.capacity, " rows on rank ", options_.rank,
+                           ", without room for ", new_keys, " new keys");
 }
 
 Status Table::InsertAbsent(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, int64_t absent) {
-  if (options_.capacity > 0 && num_rows_ + absent > options_.capacity) {
-    return ResourceExhausted("Embedding variable '", options_.name, "' is full: it holds ", num_rows_,
-                             " of at most ", options_.capacity, " rows on rank ", options_.rank,
-                             ", without room for ", absent, " new keys");
-  }
-  SOK_RETURN_IF_ERROR(Reserve(num_rows_ + absent));
+  SOK_RETURN_IF_ERROR(Reserve(absent));
   std::vector<int64_t> new_ids;
-  std::vector<int64_t> new_rows;
   new_ids.reserve(absent);
-  new_rows.reserve(absent);
   for (int64_t i = 0; i < ids.size(); ++i) {
-    if (rows[i] != kAbsent) continue;
-    rows[i] = num_rows_ + static_cast<int64_t>(new_rows.size());
-    new_ids.push_back(ids[i]);
-    new_rows.push_back(rows[i]);
+    if (rows[i] == kAbsent) new_ids.push_back(ids[i]);
   }
-  SOK_RETURN_IF_ERROR(index_.Insert(new_ids, new_rows));
-  num_rows_ += absent;
+  std::vector<int64_t> new_rows(absent);
+  SOK_RETURN_IF_ERROR(directory_.Insert(new_ids, Span<int64_t>(new_rows)));
+  for (int64_t i = 0, next = 0; next < absent; ++i) {
+    if (rows[i] == kAbsent) rows[i] = new_rows[next++];
+  }
   executor.ParallelFor(absent, kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       InitialRow(new_ids[i], Span<float>(weights(new_rows[i]), options_.dim));
       store_.FillSlots(new_rows[i]);
     }
   });
+  usage_.Start(new_rows, steps_, uses_);
   if (optimizer_ != nullptr) {
     for (int64_t row : new_rows) optimizer_->OnNewRow(row);
   }
+  MarkChanged(new_rows);
   return OkStatus();
 }
 
-Status Table::Reserve(int64_t rows) {
+Status Table::Reserve(int64_t new_keys) {
   // Doubling keeps the number of reservations small; a bound tells what is never needed.
-  int64_t wanted = std::max(rows, std::min(2 * num_rows_, rows + (int64_t{1} << 20)));
+  const int64_t rows = directory_.RowLimitWith(new_keys);
+  int64_t wanted = std::max(rows, std::min(2 * row_limit(), rows + (int64_t{1} << 20)));
   if (options_.capacity > 0) wanted = std::min(wanted, options_.capacity);
-  Status status = store_.Reserve(wanted);
-  if (status.ok()) status = index_.Reserve(rows);
-  if (status.ok() && optimizer_ != nullptr) status = optimizer_->Reserve(wanted);
+  Status status = directory_.Reserve(size() + new_keys, wanted);
+  if (status.ok()) status = ReserveRecords(wanted);
   if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", options_.name, "' with ", num_rows_,
+  return Status(status.code(), StrCat("Embedding variable '", options_.name, "' with ", size(),
                                       " rows: ", status.message()));
+}
+
+Status Table::ReserveRecords(int64_t rows) {
+  SOK_RETURN_IF_ERROR(store_.Reserve(rows));
+  SOK_RETURN_IF_ERROR(usage_.Reserve(rows));
+  SOK_RETURN_IF_ERROR(changes_.Reserve(rows, 0));
+  return optimizer_ == nullptr ? OkStatus() : optimizer_->Reserve(rows);
+}
+
+Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
+                              Span<int64_t> rows) {
+  SOK_RETURN_IF_ERROR(FindOrMake(executor, ids, rows));
+  ++uses_;
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (has_frequency()) (*usage_.frequency)[rows[i]] += counts[i];
+    if (has_last_used()) (*usage_.last_used)[rows[i]] = uses_;
+  }
+  if (has_frequency() || has_last_used()) MarkChanged(rows);
+  return OkStatus();
 }
 
 Status Table::FillDirectRows(Executor& executor) {
   if (options_.use_hashtable) return OkStatus();
-  SOK_RETURN_IF_ERROR(Reserve(options_.capacity));
-  num_rows_ = options_.capacity;
-  executor.ParallelFor(num_rows_, kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
+  SOK_RETURN_IF_ERROR(Named(ReserveRecords(options_.capacity)));
+  executor.ParallelFor(options_.capacity, kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       InitialRow(row * options_.ranks + options_.rank, Span<float>(weights(row), options_.dim));
       store_.FillSlots(row);
@@ -134,23 +178,14 @@ Status Table::Assign(Executor& executor, Span<const int64_t> keys, const float* 
     positions.push_back(i);
   }
   std::vector<int64_t> rows(own.size());
-  SOK_RETURN_IF_ERROR(FindOrInsert(executor, own, Span<int64_t>(rows)));
+  SOK_RETURN_IF_ERROR(FindOrMake(executor, own, Span<int64_t>(rows)));
   // A row with postponed steps must not take them after it got its new weights.
   BringUpToDate(executor, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(values + positions[i] * options_.dim, options_.dim, weights(rows[i]));
   }
+  MarkChanged(rows);
   return OkStatus();
-}
-
-std::vector<int64_t> Table::Keys() const {
-  std::vector<int64_t> keys(num_rows_);
-  if (options_.use_hashtable) {
-    index_.ForEach([&](int64_t id, int64_t row) { keys[row] = id; });
-  } else {
-    for (int64_t row = 0; row < num_rows_; ++row) keys[row] = row * options_.ranks + options_.rank;
-  }
-  return keys;
 }
 
 }  // namespace sok

@@ -4,33 +4,39 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cc/base/executor.h"
+#include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/dedup/dedup.h"
-#include "cc/index/id_index.h"
 #include "cc/optimizers/optimizer.h"
 #include "cc/store/row_store.h"
+#include "cc/table/bloom_counters.h"
+#include "cc/table/row_changes.h"
+#include "cc/table/row_directory.h"
+#include "cc/table/row_usage.h"
 #include "cc/table/table_options.h"
+#include "cc/table/waiting_ids.h"
 
 namespace sok {
 
-// The rows of one embedding variable that this rank owns: index, row records, and the state of the
-// optimizer that trains them.
+// The rows of one embedding variable that this rank owns: which keys have rows, the row records, how rows are
+// used, and the state of the optimizer that trains them.
 //
-// Row numbers are dense, from 0 on, in the order of insertion, and stay valid for the table's life.
+// Row numbers start at 0, in the order of insertion, and a row keeps its number for as long as its key is in
+// the table. Rows of keys that went are given to new keys, the last freed first, before new numbers are.
 //
 // Thread safety: none inside. mutex() guards everything; hold it around calls and for as long as pointers
 // from weights() are in use. The executor's threads never take it, so holding it in ParallelFor is safe.
 class Table {
  public:
   static constexpr int64_t kAbsent = IdIndex::kAbsent;
-  // Rows up to 1 GiB: the bytes of 2^31 of them still fit 64 bits.
-  static constexpr int64_t kMaxDim = int64_t{1} << 28;
+  static constexpr int64_t kMaxDim = TableOptions::kMaxDim;
 
   // Checks the options. A table without hashing gets all its rows at once, with their initial values.
   static StatusOr<std::unique_ptr<Table>> Create(Executor& executor, TableOptions options);
@@ -39,17 +45,38 @@ class Table {
   const TableOptions& options() const { return options_; }
   // Of Describe(options()): equal on ranks whose tables are the same.
   uint64_t definition_fingerprint() const { return definition_fingerprint_; }
-  int64_t size() const { return num_rows_; }
-  // Bytes of rows, slots and index.
+  // Rows in use; their numbers are below row_limit().
+  int64_t size() const { return options_.use_hashtable ? directory_.size() : options_.capacity; }
+  int64_t row_limit() const { return options_.use_hashtable ? directory_.row_limit() : options_.capacity; }
+  bool in_use(int64_t row) const {
+    return options_.use_hashtable ? directory_.in_use(row) : row < options_.capacity;
+  }
+  // The key of a row in use.
+  int64_t key(int64_t row) const {
+    return options_.use_hashtable ? directory_.id(row) : row * options_.ranks + options_.rank;
+  }
+  // The rows in use, and their keys, both by row number.
+  std::vector<int64_t> Rows() const;
+  std::vector<int64_t> Keys() const;
+  // Calls visit(rows) on the rows in use, piece by piece, by row number.
+  void ForEachPiece(FunctionRef<void(Span<const int64_t> rows)> visit) const;
+  // Bytes of rows, slots, what is kept by row, index, and ids that wait for admission.
   int64_t bytes() const;
 
   // rows[i] = row of ids[i]; kAbsent where there is none. For distinct ids owned by this rank.
   // Without hashing, an id outside [0, capacity * ranks) is InvalidArgument.
   Status Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const;
 
-  // As Find, and gives ids that are not there new rows in the order of `ids`, with their initial values.
-  // ResourceExhausted where the capacity or the memory does not suffice; then nothing was inserted.
-  Status FindOrInsert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
+  // As Find, and gives ids that are not there new rows in the order of `ids`, with their initial values: what
+  // loading needs, without admission, counting or eviction. ResourceExhausted where the capacity or the
+  // memory does not suffice; then nothing was inserted.
+  Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
+
+  // What a training lookup does with its distinct ids: as FindOrMake, and counts[i] occurrences of ids[i] are
+  // added to what is known of it. `counts` is not read unless counts_lookups().
+  Status FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
+                         Span<int64_t> rows);
+  bool counts_lookups() const { return has_frequency(); }
 
   // The initial values of `id`'s row, as an insertion would give it.
   void InitialRow(int64_t id, Span<float> row) const { FillRow(options_.initializer, id, row); }
@@ -58,27 +85,77 @@ class Table {
   // before weights() is read. Rows are distinct.
   void BringUpToDate(Executor& executor, Span<const int64_t> rows);
 
-  // The `dim` weights of a row in [0, size()).
+  // The `dim` weights of a row below row_limit().
   float* weights(int64_t row) { return store_.weights(row); }
   const float* weights(int64_t row) const { return store_.weights(row); }
 
-  // One step of `optimizer` (a name that MakeOptimizer knows) with the gradients grads[i, :] of rows[i].
-  // Rows may repeat unless `distinct`: gradients of one row are summed before the optimizer sees them, in
-  // the order given. No rows at all is a step too. The first call gives the table its optimizer; another
-  // one later is FailedPrecondition. A row outside [0, size()) is InvalidArgument. After an error the table
-  // is as it was.
+  // Turns rows in use into references, which a lookup hands to its gradient: see row_reference.h. kAbsent
+  // stays. References are row numbers until a row goes.
+  void MakeReferences(Span<int64_t> rows) const;
+  // InvalidArgument where the table never had a row of a reference; kAbsent passes.
+  Status CheckReferences(Span<const int64_t> references) const;
+  // Whether the row of a reference that passes is still its key's.
+  bool IsCurrent(int64_t reference) const {
+    return !directory_.has_erased() || directory_.IsCurrent(reference);
+  }
+
+  // One step of `optimizer` (a name that MakeOptimizer knows) with the gradients grads[i, :] of the row that
+  // references[i] stands for. Rows may repeat unless `distinct`: gradients of one row are summed before the
+  // optimizer sees them, in the order given. Gradients of rows that went since the lookup are dropped. No
+  // rows at all is a step too. The first call gives the table its optimizer; another one later is
+  // FailedPrecondition. A row that the table never had is InvalidArgument. After an error the table is as it
+  // was.
   Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
-                        Span<const int64_t> rows, const float* grads, bool distinct);
+                        Span<const int64_t> references, const float* grads, bool distinct);
 
   // Sets the weights of keys[i] to values[i, :], inserting the keys that are not there. Keys are distinct;
-  // those of other ranks are passed over. Errors as FindOrInsert; optimizer slots stay as they are.
+  // those of other ranks are passed over. Errors as FindOrMake; optimizer slots stay as they are.
   Status Assign(Executor& executor, Span<const int64_t> keys, const float* values);
 
-  // The key of every row, by row number.
-  std::vector<int64_t> Keys() const;
+  // Takes keys out, and out of those that wait for admission; those that are not there are passed over.
+  // *erased = the rows that went. InvalidArgument without hashing; ResourceExhausted where memory does not
+  // suffice, and then none went.
+  Status Erase(Executor& executor, Span<const int64_t> keys, int64_t* erased);
+  // Takes out what options().eviction says goes when a checkpoint is written. Errors as Erase.
+  Status EvictForSave(Executor& executor, int64_t* evicted);
+
+  // Steps taken, which are calls of ApplyGradients, and training lookups: what "long ago" is measured in.
+  int64_t steps() const { return steps_; }
+  int64_t uses() const { return uses_; }
+  void SetClock(int64_t steps, int64_t uses) {
+    steps_ = steps;
+    uses_ = uses;
+  }
+  // Per row in use, where the options need them: see RowUsage.
+  bool has_frequency() const { return usage_.frequency.has_value(); }
+  bool has_last_step() const { return usage_.last_step.has_value(); }
+  bool has_last_used() const { return usage_.last_used.has_value(); }
+  int64_t frequency(int64_t row) const { return (*usage_.frequency)[row]; }
+  int64_t last_step(int64_t row) const { return (*usage_.last_step)[row]; }
+  int64_t last_used(int64_t row) const { return (*usage_.last_used)[row]; }
+  void set_frequency(int64_t row, int64_t value) { (*usage_.frequency)[row] = value; }
+  void set_last_step(int64_t row, int64_t value) { (*usage_.last_step)[row] = value; }
+  void set_last_used(int64_t row, int64_t value) { (*usage_.last_used)[row] = value; }
+  // What admission keeps of ids without rows; null where the table has none of that kind.
+  WaitingIds* waiting() { return waiting_.has_value() ? &*waiting_ : nullptr; }
+  const WaitingIds* waiting() const { return waiting_.has_value() ? &*waiting_ : nullptr; }
+  BloomCounters* bloom() { return bloom_.has_value() ? &*bloom_ : nullptr; }
+  const BloomCounters* bloom() const { return bloom_.has_value() ? &*bloom_ : nullptr; }
+
+  // Changes of rows and of waiting ids since the last checkpoint of a chain; see RowChanges. A row changes
+  // when it is inserted, trained, counted, assigned or brought up to date, not when it is written to through
+  // a pointer. ResourceExhausted where memory does not suffice to keep track.
+  Status TrackChanges();
+  bool tracks_changes() const { return changes_.tracks(); }
+  bool changed(int64_t row) const { return changes_.changed(row); }
+  std::vector<int64_t> erased_keys() const { return changes_.erased(); }
+  void BeginSave();
+  void EndSave(bool ok);
 
   // The optimizer's name, "" before the first step.
   std::string optimizer_name() const { return optimizer_ == nullptr ? "" : optimizer_->name(); }
+  // Null before the first step.
+  const Optimizer* optimizer() const { return optimizer_.get(); }
   // Floats of optimizer slots per row, 0 before the first step.
   int64_t slot_width() const;
   // The slots of a row, slot_width() floats.
@@ -95,20 +172,38 @@ class Table {
  private:
   explicit Table(TableOptions options);
 
-  Status Reserve(int64_t rows);
+  // Makes room for so many keys more; ReserveRecords for what is kept of rows [0, rows).
+  Status Reserve(int64_t new_keys);
+  Status ReserveRecords(int64_t rows);
+  Status CheckCapacity(int64_t new_keys) const;
+  // Inserts the `absent` distinct ids whose rows[i] is kAbsent. The capacity suffices.
   Status InsertAbsent(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, int64_t absent);
+  // Takes out rows in use; the second form ids that may wait for admission too.
+  Status EraseRows(Span<const int64_t> rows);
+  Status EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting);
+  // What EvictForSave takes out: of GlobalStepEvict, and of L2WeightEvict.
+  void FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting) const;
+  void FindSmall(Executor& executor, std::vector<int64_t>* rows);
   Status FillDirectRows(Executor& executor);
   Status AttachOptimizer(std::string_view name, Span<const float> hyper);
-  Status CheckRows(Span<const int64_t> rows) const;
-  // An error of the optimizer, with the variable's name in front.
+  // Sums the gradients of rows that repeat, and takes the step.
+  Status ApplySummed(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                     const float* grads);
+  void MarkChanged(Span<const int64_t> rows);
+  // An error from below, with the variable's name in front.
   Status Named(const Status& status) const;
 
   const TableOptions options_;
   const uint64_t definition_fingerprint_;
   mutable std::mutex mutex_;
-  IdIndex index_;
+  RowDirectory directory_;  // unused without hashing
   RowStore store_;
-  int64_t num_rows_ = 0;
+  RowUsage usage_;
+  std::optional<WaitingIds> waiting_;
+  std::optional<BloomCounters> bloom_;
+  RowChanges changes_;
+  int64_t steps_ = 0;
+  int64_t uses_ = 0;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<float> first_hyper_;
   Deduplicator deduplicator_;  // of gradients whose rows repeat

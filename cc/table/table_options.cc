@@ -1,7 +1,10 @@
 #include "cc/table/table_options.h"
 
+#include <cmath>
 #include <limits>
 #include <sstream>
+
+#include "cc/table/bloom_counters.h"
 
 namespace sok {
 namespace {
@@ -20,7 +23,101 @@ const char* NameOf(InitializerKind kind) {
   return "unknown";
 }
 
+Status CheckAdmission(const Admission& admission) {
+  if (admission.kind == Admission::Kind::kNone) return OkStatus();
+  if (admission.filter_freq < 0) {
+    return InvalidArgument("filter_freq must not be negative, but is ", admission.filter_freq);
+  }
+  if (!std::isfinite(admission.default_value)) {
+    return InvalidArgument("default_value_no_permission must be finite, not ", admission.default_value);
+  }
+  if (admission.kind != Admission::Kind::kBloom) return OkStatus();
+  SOK_RETURN_IF_ERROR(BloomCounters::Check(admission.max_element_size, admission.false_positive_probability,
+                                           admission.counter_bits));
+  const int64_t most = BloomCounters::MaxCount(admission.counter_bits);
+  if (admission.filter_freq > most) {
+    return InvalidArgument("counters of ", admission.counter_bits, " bits count to ", most,
+                           ", not to a filter_freq of ", admission.filter_freq);
+  }
+  return OkStatus();
+}
+
+Status CheckEviction(const Eviction& eviction) {
+  if (eviction.kind == Eviction::Kind::kGlobalStep && eviction.steps_to_live < 1) {
+    return InvalidArgument("steps_to_live must be at least 1, not ", eviction.steps_to_live);
+  }
+  if (eviction.kind == Eviction::Kind::kL2Weight &&
+      !(eviction.l2_weight_threshold >= 0.0f && std::isfinite(eviction.l2_weight_threshold))) {
+    return InvalidArgument("l2_weight_threshold must be finite and not negative, but is ",
+                           eviction.l2_weight_threshold);
+  }
+  return OkStatus();
+}
+
+Status Check(const TableOptions& options) {
+  if (options.dim < 1 || options.dim > TableOptions::kMaxDim) {
+    return InvalidArgument("dim must be in [1, ", TableOptions::kMaxDim, "], not ", options.dim);
+  }
+  if (options.capacity < 0) {
+    return InvalidArgument("capacity must not be negative, but is ", options.capacity);
+  }
+  if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
+    return InvalidArgument("rank ", options.rank, " of ", options.ranks);
+  }
+  if (!options.use_hashtable) {
+    if (options.capacity == 0) return InvalidArgument("use_hashtable=False needs a capacity");
+    if (options.on_full != OnFull::kError || options.admission.kind != Admission::Kind::kNone ||
+        options.eviction.kind != Eviction::Kind::kNone) {
+      return InvalidArgument("use_hashtable=False has a row for every key: no admission, no eviction");
+    }
+  }
+  if (options.on_full != OnFull::kError && options.capacity == 0) {
+    return InvalidArgument("on_full=\"", NameOf(options.on_full), "\" needs a capacity");
+  }
+  SOK_RETURN_IF_ERROR(CheckAdmission(options.admission));
+  return CheckEviction(options.eviction);
+}
+
+// What differs from the defaults.
+void DescribePolicies(const TableOptions& options, std::ostream& text) {
+  const Admission& admission = options.admission;
+  if (options.on_full != OnFull::kError) text << ", on_full " << NameOf(options.on_full);
+  if (admission.kind != Admission::Kind::kNone) {
+    text << ", admitted by " << (admission.kind == Admission::Kind::kBloom ? "CBFFilter" : "CounterFilter")
+         << "(" << admission.filter_freq;
+    if (admission.kind == Admission::Kind::kBloom) {
+      text << ", " << admission.max_element_size << ", " << admission.false_positive_probability << ", "
+           << admission.counter_bits << " bits";
+    }
+    text << ") with default " << admission.default_value;
+  }
+  if (options.eviction.kind == Eviction::Kind::kGlobalStep) {
+    text << ", evicted by GlobalStepEvict(" << options.eviction.steps_to_live << ")";
+  }
+  if (options.eviction.kind == Eviction::Kind::kL2Weight) {
+    text << ", evicted by L2WeightEvict(" << options.eviction.l2_weight_threshold << ")";
+  }
+}
+
 }  // namespace
+
+const char* NameOf(OnFull on_full) {
+  switch (on_full) {
+    case OnFull::kError:
+      return "error";
+    case OnFull::kEvictLru:
+      return "evict_lru";
+    case OnFull::kEvictLfu:
+      return "evict_lfu";
+  }
+  return "unknown";
+}
+
+Status CheckOptions(const TableOptions& options) {
+  const Status status = Check(options);
+  if (status.ok()) return status;
+  return Status(status.code(), StrCat("Embedding variable '", options.name, "': ", status.message()));
+}
 
 std::string Describe(const TableOptions& options) {
   std::ostringstream text;
@@ -37,6 +134,7 @@ std::string Describe(const TableOptions& options) {
        << "values " << NameOf(options.initializer.kind) << "(" << options.initializer.a;
   if (options.initializer.kind != InitializerKind::kConstant) text << ", " << options.initializer.b;
   text << ") of seed " << options.initializer.seed;
+  DescribePolicies(options, text);
   return text.str();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
+#include "cc/table/table_for_tests.h"
 
 namespace sok {
 namespace {
@@ -16,116 +17,69 @@ namespace {
 const std::vector<int64_t> kHostileKeys = {
     0, -1, 1, (int64_t{1} << 32) + 1, INT64_MAX, INT64_MIN, int64_t{1} << 32};
 
-TableOptions Options(int64_t dim, int64_t capacity = 0) {
-  TableOptions options;
-  options.name = "table";
-  options.dim = dim;
-  options.capacity = capacity;
-  options.initializer = {InitializerKind::kUniform, -1.0f, 1.0f, 17};
-  return options;
-}
-
-std::unique_ptr<Table> Make(const TableOptions& options) {
-  InlineExecutor executor;
-  StatusOr<std::unique_ptr<Table>> table = Table::Create(executor, options);
-  EXPECT_TRUE(table.ok()) << table.status().message();
-  return std::move(table.value());
-}
-
-std::vector<int64_t> Insert(Table* table, const std::vector<int64_t>& ids) {
-  InlineExecutor executor;
-  std::vector<int64_t> rows(ids.size());
-  const Status status = table->FindOrInsert(executor, ids, Span<int64_t>(rows));
-  EXPECT_TRUE(status.ok()) << status.message();
-  return rows;
-}
-
-std::vector<int64_t> Find(const Table& table, const std::vector<int64_t>& ids) {
-  InlineExecutor executor;
-  std::vector<int64_t> rows(ids.size());
-  EXPECT_TRUE(table.Find(executor, ids, Span<int64_t>(rows)).ok());
-  return rows;
-}
-
-std::vector<float> Weights(const Table& table, int64_t row) {
-  return std::vector<float>(table.weights(row), table.weights(row) + table.options().dim);
-}
-
-std::vector<float> Initial(const Table& table, int64_t id) {
-  std::vector<float> row(table.options().dim);
-  table.InitialRow(id, Span<float>(row));
-  return row;
-}
-
-void ExpectMentions(const Status& status, const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    EXPECT_NE(status.message().find(word), std::string::npos) << word << " in: " << status.message();
-  }
-}
-
 TEST(TableTest, GivesDenseRowsInOrderOfInsertion) {
-  auto table = Make(Options(2));
-  EXPECT_EQ(Insert(table.get(), {50, -7, 3}), (std::vector<int64_t>{0, 1, 2}));
-  EXPECT_EQ(Insert(table.get(), {3, 99, 50}), (std::vector<int64_t>{2, 3, 0}));
+  auto table = MakeTestTable(TestOptions(2));
+  EXPECT_EQ(RowsOf(table.get(), {50, -7, 3}), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(RowsOf(table.get(), {3, 99, 50}), (std::vector<int64_t>{2, 3, 0}));
   EXPECT_EQ(table->size(), 4);
   EXPECT_EQ(table->Keys(), (std::vector<int64_t>{50, -7, 3, 99}));
 }
 
 TEST(TableTest, EveryKeyIsLegalAndStartsFromItsInitialRow) {
   for (int64_t dim : {1, 2, 3, 7, 16, 63, 64, 129, 1025}) {
-    auto table = Make(Options(dim));
-    const std::vector<int64_t> rows = Insert(table.get(), kHostileKeys);
+    auto table = MakeTestTable(TestOptions(dim));
+    const std::vector<int64_t> rows = RowsOf(table.get(), kHostileKeys);
     for (size_t i = 0; i < rows.size(); ++i) {
-      EXPECT_EQ(Weights(*table, rows[i]), Initial(*table, kHostileKeys[i])) << kHostileKeys[i];
+      EXPECT_EQ(WeightsOf(*table, rows[i]), InitialWeights(*table, kHostileKeys[i])) << kHostileKeys[i];
     }
-    EXPECT_NE(Weights(*table, rows[0]), Weights(*table, rows[1]));
+    EXPECT_NE(WeightsOf(*table, rows[0]), WeightsOf(*table, rows[1]));
   }
 }
 
 TEST(TableTest, FindDoesNotInsert) {
-  auto table = Make(Options(2));
-  Insert(table.get(), {5});
-  EXPECT_EQ(Find(*table, {5, 6}), (std::vector<int64_t>{0, Table::kAbsent}));
+  auto table = MakeTestTable(TestOptions(2));
+  RowsOf(table.get(), {5});
+  EXPECT_EQ(FoundRows(*table, {5, 6}), (std::vector<int64_t>{0, Table::kAbsent}));
   EXPECT_EQ(table->size(), 1);
 }
 
 TEST(TableTest, RowsKeepTheirValuesWhileTheTableGrows) {
-  auto table = Make(Options(3));
-  Insert(table.get(), {42});
+  auto table = MakeTestTable(TestOptions(3));
+  RowsOf(table.get(), {42});
   table->weights(0)[1] = 7.0f;
   const float* before = table->weights(0);
   std::vector<int64_t> ids(100000);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = 1000 + static_cast<int64_t>(i);
-  Insert(table.get(), ids);
+  RowsOf(table.get(), ids);
   EXPECT_EQ(table->weights(0), before) << "rows do not move";
   EXPECT_EQ(table->weights(0)[1], 7.0f);
-  EXPECT_EQ(Find(*table, {42, 1000, 100999}), (std::vector<int64_t>{0, 1, 100000}));
+  EXPECT_EQ(FoundRows(*table, {42, 1000, 100999}), (std::vector<int64_t>{0, 1, 100000}));
 }
 
 TEST(TableTest, FullTableRefusesNewKeysAndLivesOn) {
-  auto table = Make(Options(2, 3));
-  Insert(table.get(), {1, 2});
-  const std::vector<float> before = Weights(*table, 0);
+  auto table = MakeTestTable(TestOptions(2, 3));
+  RowsOf(table.get(), {1, 2});
+  const std::vector<float> before = WeightsOf(*table, 0);
   InlineExecutor executor;
   std::vector<int64_t> rows(3);
   const std::vector<int64_t> too_many = {1, 8, 9};
-  const Status status = table->FindOrInsert(executor, too_many, Span<int64_t>(rows));
+  const Status status = table->FindOrMake(executor, too_many, Span<int64_t>(rows));
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   ExpectMentions(status, {"'table'", "holds 2", "at most 3", "2 new keys"});
   EXPECT_EQ(table->size(), 2) << "nothing was inserted";
-  EXPECT_EQ(Weights(*table, 0), before);
-  EXPECT_EQ(Insert(table.get(), {9}), (std::vector<int64_t>{2})) << "the last row is still to be had";
+  EXPECT_EQ(WeightsOf(*table, 0), before);
+  EXPECT_EQ(RowsOf(table.get(), {9}), (std::vector<int64_t>{2})) << "the last row is still to be had";
 }
 
 TEST(TableTest, WithoutHashingTheKeyIsTheRow) {
-  TableOptions options = Options(2, 5);
+  TableOptions options = TestOptions(2, 5);
   options.use_hashtable = false;
   options.ranks = 2;
   options.rank = 1;
-  auto table = Make(options);
+  auto table = MakeTestTable(options);
   EXPECT_EQ(table->size(), 5);
-  EXPECT_EQ(Find(*table, {1, 9, 3}), (std::vector<int64_t>{0, 4, 1}));
-  EXPECT_EQ(Weights(*table, 4), Initial(*table, 9));
+  EXPECT_EQ(FoundRows(*table, {1, 9, 3}), (std::vector<int64_t>{0, 4, 1}));
+  EXPECT_EQ(WeightsOf(*table, 4), InitialWeights(*table, 9));
   EXPECT_EQ(table->Keys(), (std::vector<int64_t>{1, 3, 5, 7, 9}));
   InlineExecutor executor;
   for (int64_t key : {int64_t{10}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
@@ -139,60 +93,60 @@ TEST(TableTest, WithoutHashingTheKeyIsTheRow) {
 
 TEST(TableTest, BadOptionsAreRefusedByName) {
   InlineExecutor executor;
-  TableOptions no_dim = Options(0);
+  TableOptions no_dim = TestOptions(0);
   ExpectMentions(Table::Create(executor, no_dim).status(), {"'table'", "dim"});
-  TableOptions unbounded = Options(1);
+  TableOptions unbounded = TestOptions(1);
   unbounded.use_hashtable = false;
   ExpectMentions(Table::Create(executor, unbounded).status(), {"'table'", "capacity"});
 }
 
 TEST(TableTest, AssignSetsAndInserts) {
-  auto table = Make(Options(2));
-  Insert(table.get(), {5});
+  auto table = MakeTestTable(TestOptions(2));
+  RowsOf(table.get(), {5});
   InlineExecutor executor;
   const std::vector<int64_t> keys = {7, 5};
   const float values[] = {1, 2, 3, 4};
   ASSERT_TRUE(table->Assign(executor, keys, values).ok());
-  EXPECT_EQ(Weights(*table, 0), (std::vector<float>{3, 4}));
-  EXPECT_EQ(Weights(*table, 1), (std::vector<float>{1, 2}));
+  EXPECT_EQ(WeightsOf(*table, 0), (std::vector<float>{3, 4}));
+  EXPECT_EQ(WeightsOf(*table, 1), (std::vector<float>{1, 2}));
 }
 
 TEST(TableTest, AssignPassesOverTheKeysOfOtherRanks) {
-  TableOptions options = Options(1);
+  TableOptions options = TestOptions(1);
   options.ranks = 3;
   options.rank = 2;
-  auto table = Make(options);
+  auto table = MakeTestTable(options);
   InlineExecutor executor;
   const std::vector<int64_t> keys = {0, 2, 4, 5};
   const float values[] = {10, 11, 12, 13};
   ASSERT_TRUE(table->Assign(executor, keys, values).ok());
   EXPECT_EQ(table->Keys(), (std::vector<int64_t>{2, 5}));
-  EXPECT_EQ(Weights(*table, 1), (std::vector<float>{13}));
+  EXPECT_EQ(WeightsOf(*table, 1), (std::vector<float>{13}));
 }
 
 TEST(TableTrainingTest, GradientsOfOneRowAreSummedFirst) {
   // Adagrad tells sums from steps: (1 + 2)^2 is not 1^2 + 2^2.
   InlineExecutor executor;
   const std::vector<float> hyper = {0.1f, 0.1f, 0.0f};
-  auto repeated = Make(Options(2));
-  auto summed = Make(Options(2));
-  Insert(repeated.get(), {1, 2});
-  Insert(summed.get(), {1, 2});
+  auto repeated = MakeTestTable(TestOptions(2));
+  auto summed = MakeTestTable(TestOptions(2));
+  RowsOf(repeated.get(), {1, 2});
+  RowsOf(summed.get(), {1, 2});
   const float grads[] = {1, 5, 7, 7, 2, 6};
   const float sums[] = {3, 11, 7, 7};
   ASSERT_TRUE(
       repeated->ApplyGradients(executor, "adagrad", hyper, std::vector<int64_t>{0, 1, 0}, grads, false).ok());
   ASSERT_TRUE(
       summed->ApplyGradients(executor, "adagrad", hyper, std::vector<int64_t>{0, 1}, sums, true).ok());
-  EXPECT_EQ(Weights(*repeated, 0), Weights(*summed, 0));
-  EXPECT_EQ(Weights(*repeated, 1), Weights(*summed, 1));
-  EXPECT_NE(Weights(*repeated, 0), Initial(*repeated, 1));
+  EXPECT_EQ(WeightsOf(*repeated, 0), WeightsOf(*summed, 0));
+  EXPECT_EQ(WeightsOf(*repeated, 1), WeightsOf(*summed, 1));
+  EXPECT_NE(WeightsOf(*repeated, 0), InitialWeights(*repeated, 1));
 }
 
 TEST(TableTrainingTest, RefusalsLeaveTheTableAsItWas) {
   InlineExecutor executor;
-  auto table = Make(Options(1));
-  Insert(table.get(), {1});
+  auto table = MakeTestTable(TestOptions(1));
+  RowsOf(table.get(), {1});
   const float grads[] = {1.0f};
   const std::vector<float> hyper = {0.5f};
   const Status no_row = table->ApplyGradients(executor, "sgd", hyper, std::vector<int64_t>{1}, grads, true);
@@ -202,7 +156,7 @@ TEST(TableTrainingTest, RefusalsLeaveTheTableAsItWas) {
   EXPECT_FALSE(table->ApplyGradients(executor, "sgdd", hyper, std::vector<int64_t>{0}, grads, true).ok());
   EXPECT_FALSE(table->ApplyGradients(executor, "sgd", {}, std::vector<int64_t>{0}, grads, true).ok());
   EXPECT_EQ(table->optimizer_name(), "");
-  EXPECT_EQ(Weights(*table, 0), Initial(*table, 1));
+  EXPECT_EQ(WeightsOf(*table, 0), InitialWeights(*table, 1));
 
   ASSERT_TRUE(table->ApplyGradients(executor, "sgd", hyper, std::vector<int64_t>{0}, grads, true).ok());
   const Status other =
@@ -214,8 +168,8 @@ TEST(TableTrainingTest, RefusalsLeaveTheTableAsItWas) {
 TEST(TableTrainingTest, RestoredStateContinuesBitForBit) {
   InlineExecutor executor;
   const std::vector<float> hyper = {0.01f, 0.9f, 0.999f, 1e-7f};
-  auto table = Make(Options(4));
-  Insert(table.get(), {10, 20, 30});
+  auto table = MakeTestTable(TestOptions(4));
+  RowsOf(table.get(), {10, 20, 30});
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   std::vector<float> grads(8);
@@ -228,10 +182,10 @@ TEST(TableTrainingTest, RestoredStateContinuesBitForBit) {
   }
   const std::string state = table->SerializeOptimizer(executor);
 
-  auto restored = Make(Options(4));
+  auto restored = MakeTestTable(TestOptions(4));
   std::vector<float> values;
   for (int64_t row = 0; row < 3; ++row) {
-    const std::vector<float> weights = Weights(*table, row);
+    const std::vector<float> weights = WeightsOf(*table, row);
     values.insert(values.end(), weights.begin(), weights.end());
   }
   ASSERT_TRUE(restored->Assign(executor, table->Keys(), values.data()).ok());
@@ -245,19 +199,19 @@ TEST(TableTrainingTest, RestoredStateContinuesBitForBit) {
   const std::vector<int64_t> all = {0, 1, 2};
   table->BringUpToDate(executor, all);
   restored->BringUpToDate(executor, all);
-  for (int64_t row : all) EXPECT_EQ(Weights(*table, row), Weights(*restored, row)) << row;
+  for (int64_t row : all) EXPECT_EQ(WeightsOf(*table, row), WeightsOf(*restored, row)) << row;
 }
 
 TEST(TableTrainingTest, ThreadsDoNotChangeResults) {
   std::vector<std::vector<float>> results;
   for (int threads : {1, 2, 3, 4}) {
     ThreadPool executor(threads);
-    auto table = Make(Options(5));
+    auto table = MakeTestTable(TestOptions(5));
     std::mt19937 random(3);
     std::vector<int64_t> ids(20000);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i * 977);
     std::vector<int64_t> rows(ids.size());
-    ASSERT_TRUE(table->FindOrInsert(executor, ids, Span<int64_t>(rows)).ok());
+    ASSERT_TRUE(table->FindOrMake(executor, ids, Span<int64_t>(rows)).ok());
     std::vector<float> grads(ids.size() * 5);
     for (float& grad : grads) grad = static_cast<float>(random() % 1000) / 500.0f - 1.0f;
     for (int64_t& row : rows) row = static_cast<int64_t>(random() % 5000);

@@ -1,24 +1,66 @@
 // The part of Table that trains rows.
 #include <algorithm>
-#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "cc/dedup/segments.h"
 #include "cc/pooling/segment_sum.h"
 #include "cc/table/table.h"
 
 namespace sok {
+namespace {
 
-void Table::BringUpToDate(Executor& executor, Span<const int64_t> rows) {
-  if (optimizer_ != nullptr && optimizer_->has_catch_up()) optimizer_->CatchUp(executor, rows, &store_);
+// The rows of the references that are still current, and their gradients; grads stays empty where that is all
+// of them.
+struct CurrentGradients {
+  std::vector<int64_t> rows;
+  std::vector<float> grads;
+};
+
+CurrentGradients DropStale(const Table& table, Span<const int64_t> references, const float* grads) {
+  CurrentGradients current;
+  current.rows.reserve(references.size());
+  for (const int64_t reference : references) {
+    if (table.IsCurrent(reference)) current.rows.push_back(RowOf(reference));
+  }
+  if (static_cast<int64_t>(current.rows.size()) == references.size()) return current;
+  const int64_t dim = table.options().dim;
+  current.grads.reserve(current.rows.size() * dim + 1);
+  for (int64_t i = 0; i < references.size(); ++i) {
+    if (!table.IsCurrent(references[i])) continue;
+    current.grads.insert(current.grads.end(), grads + i * dim, grads + (i + 1) * dim);
+  }
+  return current;
 }
 
-Status Table::CheckRows(Span<const int64_t> rows) const {
-  for (int64_t row : rows) {
-    if (row < 0 || row >= num_rows_) {
-      return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", row,
-                             ": it holds ", num_rows_, " rows");
-    }
+}  // namespace
+
+void Table::BringUpToDate(Executor& executor, Span<const int64_t> rows) {
+  if (optimizer_ == nullptr || !optimizer_->has_catch_up()) return;
+  optimizer_->CatchUp(executor, rows, &store_);
+  MarkChanged(rows);
+}
+
+void Table::MarkChanged(Span<const int64_t> rows) {
+  if (!changes_.tracks()) return;
+  for (const int64_t row : rows) changes_.MarkChanged(row);
+}
+
+void Table::MakeReferences(Span<int64_t> rows) const {
+  if (!directory_.has_erased()) return;
+  for (int64_t& row : rows) {
+    if (row != kAbsent) row = directory_.Reference(row);
+  }
+}
+
+Status Table::CheckReferences(Span<const int64_t> references) const {
+  const int64_t limit = row_limit();
+  const bool has_generations = directory_.has_erased();
+  for (const int64_t reference : references) {
+    const int64_t row = has_generations && reference >= 0 ? RowOf(reference) : reference;
+    if (row >= kAbsent && row < limit) continue;
+    return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", row, ": it holds ",
+                           size(), " rows");
   }
   return OkStatus();
 }
@@ -41,20 +83,39 @@ Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
 }
 
 Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
-                             Span<const int64_t> rows, const float* grads, bool distinct) {
-  SOK_RETURN_IF_ERROR(CheckRows(rows));
+                             Span<const int64_t> references, const float* grads, bool distinct) {
+  SOK_RETURN_IF_ERROR(CheckReferences(references));
+  if (std::count(references.begin(), references.end(), kAbsent) > 0) {
+    return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", kAbsent);
+  }
   if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(optimizer, hyper));
   if (optimizer_->name() != optimizer) {
     return FailedPrecondition("Embedding variable '", options_.name, "' is trained by '", optimizer_->name(),
                               "', whose state its rows carry; '", optimizer, "' cannot train it too");
   }
-  if (distinct) return Named(optimizer_->Apply(executor, hyper, rows, grads, &store_));
+  CurrentGradients current;
+  if (directory_.has_erased()) {
+    current = DropStale(*this, references, grads);
+    references = current.rows;
+    if (!current.grads.empty()) grads = current.grads.data();
+  }
+  SOK_RETURN_IF_ERROR(Named(distinct ? optimizer_->Apply(executor, hyper, references, grads, &store_)
+                                     : ApplySummed(executor, hyper, references, grads)));
+  ++steps_;
+  if (has_last_step()) {
+    for (const int64_t row : references) set_last_step(row, steps_);
+  }
+  MarkChanged(references);
+  return OkStatus();
+}
 
+Status Table::ApplySummed(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                          const float* grads) {
   std::vector<int64_t> unique;
   std::vector<int32_t> inverse(rows.size());
   SOK_RETURN_IF_ERROR(deduplicator_.Run(executor, rows, &unique, Span<int32_t>(inverse)));
   const int64_t num_unique = static_cast<int64_t>(unique.size());
-  if (num_unique == rows.size()) return Named(optimizer_->Apply(executor, hyper, rows, grads, &store_));
+  if (num_unique == rows.size()) return optimizer_->Apply(executor, hyper, rows, grads, &store_);
 
   Segments segments;
   BuildSegments(inverse, num_unique, &segments);
@@ -62,7 +123,7 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
   for (size_t i = 0; i < grad_rows.size(); ++i) grad_rows[i] = grads + static_cast<int64_t>(i) * options_.dim;
   std::vector<float> sums(num_unique * options_.dim);
   SegmentSum(executor, segments.offsets, segments.positions, grad_rows, {}, options_.dim, sums.data());
-  return Named(optimizer_->Apply(executor, hyper, unique, sums.data(), &store_));
+  return optimizer_->Apply(executor, hyper, unique, sums.data(), &store_);
 }
 
 int64_t Table::slot_width() const {
@@ -75,9 +136,7 @@ int64_t Table::slot_width() const {
 
 std::string Table::SerializeOptimizer(Executor& executor) {
   if (optimizer_ == nullptr) return "";
-  std::vector<int64_t> rows(num_rows_);
-  std::iota(rows.begin(), rows.end(), 0);
-  BringUpToDate(executor, rows);
+  ForEachPiece([&](Span<const int64_t> rows) { BringUpToDate(executor, rows); });
   return optimizer_->SerializeState();
 }
 
@@ -88,7 +147,7 @@ Status Table::RestoreOptimizer(std::string_view name, Span<const float> hyper, s
   }
   SOK_RETURN_IF_ERROR(AttachOptimizer(name, hyper));
   SOK_RETURN_IF_ERROR(Named(optimizer_->RestoreState(state)));
-  for (int64_t row = 0; row < num_rows_; ++row) optimizer_->OnNewRow(row);
+  for (int64_t row = 0; row < row_limit(); ++row) optimizer_->OnNewRow(row);
   return OkStatus();
 }
 

@@ -100,12 +100,12 @@ class DumpStageOp : public StageOp {
       return FailedPrecondition("Embedding variable '", ref.name(), "' has ", table.size(), " rows and had ",
                                 row_counts[rank], " before: it was made anew while it was written");
     }
-    std::vector<int64_t> rows(row_counts[rank]);
-    std::iota(rows.begin(), rows.end(), 0);
+    std::vector<int64_t> rows = table.Rows();
+    rows.resize(row_counts[rank]);
     table.BringUpToDate(executor, rows);
-    std::vector<int64_t> keys = table.Keys();
-    keys.resize(row_counts[rank]);
-    const Status status = writer.Write(first, keys, [&](int64_t row) { return table.weights(row); });
+    std::vector<int64_t> keys;
+    for (const int64_t row : rows) keys.push_back(table.key(row));
+    const Status status = writer.Write(first, keys, [&](int64_t i) { return table.weights(rows[i]); });
     if (status.code() != StatusCode::kNotFound || rank == 0) return status;
     return NotFound(status.message(), " (all ranks need to see the directory in which rank 0 made the file)");
   }

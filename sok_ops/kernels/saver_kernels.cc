@@ -69,7 +69,7 @@ class TableExportOp : public tf::OpKernel {
     TfExecutor executor(context);
     const std::lock_guard<std::mutex> lock(table.mutex());
     const std::string state = table.SerializeOptimizer(executor);
-    const std::vector<int64_t> all_keys = table.Keys();
+    const std::vector<int64_t> all_rows = table.Rows();
     const int64_t rows = table.size();
     const int64_t dim = table.options().dim;
     const int64_t slot_width = table.slot_width();
@@ -84,10 +84,11 @@ class TableExportOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, context->allocate_output(2, tf::TensorShape({rows, slot_width}), &slots));
     OP_REQUIRES_OK(context, context->allocate_output(3, tf::TensorShape({2}), &optimizer));
     OP_REQUIRES_OK(context, context->allocate_output(4, tf::TensorShape({first_hyper.size()}), &hyper));
-    std::copy(all_keys.begin(), all_keys.end(), keys->flat<int64_t>().data());
-    for (int64_t row = 0; row < rows; ++row) {
-      std::copy_n(table.weights(row), dim, values->flat<float>().data() + row * dim);
-      std::copy_n(table.slots(row), slot_width, slots->flat<float>().data() + row * slot_width);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t row = all_rows[i];
+      keys->flat<int64_t>()(i) = table.key(row);
+      std::copy_n(table.weights(row), dim, values->flat<float>().data() + i * dim);
+      std::copy_n(table.slots(row), slot_width, slots->flat<float>().data() + i * slot_width);
     }
     optimizer->vec<tf::tstring>()(0) = table.optimizer_name();
     optimizer->vec<tf::tstring>()(1) = state;

@@ -1,0 +1,48 @@
+#ifndef SOK_CC_TABLE_BITMAP_H_
+#define SOK_CC_TABLE_BITMAP_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/base/within_memory.h"
+
+namespace sok {
+
+// A bit for each number from 0 on, all clear at first. Not thread-safe.
+class Bitmap {
+ public:
+  // Room for the bits [0, bits); never shrinks. ResourceExhausted where memory does not suffice.
+  Status Reserve(int64_t bits) {
+    const size_t words = static_cast<size_t>((bits + 63) / 64);
+    if (words <= words_.size()) return OkStatus();
+    return WithinMemory([&] {
+      words_.resize(words);
+      return OkStatus();
+    });
+  }
+
+  // Of bits that there is room for.
+  void Set(int64_t i) { words_[i / 64] |= Mask(i); }
+  void Clear(int64_t i) { words_[i / 64] &= ~Mask(i); }
+  // Bits that there is no room for are clear.
+  bool operator[](int64_t i) const {
+    return static_cast<size_t>(i / 64) < words_.size() && (words_[i / 64] & Mask(i)) != 0;
+  }
+
+  void ClearAll() { words_.assign(words_.size(), 0); }
+  // Sets the bits that `other`, with room for as many, has set.
+  void SetAllOf(const Bitmap& other) {
+    for (size_t w = 0; w < words_.size(); ++w) words_[w] |= other.words_[w];
+  }
+
+ private:
+  static uint64_t Mask(int64_t i) { return uint64_t{1} << (i % 64); }
+
+  std::vector<uint64_t> words_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_TABLE_BITMAP_H_

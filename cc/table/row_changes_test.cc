@@ -1,0 +1,101 @@
+#include "cc/table/row_changes.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+namespace sok {
+namespace {
+
+constexpr int64_t kRows = 200;
+
+std::set<int64_t> ChangedRows(const RowChanges& changes) {
+  std::set<int64_t> rows;
+  for (int64_t row = 0; row < kRows; ++row) {
+    if (changes.changed(row)) rows.insert(row);
+  }
+  return rows;
+}
+
+std::vector<int64_t> Sorted(const std::set<int64_t>& set) { return {set.begin(), set.end()}; }
+
+TEST(RowChangesTest, NothingIsKeptBeforeStart) {
+  RowChanges changes;
+  ASSERT_TRUE(changes.Reserve(kRows, 1).ok());
+  changes.MarkChanged(3);
+  changes.MarkErased(4, 44);
+  EXPECT_FALSE(changes.tracks());
+  EXPECT_TRUE(ChangedRows(changes).empty());
+  EXPECT_TRUE(changes.erased().empty());
+}
+
+TEST(RowChangesTest, AFailedSaveLosesNothing) {
+  RowChanges changes;
+  changes.Start();
+  ASSERT_TRUE(changes.Reserve(kRows, 10).ok());
+  changes.MarkChanged(1);
+  changes.MarkErased(7, 70);
+  changes.BeginSave();
+  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{1})) << "still to be written";
+  changes.MarkChanged(2);
+  changes.MarkErased(1, 10);
+  changes.EndSave(false);
+  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{2})) << "row 1 is free";
+  EXPECT_EQ(changes.erased(), (std::vector<int64_t>{10, 70}));
+  changes.BeginSave();
+  changes.MarkChanged(9);
+  changes.EndSave(true);
+  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{9}));
+  EXPECT_TRUE(changes.erased().empty());
+}
+
+// Two sets for each side of a save, against a random stream.
+TEST(RowChangesTest, RandomStreamsEqualSets) {
+  for (const uint64_t seed : {1, 2, 3, 4}) {
+    std::mt19937_64 random(seed);
+    RowChanges changes;
+    changes.Start();
+    std::set<int64_t> now, saving, erased, saving_erased;
+    bool saves = false;
+    for (int round = 0; round < 5000; ++round) {
+      ASSERT_TRUE(changes.Reserve(kRows, 1).ok());
+      const int64_t row = static_cast<int64_t>(random() % kRows);
+      const uint64_t what = random() % 100;
+      if (what < 60) {
+        changes.MarkChanged(row);
+        now.insert(row);
+      } else if (what < 97) {
+        changes.MarkErased(row, row % 37 - 18);
+        now.erase(row);
+        saving.erase(row);
+        erased.insert(row % 37 - 18);
+      } else if (!saves) {
+        changes.BeginSave();
+        saving.insert(now.begin(), now.end());
+        saving_erased.insert(erased.begin(), erased.end());
+        now.clear();
+        erased.clear();
+        saves = true;
+      } else {
+        const bool ok = random() % 2 == 0;
+        changes.EndSave(ok);
+        if (!ok) now.insert(saving.begin(), saving.end());
+        if (!ok) erased.insert(saving_erased.begin(), saving_erased.end());
+        saving.clear();
+        saving_erased.clear();
+        saves = false;
+      }
+      std::set<int64_t> all = now;
+      all.insert(saving.begin(), saving.end());
+      ASSERT_EQ(ChangedRows(changes), all);
+      std::set<int64_t> all_erased = erased;
+      all_erased.insert(saving_erased.begin(), saving_erased.end());
+      ASSERT_EQ(changes.erased(), Sorted(all_erased));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,239 @@
+// Keys that are taken out: their rows, late gradients, and what a checkpoint is told.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cc/table/table_for_tests.h"
+
+namespace sok {
+namespace {
+
+int64_t Erase(Table* table, const std::vector<int64_t>& keys) {
+  InlineExecutor executor;
+  int64_t erased = -1;
+  const Status status = table->Erase(executor, keys, &erased);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return erased;
+}
+
+TEST(TableEraseTest, KeysThatAreNotThereArePassedOver) {
+  auto table = MakeTestTable(TestOptions(2));
+  RowsOf(table.get(), {1, INT64_MIN, -1, 4});
+  EXPECT_EQ(Erase(table.get(), {-1, 99, INT64_MIN, -1}), 2);
+  EXPECT_EQ(Erase(table.get(), {}), 0);
+  EXPECT_EQ(table->size(), 2);
+  EXPECT_EQ(table->row_limit(), 4);
+  EXPECT_EQ(table->Keys(), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(table->Rows(), (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(FoundRows(*table, {1, -1}), (std::vector<int64_t>{0, Table::kAbsent}));
+}
+
+TEST(TableEraseTest, WithoutHashingThereIsNothingToTakeOut) {
+  TableOptions options = TestOptions(2, 4);
+  options.use_hashtable = false;
+  auto table = MakeTestTable(options);
+  InlineExecutor executor;
+  int64_t erased;
+  const std::vector<int64_t> keys = {1};
+  const Status status = table->Erase(executor, keys, &erased);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  ExpectMentions(status, {"'table'"});
+  EXPECT_EQ(table->size(), 4);
+  EXPECT_TRUE(table->in_use(3));
+  EXPECT_EQ(table->key(3), 3);
+}
+
+TEST(TableEraseTest, ErasedRowsMakeRoomInABoundedTable) {
+  auto table = MakeTestTable(TestOptions(1, 3));
+  RowsOf(table.get(), {1, 2, 3});
+  Erase(table.get(), {2});
+  EXPECT_EQ(RowsOf(table.get(), {7}), (std::vector<int64_t>{1}));
+}
+
+struct Case {
+  std::string optimizer;
+  std::vector<float> hyper;
+};
+
+class ReusedRowTest : public testing::TestWithParam<Case> {
+ protected:
+  void Step(Table* table, const std::vector<int64_t>& references, const std::vector<float>& grads,
+            bool distinct = true) {
+    const Status status = table->ApplyGradients(executor_, GetParam().optimizer, GetParam().hyper, references,
+                                                grads.data(), distinct);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  InlineExecutor executor_;
+};
+
+// A row that was another key's trains as one that never was.
+TEST_P(ReusedRowTest, AReusedRowIsANewRow) {
+  auto reused = MakeTestTable(TestOptions(2));
+  auto fresh = MakeTestTable(TestOptions(2));
+  for (Table* table : {reused.get(), fresh.get()}) RowsOf(table, {1, 2});
+  for (int i = 0; i < 5; ++i) {
+    for (Table* table : {reused.get(), fresh.get()}) Step(table, {0, 1}, {1, 2, 3, 4});
+  }
+  Erase(reused.get(), {2});
+  for (Table* table : {reused.get(), fresh.get()}) Step(table, {0}, {1, 2});
+  const std::vector<int64_t> in_reused = TrainingLookup(reused.get(), {30}, {1});
+  const std::vector<int64_t> in_fresh = TrainingLookup(fresh.get(), {30}, {1});
+  EXPECT_EQ(RowOf(in_reused[0]), 1);
+  EXPECT_EQ(WeightsOf(*reused, 1), InitialWeights(*reused, 30));
+  for (int i = 0; i < 3; ++i) {
+    Step(reused.get(), {in_reused[0]}, {-1, 1});
+    Step(fresh.get(), {in_fresh[0]}, {-1, 1});
+    Step(reused.get(), {0}, {1, 2});
+    Step(fresh.get(), {0}, {1, 2});
+  }
+  reused->BringUpToDate(executor_, reused->Rows());
+  fresh->BringUpToDate(executor_, fresh->Rows());
+  const int64_t floats = 2 + fresh->slot_width();
+  for (const auto& [a, b] : {std::pair<int64_t, int64_t>{0, 0}, {1, 2}}) {
+    EXPECT_EQ(std::vector<float>(reused->weights(a), reused->weights(a) + floats),
+              std::vector<float>(fresh->weights(b), fresh->weights(b) + floats));
+  }
+}
+
+TEST_P(ReusedRowTest, AGradientThatComesTooLateIsDropped) {
+  auto table = MakeTestTable(TestOptions(2));
+  const std::vector<int64_t> before = TrainingLookup(table.get(), {1, 2, 3}, {1, 1, 1});
+  Step(table.get(), before, {1, 1, 1, 1, 1, 1});
+  Erase(table.get(), {2});
+  const std::vector<int64_t> now = TrainingLookup(table.get(), {9, 3}, {1, 1});
+  EXPECT_EQ(RowOf(now[0]), 1);
+  auto expected = MakeTestTable(TestOptions(2));
+  RowsOf(expected.get(), {1, 2, 3});
+  Step(expected.get(), {0, 1, 2}, {1, 1, 1, 1, 1, 1});
+  Step(expected.get(), {0, 2}, {5, 6, 9, 10});
+  // The gradient of key 2 is lost, not key 9's.
+  Step(table.get(), before, {5, 6, 7, 8, 9, 10});
+  EXPECT_EQ(WeightsOf(*table, 1), InitialWeights(*table, 9));
+  EXPECT_EQ(WeightsOf(*table, 0), WeightsOf(*expected, 0));
+  EXPECT_EQ(WeightsOf(*table, 2), WeightsOf(*expected, 2));
+  // The same with repeated rows, and with nothing but late gradients.
+  Step(table.get(), {before[0], before[1], before[0]}, {1, 2, 7, 7, 3, 4}, false);
+  Step(expected.get(), {0}, {4, 6});
+  EXPECT_EQ(WeightsOf(*table, 0), WeightsOf(*expected, 0));
+  Step(table.get(), {before[1]}, {7, 7});
+  EXPECT_EQ(table->steps(), 4);
+  table->BringUpToDate(executor_, table->Rows());
+  EXPECT_EQ(WeightsOf(*table, 1), InitialWeights(*table, 9));
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, ReusedRowTest,
+                         testing::Values(Case{"sgd", {0.1f}}, Case{"adagrad", {0.1f, 0.1f, 0.0f}},
+                                         Case{"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
+                                         Case{"adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
+                                         Case{"keras_rmsprop", {0.01f, 0.9f, 1e-7f}}),
+                         [](const auto& info) { return info.param.optimizer; });
+
+TEST(TableEraseTest, ReferencesThatTheTableNeverGaveAreRefused) {
+  auto table = MakeTestTable(TestOptions(1));
+  RowsOf(table.get(), {1, 2});
+  InlineExecutor executor;
+  const float grad = 1.0f;
+  const std::vector<float> hyper = {0.5f};
+  const auto apply = [&](int64_t reference) {
+    return table->ApplyGradients(executor, "sgd", hyper, {&reference, 1}, &grad, true).code();
+  };
+  const int64_t generation = int64_t{1} << kRowNumberBits;
+  for (const int64_t bad : {int64_t{2}, int64_t{-1}, INT64_MIN, INT64_MAX, generation}) {
+    EXPECT_EQ(apply(bad), StatusCode::kInvalidArgument) << bad;
+  }
+  Erase(table.get(), {2});
+  for (const int64_t bad : {int64_t{2}, int64_t{-1}, INT64_MIN, INT64_MAX, generation + 2}) {
+    EXPECT_EQ(apply(bad), StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_EQ(apply(generation), StatusCode::kOk) << "dropped: row 0 never was in a second generation";
+  EXPECT_EQ(WeightsOf(*table, 0), InitialWeights(*table, 1));
+}
+
+TEST(TableEvictForSaveTest, RowsThatWereNotUpdatedForLongGo) {
+  TableOptions options = TestOptions(1);
+  options.eviction.kind = Eviction::Kind::kGlobalStep;
+  options.eviction.steps_to_live = 2;
+  auto table = MakeTestTable(options);
+  InlineExecutor executor;
+  const std::vector<float> grads = {1, 1, 1};
+  const std::vector<float> hyper = {0.1f};
+  const auto step = [&](const std::vector<int64_t>& rows) {
+    ASSERT_TRUE(table->ApplyGradients(executor, "sgd", hyper, rows, grads.data(), true).ok());
+  };
+  RowsOf(table.get(), {10, 11, 12});
+  step({0, 1});
+  step({1});
+  int64_t evicted;
+  ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
+  EXPECT_EQ(evicted, 0) << "2 steps are not more than 2";
+  step({1});
+  EXPECT_EQ(table->last_step(1), 3);
+  ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
+  EXPECT_EQ(evicted, 1);
+  EXPECT_EQ(table->Keys(), (std::vector<int64_t>{10, 11}));
+  // A new row has its life before it.
+  RowsOf(table.get(), {13});
+  step({});
+  ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
+  EXPECT_EQ(table->Keys(), (std::vector<int64_t>{11, 13}));
+}
+
+TEST(TableEvictForSaveTest, SmallRowsGoAsOfTheCurrentStep) {
+  TableOptions options = TestOptions(3);
+  options.eviction.kind = Eviction::Kind::kL2Weight;
+  options.eviction.l2_weight_threshold = 0.5f;
+  for (const int threads : {1, 3}) {
+    auto table = MakeTestTable(options);
+    InlineExecutor executor;
+    std::vector<int64_t> keys;
+    std::vector<float> values;
+    std::vector<int64_t> expected;
+    for (int64_t key = 0; key < 500; ++key) {
+      keys.push_back(key * threads);
+      const float w = static_cast<float>(key % 8) / 4 - 1.0f;
+      for (const float value : {w, 0.0f, w}) values.push_back(value);
+      if (!(w * w < 0.5f)) expected.push_back(key * threads);
+    }
+    ASSERT_TRUE(table->Assign(executor, keys, values.data()).ok());
+    int64_t evicted;
+    ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
+    EXPECT_EQ(table->Keys(), expected);
+    EXPECT_EQ(evicted, static_cast<int64_t>(keys.size() - expected.size()));
+  }
+}
+
+TEST(TableChangesTest, TellsWhatADeltaHasToHold) {
+  auto table = MakeTestTable(TestOptions(1));
+  InlineExecutor executor;
+  RowsOf(table.get(), {10, 11, 12, 13});
+  ASSERT_TRUE(table->TrackChanges().ok());
+  const auto changed = [&] {
+    std::vector<int64_t> keys;
+    for (const int64_t row : table->Rows()) {
+      if (table->changed(row)) keys.push_back(table->key(row));
+    }
+    return keys;
+  };
+  EXPECT_TRUE(changed().empty());
+  const float grad = 1.0f;
+  const std::vector<float> hyper = {0.1f};
+  const std::vector<int64_t> row = {2};
+  ASSERT_TRUE(table->ApplyGradients(executor, "sgd", hyper, row, &grad, true).ok());
+  RowsOf(table.get(), {14, 10});
+  const std::vector<int64_t> assigned = {11};
+  ASSERT_TRUE(table->Assign(executor, assigned, &grad).ok());
+  EXPECT_EQ(changed(), (std::vector<int64_t>{11, 12, 14}));
+  Erase(table.get(), {12, 13});
+  EXPECT_EQ(table->erased_keys(), (std::vector<int64_t>{12, 13}));
+  EXPECT_EQ(changed(), (std::vector<int64_t>{11, 14}));
+  table->BeginSave();
+  RowsOf(table.get(), {12});
+  table->EndSave(true);
+  EXPECT_EQ(changed(), (std::vector<int64_t>{12}));
+  EXPECT_TRUE(table->erased_keys().empty());
+}
+
+}  // namespace
+}  // namespace sok

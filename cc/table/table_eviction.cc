@@ -1,0 +1,118 @@
+// The part of Table that takes keys out, and that remembers what changed.
+#include <algorithm>
+#include <vector>
+
+#include "cc/table/table.h"
+
+namespace sok {
+namespace {
+
+double HalfSquaredNorm(const float* weights, int64_t dim) {
+  double sum = 0.0;
+  for (int64_t c = 0; c < dim; ++c) sum += static_cast<double>(weights[c]) * weights[c];
+  return 0.5 * sum;
+}
+
+}  // namespace
+
+Status Table::EraseRows(Span<const int64_t> rows) {
+  SOK_RETURN_IF_ERROR(Named(directory_.PrepareErase(rows.size())));
+  SOK_RETURN_IF_ERROR(Named(changes_.Reserve(store_.rows(), rows.size())));
+  for (const int64_t row : rows) {
+    changes_.MarkErased(row, directory_.id(row));
+    directory_.Erase(row);
+  }
+  return OkStatus();
+}
+
+Status Table::EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting) {
+  if (waiting_.has_value()) SOK_RETURN_IF_ERROR(Named(waiting_->Reserve(0, waiting.size())));
+  SOK_RETURN_IF_ERROR(EraseRows(rows));
+  for (const int64_t id : waiting) waiting_->Erase(id);
+  return OkStatus();
+}
+
+Status Table::Erase(Executor& executor, Span<const int64_t> keys, int64_t* erased) {
+  *erased = 0;
+  if (!options_.use_hashtable) {
+    return InvalidArgument("Embedding variable '", options_.name,
+                           "' has a row for every key, which cannot be taken out");
+  }
+  std::vector<int64_t> rows(keys.size());
+  SOK_RETURN_IF_ERROR(Find(executor, keys, Span<int64_t>(rows)));
+  std::sort(rows.begin(), rows.end());
+  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+  if (!rows.empty() && rows.front() == kAbsent) rows.erase(rows.begin());
+  SOK_RETURN_IF_ERROR(EraseWith(rows, waiting_.has_value() ? keys : Span<const int64_t>()));
+  *erased = static_cast<int64_t>(rows.size());
+  return OkStatus();
+}
+
+Status Table::EvictForSave(Executor& executor, int64_t* evicted) {
+  *evicted = 0;
+  std::vector<int64_t> rows;
+  std::vector<int64_t> waiting;
+  switch (options_.eviction.kind) {
+    case Eviction::Kind::kNone:
+      return OkStatus();
+    case Eviction::Kind::kGlobalStep:
+      FindUnused(&rows, &waiting);
+      break;
+    case Eviction::Kind::kL2Weight:
+      FindSmall(executor, &rows);
+      break;
+  }
+  SOK_RETURN_IF_ERROR(EraseWith(rows, waiting));
+  *evicted = static_cast<int64_t>(rows.size());
+  return OkStatus();
+}
+
+void Table::FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting) const {
+  const int64_t oldest = steps_ - options_.eviction.steps_to_live;
+  ForEachPiece([&](Span<const int64_t> piece) {
+    for (const int64_t row : piece) {
+      if (last_step(row) < oldest) rows->push_back(row);
+    }
+  });
+  if (!waiting_.has_value()) return;
+  for (int64_t place = 0; place < waiting_->limit(); ++place) {
+    if (waiting_->in_use(place) && waiting_->last_step(place) < oldest)
+      waiting->push_back(waiting_->id(place));
+  }
+}
+
+void Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
+  std::vector<uint8_t> goes;
+  ForEachPiece([&](Span<const int64_t> piece) {
+    BringUpToDate(executor, piece);
+    goes.resize(piece.size());
+    executor.ParallelFor(piece.size(), options_.dim, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        goes[i] = HalfSquaredNorm(weights(piece[i]), options_.dim) < options_.eviction.l2_weight_threshold;
+      }
+    });
+    for (int64_t i = 0; i < piece.size(); ++i) {
+      if (goes[i] != 0) rows->push_back(piece[i]);
+    }
+  });
+}
+
+Status Table::TrackChanges() {
+  changes_.Start();
+  SOK_RETURN_IF_ERROR(Named(changes_.Reserve(store_.rows(), 0)));
+  if (!waiting_.has_value()) return OkStatus();
+  waiting_->changes().Start();
+  return Named(waiting_->Reserve(0, 0));
+}
+
+void Table::BeginSave() {
+  changes_.BeginSave();
+  if (waiting_.has_value()) waiting_->changes().BeginSave();
+}
+
+void Table::EndSave(bool ok) {
+  changes_.EndSave(ok);
+  if (waiting_.has_value()) waiting_->changes().EndSave(ok);
+}
+
+}  // namespace sok

@@ -1,0 +1,36 @@
+#include "cc/table/waiting_ids.h"
+
+namespace sok {
+
+Status WaitingIds::Reserve(int64_t insertions, int64_t erasures) {
+  const int64_t places = directory_.RowLimitWith(insertions);
+  SOK_RETURN_IF_ERROR(directory_.Reserve(directory_.size() + insertions, places));
+  SOK_RETURN_IF_ERROR(counts_.Reserve(places));
+  SOK_RETURN_IF_ERROR(last_steps_.Reserve(places));
+  if (erasures > 0) SOK_RETURN_IF_ERROR(directory_.PrepareErase(erasures));
+  return changes_.Reserve(places, erasures);
+}
+
+Status WaitingIds::Set(int64_t id, int64_t count, int64_t last_step) {
+  int64_t place;
+  directory_.Find({&id, 1}, {&place, 1});
+  if (place == kAbsent) {
+    SOK_RETURN_IF_ERROR(Reserve(1, 0));
+    SOK_RETURN_IF_ERROR(directory_.Insert({&id, 1}, {&place, 1}));
+  }
+  counts_[place] = count;
+  last_steps_[place] = last_step;
+  changes_.MarkChanged(place);
+  return OkStatus();
+}
+
+bool WaitingIds::Erase(int64_t id) {
+  int64_t place;
+  directory_.Find({&id, 1}, {&place, 1});
+  if (place == kAbsent || !Reserve(0, 1).ok()) return false;
+  directory_.Erase(place);
+  changes_.MarkErased(place, id);
+  return true;
+}
+
+}  // namespace sok

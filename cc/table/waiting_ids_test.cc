@@ -1,0 +1,45 @@
+#include "cc/table/waiting_ids.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <utility>
+
+#include "cc/base/test_ids.h"
+
+namespace sok {
+namespace {
+
+TEST(WaitingIdsTest, RandomStreamsEqualAMap) {
+  WaitingIds waiting;
+  waiting.changes().Start();
+  std::map<int64_t, std::pair<int64_t, int64_t>> expected;
+  std::vector<int64_t> pool = DistinctIds(100, 5);
+  for (const int64_t id : HostileIds()) pool.push_back(id);
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 5000; ++round) {
+    const int64_t id = pool[random() % pool.size()];
+    if (random() % 3 == 0) {
+      ASSERT_EQ(waiting.Erase(id), expected.erase(id) == 1);
+    } else {
+      const int64_t count = static_cast<int64_t>(random() % 9);
+      ASSERT_TRUE(waiting.Set(id, count, round).ok());
+      expected[id] = {count, round};
+    }
+    ASSERT_EQ(waiting.size(), static_cast<int64_t>(expected.size()));
+  }
+  std::map<int64_t, std::pair<int64_t, int64_t>> actual;
+  for (int64_t place = 0; place < waiting.limit(); ++place) {
+    if (waiting.in_use(place)) {
+      actual[waiting.id(place)] = {waiting.count(place), waiting.last_step(place)};
+      EXPECT_TRUE(waiting.changed(place));
+    }
+  }
+  EXPECT_EQ(actual, expected);
+  EXPECT_LE(waiting.limit(), static_cast<int64_t>(pool.size()));
+  EXPECT_FALSE(waiting.erased_ids().empty());
+}
+
+}  // namespace
+}  // namespace sok
