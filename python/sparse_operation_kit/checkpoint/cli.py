@@ -1,0 +1,211 @@
+"""The command line: python -m sparse_operation_kit.checkpoint COMMAND PATH."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from sparse_operation_kit.checkpoint import describe, diff, histogram, verify
+from sparse_operation_kit.checkpoint.compaction import compact
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.exporting import FORMATS, export
+from sparse_operation_kit.checkpoint.locate import open_checkpoint
+
+PROGRAM = "python -m sparse_operation_kit.checkpoint"
+# Exit statuses. A program that asks whether two checkpoints are equal can tell "no" from "cannot say".
+OK, FOUND, ERROR = 0, 1, 2
+_PATH_HELP = (
+    "a checkpoint's prefix (model.ckpt-100), a directory with checkpoints (the latest is taken), a folder "
+    "model.ckpt-100.sok, or one table's folder in it"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit status: 0 for success, 1 for problems or differences, 2 for errors."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except CheckpointError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # Whoever read the output has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except OSError as error:
+        return _fail(f"{error.filename or options.path}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _fail("interrupted")
+
+
+def _fail(message: str) -> int:
+    print(f"{PROGRAM}: {message}", file=sys.stderr)
+    return ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Looks into checkpoints of embedding tables, checks them, writes them in other forms.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_inspect(commands)
+    _add_verify(commands)
+    _add_diff(commands)
+    _add_compact(commands)
+    _add_export(commands)
+    return parser
+
+
+def _command(commands, name: str, run: Callable[[argparse.Namespace], int], text: str):
+    command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    command.add_argument("path", metavar="PATH", type=Path, help=_PATH_HELP)
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_tables(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--table", metavar="NAME", action="append", help="only this table; can be given more than once"
+    )
+
+
+def _add_inspect(commands) -> None:
+    command = _command(commands, "inspect", _inspect, "say what a checkpoint holds")
+    _add_tables(command)
+    command.add_argument("--id", metavar="N", type=int, help="show the row, slots and counts of this id only")
+    command.add_argument(
+        "--brief", action="store_true", help="only what the manifests say: no row is read, no histogram made"
+    )
+    command.add_argument(
+        "--png", metavar="FILE", type=Path, help="also draw the histograms into this picture"
+    )
+
+
+def _add_verify(commands) -> None:
+    _add_tables(
+        _command(
+            commands,
+            "verify",
+            _verify,
+            "check every byte of a checkpoint and print a line for each problem; the exit status is 1 where "
+            "there is one",
+        )
+    )
+
+
+def _add_diff(commands) -> None:
+    command = _command(
+        commands,
+        "diff",
+        _diff,
+        "say how the tables of two checkpoints differ; the exit status is 0 where they are equal, else 1",
+    )
+    command.add_argument("other", metavar="OTHER", type=Path, help="the newer checkpoint, named like PATH")
+    _add_tables(command)
+
+
+def _add_compact(commands) -> None:
+    command = _command(
+        commands,
+        "compact",
+        _compact,
+        "make one full checkpoint of a full one and the incremental ones after it",
+    )
+    command.add_argument(
+        "--to",
+        metavar="PREFIX",
+        type=Path,
+        required=True,
+        help="the new checkpoint's prefix (model.ckpt-100)",
+    )
+
+
+def _add_export(commands) -> None:
+    command = _command(commands, "export", _export, "write tables in a form that other programs read")
+    command.add_argument(
+        "--format",
+        choices=FORMATS,
+        required=True,
+        help="parquet and npy: keys and rows, in files named after tables; saved_model: a SavedModel that "
+        "needs nothing but TensorFlow",
+    )
+    command.add_argument("--to", metavar="DIR", type=Path, required=True, help="the new folder")
+    _add_tables(command)
+    command.add_argument(
+        "--default",
+        metavar="X",
+        type=float,
+        help="with saved_model, what ids without a row read as in every column (what the table's admission "
+        "filter gives them, or 0)",
+    )
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    entries = open_checkpoint(options.path).select(options.table)
+    tables = [entry.open() for entry in entries]
+    if options.id is not None:
+        return _inspect_id(options, tables)
+    found = {}
+    for table in tables:
+        _print(describe.describe(table))
+        if not options.brief or options.png is not None:
+            found[table.name] = histogram.statistics(table)
+        if not options.brief:
+            _print(describe.describe_statistics(table, found[table.name]))
+    if options.png is not None:
+        try:
+            histogram.save_png(options.png, found)
+        except ImportError:
+            raise CheckpointError(options.png, "pictures need matplotlib, which is not installed") from None
+    return OK
+
+
+def _inspect_id(options: argparse.Namespace, tables: list) -> int:
+    if len(tables) > 1:
+        names = ", ".join(repr(table.name) for table in tables)
+        raise CheckpointError(options.path, f"has several tables; name one with --table: {names}")
+    if not -(2**63) <= options.id < 2**63:
+        raise CheckpointError(options.path, f"id {options.id} is not in [-2^63, 2^63)")
+    _print(describe.describe_id(tables[0], options.id))
+    return OK
+
+
+def _verify(options: argparse.Namespace) -> int:
+    entries = open_checkpoint(options.path).select(options.table)
+    count = 0
+    for entry in entries:
+        for problem in verify.table_problems(entry):
+            print(problem)
+            count += 1
+    if count:
+        return FOUND
+    total = describe.size(sum(verify.checked_bytes(entry) for entry in entries))
+    print(f"{len(entries)} table{'s' * (len(entries) != 1)}, {total}: good")
+    return OK
+
+
+def _diff(options: argparse.Namespace) -> int:
+    first, second = open_checkpoint(options.path), open_checkpoint(options.other)
+    return FOUND if _print(diff.lines(first, second, options.table)) else OK
+
+
+def _compact(options: argparse.Namespace) -> int:
+    compact(open_checkpoint(options.path), options.to)
+    return OK
+
+
+def _export(options: argparse.Namespace) -> int:
+    if options.default is not None and options.format != "saved_model":
+        raise CheckpointError(options.to, f"--default goes with saved_model, not with {options.format}")
+    export(open_checkpoint(options.path), options.to, options.format, options.table, options.default)
+    return OK
+
+
+def _print(lines: Iterable[str]) -> int:
+    """Prints lines; returns their number."""
+    number = 0
+    for line in lines:
+        print(line)
+        number += 1
+    return number

@@ -1,0 +1,136 @@
+"""What a checkpoint holds, in words."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint import histogram
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.format import Table
+from sparse_operation_kit.checkpoint.rows import columns_of, find_row, find_waiting, waiting_ids
+
+
+def describe(table: Table) -> Iterator[str]:
+    """Yields lines about a table: what its manifests say, and its ids that wait for admission."""
+    manifest = table.manifest
+    description = manifest.table
+    shards = len(table.last.shards)
+    yield f"{table.name}"
+    yield f"  folder      {table.last.path}"
+    yield f"  checkpoint  {_kind(table)}, of step {manifest.steps:,}, training lookup {manifest.uses:,}"
+    rows = f"{manifest.rows:,} of {manifest.dim} floats in {count_of(shards, 'shard')}"
+    yield f"  rows        {rows}, {size(table.last.bytes)}"
+    if shards > 1:
+        yield f"  of a shard  {', '.join(f'{shard.table_rows:,}' for shard in table.last.shards)}"
+    if manifest.is_delta:
+        written = sum(shard.rows for shard in table.last.shards)
+        gone = sum(len(shard.arrays["deleted"]) for shard in table.last.shards)
+        yield f"  in it       {count_of(written, 'row')}, and {count_of(gone, 'key')} of rows that went"
+    bound = f", at most {description['capacity']:,} on a rank" if description["capacity"] else ""
+    if description["capacity"] and description["hashed"]:
+        bound += f" (on_full: {description['on_full']})"
+    hashed = "hashed" if description["hashed"] else "are the rows"
+    yield f"  keys        {description['key_dtype']}, {hashed}{bound}"
+    yield f"  new rows    {_parameters(description['initializer'])}"
+    yield from _optimizer(table)
+    columns = [name for name in columns_of(table) if name != "values" and not name.startswith("slot-")]
+    if columns:
+        yield f"  of each row {', '.join(columns)}"
+    yield f"  admission   {_parameters(description['admission'])}"
+    yield f"  eviction    {_parameters(description['eviction'])}"
+    yield from _waiting(table)
+    yield from _chain(table)
+
+
+def describe_statistics(table: Table, found: histogram.Statistics) -> Iterator[str]:
+    """Yields lines with the histograms of a table."""
+    if table.is_lagging:
+        yield "  The weights are those in the files: rows have yet to take the steps that they missed."
+    if found.not_finite:
+        yield f"  {count_of(found.not_finite, 'row')} with a weight that is NaN or infinite"
+    shards = [f"shard {number}" for number in range(len(found.of_shard))]
+    yield from histogram.text("rows by shard", shards, found.of_shard)
+    leading = histogram.leading_bits_labels()
+    yield from histogram.text("rows by the first bits of the key", leading, found.of_leading_bits)
+    yield from histogram.text("rows by Euclidean norm", histogram.norm_labels(), found.of_norm)
+
+
+def describe_id(table: Table, key: int) -> Iterator[str]:
+    """Yields lines about one id: its row, slots and counts.
+
+    Raises:
+      CheckpointError: The table has never seen the id, or its row has yet to take steps that it missed.
+    """
+    table.require_current()
+    row = find_row(table, key)
+    shard = key % 2**64 % len(table.last.shards)
+    if row is not None:
+        yield f"{table.name}: id {key}, shard {shard}"
+        for name, value in row.items():
+            yield f"  {name:<12}{_numbers(value)}"
+        return
+    waiting = find_waiting(table, key)
+    if waiting is None:
+        raise CheckpointError(table.last.path, f"table '{table.name}' has no row of the id {key}")
+    yield f"{table.name}: id {key}, shard {shard}, waits for admission"
+    yield f"  count       {waiting[0]} of {table.manifest.table['admission']['filter_freq']}"
+    yield f"  last_step   {waiting[1]}"
+
+
+def size(number: int) -> str:
+    """Returns a number of bytes as people read it."""
+    scaled = float(number)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if scaled < 1024 or unit == "GiB":
+            return f"{number} bytes" if unit == "bytes" else f"{scaled:.1f} {unit}"
+        scaled /= 1024
+    raise AssertionError(number)
+
+
+def count_of(number: int, what: str) -> str:
+    """Returns a number of things: "1 id", "2,000 ids"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _kind(table: Table) -> str:
+    return (
+        f"delta after {count_of(len(table.links) - 1, 'checkpoint')}" if table.manifest.is_delta else "full"
+    )
+
+
+def _parameters(description: dict[str, Any] | None) -> str:
+    if description is None:
+        return "none"
+    others = [f"{name} {value}" for name, value in description.items() if name != "kind"]
+    return ", ".join([description["kind"], *others])
+
+
+def _optimizer(table: Table) -> Iterator[str]:
+    optimizer = table.manifest.optimizer
+    if optimizer is None:
+        yield "  optimizer   none yet"
+        return
+    hyper = ", ".join(f"{name} {value}" for name, value in optimizer.hyper.items())
+    yield f"  optimizer   {optimizer.name}, {count_of(optimizer.steps, 'step')}; first with {hyper}"
+    slots = ", ".join(f"{slot.name} [{slot.width}]" for slot in optimizer.slots)
+    yield f"  slots       {slots or 'none'}"
+
+
+def _waiting(table: Table) -> Iterator[str]:
+    if (table.manifest.table["admission"] or {}).get("kind") != "counter":
+        return
+    counts = waiting_ids(table)[1]
+    most = f", the most frequent has come {count_of(int(counts.max()), 'time')}" if counts.size else ""
+    yield f"  waiting     {count_of(len(counts), 'id')}{most}"
+
+
+def _chain(table: Table) -> Iterator[str]:
+    for number, link in enumerate(table.links[:-1]):
+        start = "  builds on   " if number == 0 else "              "
+        yield f"{start}{link.path} ({link.manifest.kind}, step {link.manifest.steps:,}, {size(link.bytes)})"
+
+
+def _numbers(value: np.ndarray) -> str:
+    with np.printoptions(threshold=2000, linewidth=10**6):
+        return str(value)

@@ -1,0 +1,217 @@
+"""What differs between two checkpoints: ids, weights, slots, counts, and what the manifests say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint.describe import count_of
+from sparse_operation_kit.checkpoint.format import Table, mixed
+from sparse_operation_kit.checkpoint.locate import Checkpoint
+from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
+
+# Rows of the second checkpoint that are held in memory at a time; more take another pass over both.
+_HELD_BYTES = 256 << 20
+
+
+@dataclass
+class TableDifference:
+    """How table B differs from table A. Arrays are compared bit by bit.
+
+    Attributes:
+      added: Ids that only B has.
+      removed: Ids that only A has.
+      changed: Ids that both have, with something in their rows that differs.
+      of_column: Of those, how many differ in each array.
+      largest_change: The largest |B - A| of a weight; infinite where a NaN came or went.
+      largest_at: The id with that change.
+      waiting: Ids that wait for admission in one of them alone, or with another count or step.
+      bloom: Whether the filters' counters differ.
+      manifest: Lines about what the manifests say.
+    """
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    of_column: dict[str, int] = field(default_factory=dict)
+    largest_change: float = 0.0
+    largest_at: int | None = None
+    waiting: int = 0
+    bloom: bool = False
+    manifest: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the tables are the same."""
+        return not (self.added or self.removed or self.changed or self.waiting or self.bloom or self.manifest)
+
+
+def compare(first: Table, second: Table) -> TableDifference:
+    """Compares two tables, their chains applied. Rows may come in any order, from any number of shards.
+
+    Memory: some 300 MiB, and 8 bytes for each key of the deltas; tables above that are read several times.
+
+    Raises:
+      CheckpointError: A file is damaged, or rows have yet to take steps that they missed.
+    """
+    first.require_current()
+    second.require_current()
+    found = TableDifference(manifest=list(_manifest_lines(first, second)))
+    common = [name for name in columns_of(first) if name in columns_of(second)]
+    columns = [name for name in common if _width(first, name) == _width(second, name)]
+    row_bytes = 16 + sum(second.last.shards[0].arrays[name].spec.row_bytes for name in columns)
+    passes = max(1, -(-count_rows(second) * row_bytes // _HELD_BYTES))
+    for number in range(passes):
+        _compare_part(first, second, columns, (number, passes), found)
+    found.waiting = _waiting_differences(first, second)
+    found.bloom = _bloom(first) != _bloom(second)
+    return found
+
+
+def lines(first: Checkpoint, second: Checkpoint, names: list[str] | None) -> Iterator[str]:
+    """Yields a line for each difference between the tables of two checkpoints."""
+    of_first = {entry.name: entry for entry in first.select(names)}
+    of_second = {entry.name: entry for entry in second.select(names)}
+    for name in sorted(of_first.keys() | of_second.keys()):
+        if name not in of_second:
+            yield f"{name}: only in {first.path}"
+        elif name not in of_first:
+            yield f"{name}: only in {second.path}"
+        else:
+            found = compare(of_first[name].open(), of_second[name].open())
+            yield from (f"{name}: {line}" for line in _lines(found))
+
+
+def _lines(found: TableDifference) -> Iterator[str]:
+    yield from found.manifest
+    if found.added or found.removed or found.changed:
+        yield f"ids: {found.added:,} added, {found.removed:,} removed, {found.changed:,} changed"
+    for column, count in found.of_column.items():
+        at_most = ""
+        if column == "values":
+            at_most = f", a weight by {found.largest_change:.9g} at most (id {found.largest_at})"
+        yield f"{column}: of {count_of(count, 'id')} changed{at_most}"
+    if found.waiting:
+        yield f"{count_of(found.waiting, 'id')} that wait for admission changed"
+    if found.bloom:
+        yield "the counters of the Bloom filters differ"
+
+
+def _width(table: Table, name: str) -> tuple[int, ...]:
+    return table.last.shards[0].arrays[name].spec.shape[1:]
+
+
+def _compare_part(
+    first: Table, second: Table, columns: list[str], part: tuple[int, int], found: TableDifference
+) -> None:
+    keys, rows = _load_part(second, columns, part)
+    seen = np.zeros([len(keys)], bool)
+    for block in row_blocks(first, columns):
+        mine = _chosen(block.keys, part)
+        position = np.minimum(np.searchsorted(keys, block.keys), max(len(keys) - 1, 0))
+        both = mine & (keys[position] == block.keys) if len(keys) else np.zeros_like(mine)
+        found.removed += int((mine & ~both).sum())
+        seen[position[both]] = True
+        differs = np.zeros([int(both.sum())], bool)
+        for name in columns:
+            old, new = block.columns[name][both], rows[name][position[both]]
+            differs |= _note_changes(found, name, block.keys[both], old, new)
+        found.changed += int(differs.sum())
+    found.added += int((~seen).sum())
+
+
+def _load_part(
+    table: Table, columns: list[str], part: tuple[int, int]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The rows of a part of the keys, sorted by key."""
+    keys, rows = [np.zeros([0], np.int64)], {name: [] for name in columns}
+    for block in row_blocks(table, columns):
+        mine = _chosen(block.keys, part)
+        keys.append(block.keys[mine])
+        for name in columns:
+            rows[name].append(block.columns[name][mine])
+    joined = np.concatenate(keys)
+    order = np.argsort(joined)
+    return joined[order], {
+        name: np.concatenate(rows.pop(name))[order] if rows[name] else np.zeros([0]) for name in columns
+    }
+
+
+def _chosen(keys: np.ndarray, part: tuple[int, int]) -> np.ndarray:
+    number, parts = part
+    return np.ones([len(keys)], bool) if parts == 1 else mixed(keys) % np.uint64(parts) == number
+
+
+def _note_changes(
+    found: TableDifference, name: str, keys: np.ndarray, old: np.ndarray, new: np.ndarray
+) -> np.ndarray:
+    """Adds a column's changes to `found`; returns which of the rows differ."""
+    bits = f"u{old.dtype.itemsize}"
+    unequal = (old.view(bits) != new.view(bits)).reshape(len(keys), int(np.prod(old.shape[1:])))
+    differs = unequal.any(axis=1)
+    if not differs.any():
+        return differs
+    found.of_column[name] = found.of_column.get(name, 0) + int(differs.sum())
+    if name == "values":
+        with np.errstate(invalid="ignore", over="ignore"):
+            change = np.abs(new.astype(np.float64) - old.astype(np.float64))
+        change[np.isnan(change)] = np.inf
+        change[~unequal] = 0.0
+        largest = change.max(axis=1)
+        at = int(np.argmax(largest))
+        if found.largest_at is None or largest[at] > found.largest_change:
+            found.largest_change, found.largest_at = float(largest[at]), int(keys[at])
+    return differs
+
+
+def _waiting_differences(first: Table, second: Table) -> int:
+    sides = [
+        {
+            ids: (count, step)
+            for ids, count, step in zip(*(a.tolist() for a in waiting_ids(table)), strict=True)
+        }
+        for table in (first, second)
+    ]
+    return sum(sides[0].get(key) != sides[1].get(key) for key in sides[0].keys() | sides[1].keys())
+
+
+def _bloom(table: Table) -> list[tuple[int, ...]]:
+    """What the manifest says of the counters of each shard: they stand whole in every checkpoint."""
+    return [
+        shard.arrays["bloom_counters"].spec.crc32
+        for shard in table.last.shards
+        if "bloom_counters" in shard.arrays
+    ]
+
+
+def _manifest_lines(first: Table, second: Table) -> Iterator[str]:
+    a, b = _facts(first), _facts(second)
+    for name in dict.fromkeys([*a, *b]):
+        if a.get(name) != b.get(name):
+            yield f"{name} is {_shown(b, name)}, was {_shown(a, name)}"
+
+
+def _shown(facts: dict[str, Any], name: str) -> str:
+    return str(facts[name]) if name in facts else "not there"
+
+
+def _facts(table: Table) -> dict[str, Any]:
+    """What two checkpoints of the same state agree in, however they are laid out."""
+    manifest = table.manifest
+    facts: dict[str, Any] = {"steps": manifest.steps, "uses": manifest.uses}
+    for name, value in manifest.table.items():
+        facts.update(_flat(name, value))
+    optimizer = manifest.optimizer
+    facts["optimizer"] = optimizer.name if optimizer else "none"
+    if optimizer:
+        facts["optimizer.steps"] = optimizer.steps
+        facts.update(_flat("optimizer.hyper", optimizer.hyper))
+        facts["optimizer.slots"] = ", ".join(f"{slot.name} [{slot.width}]" for slot in optimizer.slots)
+    return facts
+
+
+def _flat(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {name: value}
+    return {f"{name}.{key}": item for key, item in value.items()}

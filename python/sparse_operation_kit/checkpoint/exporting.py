@@ -1,0 +1,130 @@
+"""Writes tables in forms that other programs read: Parquet files, .npy files, SavedModels."""
+
+import os
+import secrets
+import shutil
+import urllib.parse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.format import Table
+from sparse_operation_kit.checkpoint.locate import Checkpoint
+from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks
+from sparse_operation_kit.checkpoint.writer import ArrayWriter, refuse_existing
+
+FORMATS = ("parquet", "npy", "saved_model")
+# Rows of a Parquet file that are read at once by those who read it.
+_ROW_GROUP_BYTES = 64 << 20
+
+
+def export(
+    checkpoint: Checkpoint,
+    to: Path,
+    file_format: str,
+    names: Sequence[str] | None = None,
+    default: float | None = None,
+) -> None:
+    """Writes tables of a checkpoint, their chains applied, into a new folder.
+
+    Args:
+      checkpoint: Where the tables are.
+      to: The folder, which must not be there yet. It appears once it is complete.
+      file_format: One of `FORMATS`.
+      names: Of the tables; None for all.
+      default: With "saved_model", what ids without a row read as, in every column. None: what the table's
+        admission filter gives them, and 0 without a filter.
+
+    Raises:
+      CheckpointError: A table is damaged, rows have yet to take steps that they missed, or a package that the
+        format needs is not installed.
+    """
+    to = Path(os.path.abspath(to))
+    refuse_existing(to)
+    if not to.parent.is_dir():
+        raise CheckpointError(to.parent, "there is no such folder")
+    tables = [entry.open() for entry in checkpoint.select(list(names) if names else None)]
+    for table in tables:
+        table.require_current()
+    write = _writer(file_format, default)
+    unfinished = to.with_name(f"{to.name}.unfinished-{secrets.token_hex(4)}")
+    try:
+        write(tables, unfinished)
+        os.rename(unfinished, to)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def file_name(table: Table) -> str:
+    """Returns a table's name as that of a file."""
+    return urllib.parse.quote(table.name, safe="")
+
+
+def _writer(file_format: str, default: float | None) -> Callable[[Sequence[Table], Path], None]:
+    if file_format == "saved_model":
+        from sparse_operation_kit.checkpoint.saved_model import write_saved_model
+
+        return lambda tables, folder: write_saved_model(tables, folder, default)
+    write_table = {"parquet": _write_parquet, "npy": _write_npy}[file_format]
+
+    def write(tables: Sequence[Table], folder: Path) -> None:
+        folder.mkdir()
+        for table in tables:
+            write_table(table, folder)
+
+    return write
+
+
+def _write_npy(table: Table, folder: Path) -> None:
+    target = folder / file_name(table)
+    target.mkdir()
+    rows = count_rows(table)
+    keys = ArrayWriter(target / "keys.npy", np.dtype("<i8"), (rows,))
+    values = ArrayWriter(target / "values.npy", np.dtype("<f4"), (rows, table.manifest.dim))
+    for block in row_blocks(table, ("values",)):
+        keys.append(block.keys)
+        values.append(block.columns["values"])
+    keys.finish()
+    values.finish()
+
+
+def _write_parquet(table: Table, folder: Path) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise CheckpointError(
+            folder, "Parquet files need the package pyarrow, which is not installed: pip install pyarrow"
+        ) from None
+    counts = [name for name in columns_of(table) if name != "values" and not name.startswith("slot-")]
+    row = pyarrow.list_(pyarrow.float32(), table.manifest.dim)
+    schema = pyarrow.schema(
+        [("key", pyarrow.int64()), ("values", row), *((name, pyarrow.int64()) for name in counts)]
+    )
+    path = folder / f"{file_name(table)}.parquet"
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for group in _row_groups(table, ["values", *counts]):
+            keys = np.concatenate([block.keys for block in group])
+            values = np.concatenate([block.columns["values"] for block in group])
+            others = [np.concatenate([block.columns[name] for block in group]) for name in counts]
+            lists = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.reshape(-1)), type=row)
+            writer.write_table(
+                pyarrow.table([pyarrow.array(keys), lists, *map(pyarrow.array, others)], schema=schema),
+                row_group_size=len(keys),
+            )
+
+
+def _row_groups(table: Table, columns: list[str]):
+    """Blocks of rows, as many together as make a row group."""
+    group, size = [], 0
+    for block in row_blocks(table, columns):
+        group.append(block)
+        size += block.keys.nbytes + sum(array.nbytes for array in block.columns.values())
+        if size >= _ROW_GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

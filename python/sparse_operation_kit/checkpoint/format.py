@@ -1,0 +1,195 @@
+"""Folders of tables: a checkpoint's manifest and arrays, and the chain that a delta builds on."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint import manifest as manifests
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.manifest import Manifest, ShardSpec
+from sparse_operation_kit.checkpoint.npy import CheckedArray
+
+UNFINISHED = ".unfinished"
+
+
+def owner(keys: np.ndarray, shards: int) -> np.ndarray:
+    """Returns the shard that each of the int64 `keys` belongs to."""
+    return (keys.view(np.uint64) % np.uint64(shards)).astype(np.int64)
+
+
+def mixed(keys: np.ndarray) -> np.ndarray:
+    """Returns the int64 `keys` as numbers below 2^32 whose remainders differ even where an owner's agree."""
+    return keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
+
+
+class Shard:
+    """What one rank wrote of a table: arrays by name, each read with its checksums."""
+
+    def __init__(self, folder: Path, number: int, spec: ShardSpec) -> None:
+        """`folder` is the table's."""
+        self.number = number
+        self.rows = spec.rows
+        self.table_rows = spec.table_rows
+        self.arrays = {name: CheckedArray(folder, array) for name, array in spec.arrays.items()}
+
+    def keys(self, rows: int) -> Iterator[np.ndarray]:
+        """Yields the int64 keys in order, `rows` at a time."""
+        return self.arrays["keys"].blocks(rows)
+
+    def array(self, name: str) -> np.ndarray:
+        """Returns a whole array, empty where the shard has none of that name."""
+        array = self.arrays.get(name)
+        return np.zeros([0], np.int64) if array is None else array.read(0, len(array))
+
+    def forget(self) -> None:
+        """Frees what reading has kept in memory."""
+        for array in self.arrays.values():
+            array.forget()
+
+
+class TableFolder:
+    """One table's folder of one checkpoint: a full one, or what a delta adds to its chain."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        """Use `TableFolder.open`."""
+        self.path = path
+        self.manifest = manifest
+        self.shards = [Shard(path, number, spec) for number, spec in enumerate(manifest.shards)]
+
+    @classmethod
+    def open(cls, path: Path, file_crc32: int | None = None) -> "TableFolder":
+        """Reads the manifest of the folder `path`; arrays are opened when they are read.
+
+        Args:
+          path: The table's folder.
+          file_crc32: The CRC-32 that its whole manifest must have; None where nobody has noted one.
+
+        Raises:
+          CheckpointError: It is missing, unfinished, damaged, or another one than was noted.
+        """
+        if path.name.endswith(UNFINISHED):
+            raise CheckpointError(path, "was being written when its save ended, and is not complete")
+        if not path.is_dir():
+            raise CheckpointError(path, "there is no such folder")
+        manifest = manifests.read(path)
+        if file_crc32 is not None and manifest.file_crc32 != file_crc32:
+            raise CheckpointError(
+                path / manifests.FILE,
+                f"is not the one that was saved: its checksum is {manifest.file_crc32}, not {file_crc32}",
+            )
+        return cls(path, manifest)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays' files."""
+        return sum(array.spec.bytes for shard in self.shards for array in shard.arrays.values())
+
+    def find(self, key: int, name: str = "keys") -> tuple[Shard, int] | None:
+        """Returns where `key` stands in the array `name`: its shard and position; None if nowhere."""
+        keys = np.array([key], np.int64)
+        shard = self.shards[int(owner(keys, len(self.shards))[0])]
+        begin = 0
+        for block in shard.arrays[name].blocks(1 << 17) if name in shard.arrays else ():
+            found = np.flatnonzero(block == key)
+            if found.size:
+                return shard, begin + int(found[0])
+            begin += len(block)
+        return None
+
+
+class Table:
+    """A table as a checkpoint restores it: the folder itself, after those of its chain.
+
+    Attributes:
+      name: The table's name.
+      links: The folders to be applied in this order: a full one, then deltas.
+    """
+
+    def __init__(self, links: Sequence[TableFolder]) -> None:
+        """Use `Table.open`."""
+        self.links = list(links)
+        self.name = self.last.manifest.name
+
+    @classmethod
+    def open(cls, path: Path, file_crc32: int | None = None) -> "Table":
+        """Opens the table's folder `path` and the folders that it builds on.
+
+        Raises:
+          CheckpointError: One of them cannot be used, or they do not belong together.
+        """
+        last = TableFolder.open(path, file_crc32)
+        links = [TableFolder.open(_resolve(path, link.path), link.crc32) for link in last.manifest.chain]
+        table = cls([*links, last])
+        table._check_chain()
+        return table
+
+    @property
+    def last(self) -> TableFolder:
+        """The folder itself."""
+        return self.links[-1]
+
+    @property
+    def manifest(self) -> Manifest:
+        """The folder's own manifest: of the chain's end."""
+        return self.last.manifest
+
+    @property
+    def is_lagging(self) -> bool:
+        """Whether rows have yet to take the steps of exact Adam that they missed."""
+        optimizer = self.manifest.optimizer
+        return optimizer is not None and optimizer.history is not None
+
+    def require_current(self) -> None:
+        """Raises CheckpointError where rows as they are in the files are not what the table had."""
+        if self.is_lagging:
+            raise CheckpointError(
+                self.last.path,
+                "is a delta of exact Adam, whose rows have yet to take the steps that they missed. Make a "
+                "full checkpoint of it first: restore it and save it in full",
+            )
+
+    def forget(self) -> None:
+        """Frees what reading has kept in memory."""
+        for link in self.links:
+            for shard in link.shards:
+                shard.forget()
+
+    def _check_chain(self) -> None:
+        for number, link in enumerate(self.links):
+            found, wanted = link.manifest, self.manifest
+            if found.is_delta != (number > 0):
+                raise CheckpointError(link.path, f"is a {found.kind} checkpoint as part {number} of a chain")
+            facts = _shared_facts(wanted)
+            for name, value in _shared_facts(found).items():
+                if value != facts[name]:
+                    raise CheckpointError(
+                        self.last.path,
+                        f"has {name} {facts[name]!r}, but {link.path} of its chain has {value!r}",
+                    )
+            if found.steps > wanted.steps:
+                raise CheckpointError(link.path, f"is of step {found.steps}, after those that build on it")
+
+
+def _shared_facts(manifest: Manifest) -> dict[str, Any]:
+    """What all checkpoints of a chain have in common."""
+    optimizer = manifest.optimizer
+    return {
+        **{name: manifest.table[name] for name in ("name", "dim", "key_dtype", "hashed")},
+        "shards": len(manifest.shards),
+        "optimizer": optimizer.name if optimizer else "none",
+        "slots": [(slot.name, slot.width) for slot in optimizer.slots] if optimizer else [],
+        "arrays of a row": sorted(name for name in manifest.shards[0].arrays if name in manifests.COLUMNS),
+    }
+
+
+def _resolve(folder: Path, relative: str) -> Path:
+    # Not Path.resolve: a folder that was moved with symbolic links keeps its neighbours.
+    parts = list(folder.absolute().parts)
+    for part in relative.split("/"):
+        if part == "..":
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return Path(*parts)

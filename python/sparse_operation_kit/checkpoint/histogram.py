@@ -1,0 +1,116 @@
+"""Histograms of a table's keys and of its rows' norms, counted in one pass, as text and as a picture."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint.format import Table
+from sparse_operation_kit.checkpoint.rows import row_blocks
+
+_LEADING_BITS = 4
+_BAR_WIDTH = 40
+# Norms are counted in bins of half a power of ten; what is below or above them all goes into the outer ones.
+_EXPONENTS = np.arange(-6.0, 6.5, 0.5)
+
+
+@dataclass
+class Statistics:
+    """Counts of a table's rows, its chain applied.
+
+    Attributes:
+      rows: All of them.
+      of_shard: Rows per shard of the last checkpoint of the chain, by the owner of the key.
+      of_leading_bits: Rows per value of the first four bits of the key as a uint64.
+      of_norm: Rows per Euclidean norm: zero, then below 1e-6, then half powers of ten up to above 1e6.
+      not_finite: Rows with a NaN or an infinite weight, which are in no bin of norms.
+    """
+
+    rows: int
+    of_shard: np.ndarray
+    of_leading_bits: np.ndarray
+    of_norm: np.ndarray
+    not_finite: int
+
+
+def statistics(table: Table) -> Statistics:
+    """Counts a table's rows by shard, leading bits and norm, in one pass and in blocks."""
+    shards = len(table.last.shards)
+    found = Statistics(
+        0, np.zeros(shards, int), np.zeros(1 << _LEADING_BITS, int), np.zeros(len(_EXPONENTS) + 2, int), 0
+    )
+    for block in row_blocks(table, ("values",)):
+        keys = block.keys.view(np.uint64)
+        found.rows += len(keys)
+        found.of_shard += np.bincount((keys % np.uint64(shards)).astype(np.int64), minlength=shards)
+        leading = (keys >> np.uint64(64 - _LEADING_BITS)).astype(np.int64)
+        found.of_leading_bits += np.bincount(leading, minlength=1 << _LEADING_BITS)
+        norms = np.sqrt(np.square(block.columns["values"].astype(np.float64)).sum(axis=1))
+        finite = norms[np.isfinite(norms)]
+        found.not_finite += len(norms) - len(finite)
+        bins = np.where(finite == 0, 0, 1 + np.searchsorted(10.0**_EXPONENTS, finite, side="right"))
+        found.of_norm += np.bincount(bins, minlength=len(found.of_norm))
+    return found
+
+
+def norm_labels() -> list[str]:
+    """Returns the names of the bins of norms."""
+    edges = [f"{10.0**exponent:.2g}" for exponent in _EXPONENTS]
+    between = [f"{low} to {high}" for low, high in zip(edges, edges[1:], strict=False)]
+    return ["0", f"below {edges[0]}", *between, f"from {edges[-1]}"]
+
+
+def leading_bits_labels() -> list[str]:
+    """Returns the names of the bins of leading bits; keys from 8 on are negative as int64."""
+    return [f"{bits:0{_LEADING_BITS}b}…" for bits in range(1 << _LEADING_BITS)]
+
+
+def text(title: str, labels: list[str], counts: np.ndarray) -> list[str]:
+    """Returns the lines of a histogram, from the first bin with rows to the last."""
+    used = np.flatnonzero(counts)
+    if not used.size:
+        return []
+    width = max(len(label) for label in labels)
+    lines = [f"  {title}"]
+    for number in range(used[0], used[-1] + 1):
+        bar = "#" * int(np.ceil(counts[number] * _BAR_WIDTH / counts.max()))
+        lines.append(f"    {labels[number]:>{width}}  {counts[number]:>12,}  {bar}".rstrip())
+    return lines
+
+
+def save_png(path: Path, found: dict[str, Statistics]) -> None:
+    """Draws the histograms of tables, by name, a row of pictures each.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        len(found), 3, figsize=(15, 3.5 * len(found)), squeeze=False, layout="constrained"
+    )
+    for row, (name, counts) in zip(axes, found.items(), strict=True):
+        _bars(
+            row[0],
+            f"{name}: rows of each shard",
+            [str(n) for n in range(len(counts.of_shard))],
+            counts.of_shard,
+        )
+        _bars(row[1], "rows by the key's leading bits", leading_bits_labels(), counts.of_leading_bits)
+        _bars(row[2], "rows by norm", norm_labels(), counts.of_norm)
+    try:
+        figure.savefig(path, dpi=100, format="png")
+    finally:
+        pyplot.close(figure)
+
+
+def _bars(axes, title: str, labels: list[str], counts: np.ndarray) -> None:
+    used = np.flatnonzero(counts)
+    shown = slice(used[0], used[-1] + 1) if used.size else slice(0, 1)
+    axes.bar(np.arange(len(counts))[shown], counts[shown])
+    few = max(1, len(counts[shown]) // 20)
+    axes.set_xticks(np.arange(len(counts))[shown][::few], labels[shown][::few], rotation=60, ha="right")
+    axes.set_title(title)

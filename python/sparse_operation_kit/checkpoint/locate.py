@@ -1,0 +1,183 @@
+"""From a path that a user names to the tables of a checkpoint."""
+
+import json
+import os
+import re
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparse_operation_kit.checkpoint import manifest as manifests
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
+
+FOLDER_SUFFIX = ".sok"
+REFERENCE_SUFFIX = "/checkpoint"
+_LEAF = re.compile(r"(.+)-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class TableEntry:
+    """Where a table is: its name, its folder, and its manifest's CRC-32 where somebody has noted it."""
+
+    name: str
+    folder: Path
+    file_crc32: int | None = None
+
+    def open(self) -> Table:
+        """Opens the table with its chain. Raises CheckpointError where one of its folders cannot be used."""
+        table = Table.open(self.folder, self.file_crc32)
+        if self.file_crc32 is not None and table.name != self.name:
+            raise CheckpointError(self.folder, f"holds the table '{table.name}', not '{self.name}'")
+        return table
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tables at a path, in the order of their names. `prefix` is TensorFlow's, None without its files."""
+
+    path: Path
+    prefix: Path | None
+    tables: tuple[TableEntry, ...]
+
+    def select(self, names: list[str] | None) -> tuple[TableEntry, ...]:
+        """Returns the tables of the given names, all for None. Raises CheckpointError for one it has not."""
+        if not names:
+            return self.tables
+        known = {entry.name: entry for entry in self.tables}
+        for name in names:
+            if name not in known:
+                raise CheckpointError(
+                    self.path, f"has no table '{name}'; it has {', '.join(map(repr, known)) or 'none'}"
+                )
+        return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
+    """Finds the tables at `path`, without reading their folders.
+
+    Args:
+      path: A prefix of `tf.compat.v1.train.Saver`, a directory with checkpoints (the latest is taken), a
+        folder `….sok`, or a table's folder in it.
+
+    Raises:
+      CheckpointError: Nothing of that kind is there, or TensorFlow's part of it cannot be read.
+    """
+    given = Path(os.fspath(path))
+    if given.is_dir():
+        if _is_table_folder(given):
+            return Checkpoint(given, None, (_entry_of_folder(given),))
+        if given.name.endswith(FOLDER_SUFFIX):
+            return _of_sok_folder(given)
+        return _of_prefix(_latest(given))
+    if _has_index(given):
+        return _of_prefix(given)
+    if given.name.endswith(".index") and given.exists():
+        return _of_prefix(given.with_name(given.name.removesuffix(".index")))
+    raise CheckpointError(
+        given,
+        "there is neither a checkpoint with this prefix nor such a folder"
+        if not given.exists()
+        else "is a file; name a checkpoint's prefix, a directory with checkpoints, or a .sok folder",
+    )
+
+
+def table_folder_name(name: str, identity: str) -> str:
+    """Returns the name of a table's folder; `identity` is the save's 16 hex digits."""
+    return f"{urllib.parse.quote(name, safe='')[:150]}-{identity}"
+
+
+def _is_table_folder(folder: Path) -> bool:
+    """Whether it is a table's, perhaps a damaged one that lacks its manifest."""
+    return (
+        (folder / manifests.FILE).exists()
+        or (folder / "shard-00000").is_dir()
+        or folder.name.endswith(UNFINISHED)
+        or folder.absolute().parent.name.endswith(FOLDER_SUFFIX)
+    )
+
+
+def _has_index(prefix: Path) -> bool:
+    return prefix.with_name(prefix.name + ".index").exists()
+
+
+def _latest(directory: Path) -> Path:
+    import tensorflow as tf
+
+    found = tf.train.latest_checkpoint(str(directory))
+    if found is None:
+        raise CheckpointError(
+            directory, "holds no checkpoint: its file 'checkpoint' names none that is there"
+        )
+    return Path(found)
+
+
+def _of_prefix(prefix: Path) -> Checkpoint:
+    entries = []
+    for name, text in _references(prefix):
+        reference = _parse_reference(prefix, name, text)
+        entries.append(TableEntry(name, _folder_of(prefix, reference["folder"]), reference["manifest_crc32"]))
+    if not entries:
+        raise CheckpointError(prefix, "is a checkpoint of TensorFlow without any embedding table")
+    return Checkpoint(prefix, prefix, tuple(entries))
+
+
+def _references(prefix: Path) -> list[tuple[str, bytes]]:
+    """(table, its reference) of all tables that TensorFlow's checkpoint knows, sorted."""
+    import tensorflow as tf
+
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        names = [
+            name
+            for name, shape in sorted(shapes.items())
+            if name.endswith(REFERENCE_SUFFIX) and shape == [] and dtypes[name] == tf.string
+        ]
+        found = [(name.removesuffix(REFERENCE_SUFFIX), reader.get_tensor(name)) for name in names]
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        message = getattr(error, "message", None) or str(error)
+        raise CheckpointError(prefix, f"TensorFlow cannot read it: {message}") from None
+    return [(name, text) for name, text in found if text.lstrip()[:1] == b"{"]
+
+
+def _parse_reference(prefix: Path, name: str, text: bytes) -> dict:
+    try:
+        reference = json.loads(text.decode("utf-8"))
+        folder, crc = reference["folder"], reference["manifest_crc32"]
+        if not isinstance(folder, str) or not folder or folder.startswith("/") or not isinstance(crc, int):
+            raise ValueError(text)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CheckpointError(prefix, f"its '{name}{REFERENCE_SUFFIX}' names no folder: {text!r}") from None
+    return reference
+
+
+def _folder_of(prefix: Path, stored: str) -> Path:
+    """The table's folder: next to a prefix that was renamed, or else where it was when it was saved."""
+    renamed = prefix.with_name(prefix.name + FOLDER_SUFFIX) / stored.rstrip("/").rsplit("/", 1)[-1]
+    return renamed if renamed.is_dir() else prefix.parent / stored
+
+
+def _of_sok_folder(folder: Path) -> Checkpoint:
+    prefix = folder.with_name(folder.name.removesuffix(FOLDER_SUFFIX))
+    leaves = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.endswith(UNFINISHED))
+    entries = [_entry_of_folder(leaf) for leaf in leaves]
+    if not entries:
+        raise CheckpointError(folder, "holds no table")
+    names = [entry.name for entry in entries]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        # A save was repeated; TensorFlow's part knows which one holds.
+        if _has_index(prefix):
+            return _of_prefix(prefix)
+        raise CheckpointError(folder, f"holds the table '{twice}' more than once; name its folder")
+    return Checkpoint(folder, None, tuple(sorted(entries, key=lambda entry: entry.name)))
+
+
+def _entry_of_folder(folder: Path) -> TableEntry:
+    try:
+        return TableEntry(manifests.read(folder).name, folder)
+    except CheckpointError:
+        # Opening it will say what is wrong; until then it has a name.
+        leaf = _LEAF.fullmatch(folder.name)
+        return TableEntry(urllib.parse.unquote(leaf.group(1) if leaf else folder.name), folder)

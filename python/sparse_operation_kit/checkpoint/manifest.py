@@ -1,0 +1,375 @@
+"""manifest.json: what a table's folder of a checkpoint holds, read strictly."""
+
+import json
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.npy import ArraySpec
+
+FORMAT = "sparse-operation-kit checkpoint"
+VERSION = 1
+BLOCK_BYTES = 1 << 20
+FILE = "manifest.json"
+# The largest manifest that is read: it takes 12 bytes for each MiB of a table.
+_MAX_BYTES = 1 << 30
+_TAIL = re.compile(rb'"crc32": (0|[1-9][0-9]*)\n\}')
+
+KEY_DTYPES = ("int64", "int32", "uint32")
+COLUMNS = ("frequency", "last_step", "last_used")
+WAITING = ("waiting_keys", "waiting_counts", "waiting_last_step")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An optimizer's slot: its name, floats of a row, and what a new row has in it."""
+
+    name: str
+    width: int
+    fill: float
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The optimizer of a table: `hyper` are its hyper-parameters at its first step."""
+
+    name: str
+    steps: int
+    hyper: dict[str, float]
+    slots: tuple[Slot, ...]
+    history: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """What one rank wrote: `rows` stand in its arrays, and its table had `table_rows`, more in a delta."""
+
+    rows: int
+    table_rows: int
+    arrays: dict[str, ArraySpec]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A checkpoint that a delta builds on: its folder, relative to the delta's, and its manifest's CRC-32."""
+
+    path: str
+    crc32: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A manifest, checked. `table` is as it stands in the file; `file_crc32` is that of the whole file.
+
+    `rows` are those of the whole table, its chain applied.
+    """
+
+    kind: str
+    table: dict[str, Any]
+    steps: int
+    uses: int
+    rows: int
+    optimizer: Optimizer | None
+    chain: tuple[Link, ...]
+    shards: tuple[ShardSpec, ...]
+    file_crc32: int = field(compare=False, default=0)
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table["name"]
+
+    @property
+    def dim(self) -> int:
+        """Floats of a row."""
+        return self.table["dim"]
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether it holds only what changed since the checkpoint before it in its chain."""
+        return self.kind == "delta"
+
+
+def read(folder: Path) -> Manifest:
+    """Reads and checks the manifest of a table's folder.
+
+    Raises:
+      CheckpointError: It is missing, damaged, of another format or version, or contradicts itself.
+    """
+    path = folder / FILE
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
+    if len(text) > _MAX_BYTES:
+        raise CheckpointError(path, "is too long for a manifest")
+    return parse(text, path)
+
+
+def parse(text: bytes, path: Path) -> Manifest:
+    """Returns what a manifest's bytes say; `path` names it in errors."""
+    _check_own_checksum(text, path)
+    try:
+        document = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(path, f"is no JSON: {error}") from None
+    try:
+        return _Reader(path).manifest(document, zlib.crc32(text))
+    except KeyError as error:
+        raise CheckpointError(path, f"is not what version {VERSION} prescribes: it lacks {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(path, f"is not what version {VERSION} prescribes: {error}") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _check_own_checksum(text: bytes, path: Path) -> None:
+    position = text.rfind(b'"crc32"')
+    tail = _TAIL.fullmatch(text[position:]) if position >= 0 else None
+    if tail is None:
+        raise CheckpointError(path, "is incomplete: it does not end with its checksum")
+    if zlib.crc32(text[:position]) != int(tail.group(1)):
+        raise CheckpointError(path, "is damaged: its own checksum is wrong")
+
+
+def array_rules(
+    table: dict[str, Any], optimizer: Optimizer | None, delta: bool
+) -> dict[str, tuple[tuple[str, ...], int | None, bool]]:
+    """Returns the arrays that a shard may have: dtypes, width of a row (None: a number), whether it must."""
+    admission = table["admission"] or {}
+    counts = admission.get("kind") == "counter"
+    rules: dict[str, tuple[tuple[str, ...], int | None, bool]] = {
+        "keys": (("<i8",), None, True),
+        "values": (("<f4",), table["dim"], True),
+        "deleted": (("<i8",), None, False),
+        "waiting_deleted": (("<i8",), None, False),
+        "adam_step": (("<u4",), None, False),
+        "alphas": (("<f4",), None, False),
+        "bloom_counters": (("|u1", "<u2", "<u4", "<u8"), None, admission.get("kind") == "bloom"),
+    }
+    if not delta:
+        for name in ("deleted", "waiting_deleted", "adam_step", "alphas"):
+            del rules[name]
+    else:
+        rules["deleted"] = (("<i8",), None, True)
+    for name in COLUMNS:
+        rules[name] = (("<i8",), None, False)
+    for name in WAITING:
+        rules[name] = (("<i8",), None, counts)
+    for slot in optimizer.slots if optimizer else ():
+        rules[f"slot-{slot.name}"] = (("<f4",), slot.width, True)
+    return rules
+
+
+class _Reader:
+    """Takes a manifest's JSON apart; anything unexpected is a KeyError, TypeError or ValueError in words."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def manifest(self, document: Any, file_crc32: int) -> Manifest:
+        top = _object(document, "the manifest")
+        if top.get("format") != FORMAT:
+            raise CheckpointError(self._path, f"is of the format {top.get('format')!r}, not {FORMAT!r}")
+        if top.get("version") != VERSION:
+            raise CheckpointError(
+                self._path, f"is of version {top.get('version')!r}; this program reads version {VERSION}"
+            )
+        kind = _one_of(top, "kind", ("full", "delta"))
+        table = _table(_object(top["table"], "table"))
+        optimizer = _optimizer(top["optimizer"])
+        chain = tuple(_link(link) for link in _list(top, "chain"))
+        if bool(chain) != (kind == "delta"):
+            raise ValueError(f"a {kind} checkpoint with a chain of {len(chain)}")
+        block_bytes = _int(top, "block_bytes", 64, 1 << 30)
+        rules = array_rules(table, optimizer, kind == "delta")
+        shards = tuple(
+            _shard(_object(shard, f"shard {number}"), number, rules, block_bytes)
+            for number, shard in enumerate(_list(top, "shards"))
+        )
+        if not shards:
+            raise ValueError("no shards")
+        rows = _int(top, "rows")
+        in_shards = sum(shard.table_rows for shard in shards)
+        if rows != in_shards:
+            raise ValueError(f"{rows} rows, but its shards have {in_shards}")
+        for number, shard in enumerate(shards):
+            if shard.rows > shard.table_rows or (kind == "full" and shard.rows != shard.table_rows):
+                raise ValueError(f"shard {number} holds {shard.rows} rows of {shard.table_rows}")
+        _check_history(optimizer, shards)
+        return Manifest(
+            kind=kind,
+            table=table,
+            steps=_int(top, "steps"),
+            uses=_int(top, "uses"),
+            rows=rows,
+            optimizer=optimizer,
+            chain=chain,
+            shards=shards,
+            file_crc32=file_crc32,
+        )
+
+
+def _table(table: dict[str, Any]) -> dict[str, Any]:
+    _string(table, "name")
+    _int(table, "dim", 1, 2**28)
+    _one_of(table, "key_dtype", KEY_DTYPES)
+    if not isinstance(table["hashed"], bool):
+        raise TypeError(f"hashed is {table['hashed']!r}")
+    _int(table, "capacity")
+    _string(table, "on_full")
+    initializer = _object(table["initializer"], "initializer")
+    _string(initializer, "kind")
+    for field_name, kinds in (
+        ("admission", ("counter", "bloom")),
+        ("eviction", ("global_step", "l2_weight")),
+    ):
+        if table[field_name] is not None:
+            _one_of(_object(table[field_name], field_name), "kind", kinds)
+    if table["admission"] is not None:
+        _int(table["admission"], "filter_freq", -(2**63))
+        _number(table["admission"], "default_value")
+    return table
+
+
+def _optimizer(value: Any) -> Optimizer | None:
+    if value is None:
+        return None
+    optimizer = _object(value, "optimizer")
+    hyper = _object(optimizer["hyper"], "hyper")
+    slots = []
+    for slot in _list(optimizer, "slots"):
+        slot = _object(slot, "a slot")
+        name = _string(slot, "name")
+        if not re.fullmatch(r"[A-Za-z0-9_.]+", name):
+            raise ValueError(f"a slot is named {name!r}")
+        slots.append(Slot(name, _int(slot, "width", 1, 2**28), _number(slot, "fill")))
+    if len({slot.name for slot in slots}) != len(slots):
+        raise ValueError("two slots of one name")
+    history = optimizer.get("history")
+    return Optimizer(
+        name=_string(optimizer, "name"),
+        steps=_int(optimizer, "steps"),
+        hyper={name: _number(hyper, name) for name in hyper},
+        slots=tuple(slots),
+        history=None if history is None else _object(history, "history"),
+    )
+
+
+def _check_history(optimizer: Optimizer | None, shards: tuple[ShardSpec, ...]) -> None:
+    """Arrays that say how far rows lag behind stand where the optimizer has a history, and only there."""
+    has_history = optimizer is not None and optimizer.history is not None
+    for number, shard in enumerate(shards):
+        for name, wanted in (("adam_step", has_history), ("alphas", has_history and number == 0)):
+            if (name in shard.arrays) != wanted:
+                raise ValueError(f"shard {number} {'lacks' if wanted else 'has'} the array {name!r}")
+    if has_history:
+        steps = optimizer.steps - _int(optimizer.history, "first_step", 0, optimizer.steps)
+        if shards[0].arrays["alphas"].shape != (steps,):
+            raise ValueError(f"the array 'alphas' does not have the {steps} rates of the optimizer's history")
+
+
+def _link(value: Any) -> Link:
+    link = _object(value, "a link of the chain")
+    path = _string(link, "path")
+    if path.startswith("/") or "\0" in path:
+        raise ValueError(f"the chain's path {path!r} is not relative")
+    return Link(path, _int(link, "crc32", 0, 2**32 - 1))
+
+
+def _shard(shard: dict[str, Any], number: int, rules: dict[str, Any], block_bytes: int) -> ShardSpec:
+    rows, table_rows = _int(shard, "rows"), _int(shard, "table_rows")
+    arrays = {}
+    for name, description in _object(shard["arrays"], "arrays").items():
+        where = f"array {name!r} of shard {number}"
+        if name not in rules:
+            raise ValueError(f"{where} is unknown")
+        array = _array(_object(description, where), name, number, block_bytes)
+        dtypes, width, _ = rules[name]
+        if array.dtype.str not in dtypes:
+            raise ValueError(f"{where} is {array.dtype.str}, not {' or '.join(dtypes)}")
+        if len(array.shape) != (1 if width is None else 2) or (width is not None and array.shape[1] != width):
+            raise ValueError(f"{where} has shape {list(array.shape)}")
+        if _goes_with_rows(name) and array.shape[0] != rows:
+            raise ValueError(f"{where} has {array.shape[0]} rows, and its shard {rows}")
+        arrays[name] = array
+    missing = [name for name, (_, _, needed) in rules.items() if needed and name not in arrays]
+    if missing:
+        raise ValueError(f"shard {number} lacks {', '.join(missing)}")
+    waiting = {arrays[name].shape for name in WAITING if name in arrays}
+    if len(waiting) > 1:
+        raise ValueError(f"shard {number} has arrays of waiting ids of different lengths")
+    return ShardSpec(rows, table_rows, arrays)
+
+
+def _goes_with_rows(name: str) -> bool:
+    return name in ("keys", "values", "adam_step", *COLUMNS) or name.startswith("slot-")
+
+
+def _array(array: dict[str, Any], name: str, shard: int, block_bytes: int) -> ArraySpec:
+    file = _string(array, "file")
+    if file != f"shard-{shard:05d}/{name}.npy":
+        raise ValueError(f"array {name!r} of shard {shard} is said to be in {file!r}")
+    shape = tuple(_list(array, "shape"))
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape):
+        raise ValueError(f"array {name!r} has shape {list(shape)}")
+    size = _int(array, "bytes")
+    checksums = tuple(_list(array, "crc32"))
+    if len(checksums) != -(-size // block_bytes):
+        raise ValueError(f"array {name!r} of {size} bytes has {len(checksums)} checksums")
+    if not all(isinstance(crc, int) and 0 <= crc < 2**32 for crc in checksums):
+        raise ValueError(f"array {name!r} has a checksum that is none")
+    spec = ArraySpec(name, file, np.dtype(_string(array, "dtype")), shape, size, checksums, block_bytes)
+    if spec.data_bytes >= size:
+        raise ValueError(f"array {name!r} of shape {list(shape)} in {size} bytes")
+    return spec
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{what} is {value!r}, not an object")
+    return value
+
+
+def _list(holder: dict[str, Any], name: str) -> list[Any]:
+    if not isinstance(holder[name], list):
+        raise TypeError(f"{name} is {holder[name]!r}, not a list")
+    return holder[name]
+
+
+def _string(holder: dict[str, Any], name: str) -> str:
+    if not isinstance(holder[name], str) or not holder[name]:
+        raise TypeError(f"{name} is {holder[name]!r}, not a string")
+    return holder[name]
+
+
+def _one_of(holder: dict[str, Any], name: str, values: tuple[str, ...]) -> str:
+    if _string(holder, name) not in values:
+        raise ValueError(f"{name} is {holder[name]!r}, not {' or '.join(values)}")
+    return holder[name]
+
+
+def _int(holder: dict[str, Any], name: str, low: int = 0, high: int = 2**63 - 1) -> int:
+    value = holder[name]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}, not a whole number")
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value}, not in [{low}, {high}]")
+    return value
+
+
+def _number(holder: dict[str, Any], name: str) -> float:
+    value = holder[name]
+    if value in ("nan", "inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}, not a number")
+    return float(value)

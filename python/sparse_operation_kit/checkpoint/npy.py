@@ -1,0 +1,175 @@
+"""Arrays of a checkpoint: .npy files whose blocks carry checksums, read a piece at a time."""
+
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+
+_MAGIC = b"\x93NUMPY\x01\x00"
+DATA_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """What a manifest says of an array.
+
+    Attributes:
+      name: Its name in the manifest, the file's without its ending.
+      file: The file's path, relative to the table's folder.
+      dtype: Of its elements, little-endian.
+      shape: Rows first.
+      bytes: The file's size, header included.
+      crc32: CRC-32 of each block of `block_bytes` of the file, header included.
+      block_bytes: The size of all blocks but the last.
+    """
+
+    name: str
+    file: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    bytes: int
+    crc32: tuple[int, ...]
+    block_bytes: int
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the elements."""
+        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return int(np.prod(self.shape[1:], dtype=object)) * self.dtype.itemsize
+
+
+class CheckedArray:
+    """An array in a file. Reading it checks every block it touches, so no damaged row is ever returned.
+
+    Holds one block in memory, and the file open only while it reads. Not thread-safe.
+    """
+
+    def __init__(self, folder: Path, spec: ArraySpec) -> None:
+        """Opens nothing yet: a missing or damaged file is an error of the first read."""
+        self.path = folder / spec.file
+        self.spec = spec
+        self._data_start: int | None = None
+        self._cached: tuple[int, bytes] = (-1, b"")
+
+    def __len__(self) -> int:
+        """Its number of rows."""
+        return self.spec.shape[0]
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        """Returns a copy of the rows in [begin, end).
+
+        Raises:
+          CheckpointError: The file is missing or is not what the manifest says.
+        """
+        shape = (end - begin, *self.spec.shape[1:])
+        start = self._start()
+        row_bytes = self.spec.row_bytes
+        data = self._bytes(start + begin * row_bytes, start + end * row_bytes)
+        return np.frombuffer(data, self.spec.dtype).reshape(shape)
+
+    def blocks(self, rows: int) -> Iterator[np.ndarray]:
+        """Yields all rows in order, `rows` at a time."""
+        for begin in range(0, len(self), rows):
+            yield self.read(begin, min(begin + rows, len(self)))
+
+    def check(self) -> None:
+        """Reads the whole file and raises where something is wrong with it."""
+        self._start()
+        for block in range(len(self.spec.crc32)):
+            self._block(block)
+
+    def forget(self) -> None:
+        """Frees the block that it holds."""
+        self._cached = (-1, b"")
+
+    def _start(self) -> int:
+        if self._data_start is None:
+            self._data_start = self._read_header()
+        return self._data_start
+
+    def _read_header(self) -> int:
+        head = self._bytes(0, min(self.spec.bytes, 10))
+        if len(head) < 10 or head[:8] != _MAGIC:
+            raise CheckpointError(self.path, "is no .npy file of version 1.0")
+        start = 10 + int.from_bytes(head[8:10], "little")
+        if start % DATA_ALIGNMENT or start > self.spec.bytes:
+            raise CheckpointError(
+                self.path, f"its header ends at byte {start}, not at a multiple of 64 in it"
+            )
+        stream = io.BytesIO(self._bytes(8, start))
+        try:
+            shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
+        except (ValueError, SyntaxError) as error:
+            raise CheckpointError(self.path, f"its .npy header cannot be read: {error}") from None
+        if fortran_order and len(shape) > 1:
+            raise CheckpointError(self.path, "is in Fortran order")
+        if shape != self.spec.shape or dtype != self.spec.dtype:
+            raise CheckpointError(
+                self.path,
+                f"holds {dtype.str} {list(shape)}, where the manifest has {self.spec.dtype.str} "
+                f"{list(self.spec.shape)}",
+            )
+        if start + self.spec.data_bytes != self.spec.bytes:
+            raise CheckpointError(
+                self.path, f"has {self.spec.bytes - start} bytes of data, not {self.spec.data_bytes}"
+            )
+        return start
+
+    def _bytes(self, begin: int, end: int) -> bytes:
+        size = self.spec.block_bytes
+        if begin == end:
+            return b""
+        pieces = []
+        for number in range(begin // size, (end - 1) // size + 1):
+            block = self._block(number)
+            pieces.append(block[max(begin - number * size, 0) : end - number * size])
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _block(self, number: int) -> bytes:
+        if self._cached[0] == number:
+            return self._cached[1]
+        begin = number * self.spec.block_bytes
+        length = min(self.spec.block_bytes, self.spec.bytes - begin)
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size != self.spec.bytes:
+                    raise CheckpointError(self.path, f"has {size} bytes, not {self.spec.bytes}")
+                block = _read_fully(file.fileno(), begin, length)
+        except OSError as error:
+            raise CheckpointError(self.path, f"cannot be read: {error.strerror or error}") from None
+        if len(block) != length or zlib.crc32(block) != self.spec.crc32[number]:
+            raise CheckpointError(
+                self.path, f"is damaged: the checksum of bytes {begin} to {begin + length - 1} is wrong"
+            )
+        self._cached = (number, block)
+        return block
+
+
+def _read_fully(descriptor: int, begin: int, length: int) -> bytes:
+    """Up to `length` bytes from `begin`: the system may hand them over in pieces."""
+    block = os.pread(descriptor, length, begin)
+    while block and len(block) < length:
+        more = os.pread(descriptor, length - len(block), begin + len(block))
+        if not more:
+            break
+        block += more
+    return block
+
+
+def header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """Returns the header of a .npy file of version 1.0, after which data start at a multiple of 64."""
+    text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': {shape!r}, }}"
+    length = -(-(10 + len(text) + 1) // DATA_ALIGNMENT) * DATA_ALIGNMENT
+    padded = text + " " * (length - 10 - len(text) - 1) + "\n"
+    return _MAGIC + (length - 10).to_bytes(2, "little") + padded.encode("ascii")

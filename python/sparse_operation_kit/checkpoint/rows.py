@@ -1,0 +1,153 @@
+"""The rows that a table has after its chain: later checkpoints win, and what they deleted is gone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder, owner
+
+# What a block of rows takes in memory, about.
+_TARGET_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some rows of a table: `keys` int64 [n], and n rows of every column asked for."""
+
+    keys: np.ndarray
+    columns: dict[str, np.ndarray]
+
+
+def columns_of(table: Table) -> list[str]:
+    """Returns the names of all arrays that go with a table's rows, but for the keys."""
+    slots = table.manifest.optimizer.slots if table.manifest.optimizer else ()
+    per_row = [
+        name for name in table.last.shards[0].arrays if name in ("frequency", "last_step", "last_used")
+    ]
+    return ["values", *(f"slot-{slot.name}" for slot in slots), *per_row]
+
+
+def row_blocks(
+    table: Table, columns: Sequence[str] = ("values",), part: tuple[int, int] | None = None
+) -> Iterator[RowBlock]:
+    """Yields the table's rows in blocks, each key once.
+
+    Memory: a few MiB, and 8 bytes for each key that the deltas of the chain hold or delete.
+
+    Args:
+      table: Opened with its chain; rows come in its order, of each folder those that no later one replaces.
+      columns: Arrays to read beside the keys.
+      part: (number, of): only keys with uint64(key) % of == number.
+
+    Raises:
+      CheckpointError: A file is damaged; rows that were yielded before are right.
+    """
+    covered = [_covered(link, part) for link in table.links[1:]]
+    for number, link in enumerate(table.links):
+        for shard in _shards(link, part):
+            yield from _of_shard(shard, columns, covered[number:], part)
+            shard.forget()
+
+
+def count_rows(table: Table, part: tuple[int, int] | None = None) -> int:
+    """Returns the number of rows of the table, or of a part of it."""
+    if len(table.links) == 1 and part in (None, (0, 1)):
+        return table.manifest.rows
+    return sum(len(block.keys) for block in row_blocks(table, (), part))
+
+
+def waiting_ids(
+    table: Table, part: tuple[int, int] | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns ids that are not admitted yet: ids, counts, and the steps at which they last came; int64 [w].
+
+    Memory: 48 bytes for each of them.
+    """
+    names = ("waiting_keys", "waiting_counts", "waiting_last_step")
+    parts: list[tuple[np.ndarray, ...]] = []
+    later = np.zeros([0], np.int64)
+    for link in reversed(table.links):
+        arrays = [_whole(link, name, part) for name in names]
+        keep = ~_contains(later, arrays[0])
+        if part is not None:
+            keep &= owner(arrays[0], part[1]) == part[0]
+        parts.append(tuple(array[keep] for array in arrays))
+        later = np.union1d(later, np.concatenate([arrays[0], _whole(link, "waiting_deleted", part)]))
+    return tuple(np.concatenate(column) for column in zip(*reversed(parts), strict=True))
+
+
+def find_row(table: Table, key: int) -> dict[str, np.ndarray] | None:
+    """Returns the row of one key, an array per column; None if the table has none.
+
+    Reads the key's shard's keys and the blocks in which its row lies.
+    """
+    for link in reversed(table.links):
+        found = link.find(key)
+        if found is not None:
+            shard, row = found
+            return {name: shard.arrays[name].read(row, row + 1)[0] for name in columns_of(table)}
+        if link.find(key, "deleted") is not None:
+            return None
+    return None
+
+
+def find_waiting(table: Table, key: int) -> tuple[int, int] | None:
+    """Returns the count of an id that is not admitted yet and the step at which it last came, or None."""
+    for link in reversed(table.links):
+        found = link.find(key, "waiting_keys")
+        if found is not None:
+            shard, row = found
+            names = ("waiting_counts", "waiting_last_step")
+            return tuple(int(shard.arrays[name].read(row, row + 1)[0]) for name in names)
+        if link.find(key, "waiting_deleted") is not None:
+            return None
+    return None
+
+
+def _of_shard(
+    shard: Shard,
+    columns: Sequence[str],
+    later: Sequence[np.ndarray],
+    part: tuple[int, int] | None,
+) -> Iterator[RowBlock]:
+    step = max(1, _TARGET_BYTES // (8 + sum(shard.arrays[name].spec.row_bytes for name in columns)))
+    for begin in range(0, shard.rows, step):
+        end = min(begin + step, shard.rows)
+        keys = shard.arrays["keys"].read(begin, end)
+        keep = np.ones([len(keys)], bool)
+        for covered in later:
+            keep &= ~_contains(covered, keys)
+        if part is not None:
+            keep &= owner(keys, part[1]) == part[0]
+        if not keep.any():
+            continue
+        rows = {name: shard.arrays[name].read(begin, end) for name in columns}
+        if keep.all():
+            yield RowBlock(keys, rows)
+        else:
+            yield RowBlock(keys[keep], {name: array[keep] for name, array in rows.items()})
+
+
+def _shards(link: TableFolder, part: tuple[int, int] | None) -> Sequence[Shard]:
+    """The shards in which keys of the part can be."""
+    if part is not None and part[1] == len(link.shards):
+        return [link.shards[part[0]]]
+    return link.shards
+
+
+def _covered(link: TableFolder, part: tuple[int, int] | None) -> np.ndarray:
+    """The keys that a delta sets or deletes, sorted."""
+    return np.sort(np.concatenate([_whole(link, "keys", part), _whole(link, "deleted", part)]))
+
+
+def _whole(link: TableFolder, name: str, part: tuple[int, int] | None) -> np.ndarray:
+    return np.concatenate([shard.array(name) for shard in _shards(link, part)])
+
+
+def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Which of `keys` are in the sorted array `ordered`."""
+    if not len(ordered):
+        return np.zeros([len(keys)], bool)
+    found = np.searchsorted(ordered, keys)
+    return ordered[np.minimum(found, len(ordered) - 1)] == keys

@@ -1,0 +1,114 @@
+"""A SavedModel of tables that stock TensorFlow and TensorFlow Serving load: ids to rows by their own ops."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparse_operation_kit.checkpoint.format import Table
+from sparse_operation_kit.checkpoint.rows import count_rows, row_blocks
+
+# A key that stands after all others, with the row of ids that are not there. Where it is a table's key too,
+# that one comes first and is found first.
+_LAST = np.int64(2**63 - 1)
+
+
+def write_saved_model(tables: Sequence[Table], folder: Path, default: float | None) -> None:
+    """Writes a SavedModel with one signature for each table: `ids` int64 [n] to `rows` float32 [n, dim].
+
+    Keys lie sorted in one variable and rows in the same order in another, so that a lookup is a binary search
+    and a gather. With one table its signature is `serving_default` too. Memory: the tables, and the largest
+    one once more.
+
+    Args:
+      tables: With their chains.
+      folder: Must not be there yet.
+      default: What ids that are not there read as; None takes the default of a table's admission filter,
+        and 0 without one.
+    """
+    graph = tf.Graph()
+    with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
+        variables, signatures = [], {}
+        for number, table in enumerate(tables):
+            keys, rows = _variables(session, table, number, _default_of(table, default))
+            variables += [keys, rows]
+            signatures[signature_name(table, signatures)] = _signature(keys, rows, number)
+        save(session, folder, signatures, tf.compat.v1.train.Saver(variables))
+
+
+def save(
+    session: tf.compat.v1.Session, folder: Path, signatures: dict[str, Any], saver: tf.compat.v1.train.Saver
+) -> None:
+    """Writes a graph and its variables as a SavedModel; an only signature is the default one too."""
+    if len(signatures) == 1:
+        default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+        signatures = {**signatures, default: next(iter(signatures.values()))}
+    builder = tf.compat.v1.saved_model.Builder(str(folder))
+    builder.add_meta_graph_and_variables(
+        session, [tf.saved_model.SERVING], signature_def_map=signatures, saver=saver
+    )
+    builder.save()
+
+
+def signature_name(table: Table, taken: dict[str, Any]) -> str:
+    """Returns a table's name as that of a signature, which has letters, digits and underscores only."""
+    base = re.sub(r"\W", "_", table.name, flags=re.ASCII)
+    name, number = base, 1
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    return name
+
+
+def signature(ids: tf.Tensor, rows: tf.Tensor) -> Any:
+    """Returns the signature from `ids` to `rows`."""
+    return tf.compat.v1.saved_model.predict_signature_def({"ids": ids}, {"rows": rows})
+
+
+def _default_of(table: Table, default: float | None) -> float:
+    if default is not None:
+        return default
+    return (table.manifest.table["admission"] or {}).get("default_value", 0.0)
+
+
+def _variables(
+    session: tf.compat.v1.Session, table: Table, number: int, default: float
+) -> tuple[tf.Variable, tf.Variable]:
+    """The variables of a table, filled: keys in ascending order, and their rows."""
+    count, dim = count_rows(table), table.manifest.dim
+    unordered = np.concatenate([np.zeros([0], np.int64), *(block.keys for block in row_blocks(table, ()))])
+    order = np.argsort(unordered)
+    place = np.empty([count], np.int64)
+    place[order] = np.arange(count)
+    with tf.compat.v1.variable_scope(f"table_{number}"):
+        keys = tf.compat.v1.get_variable(
+            "keys", [count + 1], tf.int64, initializer=tf.constant_initializer(0), use_resource=True
+        )
+        rows = tf.compat.v1.get_variable(
+            "rows", [count + 1, dim], initializer=tf.constant_initializer(0), use_resource=True
+        )
+    positions = tf.compat.v1.placeholder(tf.int64, [None])
+    values = tf.compat.v1.placeholder(tf.float32, [None, dim])
+    update = tf.compat.v1.scatter_update(rows, positions, values)
+    session.run([keys.initializer, rows.initializer])
+    keys.load(np.append(unordered[order], _LAST), session)
+    del unordered, order
+    begin = 0
+    for block in row_blocks(table, ("values",)):
+        end = begin + len(block.keys)
+        session.run(update.op, {positions: place[begin:end], values: block.columns["values"]})
+        begin = end
+    session.run(update.op, {positions: [count], values: np.full([1, dim], default, np.float32)})
+    return keys, rows
+
+
+def _signature(keys: tf.Variable, rows: tf.Variable, number: int) -> Any:
+    with tf.name_scope(f"lookup_{number}"):
+        ids = tf.compat.v1.placeholder(tf.int64, [None], name="ids")
+        ordered = keys.read_value()
+        position = tf.searchsorted(ordered, ids, out_type=tf.int64)
+        found = tf.equal(tf.gather(ordered, position), ids)
+        last = tf.shape(ordered, out_type=tf.int64)[0] - 1
+        return signature(ids, tf.gather(rows, tf.where(found, position, last), name="rows"))

@@ -1,0 +1,49 @@
+"""The part of a checkpoint that TensorFlow writes: ordinary variables, and references to tables' folders."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparse_operation_kit.checkpoint.locate import FOLDER_SUFFIX, REFERENCE_SUFFIX
+
+
+def reference(prefix: Path, leaf: str, manifest_crc32: int, steps: int) -> str:
+    """Returns what TensorFlow's checkpoint stores for a table whose folder is `leaf` beside the prefix."""
+    return json.dumps(
+        {"folder": f"{prefix.name}{FOLDER_SUFFIX}/{leaf}", "manifest_crc32": manifest_crc32, "steps": steps}
+    )
+
+
+def write(prefix: Path, references: Mapping[str, str], copy_of: Path | None) -> None:
+    """Writes TensorFlow's files of a checkpoint. The ordinary variables pass through memory.
+
+    Args:
+      prefix: Of the new checkpoint.
+      references: By table.
+      copy_of: The prefix whose other tensors are taken over; None for references alone.
+    """
+    import tensorflow as tf
+
+    tensors: dict[str, Any] = {}
+    if copy_of is not None:
+        reader = tf.train.load_checkpoint(str(copy_of))
+        tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    for name, text in references.items():
+        tensors[name + REFERENCE_SUFFIX] = np.array(text.encode(), object)
+    names = sorted(tensors)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        fed = [tf.compat.v1.placeholder(_dtype(tensors[name])) for name in names]
+        save = tf.raw_ops.SaveV2(
+            prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=fed
+        )
+        session.run(save, {tensor: tensors[name] for tensor, name in zip(fed, names, strict=True)})
+
+
+def _dtype(value: Any) -> Any:
+    import tensorflow as tf
+
+    array = np.asarray(value)
+    return tf.string if array.dtype.kind in "OSU" else tf.as_dtype(array.dtype)

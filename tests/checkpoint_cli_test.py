@@ -1,0 +1,321 @@
+"""The command line: inspect, diff, paths of every kind, and errors of users."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import checkpoint_files
+import harness  # noqa: F401 - quiets TensorFlow
+import sparse_operation_kit as sok
+from checkpoint_files import BLOOM, COUNTER, History, table_description
+from sparse_operation_kit.checkpoint import cli, compare, diff, locate, open_checkpoint, tensorflow_part
+
+
+def run(capsys, *arguments):
+    """(status, standard output, standard error) of a command."""
+    try:
+        status = cli.main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        status = end.code
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def saved_history(tmp_path, name="items", steps=3, seed=0, **fields):
+    made = History(tmp_path, np.random.default_rng(seed), table=table_description(name=name), **fields)
+    for step in range(steps):
+        made.train(100)
+        made.save(f"model.ckpt-{step}", delta=step > 0)
+    return made
+
+
+def write_references(prefix, *all_saved):
+    """TensorFlow's part of a checkpoint."""
+    references = {
+        locate._entry_of_folder(saved.folder).name: tensorflow_part.reference(
+            prefix, saved.folder.name, saved.crc32, 0
+        )
+        for saved in all_saved
+    }
+    tensorflow_part.write(prefix, references, None)
+    (prefix.parent / "checkpoint").write_text(f'model_checkpoint_path: "{prefix.name}"\n')
+
+
+def test_every_kind_of_path(tmp_path, capsys):
+    one, two = saved_history(tmp_path, "items"), saved_history(tmp_path, "scope/users")
+    prefix = tmp_path / "model.ckpt-2"
+    write_references(prefix, one.saved[-1], two.saved[-1])
+    for path in (prefix, tmp_path, tmp_path / "model.ckpt-2.sok", tmp_path / "model.ckpt-2.index"):
+        checkpoint = open_checkpoint(path)
+        assert [entry.name for entry in checkpoint.tables] == ["items", "scope/users"]
+        assert [entry.folder for entry in checkpoint.tables] == [one.saved[-1].folder, two.saved[-1].folder]
+        assert run(capsys, "verify", path)[0] == 0
+    assert [entry.name for entry in open_checkpoint(two.saved[-1].folder).tables] == ["scope/users"]
+
+
+def test_a_renamed_checkpoint(tmp_path, capsys):
+    made = saved_history(tmp_path, steps=1)
+    write_references(tmp_path / "model.ckpt-0", made.saved[0])
+    (tmp_path / "elsewhere").mkdir()
+    for path in tmp_path.glob("model.ckpt-0*"):
+        path.rename(tmp_path / "elsewhere" / path.name.replace("model.ckpt-0", "best"))
+    assert run(capsys, "verify", tmp_path / "elsewhere" / "best")[0] == 0
+
+
+def test_the_reference_decides_between_two_saves(tmp_path, capsys):
+    made = saved_history(tmp_path, steps=1)
+    made.train()
+    second = made.save("model.ckpt-0")
+    status, _, error = run(capsys, "inspect", tmp_path / "model.ckpt-0.sok")
+    assert status == 2 and "holds the table 'items' more than once" in error
+    write_references(tmp_path / "model.ckpt-0", second)
+    assert open_checkpoint(tmp_path / "model.ckpt-0.sok").tables[0].folder == second.folder
+
+
+def test_unfinished_folders_are_no_tables(tmp_path):
+    made = saved_history(tmp_path, steps=1)
+    (made.saved[0].folder.parent / "items-0123456789abcdef.unfinished").mkdir()
+    assert len(open_checkpoint(tmp_path / "model.ckpt-0.sok").tables) == 1
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["verify"], ["diff"], ["compact"], ["export"]])
+def test_errors_of_users_have_no_traceback(tmp_path, capsys, command):
+    others = {
+        "diff": [tmp_path / "other"],
+        "compact": ["--to", tmp_path / "new"],
+        "export": ["--format", "npy", "--to", tmp_path / "new"],
+    }
+    nothing = tmp_path / "nothing"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.sok").mkdir()
+    (tmp_path / "file").write_text("no checkpoint")
+    (tmp_path / "broken.index").write_text("no checkpoint")
+    messages = {
+        nothing: "there is neither a checkpoint with this prefix nor such a folder",
+        tmp_path / "empty": "holds no checkpoint",
+        tmp_path / "empty.sok": "holds no table",
+        tmp_path / "file": "is a file",
+        tmp_path / "broken": "TensorFlow cannot read it",
+    }
+    for path, message in messages.items():
+        status, output, error = run(capsys, *command, path, *others.get(command[0], []))
+        assert status == 2 and output == ""
+        assert message in error and str(path) in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_checkpoint_without_tables(tmp_path, capsys):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.compat.v1.get_variable("plain", initializer=1.0)
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.train.Saver().save(session, str(tmp_path / "plain"))
+    status, _, error = run(capsys, "inspect", tmp_path / "plain")
+    assert status == 2 and "without any embedding table" in error
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"folder": "/etc", "manifest_crc32": 1}', '{"folder": 3}'])
+def test_references_that_name_no_folder(tmp_path, capsys, text):
+    tensorflow_part.write(tmp_path / "model", {"items": text}, None)
+    status, _, error = run(capsys, "inspect", tmp_path / "model")
+    assert status == 2 and "names no folder" in error
+
+
+def test_inspect(tmp_path, capsys):
+    description = table_description(admission=COUNTER, capacity=1000)
+    made = History(tmp_path, np.random.default_rng(0), table=description)
+    for step in range(2):
+        made.train(100)
+        saved = made.save(f"model.ckpt-{step}", delta=step > 0)
+    status, output, error = run(capsys, "inspect", saved.folder)
+    assert status == 0 and error == ""
+    for expected in (
+        "items\n",
+        str(saved.folder),
+        "delta after 1 checkpoint, of step 2",
+        "int64, hashed, at most 1,000 on a rank (on_full: error)",
+        "uniform, a -0.05, b 0.05, seed 17",
+        "lazy_adam, 2 steps; first with alpha 0.001",
+        "m [4], v [1]",
+        "counter, filter_freq 5, default_value 0.25",
+        f"waiting     {len(saved.waiting)} ids",
+        f"rows        {len(saved.rows)} of 4 floats in 2 shards",
+        str(made.saved[0].folder),
+    ):
+        assert expected in output, expected
+
+
+def counts_of(output, title):
+    """{label: count} of a histogram in inspect's output."""
+    lines = output.split(f"  {title}\n")[1].splitlines()
+    found = {}
+    for line in lines:
+        if not line.startswith("    "):
+            break
+        label, count = line.split("#")[0].rsplit(maxsplit=1)
+        found[label.strip()] = int(count.replace(",", ""))
+    return found
+
+
+def test_histograms(tmp_path, capsys):
+    keys = np.concatenate([np.arange(10), [-1, -2, -4, 2**62]]).astype(np.int64)
+    values = np.zeros([len(keys), 4], "<f4")
+    values[1] = [3e-4, 0, 4e-4, 0]
+    values[2:6, 0] = 2.0
+    values[7, 2] = np.nan
+    shards = [{"keys": keys[keys % 2 == n], "values": values[keys % 2 == n]} for n in (0, 1)]
+    checkpoint_files.write_folder(tmp_path / "a", shards)
+    output = run(capsys, "inspect", tmp_path / "a")[1]
+    assert counts_of(output, "rows by shard") == {"shard 0": 8, "shard 1": 6}
+    leading = {label: n for label, n in counts_of(output, "rows by the first bits of the key").items() if n}
+    assert leading == {"0000…": 10, "0100…": 1, "1111…": 3}
+    norms = {label: n for label, n in counts_of(output, "rows by Euclidean norm").items() if n}
+    assert norms == {"0": 8, "0.00032 to 0.001": 1, "1 to 3.2": 4}
+    assert "1 row with a weight that is NaN" in output
+    assert "rows by" not in run(capsys, "inspect", tmp_path / "a", "--brief")[1]
+
+
+def test_empty_tables(tmp_path, capsys):
+    made = History(tmp_path, np.random.default_rng(0))
+    folder = made.save("model.ckpt-0").folder
+    status, output, _ = run(capsys, "inspect", folder, "--png", tmp_path / "a.png")
+    assert status == 0 and "rows        0 of 4 floats" in output
+
+
+def test_pictures(tmp_path, capsys):
+    made = saved_history(tmp_path)
+    assert run(capsys, "inspect", made.saved[-1].folder, "--png", tmp_path / "a.png")[0] == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    status, _, error = run(capsys, "inspect", made.saved[-1].folder, "--png", tmp_path / "no" / "a.png")
+    assert status == 2 and "a.png" in error
+
+
+def test_one_id(tmp_path, capsys):
+    made = History(tmp_path, np.random.default_rng(0), table=table_description(admission=COUNTER))
+    made.train(100)
+    made.waiting = {5: (3, 1)}
+    made.rows.pop(5, None)
+    saved = made.save("model.ckpt-0")
+    key = min(saved.rows)
+    made_row = saved.rows[key]
+    output = run(capsys, "inspect", saved.folder, "--id", key, "--table", "items")[1]
+    assert output.startswith(f"items: id {key}, shard {key % 2}\n")
+    fields = dict(line.strip().split(maxsplit=1) for line in output.splitlines()[1:])
+    assert fields.keys() == {"values", "slot-m", "slot-v", "frequency"}
+    assert np.array_equal(np.array(fields["values"].strip("[]").split(), "<f4"), made_row["values"])
+    assert fields["frequency"] == str(made_row["frequency"])
+    output = run(capsys, "inspect", saved.folder, "--id", 5)[1]
+    assert "waits for admission" in output and "3 of 5" in output
+    status, _, error = run(capsys, "inspect", saved.folder, "--id", 31337)
+    assert status == 2 and "no row of the id 31337" in error
+    status, _, error = run(capsys, "inspect", saved.folder, "--id", 2**63)
+    assert status == 2 and "not in [-2^63, 2^63)" in error
+    status, _, error = run(capsys, "inspect", saved.folder, "--table", "none")
+    assert status == 2 and "has no table 'none'; it has 'items'" in error
+
+
+def test_an_id_of_several_tables(tmp_path, capsys):
+    saved_history(tmp_path, "items"), saved_history(tmp_path, "users")
+    status, _, error = run(capsys, "inspect", tmp_path / "model.ckpt-0.sok", "--id", 1)
+    assert status == 2 and "name one with --table: 'items', 'users'" in error
+
+
+def compare_states(old, new):
+    """(added, removed, changed) of two states of a History."""
+    both = old.rows.keys() & new.rows.keys()
+    changed = [
+        key
+        for key in both
+        if any(np.any(old.rows[key][name] != new.rows[key][name]) for name in old.rows[key])
+    ]
+    return len(new.rows.keys() - old.rows.keys()), len(old.rows.keys() - new.rows.keys()), len(changed)
+
+
+@pytest.mark.parametrize("held", [1500, 1 << 28])
+@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
+def test_diff_of_states(tmp_path, monkeypatch, held, admission):
+    monkeypatch.setattr(diff, "_HELD_BYTES", held)
+    made = History(tmp_path, np.random.default_rng(3), table=table_description(admission=admission), shards=3)
+    for step in range(4):
+        made.train(80)
+        made.save(f"model.ckpt-{step}", delta=step % 2 == 1)
+    tables = [open_checkpoint(saved.folder).tables[0].open() for saved in made.saved]
+    for old, old_table in zip(made.saved, tables, strict=True):
+        for new, new_table in zip(made.saved, tables, strict=True):
+            found = compare(old_table, new_table)
+            assert (found.added, found.removed, found.changed) == compare_states(old, new)
+            assert found.is_empty == (old is new)
+            waiting = [
+                key
+                for key in old.waiting.keys() | new.waiting.keys()
+                if old.waiting.get(key) != new.waiting.get(key)
+            ]
+            assert found.waiting == len(waiting)
+            assert found.bloom == (admission == BLOOM and old is not new)
+            changes = {
+                key: np.abs(new.rows[key]["values"].astype(float) - old.rows[key]["values"]).max()
+                for key in old.rows.keys() & new.rows.keys()
+            }
+            assert found.largest_change == max(changes.values(), default=0)
+            if old is not new:
+                assert changes[found.largest_at] == found.largest_change
+
+
+def test_diff_does_not_see_shards_or_order(tmp_path, capsys):
+    made = saved_history(tmp_path, steps=1)
+    made.shards = 3
+    made.bloom = made.bloom + made.bloom[:1]
+    made.rows = dict(reversed(made.rows.items()))
+    again = made.save("again")
+    assert run(capsys, "diff", made.saved[0].folder, again.folder) == (0, "", "")
+
+
+def test_diff_output(tmp_path, capsys):
+    made = saved_history(tmp_path, steps=1)
+    key = next(iter(made.rows))
+    made.rows[key]["values"] = made.rows[key]["values"] + np.float32(2)
+    made.rows[next(reversed(made.rows))]["frequency"] += 1
+    made.rows[12345] = made.rows[key]
+    made.steps += 1
+    changed = made.save("changed")
+    status, output, _ = run(capsys, "diff", made.saved[0].folder, changed.folder)
+    assert status == 1
+    assert "items: ids: 1 added, 0 removed, 2 changed" in output
+    assert "items: values: of 1 id changed, a weight by 2" in output and f"(id {key})" in output
+    assert "items: frequency: of 1 id changed" in output
+    assert "items: steps is 2, was 1" in output
+
+
+def test_diff_of_nan(tmp_path, capsys):
+    made = saved_history(tmp_path, steps=1)
+    key = next(iter(made.rows))
+    made.rows[key]["values"] = np.full([4], np.nan, "<f4")
+    first, second = made.save("first"), made.save("second")
+    assert run(capsys, "diff", first.folder, second.folder)[0] == 0
+    status, output, _ = run(capsys, "diff", made.saved[0].folder, second.folder)
+    assert status == 1 and "a weight by inf" in output
+
+
+def test_diff_of_other_tables(tmp_path, capsys):
+    saved_history(tmp_path / "a", "items", 1), saved_history(tmp_path / "b", "items", 1)
+    saved_history(tmp_path / "b", "users", 1)
+    first, second = tmp_path / "a" / "model.ckpt-0.sok", tmp_path / "b" / "model.ckpt-0.sok"
+    assert run(capsys, "diff", first, second)[:2] == (1, f"users: only in {second}\n")
+    assert run(capsys, "diff", second, first)[:2] == (1, f"users: only in {second}\n")
+    assert run(capsys, "diff", first, second, "--table", "items")[0] == 0
+
+
+@pytest.mark.parametrize("command", [[], ["inspect"], ["verify"], ["diff"], ["compact"], ["export"]])
+def test_help_in_plain_words(capsys, command):
+    status, output, _ = run(capsys, *command, "--help")
+    assert status == 0 and "%" not in output and len(output.splitlines()) > 5
+
+
+def test_as_a_program(tmp_path):
+    made = saved_history(tmp_path, steps=1)
+    command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "inspect", made.saved[0].folder]
+    path = str(sok.__path__[0]).removesuffix("/sparse_operation_kit")
+    result = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert result.returncode == 0 and result.stdout.startswith("items\n"), result.stderr

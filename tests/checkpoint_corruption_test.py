@@ -1,0 +1,131 @@
+"""Damaged checkpoints: verify finds whatever was done to a folder, and readers never return wrong rows."""
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import checkpoint_files
+from checkpoint_files import COUNTER, History
+from sparse_operation_kit.checkpoint import (
+    CheckpointError,
+    find_row,
+    open_checkpoint,
+    problems,
+    row_blocks,
+    rows,
+)
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    """A table's chain of three checkpoints, and another's with files of the same names and sizes."""
+    directory = tmp_path_factory.mktemp("chain")
+    description = checkpoint_files.table_description(admission=COUNTER)
+    histories = [
+        History(directory / name, np.random.default_rng(5), table=description, block_bytes=256)
+        for name in ("ours", "theirs")
+    ]
+    for step in range(3):
+        for made in histories:
+            made.train(60)
+            made.save(f"model.ckpt-{step}", delta=step > 0)
+        for row in histories[1].rows.values():
+            row["values"] += np.float32(1)
+    return histories
+
+
+def files(directory):
+    return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def damage(draw, target, theirs):
+    """Does one random thing to the files below `target`; returns whether anything changed."""
+    path = draw(st.sampled_from(files(target)))
+    data = path.read_bytes()
+    how = draw(st.sampled_from(["flip", "set", "zero", "cut", "grow", "remove", "swap", "foreign", "extra"]))
+    if how == "flip":
+        position = draw(st.integers(0, len(data) * 8 - 1))
+        changed = bytearray(data)
+        changed[position // 8] ^= 1 << position % 8
+    elif how in ("set", "zero"):
+        begin = draw(st.integers(0, len(data) - 1))
+        length = draw(st.integers(1, 600))
+        piece = bytes(length) if how == "zero" else draw(st.binary(min_size=length, max_size=length))
+        changed = data[:begin] + piece[: len(data) - begin] + data[begin + length :]
+    elif how == "cut":
+        changed = data[: draw(st.integers(0, len(data) - 1))]
+    elif how == "grow":
+        changed = data + draw(st.binary(min_size=1, max_size=10))
+    elif how == "swap":
+        other = draw(st.sampled_from(files(target)))
+        changed = other.read_bytes()
+        other.write_bytes(data)
+    elif how == "foreign":
+        changed = _like(path, target, theirs)
+    elif how == "extra":
+        path = path.with_name("more.npy")
+        changed = data
+    else:
+        path.unlink()
+        return True
+    path.write_bytes(changed)
+    return how == "extra" or bytes(changed) != data
+
+
+def _like(path, target, theirs):
+    """The file of the other table at the same place."""
+    relative = path.relative_to(target)
+    checkpoint = theirs / relative.parts[0]
+    leaf = next(checkpoint.iterdir())
+    return leaf.joinpath(*relative.parts[2:]).read_bytes()
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_random_corruptions(chain, tmp_path_factory, data):
+    ours, theirs = chain
+    target = tmp_path_factory.mktemp("damaged")
+    try:
+        shutil.copytree(ours.directory, target, dirs_exist_ok=True)
+        assume(damage(data.draw, target, theirs.directory))
+        saved = ours.saved[-1]
+        last = target / saved.folder.relative_to(ours.directory)
+        assert list(problems(open_checkpoint(last))), "verify found nothing"
+        _read_or_refuse(last, saved.rows)
+        for key in list(saved.rows)[:20]:
+            _find_or_refuse(last, key, saved.rows)
+    finally:
+        shutil.rmtree(target)
+
+
+def _read_or_refuse(folder, wanted):
+    """Whatever blocks come before the refusal are right, and without a refusal they are all there."""
+    found = set()
+    try:
+        table = open_checkpoint(folder).tables[0].open()
+        for block in row_blocks(table, rows.columns_of(table)):
+            for index, key in enumerate(block.keys.tolist()):
+                found.add(key)
+                for name, array in block.columns.items():
+                    np.testing.assert_array_equal(array[index], wanted[key][name])
+    except CheckpointError:
+        return
+    assert found == wanted.keys()
+
+
+def _find_or_refuse(folder, key, wanted):
+    try:
+        found = find_row(open_checkpoint(folder).tables[0].open(), key)
+    except CheckpointError:
+        return
+    for name, value in wanted[key].items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_undamaged_checkpoints_have_no_problems(chain):
+    for made in chain:
+        for saved in made.saved:
+            assert list(problems(open_checkpoint(saved.folder))) == []

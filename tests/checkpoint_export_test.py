@@ -1,0 +1,269 @@
+"""`export` to Parquet, .npy and a SavedModel that TensorFlow alone loads; `compact`, a chain made one."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness  # noqa: F401 - quiets TensorFlow
+from checkpoint_files import BLOOM, COUNTER, History, table_description
+from sparse_operation_kit.checkpoint import (
+    cli,
+    compare,
+    exporting,
+    open_checkpoint,
+    problems,
+    tensorflow_part,
+)
+
+# Where neither this library nor Horovod can be imported. Prints the rows of ids, as JSON.
+STOCK_PROGRAM = """
+import json, sys
+sys.modules["sparse_operation_kit"] = sys.modules["horovod"] = None
+import tensorflow as tf
+folder, ids = sys.argv[1], json.loads(sys.argv[2])
+model = tf.saved_model.load(folder)
+ids_tensor = tf.constant(ids, tf.int64)
+found = {name: f(ids=ids_tensor)["rows"].numpy().tolist() for name, f in model.signatures.items()}
+with tf.compat.v1.Session(graph=tf.Graph()) as session:
+    meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
+    for name, signature in meta.signature_def.items():
+        rows = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: ids})
+        assert rows.tolist() == found[name]
+print(json.dumps(found))
+"""
+
+
+def run(capsys, *arguments):
+    status = cli.main([str(argument) for argument in arguments])
+    return status, capsys.readouterr().err
+
+
+def chain(directory, name="items", seed=0, **fields):
+    made = History(
+        directory, np.random.default_rng(seed), **{"table": table_description(name=name), **fields}
+    )
+    for step in range(3):
+        made.train(100)
+        made.save(f"model.ckpt-{step}", delta=step > 0)
+    return made
+
+
+def load_elsewhere(folder, ids):
+    """{signature: rows} from a fresh process without this library."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        [sys.executable, "-c", STOCK_PROGRAM, str(folder), json.dumps(ids)],
+        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}
+
+
+def wanted(saved, ids, default=0.0):
+    return np.array([saved.rows[key]["values"] if key in saved.rows else [default] * 4 for key in ids], "<f4")
+
+
+def test_npy(tmp_path, capsys):
+    one, two = chain(tmp_path), chain(tmp_path, "scope/users", 1)
+    assert run(
+        capsys, "export", tmp_path / "model.ckpt-2.sok", "--format", "npy", "--to", tmp_path / "out"
+    ) == (0, "")
+    for made, name in ((one, "items"), (two, "scope%2Fusers")):
+        keys = np.load(tmp_path / "out" / name / "keys.npy", mmap_mode="r")
+        values = np.load(tmp_path / "out" / name / "values.npy", mmap_mode="r")
+        assert set(keys.tolist()) == made.saved[-1].rows.keys()
+        np.testing.assert_array_equal(values, wanted(made.saved[-1], keys.tolist()))
+
+
+@pytest.mark.parametrize("group_bytes", [1, 1 << 26])
+def test_parquet(tmp_path, capsys, monkeypatch, group_bytes):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(exporting, "_ROW_GROUP_BYTES", group_bytes)
+    saved = chain(tmp_path).saved[-1]
+    assert run(capsys, "export", saved.folder, "--format", "parquet", "--to", tmp_path / "out") == (0, "")
+    table = parquet.read_table(tmp_path / "out" / "items.parquet")
+    keys = table["key"].to_pylist()
+    assert len(keys) == len(set(keys)) and set(keys) == saved.rows.keys()
+    np.testing.assert_array_equal(np.array(table["values"].to_pylist(), "<f4"), wanted(saved, keys))
+    assert table["frequency"].to_pylist() == [saved.rows[key]["frequency"] for key in keys]
+
+
+def test_parquet_of_an_empty_table(tmp_path, capsys):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = History(tmp_path, np.random.default_rng(0)).save("model.ckpt-0").folder
+    assert run(capsys, "export", folder, "--format", "parquet", "--to", tmp_path / "out")[0] == 0
+    assert parquet.read_table(tmp_path / "out" / "items.parquet").num_rows == 0
+
+
+def test_parquet_without_its_package(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    saved = chain(tmp_path).saved[-1]
+    status, error = run(capsys, "export", saved.folder, "--format", "parquet", "--to", tmp_path / "out")
+    assert status == 2 and "need the package pyarrow" in error
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("out")]
+
+
+HOSTILE_IDS = [0, -1, 1, 2**31, 2**32, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 12345678901234]
+
+
+def test_saved_model_of_one_table(tmp_path, capsys):
+    saved = chain(tmp_path).saved[-1]
+    assert run(capsys, "export", saved.folder, "--format", "saved_model", "--to", tmp_path / "out")[0] == 0
+    ids = [*HOSTILE_IDS, *saved.rows, *HOSTILE_IDS]
+    found = load_elsewhere(tmp_path / "out", ids)
+    assert found.keys() == {"items", "serving_default"}
+    for rows in found.values():
+        np.testing.assert_array_equal(rows, wanted(saved, ids))
+
+
+@pytest.mark.parametrize("rows_of", [[2**63 - 1], [], [-(2**63)]])
+def test_saved_model_of_hardly_any_rows(tmp_path, capsys, rows_of):
+    made = History(tmp_path, np.random.default_rng(0), shards=1)
+    for key in rows_of:
+        made._set(key)
+    saved = made.save("model.ckpt-0")
+    command = [
+        "export",
+        saved.folder,
+        "--format",
+        "saved_model",
+        "--to",
+        tmp_path / "out",
+        "--default",
+        "1.5",
+    ]
+    assert run(capsys, *command)[0] == 0
+    rows = load_elsewhere(tmp_path / "out", HOSTILE_IDS)["items"]
+    np.testing.assert_array_equal(rows, wanted(saved, HOSTILE_IDS, 1.5))
+
+
+def test_saved_model_of_several_tables(tmp_path, capsys):
+    admitted = table_description(name="scope/users", admission=COUNTER)
+    one, two = chain(tmp_path), chain(tmp_path, seed=1, table=admitted)
+    chain(tmp_path, "scope_users", 2), chain(tmp_path, "left out", 3)
+    tables = ["--table", "items", "--table", "scope/users", "--table", "scope_users"]
+    command = ["export", tmp_path / "model.ckpt-2.sok", "--format", "saved_model", "--to", tmp_path / "out"]
+    assert run(capsys, *command, *tables)[0] == 0
+    found = load_elsewhere(tmp_path / "out", HOSTILE_IDS)
+    assert found.keys() == {"items", "scope_users", "scope_users_1"}
+    np.testing.assert_array_equal(found["items"], wanted(one.saved[-1], HOSTILE_IDS))
+    # What the admission filter says of ids without a row.
+    np.testing.assert_array_equal(found["scope_users"], wanted(two.saved[-1], HOSTILE_IDS, 0.25))
+
+
+@pytest.mark.parametrize("file_format", exporting.FORMATS)
+def test_damaged_checkpoints_leave_nothing_behind(tmp_path, capsys, file_format):
+    saved = chain(tmp_path).saved[-1]
+    path = saved.folder / "shard-00001" / "values.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    status, error = run(capsys, "export", saved.folder, "--format", file_format, "--to", tmp_path / "out")
+    assert status == 2 and f"{path}: is damaged" in error
+    assert not [left for left in tmp_path.iterdir() if left.name.startswith("out")]
+
+
+def test_nothing_is_written_over(tmp_path, capsys):
+    saved = chain(tmp_path).saved[-1]
+    (tmp_path / "out").mkdir()
+    status, error = run(capsys, "export", saved.folder, "--format", "npy", "--to", tmp_path / "out")
+    assert status == 2 and "is there already" in error
+    status, error = run(capsys, "export", saved.folder, "--format", "npy", "--to", tmp_path / "no" / "out")
+    assert status == 2 and "no such folder" in error
+    status, error = run(
+        capsys, "export", saved.folder, "--format", "npy", "--to", tmp_path / "new", "--default", "1"
+    )
+    assert status == 2 and "--default goes with saved_model" in error
+
+
+@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
+def test_compact_is_the_same_state(tmp_path, capsys, admission):
+    made = chain(tmp_path, seed=4, shards=3, table=table_description(admission=admission))
+    last = made.saved[-1].folder
+    assert run(capsys, "compact", last, "--to", tmp_path / "new") == (0, "")
+    compacted = open_checkpoint(tmp_path / "new")
+    assert list(problems(compacted)) == []
+    table = compacted.tables[0].open()
+    assert not table.manifest.is_delta and len(table.links) == 1 and len(table.last.shards) == 3
+    assert table.manifest.rows == len(made.saved[-1].rows)
+    assert compare(open_checkpoint(last).tables[0].open(), table).is_empty
+    with_others = (
+        tmp_path / "model.ckpt-0.sok",
+        tmp_path / "model.ckpt-1.sok",
+        tmp_path / "model.ckpt-2.sok",
+    )
+    for folder in with_others:
+        folder.rename(folder.with_suffix(".gone"))
+    assert list(problems(compacted)) == []
+
+
+def test_compact_of_many_blocks(tmp_path, capsys):
+    made = History(tmp_path, np.random.default_rng(0), table=table_description(dim=3000), slots=())
+    for key in range(400):
+        made._set(key)
+    made.save("full")
+    made._set(1000)
+    last = made.save("delta", delta=True).folder
+    assert run(capsys, "compact", last, "--to", tmp_path / "new")[0] == 0
+    compacted = open_checkpoint(tmp_path / "new")
+    assert list(problems(compacted)) == []
+    assert len(compacted.tables[0].open().manifest.shards[0].arrays["values"].crc32) == 3
+    assert compare(open_checkpoint(last).tables[0].open(), compacted.tables[0].open()).is_empty
+
+
+def test_compact_takes_ordinary_variables_along(tmp_path, capsys):
+    saved = chain(tmp_path).saved[-1]
+    prefix = tmp_path / "model.ckpt-2"
+    others = {
+        "dense": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "step": np.int64(2**40),
+        "words": np.array([b"a", b"\xff"], object),
+        "half": tf.constant([1.5, 2.5], tf.bfloat16).numpy(),
+        "flag": np.array([True, False]),
+    }
+    reference = tensorflow_part.reference(prefix, saved.folder.name, saved.crc32, 3)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(
+            tf.raw_ops.SaveV2(
+                prefix=str(prefix),
+                tensor_names=[*others, "items/checkpoint"],
+                shape_and_slices=[""] * (len(others) + 1),
+                tensors=[*map(tf.constant, others.values()), tf.constant(reference)],
+            )
+        )
+    assert run(capsys, "compact", prefix, "--to", tmp_path / "new") == (0, "")
+    reader = tf.train.load_checkpoint(str(tmp_path / "new"))
+    for name, value in others.items():
+        found = reader.get_tensor(name)
+        np.testing.assert_array_equal(found, value)
+        assert np.asarray(found).dtype == np.asarray(value).dtype
+    assert reader.get_variable_to_shape_map().keys() == {*others, "items/checkpoint"}
+    assert list(problems(open_checkpoint(tmp_path / "new"))) == []
+
+
+def test_compact_refuses(tmp_path, capsys):
+    made = chain(tmp_path)
+    last = made.saved[-1].folder
+    (tmp_path / "there.sok").mkdir()
+    (tmp_path / "here.index").write_text("")
+    for to in ("there", "here"):
+        status, error = run(capsys, "compact", last, "--to", tmp_path / to)
+        assert status == 2 and "is there already" in error
+    status, error = run(capsys, "compact", last, "--to", tmp_path / "no" / "new")
+    assert status == 2 and "no such folder" in error
+    made.train()
+    last = made.save("model.ckpt-3", delta=True, lagging=True).folder
+    assert list(problems(open_checkpoint(last))) == []
+    for command in (["compact"], ["export", "--format", "npy"], ["diff"], ["inspect", "--id", "3"]):
+        more = {"diff": [last], "inspect": []}.get(command[0], ["--to", tmp_path / "new"])
+        status, error = run(capsys, *command, last, *more)
+        assert status == 2 and "Make a full checkpoint of it first" in error
+    assert not list(tmp_path.glob("new*"))

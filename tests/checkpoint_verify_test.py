@@ -1,0 +1,163 @@
+"""`verify`: what is wrong although every checksum is right, and what its exit status and output are."""
+
+import json
+
+import numpy as np
+import pytest
+
+import checkpoint_files
+from checkpoint_files import BLOOM, COUNTER, History, table_description, write_folder
+from sparse_operation_kit.checkpoint import open_checkpoint, problems
+from sparse_operation_kit.checkpoint.cli import main
+
+
+def shard(keys, **arrays):
+    keys = np.array(keys, "<i8")
+    return {"keys": keys, "values": np.zeros([len(keys), 4], "<f4"), **arrays}
+
+
+def found(folder):
+    return list(problems(open_checkpoint(folder)))
+
+
+@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
+def test_good_checkpoints(tmp_path, capsys, admission):
+    made = History(tmp_path, np.random.default_rng(1), table=table_description(admission=admission))
+    for step in range(3):
+        made.train()
+        saved = made.save(f"model.ckpt-{step}", delta=step > 0)
+        assert main(["verify", str(saved.folder)]) == 0
+        assert capsys.readouterr().out.startswith("1 table, ")
+
+
+def test_a_problem_is_a_line_and_a_status(tmp_path, capsys):
+    write_folder(tmp_path / "model.sok" / "a-0123456789abcdef", [shard([0]), shard([2])])
+    assert main(["verify", str(tmp_path / "model.sok")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 and "shard-00001/keys.npy: key 2 belongs to shard 0 of 2" in lines[0]
+
+
+def test_keys_that_stand_twice(tmp_path):
+    write_folder(tmp_path / "a", [shard([4, -1, 4])])
+    assert [line.split(": ")[1] for line in found(tmp_path / "a")] == ["key 4 stands there twice"]
+
+
+@pytest.mark.parametrize("limit", [1, 50, 1000])
+def test_keys_that_stand_twice_among_many(tmp_path, monkeypatch, limit):
+    from sparse_operation_kit.checkpoint import verify
+
+    monkeypatch.setattr(verify, "_SORTED_KEYS", limit)
+    monkeypatch.setattr(verify, "_BLOCK_ROWS", 7)
+    keys = np.random.default_rng(0).permutation(300).astype(np.int64) * 2 - 300
+    write_folder(tmp_path / "good", [shard(keys)])
+    assert found(tmp_path / "good") == []
+    keys[17] = keys[250]
+    write_folder(tmp_path / "bad", [shard(keys)])
+    assert f"key {keys[17]} stands there twice" in found(tmp_path / "bad")[0]
+
+
+@pytest.mark.parametrize(
+    ("key_dtype", "good", "bad"),
+    [("int32", -(2**31), 2**31), ("uint32", 2**32 - 1, -1), ("int64", -(2**63), None)],
+)
+def test_keys_outside_of_their_dtype(tmp_path, key_dtype, good, bad):
+    write_folder(tmp_path / "good", [shard([good])], table=table_description(key_dtype=key_dtype))
+    assert found(tmp_path / "good") == []
+    if bad is not None:
+        write_folder(tmp_path / "bad", [shard([bad])], table=table_description(key_dtype=key_dtype))
+        assert f"key {bad} is not in" in found(tmp_path / "bad")[0]
+
+
+def test_keys_outside_of_a_table_without_hashing(tmp_path):
+    table = table_description(hashed=False, capacity=2)
+    write_folder(tmp_path / "good", [shard([0, 2]), shard([1, 3])], table=table)
+    assert found(tmp_path / "good") == []
+    write_folder(tmp_path / "bad", [shard([0, 4]), shard([1, 3])], table=table)
+    assert "key 4 is not in [0, 3]" in found(tmp_path / "bad")[0]
+
+
+def test_more_rows_than_the_capacity(tmp_path):
+    write_folder(tmp_path / "a", [shard([0, 1, 2])], table=table_description(capacity=2))
+    assert "3 rows, above the capacity of 2" in found(tmp_path / "a")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("frequency", -1), ("last_step", 13), ("last_used", 15), ("last_step", -1)]
+)
+def test_counts_out_of_range(tmp_path, name, value):
+    write_folder(tmp_path / "a", [shard([0, 1], **{name: np.array([3, value], "<i8")})], steps=12, uses=14)
+    assert f"{name}.npy: has {value}" in found(tmp_path / "a")[0]
+
+
+def waiting(keys, counts, steps):
+    arrays = {"waiting_keys": keys, "waiting_counts": counts, "waiting_last_step": steps}
+    return {name: np.array(array, "<i8") for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (waiting([1], [2], [0]), None),
+        (waiting([1], [5], [0]), "waiting_counts.npy: has 5"),
+        (waiting([1], [1], [1]), "waiting_last_step.npy: has 1"),
+        (waiting([0], [1], [0]), "key 0 waits for admission, but has a row"),
+        (waiting([1, 1], [1, 1], [0, 0]), "key 1 stands there twice"),
+    ],
+)
+def test_waiting_ids(tmp_path, arrays, message):
+    write_folder(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=COUNTER))
+    lines = found(tmp_path / "a")
+    assert (lines == []) if message is None else (len(lines) == 1 and message in lines[0])
+
+
+@pytest.mark.parametrize("counters", [np.zeros([49], "<u2"), np.zeros([50], "<u4")])
+def test_another_bloom_filter(tmp_path, counters):
+    table = table_description(admission=BLOOM)
+    write_folder(tmp_path / "a", [shard([0], bloom_counters=counters)], table=table)
+    assert "bloom_counters.npy: has" in found(tmp_path / "a")[0]
+
+
+def test_files_that_do_not_belong(tmp_path):
+    write_folder(tmp_path / "a", [shard([0])])
+    (tmp_path / "a" / "shard-00000" / "slot-m.npy").write_bytes(b"")
+    (tmp_path / "a" / "shard-00001").mkdir()
+    assert len(found(tmp_path / "a")) == 2
+
+
+def test_a_link_that_builds_on_something_else(tmp_path):
+    made = History(tmp_path, np.random.default_rng(1))
+    for step in range(3):
+        made.train()
+        made.save(f"model.ckpt-{step}", delta=step > 0)
+    first, middle, last = made.saved
+    other = made.directory / "other.sok" / first.folder.name.replace("items-", "items-f")
+    manifest = json.loads((middle.folder / "manifest.json").read_bytes())
+    manifest["chain"][0]["path"] = f"../../other.sok/{other.name}"
+    crc = checkpoint_files.write_manifest(middle.folder, manifest)
+    manifest = json.loads((last.folder / "manifest.json").read_bytes())
+    manifest["chain"][1]["crc32"] = crc
+    checkpoint_files.write_manifest(last.folder, manifest)
+    assert any("builds on other checkpoints" in line for line in found(last.folder))
+    del first
+
+
+def test_the_search_goes_on_after_a_damaged_table(tmp_path, capsys):
+    for name in ("a", "b", "c"):
+        table = table_description(name=name)
+        write_folder(tmp_path / "m.sok" / f"{name}-0123456789abcdef", [shard([0])], table=table)
+    (tmp_path / "m.sok" / "a-0123456789abcdef" / "manifest.json").unlink()
+    (tmp_path / "m.sok" / "c-0123456789abcdef" / "shard-00000" / "keys.npy").write_bytes(b"no keys")
+    assert main(["verify", str(tmp_path / "m.sok")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and "manifest.json: cannot be read" in lines[0] and "has 7 bytes" in lines[1]
+    assert main(["verify", str(tmp_path / "m.sok"), "--table", "b"]) == 0
+
+
+def test_a_chain_that_does_not_add_up(tmp_path):
+    made = History(tmp_path, np.random.default_rng(1))
+    made.train()
+    made.save("model.ckpt-0")
+    made._set(987654)
+    made.deleted.add(next(key for key in made.rows if key not in made.changed))
+    saved = made.save("model.ckpt-1", delta=True)
+    assert len(found(saved.folder)) == 1 and "with its chain applied" in found(saved.folder)[0]
