@@ -20,7 +20,7 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
   const TableLocks locks(tables);
   std::vector<RowPointers> pointers(parts.size());
   SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
-    SOK_RETURN_IF_ERROR(ResolveRows(inner, tables[t], plan->training, &parts[t]));
+    SOK_RETURN_IF_ERROR(ResolveRows(inner, tables[t], plan->training, {}, &parts[t]));
     pointers[t].Fill(*tables[t], parts[t]);
     return OkStatus();
   }));
@@ -39,8 +39,8 @@ Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int6
     const OccurrenceGradients occurrences = GradientsOfOccurrences(plan, static_cast<int>(t), gradients);
     Segments segments;
     BuildSegments(part.inverse, static_cast<int64_t>(part.unique.size()), &segments);
-    SegmentSum(inner, segments.offsets, segments.positions, occurrences.rows, occurrences.scales, dims[t],
-               grads_out[t]);
+    SegmentSum(inner, Span<const int64_t>(segments.offsets).subspan(0, part.trained + 1), segments.positions,
+               occurrences.rows, occurrences.scales, dims[t], grads_out[t]);
     return OkStatus();
   });
 }

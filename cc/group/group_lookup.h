@@ -29,10 +29,10 @@ struct GroupScratch {
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch);
 
-// The gradients of all distinct ids of a group: in grads_out[t], row u is the sum over the occurrences of id
-// plan.parts[t].unique[u], in order, of each occurrence's share of its bag's gradient. Table t has rows of
-// dims[t] floats; gradients[l] belongs to plan.lookups[l]. The result does not depend on the executor. `plan`
-// comes from GroupForward and was training. ResourceExhausted where memory does not suffice.
+// The gradients of all trained ids of a group: in grads_out[t], row u < plan.parts[t].trained is the sum over
+// the occurrences of id plan.parts[t].unique[u], in order, of each one's share of its bag's gradient. Table t
+// has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. The result does not depend on the
+// executor. `plan` comes from GroupForward and was training. ResourceExhausted where memory does not suffice.
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
                      Span<const GradientRows> gradients, Span<float* const> grads_out);
 

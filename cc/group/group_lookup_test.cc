@@ -222,6 +222,62 @@ TEST(GroupPlanTest, WithoutTrainingNothingIsInsertedAndInitialRowsAreRead) {
   EXPECT_EQ(group.plan.parts[0].rows, (std::vector<int64_t>{Table::kAbsent, Table::kAbsent}));
 }
 
+TEST(GroupPlanTest, IdsThatAreNotAdmittedReadAsTheDefaultAndHaveNoGradient) {
+  Group group;
+  group.AddTable(2);
+  TableOptions options = group.tables[0]->options();
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 2;
+  options.admission.default_value = 0.5f;
+  InlineExecutor executor;
+  group.tables[0] = std::move(Table::Create(executor, options).value());
+  group.AddLookup(0, {{{5, 6}, {1, 1}}, {{7, 6, 8}, {1, 1, 1}}}, Combiner::kSum, true);
+  for (const bool training : {true, false}) {
+    group.plan.training = training;
+    ASSERT_TRUE(group.Forward(executor).ok());
+    const TablePart& part = group.plan.parts[0];
+    const ReferenceRows rows = group.Rows(0);
+    ExpectClose({rows.at(6)[0] + 0.5, rows.at(6)[1] + 0.5}, group.outputs[0].data(), "bag 0");
+    ExpectClose({rows.at(6)[0] + 1.0, rows.at(6)[1] + 1.0}, group.outputs[0].data() + 2, "bag 1");
+    EXPECT_EQ(part.trained, training ? 1 : 0);
+    if (!training) continue;
+    EXPECT_EQ(part.unique, (std::vector<int64_t>{6, 5, 7, 8})) << "those with rows first";
+    EXPECT_EQ(part.rows, (std::vector<int64_t>{0, Table::kAbsent, Table::kAbsent, Table::kAbsent}));
+    EXPECT_EQ(part.inverse, (std::vector<int32_t>{1, 0, 2, 0, 3}));
+    const std::vector<float> gradient = {1, 10, 100, 1000};
+    std::vector<float> grads(3, -1.0f);
+    float* const grads_out = grads.data();
+    const std::vector<int64_t> dims = {2};
+    const GradientRows gradient_rows = {gradient.data(), 2};
+    ASSERT_TRUE(GroupBackward(executor, group.plan, dims, {&gradient_rows, 1}, {&grads_out, 1}).ok());
+    EXPECT_EQ(grads, (std::vector<float>{101, 1010, -1})) << "one row";
+    std::vector<float> weight_grads(5);
+    ASSERT_TRUE(WeightBackward(executor, group.tables[0].get(), group.plan, 0, gradient_rows,
+                               Span<float>(weight_grads))
+                    .ok());
+    EXPECT_NEAR(weight_grads[0], 5.5, 1e-5);
+  }
+  EXPECT_EQ(group.tables[0]->waiting()->size(), 3) << "reading counts nothing";
+}
+
+TEST(GroupPlanTest, WeightGradientsOfAnEvictedRowAreAnError) {
+  Group group;
+  group.AddTable(2);
+  group.AddLookup(0, {{{5, 6}, {1, 1}}}, Combiner::kSum, true);
+  InlineExecutor executor;
+  ASSERT_TRUE(group.Forward(executor).ok());
+  int64_t erased;
+  const std::vector<int64_t> keys = {6};
+  ASSERT_TRUE(group.tables[0]->Erase(executor, keys, &erased).ok());
+  const std::vector<float> gradient = {1, 10};
+  std::vector<float> weight_grads(2);
+  const Status status = WeightBackward(executor, group.tables[0].get(), group.plan, 0, {gradient.data(), 2},
+                                       Span<float>(weight_grads));
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("'table0'"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("key 6"), std::string::npos) << status.message();
+}
+
 TEST(GroupPlanTest, FullTableIsAnErrorThatNamesIt) {
   Group group;
   group.AddTable(1);

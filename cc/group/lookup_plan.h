@@ -25,10 +25,14 @@ struct Lookup {
 
 // What the lookups of a group ask of one table.
 struct TablePart {
-  std::vector<int64_t> unique;   // distinct ids, in order of first occurrence
+  // Distinct ids, in order of first occurrence; where admission leaves some without rows in training, those
+  // that have rows come first.
+  std::vector<int64_t> unique;
   std::vector<int32_t> inverse;  // for each id of the table its position in `unique`
   // For each distinct id a reference to its row (see row_reference.h), Table::kAbsent where it has none.
   std::vector<int64_t> rows;
+  // The first so many distinct ids are trained: the gradients of the part are theirs. 0 without training.
+  int64_t trained = 0;
 };
 
 // A group of lookups on its way from ids to outputs and back: what the forward pass finds out (distinct ids,

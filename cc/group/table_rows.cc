@@ -2,30 +2,78 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace sok {
+namespace {
 
-Status ResolveRows(Executor& executor, Table* table, bool training, TablePart* part) {
-  part->rows.resize(part->unique.size());
-  if (training) {
-    SOK_RETURN_IF_ERROR(table->FindForTraining(executor, part->unique, {}, Span<int64_t>(part->rows)));
-    table->BringUpToDate(executor, part->rows);
-    table->MakeReferences(Span<int64_t>(part->rows));
-    return OkStatus();
+// How often each distinct id was looked up.
+std::vector<int64_t> CountOccurrences(const TablePart& part, Span<const int32_t> occurrences) {
+  std::vector<int64_t> counts(part.unique.size(), 0);
+  for (size_t i = 0; i < part.inverse.size(); ++i) {
+    counts[part.inverse[i]] += occurrences.empty() ? 1 : occurrences[i];
   }
+  return counts;
+}
+
+// Puts the distinct ids that have rows first, the order otherwise unchanged. Returns their number.
+int64_t PutRowsFirst(TablePart* part) {
+  const int64_t ids = static_cast<int64_t>(part->rows.size());
+  const int64_t absent = std::count(part->rows.begin(), part->rows.end(), Table::kAbsent);
+  if (absent == 0) return ids;
+  std::vector<int64_t> unique(ids);
+  std::vector<int64_t> rows(ids);
+  std::vector<int32_t> position(ids);
+  int64_t next_with_row = 0;
+  int64_t next_without = ids - absent;
+  for (int64_t u = 0; u < ids; ++u) {
+    int64_t& next = part->rows[u] == Table::kAbsent ? next_without : next_with_row;
+    unique[next] = part->unique[u];
+    rows[next] = part->rows[u];
+    position[u] = static_cast<int32_t>(next++);
+  }
+  part->unique = std::move(unique);
+  part->rows = std::move(rows);
+  for (int32_t& at : part->inverse) at = position[at];
+  return ids - absent;
+}
+
+Status InsertAndFindRows(Executor& executor, Table* table, Span<const int32_t> occurrences, TablePart* part) {
+  std::vector<int64_t> counts;
+  if (table->counts_lookups()) counts = CountOccurrences(*part, occurrences);
+  SOK_RETURN_IF_ERROR(table->FindForTraining(executor, part->unique, counts, Span<int64_t>(part->rows)));
+  part->trained = PutRowsFirst(part);
+  table->BringUpToDate(executor, Span<const int64_t>(part->rows).subspan(0, part->trained));
+  return OkStatus();
+}
+
+Status FindPresentRows(Executor& executor, Table* table, TablePart* part) {
   SOK_RETURN_IF_ERROR(table->Find(executor, part->unique, Span<int64_t>(part->rows)));
+  part->trained = 0;
   std::vector<int64_t> present;
   std::copy_if(part->rows.begin(), part->rows.end(), std::back_inserter(present),
                [](int64_t row) { return row != Table::kAbsent; });
   table->BringUpToDate(executor, present);
+  return OkStatus();
+}
+
+}  // namespace
+
+Status ResolveRows(Executor& executor, Table* table, bool training, Span<const int32_t> occurrences,
+                   TablePart* part) {
+  part->rows.resize(part->unique.size());
+  SOK_RETURN_IF_ERROR(training ? InsertAndFindRows(executor, table, occurrences, part)
+                               : FindPresentRows(executor, table, part));
   table->MakeReferences(Span<int64_t>(part->rows));
   return OkStatus();
 }
 
 void RowPointers::Fill(const Table& table, const TablePart& part) {
   const int64_t dim = table.options().dim;
+  const bool is_default = table.has_admission();
   const int64_t absent = std::count(part.rows.begin(), part.rows.end(), Table::kAbsent);
-  initial.resize(absent * dim);
+  // One row of default values serves all ids.
+  initial.assign((is_default ? 1 : absent) * dim, table.options().admission.default_value);
   rows.resize(part.rows.size());
   float* next = initial.data();
   for (size_t u = 0; u < rows.size(); ++u) {
@@ -33,8 +81,9 @@ void RowPointers::Fill(const Table& table, const TablePart& part) {
       rows[u] = table.weights(RowOf(part.rows[u]));
       continue;
     }
-    table.InitialRow(part.unique[u], Span<float>(next, dim));
     rows[u] = next;
+    if (is_default) continue;
+    table.InitialRow(part.unique[u], Span<float>(next, dim));
     next += dim;
   }
 }

@@ -17,6 +17,8 @@ struct PartRoute {
   // Of kSums: likewise of all ids, duplicates included.
   std::vector<int64_t> ids_begin;   // ranks + 1
   std::vector<int64_t> rows_begin;  // ranks + 1: rows that the owners answer with; equals ids_begin of kRows
+  // Of kRows in training, where the table counts: how often each of the ids was looked up.
+  std::vector<int32_t> counts;
   // Of kSums, one for each answered row: the bag it is a part of, and how many of its ids the owner has.
   std::vector<int32_t> bags;
   std::vector<int32_t> lengths;

@@ -2,20 +2,56 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace sok {
 namespace {
 
 constexpr int64_t kWordsPerTable = 4;
+constexpr int kHalfWord = 32;
 
-int64_t LengthWords(int64_t lengths) { return WordsOf(lengths * static_cast<int64_t>(sizeof(int32_t))); }
+int64_t WordsOfNumbers(int64_t numbers) { return WordsOf(numbers * static_cast<int64_t>(sizeof(int32_t))); }
+
+int64_t* WriteNumbers(const std::vector<int32_t>& numbers, int64_t* next) {
+  if (numbers.empty()) return next;
+  const int64_t words = WordsOfNumbers(static_cast<int64_t>(numbers.size()));
+  next[words - 1] = 0;
+  std::memcpy(next, numbers.data(), numbers.size() * sizeof(int32_t));
+  return next + words;
+}
+
+// Takes `count` numbers off the front of *left; false where they are not there or not all positive.
+bool TakeNumbers(int64_t count, Span<const int64_t>* left, std::vector<int32_t>* numbers) {
+  const int64_t words = WordsOfNumbers(count);
+  if (words > left->size()) return false;
+  numbers->resize(count);
+  if (count > 0) std::memcpy(numbers->data(), left->data(), count * sizeof(int32_t));
+  *left = left->subspan(words, left->size() - words);
+  return std::all_of(numbers->begin(), numbers->end(), [](int32_t number) { return number > 0; });
+}
+
+// Reads one table off the front of *left; false where its sizes do not fit.
+bool TakeTable(const int64_t* entry, Span<const int64_t>* left, TableRequest* table) {
+  const int64_t ids = entry[2];
+  const auto lengths = static_cast<int64_t>(static_cast<uint64_t>(entry[3]) & UINT32_MAX);
+  const auto counts = static_cast<int64_t>(static_cast<uint64_t>(entry[3]) >> kHalfWord);
+  if (ids < 0 || ids > left->size() || (counts > 0 && counts != ids)) return false;
+  table->definition = static_cast<uint64_t>(entry[0]);
+  table->optimizer = static_cast<uint64_t>(entry[1]);
+  table->ids = left->subspan(0, ids);
+  *left = left->subspan(ids, left->size() - ids);
+  if (!TakeNumbers(lengths, left, &table->lengths)) return false;
+  const int64_t sum = std::accumulate(table->lengths.begin(), table->lengths.end(), int64_t{0});
+  return (lengths == 0 || sum == ids) && TakeNumbers(counts, left, &table->counts);
+}
 
 }  // namespace
 
 int64_t RequestWords(Span<const TableRequest> tables) {
   int64_t words = kWordsPerTable * tables.size();
   for (const TableRequest& table : tables) {
-    words += table.ids.size() + LengthWords(static_cast<int64_t>(table.lengths.size()));
+    words += table.ids.size() + WordsOfNumbers(static_cast<int64_t>(table.lengths.size())) +
+             WordsOfNumbers(static_cast<int64_t>(table.counts.size()));
   }
   return words;
 }
@@ -26,14 +62,10 @@ void WriteRequest(Span<const TableRequest> tables, int64_t* payload) {
     payload[0] = static_cast<int64_t>(table.definition);
     payload[1] = static_cast<int64_t>(table.optimizer);
     payload[2] = table.ids.size();
-    payload[3] = static_cast<int64_t>(table.lengths.size());
+    payload[3] = static_cast<int64_t>(table.lengths.size() | table.counts.size() << kHalfWord);
     payload += kWordsPerTable;
     next = std::copy(table.ids.begin(), table.ids.end(), next);
-    if (table.lengths.empty()) continue;
-    const int64_t words = LengthWords(static_cast<int64_t>(table.lengths.size()));
-    next[words - 1] = 0;
-    std::memcpy(next, table.lengths.data(), table.lengths.size() * sizeof(int32_t));
-    next += words;
+    next = WriteNumbers(table.counts, WriteNumbers(table.lengths, next));
   }
 }
 
@@ -41,29 +73,13 @@ Status ReadRequest(Span<const int64_t> payload, int64_t num_tables, std::vector<
   const Status damaged =
       Internal("a request of ", payload.size(), " words for ", num_tables, " tables is damaged");
   if (payload.size() < kWordsPerTable * num_tables) return damaged;
-  int64_t next = kWordsPerTable * num_tables;
+  Span<const int64_t> left =
+      payload.subspan(kWordsPerTable * num_tables, payload.size() - kWordsPerTable * num_tables);
   tables->assign(num_tables, {});
   for (int64_t t = 0; t < num_tables; ++t) {
-    TableRequest& table = (*tables)[t];
-    const int64_t* entry = payload.data() + kWordsPerTable * t;
-    const int64_t ids = entry[2];
-    const int64_t lengths = entry[3];
-    const int64_t left = payload.size() - next;
-    if (ids < 0 || lengths < 0 || ids > left || lengths > 2 * left || LengthWords(lengths) > left - ids) {
-      return damaged;
-    }
-    table.definition = static_cast<uint64_t>(entry[0]);
-    table.optimizer = static_cast<uint64_t>(entry[1]);
-    table.ids = payload.subspan(next, ids);
-    next += ids;
-    table.lengths.resize(lengths);
-    if (lengths > 0) std::memcpy(table.lengths.data(), payload.data() + next, lengths * sizeof(int32_t));
-    next += LengthWords(lengths);
-    int64_t sum = 0;
-    for (const int32_t length : table.lengths) sum += length > 0 ? length : ids + 1;
-    if (lengths > 0 && sum != ids) return damaged;
+    if (!TakeTable(payload.data() + kWordsPerTable * t, &left, &(*tables)[t])) return damaged;
   }
-  return next == payload.size() ? OkStatus() : damaged;
+  return left.empty() ? OkStatus() : damaged;
 }
 
 }  // namespace sok

@@ -11,16 +11,17 @@
 
 namespace sok {
 
-// What a rank asks of one table. On the wire: four words for each table, then for each table its ids and, of
-// kSums, the lengths of its rows, two to a word.
+// What a rank asks of one table. On the wire: four words for each table, then for each table its ids and, two
+// to a word, its numbers: of kSums the lengths of its rows, of kRows the counts of its ids, if any.
 struct TableRequest {
   uint64_t definition = 0;  // fingerprints of how this rank made the table,
   uint64_t optimizer = 0;   // and of what trains it; 0 for nothing yet
   Span<const int64_t> ids;
   std::vector<int32_t> lengths;  // kSums: how many of the ids, in order, each row sums up
+  std::vector<int32_t> counts;   // kRows, tables that count: how often the rank looked each id up
 };
 
-// Words of the payload of a request for tables with so many ids and lengths.
+// Words of the payload of a request for tables with so many ids, lengths and counts.
 int64_t RequestWords(Span<const TableRequest> tables);
 void WriteRequest(Span<const TableRequest> tables, int64_t* payload);
 

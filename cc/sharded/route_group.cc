@@ -11,9 +11,10 @@
 namespace sok {
 namespace {
 
-// The distinct ids of a table, each to its owner, and each occurrence's place among them.
-Status RouteRows(Executor& executor, Span<const int64_t> ids, int ranks, Deduplicator* deduplicator,
-                 TablePart* part, PartRoute* route) {
+// The distinct ids of a table, each to its owner, and each occurrence's place among them; where they are to
+// be counted, how often each occurs.
+Status RouteRows(Executor& executor, Span<const int64_t> ids, int ranks, bool counts,
+                 Deduplicator* deduplicator, TablePart* part, PartRoute* route) {
   std::vector<int64_t> unique;
   part->inverse.resize(ids.size());
   SOK_RETURN_IF_ERROR(deduplicator->Run(executor, ids, &unique, Span<int32_t>(part->inverse)));
@@ -21,6 +22,10 @@ Status RouteRows(Executor& executor, Span<const int64_t> ids, int ranks, Dedupli
   SortByOwner(unique, ranks, &order);
   part->unique = InOwnerOrder(order, Span<const int64_t>(unique));
   for (int32_t& position : part->inverse) position = order.position[position];
+  route->counts.assign(counts ? unique.size() : 0, 0);
+  if (counts) {
+    for (const int32_t position : part->inverse) ++route->counts[position];
+  }
   route->ids_begin = order.begin;
   route->rows_begin = std::move(order.begin);
   return OkStatus();
@@ -68,6 +73,10 @@ std::vector<TableRequest> RequestsOf(Span<Table* const> tables, const RoutePlan&
     request.optimizer = OptimizerOf(*tables[t]);
     request.ids = Span<const int64_t>(plan.lookups.parts[t].unique)
                       .subspan(route.ids_begin[r], route.ids_begin[r + 1] - route.ids_begin[r]);
+    if (!route.counts.empty()) {
+      request.counts.assign(route.counts.begin() + route.ids_begin[r],
+                            route.counts.begin() + route.ids_begin[r + 1]);
+    }
     if (plan.modes[t] == ExchangeMode::kSums) {
       request.lengths.assign(route.lengths.begin() + route.rows_begin[r],
                              route.lengths.begin() + route.rows_begin[r + 1]);
@@ -89,10 +98,12 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
   for (const Lookup& lookup : plan->lookups.lookups) lookup_of[lookup.table] = &lookup;
   while (scratch->deduplicators.size() < parts.size()) scratch->deduplicators.emplace_back();
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
+    const Table& table = *tables[t];
+    const bool counts = plan->lookups.training && table.counts_lookups();
     return plan->modes[t] == ExchangeMode::kRows
-               ? RouteRows(inner, ids[t], plan->ranks, &scratch->deduplicators[t], &parts[t],
+               ? RouteRows(inner, ids[t], plan->ranks, counts, &scratch->deduplicators[t], &parts[t],
                            &plan->routes[t])
-               : RouteSums(*tables[t], *lookup_of[t], ids[t], plan->ranks, &parts[t], &plan->routes[t]);
+               : RouteSums(table, *lookup_of[t], ids[t], plan->ranks, &parts[t], &plan->routes[t]);
   });
 }
 

@@ -90,6 +90,7 @@ class TableServer {
   Status Resolve(Executor& executor, bool training, Deduplicator* deduplicator, Served* served) {
     ServedPart& part = served->part;
     std::vector<int64_t> ids;
+    std::vector<int32_t> occurrences;  // kRows, where the table counts
     part.ids_begin.assign(1, 0);
     part.rows_begin.assign(1, 0);
     part.row_offsets.assign(1, 0);
@@ -97,6 +98,7 @@ class TableServer {
       if (requests_.trains[r] == training) {
         const TableRequest& request = requests_.of[r][t_];
         ids.insert(ids.end(), request.ids.begin(), request.ids.end());
+        occurrences.insert(occurrences.end(), request.counts.begin(), request.counts.end());
         for (const int32_t length : request.lengths) {
           part.row_offsets.push_back(part.row_offsets.back() + length);
         }
@@ -106,10 +108,14 @@ class TableServer {
                                     ? part.ids_begin.back()
                                     : static_cast<int64_t>(part.row_offsets.size()) - 1);
     }
+    if (training && table_->counts_lookups() && mode_ == ExchangeMode::kRows &&
+        occurrences.size() != ids.size()) {
+      return Internal("ranks sent ", occurrences.size(), " counts of ", ids.size(), " ids");
+    }
     part.part.inverse.resize(ids.size());
     SOK_RETURN_IF_ERROR(
         deduplicator->Run(executor, ids, &part.part.unique, Span<int32_t>(part.part.inverse)));
-    SOK_RETURN_IF_ERROR(ResolveRows(executor, table_, training, &part.part));
+    SOK_RETURN_IF_ERROR(ResolveRows(executor, table_, training, occurrences, &part.part));
     served->pointers.Fill(*table_, part.part);
     return OkStatus();
   }

@@ -82,10 +82,10 @@ inline std::vector<GradientRows> Views(const std::vector<std::vector<float>>& gr
 // Gradients of rows by id, of all tables of a group.
 using GradientsById = std::vector<std::map<int64_t, std::vector<float>>>;
 
-inline void AddById(const std::vector<int64_t>& ids, const std::vector<float>& rows, int64_t dim,
+inline void AddById(const TablePart& part, const std::vector<float>& rows, int64_t dim,
                     std::map<int64_t, std::vector<float>>* by_id) {
-  for (size_t u = 0; u < ids.size(); ++u) {
-    (*by_id)[ids[u]].assign(rows.begin() + u * dim, rows.begin() + (u + 1) * dim);
+  for (int64_t u = 0; u < part.trained; ++u) {
+    (*by_id)[part.unique[u]].assign(rows.begin() + u * dim, rows.begin() + (u + 1) * dim);
   }
 }
 
@@ -197,12 +197,12 @@ class ShardedGroup {
     std::vector<std::vector<float>> sums;
     std::vector<float*> pointers;
     for (size_t t = 0; t < dims.size(); ++t) {
-      sums.emplace_back(rank.served.parts[t].part.unique.size() * dims[t] + 1);
+      sums.emplace_back(rank.served.parts[t].part.trained * dims[t] + 1);
     }
     for (auto& sum : sums) pointers.push_back(sum.data());
     rank.status = SumGradients(executor_, rank.served, arrived, dims, pointers);
     for (size_t t = 0; t < dims.size(); ++t) {
-      AddById(rank.served.parts[t].part.unique, sums[t], dims[t], &(*result)[t]);
+      AddById(rank.served.parts[t].part, sums[t], dims[t], &(*result)[t]);
     }
   }
 
@@ -250,11 +250,11 @@ struct OneProcess {
     std::vector<int64_t> dims;
     for (size_t t = 0; t < tables.size(); ++t) {
       dims.push_back(pointers[t]->options().dim);
-      sums.emplace_back(plan.parts[t].unique.size() * dims[t] + 1);
+      sums.emplace_back(plan.parts[t].trained * dims[t] + 1);
     }
     for (auto& sum : sums) sum_pointers.push_back(sum.data());
     status = GroupBackward(executor, plan, dims, Views(all_gradients, plan.lookups, pointers), sum_pointers);
-    for (size_t t = 0; t < tables.size(); ++t) AddById(plan.parts[t].unique, sums[t], dims[t], &result[t]);
+    for (size_t t = 0; t < tables.size(); ++t) AddById(plan.parts[t], sums[t], dims[t], &result[t]);
     return result;
   }
 

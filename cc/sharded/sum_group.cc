@@ -51,15 +51,16 @@ void SumTable(Executor& executor, ExchangeMode mode, const ServedPart& part,
               const std::vector<const float*>& rows, int64_t dim, float* out) {
   Segments segments;
   BuildSegments(part.part.inverse, static_cast<int64_t>(part.part.unique.size()), &segments);
+  const auto offsets = Span<const int64_t>(segments.offsets).subspan(0, part.part.trained + 1);
   if (mode == ExchangeMode::kRows) {
-    SegmentSum(executor, segments.offsets, segments.positions, rows, {}, dim, out);
+    SegmentSum(executor, offsets, segments.positions, rows, {}, dim, out);
     return;
   }
   std::vector<const float*> of_occurrences(part.part.inverse.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     for (int64_t p = part.row_offsets[i]; p < part.row_offsets[i + 1]; ++p) of_occurrences[p] = rows[i];
   }
-  SegmentSum(executor, segments.offsets, segments.positions, of_occurrences, {}, dim, out);
+  SegmentSum(executor, offsets, segments.positions, of_occurrences, {}, dim, out);
 }
 
 }  // namespace

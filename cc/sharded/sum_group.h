@@ -26,9 +26,9 @@ struct ArrivedGradients {
 Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
                      ArrivedGradients* arrived);
 
-// In grads_out[t], row u becomes the sum of all gradients of plan.parts[t].part.unique[u], in the order of
-// the ranks and of each rank's occurrences. The same bits for every executor. ResourceExhausted where memory
-// does not suffice.
+// In grads_out[t], row u becomes the sum of all gradients of plan.parts[t].part.unique[u], one of the first
+// part.trained, in the order of the ranks and of each rank's occurrences. The same bits for every executor.
+// ResourceExhausted where memory does not suffice.
 Status SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived,
                     Span<const int64_t> dims, Span<float* const> grads_out);
 

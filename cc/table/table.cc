@@ -17,14 +17,7 @@ constexpr int64_t kInitialValueNs = 4;
 StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
   std::unique_ptr<Table> table(new Table(std::move(options)));
-  const Admission& admission = table->options_.admission;
-  if (admission.kind == Admission::Kind::kCounter) table->waiting_.emplace();
-  if (admission.kind == Admission::Kind::kBloom) {
-    auto counters = BloomCounters::Create(admission.max_element_size, admission.false_positive_probability,
-                                          admission.counter_bits);
-    SOK_RETURN_IF_ERROR(table->Named(counters.status()));
-    table->bloom_.emplace(std::move(counters.value()));
-  }
+  SOK_RETURN_IF_ERROR(table->Named(table->admission_.Init(table->options_.admission)));
   SOK_RETURN_IF_ERROR(table->FillDirectRows(executor));
   return table;
 }
@@ -36,8 +29,7 @@ Table::Table(TableOptions options)
       usage_(options_) {}
 
 int64_t Table::bytes() const {
-  return store_.bytes() + directory_.bytes() + usage_.bytes() +
-         (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes().size() : 0);
+  return store_.bytes() + directory_.bytes() + usage_.bytes() + admission_.bytes();
 }
 
 void Table::ForEachPiece(FunctionRef<void(Span<const int64_t>)> visit) const {
@@ -85,14 +77,6 @@ Status Table::Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> ro
   return OkStatus();
 }
 
-Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
-  SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
-  const int64_t absent = std::count(rows.begin(), rows.end(), kAbsent);
-  if (absent == 0) return OkStatus();
-  SOK_RETURN_IF_ERROR(CheckCapacity(absent));
-  return InsertAbsent(executor, ids, rows, absent);
-}
-
 Status Table::CheckCapacity(int64_t new_keys) const {
   if (options_.capacity == 0 || size() + new_keys <= options_.capacity) return OkStatus();
   return ResourceExhausted("Embedding variable '", options_.name, "' is full: it holds ", size(),
@@ -100,29 +84,20 @@ Status Table::CheckCapacity(int64_t new_keys) const {
                            ", without room for ", new_keys, " new keys");
 }
 
-Status Table::InsertAbsent(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, int64_t absent) {
-  SOK_RETURN_IF_ERROR(Reserve(absent));
-  std::vector<int64_t> new_ids;
-  new_ids.reserve(absent);
-  for (int64_t i = 0; i < ids.size(); ++i) {
-    if (rows[i] == kAbsent) new_ids.push_back(ids[i]);
-  }
-  std::vector<int64_t> new_rows(absent);
-  SOK_RETURN_IF_ERROR(directory_.Insert(new_ids, Span<int64_t>(new_rows)));
-  for (int64_t i = 0, next = 0; next < absent; ++i) {
-    if (rows[i] == kAbsent) rows[i] = new_rows[next++];
-  }
-  executor.ParallelFor(absent, kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
+Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
+  SOK_RETURN_IF_ERROR(Reserve(ids.size()));
+  SOK_RETURN_IF_ERROR(Named(directory_.Insert(ids, rows)));
+  executor.ParallelFor(ids.size(), kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      InitialRow(new_ids[i], Span<float>(weights(new_rows[i]), options_.dim));
-      store_.FillSlots(new_rows[i]);
+      InitialRow(ids[i], Span<float>(weights(rows[i]), options_.dim));
+      store_.FillSlots(rows[i]);
     }
   });
-  usage_.Start(new_rows, steps_, uses_);
+  usage_.Start(rows, steps_, uses_);
   if (optimizer_ != nullptr) {
-    for (int64_t row : new_rows) optimizer_->OnNewRow(row);
+    for (int64_t row : rows) optimizer_->OnNewRow(row);
   }
-  MarkChanged(new_rows);
+  MarkChanged(rows);
   return OkStatus();
 }
 
@@ -143,18 +118,6 @@ Status Table::ReserveRecords(int64_t rows) {
   SOK_RETURN_IF_ERROR(usage_.Reserve(rows));
   SOK_RETURN_IF_ERROR(changes_.Reserve(rows, 0));
   return optimizer_ == nullptr ? OkStatus() : optimizer_->Reserve(rows);
-}
-
-Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
-                              Span<int64_t> rows) {
-  SOK_RETURN_IF_ERROR(FindOrMake(executor, ids, rows));
-  ++uses_;
-  for (int64_t i = 0; i < ids.size(); ++i) {
-    if (has_frequency()) (*usage_.frequency)[rows[i]] += counts[i];
-    if (has_last_used()) (*usage_.last_used)[rows[i]] = uses_;
-  }
-  if (has_frequency() || has_last_used()) MarkChanged(rows);
-  return OkStatus();
 }
 
 Status Table::FillDirectRows(Executor& executor) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +15,11 @@
 #include "cc/dedup/dedup.h"
 #include "cc/optimizers/optimizer.h"
 #include "cc/store/row_store.h"
-#include "cc/table/bloom_counters.h"
+#include "cc/table/admission_filter.h"
 #include "cc/table/row_changes.h"
 #include "cc/table/row_directory.h"
 #include "cc/table/row_usage.h"
 #include "cc/table/table_options.h"
-#include "cc/table/waiting_ids.h"
 
 namespace sok {
 
@@ -72,11 +70,14 @@ class Table {
   // memory does not suffice; then nothing was inserted.
   Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
 
-  // What a training lookup does with its distinct ids: as FindOrMake, and counts[i] occurrences of ids[i] are
-  // added to what is known of it. `counts` is not read unless counts_lookups().
+  // What a training lookup does with its distinct ids, of which ids[i] occurs counts[i] >= 1 times: as
+  // FindOrMake, but ids that options().admission does not admit yet get no row, kAbsent. `counts` is not read
+  // unless counts_lookups(). After an error the table is as it was.
   Status FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                          Span<int64_t> rows);
   bool counts_lookups() const { return has_frequency(); }
+  // Whether a training lookup may leave ids without rows, which then read as admission.default_value.
+  bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
 
   // The initial values of `id`'s row, as an insertion would give it.
   void InitialRow(int64_t id, Span<float> row) const { FillRow(options_.initializer, id, row); }
@@ -137,10 +138,10 @@ class Table {
   void set_last_step(int64_t row, int64_t value) { (*usage_.last_step)[row] = value; }
   void set_last_used(int64_t row, int64_t value) { (*usage_.last_used)[row] = value; }
   // What admission keeps of ids without rows; null where the table has none of that kind.
-  WaitingIds* waiting() { return waiting_.has_value() ? &*waiting_ : nullptr; }
-  const WaitingIds* waiting() const { return waiting_.has_value() ? &*waiting_ : nullptr; }
-  BloomCounters* bloom() { return bloom_.has_value() ? &*bloom_ : nullptr; }
-  const BloomCounters* bloom() const { return bloom_.has_value() ? &*bloom_ : nullptr; }
+  WaitingIds* waiting() { return admission_.waiting(); }
+  const WaitingIds* waiting() const { return admission_.waiting(); }
+  BloomCounters* bloom() { return admission_.bloom(); }
+  const BloomCounters* bloom() const { return admission_.bloom(); }
 
   // Changes of rows and of waiting ids since the last checkpoint of a chain; see RowChanges. A row changes
   // when it is inserted, trained, counted, assigned or brought up to date, not when it is written to through
@@ -176,13 +177,20 @@ class Table {
   Status Reserve(int64_t new_keys);
   Status ReserveRecords(int64_t rows);
   Status CheckCapacity(int64_t new_keys) const;
-  // Inserts the `absent` distinct ids whose rows[i] is kAbsent. The capacity suffices.
-  Status InsertAbsent(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows, int64_t absent);
+  // Gives distinct ids that are not there rows, rows[i] of ids[i], with their initial values.
+  Status Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
+  // The same for ids that stand at positions[i] of a lookup with `rows`; with the capacity checked.
+  Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
+                  Span<int64_t> rows);
+  // The same for those of the ids that are admitted; the others are counted.
+  Status InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
+                        Span<const int64_t> positions, Span<int64_t> rows);
+  void CountUses(Span<const int64_t> rows, Span<const int64_t> counts);
   // Takes out rows in use; the second form ids that may wait for admission too.
   Status EraseRows(Span<const int64_t> rows);
-  Status EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting);
+  Status EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting_ids);
   // What EvictForSave takes out: of GlobalStepEvict, and of L2WeightEvict.
-  void FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting) const;
+  void FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting_ids) const;
   void FindSmall(Executor& executor, std::vector<int64_t>* rows);
   Status FillDirectRows(Executor& executor);
   Status AttachOptimizer(std::string_view name, Span<const float> hyper);
@@ -199,8 +207,7 @@ class Table {
   RowDirectory directory_;  // unused without hashing
   RowStore store_;
   RowUsage usage_;
-  std::optional<WaitingIds> waiting_;
-  std::optional<BloomCounters> bloom_;
+  AdmissionFilter admission_;
   RowChanges changes_;
   int64_t steps_ = 0;
   int64_t uses_ = 0;

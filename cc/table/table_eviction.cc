@@ -25,10 +25,10 @@ Status Table::EraseRows(Span<const int64_t> rows) {
   return OkStatus();
 }
 
-Status Table::EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting) {
-  if (waiting_.has_value()) SOK_RETURN_IF_ERROR(Named(waiting_->Reserve(0, waiting.size())));
+Status Table::EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting_ids) {
+  if (waiting() != nullptr) SOK_RETURN_IF_ERROR(Named(waiting()->Reserve(0, waiting_ids.size())));
   SOK_RETURN_IF_ERROR(EraseRows(rows));
-  for (const int64_t id : waiting) waiting_->Erase(id);
+  for (const int64_t id : waiting_ids) waiting()->Erase(id);
   return OkStatus();
 }
 
@@ -43,7 +43,7 @@ Status Table::Erase(Executor& executor, Span<const int64_t> keys, int64_t* erase
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   if (!rows.empty() && rows.front() == kAbsent) rows.erase(rows.begin());
-  SOK_RETURN_IF_ERROR(EraseWith(rows, waiting_.has_value() ? keys : Span<const int64_t>()));
+  SOK_RETURN_IF_ERROR(EraseWith(rows, waiting() != nullptr ? keys : Span<const int64_t>()));
   *erased = static_cast<int64_t>(rows.size());
   return OkStatus();
 }
@@ -51,33 +51,33 @@ Status Table::Erase(Executor& executor, Span<const int64_t> keys, int64_t* erase
 Status Table::EvictForSave(Executor& executor, int64_t* evicted) {
   *evicted = 0;
   std::vector<int64_t> rows;
-  std::vector<int64_t> waiting;
+  std::vector<int64_t> waiting_ids;
   switch (options_.eviction.kind) {
     case Eviction::Kind::kNone:
       return OkStatus();
     case Eviction::Kind::kGlobalStep:
-      FindUnused(&rows, &waiting);
+      FindUnused(&rows, &waiting_ids);
       break;
     case Eviction::Kind::kL2Weight:
       FindSmall(executor, &rows);
       break;
   }
-  SOK_RETURN_IF_ERROR(EraseWith(rows, waiting));
+  SOK_RETURN_IF_ERROR(EraseWith(rows, waiting_ids));
   *evicted = static_cast<int64_t>(rows.size());
   return OkStatus();
 }
 
-void Table::FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting) const {
+void Table::FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting_ids) const {
   const int64_t oldest = steps_ - options_.eviction.steps_to_live;
   ForEachPiece([&](Span<const int64_t> piece) {
     for (const int64_t row : piece) {
       if (last_step(row) < oldest) rows->push_back(row);
     }
   });
-  if (!waiting_.has_value()) return;
-  for (int64_t place = 0; place < waiting_->limit(); ++place) {
-    if (waiting_->in_use(place) && waiting_->last_step(place) < oldest)
-      waiting->push_back(waiting_->id(place));
+  if (waiting() == nullptr) return;
+  for (int64_t place = 0; place < waiting()->limit(); ++place) {
+    if (!waiting()->in_use(place) || waiting()->last_step(place) >= oldest) continue;
+    waiting_ids->push_back(waiting()->id(place));
   }
 }
 
@@ -100,19 +100,19 @@ void Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
 Status Table::TrackChanges() {
   changes_.Start();
   SOK_RETURN_IF_ERROR(Named(changes_.Reserve(store_.rows(), 0)));
-  if (!waiting_.has_value()) return OkStatus();
-  waiting_->changes().Start();
-  return Named(waiting_->Reserve(0, 0));
+  if (waiting() == nullptr) return OkStatus();
+  waiting()->changes().Start();
+  return Named(waiting()->Reserve(0, 0));
 }
 
 void Table::BeginSave() {
   changes_.BeginSave();
-  if (waiting_.has_value()) waiting_->changes().BeginSave();
+  if (waiting() != nullptr) waiting()->changes().BeginSave();
 }
 
 void Table::EndSave(bool ok) {
   changes_.EndSave(ok);
-  if (waiting_.has_value()) waiting_->changes().EndSave(ok);
+  if (waiting() != nullptr) waiting()->changes().EndSave(ok);
 }
 
 }  // namespace sok

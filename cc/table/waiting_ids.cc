@@ -1,10 +1,14 @@
 #include "cc/table/waiting_ids.h"
 
+#include <algorithm>
+
 namespace sok {
 
 Status WaitingIds::Reserve(int64_t insertions, int64_t erasures) {
-  const int64_t places = directory_.RowLimitWith(insertions);
-  SOK_RETURN_IF_ERROR(directory_.Reserve(directory_.size() + insertions, places));
+  const int64_t needed = directory_.RowLimitWith(insertions);
+  // Growing by half at least keeps the number of reservations small.
+  const int64_t places = needed <= counts_.rows() ? counts_.rows() : std::max(needed, limit() + limit() / 2);
+  SOK_RETURN_IF_ERROR(directory_.Reserve(size() + insertions, places));
   SOK_RETURN_IF_ERROR(counts_.Reserve(places));
   SOK_RETURN_IF_ERROR(last_steps_.Reserve(places));
   if (erasures > 0) SOK_RETURN_IF_ERROR(directory_.PrepareErase(erasures));
@@ -12,16 +16,18 @@ Status WaitingIds::Reserve(int64_t insertions, int64_t erasures) {
 }
 
 Status WaitingIds::Set(int64_t id, int64_t count, int64_t last_step) {
+  SOK_RETURN_IF_ERROR(Reserve(1, 0));
+  SetReserved(id, count, last_step);
+  return OkStatus();
+}
+
+void WaitingIds::SetReserved(int64_t id, int64_t count, int64_t last_step) {
   int64_t place;
   directory_.Find({&id, 1}, {&place, 1});
-  if (place == kAbsent) {
-    SOK_RETURN_IF_ERROR(Reserve(1, 0));
-    SOK_RETURN_IF_ERROR(directory_.Insert({&id, 1}, {&place, 1}));
-  }
+  if (place == kAbsent && !directory_.Insert({&id, 1}, {&place, 1}).ok()) return;
   counts_[place] = count;
   last_steps_[place] = last_step;
   changes_.MarkChanged(place);
-  return OkStatus();
 }
 
 bool WaitingIds::Erase(int64_t id) {

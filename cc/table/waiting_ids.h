@@ -32,12 +32,13 @@ class WaitingIds {
   // places[i] = the place of ids[i], or kAbsent.
   void Find(Span<const int64_t> ids, Span<int64_t> places) const { directory_.Find(ids, places); }
 
-  // Makes room for `insertions` new ids and `erasures` that go, so that nothing below can fail.
-  // ResourceExhausted where memory does not suffice.
+  // Makes room for `insertions` new ids and `erasures` that go. ResourceExhausted where memory does not
+  // suffice.
   Status Reserve(int64_t insertions, int64_t erasures);
-  // Sets what is known of an id, which may be new.
+  // Sets what is known of an id, which may be new. The second form where there is room.
   Status Set(int64_t id, int64_t count, int64_t last_step);
-  // False where the id is not there.
+  void SetReserved(int64_t id, int64_t count, int64_t last_step);
+  // False where the id is not there, or no room could be made to free its place.
   bool Erase(int64_t id);
 
   // Changes since the last checkpoint of a chain; see RowChanges. Changed places are those of ids that are

@@ -1,0 +1,95 @@
+// The part of Table that gives ids rows: counting, admission, insertion.
+#include <algorithm>
+#include <vector>
+
+#include "cc/table/table.h"
+
+namespace sok {
+namespace {
+
+// Some of the distinct ids of a lookup.
+struct SomeIds {
+  std::vector<int64_t> positions;  // where they stand in the lookup
+  std::vector<int64_t> ids;
+  std::vector<int64_t> counts;  // their occurrences; not read where the table does not count
+
+  void Add(int64_t position, int64_t id, int64_t count) {
+    positions.push_back(position);
+    ids.push_back(id);
+    counts.push_back(count);
+  }
+};
+
+SomeIds WithoutRows(Span<const int64_t> ids, Span<const int64_t> counts, Span<const int64_t> rows) {
+  SomeIds result;
+  const int64_t absent = std::count(rows.begin(), rows.end(), Table::kAbsent);
+  if (absent == 0) return result;
+  for (std::vector<int64_t>* column : {&result.positions, &result.ids, &result.counts})
+    column->reserve(absent);
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (rows[i] == Table::kAbsent) result.Add(i, ids[i], counts.empty() ? 0 : counts[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
+  SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
+  const SomeIds absent = WithoutRows(ids, {}, rows);
+  return InsertAt(executor, absent.ids, absent.positions, rows);
+}
+
+Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
+                              Span<int64_t> rows) {
+  SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
+  const SomeIds absent = WithoutRows(ids, counts, rows);
+  if (has_admission()) {
+    SOK_RETURN_IF_ERROR(InsertAdmitted(executor, absent.ids, absent.counts, absent.positions, rows));
+  } else {
+    SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows));
+  }
+  ++uses_;
+  CountUses(rows, counts);
+  return OkStatus();
+}
+
+Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
+                             Span<const int64_t> positions, Span<int64_t> rows) {
+  std::vector<int64_t> totals(ids.size());
+  admission_.Total(ids, counts, Span<int64_t>(totals));
+  SomeIds admitted;
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (admission_.Admits(totals[i])) admitted.Add(positions[i], ids[i], totals[i] - counts[i]);
+  }
+  SOK_RETURN_IF_ERROR(Named(admission_.Reserve(ids.size())));
+  SOK_RETURN_IF_ERROR(InsertAt(executor, admitted.ids, admitted.positions, rows));
+  admission_.Commit(ids, counts, totals, steps_);
+  // What was counted before the row was there.
+  for (size_t i = 0; i < admitted.ids.size(); ++i)
+    set_frequency(rows[admitted.positions[i]], admitted.counts[i]);
+  return OkStatus();
+}
+
+Status Table::InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
+                       Span<int64_t> rows) {
+  if (ids.empty()) return OkStatus();
+  std::vector<int64_t> new_rows(ids.size());
+  SOK_RETURN_IF_ERROR(CheckCapacity(ids.size()));
+  SOK_RETURN_IF_ERROR(Insert(executor, ids, Span<int64_t>(new_rows)));
+  for (int64_t i = 0; i < ids.size(); ++i) rows[positions[i]] = new_rows[i];
+  return OkStatus();
+}
+
+void Table::CountUses(Span<const int64_t> rows, Span<const int64_t> counts) {
+  if (!has_frequency() && !has_last_used()) return;
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    const int64_t row = rows[i];
+    if (row == kAbsent) continue;
+    if (has_frequency()) set_frequency(row, frequency(row) + counts[i]);
+    if (has_last_used()) set_last_used(row, uses_);
+    changes_.MarkChanged(row);
+  }
+}
+
+}  // namespace sok
