@@ -44,9 +44,9 @@ StatusOr<std::string> PublishTableCheckpoint(Table* table, const SaveRequest& re
 // Rank 0 removes what is unfinished.
 void AbandonTableCheckpoint(const Table& table, const SaveRequest& request);
 
-// After the reference has been stored where readers will find it (ok), or not: the table then counts its
-// changes from this checkpoint on, or still from the one before. Rank 0 removes checkpoints of the same table
-// and prefix that this one has replaced.
+// After the reference has been stored where readers will find it (ok): the table counts its changes from this
+// checkpoint on, and rank 0 removes those of the same table and prefix that this one has replaced. Or after a
+// failure: the next checkpoint is a full one.
 void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok);
 
 // Which parts of a checkpoint go into a table.

@@ -29,11 +29,9 @@ AdamHistory::AdamHistory(float beta1, float beta2)
 
 void AdamHistory::Append(float alpha) {
   ++steps_;
+  alphas_.push_back(alpha);
   const int terms = series_.terms();
-  if (terms == 0) {
-    alphas_.push_back(alpha);
-    return;
-  }
+  if (terms == 0) return;
   coefficients_.resize(static_cast<size_t>(steps_ * terms), 0.0);
   const int64_t lags = std::min(steps_, series_.horizon());
   for (int64_t lag = 1; lag <= lags; ++lag) {

@@ -12,8 +12,8 @@ namespace sok {
 // What the exact Adam remembers of past steps, for rows that have missed some: for every step t0 of the
 // history, the coefficients of G (see AdamSeries) summed over the steps t0 + 1 ... steps(). They are brought
 // forward at every step for the last horizon() values of t0 and are final for older ones, so a step costs
-// horizon() times terms() multiplications, and 8 * terms() bytes. Where the series does not hold, the alphas
-// alone are kept.
+// horizon() times terms() multiplications, and 8 * terms() + 4 bytes. Where the series does not hold, the
+// alphas alone are kept.
 //
 // One history has one beta1 and beta2. Not thread-safe; any number of threads may read between steps.
 class AdamHistory {
@@ -31,7 +31,7 @@ class AdamHistory {
   int terms() const { return series_.terms(); }
   // The terms() coefficients for a row last current at step t0 < steps().
   const double* coefficients(int64_t t0) const { return coefficients_.data() + t0 * terms(); }
-  // The rates of steps 1 ... steps(), where terms() is 0.
+  // The rates of steps 1 ... steps().
   const std::vector<float>& alphas() const { return alphas_; }
   // Lags beyond this one move no row noticeably, where terms() is 0.
   int64_t loop_horizon() const { return loop_horizon_; }

@@ -1,5 +1,7 @@
 #include "cc/optimizers/exact_adam.h"
 
+#include <algorithm>
+
 #include "cc/optimizers/adam_missed_steps.h"
 #include "cc/optimizers/elementwise_optimizer.h"
 #include "cc/optimizers/row_loop.h"
@@ -102,6 +104,45 @@ Status ExactAdam::Apply(Executor& executor, Span<const float> hyper, Span<const 
 void ExactAdam::CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) {
   if (!history_.has_value()) return;
   UpdateRows(executor, *history_, epsilon_, nullptr, rows, nullptr, &row_steps_, store);
+}
+
+PastSteps ExactAdam::past_steps() const {
+  PastSteps past;
+  past.first_step = steps();
+  if (!history_.has_value()) return past;
+  past.beta1 = history_->beta1();
+  past.beta2 = history_->beta2();
+  past.epsilon = epsilon_;
+  past.first_step = steps() - history_->steps();
+  past.alphas = history_->alphas();
+  return past;
+}
+
+Status ExactAdam::RestorePastSteps(const PastSteps& past) {
+  const int64_t count = static_cast<int64_t>(past.alphas.size());
+  if (past.first_step < 0 || past.first_step != steps() - count || count > kMaxHistory) {
+    return InvalidArgument("Optimizer '", name(), "' after ", steps(), " steps cannot have missed the ",
+                           count, " after step ", past.first_step);
+  }
+  for (const float alpha : past.alphas) {
+    const float hyper[] = {alpha, past.beta1, past.beta2, past.epsilon};
+    SOK_RETURN_IF_ERROR(CheckHyper(Span<const float>(hyper, 4)));
+  }
+  ForgetHistory();
+  if (count == 0) return OkStatus();
+  history_.emplace(past.beta1, past.beta2);
+  epsilon_ = past.epsilon;
+  for (const float alpha : past.alphas) {
+    history_->Append(alpha);
+    row_steps_.Advance();
+  }
+  for (int64_t row = 0; row < row_steps_.rows_in_use(); ++row) row_steps_.SetCurrent(row);
+  return OkStatus();
+}
+
+void ExactAdam::SetLastCurrent(int64_t row, int64_t step) {
+  const int64_t missed = std::min<int64_t>(std::max<int64_t>(steps() - step, 0), row_steps_.now());
+  row_steps_.SetCurrentAt(row, static_cast<uint32_t>(row_steps_.now() - missed));
 }
 
 void ExactAdam::ForgetHistory() {

@@ -17,7 +17,7 @@ namespace sok {
 // current, and gets the steps that it has missed, all at once, when it is next updated or read. adam_series.h
 // says how; against the dense optimizer in double precision the result is off by float rounding.
 //
-// Memory: 4 bytes per row, and 32 (64 where beta2 is small) per step for at most kMaxHistory steps; then the
+// Memory: 4 bytes per row, and 36 (68 where beta2 is small) per step for at most kMaxHistory steps; then the
 // whole table is brought up to date once and the history starts anew. The same happens when beta1, beta2 or
 // epsilon change, so a schedule on one of those costs a pass over the table at each change; alpha may change
 // at every step at no cost.
@@ -36,6 +36,11 @@ class ExactAdam final : public RuleOptimizer<AdamStep> {
                RowStore* store) override;
   bool has_catch_up() const override { return true; }
   void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) override;
+  bool can_save_lag() const override { return true; }
+  PastSteps past_steps() const override;
+  int64_t last_current(int64_t row) const override { return steps() - row_steps_.missed(row); }
+  Status RestorePastSteps(const PastSteps& past) override;
+  void SetLastCurrent(int64_t row, int64_t step) override;
 
  private:
   void ForgetHistory() override;

@@ -21,6 +21,10 @@ void Optimizer::OnNewRow(int64_t /*row*/) {}
 
 void Optimizer::CatchUp(Executor& /*executor*/, Span<const int64_t> /*rows*/, RowStore* /*store*/) {}
 
+Status Optimizer::RestorePastSteps(const PastSteps& /*past*/) {
+  return InvalidArgument("Optimizer '", name_, "' has no rows that have missed steps");
+}
+
 std::string Optimizer::SerializeState() const { return EncodeOptimizerState(OptimizerState{name_, steps_}); }
 
 Status Optimizer::RestoreState(std::string_view state) {

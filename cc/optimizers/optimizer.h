@@ -14,6 +14,15 @@
 
 namespace sok {
 
+// Steps that rows may have missed: what a checkpoint needs of them to catch its rows up later.
+struct PastSteps {
+  float beta1 = 0.0f;
+  float beta2 = 0.0f;
+  float epsilon = 0.0f;
+  int64_t first_step = 0;     // the optimizer's steps() before the first of them
+  std::vector<float> alphas;  // the rate of each
+};
+
 // One optimizer of one table: its arithmetic and the state that belongs to the table as a whole. What belongs
 // to a row lies in the row's record, behind the weights (see RowStore).
 //
@@ -60,6 +69,21 @@ class Optimizer {
   // Makes weights and slots of `rows` (distinct) those of the current step. Calling it at any time, any
   // number of times, changes later results by rounding only.
   virtual void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store);
+
+  // Whether rows that are not caught up can be written too, with the steps that they may have missed.
+  virtual bool can_save_lag() const { return false; }
+  // Those steps; none of them where all rows are current.
+  virtual PastSteps past_steps() const { return PastSteps(); }
+  // The value of steps() at which a row was last current.
+  virtual int64_t last_current(int64_t /*row*/) const { return steps_; }
+  // Takes over the steps that rows of a checkpoint may have missed, the last of them steps() of now; follows
+  // RestoreState. InvalidArgument where they cannot be those of this optimizer, and then nothing has changed.
+  virtual Status RestorePastSteps(const PastSteps& past);
+  // Says of a row of such a checkpoint when it was last current: at first_step or later.
+  virtual void SetLastCurrent(int64_t /*row*/, int64_t /*step*/) {}
+  // For rows that were all caught up: what this optimizer keeps about past steps serves none of them, and
+  // goes. Training then continues as it does from a checkpoint of these rows, bit for bit.
+  void ForgetPastSteps() { ForgetHistory(); }
 
   // The table-wide state for a checkpoint that holds rows which were all caught up: format version, name,
   // step count and a checksum, little-endian, under 64 bytes. What an optimizer keeps about past steps serves

@@ -152,11 +152,19 @@ class Table {
   std::vector<int64_t> erased_keys() const { return changes_.erased(); }
   void BeginSave();
   void EndSave(bool ok);
+  // The checkpoint that changes count from, for cc/checkpoint: its folder, "" where there is none.
+  struct ChainEnd {
+    std::string folder;
+    uint32_t manifest_crc32 = 0;
+  };
+  ChainEnd& chain_end() { return chain_end_; }
+  const ChainEnd& chain_end() const { return chain_end_; }
 
   // The optimizer's name, "" before the first step.
   std::string optimizer_name() const { return optimizer_ == nullptr ? "" : optimizer_->name(); }
   // Null before the first step.
   const Optimizer* optimizer() const { return optimizer_.get(); }
+  Optimizer* mutable_optimizer() { return optimizer_.get(); }
   // Floats of optimizer slots per row, 0 before the first step.
   int64_t slot_width() const;
   // The slots of a row, slot_width() floats.
@@ -164,6 +172,9 @@ class Table {
   float* slots(int64_t row) { return store_.weights(row) + options_.dim; }
   // The optimizer's state beside the rows; "" without an optimizer. All rows are brought up to date first.
   std::string SerializeOptimizer(Executor& executor);
+  // Brings all rows up to date and forgets what that took: training continues as it does in a table that is
+  // restored from these rows, bit for bit.
+  void SettleOptimizer(Executor& executor);
   // Gives a table without optimizer the one of `name` with the state that SerializeOptimizer returned.
   // `hyper` are its hyper-parameters at the first step, which say what new rows' slots start from.
   Status RestoreOptimizer(std::string_view name, Span<const float> hyper, std::string_view state);
@@ -209,6 +220,7 @@ class Table {
   RowUsage usage_;
   AdmissionFilter admission_;
   RowChanges changes_;
+  ChainEnd chain_end_;
   int64_t steps_ = 0;
   int64_t uses_ = 0;
   std::unique_ptr<Optimizer> optimizer_;

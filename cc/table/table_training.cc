@@ -79,6 +79,7 @@ Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
   SOK_RETURN_IF_ERROR(Named(store_.SetSlots(optimizer->Slots(options_.dim, hyper))));
   optimizer_ = std::move(optimizer);
   first_hyper_.assign(hyper.begin(), hyper.end());
+  for (int64_t row = 0; row < row_limit(); ++row) optimizer_->OnNewRow(row);
   return OkStatus();
 }
 
@@ -140,15 +141,19 @@ std::string Table::SerializeOptimizer(Executor& executor) {
   return optimizer_->SerializeState();
 }
 
+void Table::SettleOptimizer(Executor& executor) {
+  if (optimizer_ == nullptr || !optimizer_->has_catch_up()) return;
+  ForEachPiece([&](Span<const int64_t> rows) { BringUpToDate(executor, rows); });
+  optimizer_->ForgetPastSteps();
+}
+
 Status Table::RestoreOptimizer(std::string_view name, Span<const float> hyper, std::string_view state) {
   if (optimizer_ != nullptr) {
     return FailedPrecondition("Embedding variable '", options_.name, "' has an optimizer already: '",
                               optimizer_->name(), "'");
   }
   SOK_RETURN_IF_ERROR(AttachOptimizer(name, hyper));
-  SOK_RETURN_IF_ERROR(Named(optimizer_->RestoreState(state)));
-  for (int64_t row = 0; row < row_limit(); ++row) optimizer_->OnNewRow(row);
-  return OkStatus();
+  return Named(optimizer_->RestoreState(state));
 }
 
 }  // namespace sok

@@ -1,0 +1,34 @@
+#ifndef SOK_CC_CHECKPOINT_CHAIN_H_
+#define SOK_CC_CHECKPOINT_CHAIN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/checkpoint/files.h"
+#include "cc/checkpoint/manifest.h"
+
+namespace sok {
+
+// A checkpoint whose manifest has been read.
+struct ReadCheckpoint {
+  std::string folder;
+  uint32_t manifest_crc32 = 0;
+  Manifest manifest;
+};
+
+StatusOr<ReadCheckpoint> ReadCheckpointManifest(Files& files, const std::string& folder);
+
+// The checkpoint and those that it builds on, the full one first. NotFound where one is missing; DataLoss,
+// which names the file, where one is damaged, is not the one that was there, or does not fit the others.
+StatusOr<std::vector<ReadCheckpoint>> ReadChain(Files& files, const std::string& folder);
+
+// The links from a checkpoint that will lie in `folder`, and now lies in `unfinished`, to `chain`. NotFound
+// where a link does not lead there, as over symbolic links.
+StatusOr<std::vector<ChainLink>> LinksTo(Files& files, const std::vector<ReadCheckpoint>& chain,
+                                         const std::string& folder, const std::string& unfinished);
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_CHAIN_H_

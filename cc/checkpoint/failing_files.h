@@ -1,0 +1,101 @@
+#ifndef SOK_CC_CHECKPOINT_FAILING_FILES_H_
+#define SOK_CC_CHECKPOINT_FAILING_FILES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/checkpoint/files.h"
+
+namespace sok {
+
+// For tests: other files, whose operations are counted and one of which fails. Reading counts nothing.
+class FailingFiles final : public Files {
+ public:
+  enum class Mode {
+    kDies,      // neither that operation nor any later one is carried out, as if the process had been killed
+    kFailsOnce  // that operation fails, the others succeed
+  };
+
+  // Operation `fail_at`, counted from 0, fails with `code`; -1: none. Writes fail half-way.
+  FailingFiles(Files* files, int64_t fail_at, Mode mode, StatusCode code = StatusCode::kInternal)
+      : files_(files), fail_at_(fail_at), mode_(mode), code_(code) {}
+
+  int64_t operations() const { return operations_; }
+  bool failed() const { return failed_; }
+
+  Status MakeFolder(const std::string& path) override {
+    SOK_RETURN_IF_ERROR(Count("make the folder", path));
+    return files_->MakeFolder(path);
+  }
+  StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override {
+    SOK_RETURN_IF_ERROR(Count("create", path));
+    auto file = files_->Create(path);
+    SOK_RETURN_IF_ERROR(file.status());
+    return std::unique_ptr<FileWriter>(std::make_unique<Writer>(this, path, std::move(file.value())));
+  }
+  StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override { return files_->Open(path); }
+  Status SyncFolder(const std::string& path) override {
+    SOK_RETURN_IF_ERROR(Count("sync", path));
+    return files_->SyncFolder(path);
+  }
+  Status Rename(const std::string& from, const std::string& to) override {
+    SOK_RETURN_IF_ERROR(Count("rename", from));
+    return files_->Rename(from, to);
+  }
+  Status Remove(const std::string& path) override {
+    SOK_RETURN_IF_ERROR(Count("remove", path));
+    return files_->Remove(path);
+  }
+  Status List(const std::string& path, std::vector<std::string>* names) override {
+    return files_->List(path, names);
+  }
+  bool IsFolder(const std::string& path) override { return files_->IsFolder(path); }
+
+ private:
+  class Writer final : public FileWriter {
+   public:
+    Writer(FailingFiles* files, std::string path, std::unique_ptr<FileWriter> file)
+        : files_(files), path_(std::move(path)), file_(std::move(file)) {}
+    Status Write(const void* data, int64_t bytes) override {
+      const bool died_before = files_->failed_;
+      const Status status = files_->Count("write", path_);
+      if (!status.ok()) {
+        if (!died_before) SOK_RETURN_IF_ERROR(file_->Write(data, bytes / 2));
+        return status;
+      }
+      return file_->Write(data, bytes);
+    }
+    Status Sync() override {
+      SOK_RETURN_IF_ERROR(files_->Count("sync", path_));
+      return file_->Sync();
+    }
+
+   private:
+    FailingFiles* const files_;
+    const std::string path_;
+    const std::unique_ptr<FileWriter> file_;
+  };
+
+  Status Count(const char* what, const std::string& path) {
+    if (operations_++ == fail_at_ || (failed_ && mode_ == Mode::kDies)) {
+      failed_ = true;
+      return Status(code_, StrCat("Cannot ", what, " '", path, "': so the test wants it"));
+    }
+    return OkStatus();
+  }
+
+  Files* const files_;
+  const int64_t fail_at_;
+  const Mode mode_;
+  const StatusCode code_;
+  int64_t operations_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_FAILING_FILES_H_

@@ -1,0 +1,126 @@
+#include "cc/checkpoint/json_reader.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace sok {
+namespace {
+
+const nlohmann::json& Null() {
+  static const nlohmann::json null;
+  return null;
+}
+
+}  // namespace
+
+JsonReader::Json JsonReader::Parse(const std::string& text) {
+  Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object()) {
+    Fail("is no JSON object");
+    return Json();
+  }
+  return root;
+}
+
+const JsonReader::Json& JsonReader::Member(const Json& object, const char* name) {
+  if (!object.is_object()) {
+    Fail("has no \"", name, "\"");
+    return Null();
+  }
+  const auto found = object.find(name);
+  if (found == object.end()) {
+    Fail("has no \"", name, "\"");
+    return Null();
+  }
+  return *found;
+}
+
+const JsonReader::Json& JsonReader::Object(const Json& object, const char* name) {
+  const Json& value = Member(object, name);
+  if (!value.is_object()) Fail("has a \"", name, "\" that is no object");
+  return value;
+}
+
+const JsonReader::Json& JsonReader::Array(const Json& object, const char* name) {
+  const Json& value = Member(object, name);
+  if (!value.is_array()) Fail("has a \"", name, "\" that is no list");
+  return value;
+}
+
+std::string JsonReader::String(const Json& object, const char* name) {
+  const Json& value = Member(object, name);
+  const std::string* text = value.get_ptr<const std::string*>();
+  if (text != nullptr) return *text;
+  Fail("has a \"", name, "\" that is no string");
+  return "";
+}
+
+bool JsonReader::Bool(const Json& object, const char* name) {
+  const Json& value = Member(object, name);
+  const bool* flag = value.get_ptr<const bool*>();
+  if (flag != nullptr) return *flag;
+  Fail("has a \"", name, "\" that is neither true nor false");
+  return false;
+}
+
+int64_t JsonReader::Int(const Json& object, const char* name, int64_t min, int64_t max) {
+  return AsInt(Member(object, name), name, min, max);
+}
+
+int64_t JsonReader::AsInt(const Json& value, const char* name, int64_t min, int64_t max) {
+  int64_t number = 0;
+  bool good = false;
+  if (value.is_number_unsigned()) {
+    const uint64_t big = value.get<uint64_t>();
+    good = big <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    number = static_cast<int64_t>(good ? big : 0);
+  } else if (value.is_number_integer()) {
+    good = true;
+    number = value.get<int64_t>();
+  }
+  if (good && number >= min && number <= max) return number;
+  Fail("has a \"", name, "\" that is no whole number in [", min, ", ", max, "]");
+  return min;
+}
+
+double JsonReader::AsDouble(const Json& value, const std::string& name) {
+  if (value.is_number()) return value.get<double>();
+  const std::string* text = value.get_ptr<const std::string*>();
+  if (text != nullptr && *text == "inf") return std::numeric_limits<double>::infinity();
+  if (text != nullptr && *text == "-inf") return -std::numeric_limits<double>::infinity();
+  if (text != nullptr && *text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  Fail("has a \"", name, "\" that is no number");
+  return 0.0;
+}
+
+float JsonReader::AsFloat(const Json& value, const std::string& name) {
+  const double number = AsDouble(value, name);
+  if (std::isfinite(number) && std::fabs(number) > std::numeric_limits<float>::max()) {
+    Fail("has a \"", name, "\" that is no float");
+    return 0.0f;
+  }
+  return static_cast<float>(number);
+}
+
+nlohmann::ordered_json DoubleJson(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+nlohmann::ordered_json FloatJson(float value) {
+  if (!std::isfinite(value)) return DoubleJson(value);
+  char text[32];
+  for (int digits = 1; digits <= std::numeric_limits<float>::max_digits10; ++digits) {
+    std::snprintf(text, sizeof(text), "%.*g", digits, static_cast<double>(value));
+    if (std::strtof(text, nullptr) == value) break;
+  }
+  return std::strtod(text, nullptr);
+}
+
+std::string JsonText(const nlohmann::ordered_json& value) {
+  return value.dump(1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace sok

@@ -1,0 +1,66 @@
+#ifndef SOK_CC_CHECKPOINT_JSON_READER_H_
+#define SOK_CC_CHECKPOINT_JSON_READER_H_
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "cc/base/status.h"
+
+namespace sok {
+
+// Strict access to JSON of unknown origin: what is missing or of another type makes status() a DataLoss that
+// names the file and the member, and reads as a zero. The first error stays.
+class JsonReader {
+ public:
+  using Json = nlohmann::json;
+
+  explicit JsonReader(std::string path) : path_(std::move(path)) {}
+
+  const Status& status() const { return status_; }
+  bool ok() const { return status_.ok(); }
+  const std::string& path() const { return path_; }
+  template <typename... Args>
+  void Fail(const Args&... args) {
+    if (ok()) status_ = DataLoss("'", path_, "' ", args...);
+  }
+
+  // The root of a text; must be an object.
+  Json Parse(const std::string& text);
+
+  // A member that must be there; null where it is not.
+  const Json& Member(const Json& object, const char* name);
+  const Json& Object(const Json& object, const char* name);
+  const Json& Array(const Json& object, const char* name);
+  std::string String(const Json& object, const char* name);
+  bool Bool(const Json& object, const char* name);
+  int64_t Int(const Json& object, const char* name, int64_t min,
+              int64_t max = std::numeric_limits<int64_t>::max());
+  uint32_t Uint32(const Json& object, const char* name) {
+    return static_cast<uint32_t>(Int(object, name, 0, std::numeric_limits<uint32_t>::max()));
+  }
+  // Numbers that JSON does not have are strings: "inf", "-inf", "nan".
+  double Double(const Json& object, const char* name) { return AsDouble(Member(object, name), name); }
+  float Float(const Json& object, const char* name) { return AsFloat(Member(object, name), name); }
+
+  int64_t AsInt(const Json& value, const char* name, int64_t min, int64_t max);
+  double AsDouble(const Json& value, const std::string& name);
+  float AsFloat(const Json& value, const std::string& name);
+
+ private:
+  const std::string path_;
+  Status status_;
+};
+
+// The shortest number that reads back as the same float.
+nlohmann::ordered_json FloatJson(float value);
+nlohmann::ordered_json DoubleJson(double value);
+
+// Text with an indentation of 1; bytes that are no UTF-8 are replaced.
+std::string JsonText(const nlohmann::ordered_json& value);
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_JSON_READER_H_

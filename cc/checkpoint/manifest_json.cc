@@ -1,0 +1,320 @@
+#include "cc/checkpoint/manifest_json.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+namespace sok {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+template <typename Enum>
+struct Word {
+  Enum value;
+  const char* word;
+};
+
+constexpr Word<InitializerKind> kInitializers[] = {{InitializerKind::kConstant, "constant"},
+                                                   {InitializerKind::kUniform, "uniform"},
+                                                   {InitializerKind::kNormal, "normal"},
+                                                   {InitializerKind::kTruncatedNormal, "truncated_normal"}};
+constexpr Word<OnFull> kOnFull[] = {
+    {OnFull::kError, "error"}, {OnFull::kEvictLru, "evict_lru"}, {OnFull::kEvictLfu, "evict_lfu"}};
+constexpr Word<Admission::Kind> kAdmissions[] = {{Admission::Kind::kCounter, "counter"},
+                                                 {Admission::Kind::kBloom, "bloom"}};
+constexpr Word<Eviction::Kind> kEvictions[] = {{Eviction::Kind::kGlobalStep, "global_step"},
+                                               {Eviction::Kind::kL2Weight, "l2_weight"}};
+
+template <typename Words, typename Enum>
+const char* WordOf(const Words& words, Enum value) {
+  for (const auto& known : words) {
+    if (known.value == value) return known.word;
+  }
+  return "";
+}
+
+template <typename Words>
+auto ReadWord(JsonReader* reader, const Json& object, const char* name, const Words& words) {
+  const std::string word = reader->String(object, name);
+  for (const auto& known : words) {
+    if (word == known.word) return known.value;
+  }
+  reader->Fail("has an unknown \"", name, "\": \"", word, "\"");
+  return std::begin(words)->value;
+}
+
+OrderedJson AdmissionJson(const SavedTable& table) {
+  const Admission& admission = table.options.admission;
+  if (admission.kind == Admission::Kind::kNone) return nullptr;
+  OrderedJson json;
+  json["kind"] = WordOf(kAdmissions, admission.kind);
+  json["filter_freq"] = admission.filter_freq;
+  json["default_value"] = FloatJson(admission.default_value);
+  if (admission.kind != Admission::Kind::kBloom) return json;
+  json["max_element_size"] = admission.max_element_size;
+  json["false_positive_probability"] = DoubleJson(admission.false_positive_probability);
+  json["hashes"] = table.hashes;
+  json["counters"] = table.counters;
+  json["counter_bits"] = admission.counter_bits;
+  return json;
+}
+
+void ReadAdmission(JsonReader* reader, const Json& json, SavedTable* table) {
+  if (json.is_null()) return;
+  Admission& admission = table->options.admission;
+  admission.kind = ReadWord(reader, json, "kind", kAdmissions);
+  admission.filter_freq = reader->Int(json, "filter_freq", INT64_MIN);
+  admission.default_value = reader->Float(json, "default_value");
+  if (admission.kind != Admission::Kind::kBloom) return;
+  admission.max_element_size = reader->Int(json, "max_element_size", 1);
+  admission.false_positive_probability = reader->Double(json, "false_positive_probability");
+  admission.counter_bits = static_cast<int>(reader->Int(json, "counter_bits", 8, 64));
+  table->hashes = static_cast<int>(reader->Int(json, "hashes", 1, INT32_MAX));
+  table->counters = reader->Int(json, "counters", 1);
+}
+
+OrderedJson EvictionJson(const Eviction& eviction) {
+  if (eviction.kind == Eviction::Kind::kNone) return nullptr;
+  OrderedJson json;
+  json["kind"] = WordOf(kEvictions, eviction.kind);
+  if (eviction.kind == Eviction::Kind::kGlobalStep) {
+    json["steps_to_live"] = eviction.steps_to_live;
+  } else {
+    json["threshold"] = FloatJson(eviction.l2_weight_threshold);
+  }
+  return json;
+}
+
+Eviction ReadEviction(JsonReader* reader, const Json& json) {
+  Eviction eviction;
+  if (json.is_null()) return eviction;
+  eviction.kind = ReadWord(reader, json, "kind", kEvictions);
+  if (eviction.kind == Eviction::Kind::kGlobalStep) {
+    eviction.steps_to_live = reader->Int(json, "steps_to_live", INT64_MIN);
+  } else {
+    eviction.l2_weight_threshold = reader->Float(json, "threshold");
+  }
+  return eviction;
+}
+
+OrderedJson InitializerJson(const Initializer& initializer) {
+  OrderedJson json;
+  json["kind"] = WordOf(kInitializers, initializer.kind);
+  json["a"] = FloatJson(initializer.a);
+  json["b"] = FloatJson(initializer.b);
+  json["seed"] = std::to_string(initializer.seed);
+  return json;
+}
+
+Initializer ReadInitializer(JsonReader* reader, const Json& json) {
+  Initializer initializer;
+  initializer.kind = ReadWord(reader, json, "kind", kInitializers);
+  initializer.a = reader->Float(json, "a");
+  initializer.b = reader->Float(json, "b");
+  const std::string seed = reader->String(json, "seed");
+  errno = 0;
+  initializer.seed = std::strtoull(seed.c_str(), nullptr, 10);
+  if (errno != 0 || std::to_string(initializer.seed) != seed) {
+    reader->Fail("has a \"seed\" that is no 64-bit number");
+  }
+  return initializer;
+}
+
+OrderedJson ArrayJson(const ArrayFile& array) {
+  OrderedJson json;
+  json["file"] = array.file;
+  json["dtype"] = array.type.dtype;
+  json["shape"] = array.type.shape;
+  json["bytes"] = array.bytes;
+  json["crc32"] = array.crc32;
+  return json;
+}
+
+ArrayFile ReadArray(JsonReader* reader, const Json& json) {
+  ArrayFile array;
+  array.file = reader->String(json, "file");
+  array.type.dtype = reader->String(json, "dtype");
+  for (const Json& size : reader->Array(json, "shape")) {
+    array.type.shape.push_back(reader->AsInt(size, "shape", 0, INT64_MAX));
+  }
+  array.bytes = reader->Int(json, "bytes", 0);
+  const Json& checksums = reader->Array(json, "crc32");
+  array.crc32.reserve(checksums.size());
+  for (const Json& checksum : checksums) {
+    array.crc32.push_back(static_cast<uint32_t>(reader->AsInt(checksum, "crc32", 0, UINT32_MAX)));
+  }
+  return array;
+}
+
+// Sizes that belong together, and a file that lies where it belongs.
+void CheckArrayFacts(JsonReader* reader, const std::string& name, const ArrayFile& array, int shard) {
+  for (const char c : name) {
+    if ((c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-') {
+      return reader->Fail("has an array of the unknown name \"", name, "\"");
+    }
+  }
+  if (array.file != ArrayPath(shard, name)) {
+    return reader->Fail("has the file \"", array.file, "\" where ", ArrayPath(shard, name), " belongs");
+  }
+  const int64_t data = DataBytes(array.type);
+  int64_t bytes = 0;
+  if (data < 0 ||
+      __builtin_add_overflow(data, static_cast<int64_t>(EncodeNpyHeader(array.type).size()), &bytes) ||
+      bytes != array.bytes) {
+    return reader->Fail("has ", array.bytes, " bytes for ", array.file, ", an array of ",
+                        Describe(array.type));
+  }
+  if (static_cast<int64_t>(array.crc32.size()) != BlocksOf(array.bytes)) {
+    reader->Fail("has ", array.crc32.size(), " checksums for ", array.file, ", not ", BlocksOf(array.bytes));
+  }
+}
+
+std::optional<SavedOptimizer::History> ReadHistory(JsonReader* reader, const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  SavedOptimizer::History history;
+  history.beta1 = reader->Float(json, "beta1");
+  history.beta2 = reader->Float(json, "beta2");
+  history.epsilon = reader->Float(json, "epsilon");
+  history.first_step = reader->Int(json, "first_step", 0);
+  if (reader->String(json, "alphas") != ArrayPath(0, "alphas")) {
+    reader->Fail("has \"alphas\" in a file other than ", ArrayPath(0, "alphas"));
+  }
+  return history;
+}
+
+}  // namespace
+
+OrderedJson TableJson(const SavedTable& table) {
+  const TableOptions& options = table.options;
+  OrderedJson json;
+  json["name"] = options.name;
+  json["dim"] = options.dim;
+  json["key_dtype"] = options.key_dtype;
+  json["hashed"] = options.use_hashtable;
+  json["capacity"] = options.capacity;
+  json["on_full"] = WordOf(kOnFull, options.on_full);
+  json["initializer"] = InitializerJson(options.initializer);
+  json["admission"] = AdmissionJson(table);
+  json["eviction"] = EvictionJson(options.eviction);
+  return json;
+}
+
+SavedTable ReadTable(JsonReader* reader, const Json& json) {
+  SavedTable table;
+  TableOptions& options = table.options;
+  options.name = reader->String(json, "name");
+  options.dim = reader->Int(json, "dim", 1, TableOptions::kMaxDim);
+  options.key_dtype = reader->String(json, "key_dtype");
+  if (options.key_dtype != "int64" && options.key_dtype != "int32" && options.key_dtype != "uint32") {
+    reader->Fail("has an unknown \"key_dtype\": \"", options.key_dtype, "\"");
+  }
+  options.use_hashtable = reader->Bool(json, "hashed");
+  options.capacity = reader->Int(json, "capacity", 0);
+  options.on_full = ReadWord(reader, json, "on_full", kOnFull);
+  options.initializer = ReadInitializer(reader, reader->Object(json, "initializer"));
+  ReadAdmission(reader, reader->Member(json, "admission"), &table);
+  options.eviction = ReadEviction(reader, reader->Member(json, "eviction"));
+  return table;
+}
+
+OrderedJson OptimizerJson(const std::optional<SavedOptimizer>& optimizer) {
+  if (!optimizer.has_value()) return nullptr;
+  OrderedJson json;
+  json["name"] = optimizer->name;
+  json["steps"] = optimizer->steps;
+  json["hyper"] = OrderedJson::object();
+  for (const auto& [name, value] : optimizer->hyper) json["hyper"][name] = FloatJson(value);
+  json["slots"] = OrderedJson::array();
+  for (const SavedOptimizer::Slot& slot : optimizer->slots) {
+    OrderedJson entry;
+    entry["name"] = slot.name;
+    entry["width"] = slot.width;
+    entry["fill"] = FloatJson(slot.fill);
+    json["slots"].push_back(std::move(entry));
+  }
+  json["history"] = nullptr;
+  if (optimizer->history.has_value()) {
+    OrderedJson history;
+    history["beta1"] = FloatJson(optimizer->history->beta1);
+    history["beta2"] = FloatJson(optimizer->history->beta2);
+    history["epsilon"] = FloatJson(optimizer->history->epsilon);
+    history["first_step"] = optimizer->history->first_step;
+    history["alphas"] = ArrayPath(0, "alphas");
+    json["history"] = std::move(history);
+  }
+  return json;
+}
+
+std::optional<SavedOptimizer> ReadOptimizer(JsonReader* reader, const Json& json) {
+  if (json.is_null()) return std::nullopt;
+  SavedOptimizer optimizer;
+  optimizer.name = reader->String(json, "name");
+  optimizer.steps = reader->Int(json, "steps", 0);
+  const Json& hyper = reader->Object(json, "hyper");
+  for (auto member = hyper.begin(); reader->ok() && member != hyper.end(); ++member) {
+    optimizer.hyper.emplace_back(member.key(), reader->AsFloat(member.value(), member.key()));
+  }
+  for (const Json& entry : reader->Array(json, "slots")) {
+    SavedOptimizer::Slot slot;
+    slot.name = reader->String(entry, "name");
+    slot.width = reader->Int(entry, "width", 1);
+    slot.fill = reader->Float(entry, "fill");
+    optimizer.slots.push_back(std::move(slot));
+  }
+  optimizer.history = ReadHistory(reader, reader->Member(json, "history"));
+  return optimizer;
+}
+
+OrderedJson ChainJson(const std::vector<ChainLink>& chain) {
+  OrderedJson json = OrderedJson::array();
+  for (const ChainLink& link : chain) {
+    OrderedJson entry;
+    entry["path"] = link.path;
+    entry["crc32"] = link.crc32;
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+std::vector<ChainLink> ReadChain(JsonReader* reader, const Json& json) {
+  std::vector<ChainLink> chain;
+  if (!json.is_array()) reader->Fail("has a \"chain\" that is no list");
+  for (const Json& entry : json) {
+    if (!reader->ok()) return {};
+    ChainLink link;
+    link.path = reader->String(entry, "path");
+    link.crc32 = reader->Uint32(entry, "crc32");
+    if (link.path.empty() || link.path[0] == '/' || link.path.find('\0') != std::string::npos) {
+      reader->Fail("has a \"chain\" with the path \"", link.path, "\", which is not relative");
+    }
+    chain.push_back(std::move(link));
+  }
+  return chain;
+}
+
+OrderedJson ShardJson(const SavedShard& shard) {
+  OrderedJson json;
+  json["rows"] = shard.rows;
+  json["table_rows"] = shard.table_rows;
+  json["arrays"] = OrderedJson::object();
+  for (const auto& [name, array] : shard.arrays) json["arrays"][name] = ArrayJson(array);
+  return json;
+}
+
+SavedShard ReadShard(JsonReader* reader, const Json& json, int shard) {
+  SavedShard result;
+  result.rows = reader->Int(json, "rows", 0);
+  result.table_rows = reader->Int(json, "table_rows", 0);
+  const Json& arrays = reader->Object(json, "arrays");
+  for (auto entry = arrays.begin(); reader->ok() && entry != arrays.end(); ++entry) {
+    ArrayFile array = ReadArray(reader, entry.value());
+    if (reader->ok()) CheckArrayFacts(reader, entry.key(), array, shard);
+    result.arrays.emplace(entry.key(), std::move(array));
+  }
+  return result;
+}
+
+}  // namespace sok

@@ -1,0 +1,65 @@
+#ifndef SOK_CC_CHECKPOINT_MEMORY_FILES_H_
+#define SOK_CC_CHECKPOINT_MEMORY_FILES_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/checkpoint/files.h"
+
+namespace sok {
+
+// For tests: a disk in memory, on which the power can be cut. It keeps what is there beside what is certain
+// to be there: the bytes of a file as of its last Sync, the names in a folder as of its last SyncFolder.
+//
+// Names are absolute paths below "/", which exists. Thread-safe.
+class MemoryFiles final : public Files {
+ public:
+  MemoryFiles();
+
+  Status MakeFolder(const std::string& path) override;
+  StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override;
+  StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override;
+  Status SyncFolder(const std::string& path) override;
+  Status Rename(const std::string& from, const std::string& to) override;
+  Status Remove(const std::string& path) override;
+  Status List(const std::string& path, std::vector<std::string>* names) override;
+  bool IsFolder(const std::string& path) override;
+
+  // The power is cut: of what is not certain to be there, each thing is there or not by chance.
+  void CutPower(uint64_t seed);
+
+  // All files, with their bytes, to look at and to change.
+  std::map<std::string, std::string*> AllFiles();
+  bool Exists(const std::string& path);
+
+ private:
+  struct Node {
+    bool folder = false;
+    std::string bytes;
+    std::string synced_bytes;
+    std::map<std::string, std::shared_ptr<Node>> names;
+    std::map<std::string, std::shared_ptr<Node>> synced_names;
+  };
+  class Writer;
+  class Reader;
+
+  // Null where there is none.
+  std::shared_ptr<Node> Find(const std::string& path) const;
+  // The folder that the path lies in, and its name there.
+  std::shared_ptr<Node> Parent(const std::string& path, std::string* name) const;
+  void Collect(const std::string& path, Node& node, std::map<std::string, std::string*>* all);
+  void CutPower(Node* node, std::mt19937_64* random, std::set<const Node*>* done);
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Node> root_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_MEMORY_FILES_H_

@@ -1,0 +1,38 @@
+#ifndef SOK_CC_CHECKPOINT_NPY_HEADER_H_
+#define SOK_CC_CHECKPOINT_NPY_HEADER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cc/base/status.h"
+
+namespace sok {
+
+// What kind of array a file holds: little-endian numbers in C order.
+struct ArrayType {
+  std::string dtype;           // as NumPy writes it: "<i8", "<f4", "<u4", "|u1" ...
+  std::vector<int64_t> shape;  // one or two sizes
+
+  bool operator==(const ArrayType& other) const { return dtype == other.dtype && shape == other.shape; }
+  bool operator!=(const ArrayType& other) const { return !(*this == other); }
+};
+
+// Bytes of one number; 0 for a dtype that checkpoints do not have.
+int ItemBytes(std::string_view dtype);
+// Bytes of all numbers; -1 where the dtype is unknown, the shape is none, or the product exceeds int64.
+int64_t DataBytes(const ArrayType& type);
+// "float32 [3, 16]", for messages.
+std::string Describe(const ArrayType& type);
+
+// The header of a .npy file, version 1.0, as NumPy writes it. Padded so that the data start at a multiple of
+// 64; its length depends on the type alone.
+std::string EncodeNpyHeader(const ArrayType& type);
+
+// The longest header that there can be.
+constexpr int64_t kMaxNpyHeader = 10 + 65535;
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_NPY_HEADER_H_

@@ -1,0 +1,99 @@
+#ifndef SOK_CC_CHECKPOINT_RESTORE_ROWS_H_
+#define SOK_CC_CHECKPOINT_RESTORE_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/status.h"
+#include "cc/checkpoint/files.h"
+#include "cc/checkpoint/manifest.h"
+#include "cc/optimizers/optimizer.h"
+#include "cc/store/row_store.h"
+#include "cc/table/table.h"
+
+namespace sok {
+
+// One shard of one checkpoint, in its folder.
+struct ShardSource {
+  Files& files;
+  std::string folder;
+  const Manifest& manifest;
+  int shard = 0;
+
+  const SavedShard& saved() const { return manifest.shards[static_cast<size_t>(shard)]; }
+  // Null where there is none.
+  const ArrayFile* Find(const std::string& array) const {
+    const auto found = saved().arrays.find(array);
+    return found == saved().arrays.end() ? nullptr : &found->second;
+  }
+};
+
+// Which keys of a shard are read, and what is wrong with a key.
+class KeyFilter {
+ public:
+  // For the rank options.rank of options.ranks.
+  KeyFilter(const TableOptions& options, const ShardSource& source) : options_(options), source_(source) {}
+
+  bool Wants(int64_t key) const;
+  // DataLoss for a key that cannot be in the shard; ResourceExhausted for one that a table without hashing
+  // has no row for.
+  Status Check(int64_t key, const std::string& path) const;
+
+ private:
+  const TableOptions& options_;
+  const ShardSource& source_;
+};
+
+// Calls visit(keys) on the keys of an array of int64, piece by piece, as far as they are wanted, after all of
+// the piece were checked. DataLoss for one that stands twice in a piece.
+Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
+                       FunctionRef<Status(Span<const int64_t> keys)> visit);
+
+// How the floats of rows get into a table.
+enum class RowContents {
+  kWeights,          // weights alone
+  kWeightsAndSlots,  // and the slots of the optimizer, which the table has
+  kWeightsCaughtUp,  // weights alone, after the steps that the rows have missed
+};
+
+// Brings single rows that have missed steps up to date, outside any table.
+class RowCatchUp {
+ public:
+  // `optimizer` has the past steps.
+  static StatusOr<std::unique_ptr<RowCatchUp>> Create(std::unique_ptr<Optimizer> optimizer, int64_t dim,
+                                                      Span<const float> hyper);
+  // The record to fill: weights, then slots.
+  float* record() { return store_.weights(0); }
+  void Run(int64_t last_current);
+
+ private:
+  RowCatchUp(std::unique_ptr<Optimizer> optimizer, int64_t dim)
+      : optimizer_(std::move(optimizer)), store_(dim) {}
+
+  std::unique_ptr<Optimizer> optimizer_;
+  RowStore store_;
+};
+
+struct RowsToRestore {
+  RowContents contents = RowContents::kWeights;
+  bool counts = true;
+  RowCatchUp* catch_up = nullptr;  // of kWeightsCaughtUp
+  int64_t first_step = 0;          // when rows without a step of their own were last current
+};
+
+// Reads the rows of a shard into a table. *rows += those that were wanted.
+Status RestoreRows(Executor& executor, const ShardSource& source, const RowsToRestore& what, Table* table,
+                   int64_t* rows);
+
+// Reads the ids that wait for admission, where the table has a place for them.
+Status RestoreWaiting(const ShardSource& source, Table* table);
+
+// Raises the counters of the table's Bloom filter to those of the shard, where both filters are alike.
+Status RestoreBloom(const ShardSource& source, Table* table);
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_RESTORE_ROWS_H_

@@ -1,0 +1,521 @@
+// What is saved comes back, bit for bit, and training goes on as if nothing had been.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "cc/base/test_ids.h"
+#include "cc/checkpoint/memory_files.h"
+#include "cc/checkpoint/saved_ranks.h"
+#include "cc/optimizers/optimizer.h"
+
+namespace sok {
+namespace {
+
+const std::map<std::string, std::vector<float>> kOptimizers = {
+    {"sgd", {0.1f}},
+    {"momentum", {0.1f, 0.9f}},
+    {"nesterov", {0.1f, 0.9f}},
+    {"keras_momentum", {0.1f, 0.9f}},
+    {"keras_nesterov", {0.1f, 0.9f}},
+    {"adagrad", {0.1f, 0.1f, 1e-7f}},
+    {"rowwise_adagrad", {0.1f, 0.1f, 1e-7f}},
+    {"rmsprop", {0.01f, 0.9f, 0.5f, 1e-7f, 1.0f}},
+    {"rmsprop_centered", {0.01f, 0.9f, 0.5f, 1e-7f, 1.0f}},
+    {"keras_rmsprop", {0.01f, 0.9f, 1e-7f}},
+    {"keras_rmsprop_centered", {0.01f, 0.9f, 1e-7f}},
+    {"ftrl", {0.1f, -0.5f, 0.1f, 0.01f, 0.01f, 0.0f, 0.0f}},
+    {"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
+    {"adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
+};
+const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
+
+std::vector<int64_t> SomeKeys() {
+  std::vector<int64_t> keys = HostileIds();
+  const std::vector<int64_t> more = DistinctIds(120, 5);
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+class RoundTripTest : public ::testing::Test {
+ protected:
+  SaveRequest Request(uint64_t n, bool delta = false) {
+    SaveRequest request;
+    request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
+    request.id = SaveId(n);
+    request.delta = delta;
+    request.files = &files_;
+    return request;
+  }
+  static TableOptions Options(int64_t dim = 3) {
+    TableOptions options;
+    options.name = "scope/items";
+    options.dim = dim;
+    options.initializer.seed = 77;
+    return options;
+  }
+  std::string MustSave(const Tables& tables, const SaveRequest& request) {
+    auto reference = Save(tables, request);
+    EXPECT_TRUE(reference.ok()) << reference.status().message();
+    return reference.ok() ? reference.value() : "";
+  }
+  Tables MustRestore(const SaveRequest& request, const std::string& reference, const TableOptions& options,
+                     int ranks) {
+    auto tables = Restore(request.prefix, reference, options, ranks, Parts());
+    EXPECT_TRUE(tables.ok()) << tables.status().message();
+    return tables.ok() ? std::move(tables.value()) : Tables();
+  }
+  RestoreParts Parts() {
+    RestoreParts parts;
+    parts.files = &files_;
+    return parts;
+  }
+  // Whether the manifest says that a checkpoint is a delta.
+  bool IsDelta(const SaveRequest& request) {
+    for (const auto& [path, bytes] : files_.AllFiles()) {
+      if (path.find(request.id + "/manifest.json") != std::string::npos) {
+        return bytes->find("\"kind\": \"delta\"") != std::string::npos;
+      }
+    }
+    ADD_FAILURE() << "no manifest of " << request.prefix;
+    return false;
+  }
+
+  MemoryFiles files_;
+};
+
+TEST_F(RoundTripTest, EveryOptimizerGoesOnBitForBit) {
+  for (const auto& [optimizer, hyper] : kOptimizers) {
+    SCOPED_TRACE(optimizer);
+    for (const int ranks : {1, 2}) {
+      RemoveTree(files_, "/ckpt");
+      std::mt19937_64 random(1);
+      const Tables tables = MakeTables(Options(), ranks);
+      for (int t = 0; t < 12; ++t) {
+        ASSERT_TRUE(TrainOnSome(tables, optimizer, hyper, SomeKeys(), 0.3, &random).ok());
+      }
+      const SaveRequest request = Request(ranks);
+      const std::string reference = MustSave(tables, request);
+      TableOptions options = Options();
+      options.initializer.seed = 5;  // that of the checkpoint counts
+      const Tables restored = MustRestore(request, reference, options, ranks);
+      ASSERT_EQ(restored.size(), tables.size());
+      EXPECT_TRUE(StateOf(restored) == StateOf(tables));
+      std::mt19937_64 again = random;
+      for (int t = 0; t < 5; ++t) {
+        ASSERT_TRUE(TrainOnSome(tables, optimizer, hyper, SomeKeys(), 0.3, &random).ok());
+        ASSERT_TRUE(TrainOnSome(restored, optimizer, hyper, SomeKeys(), 0.3, &again).ok());
+      }
+      EXPECT_TRUE(StateOf(restored) == StateOf(tables)) << "after more steps";
+    }
+  }
+}
+
+TEST_F(RoundTripTest, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
+  for (const auto& [from, to] :
+       std::vector<std::pair<int, int>>{{1, 1}, {2, 3}, {3, 1}, {4, 2}, {2, 4}, {1, 5}}) {
+    SCOPED_TRACE(StrCat(from, " to ", to));
+    std::mt19937_64 random(2);
+    const Tables tables = MakeTables(Options(), from);
+    for (int t = 0; t < 8; ++t) {
+      ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.5, &random).ok());
+    }
+    const SaveRequest request = Request(10 * from + to);
+    const Tables restored = MustRestore(request, MustSave(tables, request), Options(), to);
+    EXPECT_TRUE(StateOf(restored) == StateOf(tables));
+    for (const auto& table : restored) {
+      for (const int64_t key : table->Keys()) EXPECT_EQ(OwnerOf(key, to), table->options().rank);
+    }
+  }
+}
+
+TEST_F(RoundTripTest, NarrowAndOddRows) {
+  for (const int64_t dim : {1, 65}) {
+    std::mt19937_64 random(3);
+    const Tables tables = MakeTables(Options(dim), 2);
+    ASSERT_TRUE(TrainOn(tables, "ftrl", kOptimizers.at("ftrl"), SomeKeys(), &random).ok());
+    const SaveRequest request = Request(dim);
+    EXPECT_TRUE(StateOf(MustRestore(request, MustSave(tables, request), Options(dim), 3)) == StateOf(tables));
+  }
+}
+
+TEST_F(RoundTripTest, ManyRowsGoThroughTheBlocks) {
+  std::mt19937_64 random(4);
+  const Tables tables = MakeTables(Options(33), 1);
+  ASSERT_TRUE(TrainOn(tables, "lazy_adam", kAdam, DistinctIds(20000, 9), &random).ok());
+  const SaveRequest request = Request(1);
+  const std::string reference = MustSave(tables, request);
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(33), 1)) == StateOf(tables));
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(33), 3)) == StateOf(tables));
+}
+
+TEST_F(RoundTripTest, EmptyTable) {
+  for (const int ranks : {1, 2}) {
+    const Tables tables = MakeTables(Options(), 2);
+    const SaveRequest request = Request(ranks);
+    const Tables restored = MustRestore(request, MustSave(tables, request), Options(), ranks);
+    EXPECT_TRUE(StateOf(restored) == StateOf(tables));
+  }
+}
+
+TEST_F(RoundTripTest, TablesWithoutHashing) {
+  TableOptions options = Options();
+  options.use_hashtable = false;
+  options.capacity = 6;
+  std::mt19937_64 random(5);
+  const Tables tables = MakeTables(options, 2);
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, {0, 3, 11}, &random).ok());
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, {1, 3}, &random).ok());
+  const SaveRequest request = Request(1);
+  const std::string reference = MustSave(tables, request);
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 2)) == StateOf(tables));
+  options.capacity = 4;
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 3)) == StateOf(tables));
+  options.capacity = 12;
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 1)) == StateOf(tables));
+  options.capacity = 11;
+  const auto refused = Restore(request.prefix, reference, options, 1, Parts());
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted) << refused.status().message();
+  options.capacity = 5;  // two ranks: keys up to 9
+  EXPECT_EQ(Restore(request.prefix, reference, options, 2, Parts()).status().code(),
+            StatusCode::kResourceExhausted);
+}
+
+TEST_F(RoundTripTest, CountsAndIdsThatWait) {
+  TableOptions options = Options();
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 5;
+  options.eviction.kind = Eviction::Kind::kGlobalStep;
+  options.eviction.steps_to_live = 4;
+  options.capacity = 100;
+  options.on_full = OnFull::kEvictLfu;
+  std::mt19937_64 random(6);
+  const Tables tables = MakeTables(options, 2);
+  for (int t = 0; t < 9; ++t) {
+    ASSERT_TRUE(TrainOnSome(tables, "adagrad", {0.1f, 0.1f, 0.0f}, SomeKeys(), 0.3, &random).ok());
+  }
+  const SaveRequest request = Request(1);
+  const std::string reference = MustSave(tables, request);
+  const TableState state = StateOf(tables);
+  EXPECT_FALSE(state.waiting.empty());
+  EXPECT_FALSE(state.rows.empty());
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 2)) == state);
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 3)) == state);
+
+  // Without a filter the ids that wait are nothing; into a Bloom filter they are added.
+  TableOptions plain = Options();
+  const TableState without = StateOf(MustRestore(request, reference, plain, 2));
+  EXPECT_EQ(without.rows.size(), state.rows.size());
+  EXPECT_TRUE(without.waiting.empty());
+  options.admission.kind = Admission::Kind::kBloom;
+  options.admission.max_element_size = 1000;
+  const Tables bloomed = MustRestore(request, reference, options, 3);
+  for (const auto& [key, waiting] : state.waiting) {
+    EXPECT_GE(bloomed[static_cast<size_t>(OwnerOf(key, 3))]->bloom()->Count(key), waiting.first);
+  }
+}
+
+TEST_F(RoundTripTest, CountersOfABloomFilter) {
+  for (const int bits : {8, 16, 32, 64}) {
+    TableOptions options = Options();
+    options.admission.kind = Admission::Kind::kBloom;
+    options.admission.filter_freq = 6;
+    options.admission.max_element_size = 300;
+    options.admission.counter_bits = bits;
+    std::mt19937_64 random(7);
+    const Tables tables = MakeTables(options, 2);
+    for (int t = 0; t < 6; ++t) {
+      ASSERT_TRUE(TrainOnSome(tables, "sgd", {0.1f}, SomeKeys(), 0.4, &random).ok());
+    }
+    const SaveRequest request = Request(bits);
+    const std::string reference = MustSave(tables, request);
+    EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 2)) == StateOf(tables));
+    const Tables three = MustRestore(request, reference, options, 3);
+    for (const int64_t key : SomeKeys()) {
+      EXPECT_GE(three[static_cast<size_t>(OwnerOf(key, 3))]->bloom()->Count(key),
+                tables[static_cast<size_t>(OwnerOf(key, 2))]->bloom()->Count(key));
+    }
+  }
+}
+
+TEST_F(RoundTripTest, RowsOfATableWithoutFilterAreAdmitted) {
+  std::mt19937_64 random(8);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2}, &random).ok());
+  const SaveRequest request = Request(1);
+  TableOptions options = Options();
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 9;
+  const Tables restored = MustRestore(request, MustSave(tables, request), options, 1);
+  ASSERT_EQ(restored.size(), 1u);
+  EXPECT_EQ(restored[0]->size(), 2);
+  EXPECT_EQ(restored[0]->frequency(0), 9);
+}
+
+TEST_F(RoundTripTest, WeightsAlone) {
+  std::mt19937_64 random(9);
+  const Tables tables = MakeTables(Options(), 2);
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, SomeKeys(), &random).ok());
+  const SaveRequest request = Request(1);
+  const std::string reference = MustSave(tables, request);
+  RestoreParts parts = Parts();
+  parts.optimizer = false;
+  parts.counts = false;
+  auto restored = Restore(request.prefix, reference, Options(), 1, parts);
+  ASSERT_TRUE(restored.ok());
+  const Table& table = *restored.value()[0];
+  EXPECT_EQ(table.optimizer(), nullptr);
+  EXPECT_EQ(table.steps(), 0);
+  ASSERT_EQ(table.size(), static_cast<int64_t>(SomeKeys().size()));
+  const TableState state = StateOf(tables);
+  for (int64_t row = 0; row < table.size(); ++row) {
+    EXPECT_EQ(table.weights(row)[0], std::get<0>(state.rows.at(table.key(row)))[0]);
+  }
+  EXPECT_TRUE(TrainOn(restored.value(), "sgd", {0.1f}, {1}, &random).ok()) << "another optimizer";
+}
+
+TEST_F(RoundTripTest, RowsThatGoAtASaveAreNotInIt) {
+  TableOptions options = Options();
+  options.eviction.kind = Eviction::Kind::kGlobalStep;
+  options.eviction.steps_to_live = 1;
+  std::mt19937_64 random(10);
+  const Tables tables = MakeTables(options, 1);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2}, &random).ok());
+  for (int t = 0; t < 2; ++t) ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {2}, &random).ok());
+  const SaveRequest request = Request(1);
+  const Tables restored = MustRestore(request, MustSave(tables, request), options, 1);
+  EXPECT_EQ(restored[0]->Keys(), (std::vector<int64_t>{2}));
+  EXPECT_EQ(tables[0]->Keys(), (std::vector<int64_t>{2}));
+}
+
+TEST_F(RoundTripTest, ARenamedCheckpointIsFound) {
+  std::mt19937_64 random(11);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1}, &random).ok());
+  const SaveRequest request = Request(1);
+  const std::string reference = MustSave(tables, request);
+  ASSERT_TRUE(files_.MakeFolder("/other").ok());
+  ASSERT_TRUE(files_.Rename("/ckpt/model.ckpt-1.sok", "/other/best.sok").ok());
+  EXPECT_TRUE(Restore("/other/best", reference, Options(), 1, Parts()).ok());
+  const auto lost = Restore(request.prefix, reference, Options(), 1, Parts());
+  EXPECT_EQ(lost.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(lost.status().message().find("scope/items"), std::string::npos) << lost.status().message();
+}
+
+TEST_F(RoundTripTest, AFolderServesAsReference) {
+  const Tables tables = MakeTables(Options(), 1);
+  const SaveRequest request = Request(1);
+  MustSave(tables, request);
+  const std::string folder = "/ckpt/model.ckpt-1.sok/scope%2Fitems-" + request.id;
+  EXPECT_TRUE(Restore("/elsewhere/x", folder, Options(), 1, Parts()).ok());
+}
+
+TEST_F(RoundTripTest, AnotherVariableIsRefused) {
+  std::mt19937_64 random(12);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2, 3}, &random).ok());
+  const SaveRequest request = Request(1);
+  const std::string reference = MustSave(tables, request);
+  const auto refusal = [&](const TableOptions& options) {
+    const Status status = Restore(request.prefix, reference, options, 1, Parts()).status();
+    EXPECT_NE(status.message().find("'scope/items'"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("manifest.json"), std::string::npos) << status.message();
+    return status.code();
+  };
+  EXPECT_EQ(refusal(Options(4)), StatusCode::kInvalidArgument);
+  TableOptions options = Options();
+  options.key_dtype = "int32";
+  EXPECT_EQ(refusal(options), StatusCode::kInvalidArgument);
+  options = Options();
+  options.use_hashtable = false;
+  options.capacity = 9;
+  EXPECT_EQ(refusal(options), StatusCode::kInvalidArgument);
+  options = Options();
+  options.capacity = 2;
+  EXPECT_EQ(refusal(options), StatusCode::kResourceExhausted);
+}
+
+TEST_F(RoundTripTest, SavingAgainToAPrefixReplacesWhatWasThere) {
+  const Tables tables = MakeTables(Options(), 2);
+  SaveRequest request = Request(1);
+  MustSave(tables, request);
+  request.id = SaveId(2);
+  const std::string reference = MustSave(tables, request);
+  std::vector<std::string> names;
+  ASSERT_TRUE(files_.List("/ckpt/model.ckpt-1.sok", &names).ok());
+  EXPECT_EQ(names, (std::vector<std::string>{"scope%2Fitems-" + request.id}));
+  EXPECT_TRUE(Restore(request.prefix, reference, Options(), 1, Parts()).ok());
+}
+
+// Deltas.
+
+TEST_F(RoundTripTest, AChainRestoresWeightsSlotsAndTheFuture) {
+  for (const auto& [optimizer, hyper] : kOptimizers) {
+    for (const bool filtered : {false, true}) {
+      SCOPED_TRACE(StrCat(optimizer, filtered ? ", filtered" : ""));
+      TableOptions options = Options();
+      if (filtered) {
+        options.admission.kind = Admission::Kind::kCounter;
+        options.admission.filter_freq = 3;
+        options.eviction.kind = Eviction::Kind::kGlobalStep;
+        options.eviction.steps_to_live = 6;
+      }
+      RemoveTree(files_, "/ckpt");
+      std::mt19937_64 random(13);
+      const Tables tables = MakeTables(options, 2);
+      InlineExecutor executor;
+      for (int n = 1; n <= 5; ++n) {
+        for (int t = 0; t < 4; ++t) {
+          std::vector<float> rate = hyper;
+          rate[0] *= 1.0f + 0.1f * static_cast<float>(n + t);
+          ASSERT_TRUE(TrainOnSome(tables, optimizer, rate, SomeKeys(), 0.1, &random).ok());
+        }
+        if (n == 3) {
+          int64_t erased;
+          for (const auto& table : tables) {
+            ASSERT_TRUE(table->Erase(executor, SomeKeys(), &erased).ok() || erased > 0);
+            break;
+          }
+        }
+        const SaveRequest request = Request(n, true);
+        const std::string reference = MustSave(tables, request);
+        const bool lags_unsaved = optimizer.find("keras_rmsprop") == 0;
+        EXPECT_EQ(IsDelta(request), n > 1 && !lags_unsaved);
+        const Tables restored = MustRestore(request, reference, options, 2);
+        ASSERT_EQ(restored.size(), 2u);
+        EXPECT_TRUE(StateOf(restored) == StateOf(tables)) << "save " << n;
+        std::mt19937_64 again = random;
+        std::mt19937_64 copy = random;
+        const Tables twin = MustRestore(request, reference, options, 2);
+        for (int t = 0; t < 3; ++t) {
+          ASSERT_TRUE(TrainOnSome(restored, optimizer, hyper, SomeKeys(), 0.2, &again).ok());
+          ASSERT_TRUE(TrainOnSome(twin, optimizer, hyper, SomeKeys(), 0.2, &copy).ok());
+        }
+        EXPECT_TRUE(StateOf(restored) == StateOf(twin));
+      }
+      // And the process that wrote the chain goes on as one that read it.
+      const SaveRequest request = Request(6, true);
+      const Tables restored = MustRestore(request, MustSave(tables, request), options, 2);
+      std::mt19937_64 again = random;
+      for (int t = 0; t < 6; ++t) {
+        ASSERT_TRUE(TrainOnSome(tables, optimizer, hyper, SomeKeys(), 0.2, &random).ok());
+        ASSERT_TRUE(TrainOnSome(restored, optimizer, hyper, SomeKeys(), 0.2, &again).ok());
+      }
+      EXPECT_TRUE(StateOf(restored) == StateOf(tables));
+    }
+  }
+}
+
+TEST_F(RoundTripTest, AChainIsReadByAnyNumberOfRanks) {
+  std::mt19937_64 random(14);
+  const Tables tables = MakeTables(Options(), 3);
+  InlineExecutor executor;
+  std::string reference;
+  for (int n = 1; n <= 4; ++n) {
+    for (int t = 0; t < 3; ++t) {
+      ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.2, &random).ok());
+    }
+    int64_t erased;
+    std::vector<int64_t> keys = tables[1]->Keys();
+    keys.resize(3);
+    ASSERT_TRUE(tables[1]->Erase(executor, keys, &erased).ok());
+    reference = MustSave(tables, Request(n, true));
+  }
+  for (const int ranks : {1, 2, 3, 6}) {
+    EXPECT_TRUE(StateOf(MustRestore(Request(4), reference, Options(), ranks)) == StateOf(tables)) << ranks;
+  }
+  // Weights alone are those after the steps that the rows have missed.
+  RestoreParts parts = Parts();
+  parts.optimizer = false;
+  auto weights = Restore(Request(4).prefix, reference, Options(), 2, parts);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  for (const auto& table : tables) table->BringUpToDate(executor, table->Rows());
+  const TableState state = StateOf(tables);
+  const TableState alone = StateOf(weights.value());
+  ASSERT_EQ(alone.rows.size(), state.rows.size());
+  for (const auto& [key, row] : alone.rows) {
+    const std::vector<float>& whole = std::get<0>(state.rows.at(key));
+    EXPECT_EQ(std::get<0>(row), std::vector<float>(whole.begin(), whole.begin() + 3));
+  }
+}
+
+TEST_F(RoundTripTest, ADeltaNeedsItsBase) {
+  std::mt19937_64 random(15);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
+  MustSave(tables, Request(1, true));
+  const std::string reference = MustSave(tables, Request(2, true));
+  EXPECT_TRUE(IsDelta(Request(2)));
+  RemoveTree(files_, "/ckpt/model.ckpt-1.sok");
+  const auto lost = Restore(Request(2).prefix, reference, Options(), 1, Parts());
+  EXPECT_EQ(lost.status().code(), StatusCode::kNotFound) << lost.status().message();
+  const SaveRequest request = Request(3, true);
+  const std::string full = MustSave(tables, request);
+  EXPECT_FALSE(IsDelta(request)) << "there is nothing to add to";
+  EXPECT_TRUE(StateOf(MustRestore(request, full, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(RoundTripTest, AfterAFailureTheNextIsFull) {
+  std::mt19937_64 random(16);
+  const Tables tables = MakeTables(Options(), 1);
+  MustSave(tables, Request(1, true));
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
+  SaveRequest request = Request(2, true);
+  EndTableCheckpoint(tables[0].get(), request, false);
+  const std::string reference = MustSave(tables, request);
+  EXPECT_FALSE(IsDelta(request));
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(RoundTripTest, ANewConstantOfAdamMakesTheNextFull) {
+  std::mt19937_64 random(17);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, SomeKeys(), &random).ok());
+  MustSave(tables, Request(1, true));
+  ASSERT_TRUE(TrainOn(tables, "adam", {0.01f, 0.8f, 0.999f, 1e-8f}, {1}, &random).ok());
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, {2}, &random).ok());
+  const SaveRequest request = Request(2, true);
+  const std::string reference = MustSave(tables, request);
+  EXPECT_FALSE(IsDelta(request));
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(RoundTripTest, DeltasOfTablesWithoutHashing) {
+  TableOptions options = Options();
+  options.use_hashtable = false;
+  options.capacity = 20;
+  std::mt19937_64 random(18);
+  const Tables tables = MakeTables(options, 2);
+  std::string reference;
+  for (int n = 1; n <= 3; ++n) {
+    ASSERT_TRUE(TrainOn(tables, "adam", kAdam, {n, 2 * n, 30}, &random).ok());
+    reference = MustSave(tables, Request(n, true));
+    EXPECT_EQ(IsDelta(Request(n)), n > 1);
+  }
+  EXPECT_TRUE(StateOf(MustRestore(Request(3), reference, options, 2)) == StateOf(tables));
+}
+
+TEST_F(RoundTripTest, ACompactedChainIsAFullCheckpoint) {
+  TableOptions options = Options();
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 4;
+  std::mt19937_64 random(19);
+  const Tables tables = MakeTables(options, 3);
+  for (int n = 1; n <= 3; ++n) {
+    for (int t = 0; t < 5; ++t) {
+      ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.3, &random).ok());
+    }
+    MustSave(tables, Request(n, true));
+  }
+  InlineExecutor executor;
+  const SaveRequest request = Request(9);
+  const auto compacted =
+      CompactCheckpoint(executor, "/ckpt/model.ckpt-3.sok/scope%2Fitems-" + SaveId(3), request);
+  ASSERT_TRUE(compacted.ok()) << compacted.status().message();
+  EXPECT_FALSE(IsDelta(request));
+  for (int n = 1; n <= 3; ++n) RemoveTree(files_, Request(n).prefix + ".sok");
+  for (const auto& table : tables) table->SettleOptimizer(executor);
+  EXPECT_TRUE(StateOf(MustRestore(request, compacted.value(), options, 3)) == StateOf(tables));
+}
+
+}  // namespace
+}  // namespace sok

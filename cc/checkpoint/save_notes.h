@@ -1,0 +1,42 @@
+// What the ranks tell each other during a save, in files of the unfinished folder that go before it is
+// published.
+#ifndef SOK_CC_CHECKPOINT_SAVE_NOTES_H_
+#define SOK_CC_CHECKPOINT_SAVE_NOTES_H_
+
+#include <string>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/checkpoint/files.h"
+#include "cc/checkpoint/manifest.h"
+
+namespace sok {
+
+// What rank 0 decided.
+struct SavePlan {
+  bool delta = false;
+  std::vector<ChainLink> chain;
+};
+
+// What one rank wrote: a manifest with its shard alone. Of `optimizer` and the table's facts, rank 0's count.
+struct ShardNote {
+  SavedTable table;
+  int64_t steps = 0;
+  int64_t uses = 0;
+  std::optional<SavedOptimizer> optimizer;
+  SavedShard shard;
+};
+
+// Each synced.
+Status WriteSavePlan(Files& files, const std::string& folder, const SavePlan& plan);
+Status WriteShardNote(Files& files, const std::string& folder, int shard, const ShardNote& note);
+
+StatusOr<SavePlan> ReadSavePlan(Files& files, const std::string& folder);
+StatusOr<ShardNote> ReadShardNote(Files& files, const std::string& folder, int shard);
+
+// All of both kinds.
+Status RemoveNotes(Files& files, const std::string& folder, int shards);
+
+}  // namespace sok
+
+#endif  // SOK_CC_CHECKPOINT_SAVE_NOTES_H_

@@ -1,0 +1,304 @@
+// Restoring a table: see table_checkpoint.h.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "cc/base/within_memory.h"
+#include "cc/checkpoint/chain.h"
+#include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/restore_rows.h"
+#include "cc/checkpoint/save_stages.h"
+#include "cc/checkpoint/table_checkpoint.h"
+#include "cc/optimizers/optimizer_state.h"
+
+namespace sok {
+namespace {
+
+class ChainRestore final : public TableRestore {
+ public:
+  ChainRestore(std::vector<ReadCheckpoint> chain, const TableOptions& options, const RestoreParts& parts)
+      : chain_(std::move(chain)), options_(options), parts_(parts) {}
+
+  const TableOptions& options() const override { return options_; }
+
+  // Takes over what the checkpoint says, if it fits the variable.
+  Status Prepare();
+  Status Check(Executor& executor) override {
+    return Named(options_, WithinMemory([&] { return CheckAll(executor); }));
+  }
+  Status Load(Executor& executor, Table* fresh) override {
+    return Named(options_, WithinMemory([&] { return LoadAll(executor, fresh); }));
+  }
+
+ private:
+  const Manifest& last() const { return chain_.back().manifest; }
+  std::string last_path() const { return chain_.back().folder + "/" + kManifestName; }
+  int saved_ranks() const { return last().table.options.ranks; }
+  bool same_ranks() const { return saved_ranks() == options_.ranks; }
+  bool lags() const { return last().optimizer.has_value() && last().optimizer->history.has_value(); }
+  ShardSource SourceOf(const ReadCheckpoint& checkpoint, int shard) const {
+    return ShardSource{*parts_.files, checkpoint.folder, checkpoint.manifest, shard};
+  }
+  // The shards that can have keys of this rank: those that agree with it modulo the common divisor.
+  std::vector<int> Shards() const;
+
+  Status CheckFits() const;
+  Status PrepareOptimizer();
+  StatusOr<std::unique_ptr<Optimizer>> MakeSavedOptimizer() const;
+  Status CheckAll(Executor& executor);
+  Status CheckShard(const ShardSource& source, int64_t* rows) const;
+  StatusOr<PastSteps> ReadPastSteps() const;
+  Status LoadAll(Executor& executor, Table* fresh);
+  Status AttachOptimizer(Table* table) const;
+  StatusOr<std::unique_ptr<RowCatchUp>> MakeCatchUp() const;
+  Status LoadCheckpoint(Executor& executor, const ReadCheckpoint& checkpoint, const RowsToRestore& what,
+                        Table* table, int64_t* rows) const;
+  Status Delete(Executor& executor, const ShardSource& source, Table* table) const;
+  Status CheckSize(const Table& table, int64_t rows) const;
+
+  const std::vector<ReadCheckpoint> chain_;
+  TableOptions options_;
+  const RestoreParts parts_;
+  std::vector<float> hyper_;  // of the checkpoint's optimizer, in its order
+};
+
+Status ChainRestore::Prepare() {
+  SOK_RETURN_IF_ERROR(CheckFits());
+  SOK_RETURN_IF_ERROR(PrepareOptimizer());
+  const Initializer& saved = last().table.options.initializer;
+  Initializer& own = options_.initializer;
+  if (saved.kind == own.kind && saved.a == own.a &&
+      (saved.b == own.b || own.kind == InitializerKind::kConstant)) {
+    own.seed = saved.seed;
+  }
+  return OkStatus();
+}
+
+Status ChainRestore::CheckFits() const {
+  const TableOptions& saved = last().table.options;
+  const auto differs = [&](const char* what, const auto& own, const auto& stored) {
+    return InvalidArgument("Embedding variable '", options_.name, "' has ", what, " ", own,
+                           ", but the checkpoint '", last_path(), "' has ", stored);
+  };
+  if (saved.dim != options_.dim) return differs("dim", options_.dim, saved.dim);
+  if (saved.key_dtype != options_.key_dtype) return differs("keys of", options_.key_dtype, saved.key_dtype);
+  if (saved.use_hashtable != options_.use_hashtable) {
+    const auto words = [](bool hashed) { return hashed ? "a hash table" : "no hash table"; };
+    return differs("its rows in", words(options_.use_hashtable), words(saved.use_hashtable));
+  }
+  if (options_.use_hashtable && options_.capacity > 0 && same_ranks()) {
+    const int64_t rows = last().shards[static_cast<size_t>(options_.rank)].table_rows;
+    if (rows > options_.capacity) {
+      return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
+                               " rows on rank ", options_.rank, ", but the checkpoint '", last_path(),
+                               "' has ", rows);
+    }
+  }
+  return OkStatus();
+}
+
+Status ChainRestore::PrepareOptimizer() {
+  if (!last().optimizer.has_value() || (!parts_.optimizer && !lags())) return OkStatus();
+  const SavedOptimizer& saved = *last().optimizer;
+  const auto made = MakeOptimizer(saved.name);
+  if (!made.ok()) return InvalidArgument("'", last_path(), "': ", made.status().message());
+  for (const std::string& name : made.value()->hyper_parameters()) {
+    const auto found = std::find_if(saved.hyper.begin(), saved.hyper.end(),
+                                    [&](const auto& hyper) { return hyper.first == name; });
+    if (found == saved.hyper.end()) {
+      return DataLoss("'", last_path(), "' lacks the hyper-parameter \"", name, "\" of ", saved.name);
+    }
+    hyper_.push_back(found->second);
+  }
+  const Status good = made.value()->CheckHyper(hyper_);
+  if (!good.ok()) return DataLoss("'", last_path(), "': ", good.message());
+  const std::vector<SlotSpec> slots = made.value()->Slots(options_.dim, hyper_);
+  const std::vector<std::string> names = made.value()->slot_names();
+  bool fits = slots.size() == saved.slots.size() && (!lags() || made.value()->can_save_lag());
+  for (size_t i = 0; fits && i < slots.size(); ++i) {
+    fits = names[i] == saved.slots[i].name && slots[i].width == saved.slots[i].width;
+  }
+  return fits ? OkStatus() : DataLoss("'", last_path(), "' has slots that ", saved.name, " does not have");
+}
+
+std::vector<int> ChainRestore::Shards() const {
+  const int common = std::gcd(saved_ranks(), options_.ranks);
+  std::vector<int> shards;
+  for (int shard = options_.rank % common; shard < saved_ranks(); shard += common) shards.push_back(shard);
+  return shards;
+}
+
+Status ChainRestore::CheckAll(Executor& /*executor*/) {
+  int64_t rows = 0;
+  for (const ReadCheckpoint& checkpoint : chain_) {
+    for (const int shard : Shards()) SOK_RETURN_IF_ERROR(CheckShard(SourceOf(checkpoint, shard), &rows));
+  }
+  if (chain_.size() == 1 && options_.use_hashtable && options_.capacity > 0 && rows > options_.capacity) {
+    return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
+                             " rows on rank ", options_.rank, ", but the checkpoint '", last_path(), "' has ",
+                             rows, " for it");
+  }
+  return lags() ? ReadPastSteps().status() : OkStatus();
+}
+
+Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const {
+  const KeyFilter filter(options_, source);
+  for (const auto& [name, array] : source.saved().arrays) {
+    if (name == "keys" || name == "deleted") {
+      SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, name, filter, [&](Span<const int64_t> keys) {
+        if (name == "keys") *rows += keys.size();
+        return OkStatus();
+      }));
+    } else {
+      SOK_RETURN_IF_ERROR(CheckArray(source.files, source.folder, array));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<PastSteps> ChainRestore::ReadPastSteps() const {
+  const SavedOptimizer::History& history = *last().optimizer->history;
+  const ShardSource source = SourceOf(chain_.back(), 0);
+  auto reader = ArrayReader::Open(source.files, source.folder, *source.Find("alphas"));
+  SOK_RETURN_IF_ERROR(reader.status());
+  PastSteps past{history.beta1, history.beta2, history.epsilon, history.first_step, {}};
+  past.alphas.resize(static_cast<size_t>(source.Find("alphas")->type.shape[0]));
+  SOK_RETURN_IF_ERROR(
+      reader.value()->Read(past.alphas.data(), static_cast<int64_t>(past.alphas.size() * sizeof(float))));
+  return past;
+}
+
+StatusOr<std::unique_ptr<Optimizer>> ChainRestore::MakeSavedOptimizer() const {
+  const SavedOptimizer& saved = *last().optimizer;
+  auto made = MakeOptimizer(saved.name);
+  SOK_RETURN_IF_ERROR(made.status());
+  SOK_RETURN_IF_ERROR(made.value()->RestoreState(EncodeOptimizerState({saved.name, saved.steps})));
+  if (!lags()) return made;
+  const auto past = ReadPastSteps();
+  SOK_RETURN_IF_ERROR(past.status());
+  const Status status = made.value()->RestorePastSteps(past.value());
+  if (!status.ok()) return DataLoss("'", last_path(), "': ", status.message());
+  return made;
+}
+
+Status ChainRestore::AttachOptimizer(Table* table) const {
+  if (!parts_.optimizer || !last().optimizer.has_value()) return OkStatus();
+  const SavedOptimizer& saved = *last().optimizer;
+  SOK_RETURN_IF_ERROR(
+      table->RestoreOptimizer(saved.name, hyper_, EncodeOptimizerState({saved.name, saved.steps})));
+  if (!lags()) return OkStatus();
+  const auto past = ReadPastSteps();
+  SOK_RETURN_IF_ERROR(past.status());
+  const Status status = table->mutable_optimizer()->RestorePastSteps(past.value());
+  return status.ok() ? status : DataLoss("'", last_path(), "': ", status.message());
+}
+
+StatusOr<std::unique_ptr<RowCatchUp>> ChainRestore::MakeCatchUp() const {
+  auto optimizer = MakeSavedOptimizer();
+  SOK_RETURN_IF_ERROR(optimizer.status());
+  return RowCatchUp::Create(std::move(optimizer.value()), options_.dim, hyper_);
+}
+
+Status ChainRestore::LoadAll(Executor& executor, Table* fresh) {
+  if (fresh->options().dim != options_.dim || fresh->options().ranks != options_.ranks ||
+      fresh->options().rank != options_.rank || (options_.use_hashtable && fresh->size() != 0)) {
+    return FailedPrecondition("the table to restore into is not a new one of the same options");
+  }
+  if (parts_.counts) fresh->SetClock(last().steps, last().uses);
+  SOK_RETURN_IF_ERROR(AttachOptimizer(fresh));
+  RowsToRestore what;
+  what.counts = parts_.counts;
+  if (fresh->optimizer() != nullptr) what.contents = RowContents::kWeightsAndSlots;
+  if (last().optimizer.has_value()) what.first_step = chain_.front().manifest.optimizer->steps;
+  std::unique_ptr<RowCatchUp> catch_up;
+  if (lags() && fresh->optimizer() == nullptr) {
+    auto made = MakeCatchUp();
+    SOK_RETURN_IF_ERROR(made.status());
+    catch_up = std::move(made.value());
+    what.contents = RowContents::kWeightsCaughtUp;
+    what.catch_up = catch_up.get();
+  }
+  int64_t rows = 0;
+  for (const ReadCheckpoint& checkpoint : chain_) {
+    SOK_RETURN_IF_ERROR(LoadCheckpoint(executor, checkpoint, what, fresh, &rows));
+  }
+  return CheckSize(*fresh, rows);
+}
+
+Status ChainRestore::LoadCheckpoint(Executor& executor, const ReadCheckpoint& checkpoint,
+                                    const RowsToRestore& what, Table* table, int64_t* rows) const {
+  for (const int shard : Shards()) {
+    const ShardSource source = SourceOf(checkpoint, shard);
+    SOK_RETURN_IF_ERROR(Delete(executor, source, table));
+    SOK_RETURN_IF_ERROR(RestoreRows(executor, source, what, table, rows));
+    if (!parts_.counts) continue;
+    SOK_RETURN_IF_ERROR(RestoreWaiting(source, table));
+    if (&checkpoint == &chain_.back()) SOK_RETURN_IF_ERROR(RestoreBloom(source, table));
+  }
+  return OkStatus();
+}
+
+Status ChainRestore::Delete(Executor& executor, const ShardSource& source, Table* table) const {
+  if (!options_.use_hashtable) return OkStatus();
+  const KeyFilter filter(options_, source);
+  for (const char* name : {"deleted", "waiting_deleted"}) {
+    if (source.Find(name) == nullptr) continue;
+    SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, name, filter, [&](Span<const int64_t> keys) {
+      if (std::string_view(name) == "deleted") {
+        int64_t erased = 0;
+        return table->Erase(executor, keys, &erased);
+      }
+      if (table->waiting() == nullptr) return OkStatus();
+      SOK_RETURN_IF_ERROR(table->waiting()->Reserve(0, keys.size()));
+      for (const int64_t key : keys) table->waiting()->Erase(key);
+      return OkStatus();
+    }));
+  }
+  return OkStatus();
+}
+
+// Keys that stand twice, in different pieces or in shards that were exchanged, show here.
+Status ChainRestore::CheckSize(const Table& table, int64_t rows) const {
+  if (!options_.use_hashtable) return OkStatus();
+  int64_t expected = table.size();
+  if (chain_.size() == 1) expected = rows;
+  if (same_ranks()) expected = last().shards[static_cast<size_t>(options_.rank)].table_rows;
+  if (table.size() == expected) return OkStatus();
+  return DataLoss("'", last_path(), "' gives ", table.size(), " rows on rank ", options_.rank, ", not ",
+                  expected, ": keys stand twice, or its chain does not belong together");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(const std::string& prefix,
+                                                           const std::string& reference,
+                                                           const TableOptions& options,
+                                                           const RestoreParts& parts) {
+  Reference parsed;
+  const bool has_checksum = !reference.empty() && reference[0] == '{';
+  if (has_checksum) {
+    auto read = ParseReference(reference, prefix);
+    if (!read.ok()) return Named(options, read.status());
+    parsed = std::move(read.value());
+  }
+  std::string folder = AbsolutePath(reference);
+  if (has_checksum || !parts.files->IsFolder(folder)) {
+    auto found = FindCheckpoint(*parts.files, prefix, has_checksum ? parsed.folder : reference);
+    if (!found.ok()) return Named(options, found.status());
+    folder = std::move(found.value());
+  }
+  auto chain = ReadChain(*parts.files, folder);
+  if (!chain.ok()) return Named(options, chain.status());
+  if (has_checksum && chain.value().back().manifest_crc32 != parsed.manifest_crc32) {
+    return DataLoss("Embedding variable '", options.name, "': '", folder, "/", kManifestName,
+                    "' is not the one that the checkpoint '", prefix, "' was written with");
+  }
+  auto restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
+  const Status status = restore->Prepare();
+  if (!status.ok()) return Named(options, status);
+  return std::unique_ptr<TableRestore>(std::move(restore));
+}
+
+}  // namespace sok
