@@ -26,7 +26,8 @@ Table::Table(TableOptions options)
     : options_(std::move(options)),
       definition_fingerprint_(Fingerprint64(Describe(options_))),
       store_(options_.dim),
-      usage_(options_) {}
+      usage_(options_),
+      queue_(options_.on_full == OnFull::kEvictLfu) {}
 
 int64_t Table::bytes() const {
   return store_.bytes() + directory_.bytes() + usage_.bytes() + admission_.bytes();
@@ -94,6 +95,7 @@ Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> 
     }
   });
   usage_.Start(rows, steps_, uses_);
+  queue_.Add(directory_, usage_, rows);
   if (optimizer_ != nullptr) {
     for (int64_t row : rows) optimizer_->OnNewRow(row);
   }
@@ -106,7 +108,10 @@ Status Table::Reserve(int64_t new_keys) {
   const int64_t rows = directory_.RowLimitWith(new_keys);
   int64_t wanted = std::max(rows, std::min(2 * row_limit(), rows + (int64_t{1} << 20)));
   if (options_.capacity > 0) wanted = std::min(wanted, options_.capacity);
-  Status status = directory_.Reserve(size() + new_keys, wanted);
+  const int64_t keys = size() + new_keys;
+  Status status =
+      directory_.Reserve(options_.capacity > 0 ? std::min(keys, options_.capacity) : keys, wanted);
+  if (status.ok() && options_.on_full != OnFull::kError) status = queue_.Reserve(directory_, new_keys);
   if (status.ok()) status = ReserveRecords(wanted);
   if (status.ok()) return status;
   return Status(status.code(), StrCat("Embedding variable '", options_.name, "' with ", size(),

@@ -16,6 +16,7 @@
 #include "cc/optimizers/optimizer.h"
 #include "cc/store/row_store.h"
 #include "cc/table/admission_filter.h"
+#include "cc/table/eviction_queue.h"
 #include "cc/table/row_changes.h"
 #include "cc/table/row_directory.h"
 #include "cc/table/row_usage.h"
@@ -71,8 +72,9 @@ class Table {
   Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
 
   // What a training lookup does with its distinct ids, of which ids[i] occurs counts[i] >= 1 times: as
-  // FindOrMake, but ids that options().admission does not admit yet get no row, kAbsent. `counts` is not read
-  // unless counts_lookups(). After an error the table is as it was.
+  // FindOrMake, but ids that options().admission does not admit yet get no row, kAbsent, and in a full table
+  // rows of other ids make room as options().on_full says. `counts` is not read unless counts_lookups().
+  // After an error the table is as it was.
   Status FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                          Span<int64_t> rows);
   bool counts_lookups() const { return has_frequency(); }
@@ -123,10 +125,7 @@ class Table {
   // Steps taken, which are calls of ApplyGradients, and training lookups: what "long ago" is measured in.
   int64_t steps() const { return steps_; }
   int64_t uses() const { return uses_; }
-  void SetClock(int64_t steps, int64_t uses) {
-    steps_ = steps;
-    uses_ = uses;
-  }
+  void SetClock(int64_t steps, int64_t uses);
   // Per row in use, where the options need them: see RowUsage.
   bool has_frequency() const { return usage_.frequency.has_value(); }
   bool has_last_step() const { return usage_.last_step.has_value(); }
@@ -134,9 +133,9 @@ class Table {
   int64_t frequency(int64_t row) const { return (*usage_.frequency)[row]; }
   int64_t last_step(int64_t row) const { return (*usage_.last_step)[row]; }
   int64_t last_used(int64_t row) const { return (*usage_.last_used)[row]; }
-  void set_frequency(int64_t row, int64_t value) { (*usage_.frequency)[row] = value; }
+  void set_frequency(int64_t row, int64_t value);
   void set_last_step(int64_t row, int64_t value) { (*usage_.last_step)[row] = value; }
-  void set_last_used(int64_t row, int64_t value) { (*usage_.last_used)[row] = value; }
+  void set_last_used(int64_t row, int64_t value);
   // What admission keeps of ids without rows; null where the table has none of that kind.
   WaitingIds* waiting() { return admission_.waiting(); }
   const WaitingIds* waiting() const { return admission_.waiting(); }
@@ -188,17 +187,21 @@ class Table {
   Status Reserve(int64_t new_keys);
   Status ReserveRecords(int64_t rows);
   Status CheckCapacity(int64_t new_keys) const;
+  // The same for a lookup with `rows`: takes out rows of others where the options say so.
+  Status MakeRoom(Span<const int64_t> rows, int64_t new_keys);
   // Gives distinct ids that are not there rows, rows[i] of ids[i], with their initial values.
   Status Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
-  // The same for ids that stand at positions[i] of a lookup with `rows`; with the capacity checked.
+  // The same for ids that stand at positions[i] of a lookup with `rows`.
   Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
                   Span<int64_t> rows);
   // The same for those of the ids that are admitted; the others are counted.
   Status InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                         Span<const int64_t> positions, Span<int64_t> rows);
   void CountUses(Span<const int64_t> rows, Span<const int64_t> counts);
-  // Takes out rows in use; the second form ids that may wait for admission too.
+  // Takes out rows in use; cannot fail once PrepareErase made room for as many.
   Status EraseRows(Span<const int64_t> rows);
+  Status PrepareErase(int64_t rows);
+  // Takes out rows in use, and ids that may wait for admission.
   Status EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting_ids);
   // What EvictForSave takes out: of GlobalStepEvict, and of L2WeightEvict.
   void FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting_ids) const;
@@ -219,6 +222,7 @@ class Table {
   RowStore store_;
   RowUsage usage_;
   AdmissionFilter admission_;
+  EvictionQueue queue_;  // unused unless on_full evicts
   RowChanges changes_;
   ChainEnd chain_end_;
   int64_t steps_ = 0;

@@ -15,9 +15,13 @@ double HalfSquaredNorm(const float* weights, int64_t dim) {
 
 }  // namespace
 
+Status Table::PrepareErase(int64_t rows) {
+  SOK_RETURN_IF_ERROR(Named(directory_.PrepareErase(rows)));
+  return Named(changes_.Reserve(store_.rows(), rows));
+}
+
 Status Table::EraseRows(Span<const int64_t> rows) {
-  SOK_RETURN_IF_ERROR(Named(directory_.PrepareErase(rows.size())));
-  SOK_RETURN_IF_ERROR(Named(changes_.Reserve(store_.rows(), rows.size())));
+  SOK_RETURN_IF_ERROR(PrepareErase(rows.size()));
   for (const int64_t row : rows) {
     changes_.MarkErased(row, directory_.id(row));
     directory_.Erase(row);
@@ -95,6 +99,22 @@ void Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
       if (goes[i] != 0) rows->push_back(piece[i]);
     }
   });
+}
+
+void Table::SetClock(int64_t steps, int64_t uses) {
+  steps_ = steps;
+  uses_ = uses;
+  queue_.Invalidate();
+}
+
+void Table::set_frequency(int64_t row, int64_t value) {
+  (*usage_.frequency)[row] = value;
+  queue_.Invalidate();
+}
+
+void Table::set_last_used(int64_t row, int64_t value) {
+  (*usage_.last_used)[row] = value;
+  queue_.Invalidate();
 }
 
 Status Table::TrackChanges() {

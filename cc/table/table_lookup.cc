@@ -37,7 +37,14 @@ SomeIds WithoutRows(Span<const int64_t> ids, Span<const int64_t> counts, Span<co
 Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
   SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
   const SomeIds absent = WithoutRows(ids, {}, rows);
-  return InsertAt(executor, absent.ids, absent.positions, rows);
+  const int64_t made = static_cast<int64_t>(absent.ids.size());
+  SOK_RETURN_IF_ERROR(CheckCapacity(made));
+  if (waiting() != nullptr) SOK_RETURN_IF_ERROR(Named(waiting()->Reserve(0, made)));
+  SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows));
+  if (waiting() != nullptr) {
+    for (const int64_t id : absent.ids) waiting()->Erase(id);
+  }
+  return OkStatus();
 }
 
 Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
@@ -47,6 +54,7 @@ Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<
   if (has_admission()) {
     SOK_RETURN_IF_ERROR(InsertAdmitted(executor, absent.ids, absent.counts, absent.positions, rows));
   } else {
+    SOK_RETURN_IF_ERROR(MakeRoom(rows, static_cast<int64_t>(absent.ids.size())));
     SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows));
   }
   ++uses_;
@@ -63,11 +71,12 @@ Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<c
     if (admission_.Admits(totals[i])) admitted.Add(positions[i], ids[i], totals[i] - counts[i]);
   }
   SOK_RETURN_IF_ERROR(Named(admission_.Reserve(ids.size())));
+  SOK_RETURN_IF_ERROR(MakeRoom(rows, static_cast<int64_t>(admitted.ids.size())));
   SOK_RETURN_IF_ERROR(InsertAt(executor, admitted.ids, admitted.positions, rows));
   admission_.Commit(ids, counts, totals, steps_);
   // What was counted before the row was there.
   for (size_t i = 0; i < admitted.ids.size(); ++i)
-    set_frequency(rows[admitted.positions[i]], admitted.counts[i]);
+    (*usage_.frequency)[rows[admitted.positions[i]]] = admitted.counts[i];
   return OkStatus();
 }
 
@@ -75,10 +84,25 @@ Status Table::InsertAt(Executor& executor, Span<const int64_t> ids, Span<const i
                        Span<int64_t> rows) {
   if (ids.empty()) return OkStatus();
   std::vector<int64_t> new_rows(ids.size());
-  SOK_RETURN_IF_ERROR(CheckCapacity(ids.size()));
   SOK_RETURN_IF_ERROR(Insert(executor, ids, Span<int64_t>(new_rows)));
   for (int64_t i = 0; i < ids.size(); ++i) rows[positions[i]] = new_rows[i];
   return OkStatus();
+}
+
+Status Table::MakeRoom(Span<const int64_t> rows, int64_t new_keys) {
+  if (options_.on_full == OnFull::kError) return CheckCapacity(new_keys);
+  const int64_t surplus = size() + new_keys - options_.capacity;
+  if (surplus <= 0) return OkStatus();
+  const int64_t needed = new_keys + rows.size() - std::count(rows.begin(), rows.end(), kAbsent);
+  if (needed > options_.capacity) {
+    return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
+                             " rows on rank ", options_.rank, ", and one lookup needs ", needed);
+  }
+  // All memory first, so that nothing can fail once rows are on their way out.
+  SOK_RETURN_IF_ERROR(Reserve(new_keys));
+  SOK_RETURN_IF_ERROR(PrepareErase(surplus));
+  SOK_RETURN_IF_ERROR(Named(queue_.PrepareTake(directory_, usage_, surplus, needed - new_keys, new_keys)));
+  return EraseRows(queue_.Take(directory_, usage_, surplus, rows));
 }
 
 void Table::CountUses(Span<const int64_t> rows, Span<const int64_t> counts) {
@@ -86,8 +110,8 @@ void Table::CountUses(Span<const int64_t> rows, Span<const int64_t> counts) {
   for (int64_t i = 0; i < rows.size(); ++i) {
     const int64_t row = rows[i];
     if (row == kAbsent) continue;
-    if (has_frequency()) set_frequency(row, frequency(row) + counts[i]);
-    if (has_last_used()) set_last_used(row, uses_);
+    if (has_frequency()) (*usage_.frequency)[row] += counts[i];
+    if (has_last_used()) (*usage_.last_used)[row] = uses_;
     changes_.MarkChanged(row);
   }
 }
