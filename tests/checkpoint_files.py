@@ -5,8 +5,8 @@ know what every checkpoint of a chain has to read as.
 """
 
 import copy
-import io
 import json
+import struct
 import urllib.parse
 import zlib
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**63 - 1, -(2**63), -(2**31), 7, 2**40
 
 
 def npy(array: np.ndarray) -> bytes:
-    """The .npy file of an array; NumPy pads its header to 64 bytes by itself."""
-    stream = io.BytesIO()
-    np.lib.format.write_array(stream, np.ascontiguousarray(array), version=(1, 0))
-    return stream.getvalue()
+    """The .npy file of an array, without the room for growth that NumPy leaves in headers."""
+    fields = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
+    fields += " " * (-(len(fields) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(fields)) + fields.encode() + array.tobytes()
 
 
 def table_description(**changes: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def optimizer_description(steps: int, slots: Sequence[tuple[str, int]], **change
         "name": "lazy_adam",
         "steps": steps,
         "hyper": {"alpha": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
-        "slots": [{"name": name, "width": width, "fill": 0.5} for name, width in slots],
+        "slots": [{"name": name, "width": width, "fill": 0.0} for name, width in slots],
         "history": None,
         **changes,
     }
@@ -151,8 +151,11 @@ class History:
     def __post_init__(self) -> None:
         """Starts with an empty table, all of which is saved."""
         self._forget_changes()
-        bits = (self.table["admission"] or {}).get("counter_bits", 8)
-        self.bloom = [np.zeros([50], f"u{bits // 8}") for _ in range(self.shards)]
+        filter_ = (
+            self.table["admission"] if self._admission == "bloom" else {"counters": 0, "counter_bits": 8}
+        )
+        dtype = f"u{filter_['counter_bits'] // 8}"
+        self.bloom = [np.zeros([filter_["counters"]], dtype) for _ in range(self.shards)]
 
     def _forget_changes(self) -> None:
         self.changed: set[int] = set()
@@ -288,6 +291,6 @@ BLOOM = {
     "max_element_size": 10,
     "false_positive_probability": 0.1,
     "hashes": 4,
-    "counters": 50,
+    "counters": 58,  # ceil(4 * 10 / ln 2)
     "counter_bits": 16,
 }

@@ -110,7 +110,7 @@ def test_waiting_ids(tmp_path, arrays, message):
     assert (lines == []) if message is None else (len(lines) == 1 and message in lines[0])
 
 
-@pytest.mark.parametrize("counters", [np.zeros([49], "<u2"), np.zeros([50], "<u4")])
+@pytest.mark.parametrize("counters", [np.zeros([57], "<u2"), np.zeros([58], "<u4")])
 def test_another_bloom_filter(tmp_path, counters):
     table = table_description(admission=BLOOM)
     write_folder(tmp_path / "a", [shard([0], bloom_counters=counters)], table=table)

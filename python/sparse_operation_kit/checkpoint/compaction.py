@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sparse_operation_kit.checkpoint import tensorflow_part
 from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import FOLDER_SUFFIX, Checkpoint, table_folder_name
 from sparse_operation_kit.checkpoint.writer import refuse_existing, write_full
 
@@ -18,8 +19,7 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     them.
 
     Raises:
-      CheckpointError: There is something under `prefix` already, a table is damaged, or its rows have yet to
-        take steps that they missed.
+      CheckpointError: There is something under `prefix` already, or a table is damaged.
     """
     folder = prefix.with_name(prefix.name + FOLDER_SUFFIX)
     refuse_existing(prefix.with_name(prefix.name + ".index"))
@@ -27,11 +27,17 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     if not prefix.parent.is_dir():
         raise CheckpointError(prefix.parent, "there is no such folder")
     tables = [entry.open() for entry in checkpoint.tables]
-    for table in tables:
-        table.require_current()
-    references = {}
-    for table in tables:
-        leaf = table_folder_name(table.name, secrets.token_hex(8))
-        checksum = write_full(table, folder / leaf)
-        references[table.name] = tensorflow_part.reference(prefix, leaf, checksum, table.manifest.steps)
+    references = {table.name: _compact_table(table, prefix) for table in tables}
     tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)
+
+
+def _compact_table(table: Table, prefix: Path) -> str:
+    """Writes one table; returns the reference to it."""
+    identity = secrets.token_hex(8)
+    if table.is_lagging:
+        from sparse_operation_kit.checkpoint import engine
+
+        return engine.compact(table, prefix, identity)
+    leaf = table_folder_name(table.name, identity)
+    checksum = write_full(table, prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf)
+    return tensorflow_part.reference(prefix, leaf, checksum, table.manifest.steps)

@@ -147,7 +147,7 @@ class Table:
             raise CheckpointError(
                 self.last.path,
                 "is a delta of exact Adam, whose rows have yet to take the steps that they missed. Make a "
-                "full checkpoint of it first: restore it and save it in full",
+                "full checkpoint of it first: python -m sparse_operation_kit.checkpoint compact",
             )
 
     def forget(self) -> None:

@@ -36,21 +36,25 @@ def write_saved_model(tables: Sequence[Table], folder: Path, default: float | No
             keys, rows = _variables(session, table, number, _default_of(table, default))
             variables += [keys, rows]
             signatures[signature_name(table, signatures)] = _signature(keys, rows, number)
-        save(session, folder, signatures, tf.compat.v1.train.Saver(variables))
+        _save(session, folder, signatures, tf.compat.v1.train.Saver(variables))
 
 
-def save(
+def _save(
     session: tf.compat.v1.Session, folder: Path, signatures: dict[str, Any], saver: tf.compat.v1.train.Saver
 ) -> None:
-    """Writes a graph and its variables as a SavedModel; an only signature is the default one too."""
-    if len(signatures) == 1:
-        default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
-        signatures = {**signatures, default: next(iter(signatures.values()))}
+    """Writes a graph and its variables as a SavedModel."""
     builder = tf.compat.v1.saved_model.Builder(str(folder))
     builder.add_meta_graph_and_variables(
-        session, [tf.saved_model.SERVING], signature_def_map=signatures, saver=saver
+        session, [tf.saved_model.SERVING], signature_def_map=with_default_signature(signatures), saver=saver
     )
     builder.save()
+
+
+def with_default_signature(signatures: dict[str, Any]) -> dict[str, Any]:
+    """Returns the signatures, an only one under the name of the default one too."""
+    if len(signatures) != 1:
+        return signatures
+    return {**signatures, tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: next(iter(signatures.values()))}
 
 
 def signature_name(table: Table, taken: dict[str, Any]) -> str:

@@ -1,9 +1,12 @@
 """Writes full checkpoints of tables out of chains of them, a few MiB at a time."""
 
+import dataclasses
 import json
+import math
 import os
 import shutil
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,8 +17,6 @@ from sparse_operation_kit.checkpoint import npy
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
-
-_KEPT_FOR_SERVING = ("values",)
 
 
 class ArrayWriter:
@@ -61,27 +62,45 @@ class ArrayWriter:
             view = view[len(piece) :]
 
 
-def write_full(table: Table, folder: Path, weights_only: bool = False) -> int:
+def write_full(table: Table, folder: Path) -> int:
     """Writes a table, its chain applied, as a full checkpoint of as many shards. Returns its manifest's CRC.
 
-    The folder appears under its name once it is complete and on the disk.
-
-    Args:
-      table: To be written.
-      folder: The table's folder, which must not be there yet.
-      weights_only: Leaves out the optimizer, the rows' counts and the ids that wait for admission.
+    The folder, which must not be there yet, appears under its name once it is complete and on the disk.
 
     Raises:
       CheckpointError: `table` is damaged, or its rows have yet to take steps that they missed.
     """
+    return _write(table, folder, _Contents(table.manifest.table, columns_of(table), training=True))
+
+
+def write_for_serving(table: Table, folder: Path) -> int:
+    """As `write_full`, but with what lookups need alone: no optimizer, no counts, no limits, int64 keys."""
+    description = dict(table.manifest.table)
+    if description["hashed"]:
+        description |= {"capacity": 0, "on_full": "error", "key_dtype": "int64", "eviction": None}
+    admission = description["admission"]
+    if admission is not None:
+        kept = ("filter_freq", "default_value")
+        description["admission"] = {"kind": "counter", **{name: admission[name] for name in kept}}
+    return _write(table, folder, _Contents(description, ["values"], training=False))
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What is written of a table: its description, its rows' columns, and all else that training needs."""
+
+    description: dict[str, Any]
+    columns: list[str]
+    training: bool
+
+
+def _write(table: Table, folder: Path, contents: _Contents) -> int:
     table.require_current()
     unfinished = folder.with_name(folder.name + UNFINISHED)
     unfinished.mkdir(parents=True)
     try:
-        shards = [
-            _write_shard(table, unfinished, number, weights_only) for number in range(len(table.last.shards))
-        ]
-        checksum = _write_manifest(table, unfinished, shards, weights_only)
+        shards = [_write_shard(table, unfinished, shard.number, contents) for shard in table.last.shards]
+        checksum = _write_manifest(table, unfinished, shards, contents)
         os.rename(unfinished, folder)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -100,76 +119,57 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _write_shard(table: Table, folder: Path, number: int, weights_only: bool) -> dict[str, Any]:
+def _write_shard(table: Table, folder: Path, number: int, contents: _Contents) -> dict[str, Any]:
     shard = folder / f"shard-{number:05d}"
     shard.mkdir()
     part = (number, len(table.last.shards))
-    columns = [name for name in columns_of(table) if name in _KEPT_FOR_SERVING or not weights_only]
     rows = count_rows(table, part)
-    specs = {name: table.last.shards[0].arrays[name].spec for name in ("keys", *columns)}
+    specs = {name: table.last.shards[0].arrays[name].spec for name in ("keys", *contents.columns)}
     writers = {
         name: ArrayWriter(shard / f"{name}.npy", spec.dtype, (rows, *spec.shape[1:]))
         for name, spec in specs.items()
     }
-    for block in row_blocks(table, columns, part):
+    for block in row_blocks(table, contents.columns, part):
         writers["keys"].append(block.keys)
-        for name in columns:
+        for name in contents.columns:
             writers[name].append(block.columns[name])
     arrays = {name: writer.finish() for name, writer in writers.items()}
-    arrays.update(_write_filter(table, shard, part, weights_only))
+    for name, array in _filter_arrays(table, part, contents).items():
+        writer = ArrayWriter(shard / f"{name}.npy", array.dtype, array.shape)
+        writer.append(array)
+        arrays[name] = writer.finish()
     sync_folder(shard)
     return {"rows": rows, "table_rows": rows, "arrays": arrays}
 
 
-def _write_filter(table: Table, shard: Path, part: tuple[int, int], weights_only: bool) -> dict[str, Any]:
+def _filter_arrays(table: Table, part: tuple[int, int], contents: _Contents) -> dict[str, np.ndarray]:
     """The arrays of a table's admission filter."""
-    kind = (table.manifest.table["admission"] or {}).get("kind")
-    if kind == "counter":
-        waiting = waiting_ids(table, part)
-        arrays = {
-            name: array[:0] if weights_only else array
-            for name, array in zip(manifests.WAITING, waiting, strict=True)
-        }
-    elif kind == "bloom":
-        counters = table.last.shards[part[0]].array("bloom_counters")
-        arrays = {"bloom_counters": np.zeros_like(counters) if weights_only else counters}
-    else:
-        arrays = {}
-    written = {}
-    for name, array in arrays.items():
-        writer = ArrayWriter(shard / f"{name}.npy", array.dtype, array.shape)
-        writer.append(array)
-        written[name] = writer.finish()
-    return written
+    kind = (contents.description["admission"] or {}).get("kind")
+    if kind == "bloom":
+        return {"bloom_counters": table.last.shards[part[0]].array("bloom_counters")}
+    if kind != "counter":
+        return {}
+    waiting = waiting_ids(table, part) if contents.training else [np.zeros([0], np.int64)] * 3
+    return dict(zip(manifests.WAITING, waiting, strict=True))
 
 
-def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], weights_only: bool) -> int:
-    source = table.manifest
-    optimizer = source.optimizer
+def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], contents: _Contents) -> int:
+    optimizer = table.manifest.optimizer if contents.training else None
     document = {
         "format": manifests.FORMAT,
         "version": manifests.VERSION,
         "kind": "full",
-        "block_bytes": manifests.BLOCK_BYTES,
-        "table": source.table,
-        "steps": source.steps,
-        "uses": source.uses,
+        "table": contents.description,
+        "steps": table.manifest.steps,
+        "uses": table.manifest.uses,
         "rows": sum(shard["rows"] for shard in shards),
-        "optimizer": None,
+        "optimizer": None if optimizer is None else _optimizer(optimizer),
         "chain": [],
+        "block_bytes": manifests.BLOCK_BYTES,
         "shards": shards,
     }
-    if optimizer is not None and not weights_only:
-        document["optimizer"] = {
-            "name": optimizer.name,
-            "steps": optimizer.steps,
-            "hyper": optimizer.hyper,
-            "slots": [
-                {"name": slot.name, "width": slot.width, "fill": slot.fill} for slot in optimizer.slots
-            ],
-            "history": None,
-        }
-    text = json.dumps(document, indent=1, ensure_ascii=False).removesuffix("\n}").encode() + b",\n "
+    members = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
+    text = members.encode() + b",\n "
     text += b'"crc32": %d\n}' % zlib.crc32(text)
     with open(folder / manifests.FILE, "xb") as file:
         file.write(text)
@@ -177,6 +177,17 @@ def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], we
         os.fsync(file.fileno())
     sync_folder(folder)
     return zlib.crc32(text)
+
+
+def _optimizer(optimizer: manifests.Optimizer) -> dict[str, Any]:
+    description = dataclasses.asdict(optimizer)
+    for floats, name in [
+        *((description["hyper"], name) for name in description["hyper"]),
+        *((slot, "fill") for slot in description["slots"]),
+    ]:
+        if not math.isfinite(floats[name]):
+            floats[name] = str(floats[name])
+    return description
 
 
 def refuse_existing(path: Path) -> None:

@@ -1,0 +1,25 @@
+"""What only the engine can do to a checkpoint: take the steps that rows of exact Adam have missed."""
+
+from pathlib import Path
+
+import tensorflow as tf
+
+from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.format import Table
+
+
+def compact(table: Table, prefix: Path, identity: str) -> str:
+    """Writes a table, its chain applied, as a full checkpoint beside a prefix. Returns the reference to it.
+
+    Memory: one shard of the table.
+
+    Raises:
+      CheckpointError: The checkpoint is damaged, or cannot be written.
+    """
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        compacted = native.ops.sok_compact_checkpoint(str(table.last.path), str(prefix), identity)
+        reference, message = session.run([compacted.reference, compacted.message])
+    if message:
+        raise CheckpointError(table.last.path, f"cannot be made a full checkpoint: {message.decode()}")
+    return reference.decode()

@@ -1,0 +1,48 @@
+// The kernel that makes one full checkpoint of a chain of them.
+#include <string>
+
+#include "cc/checkpoint/table_checkpoint.h"
+#include "sok_ops/kernels/tf_executor.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+
+class CompactCheckpointOp : public tf::OpKernel {
+ public:
+  using tf::OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* context) override {
+    SaveRequest request;
+    std::string folder;
+    OP_REQUIRES_OK(context, Scalar(context, 0, "folder", &folder));
+    OP_REQUIRES_OK(context, Scalar(context, 1, "prefix", &request.prefix));
+    OP_REQUIRES_OK(context, Scalar(context, 2, "id", &request.id));
+    TfExecutor executor(context);
+    StatusOr<std::string> reference = CompactCheckpoint(executor, folder, request);
+    OP_REQUIRES_OK(context, Output(context, 0, reference.ok() ? reference.value() : ""));
+    OP_REQUIRES_OK(context, Output(context, 1, reference.ok() ? "" : reference.status().message()));
+  }
+
+ private:
+  static tf::Status Output(tf::OpKernelContext* context, int index, const std::string& value) {
+    tf::Tensor* output = nullptr;
+    TF_RETURN_IF_ERROR(context->allocate_output(index, tf::TensorShape({}), &output));
+    output->scalar<tf::tstring>()() = value;
+    return tf::Status();
+  }
+  static tf::Status Scalar(tf::OpKernelContext* context, int index, const char* name, std::string* value) {
+    const tf::Tensor& input = context->input(index);
+    if (input.dims() != 0) {
+      return tf::errors::InvalidArgument("`", name, "` has shape ", input.shape().DebugString(), ", not []");
+    }
+    *value = input.scalar<tf::tstring>()();
+    return tf::Status();
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokCompactCheckpoint").Device(tf::DEVICE_CPU), CompactCheckpointOp);
+
+}  // namespace
+}  // namespace sok
