@@ -145,15 +145,12 @@ Status ChainRestore::CheckAll(Executor& /*executor*/) {
 
 Status ChainRestore::CheckShard(const ShardSource& source, int64_t* rows) const {
   const KeyFilter filter(options_, source);
-  for (const auto& [name, array] : source.saved().arrays) {
-    if (name == "keys" || name == "deleted") {
-      SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, name, filter, [&](Span<const int64_t> keys) {
-        if (name == "keys") *rows += keys.size();
-        return OkStatus();
-      }));
-    } else {
-      SOK_RETURN_IF_ERROR(CheckArray(source.files, source.folder, array));
-    }
+  SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, "keys", filter, [&](Span<const int64_t> keys) {
+    *rows += keys.size();
+    return OkStatus();
+  }));
+  for (const auto& entry : source.saved().arrays) {
+    if (entry.first != "keys") SOK_RETURN_IF_ERROR(CheckArray(source.files, source.folder, entry.second));
   }
   return OkStatus();
 }

@@ -1,0 +1,350 @@
+// Whatever happens during a save, and whatever becomes of the files: the last good checkpoint is restored
+// exactly, or reading says clearly why not.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "cc/base/test_ids.h"
+#include "cc/checkpoint/failing_files.h"
+#include "cc/checkpoint/memory_files.h"
+#include "cc/checkpoint/saved_ranks.h"
+
+namespace sok {
+namespace {
+
+const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
+
+TableOptions Options() {
+  TableOptions options;
+  options.name = "items";
+  options.dim = 5;
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 3;
+  return options;
+}
+
+SaveRequest Request(int n, bool delta, Files* files) {
+  SaveRequest request;
+  request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
+  request.id = SaveId(static_cast<uint64_t>(n));
+  request.delta = delta;
+  request.files = files;
+  return request;
+}
+
+Status Train(const Tables& tables, int steps, std::mt19937_64* random) {
+  static const std::vector<int64_t> keys = DistinctIds(60, 3);
+  for (int t = 0; t < steps; ++t) {
+    SOK_RETURN_IF_ERROR(TrainOnSome(tables, "adam", kAdam, keys, 0.3, random));
+  }
+  return OkStatus();
+}
+
+StatusOr<Tables> RestoreFrom(Files* files, int n, const std::string& reference, int ranks) {
+  RestoreParts parts;
+  parts.files = files;
+  return Restore(Request(n, false, files).prefix, reference, Options(), ranks, parts);
+}
+
+// A good checkpoint, and one more that is saved after it: what both hold.
+struct TwoSaves {
+  TwoSaves(int num_ranks, bool with_delta) : ranks(num_ranks), delta(with_delta) {
+    tables = MakeTables(Options(), ranks);
+    EXPECT_TRUE(Train(tables, 6, &random).ok());
+    auto saved = Save(tables, Request(1, true, &disk));
+    EXPECT_TRUE(saved.ok()) << saved.status().message();
+    reference = saved.value();
+    before = StateOf(tables);
+    EXPECT_TRUE(Train(tables, 4, &random).ok());
+  }
+  // The second save, over files that fail.
+  StatusOr<std::string> SaveAgain(Files* files) { return Save(tables, Request(2, delta, files)); }
+
+  const int ranks;
+  const bool delta;
+  MemoryFiles disk;
+  std::mt19937_64 random{1};
+  Tables tables;
+  std::string reference;
+  TableState before;
+};
+
+const std::pair<int, bool> kSaves[] = {{1, false}, {1, true}, {3, false}, {3, true}};
+
+int64_t OperationsOf(int ranks, bool delta) {
+  TwoSaves saves(ranks, delta);
+  FailingFiles counted(&saves.disk, -1, FailingFiles::Mode::kDies);
+  EXPECT_TRUE(saves.SaveAgain(&counted).ok());
+  return counted.operations();
+}
+
+void ExpectFirstSave(TwoSaves* saves, const std::string& what) {
+  auto restored = RestoreFrom(&saves->disk, 1, saves->reference, saves->ranks);
+  ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
+  EXPECT_TRUE(StateOf(restored.value()) == saves->before) << what;
+}
+
+// Every folder that has the name of a checkpoint is one, whole.
+void ExpectNoHalves(TwoSaves* saves, const std::string& what) {
+  std::vector<std::string> names;
+  const std::string parent = "/ckpt/model.ckpt-2.sok";
+  if (!saves->disk.List(parent, &names).ok()) return;
+  for (const std::string& name : names) {
+    if (name.find(".unfinished") != std::string::npos) continue;
+    auto restored = RestoreFrom(&saves->disk, 2, parent + "/" + name, saves->ranks);
+    ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
+    EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves->tables)) << what;
+  }
+}
+
+TEST(FaultsTest, KilledAtAnyOperation) {
+  for (const auto& [ranks, delta] : kSaves) {
+    const int64_t operations = OperationsOf(ranks, delta);
+    EXPECT_GT(operations, 20);
+    for (int64_t k = 0; k < operations; ++k) {
+      const std::string what = StrCat(ranks, delta ? " ranks, delta, " : " ranks, full, ", "operation ", k);
+      TwoSaves saves(ranks, delta);
+      FailingFiles dying(&saves.disk, k, FailingFiles::Mode::kDies);
+      EXPECT_FALSE(saves.SaveAgain(&dying).ok() && k < 20) << what;
+      ExpectFirstSave(&saves, what);
+      ExpectNoHalves(&saves, what);
+      // A new process saves to the same place.
+      auto restored = RestoreFrom(&saves.disk, 1, saves.reference, ranks);
+      SaveRequest request = Request(2, delta, &saves.disk);
+      request.id = SaveId(7);
+      const auto again = Save(restored.value(), request);
+      ASSERT_TRUE(again.ok()) << what << ": " << again.status().message();
+      const auto after = RestoreFrom(&saves.disk, 2, again.value(), ranks);
+      ASSERT_TRUE(after.ok()) << what << ": " << after.status().message();
+      EXPECT_TRUE(StateOf(after.value()) == saves.before) << what;
+    }
+  }
+}
+
+TEST(FaultsTest, PowerCutAtAnyOperation) {
+  for (const auto& [ranks, delta] : kSaves) {
+    const int64_t operations = OperationsOf(ranks, delta);
+    for (int64_t k = 0; k <= operations; ++k) {
+      for (uint64_t seed = 0; seed < 3; ++seed) {
+        const std::string what =
+            StrCat(ranks, delta ? " ranks, delta, " : " ranks, full, ", "operation ", k, ", seed ", seed);
+        TwoSaves saves(ranks, delta);
+        FailingFiles dying(&saves.disk, k, FailingFiles::Mode::kDies);
+        const auto saved = saves.SaveAgain(&dying);
+        saves.disk.CutPower(seed);
+        ExpectFirstSave(&saves, what);
+        ExpectNoHalves(&saves, what);
+        if (!saved.ok()) continue;
+        const auto restored = RestoreFrom(&saves.disk, 2, saved.value(), ranks);
+        ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
+        EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves.tables)) << what;
+      }
+    }
+  }
+}
+
+TEST(FaultsTest, DiskFullAtAnyWrite) {
+  for (const auto& [ranks, delta] : kSaves) {
+    const int64_t operations = OperationsOf(ranks, delta);
+    for (int64_t k = 0; k < operations; ++k) {
+      const std::string what = StrCat(ranks, delta ? " ranks, delta, " : " ranks, full, ", "operation ", k);
+      TwoSaves saves(ranks, delta);
+      FailingFiles full(&saves.disk, k, FailingFiles::Mode::kFailsOnce, StatusCode::kResourceExhausted);
+      const auto saved = saves.SaveAgain(&full);
+      if (!saved.ok()) {
+        EXPECT_EQ(saved.status().code(), StatusCode::kResourceExhausted) << what;
+        EXPECT_NE(saved.status().message().find("'items'"), std::string::npos) << saved.status().message();
+        std::vector<std::string> names;
+        if (saves.disk.List("/ckpt/model.ckpt-2.sok", &names).ok() && k + 1 < operations) {
+          for (const std::string& name : names) EXPECT_EQ(name.find("unfinished"), std::string::npos) << what;
+        }
+      }
+      ExpectFirstSave(&saves, what);
+      // Training and saving go on.
+      ASSERT_TRUE(Train(saves.tables, 1, &saves.random).ok()) << what;
+      const auto again = Save(saves.tables, Request(3, delta, &saves.disk));
+      ASSERT_TRUE(again.ok()) << what << ": " << again.status().message();
+      auto restored = RestoreFrom(&saves.disk, 3, again.value(), ranks);
+      ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
+      EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves.tables)) << what;
+    }
+  }
+}
+
+TEST(FaultsTest, ASaveToTheSamePrefixKeepsTheOldOneUntilItIsReplaced) {
+  TwoSaves saves(2, false);
+  SaveRequest request = Request(1, false, &saves.disk);
+  request.id = SaveId(9);
+  InlineExecutor executor;
+  for (const auto& table : saves.tables) ASSERT_TRUE(BeginTableCheckpoint(*table, request).ok());
+  for (const auto& table : saves.tables) {
+    ASSERT_TRUE(WriteTableShard(executor, table.get(), request).ok());
+    ExpectFirstSave(&saves, "while shards are written");
+  }
+  const auto reference = PublishTableCheckpoint(saves.tables[0].get(), request);
+  ASSERT_TRUE(reference.ok());
+  ExpectFirstSave(&saves, "while TensorFlow writes its files");
+  for (const auto& table : saves.tables) EndTableCheckpoint(table.get(), request, true);
+  EXPECT_FALSE(RestoreFrom(&saves.disk, 1, saves.reference, 2).ok());
+  EXPECT_TRUE(RestoreFrom(&saves.disk, 1, reference.value(), 2).ok());
+}
+
+TEST(FaultsTest, AMissingShardIsNotPublished) {
+  const Tables tables = MakeTables(Options(), 2);
+  MemoryFiles disk;
+  InlineExecutor executor;
+  const SaveRequest request = Request(1, false, &disk);
+  EXPECT_EQ(WriteTableShard(executor, tables[0].get(), request).code(), StatusCode::kNotFound);
+  ASSERT_TRUE(BeginTableCheckpoint(*tables[0], request).ok());
+  ASSERT_TRUE(WriteTableShard(executor, tables[0].get(), request).ok());
+  EXPECT_EQ(PublishTableCheckpoint(tables[0].get(), request).status().code(), StatusCode::kNotFound);
+}
+
+TEST(FaultsTest, IdsAndPrefixesAreChecked) {
+  const Tables tables = MakeTables(Options(), 1);
+  MemoryFiles disk;
+  SaveRequest request = Request(1, false, &disk);
+  for (const std::string id : {"", "12", "../../../../etc/x", "00C0FFEE00C0FFEE", "g000000000000000"}) {
+    request.id = id;
+    EXPECT_EQ(BeginTableCheckpoint(*tables[0], request).code(), StatusCode::kInvalidArgument) << id;
+  }
+  request = Request(1, false, &disk);
+  request.prefix = "/ckpt/";
+  EXPECT_EQ(BeginTableCheckpoint(*tables[0], request).code(), StatusCode::kInvalidArgument);
+}
+
+// Damage of every kind: restoring is exact, or refused with the name of a file.
+class DamageTest : public ::testing::Test {
+ protected:
+  DamageTest() {
+    tables_ = MakeTables(Options(), 2);
+    for (int n = 1; n <= 3; ++n) {
+      EXPECT_TRUE(Train(tables_, 4, &random_).ok());
+      reference_ = Save(tables_, Request(n, true, &disk_)).value();
+    }
+    state_ = StateOf(tables_);
+    for (const auto& [path, bytes] : disk_.AllFiles()) good_[path] = *bytes;
+    for (const auto& entry : good_) paths_.push_back(entry.first);
+  }
+  const std::string& AnyPath() { return paths_[random_() % paths_.size()]; }
+
+  // Puts these files on a new disk and reads them.
+  Status Read(const std::map<std::string, std::string>& contents) {
+    MemoryFiles disk;
+    for (const auto& [path, bytes] : contents) {
+      EXPECT_TRUE(MakeFolders(disk, path.substr(0, path.rfind('/'))).ok());
+      EXPECT_TRUE(WriteWholeFile(disk, path, bytes).ok());
+    }
+    auto restored = RestoreFrom(&disk, 3, reference_, 2);
+    if (!restored.ok()) return restored.status();
+    EXPECT_TRUE(StateOf(restored.value()) == state_) << "a wrong table";
+    return OkStatus();
+  }
+  void ExpectRefused(const std::map<std::string, std::string>& contents, const std::string& path,
+                     const std::string& what) {
+    const Status status = Read(contents);
+    EXPECT_FALSE(status.ok()) << what << " " << path;
+    EXPECT_TRUE(status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound)
+        << what << ": " << status.message();
+    EXPECT_NE(status.message().find(path), std::string::npos)
+        << what << " " << path << ": " << status.message();
+  }
+
+  std::mt19937_64 random_{5};
+  MemoryFiles disk_;
+  Tables tables_;
+  std::string reference_;
+  TableState state_;
+  std::map<std::string, std::string> good_;
+  std::vector<std::string> paths_;
+};
+
+TEST_F(DamageTest, UndamagedIsRead) { EXPECT_TRUE(Read(good_).ok()); }
+
+TEST_F(DamageTest, FlippedBits) {
+  for (int i = 0; i < 300; ++i) {
+    auto contents = good_;
+    const std::string& path = AnyPath();
+    std::string& bytes = contents[path];
+    bytes[random_() % bytes.size()] ^= static_cast<char>(1 << random_() % 8);
+    ExpectRefused(contents, path, "flipped");
+  }
+}
+
+TEST_F(DamageTest, LengthsThatChanged) {
+  for (const std::string& path : paths_) {
+    for (int i = 0; i < 3; ++i) {
+      auto contents = good_;
+      contents[path].resize(random_() % contents[path].size());
+      ExpectRefused(contents, path, "cut");
+    }
+    auto contents = good_;
+    contents[path] += std::string(1 + random_() % 9, static_cast<char>(random_()));
+    ExpectRefused(contents, path, "longer");
+  }
+}
+
+TEST_F(DamageTest, MissingFiles) {
+  for (const std::string& path : paths_) {
+    auto contents = good_;
+    contents.erase(path);
+    ExpectRefused(contents, path, "missing");
+  }
+}
+
+TEST_F(DamageTest, FilesThatChangedPlaces) {
+  for (int i = 0; i < 200; ++i) {
+    const std::string& one = AnyPath();
+    const std::string& other = AnyPath();
+    auto contents = good_;
+    if (contents[one] == contents[other]) continue;
+    std::swap(contents[one], contents[other]);
+    const Status status = Read(contents);
+    EXPECT_FALSE(status.ok()) << one << " " << other;
+    EXPECT_TRUE(status.message().find(one) != std::string::npos ||
+                status.message().find(other) != std::string::npos)
+        << status.message();
+  }
+}
+
+TEST_F(DamageTest, ACheckpointOfAnotherRunInItsPlace) {
+  const Tables others = MakeTables(Options(), 2);
+  MemoryFiles disk;
+  EXPECT_TRUE(Train(others, 3, &random_).ok());
+  ASSERT_TRUE(Save(others, Request(2, false, &disk)).ok());
+  auto contents = good_;
+  for (const auto& [path, bytes] : disk.AllFiles()) contents[path] = *bytes;
+  const Status status = Read(contents);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss) << status.message();
+  EXPECT_NE(status.message().find("model.ckpt-2.sok"), std::string::npos) << status.message();
+}
+
+TEST_F(DamageTest, CheckingChangesNothingAndFindsWhatLoadingFinds) {
+  auto contents = good_;
+  const std::string path = "/ckpt/model.ckpt-1.sok/items-" + SaveId(1) + "/shard-00001/values.npy";
+  ASSERT_EQ(contents.count(path), 1u);
+  contents[path].back() ^= 1;
+  MemoryFiles disk;
+  for (const auto& [file, bytes] : contents) {
+    ASSERT_TRUE(MakeFolders(disk, file.substr(0, file.rfind('/'))).ok());
+    ASSERT_TRUE(WriteWholeFile(disk, file, bytes).ok());
+  }
+  InlineExecutor executor;
+  RestoreParts parts;
+  parts.files = &disk;
+  TableOptions options = Options();
+  options.ranks = 2;
+  options.rank = 1;
+  auto restore = TableRestore::Open(Request(3, false, &disk).prefix, reference_, options, parts);
+  ASSERT_TRUE(restore.ok());
+  const Status checked = restore.value()->Check(executor);
+  auto table = Table::Create(executor, options);
+  const Status loaded = restore.value()->Load(executor, table.value().get());
+  EXPECT_EQ(checked.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(loaded.code(), StatusCode::kDataLoss);
+  EXPECT_EQ(checked.message(), loaded.message());
+  EXPECT_NE(checked.message().find("'items'"), std::string::npos) << checked.message();
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,112 @@
+#include "cc/checkpoint/files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "cc/checkpoint/memory_files.h"
+#include "cc/checkpoint/saved_ranks.h"
+
+namespace sok {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PosixFilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        (fs::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name())
+            .string();
+    fs::remove_all(folder_);
+  }
+
+  Files& files_ = PosixFiles();
+  std::string folder_;
+};
+
+TEST_F(PosixFilesTest, WhatIsWrittenIsRead) {
+  ASSERT_TRUE(MakeFolders(files_, folder_ + "/a/b").ok());
+  ASSERT_TRUE(WriteWholeFile(files_, folder_ + "/a/b/x", "some bytes").ok());
+  ASSERT_TRUE(files_.SyncFolder(folder_ + "/a/b").ok());
+  std::string bytes;
+  ASSERT_TRUE(ReadWholeFile(files_, folder_ + "/a/b/x", 10, &bytes).ok());
+  EXPECT_EQ(bytes, "some bytes");
+  EXPECT_EQ(ReadWholeFile(files_, folder_ + "/a/b/x", 9, &bytes).code(), StatusCode::kDataLoss);
+  ASSERT_TRUE(files_.Rename(folder_ + "/a", folder_ + "/c").ok());
+  std::vector<std::string> names;
+  ASSERT_TRUE(files_.List(folder_, &names).ok());
+  EXPECT_EQ(names, std::vector<std::string>{"c"});
+  RemoveTree(files_, folder_);
+  EXPECT_FALSE(fs::exists(folder_));
+}
+
+TEST_F(PosixFilesTest, ErrorsNameThePath) {
+  const std::string path = folder_ + "/missing/x";
+  const auto opened = files_.Open(path);
+  EXPECT_EQ(opened.status().code(), StatusCode::kNotFound);
+  EXPECT_NE(opened.status().message().find(path), std::string::npos);
+  EXPECT_EQ(files_.Create(path).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(files_.SyncFolder(path).code(), StatusCode::kNotFound);
+  EXPECT_EQ(files_.Remove(path).code(), StatusCode::kNotFound);
+}
+
+TEST_F(PosixFilesTest, WhatIsNoFileIsNotRead) {
+  ASSERT_TRUE(MakeFolders(files_, folder_).ok());
+  EXPECT_EQ(files_.Open(folder_).status().code(), StatusCode::kDataLoss);
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(files_.Open(pipe).status().code(), StatusCode::kDataLoss) << "and does not wait for a writer";
+}
+
+TEST_F(PosixFilesTest, AFullDiskIsAnError) {
+  auto full = files_.Create("/dev/full");
+  if (!full.ok()) GTEST_SKIP() << "no /dev/full here";
+  EXPECT_EQ(full.value()->Write("x", 1).code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(PosixFilesTest, ATableGoesThroughTheDisk) {
+  TableOptions options;
+  options.name = "a/b c";
+  options.dim = 4;
+  std::mt19937_64 random(1);
+  const Tables tables = MakeTables(options, 2);
+  SaveRequest request;
+  request.prefix = folder_ + "/model.ckpt-7";
+  request.id = SaveId(1);
+  request.delta = true;
+  ASSERT_TRUE(TrainOn(tables, "adam", {0.01f, 0.9f, 0.999f, 1e-8f}, {1, 2, 3, -4}, &random).ok());
+  ASSERT_TRUE(Save(tables, request).ok());
+  ASSERT_TRUE(TrainOn(tables, "adam", {0.01f, 0.9f, 0.999f, 1e-8f}, {2}, &random).ok());
+  request.prefix = folder_ + "/other/model.ckpt-8";
+  request.id = SaveId(2);
+  const auto reference = Save(tables, request);
+  ASSERT_TRUE(reference.ok()) << reference.status().message();
+  EXPECT_TRUE(
+      fs::exists(folder_ + "/other/model.ckpt-8.sok/a%2Fb%20c-" + request.id + "/shard-00001/deleted.npy"));
+  const auto restored = Restore(request.prefix, reference.value(), options, 2, RestoreParts());
+  ASSERT_TRUE(restored.ok()) << restored.status().message();
+  EXPECT_TRUE(StateOf(restored.value()) == StateOf(tables));
+}
+
+TEST(MemoryFilesTest, APowerCutTakesWhatIsNotSynced) {
+  bool kept = false;
+  bool lost = false;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    MemoryFiles files;
+    ASSERT_TRUE(MakeFolders(files, "/a").ok());
+    ASSERT_TRUE(WriteWholeFile(files, "/a/synced", "x").ok());
+    ASSERT_TRUE(files.SyncFolder("/a").ok());
+    ASSERT_TRUE(files.Create("/a/new").ok());
+    files.CutPower(seed);
+    std::string bytes;
+    ASSERT_TRUE(ReadWholeFile(files, "/a/synced", 9, &bytes).ok());
+    EXPECT_EQ(bytes, "x");
+    (files.Exists("/a/new") ? kept : lost) = true;
+  }
+  EXPECT_TRUE(kept && lost);
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Feeds the reader of checkpoints with what libFuzzer thinks of, under Address- and UndefinedBehaviorSanitizer,
+# until something is found or the time is over. Needs clang, which it installs where it can.
+#
+# Usage: tools/fuzz.sh [--seconds N]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$SOK_ROOT/tools/lib/packages.sh"
+
+seconds=60
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --seconds) seconds="${2:-}" && shift 2 || fail "--seconds needs a number." ;;
+    --seconds=*) seconds="${1#--seconds=}" && shift ;;
+    *) fail "tools/fuzz.sh does not know $1." ;;
+  esac
+done
+[[ "$seconds" =~ ^[0-9]+$ ]] || fail "--seconds needs a number, not '$seconds'."
+
+folder="$SOK_HOME/fuzz/$(printf '%s' "$SOK_ROOT" | cksum | cut -d' ' -f1)"
+options=(-std=c++17 -g1 -O1 -w -I"$SOK_ROOT" -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined
+  -fno-sanitize-recover=all)
+
+can_fuzz() {
+  command -v clang++ > /dev/null &&
+    echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address - -o "$folder/probe" 2> /dev/null
+}
+
+install_clang() {
+  local as_root packages="clang libclang-rt-dev"
+  as_root="$(root_prefix)" || fail "Fuzzing needs clang with libFuzzer: apt-get install $packages"
+  say "Installing $packages"
+  { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends $packages; } > "$folder/apt.log" 2>&1 || true
+  can_fuzz || fail "Fuzzing needs clang with libFuzzer ($packages), which could not be installed; see" \
+    "$folder/apt.log."
+}
+
+sources() {
+  find cc/base cc/checkpoint cc/dedup cc/index cc/initializers cc/optimizers cc/pooling cc/store cc/table \
+    -name '*.cc' ! -name '*_test.cc' | sort
+}
+
+compile() {  # compile SOURCE
+  local object="$folder/objects/${1//\//_}.o"
+  if [ ! -e "$object" ] || [ -n "$(find cc -name '*.h' -newer "$object" -print -quit)" ] ||
+    [ "$1" -nt "$object" ]; then
+    clang++ "${options[@]}" -c "$1" -o "$object"
+  fi
+}
+
+# A checkpoint of each kind, unchanged, by some readers, and one change of each kind.
+make_seeds() {
+  local image reader change
+  for image in 0 1 2 3 4; do
+    for reader in 0 21 201; do
+      printf "\\x$(printf %02x "$image")\\x$(printf %02x "$reader")" > "$folder/seeds/$image-$reader"
+      for change in 0 1 2 3 4 5 6; do
+        printf "\\x$(printf %02x "$image")\\x$(printf %02x "$reader")\\x0${change}\\x05\\x00\\x81\\x00\\x0b\\x05" \
+          > "$folder/seeds/$image-$reader-$change"
+      done
+    done
+  done
+}
+
+cd "$SOK_ROOT"
+mkdir -p "$folder/objects" "$folder/seeds" "$folder/corpus"
+can_fuzz || install_clang
+say "Building the fuzzer"
+while read -r source; do compile "$source"; done < <(sources)
+clang++ "${options[@]}" -fsanitize=fuzzer "$folder"/objects/*.o -lz -lpthread -o "$folder/read_checkpoint"
+make_seeds
+say "Fuzzing for $seconds seconds; what is found goes to $folder"
+cd "$folder"
+exec ./read_checkpoint -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=4096 -use_value_profile=1 \
+  -print_final_stats=1 corpus seeds
