@@ -16,6 +16,13 @@ from sparse_operation_kit.core.context_scope import OptimizerScope
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.graph_keys import GraphKeys
 from sparse_operation_kit.core.initialize import Init
+from sparse_operation_kit.core.row_policies import (
+    CBFFilter,
+    CounterFilter,
+    GlobalStepEvict,
+    InitializerOption,
+    L2WeightEvict,
+)
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
 from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
@@ -24,6 +31,11 @@ from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_
 from sparse_operation_kit.saver import Saver
 
 __all__ = [
+    "L2WeightEvict",
+    "InitializerOption",
+    "GlobalStepEvict",
+    "CounterFilter",
+    "CBFFilter",
     "All2AllDenseEmbedding",
     "BroadcastGlobalVariablesHook",
     "DistributedEmbedding",

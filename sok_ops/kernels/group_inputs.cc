@@ -88,14 +88,14 @@ tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, co
                                             ": gradients do not fit the plan's outputs");
 }
 
-tf::Status AllocateRowGradients(tf::OpKernelContext* context, int t, int num_tables, Span<const int64_t> rows,
+tf::Status AllocateRowGradients(tf::OpKernelContext* context, int t, int num_tables, const TablePart& part,
                                 int64_t dim, float** values) {
   tf::Tensor* indices = nullptr;
   tf::Tensor* gradients = nullptr;
-  TF_RETURN_IF_ERROR(context->allocate_output(t, tf::TensorShape({rows.size()}), &indices));
+  TF_RETURN_IF_ERROR(context->allocate_output(t, tf::TensorShape({part.trained}), &indices));
   TF_RETURN_IF_ERROR(
-      context->allocate_output(num_tables + t, tf::TensorShape({rows.size(), dim}), &gradients));
-  std::copy(rows.begin(), rows.end(), indices->flat<int64_t>().data());
+      context->allocate_output(num_tables + t, tf::TensorShape({part.trained, dim}), &gradients));
+  std::copy_n(part.rows.begin(), part.trained, indices->flat<int64_t>().data());
   *values = gradients->flat<float>().data();
   return tf::Status();
 }

@@ -37,10 +37,11 @@ tensorflow::Status ReadOutputGradients(tensorflow::OpKernelContext* context, int
                                        const std::vector<bool>& weighted,
                                        std::vector<GradientRows>* gradients);
 
-// Allocates the gradient of table `t` of `num_tables`: output t, the row numbers, which are set to `rows`,
-// and output num_tables + t, their gradients of `dim` floats, to which *values then points.
+// Allocates the gradient of table `t` of `num_tables`: output t, which is set to the references of the rows
+// that `part` trains, and output num_tables + t, their gradients of `dim` floats, to which *values then
+// points.
 tensorflow::Status AllocateRowGradients(tensorflow::OpKernelContext* context, int t, int num_tables,
-                                        Span<const int64_t> rows, int64_t dim, float** values);
+                                        const TablePart& part, int64_t dim, float** values);
 
 }  // namespace sok
 

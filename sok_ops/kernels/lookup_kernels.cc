@@ -98,9 +98,8 @@ class GroupLookupGradOp : public tf::OpKernel {
 
     std::vector<float*> grads(num_tables);
     for (int t = 0; t < num_tables; ++t) {
-      Span<const int64_t> rows = plan.parts[t].rows;
-      if (!plan.training) rows = {};
-      OP_REQUIRES_OK(context, AllocateRowGradients(context, t, num_tables, rows, dims_[t], &grads[t]));
+      OP_REQUIRES_OK(context,
+                     AllocateRowGradients(context, t, num_tables, plan.parts[t], dims_[t], &grads[t]));
     }
     TfExecutor executor(context);
     if (plan.training) OP_REQUIRES_OK(context, ToTf(GroupBackward(executor, plan, dims_, gradients, grads)));

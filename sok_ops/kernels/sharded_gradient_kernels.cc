@@ -102,8 +102,8 @@ class GroupSumOp : public tf::OpKernel {
     const int num_tables = static_cast<int>(dims_.size());
     std::vector<float*> sums(num_tables);
     for (int t = 0; t < num_tables; ++t) {
-      OP_REQUIRES_OK(context, AllocateRowGradients(context, t, num_tables, plan->parts[t].part.rows, dims_[t],
-                                                   &sums[t]));
+      OP_REQUIRES_OK(context,
+                     AllocateRowGradients(context, t, num_tables, plan->parts[t].part, dims_[t], &sums[t]));
     }
     TfExecutor executor(context);
     OP_REQUIRES_OK(context, ToTf(SumGradients(executor, *plan, arrived, dims_, sums)));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/base/hash.h"
+#include "cc/base/within_memory.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_executor.h"
 #include "sok_ops/kernels/tf_status.h"
@@ -37,6 +38,34 @@ tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initiali
   return tf::Status();
 }
 
+tf::Status PoliciesFromAttrs(tf::OpKernelConstruction* construction, TableOptions* options) {
+  std::string on_full;
+  std::string admission;
+  std::string eviction;
+  float probability;
+  TF_RETURN_IF_ERROR(construction->GetAttr("on_full", &on_full));
+  TF_RETURN_IF_ERROR(construction->GetAttr("admission", &admission));
+  TF_RETURN_IF_ERROR(construction->GetAttr("filter_freq", &options->admission.filter_freq));
+  TF_RETURN_IF_ERROR(construction->GetAttr("default_value", &options->admission.default_value));
+  TF_RETURN_IF_ERROR(construction->GetAttr("max_element_size", &options->admission.max_element_size));
+  TF_RETURN_IF_ERROR(construction->GetAttr("false_positive_probability", &probability));
+  TF_RETURN_IF_ERROR(construction->GetAttr("counter_bits", &options->admission.counter_bits));
+  TF_RETURN_IF_ERROR(construction->GetAttr("eviction", &eviction));
+  TF_RETURN_IF_ERROR(construction->GetAttr("steps_to_live", &options->eviction.steps_to_live));
+  TF_RETURN_IF_ERROR(construction->GetAttr("l2_weight_threshold", &options->eviction.l2_weight_threshold));
+  options->on_full = on_full == "evict_lru"   ? OnFull::kEvictLru
+                     : on_full == "evict_lfu" ? OnFull::kEvictLfu
+                                              : OnFull::kError;
+  options->admission.false_positive_probability = probability;
+  options->admission.kind = admission == "counter" ? Admission::Kind::kCounter
+                            : admission == "bloom" ? Admission::Kind::kBloom
+                                                   : Admission::Kind::kNone;
+  options->eviction.kind = eviction == "global_step" ? Eviction::Kind::kGlobalStep
+                           : eviction == "l2_weight" ? Eviction::Kind::kL2Weight
+                                                     : Eviction::Kind::kNone;
+  return tf::Status();
+}
+
 class InitializeTableOp : public tf::OpKernel {
  public:
   explicit InitializeTableOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
@@ -45,6 +74,7 @@ class InitializeTableOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("use_hashtable", &options_.use_hashtable));
     OP_REQUIRES_OK(construction, construction->GetAttr("key_dtype", &key_dtype_));
     OP_REQUIRES_OK(construction, InitializerFromAttrs(construction, &options_.initializer));
+    OP_REQUIRES_OK(construction, PoliciesFromAttrs(construction, &options_));
     OP_REQUIRES_OK(construction, construction->GetAttr("initializer_seed", &seed_));
     OP_REQUIRES_OK(construction, construction->GetAttr("keep_existing", &keep_existing_));
   }
@@ -115,6 +145,25 @@ class TableSizeOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableSize").Device(tf::DEVICE_CPU), TableSizeOp);
+
+class TableEvictOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* context) override {
+    TableRef ref;
+    OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
+    const tf::Tensor& keys = context->input(1);
+    tf::Tensor* evicted = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &evicted));
+    TfExecutor executor(context);
+    const std::lock_guard<std::mutex> lock(ref.table->mutex());
+    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] {
+                     return ref.table->Erase(executor, {keys.flat<int64_t>().data(), keys.NumElements()},
+                                             &evicted->scalar<int64_t>()());
+                   })));
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokTableEvict").Device(tf::DEVICE_CPU), TableEvictOp);
 
 }  // namespace
 }  // namespace sok

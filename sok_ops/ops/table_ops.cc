@@ -45,13 +45,24 @@ REGISTER_OP("SokInitializeTable")
     .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'uniform'")
     .Attr("initializer_args: list(float) = [-0.05, 0.05]")
     .Attr("initializer_seed: int = 0")
+    .Attr("on_full: {'error', 'evict_lru', 'evict_lfu'} = 'error'")
+    .Attr("admission: {'none', 'counter', 'bloom'} = 'none'")
+    .Attr("filter_freq: int >= 0 = 0")
+    .Attr("default_value: float = 0.0")
+    .Attr("max_element_size: int >= 0 = 0")
+    .Attr("false_positive_probability: float = 0.01")
+    .Attr("counter_bits: int = 64")
+    .Attr("eviction: {'none', 'global_step', 'l2_weight'} = 'none'")
+    .Attr("steps_to_live: int >= 0 = 0")
+    .Attr("l2_weight_threshold: float = 0.0")
     .Attr("keep_existing: bool = false")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Makes the table of an embedding variable; one that is there is replaced by an empty one, or stays
 if keep_existing.
 capacity: rows on this rank; 0 grows without bound.
-initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].)");
+initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
+on_full ... l2_weight_threshold: as of TableOptions.)");
 
 REGISTER_OP("SokTableIsInitialized")
     .Input("handle: resource")
@@ -65,6 +76,14 @@ REGISTER_OP("SokTableSize")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
     .Doc("The number of rows on this rank.");
+
+REGISTER_OP("SokTableEvict")
+    .Input("handle: resource")
+    .Input("keys: int64")
+    .Output("evicted: int64")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc("Takes keys out, those that are there and this rank's; `evicted` rows went.");
 
 REGISTER_OP("SokTableExport")
     .Input("handle: resource")

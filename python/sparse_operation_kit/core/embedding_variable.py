@@ -10,7 +10,7 @@ from tensorflow.python.ops import handle_data_util, resource_variable_ops
 from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import initializers
+from sparse_operation_kit.core import initializers, row_policies
 from sparse_operation_kit.core.communicator import communicator
 
 # Of a row, as in cc/table.
@@ -58,8 +58,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         trainable: bool = True,
         use_hashtable: bool = True,
         on_full: str = "error",
-        admission: None = None,
-        eviction: None = None,
+        admission: row_policies.CounterFilter | row_policies.CBFFilter | None = None,
+        eviction: row_policies.GlobalStepEvict | row_policies.L2WeightEvict | None = None,
     ) -> None:
         """Makes the variable in the default graph.
 
@@ -69,14 +69,20 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
           capacity: Rows on a rank. A new key beyond it is an error; None grows without bound.
           key_dtype: tf.int64, tf.int32 or tf.uint32; lookups take keys of this dtype.
           dtype: tf.float32, the only dtype of rows.
-          initializer: None (uniform in [-0.05, 0.05)), a number, the name of a Keras initializer, or a
-            TensorFlow or Keras initializer whose elements are independent draws.
+          initializer: None (uniform in [-0.05, 0.05)), a number, the name of a Keras initializer, a
+            TensorFlow or Keras initializer whose elements are independent draws, or an `InitializerOption`.
           trainable: Whether it is in `TRAINABLE_VARIABLES`.
           use_hashtable: False takes the key for the row: keys are in [0, capacity * ranks), and all rows are
             there from the start. Needs a capacity.
-          on_full: "error": a new key beyond the capacity is an error, and nothing is inserted.
-          admission: None: every key gets its row in the first training lookup.
-          eviction: None: rows stay.
+          on_full: What a training lookup does with new keys beyond the capacity. "error": it fails, and
+            nothing is inserted. "evict_lru": rows go whose last training lookup is longest ago; of several,
+            those of the smallest keys. "evict_lfu": rows go that training lookups have seen least often; of
+            several, as "evict_lru". Rows of the lookup itself stay; one that needs more rows than the
+            capacity is an error. A gradient that arrives after its row has gone is dropped.
+          admission: Which keys get rows: None (every key, in its first training lookup), a `CounterFilter`
+            or a `CBFFilter`.
+          eviction: Which rows go when a checkpoint is saved: None (none), a `GlobalStepEvict` or an
+            `L2WeightEvict`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -95,7 +101,14 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         self.key_dtype = tf.as_dtype(key_dtype)
         self.use_hashtable = bool(use_hashtable)
         self._export: Sequence[tf.Tensor] | None = None
-        row_initializer = initializers.row_initializer(initializer, self.m_var_name, capacity, self.dim)
+        option = (
+            initializer
+            if isinstance(initializer, row_policies.InitializerOption)
+            else row_policies.InitializerOption(initializer)
+        )
+        row_initializer = initializers.row_initializer(
+            option.initializer, self.m_var_name, capacity, self.dim
+        )
 
         ranks = communicator().size
         shape = tf.TensorShape([None if capacity is None else capacity * ranks, self.dim])
@@ -116,6 +129,9 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                 initializer=row_initializer.kind,
                 initializer_args=list(row_initializer.args),
                 initializer_seed=row_initializer.seed,
+                **row_policies.policy_attributes(
+                    on_full, admission, eviction, option.default_value_no_permission
+                ),
             )
             initializer_op = self._make_table(name="Initializer")
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
@@ -149,6 +165,28 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows on this rank, a scalar int64 tensor."""
         return native.ops.sok_table_size(self.handle, name=name)
+
+    def evict(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor:
+        """Takes keys out of the table: their rows, slots and counts.
+
+        Args:
+          keys: Of `key_dtype`, any shape; those that are not there are passed over. Over several ranks each
+            rank runs it, and takes out those of the keys that it owns.
+          name: Of the op.
+
+        Returns:
+          The number of rows that went on this rank, a scalar int64 tensor; running it does the work.
+
+        Raises:
+          ValueError: The variable has no hash table: every row is always there.
+        """
+        if not self.use_hashtable:
+            raise ValueError(
+                f"Embedding variable '{self.m_var_name}' cannot evict rows: without hashing every row is "
+                "always there"
+            )
+        keys = tf.reshape(tf.convert_to_tensor(keys, self.key_dtype), [-1])
+        return native.ops.sok_table_evict(self.handle, tf.cast(keys, tf.int64), name=name)
 
     def is_initialized(self, name: str | None = None) -> tf.Tensor:
         """Returns whether the initializer or a restore has run, a scalar bool tensor."""
@@ -305,12 +343,7 @@ def _check_arguments(
         raise ValueError(f"{who}: key_dtype must be tf.int64, tf.int32 or tf.uint32, not {key_dtype!r}")
     if dtype != tf.float32:
         raise ValueError(f"{who}: rows are tf.float32, not {dtype!r}; cast what a lookup returns")
-    if on_full != "error":
-        raise ValueError(f"{who}: on_full must be 'error', not {on_full!r}")
-    if admission is not None:
-        raise ValueError(f"{who}: admission must be None, not {admission!r}")
-    if eviction is not None:
-        raise ValueError(f"{who}: eviction must be None, not {eviction!r}")
+    row_policies.check_policies(who, capacity, use_hashtable, on_full, admission, eviction)
 
 
 def _install_optimizer_hooks() -> None:
