@@ -1,0 +1,98 @@
+"""Admission and bounded tables over ranks: the occurrences of all ranks in a step count together."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import ranks
+import sparse_operation_kit as sok
+from row_policy_reference import INITIAL, ReferenceTable
+from sparse_operation_kit.lookup import group
+
+v1 = tf.compat.v1
+STEPS = 15
+BAG = 4
+DEFAULT = -2.5
+OPTION = sok.InitializerOption(INITIAL, default_value_no_permission=DEFAULT)
+CAPACITY = 24
+
+EXCHANGES = ("rows", "sums")
+# Policies of a table, and the reference's.
+CASES = {
+    "counter": (lambda: {"admission": sok.CounterFilter(3)}, {"filter_freq": 3}),
+    "bloom": (lambda: {"admission": sok.CBFFilter(3, 4096, 1e-6)}, {"filter_freq": 3}),
+    "lru": (
+        lambda: {"capacity": CAPACITY, "on_full": "evict_lru"},
+        {"capacity": CAPACITY, "on_full": "evict_lru"},
+    ),
+    "lfu": (
+        lambda: {"capacity": CAPACITY, "on_full": "evict_lfu"},
+        {"capacity": CAPACITY, "on_full": "evict_lfu"},
+    ),
+}
+
+
+def _keys(rank: int, step: int) -> np.ndarray:
+    """Whole bags of keys, another number on each rank, none at all on some."""
+    rng = np.random.default_rng([rank, step])
+    count = BAG * int(rng.integers(0, 6))
+    few = np.concatenate([harness.HOSTILE_KEYS, np.arange(12)])
+    return np.where(
+        rng.random(count) < 0.3, rng.choice(few, count), harness.zipf_keys(rng, count, vocabulary=60)
+    )
+
+
+def _train(exchange: str, policies: dict) -> list[list[float]]:
+    """What this rank's lookups gave: its rows, or the sums of its bags."""
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 2, initializer=OPTION, **policies)
+        keys = v1.placeholder(tf.int64, [None])
+        if exchange == "rows":
+            (output,) = group.lookup_group([group.DenseLookup(table, keys)])
+        else:
+            count = tf.shape(keys, out_type=tf.int64)[0]
+            indices = tf.stack([tf.range(count) // BAG, tf.range(count) % BAG], axis=1)
+            bags = tf.SparseTensor(indices, keys, [count // BAG, BAG])
+            (output,) = group.lookup_group([group.SparseLookup(table, bags, "sum", exchange="sums")])
+        update = v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(output))
+        harness.initialize(session)
+        outputs = []
+        for step in range(STEPS):
+            rows, _ = session.run([output, update], {keys: _keys(hvd.rank(), step)})
+            assert np.all(rows == rows[:, :1])
+            outputs.append(rows[:, 0].tolist())
+        return outputs
+
+
+def _train_all() -> list[list[list[float]]]:
+    return [_train(exchange, CASES[name][0]()) for exchange in EXCHANGES for name in CASES]
+
+
+def _expected(size: int, exchange: str, **policies) -> list[list[list[float]]]:
+    """By rank and step, what one table for each rank's keys gives for all ranks' keys together."""
+    tables = [ReferenceTable(default_value=DEFAULT, **policies) for _ in range(size)]
+    expected = [[] for _ in range(size)]
+    for step in range(STEPS):
+        values = {}
+        of_all = np.concatenate([_keys(rank, step) for rank in range(size)])
+        owners = of_all.view(np.uint64) % np.uint64(size)
+        for owner, table in enumerate(tables):
+            own = [int(key) for key in of_all[owners == owner]]
+            values.update(zip(own, table.step(own), strict=True))
+        for rank in range(size):
+            rows = np.array([values[int(key)] for key in _keys(rank, step)])
+            expected[rank].append((rows if exchange == "rows" else rows.reshape(-1, BAG).sum(1)).tolist())
+    return expected
+
+
+@pytest.mark.parametrize(("transport", "size"), [("mpi", 2), ("gloo", 3), ("mpi", 4)])
+def test_what_all_ranks_look_up_counts_together(transport, size):
+    found = ranks.run(_train_all, ranks=size, transport=transport)
+    cases = [(exchange, name) for exchange in EXCHANGES for name in CASES]
+    for i, (exchange, name) in enumerate(cases):
+        expected = _expected(size, exchange, **CASES[name][1])
+        assert [of_rank[i] for of_rank in found] == expected, (exchange, name)

@@ -1,0 +1,222 @@
+"""Admission, eviction and bounded tables in sessions, held to a slow reference step by step."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from row_policy_reference import INITIAL, ReferenceTable
+from sparse_operation_kit.lookup import group
+
+v1 = tf.compat.v1
+DIM = 3
+DEFAULT = -2.5
+OPTION = sok.InitializerOption(INITIAL, default_value_no_permission=DEFAULT)
+CBF = {"max_element_size": 4096, "false_positive_probability": 1e-6}
+
+
+class Trained:
+    """A table in a graph: keys in, rows out, and a step of SGD at rate 1 on the sum of the rows."""
+
+    def __init__(self, **policies) -> None:
+        self.keys = v1.placeholder(tf.int64, [None])
+        self.table = sok.EmbeddingVariable("table", DIM, initializer=OPTION, **policies)
+        self.rows = tf.nn.embedding_lookup(self.table, self.keys)
+        loss = tf.reduce_sum(self.rows)
+        self.gradient = tf.gradients(loss, self.table)[0]
+        self.update = v1.train.GradientDescentOptimizer(1.0).minimize(loss)
+        (self.read_rows,) = group.lookup_group([group.DenseLookup(self.table, self.keys)], training=False)
+
+    def step(self, session: v1.Session, keys: list[int]) -> list[float]:
+        """What the lookup gave for each key; all columns of a row are the same."""
+        rows, _ = session.run([self.rows, self.update], {self.keys: keys})
+        assert np.all(rows == rows[:, :1])
+        return rows[:, 0].tolist()
+
+    def read(self, session: v1.Session, keys: list[int]) -> list[float]:
+        """What a lookup without training gives."""
+        return session.run(self.read_rows, {self.keys: keys})[:, 0].tolist()
+
+
+def _batches(seed: int, steps: int, largest: int = 40) -> list[list[int]]:
+    """Skewed keys that repeat within batches and over them, hostile ones among them, and empty batches."""
+    rng = np.random.default_rng(seed)
+    few = np.concatenate([harness.HOSTILE_KEYS, np.arange(30)])
+    batches = []
+    for _ in range(steps):
+        skewed = harness.zipf_keys(rng, int(rng.integers(0, largest)), vocabulary=200)
+        batches.append([int(key) for key in np.concatenate([skewed, rng.choice(few, rng.integers(0, 6))])])
+    return batches
+
+
+def _run(policies: dict, reference: ReferenceTable, batches: list[list[int]]) -> None:
+    everything = sorted({key for batch in batches for key in batch})
+    with harness.graph_and_session() as session:
+        trained = Trained(**policies)
+        harness.initialize(session)
+        for batch in batches:
+            assert trained.step(session, batch) == reference.step(batch)
+            assert session.run(trained.table.size()) == len(reference.rows)
+        assert trained.read(session, everything) == [reference.read(key) for key in everything]
+        # Reading lets no key in.
+        assert session.run(trained.table.size()) == len(reference.rows)
+
+
+@pytest.mark.parametrize("filter_freq", [0, 1, 2, 3, 10])
+@pytest.mark.parametrize("kind", ["counter", "bloom"])
+def test_keys_get_rows_in_the_lookup_that_makes_them_frequent(kind, filter_freq):
+    admission = sok.CounterFilter(filter_freq) if kind == "counter" else sok.CBFFilter(filter_freq, **CBF)
+    reference = ReferenceTable(filter_freq, DEFAULT)
+    _run({"admission": admission}, reference, _batches(seed=filter_freq, steps=25))
+    assert filter_freq < 2 or reference.waiting, "some keys must be left out for the test to say anything"
+
+
+@pytest.mark.parametrize("on_full", ["evict_lru", "evict_lfu"])
+@pytest.mark.parametrize("filter_freq", [0, 2])
+def test_a_full_table_lets_the_least_used_rows_go(on_full, filter_freq):
+    capacity = 50
+    policies = {"capacity": capacity, "on_full": on_full}
+    if filter_freq:
+        policies["admission"] = sok.CounterFilter(filter_freq)
+    reference = ReferenceTable(filter_freq, DEFAULT, capacity, on_full)
+    batches = _batches(seed=7, steps=40)
+    _run(policies, reference, batches)
+    assert len({key for batch in batches for key in batch}) > capacity == len(reference.rows)
+
+
+@pytest.mark.parametrize("on_full", ["evict_lru", "evict_lfu"])
+def test_a_lookup_of_more_keys_than_the_capacity_is_an_error_that_changes_nothing(on_full):
+    with harness.graph_and_session() as session:
+        trained = Trained(capacity=4, on_full=on_full)
+        harness.initialize(session)
+        trained.step(session, [1, 2, 3])
+        before = trained.read(session, [1, 2, 3, 4, 5])
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="'table' .* at most 4 .*needs 5"):
+            trained.step(session, [1, 4, 5, 6, 7])
+        assert session.run(trained.table.size()) == 3
+        assert trained.read(session, [1, 2, 3, 4, 5]) == before
+        # All of the capacity at once is none.
+        assert trained.step(session, [4, 5, 6, 7]) == [INITIAL] * 4
+
+
+def test_gradients_exist_for_keys_with_rows_only():
+    with harness.graph_and_session() as session:
+        trained = Trained(admission=sok.CounterFilter(2))
+        harness.initialize(session)
+        gradient = session.run(trained.gradient, {trained.keys: [5, 6, 5, 7]})
+        assert gradient.values.tolist() == [[2.0] * DIM]
+        gradient = session.run(trained.gradient, {trained.keys: [8]})
+        assert gradient.values.shape == (0, DIM)
+        gradient = session.run(trained.gradient, {trained.keys: [6, 8, 9]})
+        assert gradient.values.tolist() == [[1.0] * DIM] * 2
+
+
+def test_all_lookups_of_a_group_count_together():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", DIM, initializer=OPTION, admission=sok.CounterFilter(3))
+        bags = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([1, 1, 2], tf.int64), [2, 2])
+        lookups = [
+            group.DenseLookup(table, tf.constant([[1, 2]], tf.int64)),
+            group.SparseLookup(table, bags, "mean"),
+        ]
+        dense, pooled = group.lookup_group(lookups)
+        harness.initialize(session)
+        rows, means = session.run([dense, pooled])
+        assert rows[0, :, 0].tolist() == [INITIAL, DEFAULT]
+        assert means[:, 0].tolist() == [INITIAL, DEFAULT]
+        assert session.run(table.size()) == 1
+
+
+def test_evicted_keys_start_anew_and_their_memory_is_used_again():
+    reference = ReferenceTable(2, DEFAULT)
+    batches = _batches(seed=3, steps=30)
+    with harness.graph_and_session() as session:
+        trained = Trained(admission=sok.CounterFilter(2))
+        gone = v1.placeholder(tf.int64, [None])
+        evicted = trained.table.evict(gone)
+        harness.initialize(session)
+        for i, batch in enumerate(batches):
+            assert trained.step(session, batch) == reference.step(batch)
+            if i % 3:
+                continue
+            keys = [*batch[::2], *batch[:4], 10**12]
+            before = len(reference.rows)
+            reference.evict(keys)
+            assert session.run(evicted, {gone: keys}) == before - len(reference.rows)
+            assert session.run(trained.table.size()) == len(reference.rows)
+        everything = sorted({key for batch in batches for key in batch})
+        assert trained.read(session, everything) == [reference.read(key) for key in everything]
+
+
+def test_a_gradient_that_comes_after_its_row_went_is_dropped():
+    """The row's next owner does not get it."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", DIM, initializer=OPTION)
+        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+        with tf.control_dependencies([rows]):
+            evicted = table.evict([1])
+        with tf.control_dependencies([evicted]):
+            newcomer = tf.nn.embedding_lookup(table, tf.constant([3], tf.int64))
+        (gradient,) = tf.gradients(tf.reduce_sum(rows), table)
+        with tf.control_dependencies([newcomer]):
+            late = tf.IndexedSlices(tf.identity(gradient.values), tf.identity(gradient.indices))
+        update = v1.train.GradientDescentOptimizer(1.0).apply_gradients([(late, table)])
+        (read,) = group.lookup_group(
+            [group.DenseLookup(table, tf.constant([1, 2, 3], tf.int64))], training=False
+        )
+        harness.initialize(session)
+        session.run(update)
+        assert session.run(table.size()) == 2
+        assert session.run(read)[:, 0].tolist() == [INITIAL, INITIAL - 1, INITIAL]
+
+
+BAD_POLICIES = [
+    ({"on_full": "evict"}, ValueError, "'error', 'evict_lru' or 'evict_lfu', not 'evict'"),
+    ({"on_full": "evict_lru"}, ValueError, "'evict_lru' needs a capacity"),
+    ({"admission": 3}, TypeError, "not 3"),
+    ({"eviction": sok.CounterFilter(3)}, TypeError, "eviction must be None"),
+    ({"admission": sok.GlobalStepEvict(3)}, TypeError, "admission must be None"),
+]
+_DIRECT = {"use_hashtable": False, "capacity": 5}
+BAD_POLICIES += [
+    ({**_DIRECT, "admission": sok.CounterFilter(2)}, ValueError, "admission must be None"),
+    ({**_DIRECT, "eviction": sok.L2WeightEvict(0.1)}, ValueError, "eviction must be None"),
+    ({**_DIRECT, "on_full": "evict_lfu"}, ValueError, "on_full must be 'error'"),
+]
+
+
+@pytest.mark.parametrize(("policies", "error", "message"), BAD_POLICIES)
+def test_policies_that_a_table_cannot_have(policies, error, message):
+    with tf.Graph().as_default(), pytest.raises(error, match=f"'table'.*{message}"):
+        sok.EmbeddingVariable("table", DIM, **policies)
+
+
+def test_rows_of_a_table_without_hashing_cannot_go():
+    with tf.Graph().as_default():
+        table = sok.EmbeddingVariable("table", DIM, **_DIRECT)
+        with pytest.raises(ValueError, match="'table' cannot evict"):
+            table.evict([1])
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: sok.CounterFilter(-1), ValueError, "filter_freq must be in .0, .*not -1"),
+        (lambda: sok.CounterFilter(2.0), TypeError, "filter_freq must be an int, not 2.0"),
+        (lambda: sok.CBFFilter(2), ValueError, "max_element_size must be in .1, .*not 0"),
+        (lambda: sok.CBFFilter(2, 10), ValueError, "false_positive_probability must be in .0, 1., not -1.0"),
+        (lambda: sok.CBFFilter(2, 10, 1.0), ValueError, "not 1.0"),
+        (lambda: sok.CBFFilter(2, 10, "0.1"), TypeError, "not '0.1'"),
+        (lambda: sok.CBFFilter(2, 10, 0.1, tf.float32), ValueError, "counter_type must be one of"),
+        (lambda: sok.GlobalStepEvict(-1), ValueError, "steps_to_live must be in .0, .*not -1"),
+        (lambda: sok.GlobalStepEvict(True), TypeError, "must be an int, not True"),
+        (lambda: sok.L2WeightEvict(float("nan")), ValueError, "finite, not nan"),
+        (lambda: sok.L2WeightEvict("1"), TypeError, "not '1'"),
+        (lambda: sok.InitializerOption(None, 1, float("inf")), ValueError, "finite, not inf"),
+        (lambda: sok.InitializerOption(None, 1, None), TypeError, "not None"),
+    ],
+)
+def test_bad_options(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

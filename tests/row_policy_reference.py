@@ -1,0 +1,111 @@
+"""A slow, obvious table with admission, eviction and a bound, which tests hold the real ones to."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+INITIAL = 10.0  # every element of a new row
+
+
+@dataclasses.dataclass
+class Row:
+    """What a key has once it is in: its value, and how it was used."""
+
+    value: float
+    frequency: int
+    last_used: int
+    last_step: int
+
+
+class ReferenceTable:
+    """Rows of one number. `step` is a training lookup of all ranks' keys, and SGD at rate 1 on their sum."""
+
+    def __init__(
+        self,
+        filter_freq: int = 0,
+        default_value: float = 0.0,
+        capacity: int | None = None,
+        on_full: str = "error",
+        steps_to_live: int | None = None,
+        l2_weight_threshold: float = 0.0,
+        dim: int = 1,
+    ) -> None:
+        self.rows: dict[int, Row] = {}
+        self.waiting: collections.Counter[int] = collections.Counter()
+        self.last_seen: dict[int, int] = {}
+        self._filter_freq = filter_freq
+        self._default_value = default_value
+        self._capacity = capacity
+        self._on_full = on_full
+        self._steps_to_live = steps_to_live
+        self._l2_weight_threshold = l2_weight_threshold
+        self._dim = dim
+        self._steps = 0
+        self._uses = 0
+
+    def read(self, key: int) -> float:
+        """What a lookup gives for a key that it does not let in."""
+        return self.rows[key].value if key in self.rows else self._absent_value()
+
+    def step(self, keys: list[int]) -> list[float]:
+        """Returns what the lookup gives for each key, and trains."""
+        self._uses += 1
+        counts = collections.Counter(keys)
+        self._admit(counts)
+        values = [self.read(key) for key in keys]
+        self._steps += 1
+        for key, count in counts.items():
+            if key in self.rows:
+                self.rows[key].value -= count
+                self.rows[key].last_step = self._steps
+        return values
+
+    def save(self) -> None:
+        """What goes when a checkpoint is written."""
+        if self._steps_to_live:
+            oldest = self._steps - self._steps_to_live
+            self.rows = {key: row for key, row in self.rows.items() if row.last_step >= oldest}
+            for key in [key for key in self.waiting if self.last_seen[key] < oldest]:
+                del self.waiting[key]
+        threshold = self._l2_weight_threshold
+        self.rows = {
+            key: row for key, row in self.rows.items() if 0.5 * self._dim * row.value**2 >= threshold
+        }
+
+    def evict(self, keys: list[int]) -> None:
+        """Takes keys out."""
+        for key in keys:
+            self.rows.pop(key, None)
+            self.waiting.pop(key, None)
+
+    def _absent_value(self) -> float:
+        return self._default_value if self._filter_freq > 1 else INITIAL
+
+    def _admit(self, counts: collections.Counter[int]) -> None:
+        new = []
+        for key, count in counts.items():
+            if key in self.rows:
+                self.rows[key].frequency += count
+                self.rows[key].last_used = self._uses
+                continue
+            self.waiting[key] += count
+            self.last_seen[key] = self._steps
+            if self.waiting[key] >= self._filter_freq:
+                new.append(key)
+        self._make_room(len(new), counts)
+        for key in new:
+            self.rows[key] = Row(INITIAL, self.waiting.pop(key), self._uses, self._steps)
+
+    def _make_room(self, new: int, kept: collections.Counter[int]) -> None:
+        if self._capacity is None:
+            return
+        excess = len(self.rows) + new - self._capacity
+        candidates = [key for key in self.rows if key not in kept]
+        if self._on_full == "evict_lfu":
+            candidates.sort(key=lambda key: (self.rows[key].frequency, self.rows[key].last_used, key))
+        else:
+            candidates.sort(key=lambda key: (self.rows[key].last_used, key))
+        assert excess <= 0 or self._on_full != "error"
+        for key in candidates[: max(0, excess)]:
+            del self.rows[key]
