@@ -173,6 +173,63 @@ TEST(ExactAdamState, GoesOnFromACheckpointBitForBit) {
   EXPECT_EQ(restored.Records(), rows.Records());
 }
 
+// What a delta does: rows are written as they lie in memory, with the steps that they may have missed.
+TEST(ExactAdamState, GoesOnFromRowsThatLagBitForBit) {
+  InlineExecutor executor;
+  for (const float beta2 : {0.999f, 0.5f, 0.0f}) {  // by series of 4 and 8 terms, and step by step
+    const Hyper hyper = {1e-2f, 0.9f, beta2, 1e-8f};
+    TrainedRows rows("adam", 6, kDim, hyper);
+    std::mt19937_64 random(4);
+    const auto train = [&](TrainedRows* trained, int steps, std::mt19937_64* numbers) {
+      for (int t = 0; t < steps; ++t) {
+        const RandomStep step = MakeRandomStep(6, kDim, 0.2, numbers);
+        trained->Step(executor, hyper, step.rows, step.grads);
+      }
+    };
+    train(&rows, 10, &random);
+    rows.CatchUp(executor, rows.AllRows());
+    rows.optimizer().ForgetPastSteps();
+    train(&rows, 15, &random);
+
+    const PastSteps past = rows.optimizer().past_steps();
+    EXPECT_EQ(past.first_step, 10);
+    EXPECT_EQ(past.alphas, std::vector<float>(15, 1e-2f));
+    TrainedRows restored("adam", 6, kDim, hyper);
+    ASSERT_TRUE(restored.optimizer().RestoreState(rows.optimizer().SerializeState()).ok());
+    ASSERT_TRUE(restored.optimizer().RestorePastSteps(past).ok());
+    for (int64_t row = 0; row < 6; ++row) {
+      const std::vector<float> record = rows.Record(row);
+      std::copy(record.begin(), record.end(), restored.store().weights(row));
+      restored.optimizer().SetLastCurrent(row, rows.optimizer().last_current(row));
+      EXPECT_EQ(restored.optimizer().last_current(row), rows.optimizer().last_current(row));
+    }
+    std::mt19937_64 again = random;
+    train(&rows, 20, &random);
+    train(&restored, 20, &again);
+    EXPECT_EQ(restored.Records(), rows.Records());
+    rows.CatchUp(executor, rows.AllRows());
+    restored.CatchUp(executor, rows.AllRows());
+    EXPECT_EQ(restored.Records(), rows.Records());
+  }
+}
+
+TEST(ExactAdamState, PastStepsThatCannotBeAreRefused) {
+  InlineExecutor executor;
+  TrainedRows rows("adam", 1, kDim, kHyper);
+  for (int t = 0; t < 5; ++t) rows.Step(executor, kHyper, {0}, Gradient(1.0f));
+  const PastSteps good = rows.optimizer().past_steps();
+  for (int what = 0; what < 4; ++what) {
+    PastSteps bad = good;
+    if (what == 0) bad.first_step = 1;
+    if (what == 1) bad.alphas.pop_back();
+    if (what == 2) bad.beta1 = 1.5f;
+    if (what == 3) bad.alphas[2] = std::nanf("");
+    EXPECT_EQ(rows.optimizer().RestorePastSteps(bad).code(), StatusCode::kInvalidArgument) << what;
+  }
+  EXPECT_TRUE(rows.optimizer().RestorePastSteps(good).ok());
+  EXPECT_EQ(MakeOptimizer("sgd").value()->RestorePastSteps(good).code(), StatusCode::kInvalidArgument);
+}
+
 TEST(ExactAdamState, RefusesAnotherOptimizersState) {
   InlineExecutor executor;
   TrainedRows rows("adam", 1, kDim, kHyper);

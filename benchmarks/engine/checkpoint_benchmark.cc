@@ -1,0 +1,157 @@
+// How fast tables are saved and restored, beside plain files of the same size on the same disk, and how much
+// memory that takes.
+//
+// Usage: checkpoint_benchmark [FOLDER [MIB]]
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/checkpoint/table_checkpoint.h"
+
+namespace sok {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kDim = 64;
+constexpr int64_t kBlock = 1 << 20;
+
+// Memory of this process that is no cache of a file.
+int64_t AnonymousBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("RssAnon:", 0) == 0) return std::strtoll(line.c_str() + 8, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+// Runs work and prints its speed, and how far memory rose above what was there before and after.
+void Measure(const char* name, int64_t bytes, const std::function<void()>& work) {
+  std::atomic<bool> done{false};
+  const int64_t before = AnonymousBytes();
+  int64_t peak = before;
+  std::thread watch([&] {
+    while (!done) {
+      peak = std::max(peak, AnonymousBytes());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t cpu_begin = std::clock();
+  work();
+  const double cpu = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  done = true;
+  watch.join();
+  const int64_t resident = std::max(before, AnonymousBytes());
+  std::printf("  %-36s %8.2f s, %6.2f s of a core %8.0f MiB/s   %6.1f MiB beside the table\n", name,
+              took.count(), cpu, static_cast<double>(bytes) / took.count() / (1 << 20),
+              static_cast<double>(peak - resident) / (1 << 20));
+}
+
+void Must(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  std::exit(1);
+}
+
+// What `dd bs=1M conv=fsync` does.
+void WritePlain(const std::string& path, int64_t bytes) {
+  const std::vector<char> block(kBlock, 'x');
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  for (int64_t at = 0; at < bytes; at += kBlock) {
+    if (write(file, block.data(), kBlock) != kBlock) Must(Internal("cannot write ", path));
+  }
+  fsync(file);
+  close(file);
+}
+
+void ReadPlain(const std::string& path) {
+  std::vector<char> block(kBlock);
+  const int file = open(path.c_str(), O_RDONLY);
+  while (read(file, block.data(), kBlock) > 0) {
+  }
+  close(file);
+}
+
+// Makes the next read come from the disk, where the system lets it.
+void DropCache(const std::string& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const int file = open(entry.path().c_str(), O_RDONLY);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    close(file);
+  }
+}
+
+std::unique_ptr<Table> MakeTable(Executor& executor, int64_t rows) {
+  TableOptions options;
+  options.name = "items";
+  options.dim = kDim;
+  auto table = Table::Create(executor, options);
+  Must(table.status());
+  std::vector<int64_t> keys(1 << 16);
+  std::vector<int64_t> found(keys.size());
+  for (int64_t first = 0; first < rows; first += static_cast<int64_t>(keys.size())) {
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = first + static_cast<int64_t>(i);
+    Must(table.value()->FindOrMake(executor, keys, Span<int64_t>(found)));
+  }
+  return std::move(table.value());
+}
+
+void Run(const std::string& folder, int64_t mib) {
+  InlineExecutor executor;
+  const int64_t bytes = mib << 20;
+  auto table = MakeTable(executor, bytes / (kDim * static_cast<int64_t>(sizeof(float)) + 8));
+  SaveRequest request;
+  request.prefix = folder + "/model.ckpt-1";
+  request.id = "00c0ffee00c0ffee";
+  std::string reference;
+  std::printf("%lld MiB of rows of %lld floats, in %s\n", static_cast<long long>(mib),
+              static_cast<long long>(kDim), folder.c_str());
+  Measure("plain write and fsync", bytes, [&] { WritePlain(folder + "/plain", bytes); });
+  Measure("save", bytes, [&] {
+    Must(BeginTableCheckpoint(*table, request));
+    Must(WriteTableShard(executor, table.get(), request));
+    reference = PublishTableCheckpoint(table.get(), request).value();
+    EndTableCheckpoint(table.get(), request, true);
+  });
+  table.reset();
+  DropCache(folder);
+  Measure("plain read", bytes, [&] { ReadPlain(folder + "/plain"); });
+  TableOptions options;
+  options.name = "items";
+  options.dim = kDim;
+  auto restore = TableRestore::Open(request.prefix, reference, options, RestoreParts());
+  Must(restore.status());
+  Measure("check", bytes, [&] { Must(restore.value()->Check(executor)); });
+  DropCache(folder);
+  Measure("load", bytes, [&] {
+    table = std::move(Table::Create(executor, options).value());
+    Must(restore.value()->Load(executor, table.get()));
+  });
+}
+
+}  // namespace
+}  // namespace sok
+
+int main(int argc, char** argv) {
+  namespace fs = std::filesystem;
+  const std::string parent = argc > 1 ? argv[1] : fs::temp_directory_path().string();
+  const std::string folder = parent + "/sok_checkpoint_benchmark";
+  fs::create_directories(folder);
+  sok::Run(folder, argc > 2 ? std::strtoll(argv[2], nullptr, 10) : 1024);
+  fs::remove_all(folder);
+}
