@@ -102,7 +102,12 @@ class ShardCheck {
 
 void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
   int64_t rows = 0;
+  const TableOptions& table = manifest.table.options;
   for (const SavedShard& shard : manifest.shards) {
+    if (!table.use_hashtable && shard.table_rows != table.capacity) {
+      return reader->Fail("has ", shard.table_rows, " rows in a shard of a table without hashing of ",
+                          table.capacity);
+    }
     if (__builtin_add_overflow(rows, shard.table_rows, &rows) || shard.rows > shard.table_rows ||
         (!manifest.delta && shard.rows != shard.table_rows)) {
       return reader->Fail("has ", shard.rows, " rows in a shard of a table with ", shard.table_rows);

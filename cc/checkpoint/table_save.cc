@@ -1,9 +1,9 @@
 // Saving a table: see table_checkpoint.h.
 #include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "cc/base/within_memory.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/save_notes.h"
@@ -42,12 +42,16 @@ bool OptimizerAllowsDelta(const Table& table, const Manifest& full) {
          optimizer->past_steps().first_step == full.optimizer->steps;
 }
 
+// Reading a longer chain takes longer than writing a full checkpoint costs.
+constexpr size_t kMaxChain = 1000;
+
 // The links of a delta of this table; none where it has to be a full checkpoint.
 std::vector<ChainLink> ChainFor(const Table& table, Files& files, const SavePaths& paths) {
   const Table::ChainEnd& end = table.chain_end();
   if (!table.tracks_changes() || end.folder.empty()) return {};
   const auto chain = ReadChain(files, end.folder);
   if (!chain.ok() || chain.value().back().manifest_crc32 != end.manifest_crc32) return {};
+  if (chain.value().size() >= kMaxChain) return {};
   const Manifest& full = chain.value().front().manifest;
   if (full.table.options.ranks != table.options().ranks || !OptimizerAllowsDelta(table, full)) return {};
   auto links = LinksTo(files, chain.value(), paths.folder, paths.unfinished);
@@ -201,13 +205,14 @@ Status BeginTableCheckpoint(const Table& table, const SaveRequest& request) {
   const auto paths = PathsOf(table.options(), request);
   SOK_RETURN_IF_ERROR(paths.status());
   if (table.options().rank != 0) return OkStatus();
-  return Named(table.options(), BeginIn(table, request, paths.value()));
+  return Named(table.options(), WithinMemory([&] { return BeginIn(table, request, paths.value()); }));
 }
 
 Status WriteTableShard(Executor& executor, Table* table, const SaveRequest& request) {
   const auto paths = PathsOf(table->options(), request);
   SOK_RETURN_IF_ERROR(paths.status());
-  return Named(table->options(), WriteIn(executor, table, request, paths.value()));
+  return Named(table->options(),
+               WithinMemory([&] { return WriteIn(executor, table, request, paths.value()); }));
 }
 
 StatusOr<std::string> PublishTableCheckpoint(Table* table, const SaveRequest& request) {
