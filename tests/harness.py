@@ -1,7 +1,10 @@
 """What the tests share: one configuration of sok.Init for a process, and sessions in fresh graphs."""
 
 import contextlib
+import json
 import os
+import pathlib
+import tempfile
 from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -41,12 +44,59 @@ def zipf_keys(
     return (ranks * np.uint64(0x9E3779B97F4A7C15)).astype(np.int64)
 
 
+class TableReader:
+    """Reads a table again and again, in a graph that gets no more ops."""
+
+    def __init__(self, variable: sok.EmbeddingVariable) -> None:
+        self._variable = variable
+        self._folder = tf.compat.v1.placeholder(tf.string, [])
+        self._dump = sok.Saver().dump_to_file(variable, self._folder)
+
+    def read(self, session: tf.compat.v1.Session, folder: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """As `table_contents`."""
+        with contextlib.ExitStack() as stack:
+            folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
+            session.run(self._dump, {self._folder: folder})
+            keys = np.fromfile(f"{folder}/{self._variable.m_var_name}_keys.file", "<i8")
+            rows = np.fromfile(f"{folder}/{self._variable.m_var_name}_values.file", "<f4")
+        return keys, rows.reshape(len(keys), self._variable.dim)
+
+
 def table_contents(
-    session: tf.compat.v1.Session, variable: sok.EmbeddingVariable
+    session: tf.compat.v1.Session, variable: sok.EmbeddingVariable, folder: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(keys, rows) of a table, in the order of its row numbers, as a checkpoint would hold them."""
-    keys, rows = (spec.tensor for spec in variable.specs[:2])
-    return session.run([keys, rows])
+    """(keys, rows) of a table, in the order of its row numbers.
+
+    Several ranks need a `folder` that they share, and all get the rows of all, rank by rank.
+    """
+    with session.graph.as_default():
+        return TableReader(variable).read(session, folder)
+
+
+def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
+    """By table, the arrays of a full checkpoint, all shards together, in the order of the keys.
+
+    Read with NumPy alone, as any other program could.
+    """
+    reader = tf.train.load_checkpoint(prefix)
+    tables = {}
+    for name in reader.get_variable_to_shape_map():
+        if not name.endswith("/checkpoint"):
+            continue
+        folder = pathlib.Path(prefix).parent / json.loads(reader.get_tensor(name))["folder"]
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["kind"] == "full", manifest
+        shards = [
+            {array: np.load(folder / entry["file"]) for array, entry in shard["arrays"].items()}
+            for shard in manifest["shards"]
+        ]
+        order = np.argsort(np.concatenate([shard["keys"] for shard in shards]))
+        tables[name.removesuffix("/checkpoint")] = {
+            array: np.concatenate([shard[array] for shard in shards])[order]
+            for array in shards[0]
+            if len(shards[0][array]) == len(shards[0]["keys"])
+        }
+    return tables
 
 
 def gradient_by_key(

@@ -1,4 +1,12 @@
-"""Tensors that are no checkpoint of the table are refused, and the table stays as it was."""
+"""Checkpoints that are damaged, incomplete or another variable's are refused, and nothing has changed."""
+
+import functools
+import json
+import os
+import pathlib
+import random
+import shutil
+import zlib
 
 import numpy as np
 import pytest
@@ -6,131 +14,280 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit import native
 
-DIM = 2
-NAME = "sound_table"
-FIELDS = ["keys", "values", "slots", "optimizer", "hyper"]
+train = tf.compat.v1.train
+NAME = "damaged_table"
+KEYS = np.arange(-20, 20)
 
 
-class Imported:
-    """A trained table, what its export gave, and an import all of whose inputs are fed."""
+class Model:
+    """A table, a second one, and a dense variable, whose checkpoint is damaged."""
 
-    def __init__(self, session, optimizer=None):
-        self.session = session
-        self.table = sok.EmbeddingVariable(name=NAME, dim=DIM, capacity=5)
-        rows = tf.nn.embedding_lookup(self.table, [10, 20, 30])
-        optimizer = optimizer or tf.compat.v1.train.AdagradOptimizer(0.1)
-        self.step = optimizer.minimize(tf.reduce_sum(tf.square(rows)), var_list=[self.table])
-        self.export = native.ops.sok_table_export(self.table.handle, dim=DIM)
-        dtypes = [tf.int64, tf.float32, tf.float32, tf.string, tf.float32]
-        self.inputs = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
-        self.op = native.ops.sok_table_import(self.table.handle, *self.inputs)
+    def __init__(self, optimizer=None, dim=4, keys=KEYS, **arguments):
+        self.table = sok.EmbeddingVariable(name=NAME, dim=dim, **arguments)
+        self.other = sok.EmbeddingVariable(name="another", dim=2)
+        self.dense = tf.compat.v1.get_variable("dense", initializer=1.0)
+        keys = tf.constant(keys, self.table.key_dtype)
+        losses = [
+            tf.reduce_sum(tf.square(tf.nn.embedding_lookup(self.table, keys) * self.dense)),
+            tf.reduce_sum(tf.square(tf.nn.embedding_lookup(self.other, KEYS))),
+        ]
+        optimizer = optimizer or train.AdagradOptimizer(0.1)
+        self.step = optimizer.minimize(tf.add_n(losses))
+        self.saver = train.Saver()
+        self.readers = [harness.TableReader(table) for table in (self.table, self.other)]
+
+    def state(self, session):
+        contents = [reader.read(session) for reader in self.readers]
+        return [array for pair in contents for array in pair] + [session.run(self.dense)]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A directory with a checkpoint "model" of two steps."""
+    folder = tmp_path_factory.mktemp("good")
+    with harness.graph_and_session() as session:
+        model = Model()
         harness.initialize(session)
         for _ in range(2):
-            session.run(self.step)
-        self.good = dict(zip(FIELDS, session.run(list(self.export)), strict=True))
-
-    def run(self, **changed):
-        values = {**self.good, **changed}
-        self.session.run(self.op, dict(zip(self.inputs, values.values(), strict=True)))
-
-    def state(self):
-        return self.session.run(list(self.export))
+            session.run(model.step)
+        model.saver.save(session, str(folder / "model"))
+    return folder
 
 
-CASES = {
-    "keys of rank 0": {"keys": 10},
-    "keys of rank 2": {"keys": [[10, 20, 30]]},
-    "fewer keys": {"keys": [10, 20]},
-    "a key twice": {"keys": [10, 20, 10]},
-    "values of rank 1": {"values": np.zeros([6])},
-    "fewer values": {"values": np.zeros([2, DIM])},
-    "values too narrow": {"values": np.zeros([3, DIM - 1])},
-    "values too wide": {"values": np.zeros([3, DIM + 1])},
-    "fewer slots": {"slots": np.zeros([2, DIM])},
-    "slots of rank 1": {"slots": np.zeros([6])},
-    "slots too narrow": {"slots": np.zeros([3, DIM - 1])},
-    "slots too wide": {"slots": np.zeros([3, DIM + 1])},
-    "no slots": {"slots": np.zeros([3, 0])},
-    "no optimizer": {"optimizer": np.array([], object)},
-    "three optimizers": {"optimizer": np.array([b"adagrad", b"", b""], object)},
-    "an unknown optimizer": {"optimizer": np.array([b"gradient_ascent", b""], object)},
-    "another optimizer": {"optimizer": np.array([b"lazy_adam", b""], object)},
-    "no hyper-parameters": {"hyper": np.zeros([0])},
-    "too many hyper-parameters": {"hyper": np.zeros([9])},
-    "NaN for a hyper-parameter": {"hyper": [np.nan, 0.1, 0.0]},
-}
+@functools.cache
+def sessions(make_model):
+    """Two sessions with models, one whose tables have rows and one whose tables have none."""
+    made = []
+    for used in (True, False):
+        graph = tf.Graph()
+        session = tf.compat.v1.Session(graph=graph)
+        with graph.as_default():
+            session.run(sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED))
+            model = make_model()
+            session.run(tf.compat.v1.global_variables_initializer())
+        if used:
+            session.run(model.step)
+        made.append((session, model))
+    return made
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_tensors_that_do_not_fit(case):
-    with harness.graph_and_session() as session:
-        imported = Imported(session)
-        before = imported.state()
-        with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.DataLossError), match=NAME):
-            imported.run(**CASES[case])
-        for was, now in zip(before, imported.state(), strict=True):
+def assert_refused(folder, errors, match=None, make_model=Model):
+    """Restoring "model" fails, into tables with rows and into empty ones, and changes nothing."""
+    for session, model in sessions(make_model):
+        before = model.state(session)
+        with session.graph.as_default(), pytest.raises(errors, match=match):
+            model.saver.restore(session, str(folder / "model"))
+        for was, now in zip(before, model.state(session), strict=True):
             np.testing.assert_array_equal(now, was)
-        imported.run()
-        session.run(imported.step)
 
 
-# What becomes of the state of an exact Adam, which has a length and a history of its own.
+def table_folder(folder):
+    (found,) = pathlib.Path(folder, "model.sok").glob(f"{NAME}-*")
+    return found
+
+
+def copy(good, tmp_path):
+    return pathlib.Path(shutil.copytree(good, tmp_path / "copy"))
+
+
+def _flip(position):
+    def damage(path):
+        content = bytearray(path.read_bytes())
+        content[position] ^= 0x40
+        path.write_bytes(content)
+
+    return damage
+
+
+def _resize(change):
+    def damage(path):
+        content = path.read_bytes()
+        path.write_bytes(content[:change] if change < 0 else content + b"\0" * change)
+
+    return damage
+
+
 DAMAGES = {
-    "one byte": lambda state: b"x",
-    "seven zeros": lambda state: b"\x00" * 7,
-    "24 zeros": lambda state: b"\x00" * 24,
-    "4096 zeros": lambda state: b"\x00" * 4096,
-    "64 ones": lambda state: b"\xff" * 64,
-    "large numbers": lambda state: b"\x7f" * 24,
-    "cut": lambda state: state[:-5],
-    "longer": lambda state: state + b"\x00" * 8,
-    "turned bits": lambda state: bytes(byte ^ 0x55 for byte in state),
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": _resize(-3),
+    "longer": _resize(8),
+    "a flipped bit in the middle": _flip(200),
+    "a flipped bit at the start": _flip(1),
+    "a flipped bit at the end": _flip(-3),
+    "another file": lambda path: path.write_bytes(b"something else" * 1000),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
 }
+FILES = [
+    "shard-00000/keys.npy",
+    "shard-00000/values.npy",
+    "shard-00000/slot-accumulator.npy",
+    "manifest.json",
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_state_of_the_exact_adam(damage):
+@pytest.mark.parametrize("file", FILES)
+def test_damaged_files(good, tmp_path, file, damage):
+    folder = copy(good, tmp_path)
+    DAMAGES[damage](table_folder(folder) / file)
+    errors = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
+    assert_refused(folder, errors, os.path.basename(file))
+
+
+def test_a_folder_that_is_gone(good, tmp_path):
+    folder = copy(good, tmp_path)
+    gone = table_folder(folder)
+    shutil.rmtree(gone)
+    assert_refused(folder, tf.errors.NotFoundError, gone.name)
+
+
+def test_a_folder_of_another_table(good, tmp_path):
+    """Sound in itself, and not the one that TensorFlow's checkpoint refers to."""
+    folder = copy(good, tmp_path)
     with harness.graph_and_session() as session:
-        imported = Imported(session, tf.compat.v1.train.AdamOptimizer(0.1))
-        name, good = imported.good["optimizer"]
-        state = DAMAGES[damage](good)
-        before = imported.state()
-        with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.DataLossError), match=NAME):
-            imported.run(optimizer=np.array([name, state], object))
-        for was, now in zip(before, imported.state(), strict=True):
-            np.testing.assert_array_equal(now, was)
-        session.run(imported.step)
+        model = Model()
+        harness.initialize(session)
+        session.run(model.step)
+        model.saver.save(session, str(tmp_path / "other" / "model"))
+    mine = table_folder(folder)
+    shutil.rmtree(mine)
+    shutil.copytree(table_folder(tmp_path / "other"), mine)
+    assert_refused(folder, tf.errors.DataLossError, "manifest.json")
 
 
-def test_more_rows_than_the_capacity():
+def test_the_data_of_tensorflow_damaged(good, tmp_path):
+    """The dense variable's file: tables have not changed when that is found."""
+    folder = copy(good, tmp_path)
+    (data,) = folder.glob("model.data-*")
+    data.write_bytes(bytes(byte ^ 0xFF for byte in data.read_bytes()))
+    assert_refused(folder, tf.errors.DataLossError, str(folder / "model"))
+
+
+def _with_reference(folder, change):
+    """Writes TensorFlow's checkpoint anew with another reference."""
+    reader = tf.train.load_checkpoint(str(folder / "model"))
+    values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    values[f"{NAME}/checkpoint"] = change(values[f"{NAME}/checkpoint"])
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        names = sorted(values)
+        tensors = [tf.constant(values[name]) for name in names]
+        session.run(
+            tf.raw_ops.SaveV2(
+                prefix=str(folder / "model"),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=tensors,
+            )
+        )
+
+
+REFERENCES = {
+    "nothing": lambda reference: b"",
+    "no JSON": lambda reference: reference[:-1],
+    "a list": lambda reference: b"[1, 2]",
+    "deeply nested": lambda reference: b"[" * 100_000,
+    "no folder": lambda reference: json.dumps({"manifest_crc32": 1}).encode(),
+    "a number for a folder": lambda reference: json.dumps({**json.loads(reference), "folder": 7}).encode(),
+    "an empty folder": lambda reference: json.dumps({**json.loads(reference), "folder": ""}).encode(),
+    "an absent folder": lambda reference: reference.replace(NAME.encode(), b"no_table"),
+    "another checksum": lambda reference: json.dumps({**json.loads(reference), "manifest_crc32": 1}).encode(),
+    "zero bytes": lambda reference: reference.replace(b"model", b"mo\0el"),
+}
+
+
+@pytest.mark.parametrize("case", REFERENCES)
+def test_references_that_lead_nowhere(good, tmp_path, case):
+    folder = copy(good, tmp_path)
+    _with_reference(folder, REFERENCES[case])
+    errors = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
+    assert_refused(folder, errors)
+
+
+def _of_another_dim():
+    return Model(dim=5)
+
+
+def _of_another_key_dtype():
+    return Model(key_dtype=tf.int32)
+
+
+def _without_hashing():
+    return Model(keys=np.arange(40), use_hashtable=False, capacity=100)
+
+
+@pytest.mark.parametrize("make_model", [_of_another_dim, _of_another_key_dtype, _without_hashing])
+def test_a_checkpoint_of_another_variable(good, make_model):
+    assert_refused(good, tf.errors.InvalidArgumentError, NAME, make_model)
+
+
+def test_more_rows_than_the_capacity(good):
     with harness.graph_and_session() as session:
-        imported = Imported(session)
-        before = imported.state()
-        with pytest.raises(tf.errors.ResourceExhaustedError, match=f"{NAME}.*5"):
-            imported.run(keys=np.arange(6), values=np.zeros([6, DIM]), slots=np.zeros([6, DIM]))
-        for was, now in zip(before, imported.state(), strict=True):
-            np.testing.assert_array_equal(now, was)
+        built = Model(capacity=len(KEYS) - 1)
+        harness.initialize(session)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match=f"{NAME}.*{len(KEYS) - 1}"):
+            built.saver.restore(session, str(good / "model"))
+        assert session.run([built.table.size(), built.other.size(), built.dense]) == [0, 0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("keys", "values"),
-    [
-        ([1, 2], np.zeros([2, DIM + 1])),
-        ([1, 2], np.zeros([3, DIM])),
-        ([1, 2], np.zeros([4])),
-        ([[1, 2]], np.zeros([2, DIM])),
-        ([1, 1], np.zeros([2, DIM])),
-    ],
-)
-def test_rows_to_assign_that_do_not_fit(keys, values):
+def test_another_optimizer_is_told_at_its_first_step(good):
     with harness.graph_and_session() as session:
-        table = Imported(session).table
-        fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
-        assign = native.ops.sok_table_assign(table.handle, *fed)
-        before = harness.table_contents(session, table)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
-            session.run(assign, dict(zip(fed, (keys, values), strict=True)))
-        for was, now in zip(before, harness.table_contents(session, table), strict=True):
-            np.testing.assert_array_equal(now, was)
+        model = Model(train.GradientDescentOptimizer(0.1))
+        saver = train.Saver([model.table])
+        harness.initialize(session)
+        saver.restore(session, str(good / "model"))
+        with pytest.raises(tf.errors.FailedPreconditionError, match=f"{NAME}.*adagrad"):
+            session.run(model.step)
+
+
+def test_random_corruptions(good, tmp_path):
+    """Whatever byte of whatever file is another, the exact state is restored, or nothing."""
+    draw = random.Random(1)
+    with harness.graph_and_session() as session:
+        model = Model()
+        harness.initialize(session)
+        model.saver.restore(session, str(good / "model"))
+        want = model.state(session)
+        session.run(model.step)
+        before = model.state(session)
+        files = [path.relative_to(good) for path in good.rglob("*") if path.is_file()]
+        refused = 0
+        for case in range(int(os.environ.get("SOK_TEST_CORRUPTIONS", "40"))):
+            folder = pathlib.Path(shutil.copytree(good, tmp_path / str(case)))
+            path = folder / draw.choice(files)
+            content = bytearray(path.read_bytes())
+            position = draw.randrange(len(content))
+            if draw.random() < 0.2:
+                del content[position:]
+            else:
+                content[position] ^= 1 << draw.randrange(8)
+            path.write_bytes(content)
+            try:
+                model.saver.restore(session, str(folder / "model"))
+                expected = want
+            except (tf.errors.OpError, ValueError) as error:
+                refused += 1
+                expected = before
+                assert str(folder) in str(error) or path.suffix not in (".npy", ".json"), error
+            for was, now in zip(expected, model.state(session), strict=True):
+                np.testing.assert_array_equal(now, was)
+            shutil.rmtree(folder)
+            if expected is want:
+                session.run(model.step)
+                before = model.state(session)
+        assert refused > 0
+
+
+def test_checksums_are_those_of_zlib(good):
+    """Another program can check them."""
+    folder = table_folder(good)
+    text = (folder / "manifest.json").read_bytes()
+    manifest = json.loads(text)
+    assert manifest["crc32"] == zlib.crc32(text[: text.rindex(b'"crc32"')])
+    block = manifest["block_bytes"]
+    for entry in manifest["shards"][0]["arrays"].values():
+        content = (folder / entry["file"]).read_bytes()
+        assert len(content) == entry["bytes"]
+        blocks = [content[begin : begin + block] for begin in range(0, len(content), block)]
+        assert [zlib.crc32(one) for one in blocks] == entry["crc32"]

@@ -18,9 +18,9 @@ HANDLES = {
 }
 
 
-def raised(handle, stage):
+def raised(stage):
     """The error that a stage reports."""
-    return native.ops.sok_raise_failures(handle, [stage.code], [stage.message], [0])
+    return native.ops.sok_raise_failures([stage.code], [stage.message], [0], what="a stage")
 
 
 USES = {
@@ -47,16 +47,20 @@ USES = {
     ),
     "initialize": lambda handle: native.ops.sok_initialize_table(handle, dim=DIM),
     "size": lambda handle: native.ops.sok_table_size(handle),
-    "export": lambda handle: native.ops.sok_table_export(handle, dim=DIM).keys,
     "assign": lambda handle: native.ops.sok_table_assign(
         handle, keys=tf.constant([1], tf.int64), values=tf.ones([1, DIM])
     ),
     "dump": lambda handle: raised(
-        handle, native.ops.sok_dump_stage(handle, "unused", tf.constant([1], tf.int64), True, stage="begin")
+        native.ops.sok_dump_stage(handle, "unused", tf.constant([1], tf.int64), True, stage="begin")
     ),
-    "restore": lambda handle: raised(
-        handle, native.ops.sok_restore_stage(handle, "unused", True, stage="check")
+    "restore": lambda handle: raised(native.ops.sok_restore_stage(handle, "unused", True, stage="check")),
+    "save checkpoint": lambda handle: raised(
+        native.ops.sok_checkpoint_stage([handle], "unused", tf.constant(0, tf.int64), True, stage="begin")
     ),
+    "check checkpoint": lambda handle: raised(
+        native.ops.sok_check_checkpoint([handle], "unused", ["unused"])
+    ),
+    "track changes": lambda handle: native.ops.sok_track_changes([handle]),
 }
 
 

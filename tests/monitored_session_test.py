@@ -1,5 +1,7 @@
 """Embedding variables in MonitoredTrainingSession: initialized, saved by its hooks, and restored."""
 
+import pathlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -23,7 +25,13 @@ class Model:
         self.rows = layer(self.keys)
         optimizer = sok.tf.keras.optimizers.LazyAdamOptimizer(0.1)
         self.step = optimizer.minimize(tf.reduce_sum(tf.square(self.rows)), global_step=self.global_step)
-        self.contents = [spec.tensor for spec in self.table.specs[:2]]
+        self.reader = harness.TableReader(self.table)
+
+    def contents(self, session):
+        """(keys, rows) of the table, by key."""
+        keys, rows = self.reader.read(session)
+        order = np.argsort(keys)
+        return keys[order], rows[order]
 
 
 def run(steps, **arguments):
@@ -33,7 +41,7 @@ def run(steps, **arguments):
         with train.MonitoredTrainingSession(**arguments) as session:
             for _ in range(steps):
                 session.run(model.step)
-            return session.run([model.global_step, model.contents])
+            return session.run(model.global_step), model.contents(session)
 
 
 def test_init_is_no_part_of_a_step():
@@ -46,7 +54,7 @@ def test_init_is_no_part_of_a_step():
 def test_variables_are_initialized_by_the_session():
     step, (keys, rows) = run(3)
     assert step == 3
-    np.testing.assert_array_equal(np.sort(keys), [*range(6), *range(7, 13), *range(14, 20)])
+    np.testing.assert_array_equal(keys, [*range(6), *range(7, 13), *range(14, 20)])
     assert rows.shape == (18, 2) and np.all(np.isfinite(rows))
 
 
@@ -69,12 +77,19 @@ def test_the_checkpoint_hook_saves_on_its_steps(tmp_path):
         with train.MonitoredTrainingSession(hooks=[hook]) as session:
             for _ in range(5):
                 session.run(model.step)
-            want = session.run(model.contents)
+            want = model.contents(session)
     assert train.latest_checkpoint(directory).endswith("model.ckpt-5")
     step, contents = run(0, checkpoint_dir=directory, save_checkpoint_secs=600)
     assert step == 5
     for got, wanted in zip(contents, want, strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_old_checkpoints_go_with_their_tables(tmp_path):
+    run(12, checkpoint_dir=str(tmp_path), save_checkpoint_steps=1)
+    kept = {path.stem for path in pathlib.Path(tmp_path).glob("*.index")}
+    assert kept == {f"model.ckpt-{step}" for step in range(8, 13)}
+    assert {path.stem for path in pathlib.Path(tmp_path).glob("*.sok")} == kept
 
 
 def test_a_session_recovers_from_a_failure(tmp_path):
@@ -93,7 +108,7 @@ def test_a_session_recovers_from_a_failure(tmp_path):
         with train.MonitoredTrainingSession(hooks=[Fail()], **arguments) as session:
             while session.run(model.global_step) < 6:
                 session.run(model.step)
-            step, (keys, rows) = session.run([model.global_step, model.contents])
+            step, (keys, rows) = session.run(model.global_step), model.contents(session)
     assert not failures
     _, (want_keys, want_rows) = run(int(step))
     np.testing.assert_array_equal(keys, want_keys)

@@ -23,6 +23,7 @@ TOP_LEVEL = [
     "EmbeddingVariable",
     "GlobalStepEvict",
     "GraphKeys",
+    "IncrementalCheckpointHook",
     "Init",
     "InitializerOption",
     "L2WeightEvict",
@@ -31,6 +32,7 @@ TOP_LEVEL = [
     "broadcast_global_variables",
     "broadcast_variables",
     "get_embedding",
+    "init_from_checkpoint",
     "split_embedding_variable_from_others",
 ]
 
@@ -89,6 +91,8 @@ ARGUMENTS = {
     "Saver": [],
     "Saver.dump_to_file": [("embedding_variable", _REQUIRED), ("filepath", _REQUIRED)],
     "Saver.restore_from_file": [("embedding_variable", _REQUIRED), ("filepath", _REQUIRED)],
+    "IncrementalCheckpointHook": [("checkpoint_dir", _REQUIRED)],
+    "init_from_checkpoint": [("ckpt_dir_or_file", _REQUIRED), ("assignment_map", _REQUIRED)],
     "Saver.load_embedding_values": [("embedding_variable", _REQUIRED), ("tensors", _REQUIRED)],
     "split_embedding_variable_from_others": [("variables", _REQUIRED)],
 }
@@ -149,6 +153,23 @@ def test_layers_take_keywords_of_keras_and_are_called_with_training(layer):
 def test_init_takes_keywords():
     kinds = [parameter.kind for parameter in inspect.signature(sok.Init).parameters.values()]
     assert kinds == [inspect.Parameter.VAR_KEYWORD]
+
+
+@pytest.mark.parametrize(
+    ("name", "keywords"),
+    [
+        ("Saver.restore_from_file", {"name": None}),
+        ("init_from_checkpoint", {"optimizer_state": False}),
+        (
+            "IncrementalCheckpointHook",
+            {"save_secs": None, "save_steps": None, "checkpoint_basename": "model.ckpt", "max_to_keep": 5},
+        ),
+    ],
+)
+def test_arguments_by_keyword_only(name, keywords):
+    parameters = inspect.signature(resolve(name)).parameters.values()
+    found = {one.name: one.default for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert found == keywords
 
 
 def test_version_is_a_version():

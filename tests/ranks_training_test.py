@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import tempfile
 
 import numpy as np
 import pytest
@@ -10,7 +11,6 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
-from sparse_operation_kit import native
 from sparse_operation_kit.lookup import group
 
 DIM = 5
@@ -172,31 +172,38 @@ class Model:
         }
 
 
-def train(case: Case, size: int, batches: list[Batch]) -> dict:
-    """The outputs of the first batch before any step and of all batches in training, and the table by key."""
+def train(case: Case, size: int, batches: list[Batch], folder: str | None = None) -> dict:
+    """Outputs of the first batch before any step and of all batches in training, and the table.
+
+    The table is by key and of all ranks, which share `folder`; "rows" counts those of this rank.
+    """
     with harness.graph_and_session() as session:
         model = Model(case, size)
-        export = native.ops.sok_table_export(model.variable.handle, dim=DIM)
+        count = model.variable.size()
         harness.initialize(session)
         initial = session.run(model.output, model.feed(batches[0], training=False))
         outputs = [session.run([model.output, model.step], model.feed(batch))[0] for batch in batches]
-        keys, rows = session.run([export.keys, export.values])
-    return {"initial": initial, "outputs": outputs, "table": dict(zip(keys.tolist(), rows, strict=True))}
+        keys, rows = harness.table_contents(session, model.variable, folder)
+        table = dict(zip(keys.tolist(), rows, strict=True))
+        return {"initial": initial, "outputs": outputs, "table": table, "rows": session.run(count)}
 
 
-def _train_all() -> dict[str, dict]:
+def _train_all(folder: str) -> dict[str, dict]:
     import horovod.tensorflow as hvd
 
     hvd.init()
     return {
-        case.name: train(case, hvd.size(), [batch_of(case, step, hvd.rank()) for step in range(STEPS)])
+        case.name: train(
+            case, hvd.size(), [batch_of(case, step, hvd.rank()) for step in range(STEPS)], folder
+        )
         for case in CASES
     }
 
 
 @functools.cache
 def _trained_on_ranks(size: int, transport: str) -> list[dict]:
-    return ranks.run(_train_all, ranks=size, transport=transport)
+    with tempfile.TemporaryDirectory() as folder:
+        return ranks.run(_train_all, folder, ranks=size, transport=transport)
 
 
 @functools.cache
@@ -227,10 +234,9 @@ def test_ranks_equal_one_process(case, size, transport):
     for step in range(STEPS):
         compare(np.concatenate([result["outputs"][step] for result in by_rank]), one["outputs"][step])
 
-    table = {}
+    table = by_rank[0]["table"]
     for rank, result in enumerate(by_rank):
-        assert all(key % 2**64 % size == rank for key in result["table"])
-        table.update(result["table"])
+        assert result["rows"] == sum(key % 2**64 % size == rank for key in table)
     assert table.keys() == one["table"].keys()
     for key, row in one["table"].items():
         compare(table[key], row)

@@ -1,6 +1,12 @@
 """tf.compat.v1.train.Saver saves whole tables: rows, optimizer slots and state, for any later session."""
 
+import json
 import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -9,6 +15,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
+from sparse_operation_kit.saver import hooks
 
 v1 = tf.compat.v1
 train = v1.train
@@ -54,19 +61,25 @@ class Model:
             self.step = tf.group(made.get_updates(loss, variables))
         self.kernel = kernel
         self.saver = train.Saver(max_to_keep=2)
+        self.saver_of_state = train.Saver(self.tables)
 
     def train(self, session, steps):
         for step in steps:
             session.run(self.step, {self.keys: np.random.default_rng(step).integers(-5, 30, 12)})
 
     def state(self, session):
-        contents = [array for table in self.tables for array in harness.table_contents(session, table)]
-        return [*contents, session.run(self.kernel)]
+        """Everything that a checkpoint holds: the tables' keys, rows and slots, and the kernel."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.saver_of_state.save(session, f"{folder}/state", write_state=False)
+            tables = harness.saved_tables(path)
+        return [tables[table.m_var_name] for table in self.tables] + [{"kernel": session.run(self.kernel)}]
 
 
 def assert_same(got, want):
     for one, other in zip(got, want, strict=True):
-        np.testing.assert_array_equal(one, other)
+        assert one.keys() == other.keys()
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -87,6 +100,52 @@ def test_training_goes_on_after_a_restore_as_without(tmp_path, optimizer):
         assert_same(model.state(session), want)
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_restore_over_a_table_in_use(tmp_path, optimizer):
+    with harness.graph_and_session() as session:
+        model = Model(optimizer)
+        harness.initialize(session)
+        model.train(session, range(3))
+        path = model.saver.save(session, str(tmp_path / "model"))
+        saved = model.state(session)
+        model.train(session, range(3, 5))
+        want = model.state(session)
+        model.train(session, range(5, 9))
+        model.saver.restore(session, path)
+        assert_same(model.state(session), saved)
+        model.train(session, range(3, 5))
+        assert_same(model.state(session), want)
+
+
+_OTHER_PROCESS = """
+import pickle, sys
+import harness, tf_saver_test
+path, optimizer, result = sys.argv[1:]
+with harness.graph_and_session() as session:
+    model = tf_saver_test.Model(optimizer)
+    model.saver.restore(session, path)
+    model.train(session, range(4, 7))
+    with open(result, "wb") as file:
+        pickle.dump(model.state(session), file)
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "ftrl"])
+def test_training_goes_on_in_another_process(tmp_path, optimizer):
+    with harness.graph_and_session() as session:
+        model = Model(optimizer)
+        harness.initialize(session)
+        model.train(session, range(4))
+        path = model.saver.save(session, str(tmp_path / "model"))
+        model.train(session, range(4, 7))
+        want = model.state(session)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    result = tmp_path / "result"
+    command = [sys.executable, "-c", _OTHER_PROCESS, path, optimizer, str(result)]
+    subprocess.run(command, env=environment, check=True, timeout=120)
+    assert_same(pickle.loads(result.read_bytes()), want)
+
+
 @pytest.mark.parametrize("optimizer", ["adagrad", "sok adam"])
 def test_saving_changes_nothing(tmp_path, optimizer):
     results = []
@@ -100,7 +159,9 @@ def test_saving_changes_nothing(tmp_path, optimizer):
                     model.saver.save(session, str(tmp_path / "model"))
             results.append(model.state(session))
     for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        assert one.keys() == other.keys()
+        for name in one:
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-6)
 
 
 def test_a_restore_replaces_what_was_there(tmp_path):
@@ -125,7 +186,7 @@ def test_a_table_that_nothing_trained_yet(tmp_path):
     with harness.graph_and_session() as session:
         model = Model("lazy adam")
         model.saver.restore(session, path)
-        assert [len(keys) for keys in model.state(session)[:3:2]] == [0, 0]
+        assert [len(table["keys"]) for table in model.state(session)[:2]] == [0, 0]
         model.train(session, range(3))
         assert_same(model.state(session), want)
 
@@ -149,6 +210,10 @@ def test_without_hashing(tmp_path):
     np.testing.assert_array_equal(rows[True], rows[False])
 
 
+def _names(folder, pattern):
+    return {path.name.split(".")[0] for path in pathlib.Path(folder).glob(pattern)}
+
+
 def test_old_checkpoints_go_and_the_latest_is_found(tmp_path):
     with harness.graph_and_session() as session:
         model = Model()
@@ -157,13 +222,93 @@ def test_old_checkpoints_go_and_the_latest_is_found(tmp_path):
             model.train(session, [step])
             model.saver.save(session, str(tmp_path / "model"), global_step=step)
         assert train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model-3")
-        kept = {name.split(".")[0] for name in os.listdir(tmp_path) if name.startswith("model")}
-        assert kept == {"model-2", "model-3"}
+        assert model.saver.last_checkpoints == [str(tmp_path / "model-2"), str(tmp_path / "model-3")]
+        assert _names(tmp_path, "model*") == {"model-2", "model-3"}
+        assert _names(tmp_path, "*.sok") == {"model-2", "model-3"}
         want = model.state(session)
     with harness.graph_and_session() as session:
         model = Model()
         model.saver.restore(session, train.latest_checkpoint(str(tmp_path)))
         assert_same(model.state(session), want)
+
+
+def test_old_checkpoints_whose_names_have_nothing_in_common_go_too(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model()
+        harness.initialize(session)
+        for name in "abcd":
+            model.saver.save(session, str(tmp_path / name))
+        assert _names(tmp_path, "*.sok") == _names(tmp_path, "*.index") == {"c", "d"}
+
+
+def test_the_same_prefix_again(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model("adagrad")
+        harness.initialize(session)
+        for step in range(3):
+            model.train(session, [step])
+            path = model.saver.save(session, str(tmp_path / "model"))
+        want = model.state(session)
+        assert len(list((tmp_path / "model.sok").iterdir())) == len(model.tables)
+        model.train(session, range(3, 5))
+        model.saver.restore(session, path)
+        assert_same(model.state(session), want)
+
+
+def test_what_killed_saves_left_is_removed(tmp_path):
+    for name in ("model-1.sok/item-0123456789abcdef.unfinished", "model-2.sok/item-0123456789abcdef"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "manifest.json").write_text("{")
+    (tmp_path / "model-3.sok" / "item-0123456789abcdef.unfinished").mkdir(parents=True)
+    with harness.graph_and_session() as session:
+        model = Model()
+        harness.initialize(session)
+        model.saver.save(session, str(tmp_path / "model"), global_step=3)
+        assert _names(tmp_path, "*.sok") == {"model-3"}
+        assert not list(tmp_path.glob("*.sok/*.unfinished"))
+
+
+def test_a_checkpoint_moves_with_its_folder_or_under_another_name(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model("adagrad")
+        harness.initialize(session)
+        model.train(session, range(2))
+        model.saver.save(session, str(tmp_path / "old" / "model"))
+        want = model.state(session)
+        (tmp_path / "old").rename(tmp_path / "new")
+        for path in list((tmp_path / "new").glob("model.*")):
+            path.rename(path.with_name(path.name.replace("model", "best")))
+        for path in (tmp_path / "new").glob("best.*"):
+            (tmp_path / path.name).symlink_to(path)
+        for prefix in ("new/best", "best"):
+            model.train(session, range(2, 4))
+            model.saver.restore(session, str(tmp_path / prefix))
+            assert_same(model.state(session), want)
+
+
+def test_paths_steps_and_state_files_are_as_without_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with harness.graph_and_session() as session:
+        step = train.get_or_create_global_step()
+        model = Model()
+        saver = train.Saver(pad_step_number=True, save_relative_paths=True)
+        harness.initialize(session)
+        session.run(step.assign(7))
+        path = saver.save(
+            session, "model", global_step=step, latest_filename="newest", meta_graph_suffix="graph"
+        )
+        assert path == "model-00000007"
+        assert sorted(os.listdir(tmp_path)) == [
+            "model-00000007.data-00000-of-00001",
+            "model-00000007.graph",
+            "model-00000007.index",
+            "model-00000007.sok",
+            "newest",
+        ]
+        assert 'model_checkpoint_path: "model-00000007"' in (tmp_path / "newest").read_text()
+        saver.restore(session, "model-00000007")
+        with pytest.raises(ValueError, match="path components"):
+            model.saver.save(session, "model", latest_filename="a/b")
 
 
 @pytest.mark.parametrize("arguments", [{"sharded": True}, {"write_version": train.SaverDef.V2}])
@@ -191,7 +336,7 @@ def test_a_saver_of_some_tables(tmp_path):
         model.train(session, range(2, 4))
         after = model.state(session)
         saver.restore(session, path)
-        assert_same(model.state(session), [*after[:2], *before[2:4], after[4]])
+        assert_same(model.state(session), [after[0], before[1], after[2]])
 
 
 def test_saving_before_the_initializer_names_the_table(tmp_path):
@@ -211,21 +356,60 @@ def test_restoring_before_init_names_init(tmp_path):
             model.saver.restore(other, path)
 
 
-def test_a_damaged_checkpoint_leaves_the_tables_alone(tmp_path):
+def test_a_checkpoint_without_the_table(tmp_path):
+    with harness.graph_and_session() as session:
+        dense = tf.Variable(1.0, name="dense")
+        saver = train.Saver([dense])
+        harness.initialize(session)
+        path = saver.save(session, str(tmp_path / "model"))
+    with harness.graph_and_session() as session:
+        dense = tf.Variable(2.0, name="dense")
+        sok.EmbeddingVariable(name="table", dim=2)
+        harness.initialize(session)
+        with pytest.raises(tf.errors.NotFoundError, match="Key table/checkpoint not found in checkpoint"):
+            train.Saver().restore(session, path)
+        assert session.run(dense) == 2.0
+
+
+def test_savers_without_tables_get_the_same_ops(tmp_path):
+    """Whether the hooks on Savers are there or not."""
+
+    def build(sharded):
+        with tf.Graph().as_default() as graph, v1.Session() as session:
+            variables = [tf.Variable(np.ones([3, 2], np.float32), name=f"dense_{i}") for i in range(3)]
+            saver = train.Saver(variables, sharded=sharded)
+            session.run(v1.global_variables_initializer())
+            path = saver.save(session, str(tmp_path / f"plain_{sharded}"))
+            saver.restore(session, path)
+            return graph.as_graph_def()
+
+    hooks.uninstall()
+    without = [build(sharded) for sharded in (False, True)]
+    hooks.install()
+    assert hooks.is_installed()
+    assert [build(sharded) for sharded in (False, True)] == without
+
+
+def test_numpy_alone_reads_a_checkpoint(tmp_path):
     with harness.graph_and_session() as session:
         model = Model("adagrad")
         harness.initialize(session)
-        model.train(session, range(2))
+        model.train(session, range(3))
         path = model.saver.save(session, str(tmp_path / "model"))
-        model.train(session, range(2, 4))
-        tables = model.state(session)[:4]
-        (data,) = (name for name in os.listdir(tmp_path) if ".data-" in name)
-        content = bytearray((tmp_path / data).read_bytes())
-        content[:] = bytes(byte ^ 0xFF for byte in content)
-        (tmp_path / data).write_bytes(content)
-        with pytest.raises(tf.errors.DataLossError, match=str(tmp_path)):
-            model.saver.restore(session, path)
-        assert_same(model.state(session)[:4], tables)
+        contents = [harness.table_contents(session, table) for table in model.tables]
+    folders = sorted((tmp_path / "model.sok").iterdir())
+    assert [folder.name[:-17] for folder in folders] == ["item", "user%2Ftable"]
+    for folder, (keys, rows) in zip(folders[::-1], contents, strict=True):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert manifest["rows"] == len(keys) and manifest["optimizer"]["name"] == "adagrad"
+        order = np.argsort(keys)
+        saved = {path.stem: np.load(path, mmap_mode="r") for path in (folder / "shard-00000").iterdir()}
+        assert sorted(saved) == ["keys", "slot-accumulator", "values"]
+        by_key = np.argsort(saved["keys"])
+        np.testing.assert_array_equal(saved["keys"][by_key], keys[order])
+        np.testing.assert_array_equal(saved["values"][by_key], rows[order])
+        assert saved["slot-accumulator"].shape == rows.shape
+    assert harness.saved_tables(path).keys() == {"user/table", "item"}
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_table_alone(tmp_path):
@@ -238,7 +422,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_table_alone(tmp_path):
         model = Model(capacity=4)
         harness.initialize(session)
         session.run(tf.nn.embedding_lookup(model.tables[0], [100, 101]))
-        before = harness.table_contents(session, model.tables[0])
+        before = model.state(session)
         with pytest.raises(tf.errors.ResourceExhaustedError, match="user/table.*4"):
             model.saver.restore(session, path)
-        assert_same(harness.table_contents(session, model.tables[0]), before)
+        assert_same(model.state(session), before)

@@ -102,7 +102,12 @@ Status BeginIn(const Table& table, const SaveRequest& request, const SavePaths& 
 
 Status WriteIn(Executor& executor, Table* table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
+  const int rank = table->options().rank;
   const auto plan = ReadSavePlan(files, paths.unfinished);
+  if (rank != 0 && plan.status().code() == StatusCode::kNotFound) {
+    return NotFound("rank ", rank, " does not see what rank 0 has made in '", paths.parent,
+                    "': a checkpoint needs a directory that all ranks share (", plan.status().message(), ")");
+  }
   SOK_RETURN_IF_ERROR(plan.status());
   SOK_RETURN_IF_ERROR(PrepareTable(executor, table, request, plan.value()));
   auto shard = WriteShard(files, paths.unfinished, *table, plan.value().delta);
@@ -113,7 +118,7 @@ Status WriteIn(Executor& executor, Table* table, const SaveRequest& request, con
   note.uses = table->uses();
   note.optimizer = OptimizerOf(*table, plan.value().delta);
   note.shard = std::move(shard.value());
-  return WriteShardNote(files, paths.unfinished, table->options().rank, note);
+  return WriteShardNote(files, paths.unfinished, rank, note);
 }
 
 // The manifest of the shards that all ranks have written.

@@ -28,7 +28,7 @@ from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmb
 from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
 from sparse_operation_kit.optimizers.distributed import DistributedOptimizer
 from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
-from sparse_operation_kit.saver import Saver
+from sparse_operation_kit.saver import IncrementalCheckpointHook, Saver, init_from_checkpoint
 
 __all__ = [
     "L2WeightEvict",
@@ -42,6 +42,7 @@ __all__ = [
     "DistributedOptimizer",
     "EmbeddingVariable",
     "GraphKeys",
+    "IncrementalCheckpointHook",
     "Init",
     "OptimizerScope",
     "Saver",
@@ -49,6 +50,7 @@ __all__ = [
     "broadcast_global_variables",
     "broadcast_variables",
     "get_embedding",
+    "init_from_checkpoint",
     "optimizers",
     "split_embedding_variable_from_others",
     "tf",

@@ -8,6 +8,7 @@
 
 #include "cc/checkpoint/raw_files.h"
 #include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/stage.h"
 #include "sok_ops/kernels/tf_executor.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -28,13 +29,7 @@ class StageOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) final {
-    const tf::Status status = Run(context);
-    tf::Tensor* code = nullptr;
-    tf::Tensor* message = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &code));
-    OP_REQUIRES_OK(context, context->allocate_output(1, tf::TensorShape({}), &message));
-    code->scalar<int32_t>()() = static_cast<int32_t>(status.code());
-    message->scalar<tf::tstring>()() = std::string(status.message());
+    OP_REQUIRES_OK(context, ReportStage(context, Run(context)));
   }
 
  protected:
@@ -47,18 +42,15 @@ class StageOp : public tf::OpKernel {
   tf::Status Run(tf::OpKernelContext* context) {
     TableRef ref;
     TF_RETURN_IF_ERROR(LookupTable(context, 0, &ref));
-    const tf::Tensor& directory = context->input(1);
-    const tf::Tensor& proceed = context->input(context->num_inputs() - 1);
-    if (directory.NumElements() != 1 || directory.flat<tf::tstring>()(0).empty()) {
-      return tf::errors::InvalidArgument(
-          "The directory of embedding files must be one string that is not empty");
-    }
-    if (proceed.NumElements() != 1) {
-      return tf::errors::InvalidArgument("`proceed` has shape ", proceed.shape().DebugString(), ", not []");
+    tf::tstring directory;
+    bool proceed = false;
+    TF_RETURN_IF_ERROR(ScalarInput(context, 1, "directory", &directory));
+    TF_RETURN_IF_ERROR(ScalarInput(context, context->num_inputs() - 1, "proceed", &proceed));
+    if (directory.empty()) {
+      return tf::errors::InvalidArgument("The directory of embedding files must not be empty");
     }
     TfExecutor executor(context);
-    return ToTf(RunStage(executor, context, ref, std::string(directory.flat<tf::tstring>()(0)),
-                         proceed.flat<bool>()(0)));
+    return ToTf(RunStage(executor, context, ref, directory, proceed));
   }
 
   std::string stage_;
@@ -114,14 +106,17 @@ REGISTER_KERNEL_BUILDER(Name("SokDumpStage").Device(tf::DEVICE_CPU), DumpStageOp
 
 class RestoreStageOp : public StageOp {
  public:
-  using StageOp::StageOp;
+  explicit RestoreStageOp(tf::OpKernelConstruction* construction) : StageOp(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("file_name", &file_name_));
+  }
 
  protected:
   Status RunStage(Executor& executor, tf::OpKernelContext* /*context*/, const TableRef& ref,
                   const std::string& directory, bool proceed) override {
     if (!proceed) return OkStatus();
     const int64_t dim = ref.table->options().dim;
-    StatusOr<RawFilesReader> reader = RawFilesReader::Open(directory, ref.name(), dim);
+    StatusOr<RawFilesReader> reader =
+        RawFilesReader::Open(directory, file_name_.empty() ? ref.name() : file_name_, dim);
     SOK_RETURN_IF_ERROR(reader.status());
     std::vector<int64_t> keys;
     SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
@@ -142,44 +137,11 @@ class RestoreStageOp : public StageOp {
     ref.resource->Replace(std::move(fresh));
     return OkStatus();
   }
-};
-REGISTER_KERNEL_BUILDER(Name("SokRestoreStage").Device(tf::DEVICE_CPU), RestoreStageOp);
-
-class RaiseFailuresOp : public tf::OpKernel {
- public:
-  explicit RaiseFailuresOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, construction->GetAttr("stages", &stages_));
-  }
-
-  void Compute(tf::OpKernelContext* context) override {
-    for (int stage = 0; stage < stages_; ++stage) {
-      const tf::Tensor& code = context->input(1 + stage);
-      const tf::Tensor& message = context->input(1 + stages_ + stage);
-      OP_REQUIRES(context, code.NumElements() == 1 && message.NumElements() == 1,
-                  tf::errors::InvalidArgument("The codes and messages of stages are scalars"));
-      if (code.flat<int32_t>()(0) == 0) continue;
-      const auto error_code = static_cast<decltype(tf::Status().code())>(code.flat<int32_t>()(0));
-      OP_REQUIRES_OK(context, tf::Status(error_code, std::string(message.flat<tf::tstring>()(0))));
-    }
-    const tf::Tensor& failures = context->input(1 + 2 * stages_);
-    std::string ranks;
-    for (int64_t rank = 0; rank < failures.NumElements(); ++rank) {
-      if (failures.flat<int32_t>()(rank) > 0) ranks += StrCat(ranks.empty() ? "" : ", ", rank);
-    }
-    const tf::ResourceHandle* handle = nullptr;
-    OP_REQUIRES_OK(context, TableHandle(context, 0, &handle));
-    OP_REQUIRES(context, ranks.empty(),
-                tf::errors::FailedPrecondition("Embedding variable '", handle->name(), "': rank ", ranks,
-                                               " failed, and has the reason"));
-    tf::Tensor* status = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
-    status->scalar<tf::tstring>()() = "OK";
-  }
 
  private:
-  int stages_;
+  std::string file_name_;
 };
-REGISTER_KERNEL_BUILDER(Name("SokRaiseFailures").Device(tf::DEVICE_CPU), RaiseFailuresOp);
+REGISTER_KERNEL_BUILDER(Name("SokRestoreStage").Device(tf::DEVICE_CPU), RestoreStageOp);
 
 }  // namespace
 }  // namespace sok

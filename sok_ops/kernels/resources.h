@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "cc/base/status.h"
+#include "cc/checkpoint/table_checkpoint.h"
 #include "cc/table/table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -45,8 +47,8 @@ tensorflow::Status CreateRuntime(tensorflow::OpKernelContext* context,
 tensorflow::Status LookupRuntime(tensorflow::OpKernelContext* context, const std::string& who,
                                  tensorflow::core::RefCountPtr<Runtime>* runtime);
 
-// An embedding variable's table, which its initializer and a restore replace, and the dtype of its keys.
-// Thread-safe.
+// An embedding variable's table, which its initializer and a restore replace, the dtype of its keys, and the
+// save under way. Thread-safe.
 class TableResource : public tensorflow::ResourceBase {
  public:
   TableResource(std::shared_ptr<Table> table, tensorflow::DataType key_dtype)
@@ -64,10 +66,18 @@ class TableResource : public tensorflow::ResourceBase {
     table_ = std::move(table);
   }
 
+  // The save that has begun and not ended is now `save`; returns the one until now.
+  std::optional<SaveRequest> ExchangeSave(std::optional<SaveRequest> save) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    save_.swap(save);
+    return save;
+  }
+
  private:
   const tensorflow::DataType key_dtype_;
   mutable std::mutex mutex_;
   std::shared_ptr<Table> table_;
+  std::optional<SaveRequest> save_;
 };
 
 // A table in use by a kernel, and the resource that holds it.

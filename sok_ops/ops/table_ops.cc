@@ -85,41 +85,6 @@ REGISTER_OP("SokTableEvict")
     .SetShapeFn(shape::ScalarShape)
     .Doc("Takes keys out, those that are there and this rank's; `evicted` rows went.");
 
-REGISTER_OP("SokTableExport")
-    .Input("handle: resource")
-    .Attr("dim: int >= 1")
-    .Output("keys: int64")
-    .Output("values: float")
-    .Output("slots: float")
-    .Output("optimizer: string")
-    .Output("hyper: float")
-    .SetIsStateful()
-    .SetShapeFn([](InferenceContext* c) {
-      int64_t dim;
-      TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
-      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
-      c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, dim));
-      c->set_output(2, c->Matrix(InferenceContext::kUnknownDim, InferenceContext::kUnknownDim));
-      c->set_output(3, c->Vector(2));
-      c->set_output(4, c->Vector(InferenceContext::kUnknownDim));
-      return ::tensorflow::Status();
-    })
-    .Doc(R"(The whole table of this rank, in the order of its row numbers.
-slots: one line of optimizer slots per row, of width 0 before the first step.
-optimizer: the optimizer's name and its state beside the rows.
-hyper: its hyper-parameters at its first step.)");
-
-REGISTER_OP("SokTableImport")
-    .Input("handle: resource")
-    .Input("keys: int64")
-    .Input("values: float")
-    .Input("slots: float")
-    .Input("optimizer: string")
-    .Input("hyper: float")
-    .SetIsStateful()
-    .SetShapeFn(shape::NoOutputs)
-    .Doc("Makes the table what SokTableExport gave, whatever it was before.");
-
 REGISTER_OP("SokTableAssign")
     .Input("handle: resource")
     .Input("keys: int64")
@@ -152,26 +117,15 @@ REGISTER_OP("SokRestoreStage")
     .Input("directory: string")
     .Input("proceed: bool")
     .Attr("stage: {'check', 'restore'}")
+    .Attr("file_name: string = ''")
     .Output("code: int32")
     .Output("message: string")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
     .Doc(
         R"(A stage of making the table's rows those of the files that SokDumpStage wrote, of which each rank takes
-its own. `check` reads the keys and changes nothing. Inputs and outputs as of SokDumpStage.)");
-
-REGISTER_OP("SokRaiseFailures")
-    .Input("handle: resource")
-    .Input("codes: stages * int32")
-    .Input("messages: stages * string")
-    .Input("failures: int32")
-    .Attr("stages: int >= 1")
-    .Output("status: string")
-    .SetIsStateful()
-    .SetShapeFn(shape::ScalarShape)
-    .Doc(
-        R"(`status` is OK, where no stage failed on any rank. Raises this rank's error, or names the ranks that failed.
-failures: the number of each rank's stages that failed.)");
+its own. `check` reads the keys and changes nothing. Inputs and outputs as of SokDumpStage.
+file_name: stands for <name>; empty is the table's own.)");
 
 }  // namespace
 }  // namespace sok

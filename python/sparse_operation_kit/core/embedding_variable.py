@@ -100,7 +100,6 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         self.capacity = capacity
         self.key_dtype = tf.as_dtype(key_dtype)
         self.use_hashtable = bool(use_hashtable)
-        self._export: Sequence[tf.Tensor] | None = None
         option = (
             initializer
             if isinstance(initializer, row_policies.InitializerOption)
@@ -134,6 +133,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                 ),
             )
             initializer_op = self._make_table(name="Initializer")
+            self._initializer_inputs = tuple(initializer_op.control_inputs)
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
         super().__init__(
             trainable=trainable,
@@ -150,7 +150,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         if trainable:
             collections.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
         ops.add_to_collections(collections, self)
-        _install_optimizer_hooks()
+        _install_hooks()
 
     @property
     def emb_handle(self) -> tf.Tensor:
@@ -276,36 +276,35 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     optional_restore = False
 
     @property
+    def checkpoint_key(self) -> str:
+        """The name, in TensorFlow's checkpoints, of the string that says where the table's own is."""
+        return f"{self.m_var_name}/checkpoint"
+
+    @property
     def specs(self) -> list[saveable_object.SaveSpec]:
-        """The tensors that hold the whole table in a checkpoint."""
-        if self._export is None:
-            with tf.name_scope(self.m_var_name + "/"), tf.control_dependencies(self._checks_before_saving()):
-                self._export = native.ops.sok_table_export(self.handle, dim=self.dim, name="Export")
+        """What TensorFlow's checkpoints hold of the table. The hooks on Savers give it its value."""
         return [
-            saveable_object.SaveSpec(tensor, "", f"{self.m_var_name}/{field}", tensor.dtype)
-            for field, tensor in zip(self._export._fields, self._export, strict=True)
+            saveable_object.SaveSpec(
+                self._refuse_specs, "", self.checkpoint_key, tf.string, device=self.handle.device
+            )
         ]
 
-    def _checks_before_saving(self) -> list[tf.Operation]:
-        # A checkpoint is one rank's and has no room for the rows of the others, which would be lost.
-        ranks = communicator().size
-        if ranks == 1:
-            return []
-        why = (
-            f"tf.compat.v1.train.Saver cannot save embedding variable '{self.m_var_name}', whose rows are "
-            f"spread over {ranks} ranks: write them with sok.Saver().dump_to_file, which every rank runs, "
-            "and give the Saver the other variables"
-        )
-        return [tf.debugging.Assert(False, [why])]
+    def _refuse_specs(self) -> NoReturn:
+        self._refuse("can be saved by tf.compat.v1.train.Saver with TensorFlow's own builders only")
 
-    def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> tf.Operation:
-        """Returns the op that makes the table what `specs` saved, whether the initializer has run or not."""
-        del restored_shapes
-        # A table that is there stays in place until the import has succeeded.
-        with tf.control_dependencies(self.initializer.control_inputs):
-            made = self._make_table(keep_existing=True, name="MakeTable")
-        with tf.control_dependencies([made]):
-            return native.ops.sok_table_import(self.handle, *restored_tensors)
+    def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> NoReturn:
+        """Refuses: the hooks on Savers restore tables."""
+        del restored_tensors, restored_shapes
+        self._refuse("can be restored by tf.compat.v1.train.Saver with TensorFlow's own builders only")
+
+    def make_if_missing(self) -> tf.Operation:
+        """Returns the op that makes the empty table where the initializer has not run."""
+        with tf.control_dependencies(self._initializer_inputs):
+            return self._make_table(keep_existing=True, name="MakeTable")
+
+    def replace_initializer(self, initializer_op: tf.Operation) -> None:
+        """Makes `initializer_op` what initializes the variable."""
+        self._initializer_op = initializer_op
 
 
 def _check_arguments(
@@ -346,8 +345,10 @@ def _check_arguments(
     row_policies.check_policies(who, capacity, use_hashtable, on_full, admission, eviction)
 
 
-def _install_optimizer_hooks() -> None:
+def _install_hooks() -> None:
     # Here and not at import: a process that only imports the library has TensorFlow as it was.
-    from sparse_operation_kit.optimizers import hooks
+    from sparse_operation_kit.optimizers import hooks as optimizer_hooks
+    from sparse_operation_kit.saver import hooks as saver_hooks
 
-    hooks.install()
+    optimizer_hooks.install()
+    saver_hooks.install()

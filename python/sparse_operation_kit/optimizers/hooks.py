@@ -14,14 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
+from sparse_operation_kit.core.replacements import Replacements
 from sparse_operation_kit.optimizers import keras_routing, v1_routing
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.optimizers.utils import is_embedding_variable
 
-_ABSENT = object()
-# What was replaced: (class, attribute, what the class itself held under that name).
-_replaced: list[tuple[type, str, Any]] = []
+_replaced = Replacements()
 
 
 def install() -> None:
@@ -31,32 +30,22 @@ def install() -> None:
     """
     if _replaced:
         return
-    _replace(tf.compat.v1.train.Optimizer, "apply_gradients", _with_tables(v1_routing.routed))
+    _replaced.replace(tf.compat.v1.train.Optimizer, "apply_gradients", _with_tables(v1_routing.routed))
     for _, module in compat.legacy_keras_optimizers():
-        _replace(module.Optimizer, "apply_gradients", _with_tables(keras_routing.routed))
-        _replace(module.Optimizer, "get_slot", _without_slots)
+        _replaced.replace(module.Optimizer, "apply_gradients", _with_tables(keras_routing.routed))
+        _replaced.replace(module.Optimizer, "get_slot", _without_slots)
     for base in compat.other_keras_optimizers():
-        _replace(base, "apply_gradients", _with_tables(_refuse))
+        _replaced.replace(base, "apply_gradients", _with_tables(_refuse))
 
 
 def uninstall() -> None:
     """Undoes `install`: every class is as it was before."""
-    while _replaced:
-        cls, name, before = _replaced.pop()
-        if before is _ABSENT:
-            delattr(cls, name)
-        else:
-            setattr(cls, name, before)
+    _replaced.undo()
 
 
 def is_installed() -> bool:
     """Whether optimizers accept embedding variables now."""
     return bool(_replaced)
-
-
-def _replace(cls: type, name: str, wrap: Callable[[Callable], Callable]) -> None:
-    _replaced.append((cls, name, vars(cls).get(name, _ABSENT)))
-    setattr(cls, name, wrap(getattr(cls, name)))
 
 
 def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.AbstractContextManager]):

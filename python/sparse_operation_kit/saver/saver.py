@@ -7,6 +7,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.saver.agreement import Stages
 
 
 class Saver:
@@ -36,7 +37,7 @@ class Saver:
         return _run_stages(embedding_variable, ("begin", "write", "publish"), run_stage)
 
     def restore_from_file(
-        self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor
+        self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor, *, name: str | None = None
     ) -> tf.Tensor:
         """Returns the tensor that makes the variable's rows those of the files in the directory `filepath`.
 
@@ -46,11 +47,17 @@ class Saver:
 
         Every rank runs it, and takes its rows from the files, of however many ranks those are; each must see
         the directory, or a copy of it.
+
+        Args:
+          embedding_variable: Whose rows to set.
+          filepath: The directory.
+          name: The `<name>` of the files, where it is not the variable's `m_var_name`: files of another
+            program may be called otherwise.
         """
         handle = _checked(embedding_variable).handle
 
         def run_stage(stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return native.ops.sok_restore_stage(handle, filepath, proceed, stage=stage)
+            return native.ops.sok_restore_stage(handle, filepath, proceed, stage=stage, file_name=name or "")
 
         return _run_stages(embedding_variable, ("check", "restore"), run_stage)
 
@@ -81,21 +88,14 @@ class Saver:
 
 def _run_stages(
     variable: EmbeddingVariable,
-    stages: Sequence[str],
+    names: Sequence[str],
     run_stage: Callable[[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
 ) -> tf.Tensor:
     """Runs stages, each when all ranks have done the one before, and raises their errors in the end."""
-    proceed = tf.constant(True)
-    codes, messages, failures = [], [], []
-    for stage in stages:
-        code, message = run_stage(stage, proceed)
-        failed = tf.reshape(tf.cast(tf.not_equal(code, 0), tf.int32), [1])
-        of_all = communicator().allgather(failed, f"{stage} of {variable.m_var_name}")
-        proceed = tf.logical_and(proceed, tf.reduce_all(tf.equal(of_all, 0)))
-        codes.append(code)
-        messages.append(message)
-        failures.append(of_all)
-    return native.ops.sok_raise_failures(variable.handle, codes, messages, tf.add_n(failures))
+    stages = Stages(f"Raw files of embedding variable '{variable.m_var_name}'")
+    for name in names:
+        stages.add(*run_stage(name, stages.proceed), name)
+    return stages.raise_failures()
 
 
 def _checked(variable: EmbeddingVariable) -> EmbeddingVariable:

@@ -1,0 +1,130 @@
+"""A CheckpointSaverHook that saves every so many seconds does so at the same step on all ranks.
+
+Ranks save together, and their clocks differ. Rank 0's decides: at agreed steps all ranks learn whether its
+time is up, and at which step to ask again.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.saver import checkpoint_save
+
+# Between two looks at rank 0's clock.
+_MOST_STEPS = 1000
+
+
+class AgreedTimer:
+    """A timer of `CheckpointSaverHook` whose `look` all ranks call at the same steps.
+
+    Attributes:
+      next_look: the step from which on to call `look`.
+    """
+
+    def __init__(self, every_secs: float, exchange: tuple[tf.Tensor, tf.Tensor]) -> None:
+        """`exchange`: the placeholder of rank 0's words, and what all ranks then have of them."""
+        self.next_look = 0
+        self._every_secs = every_secs
+        self._words, self._of_first_rank = exchange
+        self._triggered: tuple[int, float] | None = None
+        self._looked: tuple[int, float] | None = None
+
+    def look(self, session: tf.compat.v1.Session, step: int) -> bool:
+        """Whether to save at `step`, the same on all ranks."""
+        if step < self.next_look or step == self.last_triggered_step():
+            return False
+        due, self.next_look = session.run(self._of_first_rank, {self._words: self._decide(step)}).tolist()
+        return bool(due)
+
+    def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
+        """As TensorFlow's timers do: notes a save, and returns the seconds and steps since the last one."""
+        now = time.time()
+        before, self._triggered = self._triggered, (step, now)
+        return (None, None) if before is None else (now - before[1], step - before[0])
+
+    def last_triggered_step(self) -> int | None:
+        """The step of the last save."""
+        return None if self._triggered is None else self._triggered[0]
+
+    def _decide(self, step: int) -> list[int]:
+        """(whether it is time, the step of the next look), which count on rank 0."""
+        now = time.time()
+        before, self._looked = self._looked, (step, now)
+        since = now if self._triggered is None else self._triggered[1]
+        due = self._triggered is None or now >= since + self._every_secs
+        left = self._every_secs if due else since + self._every_secs - now
+        steps = 1
+        if before is not None and now > before[1]:
+            steps = int(left * (step - before[0]) / (now - before[1]))
+        return [int(due), step + min(max(steps, 1), _MOST_STEPS)]
+
+
+def make_exchange() -> tuple[tf.Tensor, tf.Tensor]:
+    """The arguments of an `AgreedTimer`, for a graph that is not finalized yet."""
+    known = communicator()
+    words = tf.compat.v1.placeholder(tf.int64, [2], name="due_and_next_look")
+    lengths = [2 if known.rank == 0 else 0] * known.size
+    received, _ = known.exchange(
+        tf.tile(words, [known.size]), tf.constant(lengths, tf.int32), "whether it is time for a checkpoint"
+    )
+    return words, tf.ensure_shape(received, [2])
+
+
+def use_agreed_timer(hook: Any, graph: tf.Graph) -> None:
+    """Has a hook whose Saver has tables ask rank 0's clock instead of this rank's."""
+    seconds = getattr(hook._timer, "_every_secs", None)
+    exchange = getattr(hook, "_sok_exchange", None)
+    if seconds is None or exchange is None or isinstance(hook._timer, AgreedTimer):
+        return
+    if checkpoint_save.has_tables(hook._get_saver(), graph):
+        hook._timer = AgreedTimer(seconds, exchange)
+
+
+def wrap_begin(original: Callable) -> Callable:
+    """Wraps `CheckpointSaverHook.begin`: the graph takes no ops later."""
+
+    @functools.wraps(original)
+    def begin(self):
+        original(self)
+        if communicator().size > 1 and getattr(self._timer, "_every_secs", None) is not None:
+            self._sok_exchange = make_exchange()
+
+    return begin
+
+
+def wrap_after_create_session(original: Callable) -> Callable:
+    """Wraps `CheckpointSaverHook.after_create_session`: Savers are built by now."""
+
+    @functools.wraps(original)
+    def after_create_session(self, session, coord):
+        use_agreed_timer(self, session.graph)
+        return original(self, session, coord)
+
+    return after_create_session
+
+
+def wrap_after_run(original: Callable) -> Callable:
+    """Wraps `CheckpointSaverHook.after_run`."""
+
+    @functools.wraps(original)
+    def after_run(self, run_context, run_values):
+        timer = self._timer
+        if not isinstance(timer, AgreedTimer):
+            return original(self, run_context, run_values)
+        # The fetched step may be that before the run on one rank and that after it on another.
+        if run_values.results + self._steps_per_run < timer.next_look:
+            return None
+        step = run_context.session.run(self._global_step_tensor)
+        if timer.look(run_context.session, step):
+            timer.update_last_triggered_step(step)
+            if self._save(run_context.session, step):
+                run_context.request_stop()
+        return None
+
+    return after_run

@@ -1,0 +1,122 @@
+"""Restores tables from the folders that a checkpoint of TensorFlow's refers to, on all ranks together.
+
+everything that the checkpoint holds is read -> SokCheckCheckpoint, and the ranks agree
+-> SokLoadCheckpoint, and the ranks agree; the other variables are assigned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import native
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.saver.agreement import Stages, list_of
+
+
+def add_load_ops(
+    tables: Sequence[EmbeddingVariable],
+    prefix: tf.Tensor | str,
+    references: Sequence[tf.Tensor],
+    *,
+    optimizer_state: bool = True,
+    after: Sequence[tf.Tensor] = (),
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Adds the ops that make the tables what a checkpoint holds.
+
+    Args:
+      tables: In the same order on all ranks.
+      prefix: Of the checkpoint.
+      references: The string that the checkpoint holds for each table.
+      optimizer_state: Whether to take the optimizers' state and slots, and the tables' counts.
+      after: What must have been read before.
+
+    Returns:
+      Two tensors: one that raises unless all tables can be restored on all ranks, before anything changes,
+      and one that raises unless all are.
+    """
+    handles = [table.handle for table in tables]
+    what = f"Restoring a checkpoint of {list_of([table.m_var_name for table in tables])}"
+    made = [table.make_if_missing() for table in tables]
+    with tf.control_dependencies([*made, *after]):
+        checked = native.ops.sok_check_checkpoint(
+            handles, prefix, tf.stack(references), optimizer_state=optimizer_state
+        )
+    checks = Stages(what)
+    checks.add(checked.code, checked.message, "check (every rank restores)")
+    sound = checks.raise_failures()
+    with tf.control_dependencies([sound]):
+        loads = Stages(what)
+        loads.add(*native.ops.sok_load_checkpoint(handles, checked.checked), "load")
+        return sound, loads.raise_failures()
+
+
+class _AlreadyRead:
+    """A builder whose saveable objects have been read."""
+
+    def __init__(self, tensors: Sequence[tf.Tensor]) -> None:
+        self._tensors = tensors
+
+    def bulk_restore(self, *args: Any, **kwargs: Any) -> Sequence[tf.Tensor]:
+        del args, kwargs
+        return self._tensors
+
+
+def add_ops(
+    builder: Any,
+    original: Callable,
+    prefix: tf.Tensor,
+    saveables: Sequence[Any],
+    restore_sequentially: bool,
+    reshape: bool,
+    preferred_shard: int,
+    name: str,
+) -> tf.Operation:
+    """`BaseSaverBuilder._AddRestoreOps`, where `original` is TensorFlow's, of saveables with tables."""
+    read = list(builder.bulk_restore(prefix, saveables, preferred_shard, restore_sequentially))
+    tables, references, others, tensors = [], [], [], []
+    position = 0
+    for saveable in saveables:
+        count = len(saveable.specs)
+        of_saveable = read[position : position + count]
+        position += count
+        if isinstance(saveable, EmbeddingVariable):
+            tables.append(saveable)
+            references += of_saveable
+        else:
+            others.append(saveable)
+            tensors += of_saveable
+    order = sorted(range(len(tables)), key=lambda i: tables[i].m_var_name)
+    sound, loaded = add_load_ops(
+        [tables[i] for i in order], prefix, [references[i] for i in order], after=read
+    )
+    # Nothing is assigned before all tables are known to be sound.
+    with tf.control_dependencies([sound]):
+        tensors = [tf.identity(tensor) for tensor in tensors]
+    assigned = original(
+        _AlreadyRead(tensors),
+        prefix,
+        others,
+        restore_sequentially,
+        reshape,
+        preferred_shard,
+        f"{name}_others",
+    )
+    return tf.group(assigned, loaded, name=name)
+
+
+def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save_path: Any) -> None:
+    """`Saver.restore`, where `original` is TensorFlow's. Its error for damage names the checkpoint.
+
+    TensorFlow takes a damaged string for the end of an input, which a monitored session passes over.
+    """
+    try:
+        original(saver, sess, save_path)
+    except (tf.errors.OutOfRangeError, tf.errors.DataLossError) as error:
+        if isinstance(error, tf.errors.DataLossError) and str(save_path) in error.message:
+            raise
+        raise tf.errors.DataLossError(
+            error.node_def, error.op, f"The checkpoint {save_path} is damaged: {error.message}"
+        ) from error

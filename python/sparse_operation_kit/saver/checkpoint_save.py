@@ -1,0 +1,195 @@
+"""Saves the tables of a `tf.compat.v1.train.Saver`, on all ranks together.
+
+SokCheckpointStage begin -> write -> publish -> read, the ranks agreeing on failures after each
+-> rank 0: SaveV2 of the other variables and of one reference for each table -> `checkpoint`, `.meta`
+-> the ranks agree on whether rank 0 got all of it written -> SokEndCheckpoint
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.training.saving import saveable_object
+
+from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.saver import retention
+from sparse_operation_kit.saver.agreement import Stages, agree, list_of
+
+# What a rank waits for that saves alone, in the words of the message that it gets.
+_HINT = "every rank saves: give all of them the same checkpoint_dir and hooks"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ending:
+    """The ops that end a save: `succeeded` is fed whether this rank's part is done."""
+
+    succeeded: tf.Tensor
+    of_all: tf.Tensor
+    end: tf.Operation
+
+
+# By graph and by the name of the tensor that saves.
+_endings: weakref.WeakKeyDictionary[tf.Graph, dict[str, _Ending]] = weakref.WeakKeyDictionary()
+# By graph, the prefix of the last checkpoint.
+_last_saved: weakref.WeakKeyDictionary[tf.Graph, str] = weakref.WeakKeyDictionary()
+
+
+class _Reference(saveable_object.SaveableObject):
+    """What TensorFlow's checkpoint holds of a table: where the table's own is."""
+
+    def __init__(self, table: EmbeddingVariable, reference: tf.Tensor) -> None:
+        spec = saveable_object.SaveSpec(reference, "", table.checkpoint_key, tf.string)
+        super().__init__(table, [spec], table.checkpoint_key)
+
+
+def add_ops(
+    tables: Sequence[EmbeddingVariable],
+    prefix: tf.Tensor,
+    incremental: bool,
+    save_others: Callable[[Callable[[Any], Any]], tf.Tensor],
+) -> tf.Tensor:
+    """Adds the ops that save `tables` and everything else.
+
+    Args:
+      tables: In any order.
+      prefix: Scalar string tensor, of the checkpoint.
+      incremental: Whether tables write only what has changed.
+      save_others: Adds TensorFlow's ops. It is given a function that returns what to save in the place of a
+        saveable object, and returns the tensor that a Saver fetches.
+
+    Returns:
+      The tensor that a Saver fetches.
+    """
+    tables = sorted(tables, key=lambda table: table.m_var_name)
+    names = list_of([table.m_var_name for table in tables])
+    kind = "an incremental checkpoint" if incremental else "a checkpoint"
+    references, written = _add_stages(tables, prefix, incremental, f"Saving {kind} of {names}")
+    if communicator().rank == 0:
+        replaced = {
+            id(table): _Reference(table, reference)
+            for table, reference in zip(tables, references, strict=True)
+        }
+        with tf.control_dependencies([written]):
+            saved = save_others(lambda saveable: replaced.get(id(saveable), saveable))
+    else:
+        with tf.control_dependencies([written]):
+            saved = tf.identity(prefix)
+    graph = tf.compat.v1.get_default_graph()
+    _endings.setdefault(graph, {})[saved.name] = _add_ending(tables, f"Saving {kind} of {names}")
+    return saved
+
+
+def _add_stages(
+    tables: Sequence[EmbeddingVariable], prefix: tf.Tensor, incremental: bool, what: str
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """(each table's reference, the tensor that raises where a stage has failed on any rank)."""
+    known = communicator()
+    handles = [table.handle for table in tables]
+    stages = Stages(what)
+    save_id = tf.constant(0, tf.int64)
+    result = None
+    # What rank 0 has published the others can read only afterwards.
+    for stage in ("begin", "write", "publish", "read")[: 3 if known.size == 1 else 4]:
+        result = native.ops.sok_checkpoint_stage(
+            handles, prefix, save_id, stages.proceed, stage=stage, incremental=incremental
+        )
+        label = f"{stage} ({_HINT})" if stage == "begin" else stage
+        if stage == "begin":
+            save_id = stages.add(result.code, result.message, label, [result.save_id])[0, 0]
+        else:
+            stages.add(result.code, result.message, label)
+        if stage == "publish":
+            references = result.references
+    written = stages.raise_failures()
+    with tf.control_dependencies([written]):
+        return tf.unstack(references, len(tables)), written
+
+
+def _add_ending(tables: Sequence[EmbeddingVariable], what: str) -> _Ending:
+    succeeded = tf.compat.v1.placeholder(tf.bool, [], name="succeeded")
+    of_all = agree(tf.cast(succeeded, tf.int64)[tf.newaxis], f"{what}: end")[:, 0]
+    end = native.ops.sok_end_checkpoint(
+        [table.handle for table in tables], tf.equal(of_all[0], 1), name="end"
+    )
+    return _Ending(succeeded, of_all, end)
+
+
+def has_tables(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> bool:
+    """Whether a Saver that is built in `graph` saves embedding variables."""
+    return _ending_of(saver, graph) is not None
+
+
+def last_saved(graph: tf.Graph) -> str | None:
+    """The prefix of the last checkpoint with tables that a Saver of the graph has saved, on every rank."""
+    return _last_saved.get(graph)
+
+
+def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Ending | None:
+    if not saver.saver_def or graph is None:
+        return None
+    return _endings.get(graph, {}).get(saver.saver_def.save_tensor_name)
+
+
+def save(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> str | None:
+    """`Saver.save`, where `original` is TensorFlow's. All ranks return or all raise.
+
+    Ranks other than the first write their shards of the tables and nothing else.
+    """
+    bound = inspect.signature(original).bind(saver, *args, **kwargs)
+    graph = getattr(bound.arguments["sess"], "graph", None)
+    ending = _ending_of(saver, graph)
+    if ending is None:
+        return original(*bound.args, **bound.kwargs)
+    if communicator().rank == 0:
+        return _save_on_first_rank(original, saver, bound, ending)
+    remembers = bound.arguments.get("write_state", True)
+    bound.arguments.update(write_meta_graph=False, write_state=False)
+    path = _run(original, bound, ending)
+    if remembers:
+        # The list of checkpoints is as on rank 0, which alone deletes them.
+        saver._RecordLastCheckpoint(path)
+        saver._checkpoints_to_be_deleted.clear()
+    return path
+
+
+def _save_on_first_rank(
+    original: Callable, saver: tf.compat.v1.train.Saver, bound: inspect.BoundArguments, ending: _Ending
+) -> str:
+    before = saver.last_checkpoints
+    try:
+        path = _run(original, bound, ending)
+    except Exception:
+        # Complete tables without a checkpoint would fill the disk that was too full for it.
+        retention.collect(str(bound.arguments["save_path"]))
+        raise
+    retention.collect(path, set(before) - set(saver.last_checkpoints))
+    return path
+
+
+def _run(original: Callable, bound: inspect.BoundArguments, ending: _Ending) -> str:
+    """Calls `original`, has the ranks agree on how it ended, tells the tables, and raises where it failed."""
+    session = bound.arguments["sess"]
+    path, error = None, None
+    try:
+        path = original(*bound.args, **bound.kwargs)
+    except Exception as raised:
+        error = raised
+    try:
+        of_all, _ = session.run([ending.of_all, ending.end], {ending.succeeded: error is None})
+    except Exception as raised:
+        raise (error or raised) from None
+    if error is not None:
+        raise error
+    if not of_all[0]:
+        raise tf.errors.FailedPreconditionError(
+            None, None, "Saving a checkpoint: rank 0 failed, and has the reason"
+        )
+    _last_saved[session.graph] = path
+    return path

@@ -1,0 +1,143 @@
+"""Lets TensorFlow's Savers, and the hooks that use them, save and restore embedding variables.
+
+`install` wraps methods of TensorFlow's classes. A Saver without embedding variables goes to the originals at
+once, and gets the same ops as without.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.training import basic_session_run_hooks
+from tensorflow.python.training import saver as tf_saver
+
+from sparse_operation_kit.core.replacements import Replacements
+from sparse_operation_kit.optimizers.utils import is_embedding_variable
+from sparse_operation_kit.saver import agreed_timer, checkpoint_restore, checkpoint_save
+
+_replaced = Replacements()
+
+
+def install() -> None:
+    """Makes Savers accept embedding variables, in the whole process. Harmless when done already.
+
+    Not thread-safe, as building graphs is not.
+    """
+    if _replaced:
+        return
+    builder = tf_saver.BaseSaverBuilder
+    _replaced.replace(builder, "_AddSaveOps", _add_save_ops)
+    _replaced.replace(builder, "_AddShardedSaveOps", _add_sharded_save_ops)
+    _replaced.replace(builder, "_AddRestoreOps", _add_restore_ops)
+    _replaced.replace(builder, "_AddShardedRestoreOps", _add_sharded_restore_ops)
+    _replaced.replace(tf_saver.Saver, "save", _save)
+    _replaced.replace(tf_saver.Saver, "restore", _restore)
+    hook = basic_session_run_hooks.CheckpointSaverHook
+    _replaced.replace(hook, "begin", agreed_timer.wrap_begin)
+    _replaced.replace(hook, "after_create_session", agreed_timer.wrap_after_create_session)
+    _replaced.replace(hook, "after_run", agreed_timer.wrap_after_run)
+
+
+def uninstall() -> None:
+    """Undoes `install`: every class is as it was before."""
+    _replaced.undo()
+
+
+def is_installed() -> bool:
+    """Whether Savers accept embedding variables now."""
+    return bool(_replaced)
+
+
+def _tables(saveables: Iterable[Any]) -> list[Any]:
+    return [saveable for saveable in saveables if is_embedding_variable(saveable)]
+
+
+def _add_save_ops(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def wrapped(self, filename_tensor, saveables):
+        tables = _tables(saveables)
+        if not tables:
+            return original(self, filename_tensor, saveables)
+
+        def save_others(replacement: Callable[[Any], Any]) -> tf.Tensor:
+            return original(self, filename_tensor, [replacement(saveable) for saveable in saveables])
+
+        return checkpoint_save.add_ops(tables, filename_tensor, _is_incremental(self), save_others)
+
+    return wrapped
+
+
+def _add_sharded_save_ops(original: Callable) -> Callable:
+    # It calls _AddSaveOps with other file names, and with references in the place of the tables.
+    @functools.wraps(original)
+    def wrapped(self, filename_tensor, per_device):
+        tables = _tables(saveable for _, saveables in per_device for saveable in saveables)
+        if not tables:
+            return original(self, filename_tensor, per_device)
+
+        def save_others(replacement: Callable[[Any], Any]) -> tf.Tensor:
+            replaced = [
+                (device, [replacement(saveable) for saveable in saveables])
+                for device, saveables in per_device
+            ]
+            return original(self, filename_tensor, replaced)
+
+        return checkpoint_save.add_ops(tables, filename_tensor, _is_incremental(self), save_others)
+
+    return wrapped
+
+
+def _is_incremental(builder: Any) -> bool:
+    return getattr(builder, "sok_incremental", False)
+
+
+def _add_restore_ops(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def wrapped(
+        self,
+        filename_tensor,
+        saveables,
+        restore_sequentially,
+        reshape,
+        preferred_shard=-1,
+        name="restore_all",
+    ):
+        arguments = (filename_tensor, saveables, restore_sequentially, reshape, preferred_shard, name)
+        if not _tables(saveables):
+            return original(self, *arguments)
+        return checkpoint_restore.add_ops(self, original, *arguments)
+
+    return wrapped
+
+
+def _add_sharded_restore_ops(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def wrapped(self, filename_tensor, per_device, restore_sequentially, reshape):
+        everything: Sequence[Any] = [saveable for _, saveables in per_device for saveable in saveables]
+        if not _tables(everything):
+            return original(self, filename_tensor, per_device, restore_sequentially, reshape)
+        # Together, so that nothing is assigned on any device before all tables are known to be sound.
+        return self._AddRestoreOps(filename_tensor, everything, restore_sequentially, reshape)
+
+    return wrapped
+
+
+def _save(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def save(self, *args, **kwargs):
+        return checkpoint_save.save(original, self, *args, **kwargs)
+
+    return save
+
+
+def _restore(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def restore(self, sess, save_path):
+        if not checkpoint_save.has_tables(self, getattr(sess, "graph", None)):
+            return original(self, sess, save_path)
+        return checkpoint_restore.restore(original, self, sess, save_path)
+
+    return restore

@@ -1,0 +1,105 @@
+"""init_from_checkpoint: tables that start from those of another program's checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.saver.checkpoint_restore import add_load_ops
+
+_KEY = "/checkpoint"
+
+
+def init_from_checkpoint(
+    ckpt_dir_or_file: str | os.PathLike,
+    assignment_map: Mapping[str, str | EmbeddingVariable],
+    *,
+    optimizer_state: bool = False,
+) -> None:
+    """Has the initializers of embedding variables load tables of a checkpoint.
+
+    It does for embedding variables what `tf.compat.v1.train.init_from_checkpoint` does for others: nothing
+    until the initializers run. Every rank calls it, and must see the checkpoint.
+
+    Args:
+      ckpt_dir_or_file: A checkpoint's prefix, or a directory, whose latest checkpoint is taken.
+      assignment_map: From names in the checkpoint to variables of the default graph: `"name": variable`,
+        `"name": "name of a variable"`, or `"scope/": "scope/"` for all embedding variables under a scope,
+        where `"/"` is everything.
+      optimizer_state: Whether to take the optimizers' slots and steps, and the counts of admission and
+        eviction, too. Without, a table takes any optimizer at its first step.
+
+    Raises:
+      ValueError: A table is not in the checkpoint, or no such variable in the graph.
+    """
+    prefix = _prefix(os.fspath(ckpt_dir_or_file))
+    saved = {
+        name.removesuffix(_KEY)
+        for name in tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+        if name.endswith(_KEY)
+    }
+    variables = {
+        variable.m_var_name: variable
+        for variable in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+        if isinstance(variable, EmbeddingVariable)
+    }
+    pairs = [pair for source, target in assignment_map.items() for pair in _pairs(source, target, variables)]
+    for source, variable in pairs:
+        if source not in saved:
+            known = ", ".join(f"'{name}'" for name in sorted(saved)) or "none"
+            raise ValueError(
+                f"Table '{source}', for embedding variable '{variable.m_var_name}', is not in the checkpoint "
+                f"{prefix}, whose tables are: {known}"
+            )
+    for source, variable in pairs:
+        _replace_initializer(variable, prefix, source, optimizer_state)
+
+
+def _prefix(path: str) -> str:
+    if not os.path.isdir(path):
+        return path
+    latest = tf.train.latest_checkpoint(path)
+    if latest is None:
+        raise ValueError(f"There is no checkpoint in the directory {path}")
+    return latest
+
+
+def _pairs(
+    source: str, target: str | EmbeddingVariable, variables: Mapping[str, EmbeddingVariable]
+) -> list[tuple[str, EmbeddingVariable]]:
+    """(name in the checkpoint, variable) of one entry of an assignment map."""
+    if isinstance(target, EmbeddingVariable):
+        return [(source, target)]
+    if not isinstance(target, str):
+        raise ValueError(f"'{source}' cannot be assigned to {target!r}: it is no embedding variable or name")
+    if source.endswith("/") != target.endswith("/"):
+        raise ValueError(f"'{source}': '{target}' assigns a scope to a variable, or a variable to a scope")
+    if not target.endswith("/"):
+        if target not in variables:
+            raise ValueError(f"'{target}', for table '{source}', is no embedding variable of the graph")
+        return [(source, variables[target])]
+    old, new = source.removeprefix("/"), target.removeprefix("/")
+    pairs = [
+        (old + name.removeprefix(new), variable)
+        for name, variable in variables.items()
+        if name.startswith(new)
+    ]
+    if not pairs:
+        raise ValueError(f"There are no embedding variables under the scope '{target}'")
+    return pairs
+
+
+def _replace_initializer(
+    variable: EmbeddingVariable, prefix: str, source: str, optimizer_state: bool
+) -> None:
+    with tf.control_dependencies(None), tf.name_scope(f"{variable.m_var_name}/InitFromCheckpoint/"):
+        (reference,) = tf.raw_ops.RestoreV2(
+            prefix=prefix, tensor_names=[source + _KEY], shape_and_slices=[""], dtypes=[tf.string]
+        )
+        _, loaded = add_load_ops(
+            [variable], prefix, [reference], optimizer_state=optimizer_state, after=[reference]
+        )
+    variable.replace_initializer(loaded.op)

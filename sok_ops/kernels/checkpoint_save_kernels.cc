@@ -1,0 +1,160 @@
+// Kernels that save tables into the folder beside a checkpoint of TensorFlow's.
+#include <cinttypes>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/checkpoint/table_checkpoint.h"
+#include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/stage.h"
+#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_status.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+
+int64_t DrawId() {
+  std::random_device device;
+  return static_cast<int64_t>((uint64_t{device()} << 32) | device());
+}
+
+std::string HexDigits(int64_t id) {
+  char digits[17];
+  std::snprintf(digits, sizeof(digits), "%016" PRIx64, static_cast<uint64_t>(id));
+  return digits;
+}
+
+// Tells the table how its last save ended, if none has told it yet.
+void EndSave(const TableRef& ref, bool succeeded) {
+  const std::optional<SaveRequest> save = ref.resource->ExchangeSave(std::nullopt);
+  if (!save.has_value()) return;
+  const std::lock_guard<std::mutex> lock(ref.table->mutex());
+  EndTableCheckpoint(ref.table.get(), *save, succeeded);
+}
+
+class CheckpointStageOp : public tf::OpKernel {
+ public:
+  explicit CheckpointStageOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("stage", &stage_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("incremental", &incremental_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    int64_t id = DrawId();
+    std::vector<std::string> references(num_tables_);
+    OP_REQUIRES_OK(context, ReportStage(context, Run(context, &id, &references)));
+    tf::Tensor* save_id = nullptr;
+    tf::Tensor* found = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(2, tf::TensorShape({}), &save_id));
+    OP_REQUIRES_OK(context, context->allocate_output(3, tf::TensorShape({num_tables_}), &found));
+    save_id->scalar<int64_t>()() = id;
+    for (int i = 0; i < num_tables_; ++i) found->vec<tf::tstring>()(i) = references[i];
+  }
+
+ private:
+  tf::Status Run(tf::OpKernelContext* context, int64_t* id, std::vector<std::string>* references) {
+    tf::tstring prefix;
+    bool proceed = false;
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_, "prefix", &prefix));
+    TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 2, "proceed", &proceed));
+    if (stage_ != "begin") TF_RETURN_IF_ERROR(ScalarInput(context, num_tables_ + 1, "id", id));
+    const std::string path = prefix;
+    if (path.find("://") != std::string::npos) {
+      return tf::errors::Unimplemented("A checkpoint with embedding variables needs a local directory, not '",
+                                       path, "'");
+    }
+    std::vector<TableRef> tables(num_tables_);
+    for (int i = 0; i < num_tables_; ++i) TF_RETURN_IF_ERROR(LookupTable(context, i, &tables[i]));
+    const SaveRequest request{path, HexDigits(*id), incremental_};
+    TfExecutor executor(context);
+    tf::Status first_error;
+    for (int i = 0; i < num_tables_; ++i) {
+      const Status status = RunOne(executor, tables[i], request, proceed, &(*references)[i]);
+      if (first_error.ok()) first_error = ToTf(status);
+    }
+    return first_error;
+  }
+
+  Status RunOne(Executor& executor, const TableRef& ref, const SaveRequest& request, bool proceed,
+                std::string* reference) {
+    Table* const table = ref.table.get();
+    const int rank = table->options().rank;
+    if (stage_ == "begin") {
+      EndSave(ref, false);
+      const std::lock_guard<std::mutex> lock(table->mutex());
+      return BeginTableCheckpoint(*table, request);
+    }
+    const std::lock_guard<std::mutex> lock(table->mutex());
+    if (stage_ == "write") {
+      ref.resource->ExchangeSave(request);
+      return proceed ? WriteTableShard(executor, table, request) : OkStatus();
+    }
+    if (!proceed) {
+      if (stage_ == "publish") AbandonTableCheckpoint(*table, request);
+      return OkStatus();
+    }
+    // The others read what rank 0 has published.
+    if ((stage_ == "publish") != (rank == 0)) return OkStatus();
+    StatusOr<std::string> published = PublishTableCheckpoint(table, request);
+    SOK_RETURN_IF_ERROR(published.status());
+    *reference = std::move(published.value());
+    return OkStatus();
+  }
+
+  int num_tables_;
+  std::string stage_;
+  bool incremental_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokCheckpointStage").Device(tf::DEVICE_CPU), CheckpointStageOp);
+
+class EndCheckpointOp : public tf::OpKernel {
+ public:
+  explicit EndCheckpointOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    bool succeeded = false;
+    OP_REQUIRES_OK(context, ScalarInput(context, num_tables_, "succeeded", &succeeded));
+    for (int i = 0; i < num_tables_; ++i) {
+      TableRef ref;
+      // A table that is not there has no save under way.
+      if (LookupTable(context, i, &ref).ok()) EndSave(ref, succeeded);
+    }
+  }
+
+ private:
+  int num_tables_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokEndCheckpoint").Device(tf::DEVICE_CPU), EndCheckpointOp);
+
+class TrackChangesOp : public tf::OpKernel {
+ public:
+  explicit TrackChangesOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    for (int i = 0; i < num_tables_; ++i) {
+      TableRef ref;
+      OP_REQUIRES_OK(context, LookupTable(context, i, &ref));
+      const std::lock_guard<std::mutex> lock(ref.table->mutex());
+      OP_REQUIRES_OK(context, ToTf(ref.table->TrackChanges()));
+    }
+  }
+
+ private:
+  int num_tables_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokTrackChanges").Device(tf::DEVICE_CPU), TrackChangesOp);
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,49 @@
+// The kernel that raises what stages have reported.
+#include <cstdint>
+#include <string>
+
+#include "cc/base/status.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+namespace {
+
+namespace tf = ::tensorflow;
+
+class RaiseFailuresOp : public tf::OpKernel {
+ public:
+  explicit RaiseFailuresOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("stages", &stages_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("what", &what_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    for (int stage = 0; stage < stages_; ++stage) {
+      const tf::Tensor& code = context->input(stage);
+      const tf::Tensor& message = context->input(stages_ + stage);
+      OP_REQUIRES(context, code.NumElements() == 1 && message.NumElements() == 1,
+                  tf::errors::InvalidArgument("The codes and messages of stages are scalars"));
+      if (code.flat<int32_t>()(0) == 0) continue;
+      const auto error_code = static_cast<decltype(tf::Status().code())>(code.flat<int32_t>()(0));
+      OP_REQUIRES_OK(context, tf::Status(error_code, std::string(message.flat<tf::tstring>()(0))));
+    }
+    const tf::Tensor& failures = context->input(2 * stages_);
+    std::string ranks;
+    for (int64_t rank = 0; rank < failures.NumElements(); ++rank) {
+      if (failures.flat<int32_t>()(rank) > 0) ranks += StrCat(ranks.empty() ? "" : ", ", rank);
+    }
+    OP_REQUIRES(context, ranks.empty(),
+                tf::errors::FailedPrecondition(what_, ": rank ", ranks, " failed, and has the reason"));
+    tf::Tensor* status = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
+    status->scalar<tf::tstring>()() = "OK";
+  }
+
+ private:
+  int stages_;
+  std::string what_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokRaiseFailures").Device(tf::DEVICE_CPU), RaiseFailuresOp);
+
+}  // namespace
+}  // namespace sok

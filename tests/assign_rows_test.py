@@ -1,0 +1,37 @@
+"""Rows to assign that do not fit are refused, and the table stays as it was."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+
+DIM = 2
+NAME = "sound_table"
+
+
+@pytest.mark.parametrize(
+    ("keys", "values"),
+    [
+        ([1, 2], np.zeros([2, DIM + 1])),
+        ([1, 2], np.zeros([3, DIM])),
+        ([1, 2], np.zeros([4])),
+        ([[1, 2]], np.zeros([2, DIM])),
+        ([1, 1], np.zeros([2, DIM])),
+    ],
+)
+def test_rows_to_assign_that_do_not_fit(keys, values):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name=NAME, dim=DIM, capacity=5)
+        rows = tf.nn.embedding_lookup(table, [10, 20, 30])
+        fed = tf.compat.v1.placeholder(tf.int64), tf.compat.v1.placeholder(tf.float32)
+        assign = native.ops.sok_table_assign(table.handle, *fed)
+        harness.initialize(session)
+        session.run(rows)
+        before = harness.table_contents(session, table)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
+            session.run(assign, dict(zip(fed, (keys, values), strict=True)))
+        for was, now in zip(before, harness.table_contents(session, table), strict=True):
+            np.testing.assert_array_equal(now, was)

@@ -1,0 +1,159 @@
+"""Saving and restoring within limits: of memory, of the disk, and beside a thread that trains."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+train = tf.compat.v1.train
+
+_MEMORY = """
+import resource, sys
+import numpy as np
+import tensorflow as tf
+import harness
+import sparse_operation_kit as sok
+
+def now():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmRSS"))
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+path, dim, rows = sys.argv[1], 60, 1_250_000
+with harness.graph_and_session() as session:
+    keys = tf.compat.v1.placeholder(tf.int64, [None])
+    table = sok.EmbeddingVariable(name="table", dim=dim)
+    looked_up = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
+    saver = tf.compat.v1.train.Saver()
+    harness.initialize(session)
+    saver.save(session, path + "-small")
+    for begin in range(0, rows, 10_000):
+        session.run(looked_up, {keys: np.arange(begin, begin + 10_000)})
+    before = max(now(), peak())
+    saver.save(session, path)
+    print("save", peak() - before)
+    saver.restore(session, path)
+    print("restore", peak() - before)
+    assert session.run(table.size()) == rows
+"""
+
+
+def test_memory_beyond_the_table_is_small(tmp_path):
+    """A table of 300 MB: 64 MiB more at the most while it is saved, and while it is restored in its place."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _MEMORY, str(tmp_path / "model")]
+    output = subprocess.run(
+        command, env=environment, check=True, capture_output=True, text=True, timeout=300
+    ).stdout
+    grown = {line.split()[0]: int(line.split()[1]) for line in output.splitlines()}
+    assert grown.keys() == {"save", "restore"}
+    assert all(megabytes <= 64 for megabytes in grown.values()), grown
+
+
+@pytest.fixture
+def limit_files():
+    """Sets how long a file may get."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("limit", [0, 100, 4096, 70_000])
+def test_a_full_disk_is_an_error_and_training_goes_on(tmp_path, limit_files, limit):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=8)
+        rows = tf.nn.embedding_lookup(table, np.arange(3000))
+        step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(rows)))
+        saver = train.Saver(max_to_keep=2)
+        harness.initialize(session)
+        session.run(step)
+        good = saver.save(session, str(tmp_path / "model"), global_step=1)
+        want = session.run(rows)
+        session.run(step)
+        limit_files(limit)
+        with pytest.raises(tf.errors.OpError):
+            saver.save(session, str(tmp_path / "model"), global_step=2)
+        limit_files(resource.RLIM_INFINITY)
+        session.run(step)
+        after = session.run(rows)
+        assert train.latest_checkpoint(str(tmp_path)) == good
+        assert [path.name for path in tmp_path.glob("*.sok")] == ["model-1.sok"]
+        last = saver.save(session, str(tmp_path / "model"), global_step=3)
+        saver.restore(session, good)
+        np.testing.assert_array_equal(session.run(rows), want)
+        saver.restore(session, last)
+        np.testing.assert_array_equal(session.run(rows), after)
+
+
+def test_a_directory_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    with harness.graph_and_session() as session:
+        sok.EmbeddingVariable(name="table", dim=8)
+        saver = train.Saver()
+        harness.initialize(session)
+        with pytest.raises(tf.errors.UnimplementedError, match="gs://bucket/model"):
+            saver.save(session, "gs://bucket/model")
+        with pytest.raises((tf.errors.OpError, ValueError), match="file"):
+            saver.save(session, str(tmp_path / "file" / "model"))
+
+
+def test_saving_beside_a_thread_that_trains(tmp_path):
+    """Every step adds one to all rows of its keys: in a checkpoint they are those of whole steps."""
+    with harness.graph_and_session(4) as session:
+        table = sok.EmbeddingVariable(name="table", dim=32, initializer=0.0)
+        keys = tf.compat.v1.placeholder(tf.int64, [None])
+        loss = -tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
+        step = train.GradientDescentOptimizer(1.0).minimize(loss)
+        saver = train.Saver(max_to_keep=100)
+        harness.initialize(session)
+        done = threading.Event()
+        errors = []
+
+        def train_steps():
+            try:
+                for _ in range(150):
+                    session.run(step, {keys: np.arange(2000)})
+            except Exception as error:  # noqa: BLE001 - shown by the assertion below
+                errors.append(error)
+            done.set()
+
+        thread = threading.Thread(target=train_steps)
+        thread.start()
+        paths = []
+        while not done.is_set() or not paths:
+            paths.append(saver.save(session, str(tmp_path / "model"), global_step=len(paths)))
+        thread.join()
+        assert not errors
+    for path in paths[:10] + paths[-10:]:
+        values = harness.saved_tables(path)["table"]["values"]
+        assert np.all(values == values.flat[0] if values.size else 0)
+
+
+def test_a_table_without_hashing_is_replaced_as_well(tmp_path):
+    """All of its rows are there from the start."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, capacity=50, use_hashtable=False)
+        rows = tf.nn.embedding_lookup(table, np.arange(50))
+        step = train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(tf.square(rows)))
+        saver = train.Saver()
+        harness.initialize(session)
+        session.run(step)
+        path = saver.save(session, str(tmp_path / "model"))
+        want = session.run(rows)
+        session.run(step)
+        saver.restore(session, path)
+        np.testing.assert_array_equal(session.run(rows), want)
+        assert session.run(table.size()) == 50

@@ -1,0 +1,154 @@
+"""sok.IncrementalCheckpointHook: what has changed since the last checkpoint, restored by any Saver."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+v1 = tf.compat.v1
+train = v1.train
+
+OPTIMIZERS = {
+    "adagrad": lambda: train.AdagradOptimizer(0.1),
+    "adam": lambda: train.AdamOptimizer(0.1),
+    "lazy adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
+}
+
+
+class Model:
+    """A table of which each step touches a few of many keys, and a dense variable."""
+
+    def __init__(self, optimizer):
+        sok_init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        self.global_step = train.get_or_create_global_step()
+        with tf.control_dependencies([sok_init]):
+            self.table = sok.EmbeddingVariable(name="table", dim=3)
+        self.dense = v1.get_variable("dense", initializer=1.0)
+        keys = tf.math.floormod(self.global_step * 7 + tf.range(6, dtype=tf.int64), 200)
+        first = tf.where(
+            tf.equal(self.global_step, 0), tf.range(200, dtype=tf.int64), tf.tile(keys[:1], [200])
+        )
+        rows = tf.nn.embedding_lookup(self.table, tf.concat([keys, first], 0))
+        loss = tf.reduce_mean(tf.square(rows * self.dense))
+        self.step = OPTIMIZERS[optimizer]().minimize(loss, global_step=self.global_step)
+        self.saver = train.Saver(name="of_state")
+
+
+def run(directory, optimizer, steps, hooks=(), **arguments):
+    with tf.Graph().as_default():
+        model = Model(optimizer)
+        arguments = {"checkpoint_dir": str(directory), "hooks": hooks, **arguments}
+        with train.MonitoredTrainingSession(**arguments) as session:
+            for _ in range(steps):
+                session.run(model.step)
+
+
+def state_of(prefix, optimizer, folder, steps=0):
+    """Everything that a full checkpoint holds of what `prefix` restores, after some more steps."""
+    with harness.graph_and_session() as session:
+        model = Model(optimizer)
+        model.saver.restore(session, prefix)
+        for _ in range(steps):
+            session.run(model.step)
+        path = model.saver.save(session, str(folder / "state"))
+        return harness.saved_tables(path)["table"], session.run([model.dense, model.global_step])
+
+
+def assert_same(one, other):
+    assert one[0].keys() == other[0].keys()
+    for name in one[0]:
+        np.testing.assert_array_equal(one[0][name], other[0][name], err_msg=name)
+    np.testing.assert_array_equal(one[1], other[1])
+
+
+def manifests(directory):
+    """By checkpoint, its table's manifest."""
+    found = {}
+    for index in sorted(pathlib.Path(directory).glob("*.index")):
+        reader = tf.train.load_checkpoint(str(index.with_suffix("")))
+        folder = json.loads(reader.get_tensor("table/checkpoint"))["folder"]
+        found[index.stem] = json.loads((pathlib.Path(directory) / folder / "manifest.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_incremental_checkpoint_restores_the_exact_state(tmp_path, optimizer):
+    directory = tmp_path / "run"
+    hook = sok.IncrementalCheckpointHook(str(directory), save_steps=3)
+    full = train.CheckpointSaverHook(str(tmp_path / "full"), save_steps=3)
+    run(directory, optimizer, 12, [hook, full], save_checkpoint_steps=1000)
+    for step in (3, 6, 9):
+        prefix = str(directory / f"model.ckpt-{step}")
+        want = state_of(str(tmp_path / "full" / f"model.ckpt-{step}"), optimizer, tmp_path)
+        assert_same(state_of(prefix, optimizer, tmp_path), want)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_training_goes_on_as_if_nothing_had_happened(tmp_path, optimizer):
+    """Rows of Adam that lag behind lag as far after an incremental checkpoint as without it."""
+    hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=3)
+    run(tmp_path, optimizer, 12, [hook], save_checkpoint_steps=1000)
+    assert [manifests(tmp_path)[f"model.ckpt-{step}"]["kind"] for step in (6, 9)] == ["delta", "delta"]
+    want = state_of(str(tmp_path / "model.ckpt-12"), optimizer, tmp_path)
+    for step in (6, 9):
+        prefix = str(tmp_path / f"model.ckpt-{step}")
+        assert_same(state_of(prefix, optimizer, tmp_path, steps=12 - step), want)
+
+
+def test_it_holds_only_what_has_changed(tmp_path):
+    hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=3)
+    run(tmp_path, "adagrad", 11, [hook], save_checkpoint_steps=1000)
+    by_checkpoint = manifests(tmp_path)
+    assert by_checkpoint["model.ckpt-0"]["kind"] == "full"
+    deltas = [manifest for manifest in by_checkpoint.values() if manifest["kind"] == "delta"]
+    assert deltas
+    for manifest in deltas:
+        assert manifest["rows"] == 200 and manifest["chain"]
+        assert 0 < sum(shard["rows"] for shard in manifest["shards"]) <= 3 * 6
+
+
+def test_what_a_chain_needs_stays_and_the_rest_goes(tmp_path):
+    hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=1, max_to_keep=2)
+    run(tmp_path, "adagrad", 10, [hook], save_checkpoint_steps=1000)
+    assert train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-10")
+    needed = set()
+    for name, manifest in manifests(tmp_path).items():
+        (folder,) = (tmp_path / f"{name}.sok").iterdir()
+        needed |= {folder.resolve()} | {(folder / link["path"]).resolve() for link in manifest["chain"]}
+    assert {folder.resolve() for folder in tmp_path.glob("*.sok/*")} == needed
+    state_of(train.latest_checkpoint(str(tmp_path)), "adagrad", tmp_path)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_session_goes_on_from_an_incremental_checkpoint(tmp_path, optimizer):
+    for steps in (5, 6):
+        hook = sok.IncrementalCheckpointHook(str(tmp_path / "parts"), save_steps=2)
+        run(tmp_path / "parts", optimizer, steps, [hook], save_checkpoint_steps=1000)
+    run(tmp_path / "whole", optimizer, 11, save_checkpoint_steps=1000)
+    parts, whole = (train.latest_checkpoint(str(tmp_path / name)) for name in ("parts", "whole"))
+    assert parts.endswith("model.ckpt-11") and whole.endswith("model.ckpt-11")
+    parts, whole = (state_of(prefix, optimizer, tmp_path) for prefix in (parts, whole))
+    if optimizer == "adam":
+        # Its full checkpoint at step 5 brings all rows up to date, which splits sums.
+        np.testing.assert_allclose(parts[0]["values"], whole[0]["values"], atol=1e-6)
+        np.testing.assert_allclose(parts[1], whole[1], atol=1e-6)
+    else:
+        assert_same(parts, whole)
+
+
+def test_a_graph_without_tables(tmp_path):
+    with tf.Graph().as_default():
+        train.get_or_create_global_step()
+        with pytest.raises(ValueError, match="embedding variables"):
+            sok.IncrementalCheckpointHook(str(tmp_path), save_steps=1).begin()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"save_secs": 1, "save_steps": 1}])
+def test_one_of_seconds_and_steps(tmp_path, arguments):
+    with pytest.raises(ValueError):
+        sok.IncrementalCheckpointHook(str(tmp_path), **arguments)

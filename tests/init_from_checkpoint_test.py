@@ -1,0 +1,134 @@
+"""sok.init_from_checkpoint: initializers that load tables of a checkpoint, by a map of names."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+train = tf.compat.v1.train
+KEYS = np.arange(-5, 15)
+
+
+def _model(names, optimizer):
+    tables = {name: sok.EmbeddingVariable(name=name, dim=3) for name in names}
+    losses = [tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, KEYS))) for table in tables.values()]
+    return tables, optimizer.minimize(tf.add_n(losses), var_list=list(tables.values()))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """(prefix, the arrays of the tables) of a checkpoint."""
+    folder = tmp_path_factory.mktemp("saved")
+    with harness.graph_and_session() as session:
+        _, step = _model(["old/user", "old/item", "other"], train.AdagradOptimizer(0.1))
+        harness.initialize(session)
+        for _ in range(3):
+            session.run(step)
+        prefix = train.Saver().save(session, str(folder / "model"), global_step=3)
+    return prefix, harness.saved_tables(prefix)
+
+
+def _contents(session, table):
+    keys, rows = harness.table_contents(session, table)
+    order = np.argsort(keys)
+    return keys[order], rows[order]
+
+
+def _assert_loaded(session, table, arrays):
+    keys, rows = _contents(session, table)
+    np.testing.assert_array_equal(keys, arrays["keys"])
+    np.testing.assert_array_equal(rows, arrays["values"])
+
+
+@pytest.mark.parametrize("by", ["variable", "name"])
+def test_a_table_under_another_name(saved, by):
+    prefix, arrays = saved
+    with harness.graph_and_session() as session:
+        tables, step = _model(["mine", "untouched"], train.MomentumOptimizer(0.1, 0.9))
+        sok.init_from_checkpoint(prefix, {"old/user": tables["mine"] if by == "variable" else "mine"})
+        harness.initialize(session)
+        _assert_loaded(session, tables["mine"], arrays["old/user"])
+        assert session.run(tables["untouched"].size()) == 0
+        session.run(step)  # of another optimizer
+        # The initializer makes it what it was.
+        harness.initialize(session)
+        _assert_loaded(session, tables["mine"], arrays["old/user"])
+
+
+def test_scopes(saved):
+    prefix, arrays = saved
+    with harness.graph_and_session() as session:
+        tables, _ = _model(["new/user", "new/item", "other"], train.GradientDescentOptimizer(0.1))
+        sok.init_from_checkpoint(prefix, {"old/": "new/", "other": "other"})
+        harness.initialize(session)
+        for name, table in tables.items():
+            _assert_loaded(session, table, arrays[name.replace("new", "old")])
+
+
+def test_everything_of_a_directory(saved):
+    prefix, arrays = saved
+    with harness.graph_and_session() as session:
+        tables, _ = _model(["old/user", "other"], train.GradientDescentOptimizer(0.1))
+        sok.init_from_checkpoint(prefix[: prefix.rindex("/")], {"/": "/"})
+        harness.initialize(session)
+        for name, table in tables.items():
+            _assert_loaded(session, table, arrays[name])
+
+
+@pytest.mark.parametrize("optimizer_state", [False, True])
+def test_slots_come_only_where_they_are_asked_for(saved, tmp_path, optimizer_state):
+    prefix, arrays = saved
+    with harness.graph_and_session() as session:
+        tables, step = _model(["mine"], train.AdagradOptimizer(0.1))
+        sok.init_from_checkpoint(prefix, {"other": "mine"}, optimizer_state=optimizer_state)
+        saver = train.Saver()
+        harness.initialize(session)
+        found = harness.saved_tables(saver.save(session, str(tmp_path / "model")))["mine"]
+        assert ("slot-accumulator" in found) == optimizer_state
+        for name, array in found.items():
+            np.testing.assert_array_equal(array, arrays["other"][name])
+        session.run(step)
+
+
+def test_a_saver_restores_over_it(saved, tmp_path):
+    prefix, arrays = saved
+    with harness.graph_and_session() as session:
+        tables, step = _model(["other"], train.AdagradOptimizer(0.1))
+        sok.init_from_checkpoint(prefix, {"old/user": "other"})
+        train.Saver().restore(session, prefix)
+        _assert_loaded(session, tables["other"], arrays["other"])
+
+
+MISTAKES = {
+    "no such table": ({"nobody": "mine"}, "'nobody'.*'mine'.*'old/item', 'old/user', 'other'"),
+    "no such variable": ({"other": "nobody"}, "'nobody'.*'other'"),
+    "a scope for a variable": ({"old/": "mine"}, "'old/'.*'mine'"),
+    "a scope without tables": ({"old/": "nothing/"}, "'nothing/'"),
+    "a number": ({"other": 3}, "'other'.*3"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes(saved, mistake):
+    assignment_map, message = MISTAKES[mistake]
+    with harness.graph_and_session():
+        _model(["mine"], train.AdagradOptimizer(0.1))
+        with pytest.raises(ValueError, match=message):
+            sok.init_from_checkpoint(saved[0], assignment_map)
+
+
+def test_no_checkpoint(tmp_path):
+    with harness.graph_and_session():
+        _model(["mine"], train.AdagradOptimizer(0.1))
+        with pytest.raises(ValueError, match=str(tmp_path)):
+            sok.init_from_checkpoint(tmp_path, {"/": "/"})
+
+
+def test_another_dim_is_told_by_the_initializer(saved):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="mine", dim=7)
+        sok.init_from_checkpoint(saved[0], {"other": table})
+        with pytest.raises(tf.errors.InvalidArgumentError, match="mine.*7"):
+            harness.initialize(session)

@@ -1,0 +1,220 @@
+"""tf.compat.v1.train.Saver over ranks: one checkpoint of all, restored on any number of ranks."""
+
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import ranks
+import sparse_operation_kit as sok
+from sparse_operation_kit.core.communicator import communicator
+
+train = tf.compat.v1.train
+DIM = 3
+KEYS = np.unique(np.concatenate([harness.HOSTILE_KEYS, np.arange(500, dtype=np.int64) * 7 - 900]))
+OPTIMIZERS = {
+    "sgd": lambda: train.GradientDescentOptimizer(0.1),
+    "nesterov": lambda: train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    "adagrad": lambda: train.AdagradOptimizer(0.1),
+    "rmsprop": lambda: train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+    "ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
+    "adam": lambda: train.AdamOptimizer(0.1),
+    "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
+    "rowwise_adagrad": lambda: sok.optimizers.RowWiseAdagrad(0.1),
+}
+
+
+class Model:
+    """A table of which each step touches some of KEYS, on all ranks the same, and a dense variable."""
+
+    def __init__(self, optimizer="adagrad"):
+        self.keys = tf.compat.v1.placeholder(tf.int64, [None])
+        self.table = sok.EmbeddingVariable("scope/table", DIM)
+        self.rows = tf.nn.embedding_lookup(self.table, self.keys)
+        self.dense = tf.compat.v1.get_variable("dense", initializer=1.0)
+        loss = tf.reduce_sum(tf.square(self.rows)) / communicator().size
+        self.train = OPTIMIZERS[optimizer]().minimize(loss, var_list=[self.table])
+        self.saver = train.Saver(max_to_keep=2)
+
+    def step(self, session, number):
+        session.run(self.train, {self.keys: np.random.default_rng(number).choice(KEYS, 200)})
+
+    def contents(self, session):
+        return session.run(self.rows, {self.keys: KEYS})
+
+
+def _save_all(folder: str) -> dict[str, np.ndarray]:
+    """By optimizer the rows of KEYS after one more step than is saved."""
+    results = {}
+    for name in OPTIMIZERS:
+        with harness.graph_and_session() as session:
+            model = Model(name)
+            harness.initialize(session)
+            for number in range(3):
+                model.step(session, number)
+            session.run(model.dense.assign(5.0))
+            model.saver.save(session, f"{folder}/{name}", global_step=3)
+            model.step(session, 3)
+            results[name] = model.contents(session)
+    return results
+
+
+def _restore_all(folder: str) -> dict[str, np.ndarray]:
+    results = {}
+    for name in OPTIMIZERS:
+        with harness.graph_and_session() as session:
+            model = Model(name)
+            model.saver.restore(session, f"{folder}/{name}-3")
+            assert session.run(model.dense) == 5.0
+            model.step(session, 3)
+            results[name] = model.contents(session)
+    return results
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """By the number of ranks: (folder, what _save_all returned on rank 0)."""
+    results = {}
+    for size in (1, 2, 3):
+        folder = str(tmp_path_factory.mktemp(f"of_{size}_ranks"))
+        results[size] = folder, ranks.run(_save_all, folder, ranks=size)[0]
+    return results
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 2), (2, 3), (3, 1), (1, 2)])
+def test_another_number_of_ranks_goes_on_as_the_first(saved, before, after):
+    folder, want = saved[before]
+    for rows in ranks.run(_restore_all, folder, ranks=after):
+        for name in OPTIMIZERS:
+            np.testing.assert_allclose(rows[name], want[name], rtol=1e-6, atol=1e-6, err_msg=name)
+
+
+def test_each_rank_writes_its_shard_and_the_first_all_else(saved):
+    folder = pathlib.Path(saved[3][0])
+    names = sorted(path.name for path in folder.glob("adagrad*"))
+    assert names == ["adagrad-3.data-00000-of-00001", "adagrad-3.index", "adagrad-3.meta", "adagrad-3.sok"]
+    (table,) = (folder / "adagrad-3.sok").iterdir()
+    for rank in range(3):
+        keys = np.load(table / f"shard-{rank:05d}" / "keys.npy")
+        assert len(keys) and all(key % 2**64 % 3 == rank for key in keys.tolist())
+    assert len(harness.saved_tables(str(folder / "adagrad-3"))["scope/table"]["keys"]) > 200
+    assert train.latest_checkpoint(str(folder)).endswith("-3")
+
+
+def _message(call):
+    try:
+        call()
+        return "no error"
+    except (tf.errors.OpError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _errors(folder: str) -> dict[str, str]:
+    """By what was tried, the error."""
+    rank = communicator().rank
+    messages = {}
+    with harness.graph_and_session() as session:
+        model = Model()
+        harness.initialize(session)
+        model.step(session, 0)
+        barrier = communicator().allreduce(tf.constant(1.0), average=False, name="barrier")
+        good = model.saver.save(session, f"{folder}/good")
+        before = model.contents(session)
+        session.run(model.dense.assign(7.0))
+
+        def try_to(name, call):
+            messages[name] = _message(call)
+            np.testing.assert_array_equal(model.contents(session), before)
+            assert session.run(model.dense) == 7.0
+
+        os.makedirs(f"{folder}/of_{rank}", exist_ok=True)
+        try_to("not_shared", lambda: model.saver.save(session, f"{folder}/of_{rank}/model"))
+        if rank == 0:
+            pathlib.Path(folder, "file").write_text("")
+        place = "file" if rank == 0 else "of_1"
+        try_to("first_cannot_write", lambda: model.saver.save(session, f"{folder}/{place}/model"))
+        # Rank 0 fails after its tables are written: the name of its state file is that of a folder.
+        os.makedirs(f"{folder}/state_is_a_folder", exist_ok=True)
+        try_to(
+            "first_fails_late",
+            lambda: model.saver.save(session, f"{folder}/late", latest_filename="state_is_a_folder"),
+        )
+        if rank == 0:
+            for name in ("damaged", "incomplete"):
+                for path in pathlib.Path(folder).glob("good.*"):
+                    copied = path.with_name(path.name.replace("good", name))
+                    shutil.copytree(path, copied) if path.is_dir() else shutil.copy(path, copied)
+            (values,) = pathlib.Path(folder, "damaged.sok").glob("*/shard-00001/values.npy")
+            values.write_bytes(values.read_bytes()[:-4])
+            (shard,) = pathlib.Path(folder, "incomplete.sok").glob("*/shard-00001")
+            shutil.rmtree(shard)
+        session.run(barrier)
+        try_to("damaged", lambda: model.saver.restore(session, f"{folder}/damaged"))
+        try_to("incomplete", lambda: model.saver.restore(session, f"{folder}/incomplete"))
+        path = f"{folder}/good" if rank == 0 else f"{folder}/damaged"
+        try_to("damaged_on_rank_1", lambda: model.saver.restore(session, path))
+        model.step(session, 1)
+        model.saver.restore(session, good)
+        np.testing.assert_array_equal(model.contents(session), before)
+        messages["left"] = sorted(os.listdir(folder))
+    return messages
+
+
+def test_errors_are_raised_on_all_ranks_and_change_nothing(tmp_path):
+    by_rank = ranks.run(_errors, str(tmp_path), ranks=2)
+    for rank, messages in enumerate(by_rank):
+        for name in ("not_shared", "first_cannot_write", "first_fails_late", "damaged", "incomplete"):
+            assert messages[name] != "no error", (rank, name)
+    # At as many ranks as saved it, each reads its own shard.
+    for name, file in (("damaged", "shard-00001/values.npy"), ("incomplete", "shard-00001")):
+        assert "rank 1 failed" in by_rank[0][name], by_rank[0][name]
+        assert file in by_rank[1][name], by_rank[1][name]
+    assert "rank 1 failed" in by_rank[0]["not_shared"], by_rank[0]["not_shared"]
+    assert "all ranks share" in by_rank[1]["not_shared"], by_rank[1]["not_shared"]
+    assert "rank 0 failed" in by_rank[1]["first_cannot_write"], by_rank[1]["first_cannot_write"]
+    assert "rank 0 failed" in by_rank[1]["first_fails_late"], by_rank[1]["first_fails_late"]
+    assert "values.npy" in by_rank[1]["damaged_on_rank_1"]
+    assert "rank 1 failed" in by_rank[0]["damaged_on_rank_1"]
+    assert "of_1.sok" not in by_rank[0]["left"]
+
+
+def _keep(folder: str) -> tuple[list[str], list[str]]:
+    with harness.graph_and_session() as session:
+        model = Model()
+        harness.initialize(session)
+        for number in range(5):
+            model.step(session, number)
+            path = model.saver.save(session, f"{folder}/model", global_step=number)
+            # Whichever rank comes back can restore.
+            model.saver.restore(session, path)
+        return model.saver.last_checkpoints, sorted(os.listdir(folder))
+
+
+def test_old_checkpoints_go(tmp_path):
+    for kept, _ in ranks.run(_keep, str(tmp_path), ranks=2):
+        assert [os.path.basename(path) for path in kept] == ["model-3", "model-4"]
+    assert sorted(path.name for path in tmp_path.glob("*.sok")) == ["model-3.sok", "model-4.sok"]
+    assert sorted(path.stem for path in tmp_path.glob("*.index")) == ["model-3", "model-4"]
+
+
+def _warm_start(folder: str) -> tuple[np.ndarray, np.ndarray]:
+    with harness.graph_and_session() as session:
+        model = Model()
+        model.saver.restore(session, f"{folder}/adagrad-3")
+        want = model.contents(session)
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("mine", DIM)
+        rows = tf.nn.embedding_lookup(table, KEYS)
+        sok.init_from_checkpoint(f"{folder}/adagrad-3", {"scope/table": "mine"})
+        harness.initialize(session)
+        return session.run(rows), want
+
+
+def test_tables_start_from_a_checkpoint_of_another_number_of_ranks(saved):
+    for rows, want in ranks.run(_warm_start, saved[3][0], ranks=2):
+        known = np.isin(KEYS, harness.saved_tables(f"{saved[3][0]}/adagrad-3")["scope/table"]["keys"])
+        np.testing.assert_array_equal(rows[known], want[known])

@@ -1,0 +1,165 @@
+"""Which folders of tables go with old checkpoints, and which stay because a checkpoint needs them."""
+
+import json
+import logging
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+import harness  # noqa: F401 - quiets TensorFlow
+from sparse_operation_kit.saver import retention
+
+
+class Folder:
+    """A directory of checkpoints of one table "t", whose files are made up."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+
+    def table(self, base: str, table: str, chain: tuple[str, ...] = ()) -> str:
+        """Makes a table's folder with a manifest; returns it relative to the directory."""
+        folder = self.path / f"{base}.sok" / table
+        folder.mkdir(parents=True)
+        links = [{"path": f"../../{link}", "crc32": 0} for link in chain]
+        (folder / "manifest.json").write_text(json.dumps({"chain": links}))
+        (folder / "shard-00000").mkdir()
+        return f"{base}.sok/{table}"
+
+    def checkpoint(self, base: str, reference: str | None) -> None:
+        """Makes TensorFlow's part of a checkpoint."""
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            value = "no JSON" if reference is None else json.dumps({"folder": reference})
+            variable = tf.Variable(value, name="t/checkpoint")
+            tf.Variable(1.0, name="dense")
+            session.run(variable.initializer)
+            session.run(tf.compat.v1.global_variables_initializer())
+            tf.compat.v1.train.Saver().save(
+                session, str(self.path / base), write_meta_graph=False, write_state=False
+            )
+
+    def full(self, base: str, table: str) -> None:
+        self.checkpoint(base, self.table(base, table))
+
+    def collect(self, base: str, removed=()) -> set[str]:
+        """Returns what is left of the tables."""
+        retention.collect(str(self.path / base), [str(self.path / one) for one in removed])
+        return self.tables()
+
+    def tables(self) -> set[str]:
+        return {str(path.relative_to(self.path)) for path in self.path.glob("*.sok/*")}
+
+    def remove_tensorflows(self, base: str) -> None:
+        for path in self.path.glob(f"{base}.[!s]*"):
+            path.unlink()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path)
+
+
+def test_tables_go_with_their_checkpoint(folder):
+    for step in (1, 2, 3):
+        folder.full(f"model-{step}", f"t-{step}")
+    folder.remove_tensorflows("model-1")
+    assert folder.collect("model-3") == {"model-2.sok/t-2", "model-3.sok/t-3"}
+    assert not (folder.path / "model-1.sok").exists()
+
+
+def test_another_family_is_left_alone(folder):
+    folder.full("model-3", "t-3")
+    for base in ("other-1", "model-3-best", "model", "models-1"):
+        folder.table(base, "t-1")
+    assert folder.collect("model-3") == {
+        "model-3.sok/t-3",
+        "other-1.sok/t-1",
+        "model-3-best.sok/t-1",
+        "models-1.sok/t-1",
+    }
+
+
+def test_what_tensorflow_removed_goes_whatever_its_name(folder):
+    folder.full("b", "t-2")
+    folder.table("a", "t-1")
+    folder.table("c", "t-3")
+    assert folder.collect("b", removed=["a"]) == {"b.sok/t-2", "c.sok/t-3"}
+
+
+def test_leftovers_of_killed_saves(folder):
+    folder.table("model-1", "t-1.unfinished")
+    folder.table("model-2", "t-2")
+    (folder.path / "model-4.sok").mkdir()
+    folder.table("model-3", "t-2.unfinished")
+    folder.table("model-3", "t-0")
+    folder.full("model-3", "t-3")
+    assert folder.collect("model-3") == {"model-3.sok/t-3"}
+    assert [path.name for path in folder.path.glob("*.sok")] == ["model-3.sok"]
+
+
+def test_the_chain_of_an_incremental_checkpoint_stays(folder):
+    full = folder.table("model-1", "t-1")
+    unneeded = folder.table("model-2", "t-2")
+    first = folder.table("model-3", "t-3", (full,))
+    last = folder.table("model-4", "t-4", (full, first))
+    folder.checkpoint("model-4", last)
+    assert folder.collect("model-4") == {full, first, last}
+    assert unneeded not in folder.tables()
+    folder.full("model-5", "t-5")
+    folder.remove_tensorflows("model-4")
+    assert folder.collect("model-5") == {"model-5.sok/t-5"}
+
+
+def test_an_incremental_checkpoint_upon_one_of_the_same_prefix(folder):
+    full = folder.table("model-1", "t-1")
+    delta = folder.table("model-1", "t-2", (full,))
+    folder.table("model-1", "t-0")
+    folder.checkpoint("model-1", delta)
+    assert folder.collect("model-1") == {full, delta}
+
+
+def test_a_copied_checkpoint_keeps_the_tables_that_it_refers_to(folder):
+    table = folder.table("model-1", "t-1")
+    folder.checkpoint("best", table)
+    folder.full("model-2", "t-2")
+    assert folder.collect("model-2") == {table, "model-2.sok/t-2"}
+
+
+def test_a_renamed_checkpoint_keeps_its_own(folder):
+    folder.table("best-1", "t-1")
+    folder.checkpoint("best-1", "model-1.sok/t-1")
+    folder.full("best-2", "t-2")
+    folder.table("best-0", "t-0")
+    assert folder.collect("best-2") == {"best-1.sok/t-1", "best-2.sok/t-2"}
+
+
+@pytest.mark.parametrize("damaged", ["model-1.index", "model-1.sok/t-1/manifest.json"])
+def test_nothing_goes_where_it_is_unclear_what_is_needed(folder, damaged, caplog):
+    folder.full("model-1", "t-1")
+    folder.table("model-2", "t-2")
+    folder.full("model-3", "t-3")
+    (folder.path / damaged).write_bytes(b"damaged")
+    before = folder.tables()
+    with caplog.at_level(logging.WARNING):
+        assert folder.collect("model-3") == before
+    assert "model-3" in caplog.text
+
+
+def test_checkpoints_of_others_are_no_obstacle(folder):
+    folder.checkpoint("plain", None)
+    folder.table("model-1", "t-1")
+    folder.full("model-2", "t-2")
+    assert folder.collect("model-2") == {"model-2.sok/t-2"}
+
+
+def test_a_directory_that_is_not_there(folder, caplog):
+    retention.collect(str(folder.path / "nowhere" / "model-1"))
+    assert not caplog.text
+
+
+def test_the_present_directory(folder, monkeypatch):
+    monkeypatch.chdir(folder.path)
+    folder.table("model-1", "t-1")
+    folder.full("model-2", "t-2")
+    retention.collect("model-2")
+    assert folder.tables() == {"model-2.sok/t-2"}
