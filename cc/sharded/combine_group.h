@@ -14,8 +14,8 @@
 
 namespace sok {
 
-// The rows that arrived, as pointers into the messages: [t][u] is row u of plan.lookups.parts[t].unique
-// (kRows), or of plan.routes[t].bags (kSums).
+// The rows that arrived, as pointers into the messages: [t][i] is the row of id i of plan.routes[t].ids
+// (kRows), or the sum that belongs to plan.routes[t].bags[i] (kSums).
 using ReceivedRows = std::vector<std::vector<const float*>>;
 
 // Reads the answers of all owners. Where any rank had an error, every rank returns that error.

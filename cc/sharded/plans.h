@@ -13,9 +13,9 @@ namespace sok {
 
 // How one table's ids went to their owners.
 struct PartRoute {
-  // Of kRows: begin of the distinct ids of each owner, which stand in this order in TablePart::unique.
-  // Of kSums: likewise of all ids, duplicates included.
-  std::vector<int64_t> ids_begin;   // ranks + 1
+  // What is sent, each owner's together and in their order: of kRows the distinct ids, of kSums all.
+  std::vector<int64_t> ids;
+  std::vector<int64_t> ids_begin;   // ranks + 1: of each owner's in `ids`
   std::vector<int64_t> rows_begin;  // ranks + 1: rows that the owners answer with; equals ids_begin of kRows
   // Of kRows in training, where the table counts: how often each of the ids was looked up.
   std::vector<int32_t> counts;
@@ -30,8 +30,10 @@ struct RoutePlan {
   int ranks = 1;
   std::vector<ExchangeMode> modes;  // one per table
   std::vector<int64_t> dims;        // one per table
-  LookupPlan lookups;               // parts[t].rows stay empty: rows have numbers on their owners only
-  std::vector<PartRoute> routes;    // one per table
+  // Of parts[t] only `inverse` is filled in, and only of kRows: positions in routes[t].ids. Rows have numbers
+  // on their owners alone.
+  LookupPlan lookups;
+  std::vector<PartRoute> routes;  // one per table
 };
 
 // What all ranks together asked of one table, for training.

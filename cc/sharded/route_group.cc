@@ -20,7 +20,7 @@ Status RouteRows(Executor& executor, Span<const int64_t> ids, int ranks, bool co
   SOK_RETURN_IF_ERROR(deduplicator->Run(executor, ids, &unique, Span<int32_t>(part->inverse)));
   OwnerOrder order;
   SortByOwner(unique, ranks, &order);
-  part->unique = InOwnerOrder(order, Span<const int64_t>(unique));
+  route->ids = InOwnerOrder(order, Span<const int64_t>(unique));
   for (int32_t& position : part->inverse) position = order.position[position];
   route->counts.assign(counts ? unique.size() : 0, 0);
   if (counts) {
@@ -33,14 +33,14 @@ Status RouteRows(Executor& executor, Span<const int64_t> ids, int ranks, bool co
 
 // All ids of a pooled lookup, each to its owner, and for each owner the bags that it has a part of.
 Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> ids, int ranks,
-                 TablePart* part, PartRoute* route) {
+                 PartRoute* route) {
   if (ids.size() > INT32_MAX) {
     return InvalidArgument("Lookup in embedding variable '", table.options().name, "': ", ids.size(),
                            " ids are too many for one step");
   }
   OwnerOrder order;
   SortByOwner(ids, ranks, &order);
-  part->unique = InOwnerOrder(order, ids);
+  route->ids = InOwnerOrder(order, ids);
   std::vector<int32_t> bag_of(ids.size());
   for (int64_t bag = 0; bag < lookup.num_bags(); ++bag) {
     std::fill(bag_of.begin() + lookup.offsets[bag], bag_of.begin() + lookup.offsets[bag + 1],
@@ -63,23 +63,27 @@ Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> i
   return OkStatus();
 }
 
-// What this rank asks of owner `r`.
-std::vector<TableRequest> RequestsOf(Span<Table* const> tables, const RoutePlan& plan, int r) {
-  std::vector<TableRequest> requests(tables.size());
+// The numbers of what owner `r` is asked, of those of all owners.
+std::vector<int32_t> PartFor(int r, const std::vector<int32_t>& numbers, const std::vector<int64_t>& begin) {
+  if (numbers.empty()) return {};
+  return {numbers.begin() + begin[r], numbers.begin() + begin[r + 1]};
+}
+
+// What this rank asks of each owner, by owner and table.
+std::vector<std::vector<TableRequest>> RequestsToOwners(Span<Table* const> tables, const RoutePlan& plan) {
+  std::vector<std::vector<TableRequest>> requests(plan.ranks, std::vector<TableRequest>(tables.size()));
   for (int64_t t = 0; t < tables.size(); ++t) {
     const PartRoute& route = plan.routes[t];
-    TableRequest& request = requests[t];
-    request.definition = DefinitionOf(*tables[t], plan.modes[t]);
-    request.optimizer = OptimizerOf(*tables[t]);
-    request.ids = Span<const int64_t>(plan.lookups.parts[t].unique)
-                      .subspan(route.ids_begin[r], route.ids_begin[r + 1] - route.ids_begin[r]);
-    if (!route.counts.empty()) {
-      request.counts.assign(route.counts.begin() + route.ids_begin[r],
-                            route.counts.begin() + route.ids_begin[r + 1]);
-    }
-    if (plan.modes[t] == ExchangeMode::kSums) {
-      request.lengths.assign(route.lengths.begin() + route.rows_begin[r],
-                             route.lengths.begin() + route.rows_begin[r + 1]);
+    const uint64_t definition = DefinitionOf(*tables[t], plan.modes[t]);
+    const uint64_t optimizer = OptimizerOf(*tables[t]);
+    for (int r = 0; r < plan.ranks; ++r) {
+      TableRequest& request = requests[r][t];
+      request.definition = definition;
+      request.optimizer = optimizer;
+      request.ids = Span<const int64_t>(route.ids).subspan(route.ids_begin[r],
+                                                           route.ids_begin[r + 1] - route.ids_begin[r]);
+      request.counts = PartFor(r, route.counts, route.ids_begin);
+      request.lengths = PartFor(r, route.lengths, route.rows_begin);
     }
   }
   return requests;
@@ -103,7 +107,7 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
     return plan->modes[t] == ExchangeMode::kRows
                ? RouteRows(inner, ids[t], plan->ranks, counts, &scratch->deduplicators[t], &parts[t],
                            &plan->routes[t])
-               : RouteSums(table, *lookup_of[t], ids[t], plan->ranks, &parts[t], &plan->routes[t]);
+               : RouteSums(table, *lookup_of[t], ids[t], plan->ranks, &plan->routes[t]);
   });
 }
 
@@ -111,11 +115,9 @@ Status WriteRequests(Span<Table* const> tables, const Status& status, const Rout
                      AllocateWords allocate) {
   const int ranks = plan.ranks;
   std::vector<std::vector<TableRequest>> requests(ranks);
+  if (status.ok()) requests = RequestsToOwners(tables, plan);
   std::vector<int64_t> sizes(ranks);
-  for (int r = 0; r < ranks; ++r) {
-    if (status.ok()) requests[r] = RequestsOf(tables, plan, r);
-    sizes[r] = MessageWords(status, RequestWords(requests[r]));
-  }
+  for (int r = 0; r < ranks; ++r) sizes[r] = MessageWords(status, RequestWords(requests[r]));
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
   const std::vector<int64_t*> starts = MessageStarts(plan.rank, sizes, words);

@@ -20,8 +20,8 @@ namespace sok {
 Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                   RoutePlan* plan, GroupScratch* scratch);
 
-// Writes the messages of exchange 1. Where `status` is an error they say so, and of `plan` only the number of
-// ranks is read. ResourceExhausted where `allocate` fails.
+// Writes the messages of exchange 1. Where `status` is an error they say so, and of `plan` only `rank`,
+// `ranks` and the training flag are read. ResourceExhausted where `allocate` fails.
 Status WriteRequests(Span<Table* const> tables, const Status& status, const RoutePlan& plan,
                      AllocateWords allocate);
 
