@@ -128,7 +128,7 @@ def _add_export(commands) -> None:
         choices=FORMATS,
         required=True,
         help="parquet and npy: keys and rows, in files named after tables; saved_model: a SavedModel that "
-        "needs nothing but TensorFlow",
+        "needs nothing but TensorFlow; saved_model_sok: one with this library's op, for large tables",
     )
     command.add_argument("--to", metavar="DIR", type=Path, required=True, help="the new folder")
     _add_tables(command)

@@ -15,7 +15,7 @@ from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks
 from sparse_operation_kit.checkpoint.writer import ArrayWriter, refuse_existing
 
-FORMATS = ("parquet", "npy", "saved_model")
+FORMATS = ("parquet", "npy", "saved_model", "saved_model_sok")
 # Rows of a Parquet file that are read at once by those who read it.
 _ROW_GROUP_BYTES = 64 << 20
 
@@ -68,6 +68,10 @@ def _writer(file_format: str, default: float | None) -> Callable[[Sequence[Table
         from sparse_operation_kit.checkpoint.saved_model import write_saved_model
 
         return lambda tables, folder: write_saved_model(tables, folder, default)
+    if file_format == "saved_model_sok":
+        from sparse_operation_kit.checkpoint.saved_model_sok import write_saved_model_sok
+
+        return write_saved_model_sok
     write_table = {"parquet": _write_parquet, "npy": _write_npy}[file_format]
 
     def write(tables: Sequence[Table], folder: Path) -> None:

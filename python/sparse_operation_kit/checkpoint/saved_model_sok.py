@@ -1,0 +1,113 @@
+"""A SavedModel of tables that looks rows up with this library's op.
+
+Its variables are a checkpoint of the tables, without their optimizers: `variables/variables.index` refers to
+the folders in `variables/variables.sok`. They are written a few MiB at a time, so that a table need not fit
+in memory to be exported, nor twice to be loaded.
+"""
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint import tensorflow_part
+from sparse_operation_kit.checkpoint.format import Table
+from sparse_operation_kit.checkpoint.locate import FOLDER_SUFFIX, table_folder_name
+from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
+from sparse_operation_kit.checkpoint.writer import write_for_serving
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.row_policies import CounterFilter, InitializerOption
+from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
+
+
+def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
+    """Writes a SavedModel with one signature for each table: `ids` int64 [n] to `rows` float32 [n, dim].
+
+    A process that has imported this library loads it, without Horovod and without a call of `sok.Init`. An id
+    without a row reads as its initial row, or as what the table's admission filter gives it.
+
+    Args:
+      tables: With their chains.
+      folder: Must not be there yet.
+    """
+    with tf.Graph().as_default() as graph:
+        with tf.control_dependencies([_init()]):
+            variables = [_variable(table) for table in tables]
+        signatures: dict[str, Any] = {}
+        for table, variable in zip(tables, variables, strict=True):
+            ids = tf.compat.v1.placeholder(tf.int64, [None], name=f"ids_of_{len(signatures)}")
+            rows = lookup_group([DenseLookup(variable, ids)], training=False)[0]
+            signatures[signature_name(table, signatures)] = signature(ids, rows)
+        saver = tf.compat.v1.train.Saver(variables)
+        _own_their_tables(variables)
+        model = _saved_model(graph, saver, with_default_signature(signatures))
+    folder.mkdir()
+    _write_variables(tables, folder / "variables" / "variables")
+    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
+
+
+def _init() -> tf.Tensor:
+    """sok.Init for a process of its own. The arguments do not matter to lookups."""
+    arguments = tf.constant([1, 0, tf.float32.as_datatype_enum], tf.int64)
+    return native.ops.sok_init(arguments, rank=0, ranks=1)
+
+
+def _variable(table: Table) -> EmbeddingVariable:
+    description = table.manifest.table
+    admission = description["admission"]
+    return EmbeddingVariable(
+        table.name,
+        dim=table.manifest.dim,
+        capacity=None if description["hashed"] else description["capacity"] * len(table.last.shards),
+        initializer=InitializerOption(
+            _initializer(description["initializer"]),
+            default_value_no_permission=admission["default_value"] if admission else 0.0,
+        ),
+        use_hashtable=description["hashed"],
+        admission=CounterFilter(max(admission["filter_freq"], 0)) if admission else None,
+    )
+
+
+def _initializer(description: dict[str, Any]) -> Any:
+    """The initializer of new rows; its seed comes with the rows."""
+    v1 = tf.compat.v1
+    first, second = description["a"], description["b"]
+    return {
+        "constant": lambda: first,
+        "uniform": lambda: v1.random_uniform_initializer(first, second),
+        "normal": lambda: v1.random_normal_initializer(first, second),
+        "truncated_normal": lambda: v1.truncated_normal_initializer(first, second),
+    }[description["kind"]]()
+
+
+def _own_their_tables(variables: Sequence[EmbeddingVariable]) -> None:
+    """Gives the tables names of their own: a process may load several models with tables of one name."""
+    identity = secrets.token_hex(8)
+    for variable in variables:
+        name = f"{variable.m_var_name}@{identity}".encode()
+        variable.handle.op._set_attr("shared_name", tf.compat.v1.AttrValue(s=name))
+
+
+def _saved_model(graph: tf.Graph, saver: tf.compat.v1.train.Saver, signatures: dict[str, Any]) -> Any:
+    model = saved_model_pb2.SavedModel(saved_model_schema_version=1)
+    meta_graph = model.meta_graphs.add()
+    meta_graph.CopyFrom(
+        tf.compat.v1.train.export_meta_graph(graph=graph, saver_def=saver.as_saver_def(), clear_devices=True)
+    )
+    meta_graph.meta_info_def.tags.append(tf.saved_model.SERVING)
+    for name, definition in signatures.items():
+        meta_graph.signature_def[name].CopyFrom(definition)
+    return model
+
+
+def _write_variables(tables: Sequence[Table], prefix: Path) -> None:
+    references = {}
+    for table in tables:
+        leaf = table_folder_name(table.name, secrets.token_hex(8))
+        checksum = write_for_serving(table, prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf)
+        references[table.name] = tensorflow_part.reference(prefix, leaf, checksum, table.manifest.steps)
+    tensorflow_part.write(prefix, references, None)

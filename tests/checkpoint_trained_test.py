@@ -1,0 +1,233 @@
+"""Real checkpoints, of tables that were trained, in the hands of the command line; exported, they serve."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.checkpoint import cli, compare, find_row, open_checkpoint, problems, row_blocks
+
+DIM = 4
+IDS = np.concatenate([harness.HOSTILE_KEYS, np.arange(40)])
+UNSEEN = [12345, -98765, 2**50]
+
+# Loads a SavedModel as TensorFlow 2 does, and as a session of version 1 does, twice in one process; without
+# Horovod, and with or without this library.
+PROGRAM = """
+import json, sys
+folder, ids, hidden = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
+for name in hidden:
+    sys.modules[name] = None
+import tensorflow as tf
+if "sparse_operation_kit" not in hidden:
+    import sparse_operation_kit
+models = [tf.saved_model.load(folder) for _ in range(2)]
+found = {}
+for model in models:
+    for name, function in model.signatures.items():
+        rows = function(ids=tf.constant(ids, tf.int64))["rows"].numpy().tolist()
+        assert found.setdefault(name, rows) == rows
+with tf.compat.v1.Session(graph=tf.Graph()) as session:
+    meta = tf.compat.v1.saved_model.load(session, ["serve"], folder)
+    for name, signature in meta.signature_def.items():
+        rows = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: ids})
+        assert rows.tolist() == found[name]
+print(json.dumps(found))
+"""
+
+
+def serve(folder, ids, *hidden):
+    """{signature: rows} from a fresh process in which the modules `hidden` cannot be imported."""
+    package_path = os.path.dirname(sok.__path__[0])
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), json.dumps([int(i) for i in ids]), "horovod", *hidden],
+        env={**os.environ, "PYTHONPATH": package_path, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}
+
+
+def run(*arguments):
+    return cli.main([str(argument) for argument in arguments])
+
+
+class Trained:
+    """A graph with tables in training."""
+
+    def __init__(self, session, optimizer, **tables):
+        self.session = session
+        self.tables = {name: sok.EmbeddingVariable(name, DIM, **options) for name, options in tables.items()}
+        self.ids = tf.compat.v1.placeholder(tf.int64, [None])
+        rows = [
+            tf.nn.embedding_lookup(table, tf.cast(self.ids, table.key_dtype))
+            for table in self.tables.values()
+        ]
+        self.train = optimizer.minimize(tf.add_n([tf.reduce_sum(tf.sin(3 * part)) for part in rows]))
+        harness.initialize(session)
+
+    def step(self, ids):
+        self.session.run(self.train, {self.ids: ids})
+
+    def rows(self, name, ids):
+        """Rows as lookups read them that do not train: what a served table has to answer."""
+        from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
+
+        table = self.tables[name]
+        lookup = DenseLookup(table, tf.constant(np.asarray(ids), table.key_dtype))
+        return self.session.run(lookup_group([lookup], training=False)[0])
+
+
+OPTIMIZERS = {
+    "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
+    "momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9),
+    "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),
+    "adam": lambda: tf.compat.v1.train.AdamOptimizer(0.1),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_full_checkpoint(tmp_path, capsys, optimizer):
+    with harness.graph_and_session() as session:
+        made = Trained(
+            session, OPTIMIZERS[optimizer](), **{"scope/items": {}, "users": {"initializer": "ones"}}
+        )
+        saver = tf.compat.v1.train.Saver()
+        for step in range(3):
+            made.step(IDS[step * 5 :])
+        saver.save(session, str(tmp_path / "model"), global_step=3)
+        wanted = {name: made.rows(name, IDS) for name in made.tables}
+    assert list(problems(open_checkpoint(tmp_path))) == []
+    assert run("verify", tmp_path) == 0
+    assert run("inspect", tmp_path) == 0
+    assert f"{optimizer}, 3 steps" in capsys.readouterr().out
+    for entry in open_checkpoint(tmp_path).tables:
+        table = entry.open()
+        for key, row in zip(IDS.tolist(), wanted[entry.name], strict=True):
+            np.testing.assert_array_equal(find_row(table, key)["values"], row)
+    assert run("diff", tmp_path, tmp_path / "model-3") == 0
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_chain_and_its_compaction(tmp_path, optimizer):
+    train = tf.compat.v1.train
+    with tf.Graph().as_default():
+        step = train.get_or_create_global_step()
+        with tf.control_dependencies(
+            [sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)]
+        ):
+            table = sok.EmbeddingVariable("items", DIM)
+        rows = tf.nn.embedding_lookup(table, step * 5 + tf.range(20, dtype=tf.int64))
+        update = OPTIMIZERS[optimizer]().minimize(tf.reduce_sum(tf.sin(rows)), global_step=step)
+        hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=2)
+        with train.MonitoredTrainingSession(hooks=[hook]) as session:
+            for _ in range(7):
+                session.run(update)
+    chain = open_checkpoint(tmp_path).tables[0].open()
+    assert chain.manifest.is_delta and len(chain.links) > 2
+    assert chain.is_lagging == (optimizer == "adam")
+    assert run("verify", tmp_path) == 0
+    assert run("compact", tmp_path, "--to", tmp_path / "new") == 0
+    assert run("verify", tmp_path / "new") == 0
+    compacted = open_checkpoint(tmp_path / "new").tables[0].open()
+    if not chain.is_lagging:
+        assert compare(chain, compacted).is_empty
+    ids = np.arange(50)
+    with harness.graph_and_session() as session:
+        made = Trained(session, OPTIMIZERS[optimizer](), items={})
+        train.Saver([made.tables["items"]]).restore(session, tf.train.latest_checkpoint(tmp_path))
+        wanted = made.rows("items", ids)
+    for key, row in zip(ids.tolist(), wanted, strict=True):
+        np.testing.assert_array_equal(find_row(compacted, key)["values"], row)
+
+
+@pytest.mark.parametrize("file_format", ["saved_model", "saved_model_sok"])
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.uint32])
+def test_exported_tables_answer_as_the_trained_ones(tmp_path, file_format, key_dtype):
+    info = np.iinfo(key_dtype.as_numpy_dtype)
+    ids = IDS[(IDS >= info.min) & (IDS <= info.max)]
+    unseen = [i for i in UNSEEN if info.min <= i <= info.max]
+    with harness.graph_and_session() as session:
+        made = Trained(
+            session,
+            OPTIMIZERS["lazy_adam"](),
+            items={"key_dtype": key_dtype},
+            normal={"key_dtype": key_dtype, "initializer": tf.compat.v1.random_normal_initializer(0.1, 0.2)},
+            bounded={"key_dtype": key_dtype, "capacity": 100, "initializer": 0.25},
+        )
+        for step in range(3):
+            made.step(ids[step:])
+        tf.compat.v1.train.Saver().save(session, str(tmp_path / "model"))
+        wanted = {name: made.rows(name, [*ids, *unseen]) for name in made.tables}
+    assert run("export", tmp_path, "--format", file_format, "--to", tmp_path / "1") == 0
+    hidden = ["sparse_operation_kit"] if file_format == "saved_model" else []
+    found = serve(tmp_path / "1", [*ids, *unseen], *hidden)
+    assert found.keys() == wanted.keys()
+    for name, rows in found.items():
+        if file_format == "saved_model":
+            wanted[name][len(ids) :] = 0
+        np.testing.assert_array_equal(rows, wanted[name])
+
+
+@pytest.mark.parametrize("file_format", ["saved_model", "saved_model_sok"])
+def test_a_table_without_hashing(tmp_path, file_format):
+    with harness.graph_and_session() as session:
+        made = Trained(session, OPTIMIZERS["sgd"](), direct={"use_hashtable": False, "capacity": 60})
+        made.step(np.arange(0, 60, 7))
+        tf.compat.v1.train.Saver().save(session, str(tmp_path / "model"))
+        wanted = made.rows("direct", np.arange(60))
+    assert run("verify", tmp_path) == 0
+    assert run("export", tmp_path, "--format", file_format, "--to", tmp_path / "1") == 0
+    found = serve(tmp_path / "1", np.arange(60))
+    assert found.keys() == {"direct", "serving_default"}
+    np.testing.assert_array_equal(found["serving_default"], wanted)
+
+
+@pytest.mark.parametrize("file_format", ["saved_model", "saved_model_sok"])
+@pytest.mark.parametrize("kind", ["counter", "bloom"])
+def test_tables_with_admission(tmp_path, file_format, kind):
+    admission = {
+        "counter": lambda: sok.CounterFilter(filter_freq=2),
+        "bloom": lambda: sok.CBFFilter(filter_freq=2, max_element_size=1000, false_positive_probability=1e-6),
+    }[kind]()
+    initializer = sok.InitializerOption(default_value_no_permission=-3.5)
+    with harness.graph_and_session() as session:
+        options = {"admission": admission, "initializer": initializer}
+        made = Trained(session, OPTIMIZERS["lazy_adam"](), items=options)
+        made.step(IDS)
+        made.step(IDS[:20])
+        tf.compat.v1.train.Saver().save(session, str(tmp_path / "model"))
+        wanted = made.rows("items", [*IDS, *UNSEEN])
+    assert (wanted[20:] == -3.5).all() and not (wanted[:20] == -3.5).any()
+    assert run("verify", tmp_path) == 0
+    assert run("export", tmp_path, "--format", file_format, "--to", tmp_path / "1") == 0
+    np.testing.assert_array_equal(serve(tmp_path / "1", [*IDS, *UNSEEN])["items"], wanted)
+
+
+def test_compaction_restores_in_training(tmp_path):
+    with harness.graph_and_session() as session:
+        made = Trained(session, OPTIMIZERS["lazy_adam"](), items={})
+        weight = tf.compat.v1.get_variable("weight", initializer=[1.0, 2.0])
+        harness.initialize(session)
+        saver = tf.compat.v1.train.Saver()
+        made.step(IDS)
+        saver.save(session, str(tmp_path / "model"))
+        session.run(weight.assign([3.0, 4.0]))
+        assert run("compact", tmp_path / "model", "--to", tmp_path / "new") == 0
+        made.step(IDS)
+        wanted = made.rows("items", IDS)
+        saver.restore(session, str(tmp_path / "new"))
+        assert session.run(weight).tolist() == [1.0, 2.0]
+        made.step(IDS)
+        np.testing.assert_array_equal(made.rows("items", IDS), wanted)
+    tables = [open_checkpoint(tmp_path / name).tables[0].open() for name in ("model", "new")]
+    assert compare(*tables).is_empty
+    assert sum(len(block.keys) for block in row_blocks(tables[1])) == len(set(IDS.tolist()))
