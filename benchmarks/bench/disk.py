@@ -1,0 +1,43 @@
+"""What the disk itself does, by `dd`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import time
+
+_BLOCK = 1 << 20
+
+
+def write_seconds(path: pathlib.Path, count: int) -> float:
+    """Writes `count` bytes, rounded up to MiB, and syncs them; returns the seconds."""
+    blocks = -(-count // _BLOCK)
+    return _timed(["dd", "if=/dev/zero", f"of={path}", f"bs={_BLOCK}", f"count={blocks}", "conv=fsync"])
+
+
+def read_seconds(path: pathlib.Path) -> float:
+    """Reads a file; returns the seconds."""
+    return _timed(["dd", f"if={path}", "of=/dev/null", f"bs={_BLOCK}"])
+
+
+def drop_from_cache(folder: pathlib.Path) -> None:
+    """Drops what the page cache holds of the files in `folder`, which must be synced."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+
+def bytes_in(folder: pathlib.Path) -> int:
+    """Returns the bytes of all files in `folder`."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _timed(command: list[str]) -> float:
+    begin = time.perf_counter()
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - begin

@@ -1,0 +1,79 @@
+"""What saving and restoring a table costs: seconds, bytes per second beside the disk's own, and memory.
+
+For each size a process trains a table of that many bytes (weights and LazyAdam's slots), saves it with
+tf.compat.v1.train.Saver, and another process restores it. `disk` is the same number of bytes written and
+synced, and read, by `dd` in the same run; files are dropped from the page cache before they are read.
+Memory is the peak of the process's resident set above what it was before the save, or, of a restore, above
+what it is afterwards. `--help` lists the flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from bench import disk, machine
+
+_COLUMNS = ("GiB of rows", "rows", "save s", "GB/s", "disk", "save / disk", "MiB above")
+_COLUMNS += ("restore s", "GB/s", "disk", "MiB above")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the program; returns its exit status."""
+    flags = _parser().parse_args(arguments)
+    print(json.dumps(machine.describe()))
+    print("| " + " | ".join(_COLUMNS) + " |")
+    print("|" + "---|" * len(_COLUMNS))
+    for gibibytes in flags.gib.split(","):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="sok-checkpoint-", dir=flags.folder))
+        try:
+            print(_row(float(gibibytes), flags, folder), flush=True)
+        finally:
+            shutil.rmtree(folder)
+    return 0
+
+
+def _row(gibibytes: float, flags: argparse.Namespace, folder: pathlib.Path) -> str:
+    saved = _run("save", gibibytes, flags, folder)
+    written = disk.write_seconds(folder / "dd", saved["bytes"])
+    disk.drop_from_cache(folder)
+    read = disk.read_seconds(folder / "dd")
+    (folder / "dd").unlink()
+    restored = _run("restore", gibibytes, flags, folder)
+    billions = saved["bytes"] / 1e9
+    cells = [f"{gibibytes:g}", f"{saved['rows']}"]
+    cells += [f"{saved['seconds']:.2f}", f"{billions / saved['seconds']:.2f}", f"{billions / written:.2f}"]
+    cells += [f"{written / saved['seconds']:.2f}", f"{saved['above'] / 2**20:.1f}"]
+    cells += [f"{restored['seconds']:.2f}", f"{billions / restored['seconds']:.2f}"]
+    cells += [f"{billions / read:.2f}", f"{restored['above'] / 2**20:.1f}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _run(stage: str, gibibytes: float, flags: argparse.Namespace, folder: pathlib.Path) -> dict:
+    command = [sys.executable, "-m", "bench.checkpoint_program", stage, str(folder)]
+    command += [f"--gib={gibibytes}", f"--dim={flags.dim}"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=pathlib.Path(__file__).absolute().parent, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--gib", default="1,4,8", help="sizes of tables, GiB of rows with their slots")
+    add("--dim", type=int, default=64, help="floats of a row")
+    add("--folder", default=None, help="where to write; the system's folder for temporary files")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
