@@ -1,53 +1,15 @@
 """Admission, eviction and bounded tables in sessions, held to a slow reference step by step."""
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from row_policy_model import CBF, DEFAULT, DIM, OPTION, Trained, batches_of_keys
 from row_policy_reference import INITIAL, ReferenceTable
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
-DIM = 3
-DEFAULT = -2.5
-OPTION = sok.InitializerOption(INITIAL, default_value_no_permission=DEFAULT)
-CBF = {"max_element_size": 4096, "false_positive_probability": 1e-6}
-
-
-class Trained:
-    """A table in a graph: keys in, rows out, and a step of SGD at rate 1 on the sum of the rows."""
-
-    def __init__(self, **policies) -> None:
-        self.keys = v1.placeholder(tf.int64, [None])
-        self.table = sok.EmbeddingVariable("table", DIM, initializer=OPTION, **policies)
-        self.rows = tf.nn.embedding_lookup(self.table, self.keys)
-        loss = tf.reduce_sum(self.rows)
-        self.gradient = tf.gradients(loss, self.table)[0]
-        self.update = v1.train.GradientDescentOptimizer(1.0).minimize(loss)
-        (self.read_rows,) = group.lookup_group([group.DenseLookup(self.table, self.keys)], training=False)
-
-    def step(self, session: v1.Session, keys: list[int]) -> list[float]:
-        """What the lookup gave for each key; all columns of a row are the same."""
-        rows, _ = session.run([self.rows, self.update], {self.keys: keys})
-        assert np.all(rows == rows[:, :1])
-        return rows[:, 0].tolist()
-
-    def read(self, session: v1.Session, keys: list[int]) -> list[float]:
-        """What a lookup without training gives."""
-        return session.run(self.read_rows, {self.keys: keys})[:, 0].tolist()
-
-
-def _batches(seed: int, steps: int, largest: int = 40) -> list[list[int]]:
-    """Skewed keys that repeat within batches and over them, hostile ones among them, and empty batches."""
-    rng = np.random.default_rng(seed)
-    few = np.concatenate([harness.HOSTILE_KEYS, np.arange(30)])
-    batches = []
-    for _ in range(steps):
-        skewed = harness.zipf_keys(rng, int(rng.integers(0, largest)), vocabulary=200)
-        batches.append([int(key) for key in np.concatenate([skewed, rng.choice(few, rng.integers(0, 6))])])
-    return batches
 
 
 def _run(policies: dict, reference: ReferenceTable, batches: list[list[int]]) -> None:
@@ -68,7 +30,7 @@ def _run(policies: dict, reference: ReferenceTable, batches: list[list[int]]) ->
 def test_keys_get_rows_in_the_lookup_that_makes_them_frequent(kind, filter_freq):
     admission = sok.CounterFilter(filter_freq) if kind == "counter" else sok.CBFFilter(filter_freq, **CBF)
     reference = ReferenceTable(filter_freq, DEFAULT)
-    _run({"admission": admission}, reference, _batches(seed=filter_freq, steps=25))
+    _run({"admission": admission}, reference, batches_of_keys(seed=filter_freq, steps=25))
     assert filter_freq < 2 or reference.waiting, "some keys must be left out for the test to say anything"
 
 
@@ -80,7 +42,7 @@ def test_a_full_table_lets_the_least_used_rows_go(on_full, filter_freq):
     if filter_freq:
         policies["admission"] = sok.CounterFilter(filter_freq)
     reference = ReferenceTable(filter_freq, DEFAULT, capacity, on_full)
-    batches = _batches(seed=7, steps=40)
+    batches = batches_of_keys(seed=7, steps=40)
     _run(policies, reference, batches)
     assert len({key for batch in batches for key in batch}) > capacity == len(reference.rows)
 
@@ -130,7 +92,7 @@ def test_all_lookups_of_a_group_count_together():
 
 def test_evicted_keys_start_anew_and_their_memory_is_used_again():
     reference = ReferenceTable(2, DEFAULT)
-    batches = _batches(seed=3, steps=30)
+    batches = batches_of_keys(seed=3, steps=30)
     with harness.graph_and_session() as session:
         trained = Trained(admission=sok.CounterFilter(2))
         gone = v1.placeholder(tf.int64, [None])

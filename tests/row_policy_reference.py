@@ -48,12 +48,14 @@ class ReferenceTable:
         """What a lookup gives for a key that it does not let in."""
         return self.rows[key].value if key in self.rows else self._absent_value()
 
-    def step(self, keys: list[int]) -> list[float]:
-        """Returns what the lookup gives for each key, and trains."""
+    def step(self, keys: list[int], update: bool = True) -> list[float]:
+        """Returns what the lookup gives for each key, and trains unless `update` is False."""
         self._uses += 1
         counts = collections.Counter(keys)
         self._admit(counts)
         values = [self.read(key) for key in keys]
+        if not update:
+            return values
         self._steps += 1
         for key, count in counts.items():
             if key in self.rows:

@@ -12,7 +12,7 @@ from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import agreed_timer, checkpoint_save
 
 
-class _IncrementalBuilder(tf_saver.BulkSaverBuilder):
+class IncrementalBuilder(tf_saver.BulkSaverBuilder):
     sok_incremental = True
 
 
@@ -63,7 +63,7 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             raise ValueError("An IncrementalCheckpointHook needs embedding variables, and the graph has none")
         super().begin()
         self._saver = tf.compat.v1.train.Saver(
-            sharded=True, max_to_keep=self._max_to_keep, builder=_IncrementalBuilder()
+            sharded=True, max_to_keep=self._max_to_keep, builder=IncrementalBuilder()
         )
         self._track_changes = native.ops.sok_track_changes([table.handle for table in tables])
 

@@ -1,0 +1,60 @@
+"""Counts of admission and clocks of eviction, in training that goes on at another number of ranks."""
+
+import numpy as np
+import tensorflow as tf
+
+import harness
+import ranks
+from row_policy_model import CASES, DEFAULT, Trained, batches_of_keys
+from row_policy_reference import ReferenceTable
+from sparse_operation_kit.core.communicator import communicator
+
+train = tf.compat.v1.train
+
+SIZES = (2, 3, 1)
+STEPS = 8
+
+
+def _keys(size: int, rank: int, step: int) -> list[int]:
+    """Of the `step`-th step of a program with `size` ranks."""
+    return batches_of_keys(seed=100 * size + rank, steps=STEPS, largest=20)[step]
+
+
+def _part(folder: str, case: str) -> list[list[float]]:
+    """What this rank's lookups gave, in training that goes on from another number of ranks."""
+    known = communicator()
+    outputs = []
+    with harness.graph_and_session() as session:
+        trained = Trained(**CASES[case][0]())
+        saver = train.Saver()
+        last = train.latest_checkpoint(folder)
+        if last is None:
+            harness.initialize(session)
+        else:
+            saver.restore(session, last)
+        for step in range(STEPS):
+            outputs.append(trained.step(session, _keys(known.size, known.rank, step)))
+            if step % 4 == 3:
+                saver.save(session, f"{folder}/model-of-{known.size}", global_step=step)
+    return outputs
+
+
+def _parts(folder: str, cases: list[str]) -> list[list[list[float]]]:
+    return [_part(f"{folder}/{case}", case) for case in cases]
+
+
+def test_counts_and_clocks_go_on_at_another_number_of_ranks(tmp_path):
+    # Bounds are those of a rank, and mean something else on another number.
+    cases = [case for case in CASES if "capacity" not in CASES[case][1]]
+    tables = {case: ReferenceTable(default_value=DEFAULT, **CASES[case][1]) for case in cases}
+    for size in SIZES:
+        found = ranks.run(_parts, str(tmp_path), cases, ranks=size)
+        for i, case in enumerate(cases):
+            for step in range(STEPS):
+                keys = [_keys(size, rank, step) for rank in range(size)]
+                values = tables[case].step([key for of_rank in keys for key in of_rank])
+                if step % 4 == 3:
+                    tables[case].save()
+                ends = np.cumsum([len(of_rank) for of_rank in keys])[:-1]
+                expected = [part.tolist() for part in np.split(np.array(values), ends)]
+                assert [of_rank[i][step] for of_rank in found] == expected, (case, size, step)
