@@ -13,6 +13,8 @@ from sparse_operation_kit.saver import agreed_timer, checkpoint_save
 
 
 class IncrementalBuilder(tf_saver.BulkSaverBuilder):
+    """The builder of a Saver that saves what has changed since the last checkpoint."""
+
     sok_incremental = True
 
 
