@@ -32,6 +32,8 @@ TOP_LEVEL = [
     "broadcast_global_variables",
     "broadcast_variables",
     "get_embedding",
+    "group_embedding_lookup",
+    "group_embedding_lookup_sparse",
     "init_from_checkpoint",
     "split_embedding_variable_from_others",
 ]
@@ -49,6 +51,20 @@ FULL_PATHS = [
 ]
 
 ARGUMENTS = {
+    "group_embedding_lookup_sparse": [
+        ("params", _REQUIRED),
+        ("sp_ids", _REQUIRED),
+        ("combiners", _REQUIRED),
+        ("partition_strategy", "mod"),
+        ("sp_weights", None),
+        ("name", None),
+    ],
+    "group_embedding_lookup": [
+        ("params", _REQUIRED),
+        ("ids", _REQUIRED),
+        ("partition_strategy", "mod"),
+        ("name", None),
+    ],
     "DistributedEmbedding": [
         ("combiner", _REQUIRED),
         ("max_vocabulary_size_per_gpu", _REQUIRED),

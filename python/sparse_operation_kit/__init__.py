@@ -26,6 +26,10 @@ from sparse_operation_kit.core.row_policies import (
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
 from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
+from sparse_operation_kit.lookup.embedding_lookup import (
+    group_embedding_lookup,
+    group_embedding_lookup_sparse,
+)
 from sparse_operation_kit.optimizers.distributed import DistributedOptimizer
 from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
 from sparse_operation_kit.saver import IncrementalCheckpointHook, Saver, init_from_checkpoint
@@ -50,6 +54,8 @@ __all__ = [
     "broadcast_global_variables",
     "broadcast_variables",
     "get_embedding",
+    "group_embedding_lookup",
+    "group_embedding_lookup_sparse",
     "init_from_checkpoint",
     "optimizers",
     "split_embedding_variable_from_others",

@@ -1,0 +1,96 @@
+"""Lookups in ordinary variables, by TensorFlow's own ops."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+Bags = tf.SparseTensor | tf.RaggedTensor
+
+
+def name_of(variables: Sequence[Any]) -> str:
+    """The name of an ordinary variable, given as the list of its parts."""
+    return variables[0].name.split(":")[0]
+
+
+def look_up_bags(
+    variables: Sequence[Any],
+    ids: Bags,
+    combiner: str,
+    weights: Bags | None,
+    partition_strategy: str,
+    who: str,
+) -> tf.Tensor:
+    """`tf.nn.embedding_lookup_sparse`, with a row of zeros for every bag without ids, at the end too.
+
+    Args:
+      variables: The variable's parts.
+      ids: `[batch, any]`, of any integer dtype but uint64.
+      combiner: "sum", "mean" or "sqrtn".
+      weights: None, or of the kind of `ids`. NaN, infinity and weights at other places than the ids are an
+        error when the graph runs.
+      partition_strategy: "mod" or "div".
+      who: How errors begin.
+
+    Returns:
+      `[batch, dim]`.
+
+    Raises:
+      TypeError: Ids are no such integers.
+    """
+    ids = ids.with_values(_positions(ids.values, who))
+    output = tf.compat.v1.nn.embedding_lookup_sparse(
+        list(variables),
+        ids,
+        None if weights is None else _checked_weights(weights, ids, who),
+        partition_strategy=partition_strategy,
+        combiner=combiner,
+    )
+    batch = _rows_of(ids)
+    # TensorFlow's last row is that of the last id.
+    missing = batch - tf.shape(output, out_type=batch.dtype)[0]
+    padded = tf.pad(output, tf.stack([[0, missing], [0, 0]]))
+    known_batch = ids.shape[0] if ids.shape.rank else None
+    padded.set_shape([known_batch, output.shape[-1]])
+    return padded
+
+
+def look_up_rows(variables: Sequence[Any], ids: Any, partition_strategy: str, who: str) -> tf.Tensor:
+    """`tf.nn.embedding_lookup` of ids of any shape and any integer dtype but uint64.
+
+    Raises:
+      TypeError: Ids are no such integers.
+    """
+    return tf.compat.v1.nn.embedding_lookup(
+        list(variables), _positions(ids, who), partition_strategy=partition_strategy
+    )
+
+
+def _positions(ids: Any, who: str) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(ids)
+    if tensor.dtype in (tf.int32, tf.int64):
+        return tensor
+    if not tensor.dtype.is_integer or tensor.dtype == tf.uint64:
+        raise TypeError(f"{who}: ids are {tensor.dtype.name}, not of an integer dtype that int64 holds")
+    return tf.cast(tensor, tf.int64)
+
+
+def _rows_of(ids: Bags) -> tf.Tensor:
+    return ids.nrows() if isinstance(ids, tf.RaggedTensor) else ids.dense_shape[0]
+
+
+def _checked_weights(weights: Bags, ids: Bags, who: str) -> Bags:
+    of_weights, of_ids = _places(weights), _places(ids)
+    checks = []
+    if of_weights is not of_ids:
+        message = f"{who}: weights are not at the places of the ids"
+        shapes = [tf.shape(of_weights), tf.shape(of_ids)]
+        with tf.control_dependencies([tf.compat.v1.debugging.assert_equal(*shapes, message=message)]):
+            checks.append(tf.compat.v1.debugging.assert_equal(of_weights, of_ids, message=message))
+    with tf.control_dependencies(checks):
+        finite = tf.debugging.assert_all_finite(tf.cast(weights.values, tf.float32), f"{who}: weights")
+    return weights.with_values(finite)
+
+
+def _places(bags: Bags) -> tf.Tensor:
+    return tf.cast(bags.row_splits, tf.int64) if isinstance(bags, tf.RaggedTensor) else bags.indices

@@ -1,0 +1,135 @@
+"""Random features of a batch, on embedding variables and ordinary ones, beside TensorFlow's own lookups."""
+
+import numpy as np
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.lookup.embedding_lookup import group_embedding_lookup_sparse
+
+VOCABULARY = 60
+BATCH = 14
+
+
+class Rows:
+    """A variable of VOCABULARY rows. Row i of `source`, which TensorFlow looks up, is that of `keys[i]`."""
+
+    def __init__(self, name, dim, kind, key_dtype=tf.int64):
+        rng = np.random.default_rng(dim)
+        self.dim = dim
+        self.is_table = kind == "table"
+        self.keys = np.arange(VOCABULARY)
+        if self.is_table:
+            self.keys = _keys(rng, key_dtype.as_numpy_dtype)
+            self.variable = sok.EmbeddingVariable(name, dim, key_dtype=key_dtype, initializer="random_normal")
+            self.source = tf.compat.v1.get_variable(f"mirror_of_{name}", [VOCABULARY, dim])
+            self._initial = tf.nn.embedding_lookup(self.variable, tf.constant(self.keys, key_dtype))
+            return
+        partitioner = tf.compat.v1.fixed_size_partitioner(3) if kind == "partitioned" else None
+        self.variable = self.source = tf.compat.v1.get_variable(
+            name,
+            [VOCABULARY, dim],
+            initializer=tf.compat.v1.random_normal_initializer(seed=dim),
+            partitioner=partitioner,
+            use_resource=kind != "reference",
+        )
+
+    def load(self, session):
+        """Gives the source the rows of the table."""
+        if self.is_table:
+            self.source.load(session.run(self._initial), session)
+
+    def gradients(self, loss, wanted_loss):
+        """What `gradient_arrays` evaluates."""
+        if self.is_table:
+            return tf.gradients(loss, [self.variable]) + tf.gradients(wanted_loss, [self.source])
+        parts = list(self.variable) if not isinstance(self.variable, tf.Variable) else [self.variable]
+        return [
+            tf.concat([tf.convert_to_tensor(part) for part in tf.gradients(of, parts)], axis=0)
+            for of in (loss, wanted_loss)
+        ]
+
+    def gradient_arrays(self, session, gradients):
+        """The gradients by row: ours and TensorFlow's."""
+        got, want = gradients
+        if self.is_table:
+            return harness.gradient_by_key(session, self.variable, got, self.keys), session.run(
+                tf.convert_to_tensor(want)
+            )
+        return session.run([got, want])
+
+
+def _keys(rng, dtype):
+    limits = np.iinfo(dtype)
+    drawn = rng.integers(limits.min, limits.max, 2 * VOCABULARY, dtype)
+    some = np.unique(np.concatenate([drawn, np.array([limits.min, limits.max, 0, 1], dtype)]))
+    return rng.permutation(np.concatenate([some[:5], some[-5:], some[5 : VOCABULARY - 5]]))
+
+
+class Features:
+    """Features of a batch, drawn one after the other."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.rows, self.ids, self.combiners, self.weights = [], [], [], []
+        self.wanted = []
+        self.weight_tensors = []
+
+    def add(self, rows, combiner, layout="sparse", weighted=False, most=6):
+        """A feature of bags of up to `most` ids; one in the middle and that at the end are empty."""
+        lengths = self.rng.integers(0, most + 1, BATCH)
+        lengths[[3, BATCH - 1]] = 0
+        count = lengths.sum()
+        positions = np.minimum(self.rng.zipf(1.3, count), VOCABULARY) - 1
+        columns = np.concatenate([np.arange(n) for n in lengths])
+        indices = np.stack([np.repeat(np.arange(BATCH), lengths), columns], axis=1).astype(np.int64)
+        weights = tf.constant(self.rng.uniform(-0.5, 2.0, count), tf.float32) if weighted else None
+
+        def sparse(values):
+            return tf.SparseTensor(indices, values, [BATCH, most])
+
+        def bags(values):
+            if layout == "sparse":
+                return sparse(values)
+            return tf.RaggedTensor.from_row_lengths(values, lengths)
+
+        self.rows.append(rows)
+        self.ids.append(bags(rows.keys[positions]))
+        self.combiners.append(combiner)
+        self.weights.append(bags(weights) if weighted else None)
+        self.weight_tensors += [weights] if weighted else []
+        wanted = tf.compat.v1.nn.embedding_lookup_sparse(
+            rows.source, sparse(positions), sparse(weights) if weighted else None, combiner=combiner
+        )
+        self.wanted.append(tf.pad(wanted, [[0, BATCH - tf.shape(wanted)[0]], [0, 0]]))
+
+    def look_up(self, **kwargs):
+        """The group's outputs."""
+        params = [rows.variable for rows in self.rows]
+        weights = self.weights if self.weight_tensors else None
+        return group_embedding_lookup_sparse(params, self.ids, self.combiners, sp_weights=weights, **kwargs)
+
+    def compare(self, session, outputs):
+        """Holds outputs, gradients of variables and gradients of weights against TensorFlow's."""
+        losses = [
+            tf.add_n([tf.reduce_sum(tf.sin(output * (i + 1.0))) for i, output in enumerate(side)])
+            for side in (outputs, self.wanted)
+        ]
+        distinct = list({id(rows): rows for rows in self.rows}.values())
+        of_rows = [rows.gradients(*losses) for rows in distinct]
+        of_weights = [tf.gradients(loss, self.weight_tensors) for loss in losses if self.weight_tensors]
+        harness.initialize(session)
+        for rows in distinct:
+            rows.load(session)
+        for got, want, rows in zip(*session.run([outputs, self.wanted]), self.rows, strict=True):
+            assert got.shape == (BATCH, rows.dim)
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)
+        for rows, gradients in zip(distinct, of_rows, strict=True):
+            assert_close(*rows.gradient_arrays(session, gradients))
+        for got, want in zip(*session.run(of_weights), strict=True) if of_weights else ():
+            assert_close(got, want)
+
+
+def assert_close(got, want):
+    """Weights of any sign cancel each other, so that errors are relative to the largest entry."""
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.max(np.abs(want), initial=1.0))
