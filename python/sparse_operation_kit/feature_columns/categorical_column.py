@@ -1,0 +1,178 @@
+"""Categorical columns whose keys are those of an embedding variable: no vocabulary, no buckets."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.feature_column import feature_column as columns_v1
+from tensorflow.python.feature_column import feature_column_v2 as columns_v2
+
+from sparse_operation_kit.core import row_policies
+
+# What TensorFlow takes for the number of rows when it makes a column's variable. A table has no such bound.
+UNBOUNDED = 2**63 - 1
+
+
+class EmbeddingCategoricalColumn(
+    columns_v2.CategoricalColumn,
+    columns_v1._CategoricalColumn,
+    collections.namedtuple("EmbeddingCategoricalColumn", ("key", "dtype", "partition_num", "ev_option")),
+):
+    """See `categorical_column_with_embedding`."""
+
+    # Options need not be hashable, but columns are keys of dictionaries.
+    def __hash__(self) -> int:
+        return hash((self.key, self.dtype, self.partition_num))
+
+    @property
+    def _is_v2_column(self) -> bool:
+        return True
+
+    @property
+    def name(self) -> str:
+        """The feature's key."""
+        return self.key
+
+    @property
+    def parse_example_spec(self) -> dict[str, tf.io.VarLenFeature]:
+        """How `tf.io.parse_example` reads the feature; integers are int64 in a `tf.train.Example`."""
+        return {self.key: tf.io.VarLenFeature(tf.string if self.dtype == tf.string else tf.int64)}
+
+    @property
+    def _parse_example_spec(self) -> dict[str, tf.io.VarLenFeature]:
+        return self.parse_example_spec
+
+    @property
+    def num_buckets(self) -> int:
+        """More than any table holds: the keys are not bounded."""
+        return UNBOUNDED
+
+    @property
+    def _num_buckets(self) -> int:
+        return UNBOUNDED
+
+    @property
+    def parents(self) -> list[str]:
+        """The key of the feature that the column reads."""
+        return [self.key]
+
+    def transform_feature(self, transformation_cache: Any, state_manager: Any) -> tf.SparseTensor:
+        """Returns the feature's int64 keys."""
+        return self._keys(transformation_cache.get(self.key, state_manager))
+
+    def _transform_feature(self, inputs: Any) -> tf.SparseTensor:
+        return self._keys(inputs.get(self.key))
+
+    def get_sparse_tensors(self, transformation_cache: Any, state_manager: Any) -> Any:
+        """Returns the feature's keys, without weights."""
+        return columns_v2.CategoricalColumn.IdWeightPair(transformation_cache.get(self, state_manager), None)
+
+    def _get_sparse_tensors(self, inputs: Any, weight_collections: Any = None, trainable: Any = None) -> Any:
+        del weight_collections, trainable
+        return columns_v2.CategoricalColumn.IdWeightPair(inputs.get(self), None)
+
+    def _keys(self, feature: tf.Tensor | tf.SparseTensor) -> tf.SparseTensor:
+        """The int64 keys of a feature; the padding of a dense one ('' and -1) is left out."""
+        if feature.dtype != tf.string and not feature.dtype.is_integer:
+            raise ValueError(
+                f"Column '{self.key}': the feature is {feature.dtype.name}; keys are strings or integers"
+            )
+        if (feature.dtype == tf.string) != (self.dtype == tf.string):
+            raise ValueError(
+                f"Column '{self.key}': the feature is {feature.dtype.name}, but the column's dtype is "
+                f"{self.dtype.name}"
+            )
+        sparse = columns_v2._to_sparse_input_and_drop_ignore_values(feature)
+        if feature.dtype == tf.string:
+            keys = hash_strings(sparse.values)
+        else:
+            keys = tf.cast(sparse.values, tf.int64)
+        return tf.SparseTensor(sparse.indices, keys, sparse.dense_shape)
+
+
+def hash_strings(strings: tf.Tensor) -> tf.Tensor:
+    """Returns 64-bit keys of strings [n], an int64 tensor [n].
+
+    They are FarmHash's Fingerprint64, which depends on the bytes alone: the same in every process, on every
+    rank and machine, as the keys in a checkpoint need.
+    """
+    return tf.bitcast(tf.fingerprint(strings, method="farmhash64"), tf.int64)
+
+
+def categorical_column_with_embedding(
+    key: str, dtype: tf.DType = tf.string, partition_num: int | None = None, ev_option: Any = None
+) -> EmbeddingCategoricalColumn:
+    """A categorical column for embeddings of unbounded keys, in an `EmbeddingVariable`.
+
+    Give it to `tf.feature_column.embedding_column`, `tf.compat.v1.feature_column.shared_embedding_columns`,
+    `tf.feature_column.shared_embeddings` or `tf.feature_column.weighted_categorical_column`. What they make
+    is looked up by `tf.compat.v1.feature_column.input_layer` and `DenseFeatures`, in a
+    `group_embedding_column_scope` with the scope's other columns.
+
+    Every int64 is a key, negative ones included. Strings are hashed to 64 bits. A dense feature is padded, as
+    TensorFlow's columns have it, with -1 or with the empty string; these cells are no keys. In a
+    SparseTensor -1 and the empty string are keys as all others.
+
+    Args:
+      key: The feature's name.
+      dtype: tf.string, or an integer dtype.
+      partition_num: DeepRec's number of partitions; None or an int of at least 1. Tables are spread over
+        ranks by key: unused.
+      ev_option: An object whose `init_option` (an `InitializerOption`), `filter_option` (a `CounterFilter` or
+        a `CBFFilter`) and `evict_option` (a `GlobalStepEvict` or an `L2WeightEvict`), each of them or None,
+        the variable gets; or None. An initializer in it takes the place of the embedding column's.
+
+    Raises:
+      TypeError: `key`, `partition_num` or an option is of the wrong type.
+      ValueError: `key` is empty, `dtype` is neither string nor integer, or `partition_num` is below 1.
+    """
+    from sparse_operation_kit.feature_columns import hooks
+
+    if not isinstance(key, str):
+        raise TypeError(f"categorical_column_with_embedding: key must be a string, not {key!r}")
+    if not key:
+        raise ValueError("categorical_column_with_embedding: key must not be empty")
+    dtype = tf.as_dtype(dtype)
+    if dtype != tf.string and not dtype.is_integer:
+        raise ValueError(f"Column '{key}': dtype must be tf.string or an integer dtype, not {dtype.name}")
+    _check_partition_num(key, partition_num)
+    _check_options(key, ev_option)
+    hooks.install()
+    return EmbeddingCategoricalColumn(key, dtype, partition_num, ev_option)
+
+
+def embedding_root(column: Any) -> EmbeddingCategoricalColumn | None:
+    """The column with an embedding variable below weights, None where there is none."""
+    while isinstance(column, (columns_v2.WeightedCategoricalColumn, columns_v1._WeightedCategoricalColumn)):
+        column = column.categorical_column
+    return column if isinstance(column, EmbeddingCategoricalColumn) else None
+
+
+def _check_partition_num(key: str, partition_num: Any) -> None:
+    if partition_num is None:
+        return
+    if isinstance(partition_num, bool) or not hasattr(partition_num, "__index__"):
+        raise TypeError(f"Column '{key}': partition_num must be an int or None, not {partition_num!r}")
+    if partition_num < 1:
+        raise ValueError(f"Column '{key}': partition_num must be at least 1, not {partition_num}")
+
+
+_OPTIONS = {
+    "init_option": (row_policies.InitializerOption,),
+    "filter_option": (row_policies.CounterFilter, row_policies.CBFFilter),
+    "evict_option": (row_policies.GlobalStepEvict, row_policies.L2WeightEvict),
+}
+
+
+def _check_options(key: str, ev_option: Any) -> None:
+    if ev_option is None:
+        return
+    for name, kinds in _OPTIONS.items():
+        if not hasattr(ev_option, name):
+            raise TypeError(f"Column '{key}': ev_option has no {name}: {ev_option!r}")
+        option = getattr(ev_option, name)
+        if option is not None and not isinstance(option, kinds):
+            known = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"Column '{key}': ev_option.{name} must be None or {known}, not {option!r}")

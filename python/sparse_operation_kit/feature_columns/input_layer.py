@@ -1,0 +1,141 @@
+"""`input_layer` for columns of groups: what they want looked up is collected first."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.feature_column import feature_column as columns_v1
+
+from sparse_operation_kit.feature_columns.embedding_columns import TableColumn
+from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up
+
+
+def with_groups(original: Callable) -> Callable:
+    """Wraps TensorFlow's function behind `input_layer`; calls without columns of groups go to it at once."""
+
+    def input_layer(
+        features: dict[str, Any],
+        feature_columns: Any,
+        weight_collections: Sequence[str] | None = None,
+        trainable: bool = True,
+        cols_to_vars: dict | None = None,
+        scope: Any = None,
+        cols_to_output_tensors: dict | None = None,
+        from_template: bool = False,
+    ) -> tf.Tensor:
+        if not isinstance(feature_columns, (dict, TableColumn)) and isinstance(feature_columns, Iterable):
+            # An iterator can be gone through once only.
+            feature_columns = list(feature_columns)
+        if not in_groups(feature_columns):
+            return original(
+                features,
+                feature_columns,
+                weight_collections=weight_collections,
+                trainable=trainable,
+                cols_to_vars=cols_to_vars,
+                scope=scope,
+                cols_to_output_tensors=cols_to_output_tensors,
+                from_template=from_template,
+            )
+        columns = _checked(feature_columns)
+        builder = _Builder(columns, weight_collections, trainable, cols_to_vars, cols_to_output_tensors)
+        if from_template:
+            return builder.build(features)
+        with tf.compat.v1.variable_scope(scope, default_name="input_layer", values=features.values()):
+            return builder.build(features)
+
+    return input_layer
+
+
+def in_groups(feature_columns: Any) -> bool:
+    """Whether there is a column of a group among the columns."""
+    columns = feature_columns if isinstance(feature_columns, list) else [feature_columns]
+    return any(isinstance(column, TableColumn) and column.group is not None for column in columns)
+
+
+def _checked(feature_columns: Any) -> list[Any]:
+    columns = columns_v1._normalize_feature_columns(feature_columns)
+    for column in columns:
+        if not isinstance(column, columns_v1._DenseColumn):
+            raise ValueError(
+                f"input_layer takes dense columns; {column} is a categorical one: wrap it in an "
+                "embedding_column or an indicator_column"
+            )
+    return sorted(columns, key=lambda column: column.name)
+
+
+class _Builder:
+    """One call of `input_layer`."""
+
+    def __init__(
+        self,
+        columns: Sequence[Any],
+        weight_collections: Sequence[str] | None,
+        trainable: bool,
+        cols_to_vars: dict | None,
+        cols_to_output_tensors: dict | None,
+    ) -> None:
+        keys = tf.compat.v1.GraphKeys
+        self._columns = columns
+        self._weight_collections = list(weight_collections or [])
+        for collection in (keys.GLOBAL_VARIABLES, keys.MODEL_VARIABLES):
+            if collection not in self._weight_collections:
+                self._weight_collections.append(collection)
+        self._trainable = trainable
+        self._cols_to_vars = cols_to_vars
+        self._cols_to_output_tensors = cols_to_output_tensors
+
+    def build(self, features: dict[str, Any]) -> tf.Tensor:
+        """Returns the columns' outputs side by side."""
+        inputs = columns_v1._LazyBuilder(features)
+        wanted = [self._of_column(column, inputs) for column in self._columns]
+        outputs = [
+            _flat(column, tensor)
+            for column, tensor in zip(self._columns, fill_in(self._columns, wanted), strict=True)
+        ]
+        if self._cols_to_output_tensors is not None:
+            self._cols_to_output_tensors.update(zip(self._columns, outputs, strict=True))
+        columns_v1._verify_static_batch_size_equality(outputs, self._columns)
+        return tf.concat(outputs, axis=1)
+
+    def _of_column(self, column: Any, inputs: Any) -> tf.Tensor | LookupRequest:
+        """A column's output, or what it wants looked up."""
+        with tf.compat.v1.variable_scope(None, default_name=column._var_scope_name):
+            if isinstance(column, TableColumn) and column.group is not None:
+                wanted = column.request(inputs, self._weight_collections, self._trainable)
+            else:
+                wanted = column._get_dense_tensor(
+                    inputs, weight_collections=self._weight_collections, trainable=self._trainable
+                )
+            if self._cols_to_vars is not None:
+                self._cols_to_vars[column] = tf.compat.v1.get_collection(
+                    tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, scope=tf.compat.v1.get_variable_scope().name
+                )
+        return wanted
+
+
+def fill_in(
+    columns: Sequence[Any], wanted: Sequence[tf.Tensor | LookupRequest], training: bool | tf.Tensor = True
+) -> list[tf.Tensor]:
+    """Looks up what is wanted, one op for each group, and returns every column's tensor."""
+    positions = collections.defaultdict(list)
+    for position, item in enumerate(wanted):
+        if isinstance(item, LookupRequest):
+            positions[columns[position].group].append(position)
+    tensors = list(wanted)
+    for group, members in positions.items():
+        outputs = look_up([wanted[position] for position in members], training, group.op_name)
+        for position, output in zip(members, outputs, strict=True):
+            tensors[position] = output
+    return tensors
+
+
+def _flat(column: Any, tensor: tf.Tensor) -> tf.Tensor:
+    """A column's output as [batch, elements]."""
+    elements = column._variable_shape.num_elements()
+    if isinstance(column, TableColumn) and tensor.shape.rank == 2:
+        return tensor
+    return tf.reshape(tensor, [tf.shape(tensor)[0], elements])

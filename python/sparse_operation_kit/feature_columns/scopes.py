@@ -1,0 +1,72 @@
+"""Scopes that say which embedding columns are looked up together."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """What columns of one group have in common; compared by value, so that copies of columns stay in it.
+
+    Attributes:
+      name: The scope's, or "group_embedding" for one without.
+      number: 0 for a scope with a name; of its own for each scope without.
+    """
+
+    name: str
+    number: int = 0
+
+    @property
+    def op_name(self) -> str:
+        """The name as an op may have it."""
+        return re.sub(r"[^A-Za-z0-9_.\-]", "_", self.name).lstrip("_-") or "group_embedding"
+
+
+_current: contextvars.ContextVar[Group | None] = contextvars.ContextVar("group_embedding_scope", default=None)
+_numbers = itertools.count(1)
+
+
+@contextlib.contextmanager
+def group_embedding_column_scope(name: str | None = None) -> Iterator[None]:
+    """Embedding columns made inside are looked up together.
+
+    `tf.compat.v1.feature_column.input_layer` and `DenseFeatures` look up in one op, and over ranks in one set
+    of exchanges, those of their columns that were made in the same scope and that have embedding variables
+    (see `categorical_column_with_embedding`); the result is what it is without the scope. Columns with
+    ordinary variables are looked up by TensorFlow's ops, inside the scope as outside.
+
+    Scopes nest: a column belongs to the innermost. A name used again goes on with the same group; each scope
+    without a name is a group of its own.
+
+    Args:
+      name: A string that is not empty, or None.
+
+    Raises:
+      TypeError: The name is neither a string nor None.
+      ValueError: It is empty.
+    """
+    # Here and not at the top: the columns ask this module for their group.
+    from sparse_operation_kit.feature_columns import hooks
+
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"group_embedding_column_scope: name must be a string or None, not {name!r}")
+    if name is not None and not name:
+        raise ValueError("group_embedding_column_scope: name must not be empty")
+    hooks.install()
+    group = Group("group_embedding", next(_numbers)) if name is None else Group(name)
+    token = _current.set(group)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_group() -> Group | None:
+    """The group of the innermost scope that is open, None outside of scopes."""
+    return _current.get()

@@ -1,0 +1,342 @@
+"""Embedding columns over embedding variables: scopes, input_layer, names, reuse, errors."""
+
+import contextlib
+import copy
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import feature_columns
+from sparse_operation_kit.feature_columns import hooks
+
+fc = tf.compat.v1.feature_column
+input_layer = fc.input_layer
+
+
+@pytest.fixture(autouse=True)
+def originals_afterwards():
+    yield
+    hooks.uninstall()
+
+
+def in_scope(name):
+    if name is None:
+        return contextlib.nullcontext()
+    return feature_columns.group_embedding_column_scope(name)
+
+
+def integers(key, dimension=4, scope=None, **options):
+    with in_scope(scope):
+        column = feature_columns.categorical_column_with_embedding(key, tf.int64)
+        return fc.embedding_column(column, dimension, **options)
+
+
+def strings(key, dimension=4, scope=None, **options):
+    with in_scope(scope):
+        return fc.embedding_column(
+            feature_columns.categorical_column_with_embedding(key), dimension, **options
+        )
+
+
+def group_lookups():
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    return [op.get_attr("num_lookups") for op in operations if op.type == "SokGroupLookup"]
+
+
+def features():
+    return {
+        "a": tf.constant([[1, -1, 7], [-1, -1, -1]], tf.int64),
+        "b": tf.constant([["x", "", "y"], ["y", "y", ""]]),
+        "c": tf.SparseTensor(
+            [[0, 0], [0, 4], [1, 1]], tf.constant([-1, -(2**63), 2**63 - 1], tf.int64), [2, 5]
+        ),
+        "n": tf.constant([1.5, -2.0]),
+    }
+
+
+def test_a_group_is_one_op_and_gives_what_single_lookups_give():
+    outputs = []
+    for scope in (None, "group"):
+        with harness.graph_and_session() as session:
+            columns = [strings("b", 3, scope), integers("c", 5, scope), integers("a", 2, scope)]
+            layer = input_layer(features(), [*columns, fc.numeric_column("n")])
+            assert group_lookups() == ([3] if scope else [1, 1, 1])
+            assert layer.shape.as_list() == [2, 11]
+            harness.initialize(session)
+            outputs.append(session.run(layer))
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    # Sorted by name: a (2), b (3), c (5), n; the second row of a is all padding.
+    assert outputs[0][:, -1].tolist() == [1.5, -2.0] and np.all(outputs[0][1, :2] == 0)
+    assert np.count_nonzero(outputs[0]) == 2 * 11 - 2
+
+
+def test_names_are_those_that_tensorflow_gives():
+    names = []
+    for ours in (False, True):
+        with harness.graph_and_session(), tf.compat.v1.variable_scope("model"):
+            if ours:
+                columns = [integers("a", 2, "group"), integers("c", 3, "group")]
+            else:
+                columns = [
+                    fc.embedding_column(fc.categorical_column_with_identity(key, 100), dim)
+                    for key, dim in (("a", 2), ("c", 3))
+                ]
+            for _ in range(2):
+                input_layer(features(), columns)
+            names.append([variable.name for variable in tf.compat.v1.global_variables()])
+    assert names[0] == names[1]
+    assert names[0][-1] == "model/input_layer_1/c_embedding/embedding_weights:0"
+
+
+def test_scopes_nest_repeat_and_mix():
+    with harness.graph_and_session() as session:
+        with feature_columns.group_embedding_column_scope("outer"):
+            first = integers("a")
+            with feature_columns.group_embedding_column_scope("inner"):
+                second = integers("b")
+            third = integers("c")
+        fourth, alone = integers("d", scope="outer"), integers("e")
+        with feature_columns.group_embedding_column_scope():
+            fifth = integers("f")
+        with feature_columns.group_embedding_column_scope():
+            sixth = integers("g")
+        columns = [first, second, third, fourth, alone, fifth, sixth]
+        assert first.group == third.group == fourth.group and alone.group is None
+        assert len({column.group for column in columns}) == 5
+        layer = input_layer({key: tf.constant([[1], [2]], tf.int64) for key in "abcdefg"}, iter(columns))
+        assert sorted(group_lookups()) == [1, 1, 1, 1, 3]
+        harness.initialize(session)
+        assert session.run(layer).shape == (2, 28)
+
+
+def test_a_scope_that_raises_is_closed():
+    with pytest.raises(KeyError), feature_columns.group_embedding_column_scope("failed"):
+        raise KeyError
+    assert integers("a").group is None
+
+
+def test_copies_stay_in_their_group():
+    with feature_columns.group_embedding_column_scope():
+        column = strings("a")
+    assert copy.deepcopy(column).group == copy.copy(column).group == column.group is not None
+
+
+def test_variables_are_shared_where_the_variable_scope_says_so():
+    with harness.graph_and_session() as session:
+        columns = [integers("a", 2, "group"), integers("c", 3, "group")]
+        outputs = []
+        for _ in range(2):
+            with tf.compat.v1.variable_scope("model", reuse=tf.compat.v1.AUTO_REUSE):
+                with tf.compat.v1.variable_scope("layers", reuse=tf.compat.v1.AUTO_REUSE):
+                    outputs.append(_layer_of_a_fixed_scope(columns))
+        assert len(tf.compat.v1.global_variables()) == 2
+        harness.initialize(session)
+        first, second = session.run(outputs)
+        np.testing.assert_array_equal(first, second)
+
+
+def _layer_of_a_fixed_scope(columns):
+    from tensorflow.python.feature_column import feature_column
+
+    return feature_column._internal_input_layer(features(), columns, scope="input")
+
+
+def test_input_layer_objects_share_their_variables_between_calls():
+    from tensorflow.python.feature_column import feature_column
+
+    with harness.graph_and_session() as session:
+        layer = feature_column.InputLayer([integers("a", 2, "group"), integers("c", 3, "group")])
+        first, second = layer(features()), layer(features())
+        assert len(tf.compat.v1.global_variables()) == 2
+        harness.initialize(session)
+        np.testing.assert_array_equal(*session.run([first, second]))
+
+
+def test_arguments_of_input_layer():
+    with harness.graph_and_session() as session:
+        columns = [integers("a", 2, "group"), fc.numeric_column("n"), integers("c", 3, "group")]
+        variables, outputs = {}, {}
+        layer = input_layer(
+            features(),
+            columns,
+            weight_collections=["mine"],
+            trainable=False,
+            cols_to_vars=variables,
+            cols_to_output_tensors=outputs,
+        )
+        tables = tf.compat.v1.global_variables()
+        assert [variables[column] for column in columns] == [[tables[0]], [], [tables[1]]]
+        assert tf.compat.v1.trainable_variables() == []
+        for collection in ("mine", tf.compat.v1.GraphKeys.MODEL_VARIABLES):
+            assert tf.compat.v1.get_collection(collection) == tables
+        harness.initialize(session)
+        parts = session.run([outputs[column] for column in (columns[0], columns[2], columns[1])])
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), session.run(layer))
+
+
+@pytest.mark.parametrize("scope", [None, "group"])
+def test_partitioners_do_not_concern_tables(scope):
+    partitioner = tf.compat.v1.fixed_size_partitioner(3)
+    with harness.graph_and_session() as session:
+        with tf.compat.v1.variable_scope("model", partitioner=partitioner):
+            buckets = fc.categorical_column_with_hash_bucket("b", 30)
+            with in_scope(scope):
+                plain = fc.embedding_column(buckets, 2)
+            layer = input_layer(features(), [plain, integers("a", 3, scope)])
+            assert tf.compat.v1.get_variable_scope().partitioner is partitioner
+        names = [variable.op.name for variable in tf.compat.v1.global_variables()]
+        parts = [f"model/input_layer/b_embedding/embedding_weights/part_{part}" for part in range(3)]
+        assert names == ["model/input_layer/a_embedding/embedding_weights", *parts]
+        harness.initialize(session)
+        assert session.run(layer).shape == (2, 5)
+
+
+def test_strings_hash_to_the_fingerprint_of_their_bytes():
+    # FarmHash's Fingerprint64 of the empty string is its constant k2; the hash of "a" is TensorFlow's own.
+    with harness.graph_and_session() as session:
+        keys = feature_columns.categorical_column.hash_strings(tf.constant(["", "a", "\x00", "ä" * 50]))
+        buckets = tf.strings.to_hash_bucket_fast(tf.constant(["", "a", "\x00", "ä" * 50]), 2**62)
+        keys, buckets = session.run([keys, buckets])
+    assert keys.view(np.uint64)[0] == 0x9AE16A3B2F90404F
+    assert (keys.view(np.uint64) % 2**62).tolist() == buckets.tolist()
+
+
+def test_the_ends_of_the_keys_and_minus_one():
+    with harness.graph_and_session() as session:
+        column = integers("k", 3, "group", combiner="sum")
+        hostile = tf.constant(harness.HOSTILE_KEYS)
+        dense = input_layer({"k": hostile[:, tf.newaxis]}, [column])
+        sparse = input_layer({"k": tf.sparse.from_dense(hostile[:, tf.newaxis])}, [column])
+        harness.initialize(session)
+        dense, sparse = session.run([dense, sparse])
+    # from_dense leaves zeros out, a dense feature -1.
+    zero, minus_one = list(harness.HOSTILE_KEYS).index(0), list(harness.HOSTILE_KEYS).index(-1)
+    assert np.all(dense[minus_one] == 0) and np.all(np.delete(dense, minus_one, axis=0) != 0)
+    assert np.all(sparse[zero] == 0) and np.all(np.delete(sparse, zero, axis=0) != 0)
+
+
+def test_hooks_can_be_undone_and_leave_others_alone():
+    from tensorflow.python.feature_column import feature_column, feature_column_v2
+
+    hooks.uninstall()
+    watched = [
+        (feature_column, "_internal_input_layer"),
+        (feature_column_v2.EmbeddingColumn, "__new__"),
+        (feature_column_v2.SharedEmbeddingColumn, "__new__"),
+        (feature_column_v2.IndicatorColumn, "__new__"),
+        (feature_column._SharedEmbeddingColumn, "__new__"),
+    ]
+    before = [getattr(owner, name) for owner, name in watched]
+    hooks.install()
+    assert hooks.is_installed()
+    hooks.install()
+    plain = fc.embedding_column(fc.categorical_column_with_identity("a", 9), 2)
+    assert type(plain) is feature_column_v2.EmbeddingColumn
+    hooks.uninstall()
+    assert not hooks.is_installed()
+    assert [getattr(owner, name) for owner, name in watched] == before
+    assert "__new__" not in vars(feature_column._SharedEmbeddingColumn)
+    assert (
+        type(fc.indicator_column(fc.categorical_column_with_identity("a", 9))).__name__ == "IndicatorColumn"
+    )
+
+
+class Options:
+    def __init__(self, init_option=None, filter_option=None, evict_option=None):
+        self.init_option = init_option
+        self.filter_option = filter_option
+        self.evict_option = evict_option
+
+
+def test_options_reach_the_table():
+    options = Options(
+        sok.InitializerOption("ones", default_value_no_permission=0.25), sok.CounterFilter(filter_freq=2)
+    )
+    with harness.graph_and_session() as session:
+        with feature_columns.group_embedding_column_scope("group"):
+            column = feature_columns.categorical_column_with_embedding("a", tf.int32, ev_option=options)
+            column = fc.embedding_column(column, 2)
+        layer = input_layer({"a": tf.constant([[5], [6], [6]])}, [column])
+        harness.initialize(session)
+        assert session.run(layer).tolist() == [[0.25] * 2, [1.0] * 2, [1.0] * 2]
+        assert session.run(layer).tolist() == [[1.0] * 2] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"key": 3}, TypeError, "key must be a string, not 3"),
+        ({"key": ""}, ValueError, "key must not be empty"),
+        ({"dtype": tf.float32}, ValueError, "Column 'a': dtype must be tf.string or an integer dtype"),
+        ({"partition_num": 0}, ValueError, "Column 'a': partition_num must be at least 1, not 0"),
+        ({"partition_num": "2"}, TypeError, "Column 'a': partition_num must be an int or None, not '2'"),
+        ({"ev_option": 7}, TypeError, "Column 'a': ev_option has no init_option: 7"),
+        ({"ev_option": Options(3)}, TypeError, "ev_option.init_option must be None or InitializerOption"),
+        ({"ev_option": Options(None, 3)}, TypeError, "must be None or CounterFilter or CBFFilter, not 3"),
+        ({"ev_option": Options(None, None, 3)}, TypeError, "GlobalStepEvict or L2WeightEvict, not 3"),
+    ],
+)
+def test_bad_arguments_of_columns(arguments, error, text):
+    with pytest.raises(error, match=text):
+        feature_columns.categorical_column_with_embedding(**{"key": "a", **arguments})
+
+
+@pytest.mark.parametrize(("name", "error"), [("", ValueError), (3, TypeError)])
+def test_bad_names_of_scopes(name, error):
+    with pytest.raises(error, match="name must"), feature_columns.group_embedding_column_scope(name):
+        pass
+
+
+def test_what_a_table_cannot_do_is_refused_by_name():
+    column = feature_columns.categorical_column_with_embedding("a")
+    with pytest.raises(ValueError, match="'a_embedding': max_norm=1.5 is not supported"):
+        fc.embedding_column(column, 3, max_norm=1.5)
+    with pytest.raises(ValueError, match="Column 'a': an indicator_column needs a number of buckets"):
+        fc.indicator_column(column)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: input_layer({"a": tf.constant([1.0])}, [integers("a", scope="g")]),
+            "'a': the feature is float32",
+        ),
+        (lambda: input_layer({"a": tf.constant([1])}, [strings("a", scope="g")]), "int32, but .* is string"),
+        (
+            lambda: input_layer({"a": tf.constant(["1"])}, [integers("a", scope="g")]),
+            "string, but .* is int64",
+        ),
+        (lambda: input_layer({"b": tf.constant([1])}, [integers("a", scope="g")]), "Feature a is not in"),
+        (
+            lambda: input_layer({"a": tf.constant([1])}, [integers("a", combiner="max", scope="g")]),
+            "unknown combiner 'max'",
+        ),
+        (
+            lambda: input_layer(
+                {"a": tf.constant([1])}, [integers("a", scope="g"), integers("a", scope="g")]
+            ),
+            "Duplicate feature column name",
+        ),
+        (
+            lambda: input_layer(
+                {"a": tf.constant([1]), "b": tf.constant([1, 2])},
+                [integers("a", scope="g"), integers("b", scope="g")],
+            ),
+            "Batch size",
+        ),
+        (
+            lambda: input_layer(
+                {"a": tf.constant([1])},
+                [integers("a", scope="g"), fc.categorical_column_with_identity("b", 3)],
+            ),
+            "input_layer takes dense columns",
+        ),
+    ],
+)
+def test_bad_calls_of_input_layer(make, text):
+    with harness.graph_and_session(), pytest.raises(ValueError, match=text):
+        make()
