@@ -14,6 +14,7 @@ from sparse_operation_kit.core.broadcast import (
 )
 from sparse_operation_kit.core.context_scope import OptimizerScope
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
 from sparse_operation_kit.core.graph_keys import GraphKeys
 from sparse_operation_kit.core.initialize import Init
 from sparse_operation_kit.core.row_policies import (
@@ -45,6 +46,7 @@ __all__ = [
     "DistributedEmbedding",
     "DistributedOptimizer",
     "EmbeddingVariable",
+    "EmbeddingVariableOption",
     "GraphKeys",
     "IncrementalCheckpointHook",
     "Init",
@@ -54,6 +56,7 @@ __all__ = [
     "broadcast_global_variables",
     "broadcast_variables",
     "get_embedding",
+    "get_embedding_variable",
     "group_embedding_lookup",
     "group_embedding_lookup_sparse",
     "init_from_checkpoint",

@@ -105,9 +105,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             if isinstance(initializer, row_policies.InitializerOption)
             else row_policies.InitializerOption(initializer)
         )
-        row_initializer = initializers.row_initializer(
-            option.initializer, self.m_var_name, capacity, self.dim
-        )
+        rows = option.rows_to_scale_with if option is initializer and capacity is None else capacity
+        row_initializer = initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
 
         ranks = communicator().size
         shape = tf.TensorShape([None if capacity is None else capacity * ranks, self.dim])
@@ -165,6 +164,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def size(self, name: str | None = None) -> tf.Tensor:
         """Returns the number of rows on this rank, a scalar int64 tensor."""
         return native.ops.sok_table_size(self.handle, name=name)
+
+    def total_count(self, name: str | None = None) -> tf.Tensor:
+        """Returns the shape of what this rank holds, an int64 tensor `[size(), dim]`; DeepRec's name."""
+        return tf.stack([self.size(), tf.constant(self.dim, tf.int64)], name=name)
 
     def evict(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor:
         """Takes keys out of the table: their rows, slots and counts.

@@ -30,6 +30,10 @@ _lock = threading.Lock()
 _configuration: _Configuration | None = None
 # What rows are drawn from where this rank decides: fixed together with the configuration.
 _resolved_seed = 0
+# The same for graphs without a seed that `graph_init` readies.
+_seed_of_graphs: int | None = None
+# The attribute of a graph that holds what readies its sessions.
+_GRAPH_ATTRIBUTE = "_sok_init"
 
 
 def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
@@ -83,16 +87,57 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
             f"sok.Init: global_batch_size={wanted.global_batch_size} is not a multiple of the "
             f"{ranks.size} ranks"
         )
-    seed = _configure(wanted)
+    return _init_op(wanted, _configure(wanted))
+
+
+def graph_init() -> tf.Tensor:
+    """Returns what readies sessions of the default graph, for tables whose initializers run it themselves.
+
+    It is what `Init` has made in the graph, or else one with what `Init` was called with in the process, or
+    else one with arguments that bind nothing: any batch size, float32 gradients, and the graph's seed or, for
+    graphs without one, a seed that is the process's. `Init` may be called after it with any arguments, for
+    other graphs.
+
+    Raises:
+      RuntimeError: As `Init`.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    known = getattr(graph, _GRAPH_ATTRIBUTE, None)
+    if known is not None:
+        return known
+    with _lock:
+        configuration, seed = _configuration, _resolved_seed
+    if configuration is None:
+        configuration = _Configuration(communicator().size, None, tf.float32)
+        seed = _as_signed(_seed_of(graph))
+    return _init_op(configuration, seed)
+
+
+def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
+    ranks = communicator()
+    graph = tf.compat.v1.get_default_graph()
     # Every rank tells every rank, so that all of them see who disagrees.
-    words = [wanted.global_batch_size, seed, wanted.gradient_dtype.as_datatype_enum]
+    words = [configuration.global_batch_size, seed, configuration.gradient_dtype.as_datatype_enum]
     with tf.name_scope(""):
         # One step may run several.
-        name = tf.compat.v1.get_default_graph().unique_name("sok.Init")
+        name = graph.unique_name("sok.Init")
     arguments, _ = ranks.exchange(
         tf.constant(words * ranks.size, tf.int64), tf.constant([len(words)] * ranks.size, tf.int32), name
     )
-    return native.ops.sok_init(arguments, rank=ranks.rank, ranks=ranks.size, name="SokInit")
+    status = native.ops.sok_init(arguments, rank=ranks.rank, ranks=ranks.size, name="SokInit")
+    if not tf.executing_eagerly():
+        setattr(graph, _GRAPH_ATTRIBUTE, status)
+    return status
+
+
+def _seed_of(graph: tf.Graph) -> int:
+    global _seed_of_graphs
+    if graph.seed is not None:
+        return graph.seed
+    with _lock:
+        if _seed_of_graphs is None:
+            _seed_of_graphs = random.SystemRandom().getrandbits(63)
+        return _seed_of_graphs
 
 
 def _check_batch_size(value: Any) -> int:

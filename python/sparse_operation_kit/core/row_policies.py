@@ -114,7 +114,9 @@ class InitializerOption:
 
     Attributes:
       initializer: As `EmbeddingVariable`'s.
-      default_value_dim: DeepRec's number of initial rows that keys share. Here each key has its own: unused.
+      default_value_dim: DeepRec's number of initial rows that keys share. Here each key has its own, and
+        initializers that scale with the number of rows take it for that in a table without a capacity. As
+        in DeepRec, 0 and less stand for 4096.
       default_value_no_permission: What every column of a key reads as while a filter does not let it in.
     """
 
@@ -128,6 +130,14 @@ class InitializerOption:
             raise TypeError(f"InitializerOption: default_value_no_permission must be a number, not {value!r}")
         if not math.isfinite(value):
             raise ValueError(f"InitializerOption: default_value_no_permission must be finite, not {value}")
+        rows = self.default_value_dim
+        if isinstance(rows, bool) or not hasattr(rows, "__index__"):
+            raise TypeError(f"InitializerOption: default_value_dim must be an int, not {rows!r}")
+
+    @property
+    def rows_to_scale_with(self) -> int:
+        """The number of rows, for initializers that ask for it, of a table without a capacity."""
+        return self.default_value_dim if self.default_value_dim > 0 else 4096
 
 
 def check_policies(
