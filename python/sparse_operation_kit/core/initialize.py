@@ -1,8 +1,10 @@
 """sok.Init: readies a session for embedding variables."""
 
+import contextlib
 import numbers
 import random
 import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -111,6 +113,17 @@ def graph_init() -> tf.Tensor:
         configuration = _Configuration(communicator().size, None, tf.float32)
         seed = _as_signed(_seed_of(graph))
     return _init_op(configuration, seed)
+
+
+@contextlib.contextmanager
+def with_graph_init() -> Iterator[None]:
+    """Inside it, the initializers of embedding variables that are made run `graph_init` by themselves."""
+    if tf.executing_eagerly():
+        # Where embedding variables refuse to be made.
+        yield
+        return
+    with tf.control_dependencies([graph_init()]):
+        yield
 
 
 def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:

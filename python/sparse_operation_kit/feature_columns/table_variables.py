@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.initialize import with_graph_init
 from sparse_operation_kit.core.row_policies import InitializerOption
 
 
@@ -93,14 +94,15 @@ def _create(
         raise ValueError(f"Column '{spec.column}': an embedding variable cannot have a constraint")
     init, admission, eviction = _options(spec.options)
     # By keyword, since TensorFlow takes what comes by position for its own variables' arguments.
-    variable = EmbeddingVariable(
-        name=name,
-        dim=spec.dim,
-        initializer=_initializer(spec.initializer, init),
-        trainable=trainable is None or trainable,
-        admission=admission,
-        eviction=eviction,
-    )
+    with with_graph_init():
+        variable = EmbeddingVariable(
+            name=name,
+            dim=spec.dim,
+            initializer=_initializer(spec.initializer, init),
+            trainable=trainable is None or trainable,
+            admission=admission,
+            eviction=eviction,
+        )
     # Keras and TensorFlow give what is theirs, MODEL_VARIABLES for one; the others the variable knows itself.
     own = (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     ops.add_to_collections([name for name in collections or [] if name not in own], variable)
