@@ -21,6 +21,7 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
   std::vector<RowPointers> pointers(parts.size());
   SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
     SOK_RETURN_IF_ERROR(ResolveRows(inner, tables[t], plan->training, {}, &parts[t]));
+    if (plan->training) LookupCounts::Add(tables[t]->lookup_counts()->ids, ids[t].size());
     pointers[t].Fill(*tables[t], parts[t]);
     return OkStatus();
   }));

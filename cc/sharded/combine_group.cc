@@ -82,6 +82,9 @@ Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox
 Status CombineGroup(Executor& executor, const RoutePlan& plan, const ReceivedRows& received,
                     Span<const OutputRows> outputs) {
   const std::vector<Lookup>& lookups = plan.lookups.lookups;
+  for (const Lookup& lookup : lookups) {
+    if (plan.lookups.training) LookupCounts::Add(plan.counts[lookup.table]->ids, lookup.count);
+  }
   return ForEachPart(executor, static_cast<int64_t>(lookups.size()), [&](Executor& inner, int64_t l) {
     const Lookup& lookup = lookups[l];
     const int t = lookup.table;

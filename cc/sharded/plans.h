@@ -3,11 +3,13 @@
 #define SOK_CC_SHARDED_PLANS_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/group/lookup_plan.h"
 #include "cc/sharded/exchange_mode.h"
+#include "cc/table/lookup_counts.h"
 
 namespace sok {
 
@@ -28,8 +30,9 @@ struct PartRoute {
 struct RoutePlan {
   int rank = 0;
   int ranks = 1;
-  std::vector<ExchangeMode> modes;  // one per table
-  std::vector<int64_t> dims;        // one per table
+  std::vector<ExchangeMode> modes;                    // one per table
+  std::vector<int64_t> dims;                          // one per table
+  std::vector<std::shared_ptr<LookupCounts>> counts;  // one per table
   // Of parts[t] only `inverse` is filled in, and only of kRows: positions in routes[t].ids. Rows have numbers
   // on their owners alone.
   LookupPlan lookups;

@@ -70,6 +70,14 @@ int64_t FloatsFor(const RoutePlan& plan, int r) {
   return floats;
 }
 
+void CountGradients(const RoutePlan& plan, GradientFormat format) {
+  for (size_t t = 0; t < plan.routes.size(); ++t) {
+    const std::vector<int64_t>& begin = plan.routes[t].rows_begin;
+    const int64_t rows = begin.back() - (begin[plan.rank + 1] - begin[plan.rank]);
+    LookupCounts::Add(plan.counts[t]->bytes_sent, rows * plan.dims[t] * BytesOf(format));
+  }
+}
+
 // Where one table's gradients for one owner are written.
 struct Target {
   int table;
@@ -129,6 +137,7 @@ Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const Gradien
     payloads[r] = payload;
   }
   if (!plan.lookups.training) return OkStatus();
+  CountGradients(plan, format);
 
   std::vector<float*> starts(plan.ranks);
   if (format == GradientFormat::kFloat32) {

@@ -89,6 +89,16 @@ std::vector<std::vector<TableRequest>> RequestsToOwners(Span<Table* const> table
   return requests;
 }
 
+void CountRequests(const RoutePlan& plan, const std::vector<std::vector<TableRequest>>& requests) {
+  for (size_t t = 0; t < plan.counts.size(); ++t) {
+    int64_t words = 0;
+    for (int r = 0; r < plan.ranks; ++r) {
+      if (r != plan.rank) words += RequestWords({&requests[r][t], 1});
+    }
+    LookupCounts::Add(plan.counts[t]->bytes_sent, words * static_cast<int64_t>(sizeof(int64_t)));
+  }
+}
+
 }  // namespace
 
 Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
@@ -97,7 +107,11 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
   parts.resize(tables.size());
   plan->routes.resize(tables.size());
   plan->dims.clear();
-  for (const Table* table : tables) plan->dims.push_back(table->options().dim);
+  plan->counts.clear();
+  for (const Table* table : tables) {
+    plan->dims.push_back(table->options().dim);
+    plan->counts.push_back(table->lookup_counts());
+  }
   std::vector<const Lookup*> lookup_of(tables.size());
   for (const Lookup& lookup : plan->lookups.lookups) lookup_of[lookup.table] = &lookup;
   while (scratch->deduplicators.size() < parts.size()) scratch->deduplicators.emplace_back();
@@ -126,6 +140,7 @@ Status WriteRequests(Span<Table* const> tables, const Status& status, const Rout
     int64_t* payload = WriteHeader(header, starts[r]);
     if (status.ok()) WriteRequest(requests[r], payload);
   }
+  if (status.ok() && plan.lookups.training) CountRequests(plan, requests);
   return OkStatus();
 }
 

@@ -54,6 +54,8 @@ class TableServer {
     return mode_ == ExchangeMode::kRows ? request.ids.size() : static_cast<int64_t>(request.lengths.size());
   }
 
+  bool trains(int r) const { return requests_.trains[r]; }
+
   Status Resolve(Executor& executor, Deduplicator* deduplicator) {
     SOK_RETURN_IF_ERROR(Resolve(executor, /*training=*/true, deduplicator, &trained_));
     return Resolve(executor, /*training=*/false, deduplicator, &read_);
@@ -166,7 +168,10 @@ Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers
     float* out = reinterpret_cast<float*>(payload);
     for (size_t t = 0; t < servers.size(); ++t) {
       answers.push_back({r, t, out});
-      out += servers[t].RowsFor(r) * tables[t]->options().dim;
+      const int64_t floats = servers[t].RowsFor(r) * tables[t]->options().dim;
+      out += floats;
+      if (r == rank || !servers[t].trains(r)) continue;
+      LookupCounts::Add(tables[t]->lookup_counts()->bytes_sent, floats * static_cast<int64_t>(sizeof(float)));
     }
   }
   return ForEachPart(executor, static_cast<int64_t>(answers.size()), [&](Executor& inner, int64_t i) {

@@ -17,6 +17,7 @@
 #include "cc/store/row_store.h"
 #include "cc/table/admission_filter.h"
 #include "cc/table/eviction_queue.h"
+#include "cc/table/lookup_counts.h"
 #include "cc/table/row_changes.h"
 #include "cc/table/row_directory.h"
 #include "cc/table/row_usage.h"
@@ -80,6 +81,10 @@ class Table {
   bool counts_lookups() const { return has_frequency(); }
   // Whether a training lookup may leave ids without rows, which then read as admission.default_value.
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
+
+  // What training lookups have done with the table. Counted here by FindForTraining; the rest by those who
+  // know it, which may outlive the table. Needs no lock.
+  const std::shared_ptr<LookupCounts>& lookup_counts() const { return lookup_counts_; }
 
   // The initial values of `id`'s row, as an insertion would give it.
   void InitialRow(int64_t id, Span<float> row) const { FillRow(options_.initializer, id, row); }
@@ -225,6 +230,7 @@ class Table {
   EvictionQueue queue_;  // unused unless on_full evicts
   RowChanges changes_;
   ChainEnd chain_end_;
+  const std::shared_ptr<LookupCounts> lookup_counts_ = std::make_shared<LookupCounts>();
   int64_t steps_ = 0;
   int64_t uses_ = 0;
   std::unique_ptr<Optimizer> optimizer_;

@@ -66,6 +66,8 @@ TEST_P(TableAdmissionTest, RandomStreamsEqualTheRule) {
     std::mt19937_64 random(seed);
     std::vector<int64_t> pool = DistinctIds(150, seed);
     for (const int64_t id : HostileIds()) pool.push_back(id);
+    int64_t distinct = 0;
+    int64_t filtered = 0;
     for (int round = 0; round < 60; ++round) {
       std::vector<int64_t> ids;
       std::vector<int64_t> counts;
@@ -75,10 +77,15 @@ TEST_P(TableAdmissionTest, RandomStreamsEqualTheRule) {
         counts.push_back(1 + static_cast<int64_t>(random() % 3));
       }
       const std::vector<int64_t> rows = TrainingLookup(table.get(), ids, counts);
+      distinct += static_cast<int64_t>(ids.size());
       for (size_t i = 0; i < ids.size(); ++i) {
         expected.Lookup(ids[i], counts[i]);
         ASSERT_EQ(rows[i] != Table::kAbsent, expected.admitted.count(ids[i]) == 1) << ids[i];
+        filtered += expected.admitted.count(ids[i]) == 0;
       }
+      ASSERT_EQ(table->lookup_counts()->distinct_ids, distinct);
+      ASSERT_EQ(table->lookup_counts()->admitted_ids, static_cast<int64_t>(expected.admitted.size()));
+      ASSERT_EQ(table->lookup_counts()->filtered_ids, filtered);
       ExpectEqual(*table, expected);
       ASSERT_EQ(table->uses(), round + 1);
     }
@@ -120,6 +127,7 @@ TEST(TableAdmissionTest, AFullTableChangesNoCount) {
   const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows));
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(table->frequency(0), 2);
+  EXPECT_EQ(table->lookup_counts()->distinct_ids, 2) << "of the lookup before";
   EXPECT_EQ(table->waiting()->size(), 1);
   EXPECT_EQ(table->waiting()->count(0), 1);
   EXPECT_EQ(table->uses(), 1);

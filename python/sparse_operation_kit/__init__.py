@@ -24,6 +24,8 @@ from sparse_operation_kit.core.row_policies import (
     InitializerOption,
     L2WeightEvict,
 )
+from sparse_operation_kit.core.table_statistics import TableStatistics, table_statistics
+from sparse_operation_kit.core.table_summary_hook import TableSummaryHook
 from sparse_operation_kit.embeddings.all2all_dense_embedding import All2AllDenseEmbedding
 from sparse_operation_kit.embeddings.distributed_embedding import DistributedEmbedding
 from sparse_operation_kit.embeddings.get_embedding_op import get_embedding
@@ -52,6 +54,8 @@ __all__ = [
     "Init",
     "OptimizerScope",
     "Saver",
+    "TableStatistics",
+    "TableSummaryHook",
     "__version__",
     "broadcast_global_variables",
     "broadcast_variables",
@@ -62,5 +66,6 @@ __all__ = [
     "init_from_checkpoint",
     "optimizers",
     "split_embedding_variable_from_others",
+    "table_statistics",
     "tf",
 ]

@@ -1,4 +1,6 @@
 // Kernels that make and inspect tables.
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -145,6 +147,30 @@ class TableSizeOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableSize").Device(tf::DEVICE_CPU), TableSizeOp);
+
+class TableStatisticsOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* context) override {
+    tf::Tensor* output = nullptr;
+    OP_REQUIRES_OK(context,
+                   context->allocate_output(0, tf::TensorShape({context->num_inputs(), kNumbers}), &output));
+    int64_t* next = output->flat<int64_t>().data();
+    for (int t = 0; t < context->num_inputs(); ++t, next += kNumbers) {
+      TableRef ref;
+      OP_REQUIRES_OK(context, LookupTable(context, t, &ref));
+      const LookupCounts& counts = *ref.table->lookup_counts();
+      const std::lock_guard<std::mutex> lock(ref.table->mutex());
+      const int64_t numbers[kNumbers] = {ref.table->size(),   counts.ids,          counts.distinct_ids,
+                                         counts.admitted_ids, counts.filtered_ids, counts.bytes_sent};
+      std::copy(std::begin(numbers), std::end(numbers), next);
+    }
+  }
+
+ private:
+  static constexpr int kNumbers = 6;
+};
+REGISTER_KERNEL_BUILDER(Name("SokTableStatistics").Device(tf::DEVICE_CPU), TableStatisticsOp);
 
 class TableEvictOp : public tf::OpKernel {
  public:

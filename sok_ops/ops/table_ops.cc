@@ -77,6 +77,19 @@ REGISTER_OP("SokTableSize")
     .SetShapeFn(shape::ScalarShape)
     .Doc("The number of rows on this rank.");
 
+REGISTER_OP("SokTableStatistics")
+    .Input("handles: num_tables * resource")
+    .Attr("num_tables: int >= 0")
+    .Output("statistics: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Matrix(c->num_inputs(), 6));
+      return ::tensorflow::Status();
+    })
+    .Doc(R"(What this rank's tables hold and what training lookups have done with them since they were made.
+statistics: [num_tables, 6] of each table its rows, and of LookupCounts ids, distinct ids, admitted ids, filtered ids
+and bytes sent.)");
+
 REGISTER_OP("SokTableEvict")
     .Input("handle: resource")
     .Input("keys: int64")

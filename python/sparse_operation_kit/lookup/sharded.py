@@ -6,9 +6,6 @@
 Every rank runs every op in every step, whatever it has to look up.
 """
 
-import collections
-import hashlib
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,14 +13,9 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import exchange_names
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph
-
-# Names are part of every negotiation between ranks: a group of a hundred tables is told by a fingerprint.
-_LONGEST_NAME = 120
-
-# How often each name was given out, by graph.
-_names: weakref.WeakKeyDictionary[tf.Graph, collections.Counter] = weakref.WeakKeyDictionary()
 
 
 def look_up(
@@ -41,7 +33,7 @@ def look_up(
       One float32 tensor for each lookup, of unknown shape.
     """
     handles, dims = arguments["handles"], arguments["dims"]
-    exchange_name = _unique_name(f"lookup of {_list_of(table_names)}")
+    exchange_name = exchange_names.unique_name(f"lookup of {exchange_names.list_of(table_names)}")
     with tf.name_scope(name or "SokGroupLookup"):
         routed = native.ops.sok_group_route(**arguments, exchange=exchange)
         asked = _exchange(routed.words, routed.splits, f"{exchange_name}: ids")
@@ -65,28 +57,6 @@ def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor
     return *communicator().exchange(words, splits, name), words, splits
 
 
-def _list_of(table_names: Sequence[str]) -> str:
-    everything = ", ".join(f"'{name}'" for name in table_names)
-    if len(everything) <= _LONGEST_NAME:
-        return everything
-    fingerprint = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    return f"'{table_names[0]}' and {len(table_names) - 1} more ({fingerprint})"
-
-
-def _unique_name(name: str) -> str:
-    """`name`, or `name #2` and so on where the graph has it already.
-
-    It depends on what is looked up and not on the order in which different groups are built: that may differ
-    between ranks.
-    """
-    graph = tf.compat.v1.get_default_graph()
-    while getattr(graph, "outer_graph", None) is not None:
-        graph = graph.outer_graph
-    counter = _names.setdefault(graph, collections.Counter())
-    counter[name] += 1
-    return name if counter[name] == 1 else f"{name} #{counter[name]}"
-
-
 @ops.RegisterGradient("SokGroupCombine")
 def _group_combine_gradient(
     op: tf.Operation, *gradients: tf.Tensor
@@ -95,7 +65,7 @@ def _group_combine_gradient(
     num_tables = op.get_attr("num_tables")
     dims = op.get_attr("dims")
     plan, *answered, served = op.inputs[num_tables : num_tables + 6]
-    exchange_name = _unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
+    exchange_name = exchange_names.unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
     # An error of any rank ends the lookup on all ranks, and then none of them may go on to the next exchange.
     with tf.control_dependencies([op.outputs[0].op]):
         reduced = native.ops.sok_group_reduce(

@@ -1,0 +1,143 @@
+"""A session hook that writes what happens in tables as summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.table_statistics import (
+    TableStatistics,
+    summed_statistics,
+    tables_by_name,
+)
+
+v1 = tf.compat.v1
+
+
+class TableSummaryHook(v1.train.SessionRunHook):
+    """Writes, for each table and every so many steps, scalar summaries that TensorBoard shows.
+
+    | tag | |
+    |---|---|
+    | `embedding/TABLE/rows` | rows in the table |
+    | `embedding/TABLE/admitted_ids_per_step` | new rows of a step |
+    | `embedding/TABLE/filtered_ids_per_step` | distinct ids of a step that admission left without a row |
+    | `embedding/TABLE/exchange_bytes_per_step` | what ranks sent each other for the table |
+    | `embedding/TABLE/unique_ratio` | distinct ids / ids, where there were any |
+
+    They are over all ranks, and averages of the steps since the last summary, the rows apart. See
+    `TableStatistics` for what counts.
+
+    It goes to a `MonitoredTrainingSession` or an `Estimator`. Every rank has it, with the same arguments but
+    for where it writes: rank 0 does. Over several ranks it takes part in an exchange whenever the global step
+    has passed a multiple of `save_steps`, which ranks that train together do together; for that it reads the
+    global step after each run.
+    """
+
+    def __init__(
+        self,
+        output_dir: str | None = None,
+        *,
+        save_steps: int = 100,
+        summary_writer: v1.summary.FileWriter | None = None,
+        variables: Sequence[EmbeddingVariable] | None = None,
+    ) -> None:
+        """Makes the hook.
+
+        Args:
+          output_dir: The folder of the event files; or
+          summary_writer: what writes them. One of the two must be given.
+          save_steps: Steps between two summaries.
+          variables: The embedding variables; None takes all of the graph.
+
+        Raises:
+          ValueError: Both or none of `output_dir` and `summary_writer`, or `save_steps` below 1.
+          TypeError: `save_steps` is no int.
+        """
+        if (output_dir is None) == (summary_writer is None):
+            raise ValueError("A TableSummaryHook takes an output_dir or a summary_writer, and not both")
+        if isinstance(save_steps, bool) or not hasattr(save_steps, "__index__"):
+            raise TypeError(f"save_steps must be an int, not {save_steps!r}")
+        if save_steps < 1:
+            raise ValueError(f"save_steps must be at least 1, not {save_steps}")
+        self._output_dir = output_dir
+        self._writer = summary_writer
+        self._save_steps = int(save_steps)
+        self._variables = variables
+
+    def begin(self) -> None:
+        """Builds what reads the tables.
+
+        Raises:
+          ValueError: The graph has no embedding variable.
+          TypeError: One of the given variables is none.
+          RuntimeError: The graph has no global step.
+        """
+        tables = tables_by_name(self._variables)
+        self._global_step = v1.train.get_global_step()
+        if self._global_step is None:
+            raise RuntimeError(
+                "A TableSummaryHook needs a global step; tf.compat.v1.train.create_global_step"
+            )
+        self._names = [table.m_var_name for table in tables]
+        self._numbers = summed_statistics(tables)
+        self._known = communicator()
+        if self._writer is None and self._known.rank == 0:
+            self._writer = v1.summary.FileWriterCache.get(self._output_dir)
+
+    def after_create_session(self, session: v1.Session, coord: Any) -> None:
+        """Takes the steps from here."""
+        del coord
+        self._last_step = int(session.run(self._global_step))
+        self._last_numbers = np.zeros([len(self._names), len(TableStatistics._fields) - 1], np.int64)
+
+    def before_run(self, run_context: v1.train.SessionRunContext) -> v1.train.SessionRunArgs:
+        """Asks for the global step."""
+        del run_context
+        return v1.train.SessionRunArgs(self._global_step)
+
+    def after_run(
+        self, run_context: v1.train.SessionRunContext, run_values: v1.train.SessionRunValues
+    ) -> None:
+        """Writes summaries where it is time."""
+        due = (self._last_step // self._save_steps + 1) * self._save_steps
+        # What was fetched may be from before or after the step; that differs between ranks, and they must not
+        # differ here.
+        if self._known.size == 1 and run_values.results + 1 < due:
+            return
+        step = int(run_context.session.run(self._global_step))
+        if step < due:
+            return
+        numbers = run_context.session.run(self._numbers)
+        if self._writer is not None and self._known.rank == 0:
+            self._writer.add_summary(self._summary(numbers, step - self._last_step), step)
+        self._last_step, self._last_numbers = step, numbers
+
+    def end(self, session: v1.Session) -> None:
+        """Has what was written reach the file."""
+        del session
+        if self._writer is not None and self._known.rank == 0:
+            self._writer.flush()
+
+    def _summary(self, numbers: np.ndarray, steps: int) -> v1.Summary:
+        # A restore in the middle of a session makes tables that count from 0.
+        since_last = np.where(numbers >= self._last_numbers, numbers - self._last_numbers, numbers)
+        summary = v1.Summary()
+        for name, now, change in zip(self._names, numbers, since_last, strict=True):
+            change = TableStatistics(*change, unique_ratio=None)
+            values = {
+                "rows": TableStatistics(*now, unique_ratio=None).rows,
+                "admitted_ids_per_step": change.admitted_ids / steps,
+                "filtered_ids_per_step": change.filtered_ids / steps,
+                "exchange_bytes_per_step": change.exchange_bytes / steps,
+            }
+            if change.ids:
+                values["unique_ratio"] = change.distinct_ids / change.ids
+            for what, value in values.items():
+                summary.value.add(tag=f"embedding/{name}/{what}", simple_value=float(value))
+        return summary

@@ -1,0 +1,244 @@
+"""What tables are said to hold and to have done, as tensors and as summaries."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.lookup import group
+
+v1 = tf.compat.v1
+
+
+class Reference:
+    """Counts by the definition, a step at a time."""
+
+    def __init__(self, filter_freq=0):
+        self._filter_freq = filter_freq
+        self._counts = collections.Counter()
+        self._rows = set()
+        self.numbers = dict.fromkeys(["ids", "distinct_ids", "admitted_ids", "filtered_ids"], 0)
+
+    def look_up(self, keys):
+        self._counts.update(keys.tolist())
+        distinct = set(keys.tolist())
+        admitted = {key for key in distinct - self._rows if self._counts[key] >= self._filter_freq}
+        self._rows |= admitted
+        self.numbers["ids"] += len(keys)
+        self.numbers["distinct_ids"] += len(distinct)
+        self.numbers["admitted_ids"] += len(admitted)
+        self.numbers["filtered_ids"] += len(distinct - self._rows)
+
+    def expect(self, got):
+        ids = self.numbers["ids"]
+        ratio = self.numbers["distinct_ids"] / ids if ids else 0
+        expected = {
+            **self.numbers,
+            "rows": len(self._rows),
+            "exchange_bytes": 0,
+            "unique_ratio": ratio,
+        }
+        assert got._asdict() == expected
+
+
+def test_they_count_by_the_definition():
+    rng = np.random.default_rng(0)
+    with harness.graph_and_session() as session:
+        tables = [
+            sok.EmbeddingVariable("zeta", 2),
+            sok.EmbeddingVariable("alpha", 3, admission=sok.CounterFilter(4), key_dtype=tf.int32),
+        ]
+        keys = [v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int32, [None])]
+        # Two lookups of each table, in one group.
+        halves = [tf.split(key, [tf.size(key) // 2, -1]) for key in keys]
+        rows = group.lookup_group(
+            [
+                group.DenseLookup(table, half)
+                for table, pair in zip(tables, halves, strict=True)
+                for half in pair
+            ]
+        )
+        reads = group.lookup_group(
+            [group.DenseLookup(table, key) for table, key in zip(tables, keys, strict=True)], training=False
+        )
+        statistics = sok.table_statistics()
+        assert list(statistics) == ["alpha", "zeta"]
+        harness.initialize(session)
+        references = {"zeta": Reference(), "alpha": Reference(filter_freq=4)}
+        for step in range(8):
+            got = session.run(statistics)
+            for name, reference in references.items():
+                reference.expect(got[name])
+            if step == 4:
+                fed = [np.zeros(0, np.int64), np.zeros(0, np.int32)]
+            else:
+                fed = [np.concatenate([harness.HOSTILE_KEYS, harness.zipf_keys(rng, 50)])]
+                fed.append(rng.zipf(1.3, 40).clip(max=2**31 - 1).astype(np.int32))
+            feed = dict(zip(keys, fed, strict=True))
+            session.run(rows, feed)
+            session.run(reads, feed)
+            for table, values in zip(tables, fed, strict=True):
+                references[table.m_var_name].look_up(values)
+        assert session.run(statistics["alpha"].filtered_ids) > 0
+
+
+def test_a_failed_lookup_counts_nothing():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 2, capacity=2)
+        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2, 3], tf.int64))
+        statistics = sok.table_statistics([table, table])
+        harness.initialize(session)
+        with pytest.raises(tf.errors.ResourceExhaustedError):
+            session.run(rows)
+        assert set(session.run(statistics)["table"]) == {0}
+
+
+def test_a_new_table_counts_from_zero():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 2, capacity=4, use_hashtable=False)
+        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2, 2], tf.int64))
+        statistics = sok.table_statistics()["table"]
+        harness.initialize(session)
+        session.run(rows)
+        assert session.run(statistics) == (4, 3, 2, 0, 0, 0, 2 / 3)
+        harness.initialize(session)
+        assert session.run(statistics) == (4, 0, 0, 0, 0, 0, 0)
+
+
+def test_wrong_variables_are_refused():
+    with tf.Graph().as_default():
+        with pytest.raises(ValueError, match="no embedding variable"):
+            sok.table_statistics()
+        plain = v1.get_variable("plain", [2])
+        with pytest.raises(TypeError, match="plain"):
+            sok.table_statistics([plain])
+
+
+def test_before_its_initializer_a_table_is_an_error():
+    with harness.graph_and_session() as session:
+        sok.EmbeddingVariable("table", 2)
+        statistics = sok.table_statistics()
+        with pytest.raises(tf.errors.FailedPreconditionError, match="'table'"):
+            session.run(statistics)
+
+
+class Model:
+    """Each step looks `4 + step` keys up, half of them new, two of them equal."""
+
+    def __init__(self):
+        sok_init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        self.global_step = v1.train.get_or_create_global_step()
+        with tf.control_dependencies([sok_init]):
+            table = sok.EmbeddingVariable("all", 2, initializer=1.0)
+            rare = sok.EmbeddingVariable("rare", 2, initializer=1.0, admission=sok.CounterFilter(3))
+        keys = tf.concat([self.global_step * 100 + tf.range(self.global_step + 3, dtype=tf.int64), [7]], 0)
+        loss = tf.add_n([tf.reduce_sum(tf.nn.embedding_lookup(variable, keys)) for variable in (table, rare)])
+        self.step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, self.global_step)
+
+
+def summaries(folder):
+    """{(tag, step): value} of all events in a folder."""
+    found = {}
+    for path in sorted(folder.glob("events*")):
+        for event in v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                if value.tag.startswith("embedding/"):
+                    assert (value.tag, event.step) not in found
+                    found[value.tag, event.step] = value.simple_value
+    return found
+
+
+def test_the_hook_writes_averages_of_steps(tmp_path):
+    with tf.Graph().as_default():
+        model = Model()
+        hook = sok.TableSummaryHook(str(tmp_path), save_steps=4)
+        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            for _ in range(10):
+                session.run(model.step)
+                session.run(model.global_step)  # is no step
+    got = summaries(tmp_path)
+    # Step s, from 0, looks up s + 4 ids, of which key 7 came before or comes in step 0 alone.
+    assert {step for _, step in got} == {4, 8}
+    expected = {
+        ("rows", 4): 3 + 4 + 5 + 6 + 1,
+        ("admitted_ids_per_step", 4): (3 + 4 + 5 + 6 + 1) / 4,
+        ("filtered_ids_per_step", 4): 0,
+        ("exchange_bytes_per_step", 4): 0,
+        ("unique_ratio", 4): 1,
+        ("rows", 8): 3 + 4 + 5 + 6 + 7 + 8 + 9 + 10 + 1,
+        ("admitted_ids_per_step", 8): (7 + 8 + 9 + 10) / 4,
+        ("filtered_ids_per_step", 8): 0,
+        ("exchange_bytes_per_step", 8): 0,
+        ("unique_ratio", 8): 1,
+    }
+    assert {key: value for key, value in got.items() if key[0].startswith("embedding/all/")} == pytest.approx(
+        {(f"embedding/all/{what}", step): value for (what, step), value in expected.items()}
+    )
+    # Only key 7 comes often enough.
+    assert got["embedding/rare/rows", 4] == got["embedding/rare/rows", 8] == 1
+    assert got["embedding/rare/filtered_ids_per_step", 4] == (3 + 4 + 5 + 6 + 2) / 4
+    assert got["embedding/rare/filtered_ids_per_step", 8] == (7 + 8 + 9 + 10) / 4
+
+
+def test_a_restored_session_goes_on(tmp_path):
+    for _ in range(2):
+        with tf.Graph().as_default():
+            model = Model()
+            hook = sok.TableSummaryHook(str(tmp_path), save_steps=4, variables=None)
+            arguments = {"checkpoint_dir": str(tmp_path), "save_checkpoint_steps": 3}
+            with v1.train.MonitoredTrainingSession(hooks=[hook], **arguments) as session:
+                for _ in range(6):
+                    session.run(model.step)
+    got = summaries(tmp_path)
+    assert {step for _, step in got} == {4, 8, 12}
+    # Of steps 6 and 7, since the session began.
+    assert got["embedding/all/admitted_ids_per_step", 8] == (9 + 10) / 2
+    assert got["embedding/all/rows", 8] == sum(range(3, 11)) + 1
+
+
+def test_a_writer_can_be_given(tmp_path):
+    with tf.Graph().as_default():
+        model = Model()
+        writer = v1.summary.FileWriter(str(tmp_path))
+        hook = sok.TableSummaryHook(summary_writer=writer, save_steps=1)
+        with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
+            for _ in range(3):
+                session.run(model.step)
+    assert {step for _, step in summaries(tmp_path)} == {1, 2, 3}
+
+
+def test_the_hook_refuses_what_makes_no_sense(tmp_path):
+    writer = object()
+    for arguments in ({}, {"output_dir": str(tmp_path), "summary_writer": writer}):
+        with pytest.raises(ValueError, match="output_dir or a summary_writer"):
+            sok.TableSummaryHook(**arguments)
+    with pytest.raises(ValueError, match="save_steps must be at least 1, not 0"):
+        sok.TableSummaryHook(str(tmp_path), save_steps=0)
+    with pytest.raises(TypeError, match="save_steps must be an int"):
+        sok.TableSummaryHook(str(tmp_path), save_steps=2.5)
+    with tf.Graph().as_default():
+        with pytest.raises(ValueError, match="no embedding variable"):
+            sok.TableSummaryHook(str(tmp_path)).begin()
+        sok.EmbeddingVariable("table", 2)
+        with pytest.raises(RuntimeError, match="global step"):
+            sok.TableSummaryHook(str(tmp_path)).begin()
+
+
+@pytest.mark.skipif(not hasattr(tf, "estimator"), reason="this TensorFlow has no Estimator")
+def test_it_goes_with_an_estimator(tmp_path):
+    def model_fn(features, labels, mode):
+        del features, labels
+        model = Model()
+        loss = tf.constant(0.0)
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=model.step)
+
+    estimator = tf.estimator.Estimator(model_fn, str(tmp_path))
+    data = lambda: tf.data.Dataset.from_tensors((0, 0)).repeat()  # noqa: E731
+    for _ in range(2):
+        estimator.train(data, steps=3, hooks=[sok.TableSummaryHook(estimator.model_dir, save_steps=2)])
+    got = summaries(tmp_path)
+    assert {step for _, step in got} == {2, 4, 6}
+    assert got["embedding/all/rows", 6] == sum(range(3, 9)) + 1
