@@ -1,0 +1,50 @@
+"""DeepRec's names, for programs that were written for it.
+
+Importing this module, or calling its `install`, puts them into `tf` and `tf.compat.v1`. Such a program begins
+with::
+
+    import tensorflow.compat.v1 as tf
+    import sparse_operation_kit.deeprec
+
+    tf.disable_eager_execution()
+
+`uninstall` takes them out again. The same functions are here, to be called without touching TensorFlow's
+namespaces.
+"""
+
+from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
+from sparse_operation_kit.core.row_policies import (
+    CBFFilter,
+    CounterFilter,
+    GlobalStepEvict,
+    InitializerOption,
+    L2WeightEvict,
+)
+from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
+from sparse_operation_kit.feature_columns import (
+    categorical_column_with_embedding,
+    group_embedding_column_scope,
+)
+from sparse_operation_kit.lookup.embedding_lookup import (
+    group_embedding_lookup,
+    group_embedding_lookup_sparse,
+)
+
+__all__ = [
+    "CBFFilter",
+    "CounterFilter",
+    "EmbeddingVariableOption",
+    "GlobalStepEvict",
+    "InitializerOption",
+    "L2WeightEvict",
+    "categorical_column_with_embedding",
+    "get_embedding_variable",
+    "group_embedding_column_scope",
+    "group_embedding_lookup",
+    "group_embedding_lookup_sparse",
+    "install",
+    "is_installed",
+    "uninstall",
+]
+
+install()

@@ -1,0 +1,143 @@
+"""sparse_operation_kit.deeprec: the names that TensorFlow gets, and loses again, while its own stay."""
+
+import functools
+import os
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from sparse_operation_kit import deeprec
+from sparse_operation_kit.deeprec import installation
+
+PATHS = [
+    "CBFFilter",
+    "CounterFilter",
+    "EmbeddingVariableOption",
+    "GlobalStepEvict",
+    "InitializerOption",
+    "L2WeightEvict",
+    "feature_column.categorical_column_with_embedding",
+    "feature_column.group_embedding_column_scope",
+    "get_embedding_variable",
+    "nn.group_embedding_lookup",
+    "nn.group_embedding_lookup_sparse",
+]
+ROOTS = [tf, tf.compat.v1]
+
+
+def find(root, path):
+    return functools.reduce(getattr, path.split("."), root)
+
+
+def has(root, path):
+    namespace, _, name = path.rpartition(".")
+    return hasattr(find(root, namespace) if namespace else root, name)
+
+
+@pytest.fixture(autouse=True)
+def installed():
+    """Each test finds the names installed, and leaves them so."""
+    deeprec.install()
+    yield
+    deeprec.install()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_both_namespaces_have_the_name(path):
+    ours = getattr(deeprec, path.rpartition(".")[2])
+    assert all(find(root, path) is ours for root in ROOTS)
+
+
+def test_the_names_are_all_that_there_are():
+    known = {f"{path}.{name}".lstrip(".") for path, names in installation.NAMES.items() for name in names}
+    assert known == set(PATHS)
+
+
+def test_names_come_through_every_way_of_importing():
+    import tensorflow.compat.v1 as one
+    from tensorflow.compat import v1 as other
+
+    assert one.get_embedding_variable is deeprec.get_embedding_variable
+    assert other.get_embedding_variable is deeprec.get_embedding_variable
+    assert one.nn.group_embedding_lookup is deeprec.group_embedding_lookup
+
+
+def test_uninstalling_takes_them_away_and_installing_brings_them_back():
+    deeprec.install()
+    deeprec.uninstall()
+    assert not deeprec.is_installed()
+    assert not any(has(root, path) for root in ROOTS for path in PATHS)
+    deeprec.uninstall()
+    deeprec.install()
+    assert deeprec.is_installed()
+    assert all(has(root, path) for root in ROOTS for path in PATHS)
+
+
+def test_a_name_of_tensorflow_is_never_changed(caplog):
+    deeprec.uninstall()
+    theirs = object()
+    tf.compat.v1.CounterFilter = theirs
+    try:
+        deeprec.install()
+        assert tf.compat.v1.CounterFilter is theirs
+        assert tf.CounterFilter is deeprec.CounterFilter
+        assert "CounterFilter" in caplog.text
+        deeprec.uninstall()
+        assert tf.compat.v1.CounterFilter is theirs
+    finally:
+        del tf.compat.v1.CounterFilter
+
+
+def test_a_name_that_someone_took_away_is_no_error():
+    del tf.CounterFilter
+    deeprec.uninstall()
+    assert not has(tf, "CounterFilter")
+
+
+# What `dir` and `vars` tell of TensorFlow's public namespaces before, with the names, and after.
+_PROGRAM = """
+import importlib, os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+import tensorflow as tf
+import sparse_operation_kit
+
+def names():
+    found = {}
+    for root in (tf, tf.compat.v1):
+        for path in ("", "nn", "train", "feature_column", "config.experimental", "estimator"):
+            space = root
+            for part in filter(None, path.split(".")):
+                space = getattr(space, part, None)
+            if space is not None:
+                found[root.__name__, path] = {n: getattr(space, n, None) for n in dir(space)}
+    return found
+
+names()  # has lazy modules loaded
+before = names()
+import sparse_operation_kit.deeprec as deeprec
+during = names()
+for space, known in before.items():
+    for name, value in known.items():
+        assert during[space][name] is value, (space, name)
+added = {(*space, name) for space in during for name in during[space] if name not in before[space]}
+assert added, "nothing was installed"
+deeprec.uninstall()
+after = names()
+assert after == before
+print(len(added))
+"""
+
+
+def test_installing_changes_nothing_of_tensorflow():
+    run = subprocess.run(
+        [sys.executable, "-c", _PROGRAM],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert int(run.stdout) == 2 * len(PATHS)
