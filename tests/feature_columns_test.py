@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit import feature_columns
+from sparse_operation_kit import compat, feature_columns
 from sparse_operation_kit.feature_columns import hooks
 
 fc = tf.compat.v1.feature_column
@@ -138,10 +138,10 @@ def test_variables_are_shared_where_the_variable_scope_says_so():
         np.testing.assert_array_equal(first, second)
 
 
-def _layer_of_a_fixed_scope(columns):
+def _layer_of_a_fixed_scope(columns, inputs=None):
     from tensorflow.python.feature_column import feature_column
 
-    return feature_column._internal_input_layer(features(), columns, scope="input")
+    return feature_column._internal_input_layer(inputs or features(), columns, scope="input")
 
 
 def test_input_layer_objects_share_their_variables_between_calls():
@@ -340,3 +340,179 @@ def test_what_a_table_cannot_do_is_refused_by_name():
 def test_bad_calls_of_input_layer(make, text):
     with harness.graph_and_session(), pytest.raises(ValueError, match=text):
         make()
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+def test_dense_features_looks_groups_up_together(version):
+    outputs, names = [], []
+    for scope in (None, "group"):
+        with harness.graph_and_session() as session:
+            with in_scope(scope):
+                keys = [feature_columns.categorical_column_with_embedding(key, tf.int64) for key in "sc"]
+                shared = tf.feature_column.shared_embeddings(keys, 2)
+            columns = [*shared, strings("b", 3, scope), integers("a", 2, scope), fc.numeric_column("n")]
+            module = tf.compat.v1.keras.layers if version == "v1" else tf.keras.layers
+            layer, parts = module.DenseFeatures(columns, name="layer"), {}
+            inputs = {**features(), "s": tf.constant([[7], [-(2**62)]], tf.int64)}
+            output = layer(inputs, cols_to_output_tensors=parts)
+            layer(inputs)
+            assert group_lookups() == ([4, 4] if scope else [1] * 8)
+            assert len(parts) == 5 and output.shape.as_list() == [2, 10]
+            names.append([variable.name for variable in tf.compat.v1.global_variables()])
+            tables = [variable.name for variable in layer.trainable_weights]
+            assert tables == [f"layer/{key}_embedding/embedding_weights:0" for key in "ab"]
+            harness.initialize(session)
+            outputs.append(session.run(output))
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    assert names[0] == names[1] and "s_c_shared_embedding:0" not in names[0]
+    assert len(names[0]) == 3
+
+
+@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+def test_dense_features_that_do_not_train_insert_nothing():
+    with harness.graph_and_session() as session:
+        layer = tf.keras.layers.DenseFeatures([integers("a", 2, "group")])
+        training = tf.compat.v1.placeholder(tf.bool, [])
+        output = layer(features(), training=training)
+        evaluation = layer(features(), training=False)
+        harness.initialize(session)
+        (table,) = layer.trainable_weights
+        want = session.run(evaluation)
+        np.testing.assert_array_equal(session.run(output, {training: False}), want)
+        assert session.run(table.size()) == 0
+        np.testing.assert_array_equal(session.run(output, {training: True}), want)
+        assert session.run(table.size()) == 2
+
+
+def test_records_parsed_by_the_columns_spec(tmp_path):
+    with tf.Graph().as_default(), feature_columns.group_embedding_column_scope("group"):
+        column = feature_columns.categorical_column_with_embedding
+        weighted = fc.weighted_categorical_column(column("words"), "weights")
+        columns = [
+            fc.embedding_column(column("user", tf.int32), 2),
+            fc.embedding_column(weighted, 3, combiner="sum"),
+            *fc.shared_embedding_columns([column("seen", tf.int64), column("bought", tf.int64)], 2),
+            fc.embedding_column(fc.categorical_column_with_hash_bucket("city", 10), 2),
+            fc.numeric_column("price"),
+        ]
+    spec = fc.make_parse_example_spec(columns)
+    assert {key: value.dtype for key, value in spec.items() if key != "price"} == {
+        "user": tf.int64,
+        "words": tf.string,
+        "weights": tf.float32,
+        "seen": tf.int64,
+        "bought": tf.int64,
+        "city": tf.string,
+    }
+    path = str(tmp_path / "samples.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(_example(user=[-1], words=[b"x", b""], weights=[0.5, -2.0], seen=[3, 3], price=[1.0]))
+        writer.write(_example(bought=[3], city=[b"Bonn"], price=[2.0]))
+    with harness.graph_and_session() as session:
+        dataset = tf.data.TFRecordDataset(path).batch(2).map(lambda batch: tf.io.parse_example(batch, spec))
+        parsed = tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+        parts = {}
+        layer = input_layer(parsed, columns, cols_to_output_tensors=parts)
+        parts = {column.name: tensor for column, tensor in parts.items()}
+        assert group_lookups() == [4]
+        harness.initialize(session)
+        layer, parts = session.run([layer, parts])
+    assert layer.shape == (2, 12)
+    # A parsed -1 is a key; what is missing reads as zeros.
+    user, words = parts["user_embedding"], parts["words_weighted_by_weights_embedding"]
+    assert np.all(user[0] != 0) and np.all(user[1] == 0) and np.all(words[1] == 0) and np.all(words[0] != 0)
+    np.testing.assert_allclose(
+        parts["seen_shared_embedding"][0], parts["bought_shared_embedding"][1], rtol=1e-6
+    )
+
+
+def _example(**values):
+    feature = {}
+    for key, value in values.items():
+        if isinstance(value[0], bytes):
+            feature[key] = tf.train.Feature(bytes_list=tf.train.BytesList(value=value))
+        elif isinstance(value[0], float):
+            feature[key] = tf.train.Feature(float_list=tf.train.FloatList(value=value))
+        else:
+            feature[key] = tf.train.Feature(int64_list=tf.train.Int64List(value=value))
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def test_more_than_two_dimensions_combine_the_last():
+    with harness.graph_and_session() as session:
+        layers = []
+        for scope, rank_known in ((None, True), ("group", True), ("group", False)):
+            keys = tf.constant([[[1, 2]], [[-1, 3]]], tf.int64)
+            if not rank_known:
+                sparse = tf.sparse.from_dense(keys + 1)
+                shape = tf.compat.v1.placeholder_with_default(sparse.dense_shape, None)
+                keys = tf.SparseTensor(sparse.indices, sparse.values - 1, shape)
+            with tf.compat.v1.variable_scope("same", reuse=tf.compat.v1.AUTO_REUSE):
+                layers.append(_layer_of_a_fixed_scope([integers("a", 3, scope)], {"a": keys}))
+        harness.initialize(session)
+        first, second, third = session.run(layers)
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_array_equal(first, third)
+        assert first.shape == (2, 3)
+
+
+def test_a_shared_table_has_one_set_of_options():
+    with harness.graph_and_session():
+        with feature_columns.group_embedding_column_scope("group"):
+            options = Options(filter_option=sok.CounterFilter(filter_freq=2))
+            keys = [
+                feature_columns.categorical_column_with_embedding("a", tf.int64),
+                feature_columns.categorical_column_with_embedding("c", tf.int64, ev_option=options),
+            ]
+            columns = fc.shared_embedding_columns(keys, 2)
+        with pytest.raises(ValueError, match="Column 'c_shared_embedding' has other options than column 'a_"):
+            input_layer(features(), columns)
+
+
+def test_a_variable_that_is_no_table_is_refused():
+    with harness.graph_and_session():
+        plain = fc.embedding_column(fc.categorical_column_with_identity("a", 9), 2)
+        _layer_of_a_fixed_scope([plain])
+        tf.compat.v1.get_variable_scope().reuse_variables()
+        with pytest.raises(ValueError, match="Trying to share variable input/a_embedding/embedding_weights"):
+            _layer_of_a_fixed_scope([integers("a", 2, "group")])
+
+
+def test_columns_load_what_they_name_of_a_checkpoint(tmp_path):
+    with harness.graph_and_session() as session:
+        layer = input_layer(features(), [integers("a", 2, "group")])
+        trained = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(layer))
+        harness.initialize(session)
+        session.run(trained)
+        want = session.run(layer)
+        prefix = tf.compat.v1.train.Saver().save(session, str(tmp_path / "model"))
+    with harness.graph_and_session() as session:
+        column = integers(
+            "a",
+            2,
+            "group",
+            ckpt_to_load_from=prefix,
+            tensor_name_in_ckpt="input_layer/a_embedding/embedding_weights",
+        )
+        with tf.compat.v1.variable_scope("other"):
+            layer = input_layer(features(), [column])
+        harness.initialize(session)
+        np.testing.assert_array_equal(session.run(layer), want)
+
+
+def test_checkpoints_are_those_of_the_same_columns_without_a_scope(tmp_path):
+    outputs, prefix = [], None
+    for scope in ("group", None):
+        with harness.graph_and_session() as session:
+            layer = input_layer(features(), [integers("a", 2, scope), strings("b", 3, scope)])
+            step = tf.compat.v1.train.AdagradOptimizer(1.0).minimize(tf.reduce_sum(layer))
+            saver = tf.compat.v1.train.Saver()
+            if prefix is None:
+                harness.initialize(session)
+                session.run(step)
+                prefix = saver.save(session, str(tmp_path / "model"))
+            else:
+                saver.restore(session, prefix)
+            outputs.append([session.run(layer), session.run([step, layer])[1]])
+    np.testing.assert_array_equal(outputs[0], outputs[1])

@@ -81,3 +81,13 @@ def other_keras_optimizers() -> list[type]:
     if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
         modules.append(importlib.import_module("tf_keras"))
     return [module.optimizers.Optimizer for module in modules]
+
+
+def dense_features_layers() -> list[type]:
+    """The classes that define `call` of Keras' `DenseFeatures`; Keras 3 has no such layer."""
+    modules = [tf.keras] if HAS_KERAS_2 else []
+    if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
+        modules.append(importlib.import_module("tf_keras"))
+    return [
+        next(cls for cls in module.layers.DenseFeatures.__mro__ if "call" in vars(cls)) for module in modules
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 _ABSENT = object()
@@ -13,10 +14,10 @@ class Replacements:
 
     def __init__(self) -> None:
         # (class, attribute, what the class itself held under that name).
-        self._replaced: list[tuple[type, str, Any]] = []
+        self._replaced: list[tuple[type | ModuleType, str, Any]] = []
 
-    def replace(self, cls: type, name: str, wrap: Callable[[Callable], Callable]) -> None:
-        """Makes `cls.name` what `wrap` returns for it."""
+    def replace(self, cls: type | ModuleType, name: str, wrap: Callable[[Callable], Callable]) -> None:
+        """Makes `cls.name` what `wrap` returns for it; `cls` is a class or a module."""
         self._replaced.append((cls, name, vars(cls).get(name, _ABSENT)))
         setattr(cls, name, wrap(getattr(cls, name)))
 

@@ -7,6 +7,9 @@ become one; by itself it looks up like any column.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,10 +17,30 @@ from tensorflow.python.feature_column import feature_column as columns_v1
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2
 
 from sparse_operation_kit.feature_columns.categorical_column import UNBOUNDED, embedding_root
-from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up
+from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone
 from sparse_operation_kit.feature_columns.scopes import Group
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
 from sparse_operation_kit.saver.warm_start import init_from_checkpoint
+
+_rows_of_columns: contextvars.ContextVar[dict[Any, tf.Tensor] | None] = contextvars.ContextVar(
+    "rows_of_columns", default=None
+)
+
+
+@contextlib.contextmanager
+def looked_up_before(columns: Sequence[TableColumn], rows: Sequence[tf.Tensor]) -> Iterator[None]:
+    """Inside it, `get_dense_tensor` of the columns returns these rows."""
+    # By the columns' values: Keras remakes some columns, whose identities are then others.
+    token = _rows_of_columns.set(dict(zip(columns, rows, strict=True)))
+    try:
+        yield
+    finally:
+        _rows_of_columns.reset(token)
+
+
+def in_groups(columns: Sequence[Any]) -> bool:
+    """Whether there is a column of a group among the columns."""
+    return any(isinstance(column, TableColumn) and column.group is not None for column in columns)
 
 
 class TableColumn:
@@ -40,11 +63,14 @@ class TableColumn:
     def _get_dense_tensor(
         self, inputs: Any, weight_collections: Any = None, trainable: Any = None
     ) -> tf.Tensor:
-        return look_up([self.request(inputs, weight_collections, trainable)], name=self._op_name)[0]
+        return look_up_alone(self.request(inputs, weight_collections, trainable), self._op_name)
 
     def get_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> tf.Tensor:
         """Returns the column's rows [batch, dimension]."""
-        return look_up([self.state_request(transformation_cache, state_manager)], name=self._op_name)[0]
+        before = _rows_of_columns.get()
+        if before is not None and self in before:
+            return before[self]
+        return look_up_alone(self.state_request(transformation_cache, state_manager), self._op_name)
 
     @property
     def _op_name(self) -> str:
@@ -53,7 +79,8 @@ class TableColumn:
     def _request(self, variable: Any, tensors: Any) -> LookupRequest:
         rank = tensors.id_tensor.shape.rank
         prune = self.use_safe_embedding_lookup or rank is None or rank > 2
-        return LookupRequest(variable, tensors.id_tensor, tensors.weight_tensor, self.combiner, prune)
+        ids, weights = tensors.id_tensor, tensors.weight_tensor
+        return LookupRequest(variable, ids, weights, self.combiner, self.group, prune)
 
 
 class TableEmbeddingColumn(TableColumn, columns_v2.EmbeddingColumn):
@@ -113,6 +140,17 @@ class TableSharedEmbeddingColumnV1(TableColumn, columns_v1._SharedEmbeddingColum
 
 class TableSharedEmbeddingColumn(TableColumn, columns_v2.SharedEmbeddingColumn):
     """What `tf.feature_column.shared_embeddings` makes."""
+
+    @property
+    def group(self) -> Group | None:
+        """See `TableColumn`. The creator holds it, as Keras remakes columns that hold trackable objects."""
+        return getattr(self.shared_embedding_column_creator, "_column_group", None)
+
+    @group.setter
+    def group(self, group: Group | None) -> None:
+        creator = self.shared_embedding_column_creator
+        if not hasattr(creator, "_column_group"):
+            creator._column_group = group
 
     def request(self, inputs: Any, weight_collections: Any, trainable: bool) -> LookupRequest:
         """Refuses, as TensorFlow's columns of this kind do."""

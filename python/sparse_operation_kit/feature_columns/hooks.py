@@ -1,7 +1,7 @@
 """Makes TensorFlow's feature columns know embedding variables and groups.
 
 `install` replaces what constructs embedding columns, so that those over our categorical columns are ours, and
-the function behind `input_layer`. All else goes to the originals.
+what is behind `input_layer` and `DenseFeatures`. All else goes to the originals.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 from tensorflow.python.feature_column import feature_column as columns_v1
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2
 
+from sparse_operation_kit import compat
 from sparse_operation_kit.core.replacements import Replacements
-from sparse_operation_kit.feature_columns import embedding_columns, input_layer, scopes
+from sparse_operation_kit.feature_columns import dense_features, embedding_columns, input_layer, scopes
 from sparse_operation_kit.feature_columns.categorical_column import embedding_root
 
 _replaced = Replacements()
@@ -34,6 +35,8 @@ def install() -> None:
         _replaced.replace(theirs, "__new__", _making(theirs, ours))
     _replaced.replace(columns_v2.IndicatorColumn, "__new__", _refuse_indicators)
     _replaced.replace(columns_v1, "_internal_input_layer", input_layer.with_groups)
+    for layer in compat.dense_features_layers():
+        _replaced.replace(layer, "call", dense_features.with_groups)
 
 
 def uninstall() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.feature_column import feature_column as columns_v1
 
-from sparse_operation_kit.feature_columns.embedding_columns import TableColumn
-from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up
+from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups
+from sparse_operation_kit.feature_columns.lookups import LookupRequest, outputs_of_columns
 
 
 def with_groups(original: Callable) -> Callable:
@@ -29,7 +28,7 @@ def with_groups(original: Callable) -> Callable:
         if not isinstance(feature_columns, (dict, TableColumn)) and isinstance(feature_columns, Iterable):
             # An iterator can be gone through once only.
             feature_columns = list(feature_columns)
-        if not in_groups(feature_columns):
+        if not in_groups(feature_columns if isinstance(feature_columns, list) else [feature_columns]):
             return original(
                 features,
                 feature_columns,
@@ -48,12 +47,6 @@ def with_groups(original: Callable) -> Callable:
             return builder.build(features)
 
     return input_layer
-
-
-def in_groups(feature_columns: Any) -> bool:
-    """Whether there is a column of a group among the columns."""
-    columns = feature_columns if isinstance(feature_columns, list) else [feature_columns]
-    return any(isinstance(column, TableColumn) and column.group is not None for column in columns)
 
 
 def _checked(feature_columns: Any) -> list[Any]:
@@ -94,7 +87,7 @@ class _Builder:
         wanted = [self._of_column(column, inputs) for column in self._columns]
         outputs = [
             _flat(column, tensor)
-            for column, tensor in zip(self._columns, fill_in(self._columns, wanted), strict=True)
+            for column, tensor in zip(self._columns, outputs_of_columns(wanted), strict=True)
         ]
         if self._cols_to_output_tensors is not None:
             self._cols_to_output_tensors.update(zip(self._columns, outputs, strict=True))
@@ -115,22 +108,6 @@ class _Builder:
                     tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, scope=tf.compat.v1.get_variable_scope().name
                 )
         return wanted
-
-
-def fill_in(
-    columns: Sequence[Any], wanted: Sequence[tf.Tensor | LookupRequest], training: bool | tf.Tensor = True
-) -> list[tf.Tensor]:
-    """Looks up what is wanted, one op for each group, and returns every column's tensor."""
-    positions = collections.defaultdict(list)
-    for position, item in enumerate(wanted):
-        if isinstance(item, LookupRequest):
-            positions[columns[position].group].append(position)
-    tensors = list(wanted)
-    for group, members in positions.items():
-        outputs = look_up([wanted[position] for position in members], training, group.op_name)
-        for position, output in zip(members, outputs, strict=True):
-            tensors[position] = output
-    return tensors
 
 
 def _flat(column: Any, tensor: tf.Tensor) -> tf.Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.feature_columns.scopes import Group
 from sparse_operation_kit.lookup.group import SparseLookup, lookup_group
 
 
@@ -20,6 +23,7 @@ class LookupRequest:
       ids: int64 keys [d0, ..., dn]; the last dimension is combined.
       weights: As many floats, in the order of the ids, or None.
       combiner: "sum", "mean" or "sqrtn".
+      group: The column's.
       prune_weights: Whether ids whose weight is not positive are left out of a mean and of a sqrtn, as
         `tf.nn.safe_embedding_lookup_sparse` does it.
     """
@@ -28,22 +32,55 @@ class LookupRequest:
     ids: tf.SparseTensor
     weights: tf.SparseTensor | None
     combiner: str
+    group: Group | None = None
     prune_weights: bool = True
 
 
-def look_up(
-    requests: Sequence[LookupRequest], training: bool | tf.Tensor = True, name: str | None = None
-) -> list[tf.Tensor]:
-    """Looks up what columns of one group want, in one op.
+def look_up_alone(request: LookupRequest, name: str | None = None) -> tf.Tensor:
+    """Looks up what one column wants.
 
     Returns:
-      For each request its rows [d0, ..., dn-1, dim], zeros where there is no id.
+      Rows [d0, ..., dn-1, dim], zeros where there is no id.
 
     Raises:
       ValueError: An unknown combiner.
     """
-    rows = lookup_group([_lookup(request) for request in requests], training, name)
-    return [_with_leading_dimensions(request, row) for request, row in zip(requests, rows, strict=True)]
+    return _with_leading_dimensions(request, lookup_group([_lookup(request)], name=name)[0])
+
+
+def outputs_of_columns(
+    wanted: Sequence[tf.Tensor | LookupRequest], training: bool | tf.Tensor = True
+) -> list[tf.Tensor]:
+    """Looks up what columns want, in one op for each group.
+
+    Args:
+      wanted: For each column its output, or what it wants looked up.
+      training: Whether keys that are not there get a row.
+
+    Returns:
+      The output of each column.
+    """
+    outputs = list(wanted)
+    for members in _groups(wanted):
+        requests = [wanted[position] for position in members]
+        rows = lookup_group([_lookup(request) for request in requests], training, _op_name(requests))
+        for position, request, row in zip(members, requests, rows, strict=True):
+            outputs[position] = _with_leading_dimensions(request, row)
+    return outputs
+
+
+def _groups(wanted: Sequence[Any]) -> list[list[int]]:
+    """The positions of each group's lookups."""
+    positions = collections.defaultdict(list)
+    for position, item in enumerate(wanted):
+        if isinstance(item, LookupRequest):
+            positions[item.group].append(position)
+    return list(positions.values())
+
+
+def _op_name(requests: Sequence[LookupRequest]) -> str | None:
+    group = requests[0].group
+    return None if group is None else group.op_name
 
 
 def _lookup(request: LookupRequest) -> SparseLookup:

@@ -1,0 +1,48 @@
+"""`DenseFeatures` for columns of groups: what they want looked up is collected first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.feature_column import feature_column_v2 as columns_v2
+
+from sparse_operation_kit.feature_columns.embedding_columns import in_groups, looked_up_before
+from sparse_operation_kit.feature_columns.lookups import outputs_of_columns
+
+
+def with_groups(original: Callable) -> Callable:
+    """Wraps `DenseFeatures.call`; calls without columns of groups go to it at once."""
+
+    # Keras asks for the names of the arguments.
+    def call(
+        self: Any, features: Any, cols_to_output_tensors: dict | None = None, training: Any = None
+    ) -> tf.Tensor:
+        return _call(original, self, features, cols_to_output_tensors, training)
+
+    return call
+
+
+@tf.autograph.experimental.do_not_convert
+def _call(
+    original: Callable, layer: Any, features: Any, cols_to_output_tensors: dict | None, training: Any
+) -> tf.Tensor:
+    grouped = [column for column in layer._feature_columns if in_groups([column])]
+    if not grouped or not isinstance(features, dict):
+        return original(layer, features, cols_to_output_tensors, training)
+    cache = columns_v2.FeatureTransformationCache(features)
+    requests = []
+    for column in grouped:
+        with tf.name_scope(columns_v2._sanitize_column_name_for_variable_scope(column.name)):
+            requests.append(column.state_request(cache, layer._state_manager))
+    rows = outputs_of_columns(requests, _inserts(training))
+    with looked_up_before(grouped, rows):
+        return original(layer, features, cols_to_output_tensors, training)
+
+
+def _inserts(training: Any) -> bool | tf.Tensor:
+    """Whether keys get rows. Keras may have its learning phase in the argument, an integer."""
+    if training is None:
+        return True
+    return tf.cast(training, tf.bool) if tf.is_tensor(training) else bool(training)

@@ -1,0 +1,74 @@
+"""Random sets of columns give and learn in scopes what they give and learn without."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import feature_column_sets as sets
+import harness
+import sparse_operation_kit as sok
+
+BATCH = 12
+STEPS = 50
+
+
+def batches(recipes, seed, count):
+    rng = np.random.default_rng(seed)
+    sizes = [BATCH] * (count - 2) + [1, 5]
+    return [sets.batch(recipes, rng, size) for size in sizes]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scopes_change_no_bit_of_the_output(seed):
+    recipes = sets.random_recipes(seed)
+    steps = batches(recipes, seed, 4)
+    optimizer = list(sets.OPTIMIZERS)[seed % len(sets.OPTIMIZERS)]
+    alone, grouped = (sets.train(recipes, scoped, steps, optimizer, BATCH) for scoped in (False, True))
+    if not any(recipe.partner for recipe in recipes):
+        grouped.assert_equal(alone)
+    grouped.assert_close(alone)
+    np.testing.assert_array_equal(grouped.outputs[0], alone.outputs[0])
+
+
+@pytest.mark.parametrize("optimizer", sets.OPTIMIZERS)
+def test_scopes_change_nothing_in_fifty_steps(optimizer):
+    recipes = sets.random_recipes(100 + list(sets.OPTIMIZERS).index(optimizer))
+    # Tables that two columns share are summed up in another order in a group.
+    recipes = [recipe for recipe in recipes if recipe.partner is None]
+    steps = batches(recipes, 1, STEPS)
+    alone, grouped = (sets.train(recipes, scoped, steps, optimizer, BATCH) for scoped in (False, True))
+    grouped.assert_equal(alone)
+    assert np.any(grouped.outputs[0] != grouped.outputs[1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tables_train_as_variables_of_tensorflow_with_the_same_rows(seed):
+    ours = [
+        recipe for recipe in sets.random_recipes(200 + seed, kinds=("integers",)) if recipe.partner is None
+    ]
+    theirs = [dataclasses.replace(recipe, kind="identity") for recipe in ours]
+    # Not momentum nor FTRL: for an empty row TensorFlow looks up row 0 and throws it away, and its zero
+    # gradient makes these optimizers move that row.
+    optimizer = ["sgd", "adagrad", "adam"][seed % 3]
+    steps = batches(theirs, seed, STEPS)
+    with harness.graph_and_session() as session:
+        features = sets.placeholders(theirs)
+        layers = []
+        for scope, recipes, scoped in (("ours", ours, True), ("theirs", theirs, False)):
+            with tf.compat.v1.variable_scope(scope):
+                layers.append(sets.fc.input_layer(features, sets.make_columns(recipes, scoped)))
+        losses = [sets.loss_of(layer, BATCH) for layer in layers]
+        train = [sets.OPTIMIZERS[optimizer]().minimize(loss) for loss in losses]
+        tables = [v for v in tf.compat.v1.trainable_variables() if isinstance(v, sok.EmbeddingVariable)]
+        plain = [v for v in tf.compat.v1.trainable_variables() if not isinstance(v, sok.EmbeddingVariable)]
+        rows = [tf.nn.embedding_lookup(table, np.arange(sets.VOCABULARY)) for table in tables]
+        harness.initialize(session)
+        for variable, value in zip(plain, session.run(rows), strict=True):
+            variable.load(value, session)
+        for values in steps:
+            got, want, *_ = session.run([*layers, *train], sets.feed(features, values))
+            np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
+        for variable, value in zip(plain, session.run(rows), strict=True):
+            np.testing.assert_allclose(value, session.run(variable), rtol=2e-4, atol=2e-5)
