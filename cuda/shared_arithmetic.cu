@@ -3,6 +3,7 @@
 
 #include "cc/base/hash.h"
 #include "cc/optimizers/adagrad.h"
+#include "cc/optimizers/adagrad_decay.h"
 #include "cc/optimizers/adam_step.h"
 #include "cc/optimizers/ftrl.h"
 #include "cc/optimizers/keras_rmsprop.h"
@@ -76,6 +77,7 @@ SOK_INSTANTIATE_STEP(Momentum<true>);
 SOK_INSTANTIATE_STEP(KerasMomentum<false>);
 SOK_INSTANTIATE_STEP(KerasMomentum<true>);
 SOK_INSTANTIATE_STEP(Adagrad);
+SOK_INSTANTIATE_STEP(AdagradDecay);
 SOK_INSTANTIATE_STEP(Rmsprop);
 SOK_INSTANTIATE_STEP(RmspropCentered);
 SOK_INSTANTIATE_STEP(KerasRmsprop);

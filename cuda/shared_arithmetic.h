@@ -34,8 +34,8 @@ struct DeviceSlots {
 };
 
 // One step of an element-wise rule of cc/optimizers: rule(gradients[i], weights[i], slots.slot[0][i], ...).
-// Instantiated for Sgd, Momentum, KerasMomentum, Adagrad, Rmsprop, RmspropCentered, KerasRmsprop,
-// KerasRmspropCentered, FtrlStep<true> and AdamStep.
+// Instantiated for Sgd, Momentum, KerasMomentum, Adagrad, AdagradDecay, Rmsprop, RmspropCentered,
+// KerasRmsprop, KerasRmspropCentered, FtrlStep<true> and AdamStep.
 template <typename Rule>
 cudaError_t EvaluateStep(cudaStream_t stream, const Rule& rule, const float* gradients, float* weights,
                          const DeviceSlots& slots, int64_t n);

@@ -13,6 +13,7 @@
 #include "cc/base/hash.h"
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/adagrad.h"
+#include "cc/optimizers/adagrad_decay.h"
 #include "cc/optimizers/adam_catch_up.h"
 #include "cc/optimizers/adam_step.h"
 #include "cc/optimizers/ftrl.h"
@@ -113,9 +114,9 @@ void StepOnHost(const Rule& rule, const std::vector<float>& gradients, std::vect
 template <typename Rule>
 class SharedStepTest : public SharedArithmeticTest {};
 
-using Rules =
-    ::testing::Types<Sgd, Momentum<false>, Momentum<true>, KerasMomentum<false>, KerasMomentum<true>, Adagrad,
-                     Rmsprop, RmspropCentered, KerasRmsprop, KerasRmspropCentered, FtrlStep<true>, AdamStep>;
+using Rules = ::testing::Types<Sgd, Momentum<false>, Momentum<true>, KerasMomentum<false>,
+                               KerasMomentum<true>, Adagrad, AdagradDecay, Rmsprop, RmspropCentered,
+                               KerasRmsprop, KerasRmspropCentered, FtrlStep<true>, AdamStep>;
 TYPED_TEST_SUITE(SharedStepTest, Rules);
 
 TYPED_TEST(SharedStepTest, OneStep) {

@@ -23,6 +23,8 @@ PATHS = [
     "get_embedding_variable",
     "nn.group_embedding_lookup",
     "nn.group_embedding_lookup_sparse",
+    "train.AdagradDecayOptimizer",
+    "train.AdamAsyncOptimizer",
 ]
 ROOTS = [tf, tf.compat.v1]
 

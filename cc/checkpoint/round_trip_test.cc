@@ -18,6 +18,7 @@ const std::map<std::string, std::vector<float>> kOptimizers = {
     {"keras_momentum", {0.1f, 0.9f}},
     {"keras_nesterov", {0.1f, 0.9f}},
     {"adagrad", {0.1f, 0.1f, 1e-7f}},
+    {"adagrad_decay", {0.1f, 0.1f, 0.5f, 2.0f}},
     {"rowwise_adagrad", {0.1f, 0.1f, 1e-7f}},
     {"rmsprop", {0.01f, 0.9f, 0.5f, 1e-7f, 1.0f}},
     {"rmsprop_centered", {0.01f, 0.9f, 0.5f, 1e-7f, 1.0f}},

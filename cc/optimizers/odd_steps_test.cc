@@ -61,9 +61,9 @@ TEST_P(OddStepsTest, NanStaysWhereItIs) {
 
 INSTANTIATE_TEST_SUITE_P(All, OddStepsTest,
                          testing::Values("sgd", "momentum", "nesterov", "keras_momentum", "keras_nesterov",
-                                         "adagrad", "rowwise_adagrad", "rmsprop", "rmsprop_centered",
-                                         "keras_rmsprop", "keras_rmsprop_centered", "ftrl", "lazy_adam",
-                                         "adam"));
+                                         "adagrad", "adagrad_decay", "rowwise_adagrad", "rmsprop",
+                                         "rmsprop_centered", "keras_rmsprop", "keras_rmsprop_centered",
+                                         "ftrl", "lazy_adam", "adam"));
 
 }  // namespace
 }  // namespace sok

@@ -114,6 +114,7 @@ class Optimizer {
 //   momentum, nesterov          learning_rate, momentum                  TensorFlow's MomentumOptimizer
 //   keras_momentum, keras_nesterov  learning_rate, momentum              Keras' legacy SGD
 //   adagrad                     learning_rate, initial_accumulator, epsilon
+//   adagrad_decay               learning_rate, initial_accumulator, decay_rate, period    DeepRec's
 //   rowwise_adagrad             learning_rate, initial_accumulator, epsilon    one accumulator per row
 //   rmsprop, rmsprop_centered   learning_rate, rho, momentum, epsilon, initial_ms   TensorFlow's, touched
 //   rows keras_rmsprop, keras_rmsprop_centered  learning_rate, rho, epsilon   Keras' legacy, averages decay

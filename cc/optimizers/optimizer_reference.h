@@ -20,11 +20,16 @@ inline void ReferenceStep(std::string_view name, const std::vector<float>& hyper
     for (size_t c = 0; c < g.size(); ++c) (*w)[c] -= lr * g[c] / (std::sqrt((*slots)[0][0]) + hyper[2]);
     return;
   }
+  bool decay = false;
+  if (name == "adagrad_decay") {
+    decay = hyper[3] > (*slots)[1][0];
+    if (decay) (*slots)[1][0] += 1.0f;
+  }
   for (size_t c = 0; c < g.size(); ++c) {
     float& x = (*w)[c];
     float unused = 0.0f;
     float& s0 = slots->size() > 0 ? (*slots)[0][c] : unused;
-    float& s1 = slots->size() > 1 ? (*slots)[1][c] : unused;
+    float& s1 = slots->size() > 1 && c < (*slots)[1].size() ? (*slots)[1][c] : unused;
     float& s2 = slots->size() > 2 ? (*slots)[2][c] : unused;
     if (name == "sgd") {
       x -= lr * g[c];
@@ -43,6 +48,10 @@ inline void ReferenceStep(std::string_view name, const std::vector<float>& hyper
     } else if (name == "adagrad") {
       s0 += g[c] * g[c];
       x -= lr * g[c] / (std::sqrt(s0) + hyper[2]);
+    } else if (name == "adagrad_decay") {
+      if (decay) s0 = std::fmax(hyper[2] * s0, hyper[1]);
+      s0 += g[c] * g[c];
+      x -= lr * g[c] / std::sqrt(s0);
     } else if (name == "rmsprop") {
       s0 = hyper[1] * s0 + (1.0f - hyper[1]) * g[c] * g[c];
       s1 = hyper[2] * s1 + lr * g[c] / std::sqrt(s0 + hyper[3]);

@@ -1,5 +1,6 @@
 // The table of known optimizers: one line each.
 #include "cc/optimizers/adagrad.h"
+#include "cc/optimizers/adagrad_decay_optimizer.h"
 #include "cc/optimizers/adam_step.h"
 #include "cc/optimizers/elementwise_optimizer.h"
 #include "cc/optimizers/exact_adam.h"
@@ -31,6 +32,7 @@ constexpr Entry kOptimizers[] = {
     {"keras_momentum", Make<ElementwiseOptimizer<KerasMomentum<false>>>},
     {"keras_nesterov", Make<ElementwiseOptimizer<KerasMomentum<true>>>},
     {"adagrad", Make<ElementwiseOptimizer<Adagrad>>},
+    {"adagrad_decay", Make<AdagradDecayOptimizer>},
     {"rowwise_adagrad", Make<RowwiseAdagradOptimizer>},
     {"rmsprop", Make<ElementwiseOptimizer<Rmsprop>>},
     {"rmsprop_centered", Make<ElementwiseOptimizer<RmspropCentered>>},

@@ -45,6 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"sgd", {0.1f}}, Case{"momentum", {0.1f, 0.9f}}, Case{"nesterov", {0.1f, 0.9f}},
                     Case{"keras_momentum", {0.1f, 0.9f}}, Case{"keras_nesterov", {0.1f, 0.9f}},
                     Case{"adagrad", {0.1f, 0.1f, 0.0f}}, Case{"rowwise_adagrad", {0.1f, 0.1f, 0.0f}},
+                    Case{"adagrad_decay", {0.1f, 0.1f, 0.9f, 3.0f}},
                     Case{"rmsprop", {0.1f, 0.9f, 0.8f, 1e-7f, 1.0f}},
                     Case{"rmsprop_centered", {0.1f, 0.9f, 0.8f, 1e-3f, 1.0f}},
                     Case{"keras_rmsprop", {0.1f, 0.9f, 1e-7f}},

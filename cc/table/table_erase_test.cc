@@ -125,6 +125,7 @@ TEST_P(ReusedRowTest, AGradientThatComesTooLateIsDropped) {
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, ReusedRowTest,
                          testing::Values(Case{"sgd", {0.1f}}, Case{"adagrad", {0.1f, 0.1f, 0.0f}},
+                                         Case{"adagrad_decay", {0.1f, 0.1f, 0.5f, 2.0f}},
                                          Case{"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
                                          Case{"adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
                                          Case{"keras_rmsprop", {0.01f, 0.9f, 1e-7f}}),

@@ -29,8 +29,11 @@ from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
     group_embedding_lookup_sparse,
 )
+from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer
 
 __all__ = [
+    "AdagradDecayOptimizer",
+    "AdamAsyncOptimizer",
     "CBFFilter",
     "CounterFilter",
     "EmbeddingVariableOption",

@@ -12,6 +12,7 @@ import tensorflow as tf
 from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import get_embedding_variable, row_policies
 from sparse_operation_kit.lookup import embedding_lookup
+from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +34,10 @@ NAMES: dict[str, dict[str, Any]] = {
     "nn": {
         "group_embedding_lookup": embedding_lookup.group_embedding_lookup,
         "group_embedding_lookup_sparse": embedding_lookup.group_embedding_lookup_sparse,
+    },
+    "train": {
+        "AdagradDecayOptimizer": AdagradDecayOptimizer,
+        "AdamAsyncOptimizer": AdamAsyncOptimizer,
     },
 }
 

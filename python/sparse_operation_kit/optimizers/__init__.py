@@ -1,7 +1,15 @@
 """Optimizers for embedding variables, and what lets TensorFlow's own train them."""
 
+from sparse_operation_kit.optimizers.adagrad_decay import AdagradDecayOptimizer
 from sparse_operation_kit.optimizers.adam import Adam
+from sparse_operation_kit.optimizers.adam_async import AdamAsyncOptimizer
 from sparse_operation_kit.optimizers.rowwise_adagrad import RowWiseAdagrad
 from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
 
-__all__ = ["Adam", "RowWiseAdagrad", "split_embedding_variable_from_others"]
+__all__ = [
+    "AdagradDecayOptimizer",
+    "Adam",
+    "AdamAsyncOptimizer",
+    "RowWiseAdagrad",
+    "split_embedding_variable_from_others",
+]

@@ -15,7 +15,9 @@ import tensorflow as tf
 
 from sparse_operation_kit import compat
 from sparse_operation_kit.optimizers import keras_rules, v1_rules
+from sparse_operation_kit.optimizers.adagrad_decay import AdagradDecayOptimizer, adagrad_decay
 from sparse_operation_kit.optimizers.adam import Adam
+from sparse_operation_kit.optimizers.adam_async import AdamAsyncOptimizer, adam_async
 from sparse_operation_kit.optimizers.rowwise_adagrad import RowWiseAdagrad, rowwise_adagrad
 from sparse_operation_kit.tf.keras.optimizers.lazy_adam import LazyAdamOptimizer
 
@@ -50,6 +52,8 @@ class KnownOptimizer:
       cls: the class.
       rule: gives the TableUpdate of a step. Rules of tf.compat.v1 optimizers take the optimizer, those of
         Keras ones the optimizer and its coefficients.
+      differs_by_table: whether tables have hyper-parameters of their own in a step; the rule then takes the
+        optimizer and a table.
       update_methods: the methods that make up the class's arithmetic.
       create_shared_state: makes the variables beside the slots (step counters) when a step has embedding
         variables only; takes the optimizer and those variables.
@@ -60,6 +64,7 @@ class KnownOptimizer:
     rule: Callable
     update_methods: tuple[str, ...]
     create_shared_state: Callable[[Any, Sequence[tf.Variable]], None] = _no_shared_state
+    differs_by_table: bool = False
 
 
 def _v1(public_name: str, cls: type, rule: Callable, create_shared_state: Callable = _no_shared_state):
@@ -94,6 +99,10 @@ def known_optimizers() -> tuple[KnownOptimizer, ...]:
         _v1(prefix + "FtrlOptimizer", train.FtrlOptimizer, v1_rules.ftrl),
         _v1(prefix + "AdamOptimizer", train.AdamOptimizer, v1_rules.adam, v1_rules.create_beta_powers),
         _v1("sok.optimizers.Adam", Adam, v1_rules.adam, v1_rules.create_beta_powers),
+        _v1("sok.optimizers.AdagradDecayOptimizer", AdagradDecayOptimizer, adagrad_decay),
+        dataclasses.replace(
+            _v1("sok.optimizers.AdamAsyncOptimizer", AdamAsyncOptimizer, adam_async), differs_by_table=True
+        ),
         _v1("sok.optimizers.RowWiseAdagrad", RowWiseAdagrad, rowwise_adagrad),
         _v1(
             "sok.tf.keras.optimizers.LazyAdamOptimizer",

@@ -25,7 +25,7 @@ from sparse_operation_kit.optimizers.utils import is_embedding_variable
 
 
 class _Step:
-    """One call of apply_gradients: all its tables get the same kernel and hyper-parameters."""
+    """One call of apply_gradients: mostly all its tables get the same kernel and hyper-parameters."""
 
     def __init__(self, optimizer: Any, known: KnownOptimizer):
         self._optimizer = optimizer
@@ -35,13 +35,17 @@ class _Step:
 
     def apply(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> tf.Operation:
         check_gradient(variable, gradient)
-        if self._update is None:
-            # Made at the first table and not before the call: rules need what the optimizer's _prepare
-            # leaves.
-            self._update = self._known.rule(self._optimizer)
-            self._hyper = self._update.packed_hyper()
+        # Made at the first table and not before the call: rules need what the optimizer's _prepare leaves.
+        if self._known.differs_by_table:
+            self._use(self._known.rule(self._optimizer, variable))
+        elif self._update is None:
+            self._use(self._known.rule(self._optimizer))
         claim_table(variable, self._optimizer, self._update.kernel)
         return apply_to_table(variable, gradient, self._update.kernel, self._hyper)
+
+    def _use(self, update: TableUpdate) -> None:
+        self._update = update
+        self._hyper = update.packed_hyper()
 
 
 @contextlib.contextmanager

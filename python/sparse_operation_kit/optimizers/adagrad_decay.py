@@ -1,0 +1,158 @@
+"""Adagrad with accumulators that decay from one period of training to the next, as DeepRec has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from sparse_operation_kit.optimizers.table_update import TableUpdate
+
+# Of periods that are told apart: a table counts in float32.
+_MAX_PERIODS = 2**24
+_SLOTS = ("accumulator", "accumulator_decay_power")
+
+
+class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
+    """DeepRec's `tf.train.AdagradDecayOptimizer`, for embedding and ordinary variables.
+
+    Steps are counted from 1, and a period is `accumulator_decay_step` of them: step t is in period
+    floor(t / accumulator_decay_step). For a row w with gradient g, accumulator a and count of decays d::
+
+        if period > d:
+            a = max(accumulator_decay_rate * a, initial_accumulator_value)
+            d += 1
+        a += g * g
+        w -= learning_rate * g / sqrt(a)
+
+    Rows are those of a table, and the slices of an ordinary variable along its first dimension. One that was
+    not touched in several periods decays once in each of its next steps, until d is the period. Periods
+    beyond 2^24 are taken for 2^24.
+
+    Methods are those of tf.compat.v1.train.Optimizer.
+
+    Args:
+      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
+      global_step: the integer variable that `apply_gradients` counts up; its value before the step is t - 1.
+      initial_accumulator_value: what accumulators start from, and never fall below; above 0.
+      accumulator_decay_step: the length of a period in steps, above 0.
+      accumulator_decay_rate: in (0, 1).
+      use_locking: whether updates of ordinary variables take locks.
+      name: prefix of the names of ops and variables.
+
+    Raises:
+      ValueError: an argument is out of range, or `global_step` is None.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | tf.Tensor | Callable,
+        global_step: tf.Variable,
+        initial_accumulator_value: float = 0.1,
+        accumulator_decay_step: int = 100000,
+        accumulator_decay_rate: float = 0.9,
+        use_locking: bool = False,
+        name: str = "AdagradDecay",
+    ):
+        if global_step is None:
+            raise ValueError(
+                "AdagradDecayOptimizer needs the global step, which tf.compat.v1.train."
+                "get_or_create_global_step() gives"
+            )
+        for argument, value in (
+            ("initial_accumulator_value", initial_accumulator_value),
+            ("accumulator_decay_step", accumulator_decay_step),
+        ):
+            if not value > 0:
+                raise ValueError(f"AdagradDecayOptimizer: {argument} must be above 0, not {value}")
+        if not 0.0 < accumulator_decay_rate < 1.0:
+            raise ValueError(
+                "AdagradDecayOptimizer: accumulator_decay_rate must be in (0, 1), not "
+                f"{accumulator_decay_rate}"
+            )
+        super().__init__(use_locking, name)
+        self._learning_rate = learning_rate
+        self._global_step = global_step
+        self._initial_accumulator_value = initial_accumulator_value
+        self._decay_step = accumulator_decay_step
+        self._decay_rate = accumulator_decay_rate
+        self._learning_rate_tensor = None
+        self._period = None
+
+    def _create_slots(self, var_list: list) -> None:
+        accumulator = tf.compat.v1.constant_initializer(self._initial_accumulator_value)
+        for variable in var_list:
+            self._get_or_make_slot_with_initializer(
+                variable, accumulator, variable.shape, variable.dtype.base_dtype, _SLOTS[0], self._name
+            )
+            self._get_or_make_slot_with_initializer(
+                variable,
+                tf.compat.v1.zeros_initializer(),
+                variable.shape[:1],
+                tf.int64,
+                _SLOTS[1],
+                self._name,
+            )
+
+    def _prepare(self) -> None:
+        self._learning_rate_tensor = tf.convert_to_tensor(
+            self._call_if_callable(self._learning_rate), name="learning_rate"
+        )
+        step = tf.cast(tf.identity(self._global_step), tf.int64) + 1
+        self._period = tf.minimum(step // tf.constant(self._decay_step, tf.int64), _MAX_PERIODS)
+
+    def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Operation:
+        accumulator, decays = (self.get_slot(var, name) for name in _SLOTS)
+        grown, due = self._grown(grad, accumulator, decays)
+        count = decays.assign_add(tf.cast(due, tf.int64), use_locking=self._use_locking)
+        keep = accumulator.assign(grown, use_locking=self._use_locking)
+        move = var.assign_sub(self._step(grad, grown), use_locking=self._use_locking)
+        return tf.group(count.op, keep.op, move.op)
+
+    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
+        return self._apply_dense(grad, handle)
+
+    def _apply_sparse(self, grad: tf.IndexedSlices, var: tf.Variable) -> tf.Operation:
+        return self._resource_apply_sparse(grad.values, var, grad.indices)
+
+    def _resource_apply_sparse(
+        self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor
+    ) -> tf.Operation:
+        accumulator, decays = (self.get_slot(handle, name) for name in _SLOTS)
+        counts = tf.gather(decays, indices)
+        grown, due = self._grown(grad, tf.gather(accumulator, indices), counts)
+        updates = (
+            decays.scatter_update(self._slices(counts + tf.cast(due, tf.int64), indices), self._use_locking),
+            accumulator.scatter_update(self._slices(grown, indices), self._use_locking),
+            handle.scatter_sub(self._slices(self._step(grad, grown), indices), self._use_locking),
+        )
+        return tf.group(*[update.op for update in updates])
+
+    def _grown(self, grad: tf.Tensor, accumulator: tf.Tensor, decays: tf.Tensor) -> tuple:
+        """(accumulators after the step, which rows' have decayed in it)."""
+        due = tf.greater(self._period, decays)
+        rate = tf.cast(self._decay_rate, grad.dtype)
+        least = tf.cast(self._initial_accumulator_value, grad.dtype)
+        decayed = tf.maximum(accumulator * rate, least)
+        of_elements = tf.reshape(due, tf.concat([tf.shape(due), [1] * (grad.shape.rank - due.shape.rank)], 0))
+        return tf.where(of_elements, decayed, accumulator) + tf.square(grad), due
+
+    def _step(self, grad: tf.Tensor, accumulator: tf.Tensor) -> tf.Tensor:
+        return tf.cast(self._learning_rate_tensor, grad.dtype) * grad / tf.sqrt(accumulator)
+
+    @staticmethod
+    def _slices(values: tf.Tensor, indices: tf.Tensor) -> tf.IndexedSlices:
+        return tf.IndexedSlices(values, indices)
+
+
+def adagrad_decay(optimizer: AdagradDecayOptimizer) -> TableUpdate:
+    """What a step of the optimizer is on a table."""
+    return TableUpdate(
+        "adagrad_decay",
+        (
+            optimizer._learning_rate_tensor,
+            optimizer._initial_accumulator_value,
+            optimizer._decay_rate,
+            optimizer._period,
+        ),
+    )

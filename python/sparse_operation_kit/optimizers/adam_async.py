@@ -1,0 +1,160 @@
+"""Adam that touches the rows of the batch only, with step counters of each variable, as DeepRec has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import tensorflow as tf
+
+from sparse_operation_kit.optimizers.scalar_state import scalar_state
+from sparse_operation_kit.optimizers.table_update import TableUpdate
+
+
+class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
+    """DeepRec's `tf.train.AdamAsyncOptimizer`, for embedding and ordinary variables.
+
+    With gradient g, moments m and v, and powers p1 and p2 that start as beta1 and beta2::
+
+        alpha = learning_rate * sqrt(1 - p2) / (1 - p1)
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g * g
+        w -= alpha * m / (sqrt(v) + epsilon)
+        p1, p2 = p1 * beta1, p2 * beta2
+
+    Each variable has its own powers, which move whenever the optimizer is applied to it. Where the gradient
+    is tf.IndexedSlices, as that of an embedding variable always is, the rows that it names are changed and no
+    others. With `apply_sparse_rmsprop` their step is that of RMSProp, and the powers stay::
+
+        v = beta2 * v + (1 - beta2) * g * g
+        m = beta1 * m + learning_rate * g / sqrt(v + epsilon)
+        w -= m
+
+    Methods are those of tf.compat.v1.train.Optimizer.
+
+    Args:
+      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
+      beta1: decay of the first moment, a number or a scalar tensor.
+      beta2: decay of the second moment, a number or a scalar tensor.
+      epsilon: a number or a scalar tensor.
+      use_locking: whether updates of ordinary variables take locks.
+      apply_sparse_rmsprop: whether rows of tf.IndexedSlices are trained by RMSProp.
+      name: prefix of the names of ops and variables.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | tf.Tensor | Callable = 0.001,
+        beta1: float | tf.Tensor = 0.9,
+        beta2: float | tf.Tensor = 0.999,
+        epsilon: float | tf.Tensor = 1e-8,
+        use_locking: bool = False,
+        apply_sparse_rmsprop: bool = False,
+        name: str = "AdamAsync",
+    ):
+        super().__init__(use_locking, name)
+        self._hyper = (learning_rate, beta1, beta2, epsilon)
+        self._apply_sparse_rmsprop = apply_sparse_rmsprop
+        # Learning rate, beta1, beta2 and epsilon of the step under construction.
+        self._tensors: tuple = ()
+        # The powers of the tables of that step.
+        self._table_powers: list[tuple[tf.Variable, tf.Variable]] = []
+
+    def _create_slots(self, var_list: list) -> None:
+        for variable in var_list:
+            dtype = variable.dtype.base_dtype
+            for name in ("m", "v"):
+                self._zeros_slot(variable, name, self._name)
+            for name, beta in zip(("beta1_power", "beta2_power"), self._hyper[1:3], strict=True):
+                power = tf.convert_to_tensor(self._call_if_callable(beta), dtype)
+                self._get_or_make_slot(variable, power, name, self._name)
+
+    def _prepare(self) -> None:
+        names = ("learning_rate", "beta1", "beta2", "epsilon")
+        self._tensors = tuple(
+            tf.convert_to_tensor(self._call_if_callable(value), name=name)
+            for value, name in zip(self._hyper, names, strict=True)
+        )
+        self._table_powers = []
+
+    def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Operation:
+        return self._resource_apply_dense(grad, var)
+
+    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
+        m, v, *powers = self._slots_of(handle)
+        rate, beta1, beta2, epsilon = self._cast(grad.dtype)
+        grown_m = m * beta1 + grad * (1 - beta1)
+        grown_v = v * beta2 + tf.square(grad) * (1 - beta2)
+        step = grown_m * _alpha(rate, *powers) / (tf.sqrt(grown_v) + epsilon)
+        updates = (
+            m.assign(grown_m, use_locking=self._use_locking),
+            v.assign(grown_v, use_locking=self._use_locking),
+            handle.assign_sub(step, use_locking=self._use_locking),
+        )
+        return self._then_move_powers([update.op for update in updates], [powers])
+
+    def _apply_sparse(self, grad: tf.IndexedSlices, var: tf.Variable) -> tf.Operation:
+        return self._resource_apply_sparse(grad.values, var, grad.indices)
+
+    def _resource_apply_sparse(
+        self, grad: tf.Tensor, handle: tf.Variable, indices: tf.Tensor
+    ) -> tf.Operation:
+        m, v, *powers = self._slots_of(handle)
+        rate, beta1, beta2, epsilon = self._cast(grad.dtype)
+        grown_v = tf.gather(v, indices) * beta2 + tf.square(grad) * (1 - beta2)
+        grown_m = tf.gather(m, indices) * beta1
+        if self._apply_sparse_rmsprop:
+            grown_m = step = grown_m + rate * grad / tf.sqrt(grown_v + epsilon)
+        else:
+            grown_m += grad * (1 - beta1)
+            step = grown_m * _alpha(rate, *powers) / (tf.sqrt(grown_v) + epsilon)
+        updates = [
+            change(tf.IndexedSlices(values, indices), use_locking=self._use_locking).op
+            for change, values in (
+                (m.scatter_update, grown_m),
+                (v.scatter_update, grown_v),
+                (handle.scatter_sub, step),
+            )
+        ]
+        return self._then_move_powers(updates, [] if self._apply_sparse_rmsprop else [powers])
+
+    def _finish(self, update_ops: list, name_scope: str) -> tf.Operation:
+        moved = self._then_move_powers(update_ops, self._table_powers)
+        return super()._finish([*update_ops, moved], name_scope)
+
+    def _slots_of(self, variable: tf.Variable) -> list[tf.Variable]:
+        return [self.get_slot(variable, name) for name in ("m", "v", "beta1_power", "beta2_power")]
+
+    def _cast(self, dtype: tf.DType) -> tuple:
+        return tuple(tf.cast(tensor, dtype) for tensor in self._tensors)
+
+    def _then_move_powers(self, updates: list, powers: Iterable) -> tf.Operation:
+        """The updates, and after them, as they read the powers, those times beta1 and beta2."""
+        moves = []
+        with tf.control_dependencies(updates):
+            for pair in powers:
+                for power, beta in zip(pair, self._tensors[1:3], strict=True):
+                    moved = power * tf.cast(beta, power.dtype.base_dtype)
+                    moves.append(power.assign(moved, use_locking=self._use_locking).op)
+        return tf.group(*updates, *moves)
+
+    def _powers_of_table(self, table: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
+        return tuple(
+            scalar_state(self, f"{table.m_var_name}/{name}", self._call_if_callable(beta), tf.float32)
+            for name, beta in zip(("beta1_power", "beta2_power"), self._hyper[1:3], strict=True)
+        )
+
+
+def adam_async(optimizer: AdamAsyncOptimizer, table: tf.Variable) -> TableUpdate:
+    """What a step of the optimizer is on a table."""
+    rate, beta1, beta2, epsilon = optimizer._cast(tf.float32)
+    if optimizer._apply_sparse_rmsprop:
+        initial_mean_square = 0.0
+        return TableUpdate("rmsprop", (rate, beta2, beta1, epsilon, initial_mean_square))
+    powers = optimizer._powers_of_table(table)
+    optimizer._table_powers.append(powers)
+    return TableUpdate("lazy_adam", (_alpha(rate, *powers), beta1, beta2, epsilon))
+
+
+def _alpha(rate: tf.Tensor, beta1_power: tf.Variable, beta2_power: tf.Variable) -> tf.Tensor:
+    one = tf.ones([], rate.dtype)
+    return rate * tf.sqrt(one - beta2_power) / (one - beta1_power)
