@@ -2,7 +2,8 @@
 
 For each size a process trains a table of that many bytes (weights and LazyAdam's slots), saves it with
 tf.compat.v1.train.Saver, and another process restores it. `disk` is the same number of bytes written and
-synced, and read, by `dd` in the same run; files are dropped from the page cache before they are read.
+synced, and read, by `dd` in the same run, past the page cache, from which files are dropped before they are
+read. `memory` is as many bytes of new memory that a process touches, which a restore does too.
 Memory is the peak of the process's resident set above what it was before the save, or, of a restore, above
 what it is afterwards. `--help` lists the flags.
 """
@@ -18,10 +19,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from bench import disk, machine
+from bench import disk, machine, new_memory
 
 _COLUMNS = ("GiB of rows", "rows", "save s", "GB/s", "disk", "save / disk", "MiB above")
-_COLUMNS += ("restore s", "GB/s", "disk", "MiB above")
+_COLUMNS += ("restore s", "GB/s", "disk", "memory", "MiB above")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,13 +46,14 @@ def _row(gibibytes: float, flags: argparse.Namespace, folder: pathlib.Path) -> s
     disk.drop_from_cache(folder)
     read = disk.read_seconds(folder / "dd")
     (folder / "dd").unlink()
+    touched = new_memory.touch_seconds(saved["bytes"])
     restored = _run("restore", gibibytes, flags, folder)
     billions = saved["bytes"] / 1e9
     cells = [f"{gibibytes:g}", f"{saved['rows']}"]
     cells += [f"{saved['seconds']:.2f}", f"{billions / saved['seconds']:.2f}", f"{billions / written:.2f}"]
     cells += [f"{written / saved['seconds']:.2f}", f"{saved['above'] / 2**20:.1f}"]
     cells += [f"{restored['seconds']:.2f}", f"{billions / restored['seconds']:.2f}"]
-    cells += [f"{billions / read:.2f}", f"{restored['above'] / 2**20:.1f}"]
+    cells += [f"{billions / read:.2f}", f"{billions / touched:.2f}", f"{restored['above'] / 2**20:.1f}"]
     return "| " + " | ".join(cells) + " |"
 
 

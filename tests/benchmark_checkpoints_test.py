@@ -20,5 +20,5 @@ def test_a_row_for_each_size(tmp_path):
     for row in rows:
         assert all(float(cell) >= 0 for cell in row)
         assert int(row[1]) == int(float(row[0]) * 2**30 / (4 * 3 * 8))
-        assert float(row[6]) < 64 and float(row[10]) < 64, "MiB above the table"
+        assert float(row[6]) < 64 and float(row[11]) < 64, "MiB above the table"
     assert not list(tmp_path.iterdir())

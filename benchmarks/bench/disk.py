@@ -1,4 +1,7 @@
-"""What the disk itself does, by `dd`."""
+"""What the disk itself does, by `dd` past the page cache.
+
+Through it a file may be written at the speed of memory, or at that at which a virtual machine gets new pages.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ _BLOCK = 1 << 20
 def write_seconds(path: pathlib.Path, count: int) -> float:
     """Writes `count` bytes, rounded up to MiB, and syncs them; returns the seconds."""
     blocks = -(-count // _BLOCK)
-    return _timed(["dd", "if=/dev/zero", f"of={path}", f"bs={_BLOCK}", f"count={blocks}", "conv=fsync"])
+    command = ["dd", "if=/dev/zero", f"of={path}", f"bs={_BLOCK}", f"count={blocks}"]
+    return _timed([*command, "oflag=direct", "conv=fsync"])
 
 
 def read_seconds(path: pathlib.Path) -> float:
     """Reads a file; returns the seconds."""
-    return _timed(["dd", f"if={path}", "of=/dev/null", f"bs={_BLOCK}"])
+    return _timed(["dd", f"if={path}", "of=/dev/null", f"bs={_BLOCK}", "iflag=direct"])
 
 
 def drop_from_cache(folder: pathlib.Path) -> None:

@@ -39,6 +39,15 @@ class Descriptor {
   const int number_;
 };
 
+// How much of a file is handed to the disk at a time, and how much of it may be under way.
+constexpr int64_t kStretch = int64_t{1} << 20;
+constexpr int64_t kUnderWay = 8 * kStretch;
+// How much of a file stays in the page cache after it was read.
+constexpr int64_t kReadBehind = 32 * kStretch;
+
+// What was written goes to the disk while more is being made, and leaves the page cache once it is there.
+// Left to the kernel, a checkpoint takes as much memory as it is long, from what other files have cached; on
+// virtual machines, where each new page of memory costs, that takes several times as long as the disk does.
 class PosixWriter final : public FileWriter {
  public:
   PosixWriter(std::string path, int number) : file_(std::move(path), number) {}
@@ -51,15 +60,38 @@ class PosixWriter final : public FileWriter {
       if (written <= 0) return FileError("write", file_.path());
       next += written;
       bytes -= written;
+      written_ += written;
+    }
+    for (; written_ - handed_over_ >= kStretch; handed_over_ += kStretch) {
+      SOK_RETURN_IF_ERROR(HandOver(handed_over_, SYNC_FILE_RANGE_WRITE));
+      if (handed_over_ >= kUnderWay) SOK_RETURN_IF_ERROR(Drop(handed_over_ - kUnderWay));
     }
     return OkStatus();
   }
   Status Sync() override { return fsync(file_.number()) == 0 ? OkStatus() : FileError("sync", file_.path()); }
 
  private:
+  Status HandOver(int64_t begin, unsigned int flags) {
+    if (!can_hand_over_ || sync_file_range(file_.number(), begin, kStretch, flags) == 0) return OkStatus();
+    // The kernel tells of an error of the disk once: it must not get lost before Sync().
+    if (errno == EIO || errno == ENOSPC || errno == EDQUOT) return FileError("write", file_.path());
+    can_hand_over_ = false;
+    return OkStatus();
+  }
+  Status Drop(int64_t begin) {
+    SOK_RETURN_IF_ERROR(
+        HandOver(begin, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER));
+    if (can_hand_over_) posix_fadvise(file_.number(), begin, kStretch, POSIX_FADV_DONTNEED);
+    return OkStatus();
+  }
+
   const Descriptor file_;
+  int64_t written_ = 0;
+  int64_t handed_over_ = 0;    // bytes from the start, whole stretches
+  bool can_hand_over_ = true;  // not all file systems know how
 };
 
+// What was read leaves the page cache, as above; not at once, as other ranks may be reading the same file.
 class PosixReader final : public FileReader {
  public:
   PosixReader(std::string path, int number, int64_t size) : file_(std::move(path), number), size_(size) {}
@@ -74,6 +106,10 @@ class PosixReader final : public FileReader {
       if (count == 0) return DataLoss("'", file_.path(), "' ended early");
       next += count;
       bytes -= count;
+      read_ += count;
+    }
+    for (; read_ - dropped_ >= kReadBehind + kStretch; dropped_ += kStretch) {
+      posix_fadvise(file_.number(), dropped_, kStretch, POSIX_FADV_DONTNEED);
     }
     return OkStatus();
   }
@@ -81,6 +117,8 @@ class PosixReader final : public FileReader {
  private:
   const Descriptor file_;
   const int64_t size_;
+  int64_t read_ = 0;
+  int64_t dropped_ = 0;  // bytes from the start, whole stretches
 };
 
 class PosixFileSystem final : public Files {

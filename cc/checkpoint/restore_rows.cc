@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "cc/base/hash.h"
+#include "cc/checkpoint/at_once.h"
 
 namespace sok {
 namespace {
 
-// Keys that are looked at together.
-constexpr int64_t kPiece = 4096;
-
 // Checks a piece, in which no key may stand twice.
-Status CheckPiece(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
+Status CheckRowsAtOnce(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
   for (const int64_t key : keys) SOK_RETURN_IF_ERROR(filter.Check(key, path));
   std::vector<int64_t> sorted = keys;
   std::sort(sorted.begin(), sorted.end());
@@ -43,8 +41,8 @@ class RowReader {
     SOK_RETURN_IF_ERROR(keys.status());
     SOK_RETURN_IF_ERROR(AddColumns());
     const int64_t rows = source_.saved().rows;
-    for (int64_t first = 0; first < rows; first += kPiece) {
-      SOK_RETURN_IF_ERROR(ReadPiece(std::min(kPiece, rows - first), keys.value().get(), restored));
+    for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
+      SOK_RETURN_IF_ERROR(ReadPiece(std::min(kRowsAtOnce, rows - first), keys.value().get(), restored));
     }
     return OkStatus();
   }
@@ -86,6 +84,7 @@ class RowReader {
       }
       SOK_RETURN_IF_ERROR(AddStep());
     }
+    independent_ = static_cast<int64_t>(columns_.size());
     return AddUsage();
   }
 
@@ -138,7 +137,7 @@ class RowReader {
   Status ReadPiece(int64_t count, ArrayReader* keys, int64_t* restored) {
     keys_.resize(static_cast<size_t>(count));
     SOK_RETURN_IF_ERROR(keys->Read(keys_.data(), count * static_cast<int64_t>(sizeof(int64_t))));
-    SOK_RETURN_IF_ERROR(CheckPiece(filter_, keys_, keys->path()));
+    SOK_RETURN_IF_ERROR(CheckRowsAtOnce(filter_, keys_, keys->path()));
     own_.clear();
     for (const int64_t key : keys_) {
       if (filter_.Wants(key)) own_.push_back(key);
@@ -160,15 +159,17 @@ class RowReader {
   }
 
   Status ReadColumnByColumn() {
-    for (Column& column : columns_) {
-      size_t next = 0;
-      for (const int64_t key : keys_) {
-        if (filter_.Wants(key)) {
-          SOK_RETURN_IF_ERROR(column.read(rows_[next++], column.reader.get()));
-        } else {
-          SOK_RETURN_IF_ERROR(column.reader->Skip(column.bytes));
-        }
-      }
+    const auto read = [this](int64_t i) { return ReadColumn(columns_[static_cast<size_t>(i)]); };
+    SOK_RETURN_IF_ERROR(ForEachColumn(executor_, independent_, read));
+    const int64_t columns = static_cast<int64_t>(columns_.size());
+    for (int64_t i = independent_; i < columns; ++i) SOK_RETURN_IF_ERROR(read(i));
+    return OkStatus();
+  }
+  Status ReadColumn(Column& column) {
+    size_t next = 0;
+    for (const int64_t key : keys_) {
+      SOK_RETURN_IF_ERROR(filter_.Wants(key) ? column.read(rows_[next++], column.reader.get())
+                                             : column.reader->Skip(column.bytes));
     }
     return OkStatus();
   }
@@ -196,6 +197,7 @@ class RowReader {
   Table* const table_;
   const KeyFilter filter_;
   std::vector<Column> columns_;
+  int64_t independent_ = 0;  // the first of columns_, which change nothing in common
   std::vector<int64_t> keys_;
   std::vector<int64_t> own_;
   std::vector<int64_t> rows_;  // of own_
@@ -231,11 +233,11 @@ Status ForEachKeyPiece(const ShardSource& source, const std::string& array, cons
   SOK_RETURN_IF_ERROR(reader.status());
   const int64_t rows = source.Find(array)->type.shape[0];
   std::vector<int64_t> keys;
-  for (int64_t first = 0; first < rows; first += kPiece) {
-    keys.resize(static_cast<size_t>(std::min(kPiece, rows - first)));
+  for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
+    keys.resize(static_cast<size_t>(std::min(kRowsAtOnce, rows - first)));
     SOK_RETURN_IF_ERROR(
         reader.value()->Read(keys.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
-    SOK_RETURN_IF_ERROR(CheckPiece(filter, keys, reader.value()->path()));
+    SOK_RETURN_IF_ERROR(CheckRowsAtOnce(filter, keys, reader.value()->path()));
     keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int64_t key) { return !filter.Wants(key); }),
                keys.end());
     SOK_RETURN_IF_ERROR(visit(keys));

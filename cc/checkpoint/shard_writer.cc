@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "cc/checkpoint/at_once.h"
+
 namespace sok {
 namespace {
 
@@ -13,8 +15,8 @@ using RowWriter = std::function<Status(int64_t row, ArrayWriter* array)>;
 // Writes arrays side by side, in one pass over the rows.
 class Columns {
  public:
-  Columns(Files& files, std::string folder, int shard)
-      : files_(files), folder_(std::move(folder)), shard_(shard) {}
+  Columns(Executor& executor, Files& files, std::string folder, int shard)
+      : executor_(executor), files_(files), folder_(std::move(folder)), shard_(shard) {}
 
   Status Add(const std::string& name, const ArrayType& type, RowWriter write) {
     auto array = ArrayWriter::Create(files_, folder_, ArrayPath(shard_, name), type);
@@ -28,17 +30,18 @@ class Columns {
       return array->Write(&value, sizeof(value));
     });
   }
-  Status Write(int64_t row) {
-    for (Column& column : columns_) SOK_RETURN_IF_ERROR(column.write(row, column.array.get()));
-    return OkStatus();
-  }
-  // Completes the arrays, and tells their facts.
-  Status Finish(std::map<std::string, ArrayFile>* facts) {
-    for (Column& column : columns_) {
-      SOK_RETURN_IF_ERROR(column.array->Finish());
-      (*facts)[column.name] = column.array->array();
+  // Writes the rows below `limit` for which wanted(row), completes the arrays, and tells their facts.
+  template <typename Wanted>
+  Status Write(int64_t limit, const Wanted& wanted, std::map<std::string, ArrayFile>* facts) {
+    std::vector<int64_t> rows;
+    rows.reserve(kRowsAtOnce);
+    for (int64_t row = 0; row < limit; ++row) {
+      if (wanted(row)) rows.push_back(row);
+      if (static_cast<int64_t>(rows.size()) == kRowsAtOnce) SOK_RETURN_IF_ERROR(WritePiece(&rows));
     }
-    columns_.clear();
+    SOK_RETURN_IF_ERROR(WritePiece(&rows));
+    SOK_RETURN_IF_ERROR(ForEach([](Column& column) { return column.array->Finish(); }));
+    for (Column& column : columns_) (*facts)[column.name] = column.array->array();
     return OkStatus();
   }
 
@@ -49,6 +52,22 @@ class Columns {
     RowWriter write;
   };
 
+  template <typename Work>
+  Status ForEach(const Work& work) {
+    return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()),
+                         [&](int64_t i) { return work(columns_[static_cast<size_t>(i)]); });
+  }
+  // Writes the rows, and leaves none.
+  Status WritePiece(std::vector<int64_t>* rows) {
+    SOK_RETURN_IF_ERROR(ForEach([rows](Column& column) {
+      for (const int64_t row : *rows) SOK_RETURN_IF_ERROR(column.write(row, column.array.get()));
+      return OkStatus();
+    }));
+    rows->clear();
+    return OkStatus();
+  }
+
+  Executor& executor_;
   Files& files_;
   const std::string folder_;
   const int shard_;
@@ -57,8 +76,13 @@ class Columns {
 
 class ShardWriter {
  public:
-  ShardWriter(Files& files, const std::string& folder, const Table& table, bool delta)
-      : files_(files), folder_(folder), table_(table), delta_(delta), rank_(table.options().rank) {}
+  ShardWriter(Executor& executor, Files& files, const std::string& folder, const Table& table, bool delta)
+      : executor_(executor),
+        files_(files),
+        folder_(folder),
+        table_(table),
+        delta_(delta),
+        rank_(table.options().rank) {}
 
   StatusOr<SavedShard> Run() {
     const std::string own = folder_ + "/" + ShardFolder(rank_);
@@ -86,13 +110,10 @@ class ShardWriter {
   }
 
   Status WriteRows() {
-    Columns columns(files_, folder_, rank_);
+    Columns columns(executor_, files_, folder_, rank_);
     SOK_RETURN_IF_ERROR(AddFloats(&columns));
     SOK_RETURN_IF_ERROR(AddUsage(&columns));
-    for (int64_t row = 0; row < table_.row_limit(); ++row) {
-      if (Written(row)) SOK_RETURN_IF_ERROR(columns.Write(row));
-    }
-    return columns.Finish(&shard_.arrays);
+    return columns.Write(table_.row_limit(), [this](int64_t row) { return Written(row); }, &shard_.arrays);
   }
 
   Status AddFloats(Columns* columns) {
@@ -143,17 +164,14 @@ class ShardWriter {
     };
     int64_t count = 0;
     for (int64_t place = 0; place < waiting.limit(); ++place) count += written(place) ? 1 : 0;
-    Columns columns(files_, folder_, rank_);
+    Columns columns(executor_, files_, folder_, rank_);
     SOK_RETURN_IF_ERROR(
         columns.AddNumbers("waiting_keys", count, [&](int64_t place) { return waiting.id(place); }));
     SOK_RETURN_IF_ERROR(
         columns.AddNumbers("waiting_counts", count, [&](int64_t place) { return waiting.count(place); }));
     SOK_RETURN_IF_ERROR(columns.AddNumbers("waiting_last_step", count,
                                            [&](int64_t place) { return waiting.last_step(place); }));
-    for (int64_t place = 0; place < waiting.limit(); ++place) {
-      if (written(place)) SOK_RETURN_IF_ERROR(columns.Write(place));
-    }
-    SOK_RETURN_IF_ERROR(columns.Finish(&shard_.arrays));
+    SOK_RETURN_IF_ERROR(columns.Write(waiting.limit(), written, &shard_.arrays));
     return delta_ ? WriteWhole("waiting_deleted", waiting.erased_ids()) : OkStatus();
   }
 
@@ -179,6 +197,7 @@ class ShardWriter {
     return WriteBytes("alphas", ArrayType{"<f4", {static_cast<int64_t>(alphas.size())}}, alphas.data());
   }
 
+  Executor& executor_;
   Files& files_;
   const std::string& folder_;
   const Table& table_;
@@ -211,8 +230,9 @@ std::optional<SavedOptimizer> OptimizerOf(const Table& table, bool history) {
   return saved;
 }
 
-StatusOr<SavedShard> WriteShard(Files& files, const std::string& folder, const Table& table, bool delta) {
-  return ShardWriter(files, folder, table, delta).Run();
+StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder,
+                                const Table& table, bool delta) {
+  return ShardWriter(executor, files, folder, table, delta).Run();
 }
 
 }  // namespace sok

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "cc/base/executor.h"
 #include "cc/base/status.h"
 #include "cc/checkpoint/files.h"
 #include "cc/checkpoint/manifest.h"
@@ -16,7 +17,8 @@ std::optional<SavedOptimizer> OptimizerOf(const Table& table, bool history);
 
 // Writes the arrays of the shard of table.options().rank into `folder`: all of a table whose rows are up to
 // date, or, of a delta, what changed. Everything is synced.
-StatusOr<SavedShard> WriteShard(Files& files, const std::string& folder, const Table& table, bool delta);
+StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder,
+                                const Table& table, bool delta);
 
 }  // namespace sok
 

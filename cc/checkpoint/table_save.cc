@@ -110,7 +110,7 @@ Status WriteIn(Executor& executor, Table* table, const SaveRequest& request, con
   }
   SOK_RETURN_IF_ERROR(plan.status());
   SOK_RETURN_IF_ERROR(PrepareTable(executor, table, request, plan.value()));
-  auto shard = WriteShard(files, paths.unfinished, *table, plan.value().delta);
+  auto shard = WriteShard(executor, files, paths.unfinished, *table, plan.value().delta);
   SOK_RETURN_IF_ERROR(shard.status());
   ShardNote note;
   note.table = DescriptionOf(*table);

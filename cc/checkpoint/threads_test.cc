@@ -1,0 +1,75 @@
+// Saving and loading with threads: the same files and the same table as with one.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cc/base/thread_pool.h"
+#include "cc/checkpoint/memory_files.h"
+#include "cc/checkpoint/saved_ranks.h"
+
+namespace sok {
+namespace {
+
+Tables MakeTrained(const std::string& optimizer, const std::vector<float>& hyper) {
+  TableOptions options;
+  options.name = "items";
+  options.dim = 3;
+  options.capacity = 20000;
+  options.on_full = OnFull::kEvictLfu;
+  options.eviction.kind = Eviction::Kind::kGlobalStep;
+  options.eviction.steps_to_live = 1000;
+  Tables tables = MakeTables(options, 1);
+  std::vector<int64_t> keys(10000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i) * 7 - 5000;
+  std::mt19937_64 random(3);
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_TRUE(TrainOnSome(tables, optimizer, hyper, keys, 0.8, &random).ok());
+  }
+  return tables;
+}
+
+// All files of a save, by path.
+std::map<std::string, std::string> SavedFiles(Executor& executor, Table* table, MemoryFiles* files,
+                                              std::string* reference) {
+  SaveRequest request;
+  request.files = files;
+  request.prefix = "/model.ckpt-1";
+  request.id = SaveId(1);
+  EXPECT_TRUE(BeginTableCheckpoint(*table, request).ok());
+  EXPECT_TRUE(WriteTableShard(executor, table, request).ok());
+  *reference = PublishTableCheckpoint(table, request).value();
+  EndTableCheckpoint(table, request, true);
+  std::map<std::string, std::string> saved;
+  for (const auto& [path, bytes] : files->AllFiles()) saved[path] = *bytes;
+  return saved;
+}
+
+class CheckpointThreadsTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(CheckpointThreadsTest, FilesAndRowsAreThoseOfOneThread) {
+  ThreadPool threads(GetParam(), 0);
+  InlineExecutor one;
+  for (const auto& [optimizer, hyper] : std::map<std::string, std::vector<float>>{
+           {"sgd", {0.1f}}, {"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}}}) {
+    const Tables tables = MakeTrained(optimizer, hyper);
+    MemoryFiles files_of_one;
+    MemoryFiles files;
+    std::string reference;
+    const auto expected = SavedFiles(one, tables[0].get(), &files_of_one, &reference);
+    EXPECT_EQ(SavedFiles(threads, tables[0].get(), &files, &reference), expected);
+    RestoreParts parts;
+    parts.files = &files;
+    auto restore = TableRestore::Open("/model.ckpt-1", reference, tables[0]->options(), parts);
+    ASSERT_TRUE(restore.ok()) << restore.status().message();
+    Tables loaded = MakeTables(tables[0]->options(), 1);
+    ASSERT_TRUE(restore.value()->Load(threads, loaded[0].get()).ok());
+    EXPECT_TRUE(StateOf(loaded) == StateOf(tables));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, CheckpointThreadsTest, ::testing::Values(2, 3, 8));
+
+}  // namespace
+}  // namespace sok
