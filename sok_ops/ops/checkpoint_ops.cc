@@ -1,5 +1,6 @@
-// Ops with which tf.compat.v1.train.Saver saves and restores tables. All ranks run them, stage by stage: a
-// stage reports its error instead of raising it, all ranks learn of it, and SokRaiseFailures raises it.
+// Ops with which tf.compat.v1.train.Saver and sok.Saver save and restore tables. All ranks run them, stage by
+// stage: a stage reports its error instead of raising it, all ranks learn of it, and SokRaiseFailures raises
+// it.
 //
 // All of them are stateful: what they do depends on, and changes, the session's tables.
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -87,6 +88,37 @@ REGISTER_OP("SokTrackChanges")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc("From now on the tables keep what changes since their last checkpoint, for incremental ones.");
+
+REGISTER_OP("SokDumpStage")
+    .Input("handle: resource")
+    .Input("directory: string")
+    .Input("row_counts: int64")
+    .Input("proceed: bool")
+    .Attr("stage: {'begin', 'write', 'publish'}")
+    .Output("code: int32")
+    .Output("message: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShapes)
+    .Doc(
+        R"(A stage of writing <name>_keys.file and <name>_values.file into `directory`. Rank 0 begins and publishes.
+row_counts: rows of each rank that are written.
+proceed: whether the stages before succeeded on all ranks. Without, nothing is done but to clean up.
+code, message: the error; 0 and empty where there is none.)");
+
+REGISTER_OP("SokRestoreStage")
+    .Input("handle: resource")
+    .Input("directory: string")
+    .Input("proceed: bool")
+    .Attr("stage: {'check', 'restore'}")
+    .Attr("file_name: string = ''")
+    .Output("code: int32")
+    .Output("message: string")
+    .SetIsStateful()
+    .SetShapeFn(ScalarShapes)
+    .Doc(
+        R"(A stage of making the table's rows those of the files that SokDumpStage wrote, of which each rank takes
+its own. `check` reads the keys and changes nothing. Inputs and outputs as of SokDumpStage.
+file_name: stands for <name>; empty is the table's own.)");
 
 REGISTER_OP("SokRaiseFailures")
     .Input("codes: stages * int32")

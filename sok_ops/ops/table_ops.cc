@@ -11,11 +11,6 @@ namespace {
 namespace shape = ::tensorflow::shape_inference;
 using shape::InferenceContext;
 
-::tensorflow::Status ScalarShapes(InferenceContext* c) {
-  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
-  return ::tensorflow::Status();
-}
-
 REGISTER_OP("SokInit")
     .Input("arguments: int64")
     .Attr("rank: int >= 0 = 0")
@@ -109,36 +104,5 @@ REGISTER_OP("SokTableAssign")
 
 // What ranks do together in stages, each of which may fail on some of them: a stage reports its error instead
 // of raising it, all ranks learn of it, and SokRaiseFailures raises it in the end.
-REGISTER_OP("SokDumpStage")
-    .Input("handle: resource")
-    .Input("directory: string")
-    .Input("row_counts: int64")
-    .Input("proceed: bool")
-    .Attr("stage: {'begin', 'write', 'publish'}")
-    .Output("code: int32")
-    .Output("message: string")
-    .SetIsStateful()
-    .SetShapeFn(ScalarShapes)
-    .Doc(
-        R"(A stage of writing <name>_keys.file and <name>_values.file into `directory`. Rank 0 begins and publishes.
-row_counts: rows of each rank that are written.
-proceed: whether the stages before succeeded on all ranks. Without, nothing is done but to clean up.
-code, message: the error; 0 and empty where there is none.)");
-
-REGISTER_OP("SokRestoreStage")
-    .Input("handle: resource")
-    .Input("directory: string")
-    .Input("proceed: bool")
-    .Attr("stage: {'check', 'restore'}")
-    .Attr("file_name: string = ''")
-    .Output("code: int32")
-    .Output("message: string")
-    .SetIsStateful()
-    .SetShapeFn(ScalarShapes)
-    .Doc(
-        R"(A stage of making the table's rows those of the files that SokDumpStage wrote, of which each rank takes
-its own. `check` reads the keys and changes nothing. Inputs and outputs as of SokDumpStage.
-file_name: stands for <name>; empty is the table's own.)");
-
 }  // namespace
 }  // namespace sok
