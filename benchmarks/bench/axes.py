@@ -74,17 +74,17 @@ class Axes:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of all axes; `from_flags` reads them."""
     add = parser.add_argument
-    add("--features", type=_at_least_one, default=26, help="features, each with a table of its own")
-    add("--batch", type=_at_least_one, default=4096, help="bags of a feature in a step")
-    add("--dim", type=_list_of(_at_least_one), default=(16, 64), help="floats of a row; several: 16,64")
-    add("--hotness", type=_list_of(_at_least_one), default=(1, 10), help="ids of a bag, on average")
-    add("--zipf", type=_positive, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
-    add("--table_mb", type=_positive, default=640.0, help="MB of rows of all tables together")
-    add("--rows", type=_at_least_one, default=None, help="rows of all tables together, instead of --table_mb")
-    add("--optimizer", type=_list_of(_optimizer), default=OPTIMIZERS, help="some of " + ",".join(OPTIMIZERS))
-    add("--threads", type=_list_of(_at_least_one), default=(2,), help="each number in a process of its own")
-    add("--batches", type=_at_least_one, default=4, help="batches of ids that the steps rotate over")
-    add("--rounds", type=_at_least_one, default=7, help="interleaved rounds that count")
+    add("--features", type=at_least_one, default=26, help="features, each with a table of its own")
+    add("--batch", type=at_least_one, default=4096, help="bags of a feature in a step")
+    add("--dim", type=list_of(at_least_one), default=(16, 64), help="floats of a row; several: 16,64")
+    add("--hotness", type=list_of(at_least_one), default=(1, 10), help="ids of a bag, on average")
+    add("--zipf", type=positive, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
+    add("--table_mb", type=positive, default=640.0, help="MB of rows of all tables together")
+    add("--rows", type=at_least_one, default=None, help="rows of all tables together, instead of --table_mb")
+    add("--optimizer", type=list_of(optimizer), default=OPTIMIZERS, help="some of " + ",".join(OPTIMIZERS))
+    add("--threads", type=list_of(at_least_one), default=(2,), help="each number in a process of its own")
+    add("--batches", type=at_least_one, default=4, help="batches of ids that the steps rotate over")
+    add("--rounds", type=at_least_one, default=7, help="interleaved rounds that count")
     add("--seed", type=int, default=1, help="of ids, rows and gradients")
 
 
@@ -106,27 +106,32 @@ def from_flags(flags: argparse.Namespace) -> Axes:
     )
 
 
-def _at_least_one(text: str) -> int:
+def at_least_one(text: str) -> int:
+    """An int of a flag that counts something."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
     return value
 
 
-def _positive(text: str) -> float:
+def positive(text: str) -> float:
+    """A finite number above 0."""
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{value} is not a positive number")
     return value
 
 
-def _optimizer(text: str) -> str:
+def optimizer(text: str) -> str:
+    """One of OPTIMIZERS."""
     if text not in OPTIMIZERS:
         raise argparse.ArgumentTypeError(f"unknown optimizer {text!r}; known are {', '.join(OPTIMIZERS)}")
     return text
 
 
-def _list_of(item: Callable[[str], object]) -> Callable[[str], tuple]:
+def list_of(item: Callable[[str], object]) -> Callable[[str], tuple]:
+    """What parses a flag of one or several items, between them commas."""
+
     def parse(text: str) -> tuple:
         return tuple(item(part) for part in text.split(","))
 
