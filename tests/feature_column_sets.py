@@ -172,7 +172,7 @@ def loss_of(layer: tf.Tensor, samples: int) -> tf.Tensor:
     """A loss that depends on every column, its sum over the batch divided by `samples`."""
     width = layer.shape[-1]
     factors = tf.reshape(tf.cos(tf.range(width, dtype=tf.float32)), [width, 1])
-    predictions = tf.tanh(tf.matmul(layer, factors)) + tf.reduce_sum(layer * layer, 1, keepdims=True) / 10
+    predictions = tf.tanh(tf.matmul(layer, factors) / 4)
     return tf.reduce_sum(tf.square(predictions - 0.5)) / samples
 
 

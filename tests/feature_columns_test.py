@@ -326,7 +326,7 @@ def test_what_a_table_cannot_do_is_refused_by_name():
                 {"a": tf.constant([1]), "b": tf.constant([1, 2])},
                 [integers("a", scope="g"), integers("b", scope="g")],
             ),
-            "Batch size",
+            "different batch sizes: 'a_embedding' has 1 rows, 'b_embedding' 2",
         ),
         (
             lambda: input_layer(
@@ -516,3 +516,43 @@ def test_checkpoints_are_those_of_the_same_columns_without_a_scope(tmp_path):
                 saver.restore(session, prefix)
             outputs.append([session.run(layer), session.run([step, layer])[1]])
     np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+def _linear_columns(tables):
+    if tables:
+        keys = feature_columns.categorical_column_with_embedding("a", tf.int64)
+        others = feature_columns.categorical_column_with_embedding("w", tf.int64)
+    else:
+        keys, others = (fc.categorical_column_with_identity(key, 9) for key in "aw")
+    return [keys, fc.weighted_categorical_column(others, "weights"), fc.numeric_column("n")]
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+@pytest.mark.parametrize("units", [1, 3])
+def test_linear_model_has_its_weights_in_tables(units, combiner):
+    outputs, names = [], []
+    with harness.graph_and_session() as session:
+        inputs = {
+            **features(),
+            "w": tf.constant([[3, 4], [4, 5]], tf.int64),
+            "weights": tf.constant([[0.5, -1], [2, 3]]),
+        }
+        for tables in (True, False):
+            variables = {}
+            with tf.compat.v1.variable_scope("tables" if tables else "plain"):
+                columns = _linear_columns(tables)
+                predictions = fc.linear_model(
+                    inputs, columns, units=units, sparse_combiner=combiner, cols_to_vars=variables
+                )
+            if tables:
+                assert group_lookups() == [2]
+                assert isinstance(variables[columns[0]][0], sok.EmbeddingVariable)
+            loss = tf.reduce_sum(tf.square(predictions - tf.range(1.0, units + 1)))
+            outputs += [predictions, tf.compat.v1.train.AdagradOptimizer(0.2).minimize(loss)]
+            names.append([variable.name.split("/", 1)[1] for variable in tf.compat.v1.trainable_variables()])
+        harness.initialize(session)
+        for _ in range(10):
+            got, _, want, _ = session.run(outputs)
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        assert got.shape == (2, units) and np.any(got != 0)
+    assert names[1][len(names[0]) :] == names[0]

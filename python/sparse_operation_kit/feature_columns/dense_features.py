@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2
 
 from sparse_operation_kit.feature_columns.embedding_columns import in_groups, looked_up_before
-from sparse_operation_kit.feature_columns.lookups import outputs_of_columns
+from sparse_operation_kit.feature_columns.lookups import check_batch_sizes, outputs_of_columns, side_by_side
 
 
 def with_groups(original: Callable) -> Callable:
@@ -36,6 +36,10 @@ def _call(
     for column in grouped:
         with tf.name_scope(columns_v2._sanitize_column_name_for_variable_scope(column.name)):
             requests.append(column.state_request(cache, layer._state_manager))
+    if cols_to_output_tensors is None and len(grouped) == len(layer._feature_columns):
+        check_batch_sizes(requests, grouped)
+        outputs = side_by_side(requests, _inserts(training))
+        return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
     rows = outputs_of_columns(requests, _inserts(training))
     with looked_up_before(grouped, rows):
         return original(layer, features, cols_to_output_tensors, training)

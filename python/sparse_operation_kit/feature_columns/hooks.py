@@ -1,7 +1,7 @@
 """Makes TensorFlow's feature columns know embedding variables and groups.
 
 `install` replaces what constructs embedding columns, so that those over our categorical columns are ours, and
-what is behind `input_layer` and `DenseFeatures`. All else goes to the originals.
+what is behind `input_layer`, `linear_model` and `DenseFeatures`. All else goes to the originals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from tensorflow.python.feature_column import feature_column_v2 as columns_v2
 
 from sparse_operation_kit import compat
 from sparse_operation_kit.core.replacements import Replacements
-from sparse_operation_kit.feature_columns import dense_features, embedding_columns, input_layer, scopes
+from sparse_operation_kit.feature_columns import (
+    dense_features,
+    embedding_columns,
+    input_layer,
+    linear_model,
+    scopes,
+)
 from sparse_operation_kit.feature_columns.categorical_column import embedding_root
 
 _replaced = Replacements()
@@ -35,6 +41,9 @@ def install() -> None:
         _replaced.replace(theirs, "__new__", _making(theirs, ours))
     _replaced.replace(columns_v2.IndicatorColumn, "__new__", _refuse_indicators)
     _replaced.replace(columns_v1, "_internal_input_layer", input_layer.with_groups)
+    _replaced.replace(columns_v1, "_create_categorical_column_weighted_sum", linear_model.with_table_lookups)
+    _replaced.replace(columns_v1._FCLinearWrapper, "build", linear_model.with_tables_for_weights)
+    _replaced.replace(columns_v1._LinearModel, "call", linear_model.with_one_lookup)
     for layer in compat.dense_features_layers():
         _replaced.replace(layer, "call", dense_features.with_groups)
 

@@ -9,7 +9,12 @@ import tensorflow as tf
 from tensorflow.python.feature_column import feature_column as columns_v1
 
 from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups
-from sparse_operation_kit.feature_columns.lookups import LookupRequest, outputs_of_columns
+from sparse_operation_kit.feature_columns.lookups import (
+    LookupRequest,
+    check_batch_sizes,
+    outputs_of_columns,
+    side_by_side,
+)
 
 
 def with_groups(original: Callable) -> Callable:
@@ -85,14 +90,13 @@ class _Builder:
         """Returns the columns' outputs side by side."""
         inputs = columns_v1._LazyBuilder(features)
         wanted = [self._of_column(column, inputs) for column in self._columns]
-        outputs = [
-            _flat(column, tensor)
-            for column, tensor in zip(self._columns, outputs_of_columns(wanted), strict=True)
-        ]
-        if self._cols_to_output_tensors is not None:
+        check_batch_sizes(wanted, self._columns)
+        if self._cols_to_output_tensors is None:
+            outputs = side_by_side(wanted)
+        else:
+            outputs = outputs_of_columns(wanted)
             self._cols_to_output_tensors.update(zip(self._columns, outputs, strict=True))
-        columns_v1._verify_static_batch_size_equality(outputs, self._columns)
-        return tf.concat(outputs, axis=1)
+        return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
 
     def _of_column(self, column: Any, inputs: Any) -> tf.Tensor | LookupRequest:
         """A column's output, or what it wants looked up."""
@@ -100,19 +104,12 @@ class _Builder:
             if isinstance(column, TableColumn) and column.group is not None:
                 wanted = column.request(inputs, self._weight_collections, self._trainable)
             else:
-                wanted = column._get_dense_tensor(
+                output = column._get_dense_tensor(
                     inputs, weight_collections=self._weight_collections, trainable=self._trainable
                 )
+                wanted = tf.reshape(output, [tf.shape(output)[0], column._variable_shape.num_elements()])
             if self._cols_to_vars is not None:
                 self._cols_to_vars[column] = tf.compat.v1.get_collection(
                     tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, scope=tf.compat.v1.get_variable_scope().name
                 )
         return wanted
-
-
-def _flat(column: Any, tensor: tf.Tensor) -> tf.Tensor:
-    """A column's output as [batch, elements]."""
-    elements = column._variable_shape.num_elements()
-    if isinstance(column, TableColumn) and tensor.shape.rank == 2:
-        return tensor
-    return tf.reshape(tensor, [tf.shape(tensor)[0], elements])

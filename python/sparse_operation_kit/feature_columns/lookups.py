@@ -58,15 +58,74 @@ def outputs_of_columns(
       training: Whether keys that are not there get a row.
 
     Returns:
-      The output of each column.
+      The output of each column, [batch, elements].
     """
     outputs = list(wanted)
     for members in _groups(wanted):
         requests = [wanted[position] for position in members]
         rows = lookup_group([_lookup(request) for request in requests], training, _op_name(requests))
         for position, request, row in zip(members, requests, rows, strict=True):
-            outputs[position] = _with_leading_dimensions(request, row)
+            outputs[position] = _as_rows_of_the_batch(request, row)
     return outputs
+
+
+def side_by_side(
+    wanted: Sequence[tf.Tensor | LookupRequest], training: bool | tf.Tensor = True
+) -> list[tf.Tensor]:
+    """As `outputs_of_columns`, with neighbours of one group in one tensor.
+
+    Returns:
+      Tensors that are, next to each other, the outputs of the columns. What a lookup writes is one tensor
+      from the start, so nothing is copied where there is one.
+    """
+    outputs = list(wanted)
+    for members in _groups(wanted):
+        requests = [wanted[position] for position in members]
+        runs = _runs(members, requests)
+        rows = iter(lookup_group([_lookup(request) for request in requests], training, _op_name(requests)))
+        rows = [_joined([next(rows) for _ in run]) for run in runs]
+        for run, row in zip(runs, rows, strict=True):
+            outputs[run[0]] = _as_rows_of_the_batch(wanted[run[0]], row)
+            outputs[run[0] + 1 : run[-1] + 1] = [None] * (len(run) - 1)
+    return [output for output in outputs if output is not None]
+
+
+def _joined(rows: Sequence[tf.Tensor]) -> tf.Tensor:
+    return rows[0] if len(rows) == 1 else tf.concat(rows, axis=1)
+
+
+def _runs(members: Sequence[int], requests: Sequence[LookupRequest]) -> list[list[int]]:
+    """The members that follow each other and give matrices, together; others by themselves."""
+    runs: list[list[int]] = []
+    joinable = False
+    for position, request in zip(members, requests, strict=True):
+        is_matrix = request.ids.shape.rank == 2
+        if joinable and is_matrix and runs[-1][-1] + 1 == position:
+            runs[-1].append(position)
+        else:
+            runs.append([position])
+        joinable = is_matrix
+    return runs
+
+
+def check_batch_sizes(wanted: Sequence[tf.Tensor | LookupRequest], columns: Sequence[Any]) -> None:
+    """Refuses columns whose batches are known to have different sizes.
+
+    Raises:
+      ValueError: It names two of them.
+    """
+    known = None
+    for item, column in zip(wanted, columns, strict=True):
+        shape = item.ids.shape if isinstance(item, LookupRequest) else item.shape
+        size = tf.compat.dimension_value(shape[0]) if shape.rank else None
+        if size is None:
+            continue
+        if known is not None and known[1] != size:
+            raise ValueError(
+                f"Columns have different batch sizes: '{known[0]}' has {known[1]} rows, "
+                f"'{column.name}' {size}"
+            )
+        known = known or (column.name, size)
 
 
 def _groups(wanted: Sequence[Any]) -> list[list[int]]:
@@ -102,6 +161,16 @@ def _as_matrix(ids: tf.SparseTensor) -> tf.SparseTensor:
         return ids
     shape = tf.cast(ids.dense_shape, tf.int64)
     return tf.sparse.reshape(ids, tf.stack([tf.reduce_prod(shape[:-1]), shape[-1]]))
+
+
+def _as_rows_of_the_batch(request: LookupRequest, rows: tf.Tensor) -> tf.Tensor:
+    """Rows as [batch, dim]; ids of more than two dimensions have one bag for each sample all the same."""
+    if request.ids.shape.rank == 2:
+        return rows
+    result = tf.reshape(rows, tf.stack([request.ids.dense_shape[0], request.variable.dim]))
+    batch = request.ids.shape[0] if request.ids.shape.rank else None
+    result.set_shape([batch, request.variable.dim])
+    return result
 
 
 def _with_leading_dimensions(request: LookupRequest, rows: tf.Tensor) -> tf.Tensor:

@@ -25,12 +25,14 @@ class TableSpec:
       dim: Floats of a row.
       initializer: The embedding column's.
       options: The `ev_option` of the categorical column, or None.
+      initializer_first: Whether `initializer` goes before that of the options.
     """
 
     column: str
     dim: int
     initializer: Any
     options: Any
+    initializer_first: bool = False
 
 
 @contextlib.contextmanager
@@ -94,11 +96,12 @@ def _create(
         raise ValueError(f"Column '{spec.column}': an embedding variable cannot have a constraint")
     init, admission, eviction = _options(spec.options)
     # By keyword, since TensorFlow takes what comes by position for its own variables' arguments.
-    with with_graph_init():
+    # Outside of conditionals, as TensorFlow makes variables, and in memory wherever the model is to be.
+    with tf.init_scope(), tf.device("/device:CPU:0"), with_graph_init():
         variable = EmbeddingVariable(
             name=name,
             dim=spec.dim,
-            initializer=_initializer(spec.initializer, init),
+            initializer=_initializer(spec, init),
             trainable=trainable is None or trainable,
             admission=admission,
             eviction=eviction,
@@ -110,11 +113,13 @@ def _create(
     return variable
 
 
-def _initializer(of_column: Any, option: InitializerOption | None) -> InitializerOption:
-    of_column = of_column() if inspect.isclass(of_column) else of_column
+def _initializer(spec: TableSpec, option: InitializerOption | None) -> InitializerOption:
+    of_column = spec.initializer() if inspect.isclass(spec.initializer) else spec.initializer
     if option is None:
         return InitializerOption(of_column)
-    return option if option.initializer is not None else dataclasses.replace(option, initializer=of_column)
+    if option.initializer is None or spec.initializer_first:
+        return dataclasses.replace(option, initializer=of_column)
+    return option
 
 
 def _options(options: Any) -> tuple[Any, Any, Any]:

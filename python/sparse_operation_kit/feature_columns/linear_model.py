@@ -1,0 +1,100 @@
+"""`linear_model` over categorical columns with embedding variables: a table holds a weight for each key."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.feature_columns.categorical_column import embedding_root
+from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone, outputs_of_columns
+from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
+
+# What the columns of the model that is being built want looked up; None where none is.
+_wanted: contextvars.ContextVar[list[LookupRequest] | None] = contextvars.ContextVar(
+    "linear_model_lookups", default=None
+)
+
+
+def with_tables_for_weights(original: Callable) -> Callable:
+    """Wraps what makes a column's weights, so that keys without bound have them in a table."""
+
+    def build(self: Any, shape: Any) -> None:
+        column = self._feature_column
+        if embedding_root(column) is None:
+            return original(self, shape)
+        spec = _spec(column, self._units)
+        with making_tables(spec):
+            original(self, shape)
+        check_table(spec, self._weight_var)
+
+    return build
+
+
+def with_table_lookups(original: Callable) -> Callable:
+    """Wraps the sum of a categorical column's weights."""
+
+    def weighted_sum(
+        column: Any,
+        builder: Any,
+        units: int,
+        sparse_combiner: str,
+        weight_collections: Any,
+        trainable: bool,
+        weight_var: Any = None,
+    ) -> tf.Tensor:
+        if embedding_root(column) is None:
+            return original(
+                column, builder, units, sparse_combiner, weight_collections, trainable, weight_var=weight_var
+            )
+        tensors = column._get_sparse_tensors(builder, weight_collections, trainable)
+        ids, weights = _as_matrix(tensors.id_tensor), tensors.weight_tensor
+        request = LookupRequest(check_table(_spec(column, units), weight_var), ids, weights, sparse_combiner)
+        wanted = _wanted.get()
+        if wanted is None:
+            return look_up_alone(request, "weighted_sum")
+        wanted.append(request)
+        # The sum is added when all columns have said what they want.
+        zeros = tf.zeros(tf.stack([tf.cast(ids.dense_shape[0], tf.int32), units]))
+        zeros.set_shape([ids.shape[0], units])
+        return zeros
+
+    return weighted_sum
+
+
+def with_one_lookup(original: Callable) -> Callable:
+    """Wraps a linear model's call: the weights of all columns that have them in tables are one lookup."""
+
+    def call(self: Any, features: Any) -> tf.Tensor:
+        return _call(original, self, features)
+
+    return call
+
+
+@tf.autograph.experimental.do_not_convert
+def _call(original: Callable, model: Any, features: Any) -> tf.Tensor:
+    with _collecting() as wanted:
+        predictions = original(model, features)
+    return tf.add_n([predictions, *outputs_of_columns(wanted)]) if wanted else predictions
+
+
+@contextlib.contextmanager
+def _collecting() -> Iterator[list[LookupRequest]]:
+    wanted: list[LookupRequest] = []
+    token = _wanted.set(wanted)
+    try:
+        yield wanted
+    finally:
+        _wanted.reset(token)
+
+
+def _spec(column: Any, units: int) -> TableSpec:
+    options = embedding_root(column).ev_option
+    return TableSpec(column.name, units, tf.compat.v1.zeros_initializer(), options, initializer_first=True)
+
+
+def _as_matrix(ids: tf.SparseTensor) -> tf.SparseTensor:
+    return ids if ids.shape.rank == 2 else tf.sparse.reshape(ids, [tf.shape(ids)[0], -1])
