@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from feature_column_sets import OPTIMIZERS
 from sparse_operation_kit import compat, feature_columns
 from sparse_operation_kit.feature_columns import hooks
 
@@ -298,6 +299,14 @@ def test_what_a_table_cannot_do_is_refused_by_name():
         fc.indicator_column(column)
 
 
+def test_variable_scopes_that_need_dense_values_are_refused():
+    with harness.graph_and_session(), tf.compat.v1.variable_scope("model", regularizer=tf.nn.l2_loss):
+        with pytest.raises(
+            ValueError, match="Column 'a_embedding': variable scope 'model.*' has a regularizer"
+        ):
+            input_layer(features(), [integers("a", scope="group")])
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -556,3 +565,30 @@ def test_linear_model_has_its_weights_in_tables(units, combiner):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
         assert got.shape == (2, units) and np.any(got != 0)
     assert names[1][len(names[0]) :] == names[0]
+
+
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="there is no Estimator")
+def test_estimators_own_models(tmp_path):
+    rng = np.random.default_rng(0)
+    keys = rng.integers(-5, 20, [64, 2])
+    labels = (keys.sum(axis=1) > 10).astype(np.int32)
+
+    def samples():
+        inputs = {"a": keys, "s": keys[:, 0].astype(str)}
+        return tf.data.Dataset.from_tensor_slices((inputs, labels)).repeat(20).batch(16)
+
+    estimators = tf.compat.v1.estimator
+    columns = [integers("a", 4, "group"), strings("s", 4, "group")]
+    deep = estimators.DNNClassifier(
+        [8], columns, model_dir=str(tmp_path / "deep"), optimizer=OPTIMIZERS["adagrad"]()
+    )
+    sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+    deep.train(samples, steps=40)
+    before = deep.evaluate(samples, steps=4)
+    deep.train(samples, steps=40)
+    after = deep.evaluate(samples, steps=4)
+    assert before["global_step"] == 40 and after["global_step"] == 80 and after["accuracy"] > 0.9
+
+    wide = estimators.LinearClassifier([columns[0].categorical_column], model_dir=str(tmp_path / "wide"))
+    with pytest.raises(ValueError, match="Column 'a': Estimator's own linear models summarize all weights"):
+        wide.train(samples, steps=1)

@@ -42,6 +42,9 @@ def install() -> None:
     _replaced.replace(columns_v2.IndicatorColumn, "__new__", _refuse_indicators)
     _replaced.replace(columns_v1, "_internal_input_layer", input_layer.with_groups)
     _replaced.replace(columns_v1, "_create_categorical_column_weighted_sum", linear_model.with_table_lookups)
+    _replaced.replace(
+        columns_v2._StateManagerImpl, "create_variable", linear_model.without_estimators_weights
+    )
     _replaced.replace(columns_v1._FCLinearWrapper, "build", linear_model.with_tables_for_weights)
     _replaced.replace(columns_v1._LinearModel, "call", linear_model.with_one_lookup)
     for layer in compat.dense_features_layers():

@@ -65,6 +65,20 @@ def with_table_lookups(original: Callable) -> Callable:
     return weighted_sum
 
 
+def without_estimators_weights(original: Callable) -> Callable:
+    """Wraps what makes the variables of Estimator's linear models, which read all weights for a summary."""
+
+    def create_variable(self: Any, feature_column: Any, name: str, *args: Any, **kwargs: Any) -> tf.Variable:
+        if name == "weights" and embedding_root(feature_column) is not None:
+            raise ValueError(
+                f"Column '{feature_column.name}': Estimator's own linear models summarize all weights, which "
+                "an embedding variable cannot give; call feature_column.linear_model in a model_fn"
+            )
+        return original(self, feature_column, name, *args, **kwargs)
+
+    return create_variable
+
+
 def with_one_lookup(original: Callable) -> Callable:
     """Wraps a linear model's call: the weights of all columns that have them in tables are one lookup."""
 

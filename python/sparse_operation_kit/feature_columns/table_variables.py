@@ -41,8 +41,17 @@ def making_tables(spec: TableSpec) -> Iterator[None]:
 
     Names, variable scopes, reuse and collections are TensorFlow's; the partitioner of a variable scope is
     ignored, as tables are spread over ranks by key.
+
+    Raises:
+      ValueError: The variable scope has a regularizer or a constraint.
     """
     scope = tf.compat.v1.get_variable_scope()
+    for what in ("regularizer", "constraint"):
+        if getattr(scope, what) is not None:
+            raise ValueError(
+                f"Column '{spec.column}': variable scope '{scope.name}' has a {what}, which needs a dense "
+                "value; an embedding variable has none"
+            )
     partitioner = scope.partitioner
     scope.set_partitioner(None)
 
@@ -88,12 +97,9 @@ def _create(
     name: str,
     trainable: bool | None = True,
     collections: Any = None,
-    constraint: Any = None,
     **ignored: Any,
 ) -> EmbeddingVariable:
     del ignored
-    if constraint is not None:
-        raise ValueError(f"Column '{spec.column}': an embedding variable cannot have a constraint")
     init, admission, eviction = _options(spec.options)
     # By keyword, since TensorFlow takes what comes by position for its own variables' arguments.
     # Outside of conditionals, as TensorFlow makes variables, and in memory wherever the model is to be.
