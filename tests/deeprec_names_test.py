@@ -18,6 +18,7 @@ PATHS = [
     "GlobalStepEvict",
     "InitializerOption",
     "L2WeightEvict",
+    "config.experimental.enable_distributed_strategy",
     "feature_column.categorical_column_with_embedding",
     "feature_column.group_embedding_column_scope",
     "get_embedding_variable",
@@ -64,6 +65,14 @@ def test_names_come_through_every_way_of_importing():
     assert one.get_embedding_variable is deeprec.get_embedding_variable
     assert other.get_embedding_variable is deeprec.get_embedding_variable
     assert one.nn.group_embedding_lookup is deeprec.group_embedding_lookup
+
+
+def test_the_strategy_comes_from_deeprecs_module():
+    from tensorflow.python.distribute.group_embedding_collective_strategy import CollectiveStrategy
+
+    assert CollectiveStrategy is deeprec.CollectiveStrategy
+    deeprec.uninstall()
+    assert installation.STRATEGY_MODULE not in sys.modules
 
 
 def test_uninstalling_takes_them_away_and_installing_brings_them_back():

@@ -6,11 +6,13 @@ ranks are Horovod's global ones; a process by itself is the one rank there is, a
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -92,6 +94,10 @@ class Communicator:
             raise ValueError(f"Rank {rank} is not one of the {self.size} ranks, which count from 0")
 
 
+_ALONE = Communicator()
+_is_alone = contextvars.ContextVar("sok_is_alone", default=False)
+
+
 class _HorovodCommunicator(Communicator):
     """Horovod's global ranks.
 
@@ -154,12 +160,24 @@ def communicator() -> Communicator:
       ImportError: Horovod has several ranks, and the library that exchanges between them is missing.
     """
     global _communicator
+    if _is_alone.get():
+        return _ALONE
     with _lock:
         if _communicator is None:
             _communicator = _resolve()
         else:
             _check_unchanged(_communicator)
         return _communicator
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Inside it, this process is the one rank there is: for a graph that it builds and runs by itself."""
+    token = _is_alone.set(True)
+    try:
+        yield
+    finally:
+        _is_alone.reset(token)
 
 
 def _resolve() -> Communicator:

@@ -20,6 +20,7 @@ from sparse_operation_kit.core.row_policies import (
     InitializerOption,
     L2WeightEvict,
 )
+from sparse_operation_kit.deeprec.collective import CollectiveStrategy, enable_distributed_strategy
 from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
 from sparse_operation_kit.feature_columns import (
     categorical_column_with_embedding,
@@ -35,12 +36,14 @@ __all__ = [
     "AdagradDecayOptimizer",
     "AdamAsyncOptimizer",
     "CBFFilter",
+    "CollectiveStrategy",
     "CounterFilter",
     "EmbeddingVariableOption",
     "GlobalStepEvict",
     "InitializerOption",
     "L2WeightEvict",
     "categorical_column_with_embedding",
+    "enable_distributed_strategy",
     "get_embedding_variable",
     "group_embedding_column_scope",
     "group_embedding_lookup",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import types
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import get_embedding_variable, row_policies
+from sparse_operation_kit.deeprec import collective
 from sparse_operation_kit.lookup import embedding_lookup
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer
 
@@ -27,6 +29,9 @@ NAMES: dict[str, dict[str, Any]] = {
         "L2WeightEvict": row_policies.L2WeightEvict,
         "get_embedding_variable": get_embedding_variable.get_embedding_variable,
     },
+    "config.experimental": {
+        "enable_distributed_strategy": collective.enable_distributed_strategy,
+    },
     "feature_column": {
         "categorical_column_with_embedding": feature_columns.categorical_column_with_embedding,
         "group_embedding_column_scope": feature_columns.group_embedding_column_scope,
@@ -40,6 +45,9 @@ NAMES: dict[str, dict[str, Any]] = {
         "AdamAsyncOptimizer": AdamAsyncOptimizer,
     },
 }
+
+# The module from which programs import the class.
+STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strategy"
 
 # (namespace, name) that `install` has added.
 _added: list[tuple[Any, str]] = []
@@ -55,10 +63,21 @@ def install() -> None:
             namespace = functools.reduce(getattr, path.split("."), root) if path else root
             for name, value in names.items():
                 _add(namespace, name, value)
+    if STRATEGY_MODULE not in sys.modules:
+        module = types.ModuleType(STRATEGY_MODULE, collective.__doc__)
+        module.CollectiveStrategy = collective.CollectiveStrategy
+        sys.modules[STRATEGY_MODULE] = module
 
 
 def uninstall() -> None:
-    """Takes away what `install` has added: TensorFlow's namespaces are as they were before."""
+    """Takes away what `install` has added: TensorFlow's namespaces are as they were before.
+
+    It ends what `enable_distributed_strategy` has begun, too.
+    """
+    collective.disable_distributed_strategy()
+    module = sys.modules.get(STRATEGY_MODULE)
+    if getattr(module, "CollectiveStrategy", None) is collective.CollectiveStrategy:
+        del sys.modules[STRATEGY_MODULE]
     while _added:
         namespace, name = _added.pop()
         if hasattr(namespace, name):

@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.communicator import Communicator, communicator
-from sparse_operation_kit.optimizers.utils import is_embedding_variable
+from sparse_operation_kit.optimizers.combination import by_hand, combine, graphs_of
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
 
 _OPS = ("sum", "average")
@@ -53,7 +52,9 @@ class DistributedOptimizer(OptimizerWrapper):
 
     def compute_gradients(self, *args, **kwargs) -> list[tuple[Gradient, tf.Variable]]:
         """As the wrapped optimizer's, combined over the ranks."""
-        return self.combine_gradients(super().compute_gradients(*args, **kwargs))
+        with by_hand():
+            pairs = super().compute_gradients(*args, **kwargs)
+        return self.combine_gradients(pairs)
 
     def combine_gradients(
         self, grads_and_vars: Iterable[tuple[Gradient, tf.Variable]]
@@ -67,11 +68,8 @@ class DistributedOptimizer(OptimizerWrapper):
           The pairs in their order. None stays None.
         """
         pairs = list(grads_and_vars)
-        self._combined.update(_graphs(pairs))
-        ranks = communicator()
-        if ranks.size == 1:
-            return pairs
-        return [(self._combine(ranks, gradient, variable), variable) for gradient, variable in pairs]
+        self._combined.update(graphs_of(pairs))
+        return combine(pairs, self.get_name(), average=self._average, sparse_as_dense=self._sparse_as_dense)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
         """As the wrapped optimizer's.
@@ -80,30 +78,13 @@ class DistributedOptimizer(OptimizerWrapper):
           ValueError: if gradients of this graph were never combined, so that each rank would apply its own.
         """
         pairs = list(grads_and_vars)
-        if any(graph not in self._combined for graph in _graphs(pairs)):
+        if any(graph not in self._combined for graph in graphs_of(pairs)):
             raise ValueError(
                 "These gradients were not combined over the ranks: take them from compute_gradients of this "
                 "DistributedOptimizer, or pass them through its combine_gradients first"
             )
-        return super().apply_gradients(pairs, global_step, name)
-
-    def _combine(self, ranks: Communicator, gradient: Gradient, variable: tf.Variable) -> Gradient:
-        if gradient is None or is_embedding_variable(variable):
-            return gradient
-        name = f"{self.get_name()}.{variable.name.partition(':')[0]}"
-        if isinstance(gradient, tf.IndexedSlices):
-            if not self._sparse_as_dense:
-                return self._gather(ranks, gradient, name)
-            gradient = tf.convert_to_tensor(gradient)
-        return ranks.allreduce(gradient, self._average, name)
-
-    def _gather(self, ranks: Communicator, gradient: tf.IndexedSlices, name: str) -> tf.IndexedSlices:
-        values = gradient.values / ranks.size if self._average else gradient.values
-        return tf.IndexedSlices(
-            ranks.allgather(values, f"{name}.values"),
-            ranks.allgather(gradient.indices, f"{name}.indices"),
-            gradient.dense_shape,
-        )
+        with by_hand():
+            return super().apply_gradients(pairs, global_step, name)
 
 
 def _parse_op(op: Any) -> str:
@@ -112,8 +93,3 @@ def _parse_op(op: Any) -> str:
     if isinstance(op, bool) or not isinstance(op, (str, int)) or op not in by_value:
         raise ValueError(f"DistributedOptimizer: op must be 'sum' or 'average', not {op!r}")
     return by_value[op]
-
-
-def _graphs(pairs: list) -> set[tf.Graph]:
-    gradients = [gradient for gradient, _ in pairs if gradient is not None]
-    return {(g.values if isinstance(g, tf.IndexedSlices) else g).graph for g in gradients}

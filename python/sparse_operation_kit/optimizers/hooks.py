@@ -21,6 +21,8 @@ from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.optimizers.utils import is_embedding_variable
 
 _replaced = Replacements()
+# What looks at the pairs before they are applied: functions of the optimizer and them.
+_checks: list[Callable[[Any, Sequence], None]] = []
 
 
 def install() -> None:
@@ -43,6 +45,16 @@ def uninstall() -> None:
     _replaced.undo()
 
 
+def add_check(check: Callable[[Any, Sequence], None]) -> None:
+    """Has `check(optimizer, grads_and_vars)` called before gradients are applied, while installed."""
+    _checks.append(check)
+
+
+def remove_check(check: Callable[[Any, Sequence], None]) -> None:
+    """Undoes `add_check`."""
+    _checks.remove(check)
+
+
 def is_installed() -> bool:
     """Whether optimizers accept embedding variables now."""
     return bool(_replaced)
@@ -57,6 +69,8 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
             if not isinstance(grads_and_vars, (list, tuple)):
                 # A zip can be gone through once only, and the original needs to.
                 grads_and_vars = list(grads_and_vars)
+            for check in _checks:
+                check(self, grads_and_vars)
             tables = _check_tables(grads_and_vars)
             if not tables:
                 return original(self, grads_and_vars, *args, **kwargs)

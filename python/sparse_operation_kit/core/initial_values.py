@@ -1,0 +1,63 @@
+"""Gives ordinary variables rank 0's initial values: their initializers broadcast what they assign."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops import ref_variable, resource_variable_ops
+from tensorflow.python.trackable import base as trackable
+
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.replacements import Replacements
+
+_replaced = Replacements()
+
+
+def install() -> None:
+    """Has variables that are made from now on initialized with rank 0's values. Harmless when done already.
+
+    Every rank runs the initializers of the same variables, as global_variables_initializer does. Local
+    variables are each rank's own, and so are strings. Not thread-safe, as building graphs is not.
+    """
+    if not _replaced:
+        for cls in (resource_variable_ops.ResourceVariable, ref_variable.RefVariable):
+            _replaced.replace(cls, "_init_from_args", _with_broadcast)
+
+
+def uninstall() -> None:
+    """Undoes `install`, for variables that are made from now on."""
+    _replaced.undo()
+
+
+def _with_broadcast(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def init_from_args(self, initial_value=None, *args, **kwargs):
+        if initial_value is not None and _is_shared(kwargs.get("collections")):
+            initial_value = functools.partial(_of_rank_0, initial_value, kwargs.get("dtype"))
+        return original(self, initial_value, *args, **kwargs)
+
+    return init_from_args
+
+
+def _is_shared(collections: Any) -> bool:
+    keys = tf.compat.v1.GraphKeys
+    local = collections is not None and keys.LOCAL_VARIABLES in collections
+    return not local and not tf.executing_eagerly() and communicator().size > 1
+
+
+def _of_rank_0(initial_value: Any, dtype: tf.DType | None) -> Any:
+    """What rank 0 has for `initial_value`, a value or a function that gives it."""
+    value = initial_value() if callable(initial_value) else initial_value
+    if isinstance(value, trackable.CheckpointInitialValue):
+        return value
+    value = tf.convert_to_tensor(value, dtype=dtype)
+    if value.dtype in (tf.string, tf.variant, tf.resource):
+        return value
+    # TensorFlow calls it in a name scope that has the variable's unique name.
+    scope = tf.compat.v1.get_default_graph().get_name_scope()
+    shared = communicator().broadcast(value, 0, f"initial_value.{scope}")
+    shared.set_shape(value.shape)
+    return shared

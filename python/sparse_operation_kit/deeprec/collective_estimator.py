@@ -1,0 +1,83 @@
+"""An Estimator that builds its models in the scope of a CollectiveStrategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+# DeepRec's arguments that have no meaning here: batches may be of any size.
+_UNUSED = ("train_drop_remainder", "eval_drop_remainder", "predict_drop_remainder")
+
+
+def make_estimator(strategy: Any, model_fn: Callable, **kwargs: Any) -> Any:
+    """Returns the Estimator of `CollectiveStrategy.estimator`."""
+    if not hasattr(tf.compat.v1, "estimator"):
+        raise RuntimeError(f"TensorFlow {tf.__version__} has no Estimator; its last version with one is 2.15")
+    for name in _UNUSED:
+        kwargs.pop(name, None)
+    return _estimator_class()(strategy, model_fn, **kwargs)
+
+
+def _estimator_class() -> type:
+    v1 = tf.compat.v1
+
+    class _Evaluate(v1.train.CheckpointSaverListener):
+        """Evaluates each checkpoint that is saved."""
+
+        def __init__(self, estimator: Any, spec: Any, history: list | None) -> None:
+            self._estimator, self._spec, self._history = estimator, spec, history
+
+        def after_save(self, session: v1.Session, global_step_value: int) -> None:
+            del session, global_step_value
+            spec = self._spec
+            metrics = self._estimator.evaluate(spec.input_fn, spec.steps, spec.hooks, name=spec.name)
+            if self._history is not None:
+                self._history.append(metrics)
+
+    class CollectiveEstimator(v1.estimator.Estimator):
+        """A tf.compat.v1.estimator.Estimator whose models are built for all ranks."""
+
+        def __init__(self, strategy: Any, model_fn: Callable, **kwargs: Any) -> None:
+            super().__init__(model_fn, **kwargs)
+            self._strategy = strategy
+
+        def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+            with self._strategy.scope():
+                return super()._call_model_fn(features, labels, mode, config)
+
+        def train_and_evaluate(
+            self,
+            train_spec: Any,
+            eval_spec: Any,
+            eval_every_n_iter: int | None = None,
+            eval_history: list | None = None,
+        ) -> Any:
+            """Trains, and evaluates the checkpoints that it saves every `eval_every_n_iter` steps.
+
+            Args:
+              train_spec: A tf.estimator.TrainSpec.
+              eval_spec: A tf.estimator.EvalSpec.
+              eval_every_n_iter: None: the model is not evaluated.
+              eval_history: A list that gets the metrics of each evaluation.
+
+            Returns:
+              The Estimator.
+            """
+            hooks = list(train_spec.hooks)
+            if eval_every_n_iter is not None:
+                listener = _Evaluate(self, eval_spec, eval_history)
+                hooks.append(
+                    v1.train.CheckpointSaverHook(
+                        self.model_dir, save_steps=eval_every_n_iter, listeners=[listener]
+                    )
+                )
+            return self.train(train_spec.input_fn, hooks=hooks, max_steps=train_spec.max_steps)
+
+        @staticmethod
+        def _assert_members_are_not_overridden(estimator: Any = None) -> None:
+            """Estimator's own check, which would refuse the members above."""
+            del estimator
+
+    return CollectiveEstimator

@@ -1,0 +1,85 @@
+"""Combines gradients over ranks, and keeps those who do it from doing it twice."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Iterable, Iterator
+
+import tensorflow as tf
+
+from sparse_operation_kit.core.communicator import Communicator, communicator
+from sparse_operation_kit.optimizers.utils import is_embedding_variable
+from sparse_operation_kit.optimizers.wrapper import Gradient
+
+Pairs = list[tuple[Gradient, tf.Variable]]
+
+_by_hand = contextvars.ContextVar("sok_combined_by_hand", default=False)
+
+
+@contextlib.contextmanager
+def by_hand() -> Iterator[None]:
+    """Inside it, a strategy leaves gradients alone: who calls combines them."""
+    token = _by_hand.set(True)
+    try:
+        yield
+    finally:
+        _by_hand.reset(token)
+
+
+def is_by_hand() -> bool:
+    """Whether gradients are combined by who calls."""
+    return _by_hand.get()
+
+
+def combine(pairs: Iterable, prefix: str, *, average: bool, sparse_as_dense: bool) -> Pairs:
+    """Combines the gradients of ordinary variables; embedding variables' stay.
+
+    Args:
+      pairs: of a gradient or None and its variable.
+      prefix: of the names of collectives, the same on all ranks.
+      average: whether their sum is divided by the number of ranks.
+      sparse_as_dense: whether tf.IndexedSlices are made dense and summed, instead of gathered.
+
+    Returns:
+      The pairs in their order. None stays None.
+    """
+    ranks = communicator()
+    if ranks.size == 1:
+        return list(pairs)
+    combined: Pairs = []
+    for gradient, variable in pairs:
+        if gradient is not None and not is_embedding_variable(variable):
+            name = f"{prefix}.{variable.name.partition(':')[0]}"
+            if isinstance(gradient, tf.IndexedSlices) and sparse_as_dense:
+                gradient = tf.convert_to_tensor(gradient)
+            if isinstance(gradient, tf.IndexedSlices):
+                gradient = _gathered(ranks, gradient, average, name)
+            else:
+                gradient = ranks.allreduce(gradient, average, name)
+        combined.append((gradient, variable))
+    return combined
+
+
+def graphs_of(pairs: Iterable) -> set[tf.Graph]:
+    """The graphs of gradients; of those in branches and functions, the graphs around them."""
+    return {
+        _outermost((gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient).graph)
+        for gradient, _ in pairs
+        if gradient is not None
+    }
+
+
+def _outermost(graph: tf.Graph) -> tf.Graph:
+    while (outer := getattr(graph, "outer_graph", None)) is not None:
+        graph = outer
+    return graph
+
+
+def _gathered(ranks: Communicator, gradient: tf.IndexedSlices, average: bool, name: str) -> tf.IndexedSlices:
+    values = gradient.values / ranks.size if average else gradient.values
+    return tf.IndexedSlices(
+        ranks.allgather(values, f"{name}.values"),
+        ranks.allgather(gradient.indices, f"{name}.indices"),
+        gradient.dense_shape,
+    )

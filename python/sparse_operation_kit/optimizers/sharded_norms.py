@@ -1,0 +1,103 @@
+"""Norms of gradients that count the rows of tables on all ranks.
+
+After the exchange of gradients each rank holds those of the rows that it owns. Clipping by a norm that one
+rank alone has computed would scale each rank's part differently. `install` gives `tf.linalg.global_norm`,
+which `tf.clip_by_global_norm` calls, and `tf.clip_by_norm` an implementation for tf.IndexedSlices by
+TensorFlow's own dispatch on types; the functions themselves stay what they are.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.core.communicator import communicator
+
+_installed = False
+
+
+def install() -> None:
+    """Makes the norms count all ranks' rows, in the whole process. Harmless when done already."""
+    global _installed
+    if _installed:
+        return
+    # Lists that have tf.IndexedSlices among whatever else.
+    anything = typing.List[typing.Union[tf.IndexedSlices, object]]  # noqa: UP006, UP007 - what TensorFlow knows
+    tf.experimental.dispatch_for_api(tf.linalg.global_norm, {"t_list": anything})(_global_norm)
+    tf.experimental.dispatch_for_api(tf.clip_by_norm, {"t": tf.IndexedSlices})(_clip_by_norm)
+    _installed = True
+
+
+def uninstall() -> None:
+    """Undoes `install`."""
+    global _installed
+    if _installed:
+        tf.experimental.unregister_dispatch_for(_global_norm)
+        tf.experimental.unregister_dispatch_for(_clip_by_norm)
+        _installed = False
+
+
+def _global_norm(t_list: Sequence[Any], name: str | None = None) -> tf.Tensor:
+    ours = [one for one in t_list if _is_sharded(one)]
+    others = [_values(one) for one in t_list if not _is_sharded(one)]
+    if not ours:
+        return tf.linalg.global_norm(others, name)
+    with tf.name_scope(name or "global_norm"):
+        halves = tf.stack([tf.nn.l2_loss(one.values) for one in ours])
+        half = _over_ranks(tf.reduce_sum(halves))
+        others = [one for one in others if one is not None]
+        if others:
+            half += tf.reduce_sum(tf.stack([tf.nn.l2_loss(one) for one in others]))
+        return tf.sqrt(half * 2.0)
+
+
+def _clip_by_norm(
+    t: tf.IndexedSlices, clip_norm: Any, axes: Any = None, name: str | None = None
+) -> tf.IndexedSlices:
+    if _is_sharded(t) and (axes is None or 0 in _dimensions(axes)):
+        with tf.name_scope(name or "clip_by_norm"):
+            squares = _over_ranks(tf.reduce_sum(tf.square(t.values), axes, keepdims=True))
+            values = t.values * clip_norm / tf.maximum(tf.sqrt(squares), clip_norm)
+    else:
+        values = tf.clip_by_norm(t.values, clip_norm, axes, name)
+    return tf.IndexedSlices(values, t.indices, t.dense_shape)
+
+
+def _dimensions(axes: Any) -> list[int]:
+    """The dimensions that are summed over, of two."""
+    known = tf.get_static_value(tf.convert_to_tensor(axes, tf.int32))
+    if known is None:
+        raise ValueError("clip_by_norm: axes of the gradient of an embedding variable must be constant")
+    return [int(axis) % 2 for axis in known.flat]
+
+
+def _is_sharded(value: Any) -> bool:
+    """Whether `value` is a gradient of an embedding variable whose rows are shared by several ranks."""
+    return (
+        isinstance(value, tf.IndexedSlices) and communicator().size > 1 and _comes_from_owner(value.indices)
+    )
+
+
+def _comes_from_owner(indices: tf.Tensor) -> bool:
+    waiting, seen = [indices.op], set()
+    while waiting:
+        op = waiting.pop()
+        if op.type == "SokGroupSum":
+            return True
+        if op in seen or op.type.startswith("Sok"):
+            continue
+        seen.add(op)
+        waiting.extend(tensor.op for tensor in op.inputs)
+    return False
+
+
+def _values(value: Any) -> Any:
+    return value.values if isinstance(value, tf.IndexedSlices) else value
+
+
+def _over_ranks(squares: tf.Tensor) -> tf.Tensor:
+    scope = tf.compat.v1.get_default_graph().get_name_scope()
+    return communicator().allreduce(squares, average=False, name=f"{scope}.squares")
