@@ -123,7 +123,7 @@ class Features:
             rows.load(session)
         for got, want, rows in zip(*session.run([outputs, self.wanted]), self.rows, strict=True):
             assert got.shape == (BATCH, rows.dim)
-            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7)
+            np.testing.assert_array_equal(got, want)
         for rows, gradients in zip(distinct, of_rows, strict=True):
             assert_close(*rows.gradient_arrays(session, gradients))
         for got, want in zip(*session.run(of_weights), strict=True) if of_weights else ():

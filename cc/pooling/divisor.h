@@ -6,6 +6,7 @@
 
 #include "cc/base/span.h"
 #include "cc/pooling/combiner.h"
+#include "cc/pooling/vector_math.h"
 
 namespace sok {
 
@@ -23,6 +24,21 @@ inline float BagDivisor(Combiner combiner, Span<const float> weights, int64_t be
     for (int64_t i = begin; i < end; ++i) sum += weights[i] * weights[i];
   }
   return combiner == Combiner::kMean ? sum : std::sqrt(sum);
+}
+
+// Divides the sum of a bag of `rows` rows without weights, rounding as PoolForward says.
+inline void DivideUnweighted(float divisor, int64_t rows, int64_t dim, float* sum) {
+  if (divisor == 1.0f) return;
+  rows < 10 ? Multiply(1.0f / divisor, dim, sum) : Divide(divisor, dim, sum);
+}
+
+// The factor by which the gradient of a bag of `rows` rows without weights reaches each of them, rounded
+// once.
+inline float UnweightedScale(Combiner combiner, int64_t rows) {
+  const double count = static_cast<double>(rows);
+  return combiner == Combiner::kSum    ? 1.0f
+         : combiner == Combiner::kMean ? static_cast<float>(1.0 / count)
+                                       : static_cast<float>(1.0 / std::sqrt(count));
 }
 
 }  // namespace sok

@@ -37,16 +37,29 @@ class OccurrenceRows {
 // From cache a row costs about a nanosecond per four floats, from memory a few times that.
 int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
 
-// The weighted sum of occurrences [begin, end), at least one, into `out`.
-void SumBag(const OccurrenceRows& rows, Span<const float> weights, int64_t begin, int64_t end, int64_t dim,
-            float* out) {
-  if (weights.empty()) {
-    Copy(rows.At(begin), dim, out);
-    for (int64_t i = begin + 1; i < end; ++i) Add(rows.At(i), dim, out);
-  } else {
-    CopyScaled(rows.At(begin), weights[begin], dim, out);
-    for (int64_t i = begin + 1; i < end; ++i) AddScaled(rows.At(i), weights[i], dim, out);
+// How many of a bag's rows are added up before those that come in eights.
+int64_t RowsBeforeEights(int64_t rows) {
+  const int64_t over = rows % 8;
+  return std::min(rows, over < 2 ? over + 8 : over);
+}
+
+// The sum of occurrences [begin, end), at least one, into `out`.
+void SumBag(const OccurrenceRows& rows, int64_t begin, int64_t end, int64_t dim, float* out) {
+  const int64_t first_eight = begin + RowsBeforeEights(end - begin);
+  Copy(rows.At(begin), dim, out);
+  for (int64_t i = begin + 1; i < first_eight; ++i) Add(rows.At(i), dim, out);
+  for (int64_t i = first_eight; i < end; i += 8) {
+    const float* eight[8];
+    for (int64_t k = 0; k < 8; ++k) eight[k] = rows.At(i + k);
+    AddEight(eight, dim, out);
   }
+}
+
+// The weighted sum of occurrences [begin, end), at least one, into `out`.
+void SumWeightedBag(const OccurrenceRows& rows, Span<const float> weights, int64_t begin, int64_t end,
+                    int64_t dim, float* out) {
+  CopyScaled(rows.At(begin), weights[begin], dim, out);
+  for (int64_t i = begin + 1; i < end; ++i) AddScaled(rows.At(i), weights[i], dim, out);
 }
 
 }  // namespace
@@ -65,8 +78,13 @@ void PoolForward(Executor& executor, Span<const float* const> rows, Span<const i
         SetZero(dim, bag_out);
         continue;
       }
-      SumBag(bag_rows, weights, begin, end, dim, bag_out);
-      if (divisor != 1.0f) Divide(divisor, dim, bag_out);
+      if (weights.empty()) {
+        SumBag(bag_rows, begin, end, dim, bag_out);
+        DivideUnweighted(divisor, end - begin, dim, bag_out);
+      } else {
+        SumWeightedBag(bag_rows, weights, begin, end, dim, bag_out);
+        if (divisor != 1.0f) Divide(divisor, dim, bag_out);
+      }
     }
   });
 }

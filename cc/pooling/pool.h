@@ -17,9 +17,14 @@ namespace sok {
 
 // Pools bags of occurrences: bag b holds occurrences [offsets[b], offsets[b + 1]), and row b of the output,
 // at out + b * out_stride, becomes
-//   sum over i of weights[i] * rows[inverse[i]][0..dim), added up in the order of i,
+//   sum over i of weights[i] * rows[inverse[i]][0..dim)
 // divided as `combiner` says. Empty `weights` are all ones. An empty bag and a bag whose divisor is zero give
 // zeros. `offsets` has one entry more than there are bags, or none at all. Writes dim floats per bag.
+//
+// Rounds as tf.nn.embedding_lookup_sparse does, so that outputs are the same bits. With weights, rows are
+// added up one after the other and the sum is divided. Without, those that are more than whole eights (two to
+// nine) are added up first, then the sum of each eight; up to nine rows the sum is multiplied by 1 / divisor,
+// beyond it is divided. TensorFlow adds up 16 weighted rows and more in an order that depends on the machine.
 void PoolForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
                  Span<const int64_t> offsets, Span<const float> weights, Combiner combiner, int64_t dim,
                  float* out, int64_t out_stride);

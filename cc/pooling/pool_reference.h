@@ -3,6 +3,7 @@
 #ifndef SOK_CC_POOLING_POOL_REFERENCE_H_
 #define SOK_CC_POOLING_POOL_REFERENCE_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -24,6 +25,23 @@ inline float DivisorReference(Combiner combiner, const std::vector<float>& bag_w
   return 1.0f;
 }
 
+inline float SumInOrder(const std::vector<float>& terms) {
+  float sum = 0.0f;
+  for (float term : terms) sum += term;
+  return sum;
+}
+
+// The terms before the last eights, at least two where there are as many, and then each eight's sum.
+inline float SumInEights(const std::vector<float>& terms) {
+  size_t next = terms.size() % 8;
+  if (next < 2) next = std::min<size_t>(next + 8, terms.size());
+  float sum = SumInOrder({terms.begin(), terms.begin() + next});
+  for (; next < terms.size(); next += 8) {
+    sum += SumInOrder({terms.begin() + next, terms.begin() + next + 8});
+  }
+  return sum;
+}
+
 // As PoolForward, but returns the output without gaps, [bags, dim].
 inline std::vector<float> PoolReference(Span<const float* const> rows, Span<const int32_t> inverse,
                                         Span<const int64_t> offsets, Span<const float> weights,
@@ -36,11 +54,14 @@ inline std::vector<float> PoolReference(Span<const float* const> rows, Span<cons
     }
     const float divisor = DivisorReference(combiner, bag_weights);
     for (int64_t c = 0; c < dim; ++c) {
-      float sum = 0.0f;
+      std::vector<float> terms;
       for (int64_t i = offsets[bag]; i < offsets[bag + 1]; ++i) {
-        sum += bag_weights[static_cast<size_t>(i - offsets[bag])] * rows[inverse[i]][c];
+        terms.push_back(bag_weights[static_cast<size_t>(i - offsets[bag])] * rows[inverse[i]][c]);
       }
-      out.push_back(bag_weights.empty() || divisor == 0.0f ? 0.0f : sum / divisor);
+      const bool is_zero = terms.empty() || divisor == 0.0f;
+      const bool multiplied = weights.empty() && terms.size() < 10;
+      const float sum = weights.empty() ? SumInEights(terms) : SumInOrder(terms);
+      out.push_back(is_zero ? 0.0f : multiplied ? sum * (1.0f / divisor) : sum / divisor);
     }
   }
   return out;

@@ -29,6 +29,7 @@ TEST(PoolForward, EqualsReferenceForEveryDimAndCombiner) {
   for (int64_t dim : kAllDims) {
     RandomLookupOptions options;
     options.dim = dim;
+    options.longest_bag = 35;
     const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim));
     for (Combiner combiner : kAllCombiners) {
       EXPECT_EQ(Pool(executor, lookup, {}, combiner), Expected(lookup, {}, combiner)) << dim;
@@ -46,11 +47,29 @@ TEST(PoolForward, SkewedLookupIsTheSameForAnyNumberOfThreads) {
   options.zipf = true;
   const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/11);
   for (Combiner combiner : kAllCombiners) {
-    const std::vector<float> expected = Expected(lookup, lookup.weights, combiner);
-    for (int threads = 1; threads <= 4; ++threads) {
-      ThreadPool pool(threads, /*min_block_ns=*/0);
-      EXPECT_EQ(Pool(pool, lookup, lookup.weights, combiner), expected) << threads;
+    for (const std::vector<float>& weights : {lookup.weights, std::vector<float>()}) {
+      const std::vector<float> expected = Expected(lookup, weights, combiner);
+      for (int threads = 1; threads <= 4; ++threads) {
+        ThreadPool pool(threads, /*min_block_ns=*/0);
+        EXPECT_EQ(Pool(pool, lookup, weights, combiner), expected) << threads;
+      }
     }
+  }
+}
+
+TEST(PoolForward, EveryLengthOfABagWithoutWeights) {
+  InlineExecutor executor;
+  RandomLookup lookup = MakeRandomLookup({}, /*seed=*/4);
+  lookup.inverse.clear();
+  lookup.offsets = {0};
+  for (int32_t length = 0; length <= 70; ++length) {
+    for (int32_t i = 0; i < length; ++i) {
+      lookup.inverse.push_back(static_cast<int32_t>((7 * i + length) % lookup.rows.size()));
+    }
+    lookup.offsets.push_back(static_cast<int64_t>(lookup.inverse.size()));
+  }
+  for (Combiner combiner : kAllCombiners) {
+    EXPECT_EQ(Pool(executor, lookup, {}, combiner), Expected(lookup, {}, combiner));
   }
 }
 

@@ -80,11 +80,12 @@ void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float>
   for (int64_t bag = 0; bag < NumBags(offsets); ++bag) {
     const int64_t begin = offsets[bag];
     const int64_t end = offsets[bag + 1];
-    const float divisor = BagDivisor(combiner, weights, begin, end);
-    for (int64_t i = begin; i < end; ++i) {
-      const float weight = weights.empty() ? 1.0f : weights[i];
-      scales[i] = divisor == 0.0f ? 0.0f : weight / divisor;
+    if (weights.empty()) {
+      std::fill(scales.begin() + begin, scales.begin() + end, UnweightedScale(combiner, end - begin));
+      continue;
     }
+    const float divisor = BagDivisor(combiner, weights, begin, end);
+    for (int64_t i = begin; i < end; ++i) scales[i] = divisor == 0.0f ? 0.0f : weights[i] / divisor;
   }
 }
 

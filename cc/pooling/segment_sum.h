@@ -21,7 +21,8 @@ void SegmentSum(Executor& executor, Span<const int64_t> offsets, Span<const int3
                 Span<const float* const> grad_rows, Span<const float> scales, int64_t dim, float* out);
 
 // scales[i] becomes the factor by which the gradient of a bag reaches the row of its occurrence i: weights[i]
-// over the bag's divisor (see Combiner), 0 where the divisor is zero. Empty `weights` are all ones. `offsets`
+// over the bag's divisor (see Combiner), 0 where the divisor is zero. Empty `weights` are all ones, and the
+// quotient is then rounded once. `offsets`
 // is as of PoolForward; scales has one entry per occurrence, and those of no bag stay as they are.
 void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float> weights, Span<float> scales);
 

@@ -20,12 +20,31 @@ inline void Add(const float* __restrict in, int64_t dim, float* __restrict out) 
   for (int64_t c = 0; c < dim; ++c) out[c] += in[c];
 }
 
+// out += the sum of eight rows, which is taken first.
+inline void AddEight(const float* const* rows, int64_t dim, float* __restrict out) {
+  const float* __restrict r0 = rows[0];
+  const float* __restrict r1 = rows[1];
+  const float* __restrict r2 = rows[2];
+  const float* __restrict r3 = rows[3];
+  const float* __restrict r4 = rows[4];
+  const float* __restrict r5 = rows[5];
+  const float* __restrict r6 = rows[6];
+  const float* __restrict r7 = rows[7];
+  for (int64_t c = 0; c < dim; ++c) {
+    out[c] += r0[c] + r1[c] + r2[c] + r3[c] + r4[c] + r5[c] + r6[c] + r7[c];
+  }
+}
+
 inline void CopyScaled(const float* __restrict in, float scale, int64_t dim, float* __restrict out) {
   for (int64_t c = 0; c < dim; ++c) out[c] = scale * in[c];
 }
 
 inline void AddScaled(const float* __restrict in, float scale, int64_t dim, float* __restrict out) {
   for (int64_t c = 0; c < dim; ++c) out[c] += scale * in[c];
+}
+
+inline void Multiply(float factor, int64_t dim, float* out) {
+  for (int64_t c = 0; c < dim; ++c) out[c] *= factor;
 }
 
 inline void Divide(float divisor, int64_t dim, float* out) {

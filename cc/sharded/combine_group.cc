@@ -54,8 +54,8 @@ void CombineSums(Executor& executor, const Lookup& lookup, const PartRoute& rout
     for (int64_t bag = first; bag < last; ++bag) {
       const float divisor = BagDivisor(lookup.combiner, {}, lookup.offsets[bag], lookup.offsets[bag + 1]);
       if (divisor == 0.0f) continue;
-      float* row = output.data + bag * output.stride;
-      for (int64_t d = 0; d < dim; ++d) row[d] /= divisor;
+      DivideUnweighted(divisor, lookup.offsets[bag + 1] - lookup.offsets[bag], dim,
+                       output.data + bag * output.stride);
     }
   });
 }

@@ -47,8 +47,7 @@ class TableGradients {
   // The gradient that reaches each row of the bag.
   void CopyBag(int32_t bag, float* out) const {
     const float* gradient = bags_.data + bag * bags_.stride;
-    const float divisor = BagDivisor(lookup_->combiner, {}, lookup_->offsets[bag], lookup_->offsets[bag + 1]);
-    const float scale = 1.0f / divisor;
+    const float scale = UnweightedScale(lookup_->combiner, lookup_->offsets[bag + 1] - lookup_->offsets[bag]);
     for (int64_t d = 0; d < dim_; ++d) out[d] = scale * gradient[d];
   }
 
