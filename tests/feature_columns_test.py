@@ -44,7 +44,7 @@ def strings(key, dimension=4, scope=None, **options):
 
 def group_lookups():
     operations = tf.compat.v1.get_default_graph().get_operations()
-    return [op.get_attr("num_lookups") for op in operations if op.type == "SokGroupLookup"]
+    return [len(op.get_attr("layouts")) for op in operations if op.type == "SokGroupLookup"]
 
 
 def features():

@@ -28,8 +28,8 @@ NAME = "sound_table"
         {"weighted": [True]},
         {"slots": [-1]},
         {"slots": []},
-        {"num_lookups": 2},
-        {"num_lookups": 0},
+        {"num_outputs": 2},
+        {"num_outputs": 0},
     ],
 )
 def test_attributes_that_do_not_fit(attributes):
@@ -37,7 +37,7 @@ def test_attributes_that_do_not_fit(attributes):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name=NAME, dim=DIM)
         sound = {
-            "num_lookups": 1,
+            "num_outputs": 1,
             "dims": [DIM],
             "table_of": [0],
             "layouts": ["dense"],

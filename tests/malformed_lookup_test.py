@@ -32,7 +32,7 @@ class Lookup:
             bags=[self.inputs[name] for name in bags],
             weights=[self.inputs["weights"]] if weighted else [],
             training=self.inputs["training"],
-            num_lookups=1,
+            num_outputs=1,
             dims=[dim],
             table_of=[0],
             layouts=[layout],

@@ -20,7 +20,7 @@ def weighted_lookup(table, ids, weights):
         bags=[tf.constant([0, len(ids)], tf.int64)],
         weights=[tf.constant(weights, tf.float32)],
         training=True,
-        num_lookups=1,
+        num_outputs=1,
         dims=[table.dim],
         table_of=[0],
         layouts=["ragged"],

@@ -36,7 +36,7 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
                      Span<const GradientRows> gradients, Span<float* const> grads_out);
 
-// The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[count]. Reads the
+// The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[given]. Reads the
 // rows as they are now, so it has to run before the optimizer does. InvalidArgument where the table never had
 // the plan's rows: it is another, or was made anew since the lookup. FailedPrecondition where one was evicted
 // since.

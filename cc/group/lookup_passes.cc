@@ -59,6 +59,7 @@ OccurrenceGradients GradientsOfOccurrences(const LookupPlan& plan, int t,
 void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, Span<const float* const> rows,
                            int64_t dim, const GradientRows& gradient, Span<float> weight_grads) {
   const Lookup& lookup = plan.lookups[l];
+  if (weight_grads.size() > lookup.count) std::fill(weight_grads.begin(), weight_grads.end(), 0.0f);
   std::vector<float> in_bag_order(lookup.order.empty() ? 0 : lookup.count);
   const Span<float> out = lookup.order.empty() ? weight_grads : Span<float>(in_bag_order);
   WeightGradients(executor, lookup.combiner, rows, InverseOf(plan.parts[lookup.table], lookup),

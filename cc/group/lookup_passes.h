@@ -35,8 +35,8 @@ struct OccurrenceGradients {
 };
 OccurrenceGradients GradientsOfOccurrences(const LookupPlan& plan, int t, Span<const GradientRows> gradients);
 
-// The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[count]. `rows`
-// are what the forward pass read for the distinct ids of the lookup's table.
+// The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[given], zeros for
+// ids that are in no bag. `rows` are what the forward pass read for the distinct ids of the lookup's table.
 void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, Span<const float* const> rows,
                            int64_t dim, const GradientRows& gradient, Span<float> weight_grads);
 

@@ -15,10 +15,12 @@ struct Lookup {
   Combiner combiner = Combiner::kSum;
   std::vector<int64_t> offsets;  // pooled: bag b holds ids [offsets[b], offsets[b + 1])
   std::vector<float> weights;    // empty, or one per id; finite
-  // Where the caller's ids were not ordered by bag: the caller's position of each id. Else empty.
+  // Where the caller's ids were not ordered by bag, or not all are in one: the caller's position of each id.
+  // Else empty.
   std::vector<int64_t> order;
   int64_t first = 0;  // the lookup's ids are [first, first + count) of its table's
   int64_t count = 0;
+  int64_t given = 0;  // the caller's ids: more than `count` where some of them are in no bag
 
   int64_t num_bags() const { return pooled ? static_cast<int64_t>(offsets.size()) - 1 : count; }
 };

@@ -41,9 +41,7 @@ tf::Status ReadTraining(tf::OpKernelContext* context, const TableRef& table, boo
 
 namespace {
 
-int NumBagInputs(const LookupSpec& spec) {
-  return spec.layout == IdLayout::kSparse ? 2 : spec.layout == IdLayout::kRagged ? 1 : 0;
-}
+const tf::Tensor* NextInput(tf::OpKernelContext* context, int* next) { return &context->input((*next)++); }
 
 }  // namespace
 
@@ -52,40 +50,66 @@ std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context, const std:
   int input = static_cast<int>(num_tables);
   int bags = input + static_cast<int>(specs.size());
   int weights = bags;
-  for (const LookupSpec& spec : specs) weights += NumBagInputs(spec);
+  for (const LookupSpec& spec : specs) weights += spec.bag_inputs();
   std::vector<LookupTensors> all;
   for (const LookupSpec& spec : specs) {
     LookupTensors tensors;
-    tensors.ids = &context->input(input++);
+    tensors.ids = NextInput(context, &input);
     if (spec.layout == IdLayout::kSparse) {
-      tensors.indices = &context->input(bags);
-      tensors.dense_shape = &context->input(bags + 1);
+      tensors.indices = NextInput(context, &bags);
+      tensors.dense_shape = NextInput(context, &bags);
     } else if (spec.layout == IdLayout::kRagged) {
-      tensors.row_splits = &context->input(bags);
+      tensors.row_splits = NextInput(context, &bags);
     }
-    bags += NumBagInputs(spec);
-    if (spec.weighted) tensors.weights = &context->input(weights++);
+    if (spec.placed) tensors.places = NextInput(context, &bags);
+    if (spec.weighted) tensors.weights = NextInput(context, &weights);
     all.push_back(tensors);
   }
   return all;
 }
 
-tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, const LookupPlan& plan,
-                               const std::vector<int64_t>& dims, const std::vector<bool>& weighted,
-                               std::vector<GradientRows>* gradients) {
-  const int lookups = context->num_inputs() - first_input;
-  bool fits = plan.parts.size() == dims.size() && static_cast<int>(plan.lookups.size()) == lookups &&
-              static_cast<int>(weighted.size()) == lookups;
-  for (int l = 0; fits && l < lookups; ++l) {
-    const tf::Tensor& gradient = context->input(first_input + l);
-    const Lookup& lookup = plan.lookups[l];
-    const int64_t dim = dims[lookup.table];
-    fits = gradient.NumElements() == lookup.num_bags() * dim && (!weighted[l] || lookup.pooled);
-    gradients->push_back({gradient.flat<float>().data(), dim});
+tf::Status GroupOutputShapes(const OutputLayout& layout, const std::vector<LookupSpec>& specs,
+                             const std::vector<LookupTensors>& tensors, const std::vector<TableRef>& tables,
+                             std::vector<tf::TensorShape>* shapes) {
+  std::vector<tf::TensorShape> of_lookups(specs.size());
+  for (size_t l = 0; l < specs.size(); ++l) {
+    TF_RETURN_IF_ERROR(OutputShape(specs[l], tensors[l], tables[specs[l].table], &of_lookups[l]));
   }
-  return fits ? tf::Status()
-              : tf::errors::InvalidArgument(context->op_kernel().type_string(),
-                                            ": gradients do not fit the plan's outputs");
+  return layout.Shapes(of_lookups, tables, shapes);
+}
+
+namespace {
+
+bool GradientsFit(tf::OpKernelContext* context, int first_input, const LookupPlan& plan,
+                  const OutputLayout& layout, const std::vector<int64_t>& dims,
+                  const std::vector<bool>& weighted) {
+  if (plan.parts.size() != dims.size() || context->num_inputs() - first_input != layout.num_outputs() ||
+      weighted.size() != plan.lookups.size()) {
+    return false;
+  }
+  for (int o = 0; o < layout.num_outputs(); ++o) {
+    const int64_t floats = context->input(first_input + o).NumElements();
+    for (int l = layout.begin(o); l < layout.begin(o + 1); ++l) {
+      const Lookup& lookup = plan.lookups[l];
+      if (lookup.num_bags() * layout.Width(o) != floats || (weighted[l] && !lookup.pooled)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, const LookupPlan& plan,
+                               const OutputLayout& layout, const std::vector<int64_t>& dims,
+                               const std::vector<bool>& weighted, std::vector<GradientRows>* gradients) {
+  if (!GradientsFit(context, first_input, plan, layout, dims, weighted)) {
+    return tf::errors::InvalidArgument(context->op_kernel().type_string(),
+                                       ": gradients do not fit the plan's outputs");
+  }
+  for (int o = 0; o < layout.num_outputs(); ++o) {
+    layout.AppendParts(o, context->input(first_input + o).flat<float>().data(), gradients);
+  }
+  return tf::Status();
 }
 
 tf::Status AllocateRowGradients(tf::OpKernelContext* context, int t, int num_tables, const TablePart& part,

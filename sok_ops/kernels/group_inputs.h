@@ -7,10 +7,17 @@
 
 #include "cc/group/group_lookup.h"
 #include "sok_ops/kernels/lookup_inputs.h"
+#include "sok_ops/kernels/output_layout.h"
 #include "sok_ops/kernels/resources.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
+
+// What SokGroupLookup leaves for its gradient.
+struct GroupLookup {
+  LookupPlan plan;
+  OutputLayout layout;
+};
 
 // Working memory of a group's step.
 struct LookupScratch {
@@ -30,11 +37,17 @@ tensorflow::Status ReadTraining(tensorflow::OpKernelContext* context, const Tabl
 std::vector<LookupTensors> InputTensors(tensorflow::OpKernelContext* context,
                                         const std::vector<LookupSpec>& specs, int64_t num_tables);
 
-// The gradients of a group's outputs, which are the inputs from `first_input` on. InvalidArgument where they
-// and the plan do not belong together.
+// The shapes of a group's outputs. Checks the shapes of all inputs.
+tensorflow::Status GroupOutputShapes(const OutputLayout& layout, const std::vector<LookupSpec>& specs,
+                                     const std::vector<LookupTensors>& tensors,
+                                     const std::vector<TableRef>& tables,
+                                     std::vector<tensorflow::TensorShape>* shapes);
+
+// The gradients of a group's outputs, which are the inputs from `first_input` on, by lookup. InvalidArgument
+// where they and the plan do not belong together.
 tensorflow::Status ReadOutputGradients(tensorflow::OpKernelContext* context, int first_input,
-                                       const LookupPlan& plan, const std::vector<int64_t>& dims,
-                                       const std::vector<bool>& weighted,
+                                       const LookupPlan& plan, const OutputLayout& layout,
+                                       const std::vector<int64_t>& dims, const std::vector<bool>& weighted,
                                        std::vector<GradientRows>* gradients);
 
 // Allocates the gradient of table `t` of `num_tables`: output t, which is set to the references of the rows

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cc/base/within_memory.h"
 #include "cc/group/parallel_parts.h"
@@ -59,11 +60,29 @@ tf::Status CheckRaggedShapes(const LookupTensors& tensors, const TableRef& table
   return tf::Status();
 }
 
+Status CheckPlaces(const tf::Tensor& of_ids, const tf::Tensor& of_weights, const TableRef& table) {
+  if (of_ids.shape() != of_weights.shape()) {
+    return InvalidValue(table, "the places of its weights have shape ", Shape(of_weights),
+                        ", and those of its ids ", Shape(of_ids));
+  }
+  const int64_t* ids = of_ids.flat<int64_t>().data();
+  const int64_t* weights = of_weights.flat<int64_t>().data();
+  const int64_t count = of_ids.NumElements();
+  const int64_t at = std::mismatch(ids, ids + count, weights).first - ids;
+  if (at == count) return OkStatus();
+  return InvalidValue(table, "its weights are not at the places of its ids: number ", at, " of those is ",
+                      weights[at], " where the ids have ", ids[at]);
+}
+
 Status CheckWeights(const LookupTensors& tensors, const TableRef& table) {
   const tf::Tensor& weights = *tensors.weights;
   if (weights.dims() != 1 || weights.NumElements() != tensors.ids->NumElements()) {
     return InvalidValue(table, "weights of shape ", Shape(weights), " for ", tensors.ids->NumElements(),
                         " ids");
+  }
+  if (tensors.places != nullptr) {
+    const tf::Tensor& of_ids = tensors.indices != nullptr ? *tensors.indices : *tensors.row_splits;
+    SOK_RETURN_IF_ERROR(CheckPlaces(of_ids, *tensors.places, table));
   }
   const auto values = weights.flat<float>();
   for (int64_t i = 0; i < values.size(); ++i) {
@@ -117,27 +136,47 @@ Status SparseBags(const LookupTensors& tensors, const TableRef& table, Lookup* l
   return OkStatus();
 }
 
-// Writes `from`, read in `order` where there is one, to `to`. int32 keys extend their sign, uint32 keys do
-// not.
+// Writes the `count` values to `to` that `order` says, or the first ones where it says nothing. int32 keys
+// extend their sign, uint32 keys do not.
 template <typename T, typename U>
-void CopyInOrder(const tf::Tensor& from, const std::vector<int64_t>& order, U* to) {
-  const T* values = from.flat<T>().data();
+void CopyInOrder(const T* values, const std::vector<int64_t>& order, int64_t count, U* to) {
   if (order.empty()) {
-    std::copy_n(values, from.NumElements(), to);
+    std::copy_n(values, count, to);
     return;
   }
-  for (size_t i = 0; i < order.size(); ++i) to[i] = static_cast<U>(values[order[i]]);
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<U>(values[order[i]]);
 }
 
-void CopyIds(const tf::Tensor& ids, const std::vector<int64_t>& order, int64_t* to) {
+void CopyIds(const tf::Tensor& ids, const Lookup& lookup, int64_t* to) {
   switch (ids.dtype()) {
     case tf::DT_INT32:
-      return CopyInOrder<int32_t>(ids, order, to);
+      return CopyInOrder(ids.flat<int32_t>().data(), lookup.order, lookup.count, to);
     case tf::DT_UINT32:
-      return CopyInOrder<uint32_t>(ids, order, to);
+      return CopyInOrder(ids.flat<uint32_t>().data(), lookup.order, lookup.count, to);
     default:
-      return CopyInOrder<int64_t>(ids, order, to);
+      return CopyInOrder(ids.flat<int64_t>().data(), lookup.order, lookup.count, to);
   }
+}
+
+// Takes the ids whose weight is not above zero out of the bags.
+void DropWithoutWeight(Span<const float> weights, Lookup* lookup) {
+  const int64_t kept =
+      std::count_if(weights.begin(), weights.end(), [](float weight) { return weight > 0.0f; });
+  if (kept == lookup->count) return;
+  std::vector<int64_t> order;
+  order.reserve(kept);
+  int64_t begin = 0;
+  for (int64_t bag = 0; bag < lookup->num_bags(); ++bag) {
+    const int64_t end = lookup->offsets[bag + 1];
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t given = lookup->order.empty() ? i : lookup->order[i];
+      if (weights[given] > 0.0f) order.push_back(given);
+    }
+    lookup->offsets[bag + 1] = static_cast<int64_t>(order.size());
+    begin = end;
+  }
+  lookup->order = std::move(order);
+  lookup->count = kept;
 }
 
 // Checks and translates the bags and weights of a lookup.
@@ -146,18 +185,11 @@ Status ReadBags(const LookupSpec& spec, const LookupTensors& tensors, const Tabl
   if (spec.layout == IdLayout::kRagged) SOK_RETURN_IF_ERROR(RaggedBags(tensors, table, lookup));
   if (!spec.weighted) return OkStatus();
   SOK_RETURN_IF_ERROR(CheckWeights(tensors, table));
+  const float* weights = tensors.weights->flat<float>().data();
+  if (spec.positive_weights_only) DropWithoutWeight({weights, lookup->count}, lookup);
   lookup->weights.resize(lookup->count);
-  CopyInOrder<float>(*tensors.weights, lookup->order, lookup->weights.data());
+  CopyInOrder(weights, lookup->order, lookup->count, lookup->weights.data());
   return OkStatus();
-}
-
-// The ids of a table's only lookup: the tensor's own where they can be taken as they are, else in `copy`.
-Span<const int64_t> OnlyIds(const tf::Tensor& ids, const std::vector<int64_t>& order,
-                            std::vector<int64_t>* copy) {
-  if (order.empty() && ids.dtype() == tf::DT_INT64) return {ids.flat<int64_t>().data(), ids.NumElements()};
-  copy->resize(ids.NumElements());
-  CopyIds(ids, order, copy->data());
-  return *copy;
 }
 
 // work(), with an error that names the variable where memory does not suffice: the numbers of bags and ids
@@ -167,6 +199,16 @@ Status WithinMemoryOf(const TableRef& table, const Work& work) {
   const Status status = WithinMemory(work);
   if (status.code() != StatusCode::kResourceExhausted) return status;
   return ResourceExhausted(Message(table, "not enough memory for its bags and ids"));
+}
+
+// Reads an attribute of one flag for each lookup; where it is empty, all are false.
+tf::Status OptionalFlags(tf::OpKernelConstruction* construction, const char* name, size_t lookups,
+                         std::vector<bool>* flags) {
+  TF_RETURN_IF_ERROR(construction->GetAttr(name, flags));
+  if (flags->empty()) flags->assign(lookups, false);
+  return flags->size() == lookups ? tf::Status()
+                                  : tf::errors::InvalidArgument("SokGroupLookup: ", flags->size(), " flags `",
+                                                                name, "` for ", lookups, " lookups");
 }
 
 }  // namespace
@@ -193,6 +235,10 @@ tf::Status ReadLookupSpecs(tf::OpKernelConstruction* construction, std::vector<L
       slots.size() != lookups) {
     return tf::errors::InvalidArgument("SokGroupLookup: attributes of different lengths");
   }
+  std::vector<bool> positive_weights_only;
+  std::vector<bool> placed;
+  TF_RETURN_IF_ERROR(OptionalFlags(construction, "positive_weights_only", lookups, &positive_weights_only));
+  TF_RETURN_IF_ERROR(OptionalFlags(construction, "placed", lookups, &placed));
   int bags_needed = 0;
   int weights_needed = 0;
   for (size_t l = 0; l < lookups; ++l) {
@@ -207,13 +253,16 @@ tf::Status ReadLookupSpecs(tf::OpKernelConstruction* construction, std::vector<L
                                               : Combiner::kSum;
     spec.weighted = weighted[l];
     spec.slots = slots[l];
-    if ((combiners[l] == "none") == spec.pooled || (spec.weighted && !spec.pooled) || spec.slots < 0 ||
+    spec.positive_weights_only = positive_weights_only[l];
+    spec.placed = placed[l];
+    if ((combiners[l] == "none") == spec.pooled || (spec.weighted && !spec.pooled) ||
+        (spec.placed && !spec.weighted) || (spec.positive_weights_only && !spec.weighted) || spec.slots < 0 ||
         spec.table < 0 || spec.table >= num_tables) {
       return tf::errors::InvalidArgument("SokGroupLookup: lookup ", l, " has layout '", layouts[l],
                                          "', combiner '", combiners[l], "', weights: ", spec.weighted,
                                          ", slots ", spec.slots, ", table ", spec.table, " of ", num_tables);
     }
-    bags_needed += spec.layout == IdLayout::kSparse ? 2 : spec.layout == IdLayout::kRagged ? 1 : 0;
+    bags_needed += spec.bag_inputs();
     weights_needed += spec.weighted ? 1 : 0;
     specs->push_back(spec);
   }
@@ -259,44 +308,63 @@ tf::Status OutputShape(const LookupSpec& spec, const LookupTensors& tensors, con
   return shape->AddDimWithStatus(dim);
 }
 
-Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
-                   const std::vector<LookupTensors>& tensors, const std::vector<TableRef>& tables,
-                   LookupPlan* plan, GroupIds* ids) {
+namespace {
+
+// Lays the ids of each table out: `first` of its lookups, and where they are copied to if they cannot be
+// taken as they are.
+Status PlaceIds(const std::vector<LookupTensors>& tensors, const std::vector<TableRef>& tables,
+                std::vector<Lookup>* lookups, GroupIds* ids) {
   std::vector<int64_t> id_counts(tables.size(), 0);
+  std::vector<const tf::Tensor*> as_they_are(tables.size(), nullptr);
   std::vector<int> lookup_counts(tables.size(), 0);
-  plan->lookups.resize(specs.size());
-  for (size_t l = 0; l < specs.size(); ++l) {
-    Lookup& lookup = plan->lookups[l];
-    lookup.table = specs[l].table;
-    lookup.pooled = specs[l].pooled;
-    lookup.combiner = specs[l].combiner;
-    lookup.count = tensors[l].ids->NumElements();
+  for (size_t l = 0; l < lookups->size(); ++l) {
+    Lookup& lookup = (*lookups)[l];
     lookup.first = id_counts[lookup.table];
     id_counts[lookup.table] += lookup.count;
-    ++lookup_counts[lookup.table];
+    const bool is_only = ++lookup_counts[lookup.table] == 1;
+    const bool fits = lookup.order.empty() && tensors[l].ids->dtype() == tf::DT_INT64;
+    as_they_are[lookup.table] = is_only && fits ? tensors[l].ids : nullptr;
   }
   ids->views.resize(tables.size());
   ids->copies.resize(tables.size());
   for (size_t t = 0; t < tables.size(); ++t) {
-    if (lookup_counts[t] == 1) continue;
+    if (as_they_are[t] != nullptr) {
+      ids->views[t] = {as_they_are[t]->flat<int64_t>().data(), id_counts[t]};
+      continue;
+    }
     SOK_RETURN_IF_ERROR(WithinMemoryOf(tables[t], [&] {
       ids->copies[t].resize(id_counts[t]);
       ids->views[t] = ids->copies[t];
       return OkStatus();
     }));
   }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
+                   const std::vector<LookupTensors>& tensors, const std::vector<TableRef>& tables,
+                   LookupPlan* plan, GroupIds* ids) {
+  std::vector<Lookup>& lookups = plan->lookups;
+  lookups.resize(specs.size());
+  SOK_RETURN_IF_ERROR(ForEachPart(executor, specs.size(), [&](Executor& /*inner*/, int64_t l) {
+    Lookup& lookup = lookups[l];
+    lookup.table = specs[l].table;
+    lookup.pooled = specs[l].pooled;
+    lookup.combiner = specs[l].combiner;
+    lookup.given = lookup.count = tensors[l].ids->NumElements();
+    const TableRef& table = tables[lookup.table];
+    return WithinMemoryOf(table, [&] { return ReadBags(specs[l], tensors[l], table, &lookup); });
+  }));
+  SOK_RETURN_IF_ERROR(PlaceIds(tensors, tables, &lookups, ids));
   return ForEachPart(executor, specs.size(), [&](Executor& /*inner*/, int64_t l) {
-    Lookup& lookup = plan->lookups[l];
-    const int t = lookup.table;
-    return WithinMemoryOf(tables[t], [&] {
-      SOK_RETURN_IF_ERROR(ReadBags(specs[l], tensors[l], tables[t], &lookup));
-      if (lookup_counts[t] == 1) {
-        ids->views[t] = OnlyIds(*tensors[l].ids, lookup.order, &ids->copies[t]);
-      } else {
-        CopyIds(*tensors[l].ids, lookup.order, ids->copies[t].data() + lookup.first);
-      }
-      return OkStatus();
-    });
+    const Lookup& lookup = lookups[l];
+    std::vector<int64_t>& copy = ids->copies[lookup.table];
+    if (ids->views[lookup.table].data() == copy.data() && lookup.count > 0) {
+      CopyIds(*tensors[l].ids, lookup, copy.data() + lookup.first);
+    }
+    return OkStatus();
   });
 }
 

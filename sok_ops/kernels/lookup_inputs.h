@@ -24,6 +24,13 @@ struct LookupSpec {
   Combiner combiner = Combiner::kSum;
   bool weighted = false;
   int64_t slots = 0;
+  bool positive_weights_only = false;  // ids whose weight is not above zero are left out
+  bool placed = false;                 // the weights say where they stand
+
+  // How many of the op's inputs `bags` are the lookup's.
+  int bag_inputs() const {
+    return (layout == IdLayout::kSparse ? 2 : layout == IdLayout::kRagged ? 1 : 0) + (placed ? 1 : 0);
+  }
 };
 
 // Reads and checks the attributes of all lookups of a SokGroupLookup.
@@ -36,6 +43,7 @@ struct LookupTensors {
   const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, rank]
   const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [rank]
   const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]
+  const tensorflow::Tensor* places = nullptr;       // as indices or row_splits, of the weights
   const tensorflow::Tensor* weights = nullptr;      // [ids]
 };
 

@@ -24,6 +24,7 @@ class GroupLookupOp : public tf::OpKernel {
   explicit GroupLookupOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, ReadLookupSpecs(construction, &specs_));
     OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
+    OP_REQUIRES_OK(construction, layout_.Read(construction, specs_, dims_));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -35,37 +36,27 @@ class GroupLookupOp : public tf::OpKernel {
                 tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
                                                "' was built for one rank, and there are ", options.ranks,
                                                ": initialize Horovod before lookups are built"));
-    auto plan = std::make_shared<LookupPlan>();
+    auto done = std::make_shared<GroupLookup>();
+    done->layout = layout_;
+    LookupPlan* plan = &done->plan;
     OP_REQUIRES_OK(context, ReadTraining(context, refs[0], &plan->training));
     const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
+    std::vector<tf::TensorShape> shapes;
+    OP_REQUIRES_OK(context, GroupOutputShapes(layout_, specs_, tensors, refs, &shapes));
     std::vector<OutputRows> outputs;
-    OP_REQUIRES_OK(context, AllocateOutputs(context, refs, tensors, &outputs));
+    OP_REQUIRES_OK(context, AllocateOutputs(context, layout_, shapes, refs, &outputs));
     TfExecutor executor(context);
     const ObjectPool<LookupScratch>::Lease scratch = scratch_.Take();
-    OP_REQUIRES_OK(context, ToTf(ReadLookups(executor, specs_, tensors, refs, plan.get(), &scratch->ids)));
-    OP_REQUIRES_OK(context, ToTf(GroupForward(executor, tables, scratch->ids.views, plan.get(), outputs,
-                                              &scratch->group)));
-    OP_REQUIRES_OK(context, OutputState(context, static_cast<int>(specs_.size()), std::move(plan)));
+    OP_REQUIRES_OK(context, ToTf(ReadLookups(executor, specs_, tensors, refs, plan, &scratch->ids)));
+    OP_REQUIRES_OK(context,
+                   ToTf(GroupForward(executor, tables, scratch->ids.views, plan, outputs, &scratch->group)));
+    OP_REQUIRES_OK(context, OutputState(context, layout_.num_outputs(), std::move(done)));
   }
 
  private:
-  // Checks the inputs' shapes and allocates the outputs.
-  tf::Status AllocateOutputs(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
-                             const std::vector<LookupTensors>& tensors, std::vector<OutputRows>* outputs) {
-    for (size_t l = 0; l < specs_.size(); ++l) {
-      const TableRef& table = refs[specs_[l].table];
-      tf::TensorShape shape;
-      TF_RETURN_IF_ERROR(OutputShape(specs_[l], tensors[l], table, &shape));
-      tf::Tensor* output = nullptr;
-      TF_RETURN_WITH_CONTEXT_IF_ERROR(context->allocate_output(static_cast<int>(l), shape, &output),
-                                      "\nLookup in embedding variable '", table.name(), "'");
-      outputs->push_back({output->flat<float>().data(), table.table->options().dim});
-    }
-    return tf::Status();
-  }
-
   std::vector<LookupSpec> specs_;
   std::vector<int64_t> dims_;
+  OutputLayout layout_;
   ObjectPool<LookupScratch> scratch_;  // steps of one session may overlap
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
@@ -75,7 +66,6 @@ class GroupLookupGradOp : public tf::OpKernel {
   explicit GroupLookupGradOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
     OP_REQUIRES_OK(construction, construction->GetAttr("weighted", &weighted_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("num_lookups", &num_lookups_));
     int num_weights;
     OP_REQUIRES_OK(construction, construction->GetAttr("num_weights", &num_weights));
     OP_REQUIRES(construction, std::count(weighted_.begin(), weighted_.end(), true) == num_weights,
@@ -88,13 +78,14 @@ class GroupLookupGradOp : public tf::OpKernel {
     std::vector<TableRef> refs;
     std::vector<Table*> tables;
     OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    const LookupPlan* state = StateIn<LookupPlan>(context->input(num_tables));
+    const GroupLookup* state = StateIn<GroupLookup>(context->input(num_tables));
     OP_REQUIRES(
         context, state != nullptr,
         tf::errors::InvalidArgument("SokGroupLookupGrad: `plan` is not the plan of a SokGroupLookup"));
-    const LookupPlan& plan = *state;
+    const LookupPlan& plan = state->plan;
     std::vector<GradientRows> gradients;
-    OP_REQUIRES_OK(context, ReadOutputGradients(context, num_tables + 1, plan, dims_, weighted_, &gradients));
+    OP_REQUIRES_OK(context, ReadOutputGradients(context, num_tables + 1, plan, state->layout, dims_,
+                                                weighted_, &gradients));
 
     std::vector<float*> grads(num_tables);
     for (int t = 0; t < num_tables; ++t) {
@@ -104,21 +95,20 @@ class GroupLookupGradOp : public tf::OpKernel {
     TfExecutor executor(context);
     if (plan.training) OP_REQUIRES_OK(context, ToTf(GroupBackward(executor, plan, dims_, gradients, grads)));
     int output = 2 * num_tables;
-    for (int l = 0; l < num_lookups_; ++l) {
+    for (int l = 0; l < state->layout.num_lookups(); ++l) {
       if (!weighted_[l]) continue;
       const Lookup& lookup = plan.lookups[l];
       tf::Tensor* weight_grads = nullptr;
       OP_REQUIRES_OK(context,
-                     context->allocate_output(output++, tf::TensorShape({lookup.count}), &weight_grads));
+                     context->allocate_output(output++, tf::TensorShape({lookup.given}), &weight_grads));
       OP_REQUIRES_OK(context, ToTf(WeightBackward(executor, tables[lookup.table], plan, l, gradients[l],
-                                                  {weight_grads->flat<float>().data(), lookup.count})));
+                                                  {weight_grads->flat<float>().data(), lookup.given})));
     }
   }
 
  private:
   std::vector<int64_t> dims_;
   std::vector<bool> weighted_;
-  int num_lookups_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupGrad").Device(tf::DEVICE_CPU), GroupLookupGradOp);
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cc/sharded/plans.h"
+#include "sok_ops/kernels/output_layout.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 
 namespace sok {
@@ -11,7 +12,8 @@ namespace sok {
 // What SokGroupRoute leaves for the later kernels of its group.
 struct RoutedLookup {
   RoutePlan plan;
-  std::vector<tensorflow::TensorShape> output_shapes;  // one per lookup
+  OutputLayout layout;
+  std::vector<tensorflow::TensorShape> output_shapes;  // one per output
 };
 
 }  // namespace sok

@@ -47,8 +47,8 @@ class GroupReduceOp : public tf::OpKernel {
     Inbox replies;
     OP_REQUIRES_OK(context, ReadInbox(context, 1, plan.rank, &replies));
     std::vector<GradientRows> gradients;
-    OP_REQUIRES_OK(
-        context, ReadOutputGradients(context, 1 + kInboxInputs, plan.lookups, dims_, weighted_, &gradients));
+    OP_REQUIRES_OK(context, ReadOutputGradients(context, 1 + kInboxInputs, plan.lookups, routed->layout,
+                                                dims_, weighted_, &gradients));
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
     TfExecutor executor(context);
@@ -71,10 +71,10 @@ class GroupReduceOp : public tf::OpKernel {
       if (!weighted_[l]) continue;
       const Lookup& lookup = plan.lookups.lookups[l];
       tf::Tensor* weight_grads = nullptr;
-      TF_RETURN_IF_ERROR(context->allocate_output(output++, tf::TensorShape({lookup.count}), &weight_grads));
+      TF_RETURN_IF_ERROR(context->allocate_output(output++, tf::TensorShape({lookup.given}), &weight_grads));
       LookupWeightGradients(executor, plan.lookups, static_cast<int>(l), rows[lookup.table],
                             dims_[lookup.table], gradients[l],
-                            {weight_grads->flat<float>().data(), lookup.count});
+                            {weight_grads->flat<float>().data(), lookup.given});
     }
     return tf::Status();
   }

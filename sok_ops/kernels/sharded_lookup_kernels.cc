@@ -38,6 +38,7 @@ class GroupRouteOp : public tf::OpKernel {
   explicit GroupRouteOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, ReadLookupSpecs(construction, &specs_));
     OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
+    OP_REQUIRES_OK(construction, layout_.Read(construction, specs_, dims_));
     OP_REQUIRES_OK(construction, ReadModes(construction, &modes_));
     OP_REQUIRES_OK(construction, CheckModes());
   }
@@ -50,6 +51,7 @@ class GroupRouteOp : public tf::OpKernel {
     routed->plan.rank = tables[0]->options().rank;
     routed->plan.ranks = tables[0]->options().ranks;
     routed->plan.modes = modes_;
+    routed->layout = layout_;
     const ObjectPool<LookupScratch>::Lease scratch = scratch_.Take();
     // From here on an error is a message: the other ranks wait for one from this rank.
     const Status status =
@@ -83,11 +85,7 @@ class GroupRouteOp : public tf::OpKernel {
     LookupPlan* lookups = &routed->plan.lookups;
     SOK_RETURN_IF_ERROR(FromTf(ReadTraining(context, refs[0], &lookups->training)));
     const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
-    for (size_t l = 0; l < specs_.size(); ++l) {
-      tf::TensorShape shape;
-      SOK_RETURN_IF_ERROR(FromTf(OutputShape(specs_[l], tensors[l], refs[specs_[l].table], &shape)));
-      routed->output_shapes.push_back(shape);
-    }
+    SOK_RETURN_IF_ERROR(FromTf(GroupOutputShapes(layout_, specs_, tensors, refs, &routed->output_shapes)));
     TfExecutor executor(context);
     SOK_RETURN_IF_ERROR(ReadLookups(executor, specs_, tensors, refs, lookups, &scratch->ids));
     return RouteGroup(executor, tables, scratch->ids.views, &routed->plan, &scratch->group);
@@ -95,6 +93,7 @@ class GroupRouteOp : public tf::OpKernel {
 
   std::vector<LookupSpec> specs_;
   std::vector<int64_t> dims_;
+  OutputLayout layout_;
   std::vector<ExchangeMode> modes_;
   ObjectPool<LookupScratch> scratch_;  // steps of one session may overlap
 };
@@ -151,13 +150,13 @@ class GroupCombineOp : public tf::OpKernel {
     ReceivedRows received;
     OP_REQUIRES_OK(context,
                    ToTf(WithinMemory([&] { return ReadReplies(tables, routed->plan, replies, &received); })));
-    const std::vector<tf::TensorShape>& shapes = routed->output_shapes;
+    OP_REQUIRES(
+        context,
+        routed->layout.num_outputs() == context->num_outputs() && routed->plan.modes.size() == dims_.size(),
+        tf::errors::InvalidArgument("SokGroupCombine: ", context->num_outputs(), " outputs and ", num_tables,
+                                    " tables do not fit the plan"));
     std::vector<OutputRows> outputs;
-    for (size_t l = 0; l < shapes.size(); ++l) {
-      tf::Tensor* output = nullptr;
-      OP_REQUIRES_OK(context, context->allocate_output(static_cast<int>(l), shapes[l], &output));
-      outputs.push_back({output->flat<float>().data(), dims_[routed->plan.lookups.lookups[l].table]});
-    }
+    OP_REQUIRES_OK(context, AllocateOutputs(context, routed->layout, routed->output_shapes, refs, &outputs));
     TfExecutor executor(context);
     OP_REQUIRES_OK(context, ToTf(CombineGroup(executor, routed->plan, received, outputs)));
   }

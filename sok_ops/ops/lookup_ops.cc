@@ -36,27 +36,51 @@ tf::Status LookupOutputShape(InferenceContext* c, const std::string& layout, int
   return tf::Status();
 }
 
-tf::Status GroupLookupShape(InferenceContext* c) {
+// The shape of lookups that stand next to each other: that of each but for the last dimension, those
+// together.
+tf::Status SideBySideShape(InferenceContext* c, const std::vector<ShapeHandle>& lookups,
+                           ShapeHandle* output) {
+  *output = lookups[0];
+  for (size_t l = 1; l < lookups.size(); ++l) {
+    if (!c->RankKnown(*output) || !c->RankKnown(lookups[l])) {
+      *output = c->UnknownShape();
+      return tf::Status();
+    }
+    ShapeHandle before;
+    ShapeHandle other;
+    DimensionHandle width;
+    TF_RETURN_IF_ERROR(c->Subshape(*output, 0, -1, &before));
+    TF_RETURN_IF_ERROR(c->Subshape(lookups[l], 0, -1, &other));
+    TF_RETURN_IF_ERROR(c->Merge(before, other, &before));
+    TF_RETURN_IF_ERROR(c->Add(c->Dim(*output, -1), c->Dim(lookups[l], -1), &width));
+    TF_RETURN_IF_ERROR(c->Concatenate(before, c->Vector(width), output));
+  }
+  return tf::Status();
+}
+
+// The shape of each lookup alone.
+tf::Status LookupShapes(InferenceContext* c, std::vector<ShapeHandle>* shapes) {
   std::vector<std::string> layouts;
   std::vector<int32_t> table_of;
   std::vector<int64_t> dims;
   std::vector<int64_t> slots;
+  std::vector<bool> placed;
+  int num_tables;
+  int num_bags;
   TF_RETURN_IF_ERROR(c->GetAttr("layouts", &layouts));
   TF_RETURN_IF_ERROR(c->GetAttr("table_of", &table_of));
   TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
   TF_RETURN_IF_ERROR(c->GetAttr("slots", &slots));
+  TF_RETURN_IF_ERROR(c->GetAttr("placed", &placed));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_bags", &num_bags));
   const int lookups = static_cast<int>(layouts.size());
   const int tables = static_cast<int>(dims.size());
-  int num_tables;
-  int num_lookups;
-  int num_bags;
-  TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
-  TF_RETURN_IF_ERROR(c->GetAttr("num_lookups", &num_lookups));
-  TF_RETURN_IF_ERROR(c->GetAttr("num_bags", &num_bags));
-  if (num_tables != tables || num_lookups != lookups || table_of.size() != layouts.size() ||
-      slots.size() != layouts.size()) {
+  if (num_tables != tables || table_of.size() != layouts.size() || slots.size() != layouts.size() ||
+      c->num_inputs() < num_tables + lookups + num_bags ||
+      (!placed.empty() && placed.size() != layouts.size())) {
     return tf::errors::InvalidArgument("SokGroupLookup: attributes of ", lookups, " lookups in ", tables,
-                                       " tables do not fit ", num_lookups, " and ", num_tables);
+                                       " tables do not fit each other or ", num_tables, " tables");
   }
   int bag_input = tables + lookups;
   const int bags_end = bag_input + num_bags;
@@ -65,23 +89,50 @@ tf::Status GroupLookupShape(InferenceContext* c) {
       return tf::errors::InvalidArgument("SokGroupLookup: lookup ", l, " is in table ", table_of[l], " of ",
                                          tables);
     }
-    const int bag_inputs = layouts[l] == "sparse" ? 2 : layouts[l] == "ragged" ? 1 : 0;
+    const int bag_inputs = (layouts[l] == "sparse"   ? 2
+                            : layouts[l] == "ragged" ? 1
+                                                     : 0) +
+                           (!placed.empty() && placed[l] ? 1 : 0);
     if (bag_input + bag_inputs > bags_end) {
       return tf::errors::InvalidArgument("SokGroupLookup: too few bag inputs for its layouts");
     }
-    ShapeHandle output;
+    ShapeHandle shape;
     TF_RETURN_IF_ERROR(LookupOutputShape(c, layouts[l], slots[l], dims[table_of[l]], c->input(tables + l),
-                                         bag_input, &output));
-    c->set_output(l, output);
+                                         bag_input, &shape));
+    shapes->push_back(shape);
     bag_input += bag_inputs;
   }
-  c->set_output(lookups, c->Scalar());
+  return tf::Status();
+}
+
+tf::Status GroupLookupShape(InferenceContext* c) {
+  std::vector<ShapeHandle> lookups;
+  TF_RETURN_IF_ERROR(LookupShapes(c, &lookups));
+  std::vector<int64_t> beside;
+  int num_outputs;
+  TF_RETURN_IF_ERROR(c->GetAttr("beside", &beside));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_outputs", &num_outputs));
+  if (beside.empty()) beside.assign(lookups.size(), 1);
+  size_t next = 0;
+  for (size_t o = 0; o < beside.size() && static_cast<int>(o) < num_outputs; ++o) {
+    if (beside[o] < 1 || beside[o] > static_cast<int64_t>(lookups.size() - next)) break;
+    ShapeHandle output;
+    TF_RETURN_IF_ERROR(
+        SideBySideShape(c, {lookups.begin() + next, lookups.begin() + next + beside[o]}, &output));
+    c->set_output(static_cast<int>(o), output);
+    next += beside[o];
+  }
+  if (next != lookups.size() || static_cast<int>(beside.size()) != num_outputs) {
+    return tf::errors::InvalidArgument("SokGroupLookup: `beside` does not spread ", lookups.size(),
+                                       " lookups over ", num_outputs, " outputs");
+  }
+  c->set_output(num_outputs, c->Scalar());
   return tf::Status();
 }
 
 REGISTER_OP("SokGroupLookup")
     .Attr("num_tables: int >= 1")
-    .Attr("num_lookups: int >= 1")
+    .Attr("num_outputs: int >= 1")
     .Attr("num_bags: int >= 0")
     .Attr("num_weights: int >= 0")
     .Attr("Tids: list({int32, int64, uint32}) >= 1")
@@ -91,12 +142,15 @@ REGISTER_OP("SokGroupLookup")
     .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'none'}) >= 1")
     .Attr("weighted: list(bool) >= 1")
     .Attr("slots: list(int) >= 1")
+    .Attr("beside: list(int) = []")
+    .Attr("positive_weights_only: list(bool) = []")
+    .Attr("placed: list(bool) = []")
     .Input("handles: num_tables * resource")
     .Input("ids: Tids")
     .Input("bags: num_bags * int64")
     .Input("weights: num_weights * float")
     .Input("training: bool")
-    .Output("outputs: num_lookups * float")
+    .Output("outputs: num_outputs * float")
     .Output("plan: variant")
     .SetIsStateful()
     .SetShapeFn(GroupLookupShape)
@@ -109,19 +163,24 @@ layouts: how a lookup's ids form bags. 'sparse': ids of a SparseTensor; its indi
 combiners: how a bag's rows become one; 'none' for 'dense' and only there.
 weighted: whether the lookup's ids have weights; those stand in `weights`.
 slots: 0, or how many consecutive bags belong to one sample.
+beside: how many lookups each output holds, next to each other along its last dimension, in their order; empty:
+  one each.
+positive_weights_only: whether ids of the lookup whose weight is not above zero count for nothing. Empty: no.
+placed: whether the weights' own indices or row_splits stand in `bags` too, after those of the ids, which they
+  must equal. Empty: no.
 training: ids that are not there get a row. Otherwise they read as their initial values and stay out.
-outputs: [..., dim] for 'dense', else [bags, dim] or [bags / slots, slots, dim].
+outputs: of one lookup [..., dim] for 'dense', else [bags, dim] or [bags / slots, slots, dim].
 plan: what the gradient needs.)");
 
 REGISTER_OP("SokGroupLookupGrad")
     .Attr("num_tables: int >= 1")
-    .Attr("num_lookups: int >= 1")
+    .Attr("num_outputs: int >= 1")
     .Attr("num_weights: int >= 0")
     .Attr("dims: list(int) >= 1")
     .Attr("weighted: list(bool) >= 1")
     .Input("handles: num_tables * resource")
     .Input("plan: variant")
-    .Input("gradients: num_lookups * float")
+    .Input("gradients: num_outputs * float")
     .Output("indices: num_tables * int64")
     .Output("values: num_tables * float")
     .Output("weight_gradients: num_weights * float")

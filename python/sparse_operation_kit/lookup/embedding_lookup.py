@@ -178,7 +178,9 @@ class _Bags:
     def lookup(self) -> Lookup:
         """The lookup in an embedding variable."""
         keys = self.ids.with_values(as_keys(self.ids.values, self.variable, self.who))
-        weights = None if self.weights is None else tf.cast(self.weights.values, tf.float32)
+        weights = self.weights
+        if weights is not None:
+            weights = weights.with_values(tf.cast(weights.values, tf.float32))
         kind = SparseLookup if isinstance(keys, tf.SparseTensor) else RaggedLookup
         return kind(self.variable, keys, self.combiner, weights)
 

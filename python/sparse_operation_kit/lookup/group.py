@@ -4,6 +4,7 @@ A group is a list of lookups, each of one feature in one embedding variable. Des
 `lookup_group` makes the op.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class DenseLookup:
     weights = None
     slots = 0
     exchange = "rows"
+    positive_weights_only = False
+    is_placed = False
 
     @property
     def values(self) -> tf.Tensor:
@@ -54,17 +57,21 @@ class SparseLookup:
     """Bags of ids, combined to one row each: a bag is a row of the SparseTensor.
 
     The ids' indices may come in any order, and their columns do not matter. With `slots` the output is
-    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id. `exchange` says what
+    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id; where it is a
+    SparseTensor, its indices must equal those of the ids when the graph runs. `exchange` says what
     ranks send each other, "rows" or "sums" (see `DistributedEmbedding`); "sums" is for the only lookup of its
-    variable in a group, without weights, and others exchange rows all the same.
+    variable in a group, without weights, and others exchange rows all the same. With `positive_weights_only`
+    ids whose weight is not above zero count for nothing, as `tf.nn.safe_embedding_lookup_sparse` leaves them
+    out of a mean and a sqrtn.
     """
 
     variable: EmbeddingVariable
     ids: tf.SparseTensor
     combiner: str
-    weights: tf.Tensor | None = None
+    weights: tf.Tensor | tf.SparseTensor | None = None
     slots: int = 0
     exchange: str = "rows"
+    positive_weights_only: bool = False
 
     layout = "sparse"
 
@@ -76,7 +83,13 @@ class SparseLookup:
     @property
     def bags(self) -> list[tf.Tensor]:
         """The op's inputs that say which ids form a bag."""
-        return [self.ids.indices, self.ids.dense_shape]
+        places = [self.weights.indices] if self.is_placed else []
+        return [self.ids.indices, self.ids.dense_shape, *places]
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the weights bring indices other than the ids'."""
+        return isinstance(self.weights, tf.SparseTensor) and self.weights.indices is not self.ids.indices
 
     @property
     def output_shape(self) -> tf.TensorShape:
@@ -89,12 +102,16 @@ class SparseLookup:
 
 @dataclass(frozen=True)
 class RaggedLookup:
-    """Bags of ids, combined to one row each: a bag is a row of the RaggedTensor. Output [rows, dim]."""
+    """Bags of ids, combined to one row each: a bag is a row of the RaggedTensor. Output [rows, dim].
+
+    `weights`, which may be a RaggedTensor, and `positive_weights_only` are as in a `SparseLookup`.
+    """
 
     variable: EmbeddingVariable
     ids: tf.RaggedTensor
     combiner: str
-    weights: tf.Tensor | None = None
+    weights: tf.Tensor | tf.RaggedTensor | None = None
+    positive_weights_only: bool = False
 
     layout = "ragged"
     slots = 0
@@ -108,7 +125,15 @@ class RaggedLookup:
     @property
     def bags(self) -> list[tf.Tensor]:
         """The op's inputs that say which ids form a bag."""
-        return [tf.cast(self.ids.row_splits, tf.int64)]
+        places = [self.weights.row_splits] if self.is_placed else []
+        return [tf.cast(splits, tf.int64) for splits in (self.ids.row_splits, *places)]
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the weights bring row_splits other than the ids'."""
+        return (
+            isinstance(self.weights, tf.RaggedTensor) and self.weights.row_splits is not self.ids.row_splits
+        )
 
     @property
     def output_shape(self) -> tf.TensorShape:
@@ -121,7 +146,10 @@ Lookup = DenseLookup | SparseLookup | RaggedLookup
 
 
 def lookup_group(
-    lookups: Sequence[Lookup], training: bool | tf.Tensor = True, name: str | None = None
+    lookups: Sequence[Lookup],
+    training: bool | tf.Tensor = True,
+    name: str | None = None,
+    side_by_side: bool | Sequence[int] = False,
 ) -> list[tf.Tensor]:
     """Looks up all features of a group in one op.
 
@@ -130,18 +158,26 @@ def lookup_group(
       training: Whether keys that are not there get a row; a Python bool or a scalar bool tensor. Without,
         they read as their initial values, and the group has no gradients.
       name: Of the op.
+      side_by_side: Which lookups write into one output, next to each other along its last dimension, which
+        costs no copy, forward or backward. False: each has its own. True: all share one. A list of numbers:
+        the first so many lookups share the first output, the next so many the second, and so on. Those of one
+        output have the same shape but for the last dimension; else running them is an InvalidArgumentError.
 
     Returns:
-      One float32 tensor for each lookup.
+      One float32 tensor for each output: `[batch, dim]` of one pooled lookup, `[batch, sum of dims]` of
+      several.
 
     Raises:
       TypeError: Ids of a lookup do not have its variable's key_dtype, or `training` is no bool.
-      ValueError: No lookup at all, an unknown combiner, or `training` is no scalar.
+      ValueError: No lookup at all, an unknown combiner, `training` is no scalar, or `side_by_side` does not
+        cover the lookups, or lookups of one output are known to have other shapes.
     """
     if not lookups:
         raise ValueError("A lookup group needs at least one lookup")
     for lookup in lookups:
         _check(lookup)
+    beside = _numbers_beside(side_by_side, len(lookups))
+    shapes = _output_shapes(lookups, beside)
     # In an order that does not depend on that of the lookups, so that ranks agree about it.
     tables = sorted(
         {id(lookup.variable): lookup.variable for lookup in lookups}.values(),
@@ -152,22 +188,25 @@ def lookup_group(
         "handles": [table.handle for table in tables],
         "ids": [lookup.values for lookup in lookups],
         "bags": [bag for lookup in lookups for bag in lookup.bags],
-        "weights": [lookup.weights for lookup in lookups if lookup.weights is not None],
+        "weights": [_weight_values(lookup) for lookup in lookups if lookup.weights is not None],
         "training": _training_tensor(training, tables[0]),
-        "num_lookups": len(lookups),
+        "num_outputs": len(beside),
         "dims": [table.dim for table in tables],
         "table_of": [positions[id(lookup.variable)] for lookup in lookups],
         "layouts": [lookup.layout for lookup in lookups],
         "combiners": [lookup.combiner for lookup in lookups],
         "weighted": [lookup.weights is not None for lookup in lookups],
         "slots": [lookup.slots for lookup in lookups],
+        "beside": beside,
+        "positive_weights_only": [lookup.positive_weights_only for lookup in lookups],
+        "placed": [lookup.is_placed for lookup in lookups],
     }
     if communicator().size == 1:
         return list(native.ops.sok_group_lookup(**arguments, name=name).outputs)
     modes = [_exchange([lookup for lookup in lookups if lookup.variable is table]) for table in tables]
     outputs = sharded.look_up(arguments, modes, [table.m_var_name for table in tables], name)
-    for lookup, output in zip(lookups, outputs, strict=True):
-        output.set_shape(lookup.output_shape)
+    for shape, output in zip(shapes, outputs, strict=True):
+        output.set_shape(shape)
     return outputs
 
 
@@ -180,6 +219,44 @@ def _exchange(lookups: Sequence[Lookup]) -> str:
     )
 
 
+def _weight_values(lookup: Lookup) -> tf.Tensor:
+    weights = lookup.weights
+    return weights.values if isinstance(weights, tf.SparseTensor | tf.RaggedTensor) else weights
+
+
+def _numbers_beside(side_by_side: bool | Sequence[int], lookups: int) -> list[int]:
+    """How many lookups each output holds."""
+    if isinstance(side_by_side, bool):
+        return [lookups] if side_by_side else [1] * lookups
+    numbers = [int(number) for number in side_by_side]
+    if min(numbers, default=0) < 1 or sum(numbers) != lookups:
+        raise ValueError(
+            f"side_by_side is {numbers}, which are no positive numbers that add up to {lookups} lookups"
+        )
+    return numbers
+
+
+def _output_shapes(lookups: Sequence[Lookup], beside: Sequence[int]) -> list[tf.TensorShape]:
+    """What is known of the outputs' shapes."""
+    shapes = []
+    remaining = iter(lookups)
+    for number in beside:
+        first = next(remaining)
+        before = first.output_shape[:-1]
+        width = first.variable.dim
+        for lookup in itertools.islice(remaining, number - 1):
+            if not before.is_compatible_with(lookup.output_shape[:-1]):
+                raise ValueError(
+                    f"Lookup in embedding variable '{lookup.variable.m_var_name}': its output of shape "
+                    f"{lookup.output_shape} cannot stand beside that of embedding variable "
+                    f"'{first.variable.m_var_name}', of shape {first.output_shape}"
+                )
+            before = before.merge_with(lookup.output_shape[:-1])
+            width += lookup.variable.dim
+        shapes.append(before.concatenate([width]))
+    return shapes
+
+
 def _check(lookup: Lookup) -> None:
     variable = lookup.variable
     who = f"Lookup in embedding variable '{variable.m_var_name}'"
@@ -189,6 +266,8 @@ def _check(lookup: Lookup) -> None:
         )
     if lookup.layout != "dense" and lookup.combiner not in COMBINERS:
         raise ValueError(f"{who}: unknown combiner {lookup.combiner!r}; known are {', '.join(COMBINERS)}")
+    if lookup.positive_weights_only and lookup.weights is None:
+        raise ValueError(f"{who}: positive_weights_only, but there are no weights")
     if lookup.weights is not None and lookup.weights.dtype != tf.float32:
         raise TypeError(f"{who}: weights are {lookup.weights.dtype.name}, not float32")
 
@@ -212,11 +291,11 @@ def _group_lookup_gradient(
     check_gradient_graph(op)
     num_tables = op.get_attr("num_tables")
     num_weights = op.get_attr("num_weights")
-    num_lookups = op.get_attr("num_lookups")
+    num_outputs = op.get_attr("num_outputs")
     result = native.ops.sok_group_lookup_grad(
         handles=op.inputs[:num_tables],
-        plan=op.outputs[num_lookups],
-        gradients=gradients[:num_lookups],
+        plan=op.outputs[num_outputs],
+        gradients=gradients[:num_outputs],
         num_weights=num_weights,
         dims=op.get_attr("dims"),
         weighted=op.get_attr("weighted"),
@@ -225,7 +304,7 @@ def _group_lookup_gradient(
         tf.IndexedSlices(values, indices)
         for values, indices in zip(result.values, result.indices, strict=True)
     ]
-    untouched = [None] * (num_lookups + op.get_attr("num_bags"))
+    untouched = [None] * (len(op.get_attr("layouts")) + op.get_attr("num_bags"))
     return [*tables, *untouched, *result.weight_gradients, None]
 
 

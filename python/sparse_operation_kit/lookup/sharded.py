@@ -30,7 +30,7 @@ def look_up(
       name: Of the scope of the ops.
 
     Returns:
-      One float32 tensor for each lookup, of unknown shape.
+      One float32 tensor for each output, of unknown shape.
     """
     handles, dims = arguments["handles"], arguments["dims"]
     exchange_name = exchange_names.unique_name(f"lookup of {exchange_names.list_of(table_names)}")
@@ -45,7 +45,7 @@ def look_up(
             *answered,
             served.served,
             arguments["weights"],
-            num_lookups=arguments["num_lookups"],
+            num_outputs=arguments["num_outputs"],
             dims=dims,
             weighted=arguments["weighted"],
             exchange_name=exchange_name,

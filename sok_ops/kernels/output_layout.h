@@ -1,0 +1,61 @@
+// Which lookups of a group write into one output, next to each other along its last dimension.
+#ifndef SOK_SOK_OPS_KERNELS_OUTPUT_LAYOUT_H_
+#define SOK_SOK_OPS_KERNELS_OUTPUT_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/group/lookup_passes.h"
+#include "sok_ops/kernels/lookup_inputs.h"
+#include "sok_ops/kernels/resources.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+
+class OutputLayout {
+ public:
+  // Reads and checks the attributes `beside` and `num_outputs` of an op on lookups of `specs` in tables with
+  // rows of `dims` floats.
+  tensorflow::Status Read(tensorflow::OpKernelConstruction* construction,
+                          const std::vector<LookupSpec>& specs, const std::vector<int64_t>& dims);
+
+  int num_outputs() const { return static_cast<int>(begin_.size()) - 1; }
+  int num_lookups() const { return static_cast<int>(dims_.size()); }
+
+  // The shapes of the outputs, where that of lookup l alone is of_lookups[l]. InvalidArgument, which names
+  // the variables, where lookups of one output differ in more than the last dimension.
+  tensorflow::Status Shapes(const std::vector<tensorflow::TensorShape>& of_lookups,
+                            const std::vector<TableRef>& tables,
+                            std::vector<tensorflow::TensorShape>* shapes) const;
+
+  // The floats of a row of output `o`: its lookups' dims together.
+  int64_t Width(int o) const;
+
+  // Appends a view of each lookup's part of output `o`, which begins at `data`: OutputRows or GradientRows.
+  template <typename Rows, typename Float>
+  void AppendParts(int o, Float* data, std::vector<Rows>* parts) const {
+    const int64_t width = Width(o);
+    for (int l = begin_[o]; l < begin_[o + 1]; data += dims_[l++]) parts->push_back({data, width});
+  }
+
+  // The lookups of output `o` are [begin(o), begin(o + 1)).
+  int begin(int o) const { return begin_[o]; }
+
+  // The position of lookup l's table in the group.
+  int table(int l) const { return tables_[l]; }
+
+ private:
+  std::vector<int> begin_;     // outputs + 1
+  std::vector<int> tables_;    // by lookup
+  std::vector<int64_t> dims_;  // by lookup
+};
+
+// Allocates the outputs of a kernel, of `shapes`, as its first ones, and appends each lookup's part of them
+// to `rows`. An error names the variable of the output's first lookup.
+tensorflow::Status AllocateOutputs(tensorflow::OpKernelContext* context, const OutputLayout& layout,
+                                   const std::vector<tensorflow::TensorShape>& shapes,
+                                   const std::vector<TableRef>& tables, std::vector<OutputRows>* rows);
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_OUTPUT_LAYOUT_H_
