@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import numpy as np
 import tensorflow as tf
 
+import ranks
+
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
+DEEPREC = EXAMPLES / "deeprec"
 GENRES = 19
 # Sizes that keep a run on these files short, on either kind of table.
 SMALL_FLAGS = ["--batch_size", "32", "--dim", "4", "--tensorflow_rows", "3000"]
@@ -151,3 +155,30 @@ def run_all(runs: list[list[str]]) -> None:
 def results_of(folder: pathlib.Path) -> dict:
     """The results.json of a run that wrote to `folder`."""
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
+def run_deeprec(program: str, *flags: str, size: int = 1) -> tuple[int, float, float]:
+    """Runs a program of examples/deeprec; returns the ranks, and the first and last number that it prints."""
+    output = _run_alone(program, *flags) if size == 1 else _run_on_ranks(program, *flags, size=size)
+    lines = [line for line in output.splitlines() if line.startswith("ranks ")]
+    assert len(lines) == 1, output[-6000:]
+    found = re.fullmatch(r"ranks (\d+),.* (\d+\.\d+) at first, (\d+\.\d+) at last", lines[0])
+    return int(found[1]), float(found[2]), float(found[3])
+
+
+def _run_alone(program: str, *flags: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(DEEPREC / program), *flags],
+        env=example_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return done.stdout
+
+
+def _run_on_ranks(program: str, *flags: str, size: int) -> str:
+    done = ranks.launch(DEEPREC / program, *flags, ranks=size, timeout=200)
+    assert done.returncode == 0 and not done.timed_out, done.report()
+    return "".join(done.outputs)
