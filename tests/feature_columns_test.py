@@ -74,6 +74,27 @@ def test_a_group_is_one_op_and_gives_what_single_lookups_give():
     assert np.count_nonzero(outputs[0]) == 2 * 11 - 2
 
 
+def test_neighbours_of_a_group_are_written_into_one_tensor():
+    with harness.graph_and_session() as session:
+        columns = [integers(key, 2, "group") for key in "abcd"]
+        inputs = {key: tf.constant([[1], [2]], tf.int64) for key in "abcd"}
+        layer = input_layer(inputs, columns)
+        assert layer.op.type == "SokGroupLookup" and layer.shape.as_list() == [2, 8]
+        # A numeric column, by name between b and c: two tensors and the column.
+        between = input_layer(
+            {**inputs, "b_price": tf.constant([1.0, 2.0])}, [*columns, fc.numeric_column("b_price")]
+        )
+        assert between.op.type == "ConcatV2"
+        assert [tensor.shape[-1] for tensor in between.op.inputs[:-1]] == [4, 1, 4]
+        assert len({tensor.op for tensor in between.op.inputs if tensor.op.type == "SokGroupLookup"}) == 1
+        gradients = tf.gradients(tf.reduce_sum(layer * layer), tf.compat.v1.trainable_variables()[:4])
+        assert all(gradient.op.type == "SokGroupLookupGrad" for gradient in gradients)
+        (outer,) = {gradient.op for gradient in gradients}
+        assert "Concat" not in "".join(tensor.op.type for tensor in outer.inputs)
+        harness.initialize(session)
+        assert session.run([layer, between, gradients])[1].shape == (2, 9)
+
+
 def test_names_are_those_that_tensorflow_gives():
     names = []
     for ours in (False, True):

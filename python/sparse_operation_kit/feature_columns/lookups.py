@@ -82,16 +82,16 @@ def side_by_side(
     for members in _groups(wanted):
         requests = [wanted[position] for position in members]
         runs = _runs(members, requests)
-        rows = iter(lookup_group([_lookup(request) for request in requests], training, _op_name(requests)))
-        rows = [_joined([next(rows) for _ in run]) for run in runs]
+        rows = lookup_group(
+            [_lookup(request) for request in requests],
+            training,
+            _op_name(requests),
+            side_by_side=[len(run) for run in runs],
+        )
         for run, row in zip(runs, rows, strict=True):
             outputs[run[0]] = _as_rows_of_the_batch(wanted[run[0]], row)
             outputs[run[0] + 1 : run[-1] + 1] = [None] * (len(run) - 1)
     return [output for output in outputs if output is not None]
-
-
-def _joined(rows: Sequence[tf.Tensor]) -> tf.Tensor:
-    return rows[0] if len(rows) == 1 else tf.concat(rows, axis=1)
 
 
 def _runs(members: Sequence[int], requests: Sequence[LookupRequest]) -> list[list[int]]:
@@ -147,12 +147,8 @@ def _lookup(request: LookupRequest) -> SparseLookup:
     if request.weights is None:
         return SparseLookup(request.variable, ids, request.combiner)
     weights = tf.cast(request.weights.values, tf.float32)
-    if request.prune_weights and request.combiner != "sum":
-        with tf.name_scope("prune_weights"):
-            kept = tf.reshape(tf.where(weights > 0), [-1])
-            indices, keys = tf.gather(ids.indices, kept), tf.gather(ids.values, kept)
-            ids, weights = tf.SparseTensor(indices, keys, ids.dense_shape), tf.gather(weights, kept)
-    return SparseLookup(request.variable, ids, request.combiner, weights)
+    positive_only = request.prune_weights and request.combiner != "sum"
+    return SparseLookup(request.variable, ids, request.combiner, weights, positive_weights_only=positive_only)
 
 
 def _as_matrix(ids: tf.SparseTensor) -> tf.SparseTensor:
