@@ -76,6 +76,35 @@ def test_tables_are_looked_up_by_one_op():
         assert all(op.name.startswith("some_name/") for op in added if op.type == "SokGroupLookup")
 
 
+def _operations_of_a_step(features):
+    """How many operations a group of so many features adds, with its gradients."""
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(f"table_{i}", 2 + i % 3) for i in range(features)]
+        bags = [tf.compat.v1.sparse_placeholder(tf.int64, [None, None]) for _ in tables]
+        before = len(session.graph.get_operations())
+        output = group_embedding_lookup_sparse(tables, bags, ["mean"] * features, side_by_side=True)
+        tf.gradients(output, tables)
+        return len(session.graph.get_operations()) - before
+
+
+def test_the_number_of_operations_does_not_depend_on_that_of_features():
+    assert _operations_of_a_step(107) == _operations_of_a_step(26) < 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_outputs_side_by_side_are_those_of_the_list(seed):
+    with harness.graph_and_session() as session:
+        rows = [Rows(f"{kind}_{dim}", dim, kind) for dim, kind in enumerate([*KINDS, "table"], 1)]
+        features = Features(seed)
+        for i in np.random.default_rng(seed).integers(0, 5, 8):
+            features.add(rows[i], "sum", weighted=bool(i % 2))
+        together = features.look_up(side_by_side=True)
+        apart = tf.concat(features.look_up(), axis=1)
+        assert together.shape == apart.shape
+        harness.initialize(session)
+        np.testing.assert_array_equal(*session.run([together, apart]))
+
+
 @pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.uint32])
 @pytest.mark.parametrize("ids_dtype", [tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.int64, tf.uint32])
 def test_ids_are_widened_and_never_cut(ids_dtype, key_dtype):

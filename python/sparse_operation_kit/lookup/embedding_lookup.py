@@ -4,6 +4,7 @@ What is in embedding variables is looked up as one group: one op on one rank, th
 several, however many features there are. Ordinary variables go through TensorFlow's own lookups.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,7 +37,8 @@ def group_embedding_lookup_sparse(
     name: str | None = None,
     *,
     training: bool | tf.Tensor = True,
-) -> list[tf.Tensor]:
+    side_by_side: bool = False,
+) -> list[tf.Tensor] | tf.Tensor:
     """Looks up bags of ids of several features, and combines the rows of each bag.
 
     Each output is what `tf.nn.embedding_lookup_sparse` gives for that feature, except that rows without ids
@@ -58,9 +60,13 @@ def group_embedding_lookup_sparse(
       training: Whether keys that an embedding variable does not have get a row; a bool or a scalar bool
         tensor. Without, they read as their initial values, and there are no gradients for the embedding
         variables.
+      side_by_side: Whether all outputs are one tensor, in which they stand next to each other. What is in
+        embedding variables is written there in the first place: where there are no ordinary variables,
+        nothing is copied.
 
     Returns:
-      One tensor `[batch, dim of the variable]` for each feature, in their order.
+      One tensor `[batch, dim of the variable]` for each feature, in their order; with `side_by_side` one
+      tensor `[batch, sum of the dims]`.
 
     Raises:
       TypeError: Something is not of the types above; the message names the feature and its variable.
@@ -89,7 +95,10 @@ def group_embedding_lookup_sparse(
         )
 
     with tf.name_scope(name or function):
-        return _look_up(features, look_up_ordinary, training)
+        outputs = _look_up(features, look_up_ordinary, training, side_by_side)
+        if not side_by_side:
+            return outputs
+        return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
 
 
 def group_embedding_lookup(
@@ -212,14 +221,25 @@ def _look_up(
     features: Sequence[_Feature],
     look_up_ordinary: Callable[[Any], tf.Tensor],
     training: bool | tf.Tensor,
+    side_by_side: bool = False,
 ) -> list[tf.Tensor]:
-    in_tables = [isinstance(feature.variable, EmbeddingVariable) for feature in features]
-    lookups = [feature.lookup() for feature, in_table in zip(features, in_tables, strict=True) if in_table]
-    of_tables = iter(lookup_group(lookups, training) if lookups else ())
-    return [
-        next(of_tables) if in_table else look_up_ordinary(feature)
-        for feature, in_table in zip(features, in_tables, strict=True)
-    ]
+    """An output for each feature, or for all features in tables that follow each other."""
+    runs = [[feature] for feature in features]
+    if side_by_side:
+        runs = [list(run) for _, run in itertools.groupby(features, _is_in_table)]
+    of_tables = [run for run in runs if _is_in_table(run[0])]
+    lookups = [feature.lookup() for run in of_tables for feature in run]
+    rows = iter(
+        lookup_group(lookups, training, side_by_side=[len(run) for run in of_tables]) if lookups else ()
+    )
+    outputs = []
+    for run in runs:
+        outputs += [next(rows)] if _is_in_table(run[0]) else [look_up_ordinary(feature) for feature in run]
+    return outputs
+
+
+def _is_in_table(feature: _Feature) -> bool:
+    return isinstance(feature.variable, EmbeddingVariable)
 
 
 def _a_list(function: str, argument: str, value: Any) -> Sequence[Any]:
