@@ -34,7 +34,14 @@ SHELL = _blocks("bash")
 
 def test_there_are_snippets():
     documents = {where.split(":")[0] for where, _ in PYTHON}
-    assert {"README.md", "from-tensorflow.md", "from-sok.md", "api.md", "running-on-ranks.md"} <= documents
+    assert {
+        "README.md",
+        "from-tensorflow.md",
+        "from-sok.md",
+        "from-deeprec.md",
+        "api.md",
+        "running-on-ranks.md",
+    } <= documents
     assert SHELL
 
 
