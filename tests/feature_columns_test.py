@@ -487,6 +487,28 @@ def test_more_than_two_dimensions_combine_the_last():
         assert first.shape == (2, 3)
 
 
+@pytest.mark.parametrize("layer", ["input_layer", "DenseFeatures"])
+def test_ragged_features(layer):
+    if layer == "DenseFeatures" and not compat.dense_features_layers():
+        pytest.skip("Keras 3 has no DenseFeatures")
+    with harness.graph_and_session() as session:
+        columns = [integers("a", 3, "group", combiner="sum"), strings("b", 2, "group")]
+        inputs = {
+            "a": tf.ragged.constant([[1, -1, 7], [], [7]], dtype=tf.int64),
+            "b": tf.ragged.constant([["x"], ["", "y"], []]),
+        }
+        with tf.compat.v1.variable_scope("same", reuse=tf.compat.v1.AUTO_REUSE):
+            if layer == "input_layer":
+                make = lambda features: _layer_of_a_fixed_scope(columns, features)  # noqa: E731
+            else:
+                make = tf.keras.layers.DenseFeatures(columns)
+            outputs = [make(inputs), make({key: value.to_sparse() for key, value in inputs.items()})]
+        harness.initialize(session)
+        ragged, sparse = session.run(outputs)
+        np.testing.assert_array_equal(ragged, sparse)
+        assert ragged.shape == (3, 5) and np.count_nonzero(ragged) == 10
+
+
 def test_a_shared_table_has_one_set_of_options():
     with harness.graph_and_session():
         with feature_columns.group_embedding_column_scope("group"):

@@ -60,10 +60,12 @@ class EmbeddingCategoricalColumn(
 
     def transform_feature(self, transformation_cache: Any, state_manager: Any) -> tf.SparseTensor:
         """Returns the feature's int64 keys."""
-        return self._keys(transformation_cache.get(self.key, state_manager))
+        ragged = self._ragged(transformation_cache)
+        return self._keys(transformation_cache.get(self.key, state_manager) if ragged is None else ragged)
 
     def _transform_feature(self, inputs: Any) -> tf.SparseTensor:
-        return self._keys(inputs.get(self.key))
+        ragged = self._ragged(inputs)
+        return self._keys(inputs.get(self.key) if ragged is None else ragged)
 
     def get_sparse_tensors(self, transformation_cache: Any, state_manager: Any) -> Any:
         """Returns the feature's keys, without weights."""
@@ -72,6 +74,11 @@ class EmbeddingCategoricalColumn(
     def _get_sparse_tensors(self, inputs: Any, weight_collections: Any = None, trainable: Any = None) -> Any:
         del weight_collections, trainable
         return columns_v2.CategoricalColumn.IdWeightPair(inputs.get(self), None)
+
+    def _ragged(self, inputs: Any) -> tf.SparseTensor | None:
+        """The feature where it is a RaggedTensor, which TensorFlow's columns do not take; else None."""
+        feature = inputs._features.get(self.key)
+        return feature.to_sparse() if isinstance(feature, tf.RaggedTensor) else None
 
     def _keys(self, feature: tf.Tensor | tf.SparseTensor) -> tf.SparseTensor:
         """The int64 keys of a feature; the padding of a dense one ('' and -1) is left out."""
@@ -113,7 +120,7 @@ def categorical_column_with_embedding(
 
     Every int64 is a key, negative ones included. Strings are hashed to 64 bits. A dense feature is padded, as
     TensorFlow's columns have it, with -1 or with the empty string; these cells are no keys. In a
-    SparseTensor -1 and the empty string are keys as all others.
+    SparseTensor and in a RaggedTensor -1 and the empty string are keys as all others.
 
     Args:
       key: The feature's name.
