@@ -11,6 +11,7 @@ import harness
 import sparse_operation_kit as sok
 from feature_column_sets import OPTIMIZERS
 from sparse_operation_kit import compat, feature_columns
+from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
 from sparse_operation_kit.feature_columns import hooks
 
 fc = tf.compat.v1.feature_column
@@ -273,9 +274,11 @@ class Options:
         self.evict_option = evict_option
 
 
-def test_options_reach_the_table():
-    options = Options(
-        sok.InitializerOption("ones", default_value_no_permission=0.25), sok.CounterFilter(filter_freq=2)
+@pytest.mark.parametrize("kind", [Options, EmbeddingVariableOption])
+def test_options_reach_the_table(kind):
+    options = kind(
+        init_option=sok.InitializerOption("ones", default_value_no_permission=0.25),
+        filter_option=sok.CounterFilter(filter_freq=2),
     )
     with harness.graph_and_session() as session:
         with feature_columns.group_embedding_column_scope("group"):
@@ -285,6 +288,20 @@ def test_options_reach_the_table():
         harness.initialize(session)
         assert session.run(layer).tolist() == [[0.25] * 2, [1.0] * 2, [1.0] * 2]
         assert session.run(layer).tolist() == [[1.0] * 2] * 3
+
+
+def test_an_initializer_that_scales_with_the_rows_takes_the_options_number():
+    options = EmbeddingVariableOption(init_option=sok.InitializerOption(default_value_dim=24))
+    with harness.graph_and_session() as session:
+        column = feature_columns.categorical_column_with_embedding("a", tf.int64, ev_option=options)
+        initializer = tf.compat.v1.glorot_uniform_initializer()
+        with feature_columns.group_embedding_column_scope("group"):
+            column = fc.embedding_column(column, 8, initializer=initializer)
+        layer = input_layer({"a": tf.range(200, dtype=tf.int64)}, [column])
+        harness.initialize(session)
+        rows = session.run(layer)
+    # Uniform up to the root of 6 / (24 + 8).
+    assert 0.42 < np.max(np.abs(rows)) <= np.sqrt(6 / 32)
 
 
 @pytest.mark.parametrize(
