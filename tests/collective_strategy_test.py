@@ -166,6 +166,14 @@ def test_an_exported_model_serves_what_was_trained(tmp_path, as_text):
     assert (tmp_path / "exports").joinpath(folder, "assets.extra", "a", "note").read_text() == "hello"
     np.testing.assert_allclose(serve(folder, [3, 99, -1])[::2], trained, rtol=1e-6)
     np.testing.assert_allclose(serve(folder, [99]), np.full([1, 2], 7.0 * scale), rtol=1e-6)
+    # A process may load another model, which a program with another seed has exported.
+    initialize._reset()
+    with tf.Graph().as_default():
+        sok.Init(global_batch_size=64, seed=99)
+    another = deeprec.CollectiveStrategy().export_saved_model(
+        str(tmp_path / "exports"), str(tmp_path / "checkpoints" / "model.ckpt"), signature
+    )
+    np.testing.assert_array_equal(serve(another, [3, -1]), serve(folder, [3, -1]))
 
 
 def test_bad_exports(tmp_path):
@@ -182,6 +190,8 @@ def test_an_estimator_trains_and_evaluates(tmp_path):
     def model_fn(features, labels, mode):
         table = sok.get_embedding_variable("table", 2, initializer=tf.ones_initializer())
         logits = tf.reduce_sum(tf.nn.embedding_lookup(table, features["id"]), axis=1)
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
         loss = tf.reduce_mean(tf.square(logits - labels))
         step = v1.train.AdagradOptimizer(0.5).minimize(loss, v1.train.get_global_step())
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
@@ -200,6 +210,14 @@ def test_an_estimator_trains_and_evaluates(tmp_path):
         eval_every_n_iter=10,
         eval_history=history,
     )
+    ids = v1.placeholder
+    exported = estimator.export_saved_model(
+        str(tmp_path / "export"),
+        lambda: tf.estimator.export.ServingInputReceiver(*2 * ({"id": ids(tf.int64, [None])},)),
+    )
+    served = tf.saved_model.load(exported.decode()).signatures["serving_default"]
+    logits = served(id=tf.constant([0, 7, 99], tf.int64))["logits"]
+    assert logits[2] == 2 and abs(logits[1] - 7) < 3
     steps = [metrics["global_step"] for metrics in history]
     assert steps[-1] == 20 and 10 <= len(steps) * 10 <= 40
     assert history[-1]["loss"] < 0.5 * history[0]["loss"] or history[0]["loss"] < 1

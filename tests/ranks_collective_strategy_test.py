@@ -256,6 +256,8 @@ def check_an_estimator():
         table = v1.get_embedding_variable("table", 2, initializer=v1.random_normal_initializer())
         kernel = v1.get_variable("kernel", [2, 1], initializer=v1.random_normal_initializer())
         logits = tf.matmul(tf.nn.embedding_lookup(table, features["id"]), kernel)[:, 0]
+        if mode == tf.estimator.ModeKeys.PREDICT:
+            return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
         loss = tf.reduce_mean(tf.square(logits - labels))
         step = train.AdagradOptimizer(0.5).minimize(loss, train.get_global_step())
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
@@ -270,6 +272,14 @@ def check_an_estimator():
     estimator = deeprec.CollectiveStrategy().estimator(model_fn, model_dir=_shared_folder(), config=config)
     estimator.train(input_fn)
     everything = estimator.evaluate(input_fn, steps=1)
+    inputs = lambda: 2 * ({"id": v1.placeholder(tf.int64, [None])},)  # noqa: E731
+    exported = estimator.export_saved_model(
+        _shared_folder(), lambda: tf.estimator.export.ServingInputReceiver(*inputs())
+    )
+    assert (exported is None) == (communicator().rank > 0)
+    if exported:
+        served = tf.saved_model.load(exported.decode()).signatures["serving_default"]
+        assert served(id=tf.range(7, dtype=tf.int64))["logits"].shape == [7]
     return [estimator.get_variable_value("kernel"), everything["global_step"]]
 
 

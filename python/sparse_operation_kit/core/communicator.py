@@ -180,6 +180,11 @@ def alone() -> Iterator[None]:
         _is_alone.reset(token)
 
 
+def is_alone() -> bool:
+    """Whether it is inside of `alone`."""
+    return _is_alone.get()
+
+
 def _resolve() -> Communicator:
     hvd = _initialized_horovod()
     if hvd is None:

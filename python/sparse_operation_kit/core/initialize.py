@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.communicator import communicator, is_alone
 
 _ARGUMENTS = ("global_batch_size", "seed", "gradient_exchange_dtype")
 _GRADIENT_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
@@ -100,6 +100,8 @@ def graph_init() -> tf.Tensor:
     graphs without one, a seed that is the process's. `Init` may be called after it with any arguments, for
     other graphs.
 
+    A graph that one rank exports (`communicator.alone`) has arguments that all such graphs have.
+
     Raises:
       RuntimeError: As `Init`.
     """
@@ -109,7 +111,11 @@ def graph_init() -> tf.Tensor:
         return known
     with _lock:
         configuration, seed = _configuration, _resolved_seed
-    if configuration is None:
+    if is_alone():
+        # The same for all graphs that are exported, since a process may load several of them. Seeds come with
+        # the rows.
+        configuration, seed = _Configuration(1, None, tf.float32), 0
+    elif configuration is None:
         configuration = _Configuration(communicator().size, None, tf.float32)
         seed = _as_signed(_seed_of(graph))
     return _init_op(configuration, seed)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+
+from sparse_operation_kit.core.communicator import alone, communicator
+from sparse_operation_kit.deeprec.exported_model import own_its_tables
+from sparse_operation_kit.lookup.group import reading_only
 
 # DeepRec's arguments that have no meaning here: batches may be of any size.
 _UNUSED = ("train_drop_remainder", "eval_drop_remainder", "predict_drop_remainder")
@@ -42,10 +47,26 @@ def _estimator_class() -> type:
         def __init__(self, strategy: Any, model_fn: Callable, **kwargs: Any) -> None:
             super().__init__(model_fn, **kwargs)
             self._strategy = strategy
+            self._is_exporting = False
 
         def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
-            with self._strategy.scope():
-                return super()._call_model_fn(features, labels, mode, config)
+            reads = self._is_exporting and mode == tf.estimator.ModeKeys.PREDICT
+            with self._strategy.scope(), reading_only() if reads else contextlib.nullcontext():
+                spec = super()._call_model_fn(features, labels, mode, config)
+            if self._is_exporting:
+                own_its_tables(tf.compat.v1.get_default_graph())
+            return spec
+
+        def _export_all_saved_models(self, *args: Any, **kwargs: Any) -> Any:
+            # Rank 0 writes the model, and other ranks return at once.
+            if communicator().rank > 0:
+                return None
+            self._is_exporting = True
+            try:
+                with alone():
+                    return super()._export_all_saved_models(*args, **kwargs)
+            finally:
+                self._is_exporting = False
 
         def train_and_evaluate(
             self,

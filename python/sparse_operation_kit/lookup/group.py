@@ -4,8 +4,10 @@ A group is a list of lookups, each of one feature in one embedding variable. Des
 `lookup_group` makes the op.
 """
 
+import contextlib
+import contextvars
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +21,8 @@ from sparse_operation_kit.lookup import sharded
 from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph
 
 COMBINERS = ("sum", "mean", "sqrtn")
+
+_reads_only = contextvars.ContextVar("sok_reads_only", default=False)
 
 
 @dataclass(frozen=True)
@@ -272,11 +276,21 @@ def _check(lookup: Lookup) -> None:
         raise TypeError(f"{who}: weights are {lookup.weights.dtype.name}, not float32")
 
 
+@contextlib.contextmanager
+def reading_only() -> Iterator[None]:
+    """Inside it, lookups are built with `training=False`, whatever they are told."""
+    token = _reads_only.set(True)
+    try:
+        yield
+    finally:
+        _reads_only.reset(token)
+
+
 def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) -> tf.Tensor:
     who = f"Lookup in embedding variable '{variable.m_var_name}'"
     if not isinstance(training, (bool, np.bool_)) and not tf.is_tensor(training):
         raise TypeError(f"{who}: training must be a bool or a scalar bool tensor, not {training!r}")
-    tensor = tf.convert_to_tensor(training)
+    tensor = tf.convert_to_tensor(False if _reads_only.get() else training)
     if tensor.dtype != tf.bool:
         raise TypeError(f"{who}: training is {tensor.dtype.name}, not bool")
     if not tensor.shape.is_compatible_with([]):
