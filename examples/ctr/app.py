@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines, TooManyBadLines
+from ctr.column_tables import ColumnTables
 from ctr.datasets import make_dataset
 from ctr.flags import parse_flags
 from ctr.history import History
@@ -115,7 +116,8 @@ def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -
 def _tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
     if flags.tables == "tensorflow":
         return TensorFlowTables(flags.tensorflow_rows, ranks)
-    return SokTables(flags.batch_size, flags.seed)
+    make = ColumnTables if flags.api == "feature_column" else SokTables
+    return make(flags.batch_size, flags.seed)
 
 
 def _settings(flags: argparse.Namespace) -> TrainingSettings:

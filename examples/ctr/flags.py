@@ -79,6 +79,8 @@ def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argpa
         flags.dataset = "synthetic"
         if flags.data_dir is not None:
             parser.error("--data_dir needs --dataset movielens, census or criteo")
+    if flags.api == "feature_column" and flags.tables != "sok":
+        parser.error("--api feature_column is for --tables sok")
     if flags.dataset == "synthetic" and flags.data_dir is not None:
         parser.error("--dataset synthetic is generated and takes no --data_dir")
     if flags.dataset != "synthetic" and flags.data_dir is None:
@@ -96,7 +98,8 @@ def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argpa
             setattr(flags, name, value)
     flags.batch_size = math.ceil(flags.batch_size / ranks) * ranks
     if flags.output_dir is None:
-        flags.output_dir = os.path.join("ctr_output", f"{flags.dataset}-{flags.model}-{flags.tables}")
+        kind = flags.tables if flags.api == "layer" else flags.api
+        flags.output_dir = os.path.join("ctr_output", f"{flags.dataset}-{flags.model}-{kind}")
     return flags
 
 
@@ -106,6 +109,12 @@ def _add_task_flags(parser: argparse.ArgumentParser) -> None:
     add("--data_dir", help="folder with the data set's files as published")
     add("--model", choices=list(MODELS), default="dcn_v2", help="default: %(default)s")
     add("--tables", choices=["sok", "tensorflow"], default="sok", help="where embeddings live (default: sok)")
+    add(
+        "--api",
+        choices=["layer", "feature_column"],
+        default="layer",
+        help="what looks SOK's tables up: its layers, or columns in input_layer (default: layer)",
+    )
     add("--output_dir", help="for events, results.json and curves.png (default: ctr_output/<run>)")
     add(
         "--max_bad_lines",

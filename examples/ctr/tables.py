@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from ctr.optimizers import make_stock_optimizer
 from ctr.ranks import Ranks
+from ctr.schema import Batch, Schema
 
 INITIAL_RANGE = 0.05
 
@@ -37,6 +38,16 @@ class Tables(abc.ABC):
 
         A slot without any gives zeros.
         """
+
+    def embed(
+        self, name: str, batch: Batch, schema: Schema, dim: int, training: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """All slots of a batch, one-hot first: tensors [batch, slots, dim], one after the other."""
+        parts = [self.one_hot(f"{name}_one_hot", batch["one_hot"], dim, training)]
+        if schema.multi_hot:
+            ids, present = batch["multi_hot"], batch["multi_hot_present"]
+            parts.append(self.multi_hot(f"{name}_multi_hot", ids, present, dim, training))
+        return parts
 
     @abc.abstractmethod
     def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:

@@ -34,10 +34,7 @@ class Inputs:
 
     def embed(self, name: str, dim: int) -> tf.Tensor:
         """float32 [batch, slots, dim]: embeddings of all slots, one-hot first, from tables of that name."""
-        parts = [self.tables.one_hot(f"{name}_one_hot", self.batch["one_hot"], dim, self.training)]
-        if self.schema.multi_hot:
-            ids, present = self.batch["multi_hot"], self.batch["multi_hot_present"]
-            parts.append(self.tables.multi_hot(f"{name}_multi_hot", ids, present, dim, self.training))
+        parts = self.tables.embed(name, self.batch, self.schema, dim, self.training)
         self.embeddings.extend(parts)
         return tf.concat(parts, axis=1)
 

@@ -1,0 +1,69 @@
+"""The example with --api feature_column: every model learns, as through layers, over ranks too."""
+
+import subprocess
+import sys
+
+import pytest
+
+import ranks
+from ctr.models import MODELS
+from example_support import (
+    EXAMPLES,
+    SMALL_FLAGS,
+    data_flags,
+    example_environment,
+    results_of,
+    run_all,
+    write_criteo,
+)
+
+COLUMNS = [*SMALL_FLAGS, "--api", "feature_column"]
+
+
+def test_every_model_trains(tmp_path):
+    flags = [*COLUMNS, *data_flags("movielens", tmp_path), "--epochs", "4", "--learning_rate", "0.01"]
+    flags += ["--dropout", "0", "--embedding_l2", "0"]
+    run_all([[*flags, "--model", model, "--output_dir", str(tmp_path / model)] for model in MODELS])
+    for model in MODELS:
+        results = results_of(tmp_path / model)
+        assert len(results["evaluations"]) == 4
+        # Below what an untrained model has, ln 2.
+        assert results["last_training_loss"] < 0.65
+
+
+def test_columns_learn_what_layers_learn(tmp_path):
+    data = ["--dataset", "criteo", "--data_dir", str(write_criteo(tmp_path / "data", lines=600))]
+    flags = [*SMALL_FLAGS, *data, "--epochs", "5", "--learning_rate", "0.01"]
+    apis = ("layer", "feature_column")
+    run_all([[*flags, "--api", api, "--output_dir", str(tmp_path / api)] for api in apis])
+    aucs = [results_of(tmp_path / api)["evaluations"][-1]["auc"] for api in apis]
+    assert min(aucs) > 0.95
+    assert abs(aucs[0] - aucs[1]) < 0.03
+
+
+def train(flags):
+    """On a rank: the exit status."""
+    from ctr.app import main
+
+    return main(flags)
+
+
+def test_ranks_train_as_one_process(tmp_path):
+    flags = [*COLUMNS, *data_flags("movielens", tmp_path), "--model", "wide_and_deep", "--batch_size", "96"]
+    # Nothing random but what all ranks draw alike, and a step that shows the scale of a gradient.
+    flags += ["--optimizer", "sgd", "--learning_rate", "0.05", "--dropout", "0", "--epochs", "2"]
+    run_all([[*flags, "--output_dir", str(tmp_path / "one")]])
+    assert ranks.run(train, [*flags, "--output_dir", str(tmp_path / "two")], ranks=2) == [0, 0]
+    one, two = results_of(tmp_path / "one"), results_of(tmp_path / "two")
+    assert (two["ranks"], two["steps"], two["samples"]) == (2, one["steps"], one["samples"])
+    assert two["last_training_loss"] == pytest.approx(one["last_training_loss"], rel=1e-4)
+    for evaluation, other in zip(two["evaluations"], one["evaluations"], strict=True):
+        assert evaluation["log_loss"] == pytest.approx(other["log_loss"], rel=1e-4)
+
+
+def test_columns_are_for_sok_tables():
+    command = [sys.executable, str(EXAMPLES / "train_ctr.py"), "--api", "feature_column"]
+    done = subprocess.run(
+        [*command, "--tables", "tensorflow"], env=example_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "--api feature_column is for --tables sok" in done.stderr
