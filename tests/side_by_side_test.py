@@ -89,6 +89,27 @@ def test_random_groups_equal_concatenated_ones(seed):
 
 
 @pytest.mark.usefixtures("_both_ways")
+def test_lookups_whose_owners_answer_with_sums():
+    results = []
+    for beside in (False, True):
+        with harness.graph_and_session() as session:
+            of_group = Group(7, 3, kinds=("dense",))
+            rng = np.random.default_rng(7)
+            for table, combiner in zip(of_group.tables[:3], group.COMBINERS, strict=True):
+                table = sok.EmbeddingVariable(f"alone_{combiner}", table.dim)
+                indices = np.stack([np.sort(rng.integers(0, BATCH, 40)), np.arange(40)], axis=1)
+                ids = tf.SparseTensor(indices, harness.zipf_keys(rng, 40), [BATCH, 40])
+                of_group.tables.append(table)
+                of_group.lookups.append(group.SparseLookup(table, ids, combiner, exchange="sums"))
+            results.append(of_group.run(session, beside, [1, 4, 1])[1])
+    (outputs, gradients), (outputs_beside, gradients_beside) = results
+    for got, want in zip(outputs_beside, outputs, strict=True):
+        np.testing.assert_array_equal(got, want)
+    for got, want in zip(gradients_beside, gradients, strict=True):
+        np.testing.assert_array_equal(got.values, want.values)
+
+
+@pytest.mark.usefixtures("_both_ways")
 def test_nothing_is_copied_to_put_outputs_together():
     with harness.graph_and_session() as session:
         of_group = Group(1, 12)
