@@ -139,7 +139,8 @@ def test_saving_beside_a_thread_that_trains(tmp_path):
         assert not errors
     for path in paths[:10] + paths[-10:]:
         values = harness.saved_tables(path)["table"]["values"]
-        assert np.all(values == values.flat[0] if values.size else 0)
+        # The first may be saved before the first step.
+        assert values.size == 0 or np.all(values == values.flat[0])
 
 
 def test_a_table_without_hashing_is_replaced_as_well(tmp_path):
