@@ -194,6 +194,24 @@ def _keep(folder: str) -> tuple[list[str], list[str]]:
         return model.saver.last_checkpoints, sorted(os.listdir(folder))
 
 
+def _under_another_name(folder: str) -> None:
+    with harness.graph_and_session() as session:
+        model = Model()
+        saver = train.Saver({"given": model.table})
+        harness.initialize(session)
+        model.step(session, 0)
+        want = model.contents(session)
+        path = saver.save(session, f"{folder}/model")
+        model.step(session, 1)
+        saver.restore(session, path)
+        np.testing.assert_array_equal(model.contents(session), want)
+
+
+def test_a_table_is_saved_and_restored_under_another_name(tmp_path):
+    ranks.run(_under_another_name, str(tmp_path), ranks=2)
+    assert harness.saved_tables(str(tmp_path / "model")).keys() == {"given"}
+
+
 def test_old_checkpoints_go(tmp_path):
     for kept, _ in ranks.run(_keep, str(tmp_path), ranks=2):
         assert [os.path.basename(path) for path in kept] == ["model-3", "model-4"]

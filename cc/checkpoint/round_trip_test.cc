@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cc/base/test_ids.h"
+#include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/memory_files.h"
 #include "cc/checkpoint/saved_ranks.h"
 #include "cc/optimizers/optimizer.h"
@@ -347,7 +348,45 @@ TEST_F(RoundTripTest, SavingAgainToAPrefixReplacesWhatWasThere) {
   EXPECT_TRUE(Restore(request.prefix, reference, Options(), 1, Parts()).ok());
 }
 
+TEST_F(RoundTripTest, ACheckpointMayCallTheTableOtherwise) {
+  std::mt19937_64 random(21);
+  const Tables tables = MakeTables(Options(), 2);
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, SomeKeys(), &random).ok());
+  SaveRequest request = Request(1);
+  request.name = "other/name";
+  MustSave(tables, request);
+  request.id = SaveId(2);
+  const std::string reference = MustSave(tables, request);
+  std::vector<std::string> names;
+  ASSERT_TRUE(files_.List("/ckpt/model.ckpt-1.sok", &names).ok());
+  EXPECT_EQ(names, (std::vector<std::string>{"other%2Fname-" + request.id}));
+  auto manifest = ReadCheckpointManifest(files_, "/ckpt/model.ckpt-1.sok/" + names[0]);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message();
+  EXPECT_EQ(manifest.value().manifest.table.options.name, "other/name");
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 2)) == StateOf(tables));
+}
+
 // Deltas.
+
+TEST_F(RoundTripTest, AChainHasOneNameForItsTable) {
+  std::mt19937_64 random(22);
+  const Tables tables = MakeTables(Options(), 2);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
+  int n = 0;
+  const auto save_as = [&](const std::string& name) {
+    EXPECT_TRUE(TrainOnSome(tables, "sgd", {0.1f}, SomeKeys(), 0.2, &random).ok());
+    SaveRequest request = Request(++n, true);
+    request.name = name;
+    const std::string reference = MustSave(tables, request);
+    EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 2)) == StateOf(tables)) << n;
+    return IsDelta(request);
+  };
+  EXPECT_FALSE(save_as(""));
+  EXPECT_TRUE(save_as("scope/items"));
+  EXPECT_FALSE(save_as("other")) << "another name, so nothing to add to";
+  EXPECT_TRUE(save_as("other"));
+  EXPECT_FALSE(save_as(""));
+}
 
 TEST_F(RoundTripTest, AChainRestoresWeightsSlotsAndTheFuture) {
   for (const auto& [optimizer, hyper] : kOptimizers) {

@@ -22,6 +22,7 @@ struct SaveRequest {
   std::string id;      // 16 lower-case hex digits, new for each save and the same on all ranks
   bool delta = false;  // what changed since the last checkpoint; full where there is none to add to
   Files* files = &PosixFiles();
+  std::string name = {};  // what the checkpoint calls the table; empty: as the variable is called
 };
 
 // The stages of saving one table. Every rank runs each stage once all ranks have done the one before; Publish
@@ -31,8 +32,9 @@ struct SaveRequest {
 
 // Rank 0 makes the folder and decides between full and delta; others do nothing. It is a full one where there
 // is nothing that changes count from: at first, after a restore or a failed save, where the last checkpoint
-// or one that it builds on is no longer on the disk; where betas or epsilon of an exact Adam have changed, or
-// its history began anew; and always with keras_rmsprop, whose rows lag without a history.
+// or one that it builds on is no longer on the disk, or calls the table otherwise; where betas or epsilon of
+// an exact Adam have changed, or its history began anew; and always with keras_rmsprop, whose rows lag
+// without a history.
 Status BeginTableCheckpoint(const Table& table, const SaveRequest& request);
 
 // Writes this rank's rows, synced to the disk. First the rows go that the variable's eviction policy sends
@@ -48,7 +50,7 @@ StatusOr<std::string> PublishTableCheckpoint(Table* table, const SaveRequest& re
 void AbandonTableCheckpoint(const Table& table, const SaveRequest& request);
 
 // After the reference has been stored where readers will find it (ok): the table counts its changes from this
-// checkpoint on, and rank 0 removes those of the same table and prefix that this one has replaced. Or after a
+// checkpoint on, and rank 0 removes those of the same name and prefix that this one has replaced. Or after a
 // failure: the next checkpoint is a full one.
 void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok);
 

@@ -14,8 +14,12 @@
 namespace sok {
 namespace {
 
+const std::string& NameOf(const TableOptions& table, const SaveRequest& request) {
+  return request.name.empty() ? table.name : request.name;
+}
+
 StatusOr<SavePaths> PathsOf(const TableOptions& table, const SaveRequest& request) {
-  auto paths = SavePaths::Of(request.prefix, table.name, request.id);
+  auto paths = SavePaths::Of(request.prefix, NameOf(table, request), request.id);
   if (paths.ok()) return paths;
   return Status(paths.status().code(), Named(table, paths.status()).message());
 }
@@ -46,13 +50,15 @@ bool OptimizerAllowsDelta(const Table& table, const Manifest& full) {
 constexpr size_t kMaxChain = 1000;
 
 // The links of a delta of this table; none where it has to be a full checkpoint.
-std::vector<ChainLink> ChainFor(const Table& table, Files& files, const SavePaths& paths) {
+std::vector<ChainLink> ChainFor(const Table& table, const SaveRequest& request, const SavePaths& paths) {
+  Files& files = *request.files;
   const Table::ChainEnd& end = table.chain_end();
   if (!table.tracks_changes() || end.folder.empty()) return {};
   const auto chain = ReadChain(files, end.folder);
   if (!chain.ok() || chain.value().back().manifest_crc32 != end.manifest_crc32) return {};
   if (chain.value().size() >= kMaxChain) return {};
   const Manifest& full = chain.value().front().manifest;
+  if (full.table.options.name != NameOf(table.options(), request)) return {};
   if (full.table.options.ranks != table.options().ranks || !OptimizerAllowsDelta(table, full)) return {};
   auto links = LinksTo(files, chain.value(), paths.folder, paths.unfinished);
   return links.ok() ? links.value() : std::vector<ChainLink>();
@@ -79,9 +85,10 @@ Status PrepareTable(Executor& executor, Table* table, const SaveRequest& request
   return OkStatus();
 }
 
-SavedTable DescriptionOf(const Table& table) {
+SavedTable DescriptionOf(const Table& table, const SaveRequest& request) {
   SavedTable saved;
   saved.options = table.options();
+  saved.options.name = NameOf(table.options(), request);
   if (table.bloom() != nullptr) {
     saved.hashes = table.bloom()->hashes();
     saved.counters = table.bloom()->counters();
@@ -92,10 +99,10 @@ SavedTable DescriptionOf(const Table& table) {
 Status BeginIn(const Table& table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
   SOK_RETURN_IF_ERROR(MakeFolders(files, paths.parent));
-  RemoveUnfinished(files, paths.parent, table.options().name);
+  RemoveUnfinished(files, paths.parent, NameOf(table.options(), request));
   SOK_RETURN_IF_ERROR(files.MakeFolder(paths.unfinished));
   SavePlan plan;
-  if (request.delta) plan.chain = ChainFor(table, files, paths);
+  if (request.delta) plan.chain = ChainFor(table, request, paths);
   plan.delta = !plan.chain.empty();
   return WriteSavePlan(files, paths.unfinished, plan);
 }
@@ -113,7 +120,7 @@ Status WriteIn(Executor& executor, Table* table, const SaveRequest& request, con
   auto shard = WriteShard(executor, files, paths.unfinished, *table, plan.value().delta);
   SOK_RETURN_IF_ERROR(shard.status());
   ShardNote note;
-  note.table = DescriptionOf(*table);
+  note.table = DescriptionOf(*table, request);
   note.steps = table->steps();
   note.uses = table->uses();
   note.optimizer = OptimizerOf(*table, plan.value().delta);
@@ -242,7 +249,7 @@ void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok) {
     table->chain_end() = Table::ChainEnd{AbsolutePath(paths.value().folder), read.value().manifest_crc32};
   }
   if (table->options().rank == 0) {
-    RemoveReplaced(files, table->options().name, paths.value(), read.value());
+    RemoveReplaced(files, NameOf(table->options(), request), paths.value(), read.value());
   }
 }
 

@@ -45,6 +45,10 @@ class CheckpointStageOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("num_tables", &num_tables_));
     OP_REQUIRES_OK(construction, construction->GetAttr("stage", &stage_));
     OP_REQUIRES_OK(construction, construction->GetAttr("incremental", &incremental_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("names", &names_));
+    OP_REQUIRES(
+        construction, names_.empty() || names_.size() == static_cast<size_t>(num_tables_),
+        tf::errors::InvalidArgument("`names` has ", names_.size(), " names for ", num_tables_, " tables"));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -73,10 +77,11 @@ class CheckpointStageOp : public tf::OpKernel {
     }
     std::vector<TableRef> tables(num_tables_);
     for (int i = 0; i < num_tables_; ++i) TF_RETURN_IF_ERROR(LookupTable(context, i, &tables[i]));
-    const SaveRequest request{path, HexDigits(*id), incremental_};
+    SaveRequest request{path, HexDigits(*id), incremental_};
     TfExecutor executor(context);
     tf::Status first_error;
     for (int i = 0; i < num_tables_; ++i) {
+      if (!names_.empty()) request.name = names_[i];
       const Status status = RunOne(executor, tables[i], request, proceed, &(*references)[i]);
       if (first_error.ok()) first_error = ToTf(status);
     }
@@ -112,6 +117,7 @@ class CheckpointStageOp : public tf::OpKernel {
   int num_tables_;
   std::string stage_;
   bool incremental_;
+  std::vector<std::string> names_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckpointStage").Device(tf::DEVICE_CPU), CheckpointStageOp);
 

@@ -26,6 +26,7 @@ REGISTER_OP("SokCheckpointStage")
     .Attr("num_tables: int >= 1")
     .Attr("stage: {'begin', 'write', 'publish', 'read'}")
     .Attr("incremental: bool = false")
+    .Attr("names: list(string) = []")
     .Output("code: int32")
     .Output("message: string")
     .Output("save_id: int64")
@@ -43,6 +44,7 @@ REGISTER_OP("SokCheckpointStage")
 id: tells this save from all others; `begin` draws one of its own, and the later stages take that of rank 0.
 proceed: whether the stages before succeeded on all ranks. Without, nothing is done but to clean up.
 incremental: writes what changed since the last checkpoint, where there is one to add to.
+names: what the checkpoint calls each table; none of them where each is called as its variable.
 code, message: the error; 0 and empty where there is none.
 references: of `publish` on rank 0, and of `read` on the others, what finds each table's checkpoint again.)");
 

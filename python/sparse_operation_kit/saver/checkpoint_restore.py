@@ -14,6 +14,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver.agreement import Stages, list_of
+from sparse_operation_kit.saver.table_saveables import is_table, variable_of
 
 
 def add_load_ops(
@@ -82,8 +83,8 @@ def add_ops(
         count = len(saveable.specs)
         of_saveable = read[position : position + count]
         position += count
-        if isinstance(saveable, EmbeddingVariable):
-            tables.append(saveable)
+        if is_table(saveable):
+            tables.append(variable_of(saveable))
             references += of_saveable
         else:
             others.append(saveable)

@@ -21,6 +21,7 @@ from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import retention
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
+from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
 
 # What a rank waits for that saves alone, in the words of the message that it gets.
 _HINT = "every rank saves: give all of them the same checkpoint_dir and hooks"
@@ -44,13 +45,13 @@ _last_saved: weakref.WeakKeyDictionary[tf.Graph, str] = weakref.WeakKeyDictionar
 class _Reference(saveable_object.SaveableObject):
     """What TensorFlow's checkpoint holds of a table: where the table's own is."""
 
-    def __init__(self, table: EmbeddingVariable, reference: tf.Tensor) -> None:
+    def __init__(self, table: EmbeddingVariable | RenamedTable, reference: tf.Tensor) -> None:
         spec = saveable_object.SaveSpec(reference, "", table.checkpoint_key, tf.string)
         super().__init__(table, [spec], table.checkpoint_key)
 
 
 def add_ops(
-    tables: Sequence[EmbeddingVariable],
+    tables: Sequence[EmbeddingVariable | RenamedTable],
     prefix: tf.Tensor,
     incremental: bool,
     save_others: Callable[[Callable[[Any], Any]], tf.Tensor],
@@ -67,8 +68,9 @@ def add_ops(
     Returns:
       The tensor that a Saver fetches.
     """
-    tables = sorted(tables, key=lambda table: table.m_var_name)
-    names = list_of([table.m_var_name for table in tables])
+    tables = sorted(tables, key=lambda table: variable_of(table).m_var_name)
+    variables = [variable_of(table) for table in tables]
+    names = list_of([variable.m_var_name for variable in variables])
     kind = "an incremental checkpoint" if incremental else "a checkpoint"
     references, written = _add_stages(tables, prefix, incremental, f"Saving {kind} of {names}")
     if communicator().rank == 0:
@@ -82,23 +84,24 @@ def add_ops(
         with tf.control_dependencies([written]):
             saved = tf.identity(prefix)
     graph = tf.compat.v1.get_default_graph()
-    _endings.setdefault(graph, {})[saved.name] = _add_ending(tables, f"Saving {kind} of {names}")
+    _endings.setdefault(graph, {})[saved.name] = _add_ending(variables, f"Saving {kind} of {names}")
     return saved
 
 
 def _add_stages(
-    tables: Sequence[EmbeddingVariable], prefix: tf.Tensor, incremental: bool, what: str
+    tables: Sequence[EmbeddingVariable | RenamedTable], prefix: tf.Tensor, incremental: bool, what: str
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """(each table's reference, the tensor that raises where a stage has failed on any rank)."""
     known = communicator()
-    handles = [table.handle for table in tables]
+    handles = [variable_of(table).handle for table in tables]
+    names = [name_of(table) for table in tables]
     stages = Stages(what)
     save_id = tf.constant(0, tf.int64)
     result = None
     # What rank 0 has published the others can read only afterwards.
     for stage in ("begin", "write", "publish", "read")[: 3 if known.size == 1 else 4]:
         result = native.ops.sok_checkpoint_stage(
-            handles, prefix, save_id, stages.proceed, stage=stage, incremental=incremental
+            handles, prefix, save_id, stages.proceed, stage=stage, incremental=incremental, names=names
         )
         label = f"{stage} ({_HINT})" if stage == "begin" else stage
         if stage == "begin":
@@ -112,11 +115,11 @@ def _add_stages(
         return tf.unstack(references, len(tables)), written
 
 
-def _add_ending(tables: Sequence[EmbeddingVariable], what: str) -> _Ending:
+def _add_ending(variables: Sequence[EmbeddingVariable], what: str) -> _Ending:
     succeeded = tf.compat.v1.placeholder(tf.bool, [], name="succeeded")
     of_all = agree(tf.cast(succeeded, tf.int64)[tf.newaxis], f"{what}: end")[:, 0]
     end = native.ops.sok_end_checkpoint(
-        [table.handle for table in tables], tf.equal(of_all[0], 1), name="end"
+        [variable.handle for variable in variables], tf.equal(of_all[0], 1), name="end"
     )
     return _Ending(succeeded, of_all, end)
 

@@ -7,7 +7,7 @@ once, and gets the same ops as without.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,8 +15,8 @@ from tensorflow.python.training import basic_session_run_hooks
 from tensorflow.python.training import saver as tf_saver
 
 from sparse_operation_kit.core.replacements import Replacements
-from sparse_operation_kit.optimizers.utils import is_embedding_variable
 from sparse_operation_kit.saver import agreed_timer, checkpoint_restore, checkpoint_save
+from sparse_operation_kit.saver.table_saveables import tables_of, with_given_names
 
 _replaced = Replacements()
 
@@ -29,6 +29,7 @@ def install() -> None:
     if _replaced:
         return
     builder = tf_saver.BaseSaverBuilder
+    _replaced.replace(builder, "_build_internal", _build_internal)
     _replaced.replace(builder, "_AddSaveOps", _add_save_ops)
     _replaced.replace(builder, "_AddShardedSaveOps", _add_sharded_save_ops)
     _replaced.replace(builder, "_AddRestoreOps", _add_restore_ops)
@@ -51,14 +52,18 @@ def is_installed() -> bool:
     return bool(_replaced)
 
 
-def _tables(saveables: Iterable[Any]) -> list[Any]:
-    return [saveable for saveable in saveables if is_embedding_variable(saveable)]
+def _build_internal(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def wrapped(self, names_to_saveables, *args, **kwargs):
+        return original(self, with_given_names(names_to_saveables), *args, **kwargs)
+
+    return wrapped
 
 
 def _add_save_ops(original: Callable) -> Callable:
     @functools.wraps(original)
     def wrapped(self, filename_tensor, saveables):
-        tables = _tables(saveables)
+        tables = tables_of(saveables)
         if not tables:
             return original(self, filename_tensor, saveables)
 
@@ -74,7 +79,7 @@ def _add_sharded_save_ops(original: Callable) -> Callable:
     # It calls _AddSaveOps with other file names, and with references in the place of the tables.
     @functools.wraps(original)
     def wrapped(self, filename_tensor, per_device):
-        tables = _tables(saveable for _, saveables in per_device for saveable in saveables)
+        tables = tables_of(saveable for _, saveables in per_device for saveable in saveables)
         if not tables:
             return original(self, filename_tensor, per_device)
 
@@ -106,7 +111,7 @@ def _add_restore_ops(original: Callable) -> Callable:
         name="restore_all",
     ):
         arguments = (filename_tensor, saveables, restore_sequentially, reshape, preferred_shard, name)
-        if not _tables(saveables):
+        if not tables_of(saveables):
             return original(self, *arguments)
         return checkpoint_restore.add_ops(self, original, *arguments)
 
@@ -117,7 +122,7 @@ def _add_sharded_restore_ops(original: Callable) -> Callable:
     @functools.wraps(original)
     def wrapped(self, filename_tensor, per_device, restore_sequentially, reshape):
         everything: Sequence[Any] = [saveable for _, saveables in per_device for saveable in saveables]
-        if not _tables(everything):
+        if not tables_of(everything):
             return original(self, filename_tensor, per_device, restore_sequentially, reshape)
         # Together, so that nothing is assigned on any device before all tables are known to be sound.
         return self._AddRestoreOps(filename_tensor, everything, restore_sequentially, reshape)

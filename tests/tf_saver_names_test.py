@@ -1,0 +1,127 @@
+"""tf.compat.v1.train.Saver with a dictionary: tables have the names that it gives them."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import checkpoint
+
+train = tf.compat.v1.train
+
+
+class Model:
+    """A table that a step of Adagrad moves some rows of, and an ordinary variable."""
+
+    def __init__(self, name, seed=0, dense="dense"):
+        self.table = sok.EmbeddingVariable(name, dim=3)
+        self.dense = tf.compat.v1.get_variable(dense, initializer=float(seed))
+        keys = np.random.default_rng(seed).integers(-50, 50, 20)
+        self.rows = tf.nn.embedding_lookup(self.table, tf.constant(keys))
+        loss = tf.reduce_sum(tf.sin(self.rows))
+        self.step = train.AdagradOptimizer(0.1).minimize(loss, var_list=[self.table])
+
+
+def trained(session, model):
+    harness.initialize(session)
+    session.run(model.step)
+    return session.run([model.rows, model.dense])
+
+
+@pytest.mark.parametrize("arguments", [{}, {"sharded": True}])
+def test_a_table_is_saved_and_restored_under_the_given_name(tmp_path, arguments):
+    with harness.graph_and_session() as session:
+        model = Model("first", seed=5)
+        names = {"given/name": model.table, "w": model.dense}
+        saver = train.Saver(names, **arguments)
+        want = trained(session, model)
+        path = saver.save(session, str(tmp_path / "model"))
+        session.run([model.step, model.dense.assign(0.0)])
+        further = session.run(model.rows)
+        saver.restore(session, path)
+        np.testing.assert_array_equal(session.run(model.rows), want[0])
+        assert session.run(model.dense) == want[1] == 5.0
+    assert [name for name, _ in tf.train.list_variables(path)] == ["given/name/checkpoint", "w"]
+    # A variable of that name is restored by any Saver, and trains on with the same slots.
+    with harness.graph_and_session() as session:
+        model = Model("given/name", seed=5, dense="w")
+        train.Saver([model.table, model.dense]).restore(session, path)
+        np.testing.assert_array_equal(session.run(model.rows), want[0])
+        session.run(model.step)
+        np.testing.assert_array_equal(session.run(model.rows), further)
+
+
+def test_what_a_checkpoint_calls_a_table_is_restored_under_another_name(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model("old", seed=3)
+        want = trained(session, model)
+        path = train.Saver().save(session, str(tmp_path / "model"))
+    with harness.graph_and_session() as session:
+        model = Model("new", seed=3)
+        train.Saver({"old": model.table, "dense": model.dense}).restore(session, path)
+        np.testing.assert_array_equal(session.run(model.rows), want[0])
+        with pytest.raises(tf.errors.NotFoundError, match="Key older/checkpoint not found in checkpoint"):
+            train.Saver({"older": model.table}).restore(session, path)
+
+
+def test_two_tables_exchange_their_names(tmp_path):
+    with harness.graph_and_session() as session:
+        first, second = Model("a", seed=1, dense="c"), Model("b", seed=2, dense="d")
+        saver = train.Saver({"b": first.table, "a": second.table})
+        for model in (first, second):
+            trained(session, model)
+        contents = [harness.table_contents(session, model.table) for model in (first, second)]
+        path = saver.save(session, str(tmp_path / "model"))
+        train.Saver([first.table, second.table]).restore(session, path)
+        for model, (keys, rows) in zip((second, first), contents, strict=True):
+            got_keys, got_rows = harness.table_contents(session, model.table)
+            np.testing.assert_array_equal(got_keys, keys)
+            np.testing.assert_array_equal(got_rows, rows)
+
+
+def test_programs_without_a_session_know_the_table_by_the_given_name(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model("first")
+        saver = train.Saver({"given/name": model.table})
+        trained(session, model)
+        path = saver.save(session, str(tmp_path / "model"))
+        saver.save(session, str(tmp_path / "model"))
+        rows = len(harness.table_contents(session, model.table)[0])
+    found = checkpoint.open_checkpoint(path)
+    assert [entry.name for entry in found.tables] == ["given/name"]
+    assert found.tables[0].open().manifest.rows == rows
+    assert list(checkpoint.problems(found)) == []
+    (folder,) = (tmp_path / "model.sok").iterdir()
+    assert folder.name.startswith("given%2Fname-")
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("third", dim=3)
+        sok.init_from_checkpoint(path, {"given/name": table})
+        harness.initialize(session)
+        assert session.run(table.size()) == rows
+
+
+def test_the_variables_own_names_in_a_dictionary_change_nothing(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model("table")
+        saver = train.Saver({"table": model.table, "dense": model.dense})
+        trained(session, model)
+        path = saver.save(session, str(tmp_path / "model"))
+        train.Saver([model.table, model.dense]).restore(session, path)
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "text"),
+    [
+        (lambda table: {"one": table, "two": table}, ValueError, "two names: two"),
+        (lambda table: {"one": table, "table": table}, ValueError, "two names: table"),
+        (lambda table: {"one": [table]}, ValueError, "list under the name 'one'.*variable 'table'"),
+        (lambda table: {"": table}, ValueError, "empty name for embedding variable 'table'"),
+        (lambda table: {3: table}, TypeError, "not a string: 3"),
+    ],
+)
+def test_names_that_no_checkpoint_can_have(names, error, text):
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable("table", dim=3)
+        with pytest.raises(error, match=text):
+            train.Saver(names(table))
