@@ -1,0 +1,124 @@
+"""DenseFeatures, linear models and Estimator over columns with embedding variables."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import feature_column_support as support
+import harness
+import sparse_operation_kit as sok
+from feature_column_sets import OPTIMIZERS
+from feature_column_support import fc, features, group_lookups, in_scope, integers, strings
+from sparse_operation_kit import compat, feature_columns
+
+originals_afterwards = support.originals_afterwards
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+def test_dense_features_looks_groups_up_together(version):
+    outputs, names = [], []
+    for scope in (None, "group"):
+        with harness.graph_and_session() as session:
+            with in_scope(scope):
+                keys = [feature_columns.categorical_column_with_embedding(key, tf.int64) for key in "sc"]
+                shared = tf.feature_column.shared_embeddings(keys, 2)
+            columns = [*shared, strings("b", 3, scope), integers("a", 2, scope), fc.numeric_column("n")]
+            module = tf.compat.v1.keras.layers if version == "v1" else tf.keras.layers
+            layer, parts = module.DenseFeatures(columns, name="layer"), {}
+            inputs = {**features(), "s": tf.constant([[7], [-(2**62)]], tf.int64)}
+            output = layer(inputs, cols_to_output_tensors=parts)
+            layer(inputs)
+            assert group_lookups() == ([4, 4] if scope else [1] * 8)
+            assert len(parts) == 5 and output.shape.as_list() == [2, 10]
+            names.append([variable.name for variable in tf.compat.v1.global_variables()])
+            tables = [variable.name for variable in layer.trainable_weights]
+            assert tables == [f"layer/{key}_embedding/embedding_weights:0" for key in "ab"]
+            harness.initialize(session)
+            outputs.append(session.run(output))
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+    assert names[0] == names[1] and "s_c_shared_embedding:0" not in names[0]
+    assert len(names[0]) == 3
+
+
+@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+def test_dense_features_that_do_not_train_insert_nothing():
+    with harness.graph_and_session() as session:
+        layer = tf.keras.layers.DenseFeatures([integers("a", 2, "group")])
+        training = tf.compat.v1.placeholder(tf.bool, [])
+        output = layer(features(), training=training)
+        evaluation = layer(features(), training=False)
+        harness.initialize(session)
+        (table,) = layer.trainable_weights
+        want = session.run(evaluation)
+        np.testing.assert_array_equal(session.run(output, {training: False}), want)
+        assert session.run(table.size()) == 0
+        np.testing.assert_array_equal(session.run(output, {training: True}), want)
+        assert session.run(table.size()) == 2
+
+
+def _linear_columns(tables):
+    if tables:
+        keys = feature_columns.categorical_column_with_embedding("a", tf.int64)
+        others = feature_columns.categorical_column_with_embedding("w", tf.int64)
+    else:
+        keys, others = (fc.categorical_column_with_identity(key, 9) for key in "aw")
+    return [keys, fc.weighted_categorical_column(others, "weights"), fc.numeric_column("n")]
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+@pytest.mark.parametrize("units", [1, 3])
+def test_linear_model_has_its_weights_in_tables(units, combiner):
+    outputs, names = [], []
+    with harness.graph_and_session() as session:
+        inputs = {
+            **features(),
+            "w": tf.constant([[3, 4], [4, 5]], tf.int64),
+            "weights": tf.constant([[0.5, -1], [2, 3]]),
+        }
+        for tables in (True, False):
+            variables = {}
+            with tf.compat.v1.variable_scope("tables" if tables else "plain"):
+                columns = _linear_columns(tables)
+                predictions = fc.linear_model(
+                    inputs, columns, units=units, sparse_combiner=combiner, cols_to_vars=variables
+                )
+            if tables:
+                assert group_lookups() == [2]
+                assert isinstance(variables[columns[0]][0], sok.EmbeddingVariable)
+            loss = tf.reduce_sum(tf.square(predictions - tf.range(1.0, units + 1)))
+            outputs += [predictions, tf.compat.v1.train.AdagradOptimizer(0.2).minimize(loss)]
+            names.append([variable.name.split("/", 1)[1] for variable in tf.compat.v1.trainable_variables()])
+        harness.initialize(session)
+        for _ in range(10):
+            got, _, want, _ = session.run(outputs)
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        assert got.shape == (2, units) and np.any(got != 0)
+    assert names[1][len(names[0]) :] == names[0]
+
+
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="there is no Estimator")
+def test_estimators_own_models(tmp_path):
+    rng = np.random.default_rng(0)
+    keys = rng.integers(-5, 20, [64, 2])
+    labels = (keys.sum(axis=1) > 10).astype(np.int32)
+
+    def samples():
+        inputs = {"a": keys, "s": keys[:, 0].astype(str)}
+        return tf.data.Dataset.from_tensor_slices((inputs, labels)).repeat(20).batch(16)
+
+    estimators = tf.compat.v1.estimator
+    columns = [integers("a", 4, "group"), strings("s", 4, "group")]
+    deep = estimators.DNNClassifier(
+        [8], columns, model_dir=str(tmp_path / "deep"), optimizer=OPTIMIZERS["adagrad"]()
+    )
+    sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+    deep.train(samples, steps=40)
+    before = deep.evaluate(samples, steps=4)
+    deep.train(samples, steps=40)
+    after = deep.evaluate(samples, steps=4)
+    assert before["global_step"] == 40 and after["global_step"] == 80 and after["accuracy"] > 0.9
+
+    wide = estimators.LinearClassifier([columns[0].categorical_column], model_dir=str(tmp_path / "wide"))
+    with pytest.raises(ValueError, match="Column 'a': Estimator's own linear models summarize all weights"):
+        wide.train(samples, steps=1)
