@@ -3,12 +3,12 @@
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import forked
 import harness  # noqa: F401 - quiets TensorFlow in the children too
 import ranks
 
@@ -46,19 +46,14 @@ def test_there_are_snippets():
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in PYTHON])
-def test_snippet_runs(code, tmp_path):
+def test_snippet_runs(code, tmp_path, monkeypatch):
     if "import horovod" in code and importlib.util.find_spec("horovod") is None:
         pytest.skip("Horovod is not installed")
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    monkeypatch.chdir(tmp_path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    result = forked.run(program, env=environment, timeout=120)
     assert result.returncode == 0, result.stderr[-3000:]
 
 

@@ -6,16 +6,17 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
 import tensorflow as tf
 
+import forked
 import ranks
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 DEEPREC = EXAMPLES / "deeprec"
+RUNS_PROGRAM = pathlib.Path(__file__).with_name("example_runs_program.py")
 GENRES = 19
 # Sizes that keep a run on these files short, on either kind of table.
 SMALL_FLAGS = ["--batch_size", "32", "--dim", "4", "--tensorflow_rows", "3000"]
@@ -134,21 +135,9 @@ def example_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-# Several runs in one process, and a session and graph for each, as a notebook would make them.
-_SEVERAL_RUNS = (
-    "import json, sys\nfrom ctr.app import main\nsys.exit(max(main(run) for run in json.loads(sys.argv[1])))"
-)
-
-
 def run_all(runs: list[list[str]]) -> None:
     """Runs the example with each of these lists of flags, all in one process of their own."""
-    result = subprocess.run(
-        [sys.executable, "-c", _SEVERAL_RUNS, json.dumps(runs)],
-        env=example_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = forked.run(RUNS_PROGRAM, json.dumps(runs), env=example_environment())
     assert result.returncode == 0, result.stderr[-3000:]
 
 
@@ -167,13 +156,7 @@ def run_deeprec(program: str, *flags: str, size: int = 1) -> tuple[int, float, f
 
 
 def _run_alone(program: str, *flags: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(DEEPREC / program), *flags],
-        env=example_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked.run(DEEPREC / program, *flags, env=example_environment())
     assert done.returncode == 0, done.stderr[-6000:]
     return done.stdout
 

@@ -6,8 +6,9 @@
 
     assert ranks.run(worker, 5, ranks=3, transport="gloo") == [0, 5, 10]
 
-A rank pays seconds for importing TensorFlow, so a test module gathers its cases in few launches: see
-`run_checks`.
+Over "gloo" ranks are forked from a process that has imported TensorFlow, if there is one (see `forked`);
+over the other transports a rank pays seconds for importing it. Either way a test module gathers its cases
+in few launches: see `run_checks`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+
+import forked
+
+_Process = forked.Process | subprocess.Popen
 
 # "gloo" starts the ranks from here, as horovodrun would; the others are what users start.
 TRANSPORTS = ("gloo", "mpi", "horovodrun")
@@ -158,22 +163,23 @@ def _describe(target: Callable | str | os.PathLike) -> tuple[str, str | None]:
 @contextlib.contextmanager
 def _started(
     transport: str, ranks: int, folder: pathlib.Path, environment: dict[str, str]
-) -> Iterator[list[subprocess.Popen]]:
+) -> Iterator[list[_Process]]:
     """The started processes: one for each rank with "gloo", else the launcher alone. None is left behind."""
-    command = [sys.executable, os.path.abspath(__file__), str(folder)]
-    processes: list[subprocess.Popen] = []
+    program = [os.path.abspath(__file__), str(folder)]
+    processes: list[_Process] = []
     with contextlib.ExitStack() as stack:
-        if transport == "gloo":
-            environments = stack.enter_context(_gloo_environments(ranks))
-        else:
-            command, environments = _launcher(transport, ranks) + command, [{}]
         try:
-            for index, extra in enumerate(environments):
-                log = stack.enter_context(open(folder / f"started.{index}", "wb"))
+            if transport == "gloo":
+                for rank, extra in enumerate(stack.enter_context(_gloo_environments(ranks))):
+                    output = folder / f"started.{rank}"
+                    processes.append(forked.start(*program, output=output, env={**environment, **extra}))
+            else:
+                log = stack.enter_context(open(folder / "started.0", "wb"))
+                command = [*_launcher(transport, ranks), sys.executable, *program]
                 processes.append(
                     subprocess.Popen(
                         command,
-                        env={**environment, **extra},
+                        env=environment,
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=subprocess.STDOUT,
@@ -211,7 +217,7 @@ def _launcher(transport: str, ranks: int) -> list[str]:
     return [sys.executable, "-c", horovodrun, "-np", str(ranks), "--gloo", "--network-interface", "lo"]
 
 
-def _wait(processes: list[subprocess.Popen], deadline: float) -> bool:
+def _wait(processes: list[_Process], deadline: float) -> bool:
     """Waits for all processes; True if some still run at the deadline, or too long after one failed."""
     while any(process.poll() is None for process in processes):
         if any(process.returncode for process in processes):
@@ -223,17 +229,18 @@ def _wait(processes: list[subprocess.Popen], deadline: float) -> bool:
     return False
 
 
-def _outlived(processes: list[subprocess.Popen], deadline: float) -> bool:
+def _outlived(processes: list[_Process], deadline: float) -> bool:
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, deadline - time.monotonic()))
     return any(process.returncode is None for process in processes)
 
 
-def _kill(processes: list[subprocess.Popen], folder: pathlib.Path, ranks: int) -> None:
+def _kill(processes: list[_Process], folder: pathlib.Path, ranks: int) -> None:
     """Has the ranks print their stacks, then kills them and their launcher."""
     pids = [_read(folder / f"pid.{rank}") for rank in range(ranks)]
-    running = [int(pid) for pid in pids if pid and _is_ours(int(pid), folder)]
+    own = {process.pid for process in processes if process.poll() is None}
+    running = [int(pid) for pid in pids if pid and (int(pid) in own or _is_ours(int(pid), folder))]
     for number in (signal.SIGUSR1, signal.SIGKILL):
         for pid in running:
             with contextlib.suppress(ProcessLookupError):
@@ -257,9 +264,7 @@ def _read(path: pathlib.Path) -> str:
         return ""
 
 
-def _job(
-    folder: pathlib.Path, processes: list[subprocess.Popen], ranks: int, timed_out: bool, seconds: float
-) -> Job:
+def _job(folder: pathlib.Path, processes: list[_Process], ranks: int, timed_out: bool, seconds: float) -> Job:
     codes = [process.returncode for process in processes]
     by_rank = codes if len(codes) == ranks else [None] * ranks
     outputs = [_read(folder / f"output.{rank}") for rank in range(ranks)]
