@@ -23,10 +23,10 @@ def main(arguments: Sequence[str]) -> int:
     flags = _parser().parse_args(arguments)
     chosen = axes.from_flags(flags)
     with tempfile.TemporaryDirectory() as folder:
-        if len(chosen.threads) == 1:
+        if len(flags.threads) == 1:
             rows = _run(chosen, pathlib.Path(folder), flags.engine)
         else:
-            rows = _run_children(chosen, pathlib.Path(folder), arguments)
+            rows = _run_children(flags.threads, pathlib.Path(folder), arguments)
     if flags.json is not None:
         report.write_json(flags.json, machine.describe(), rows)
     if not flags.child:
@@ -45,18 +45,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run_children(chosen: axes.Axes, folder: pathlib.Path, arguments: Sequence[str]) -> list[report.Row]:
+def _run_children(threads: Sequence[int], folder: pathlib.Path, arguments: Sequence[str]) -> list[report.Row]:
     # TensorFlow makes one pool of threads for a process, so each number of threads takes a process.
     rows = []
-    for threads in chosen.threads:
-        path = folder / f"{threads}.json"
-        own = ["--threads", str(threads), "--json", str(path), "--child"]
+    for number in threads:
+        path = folder / f"{number}.json"
+        own = ["--threads", str(number), "--json", str(path), "--child"]
         subprocess.run([sys.executable, __file__, *arguments, *own], check=True)
         rows += report.read_rows(path)
     return rows
 
 
-def _run(chosen: axes.Axes, folder: pathlib.Path, with_engine: bool) -> list[report.Row]:
+def _run(all_chosen: Sequence[axes.Axes], folder: pathlib.Path, with_engine: bool) -> list[report.Row]:
     # Here, so that --help and the parent of several processes do without TensorFlow.
     import tensorflow as tf
 
@@ -71,9 +71,10 @@ def _run(chosen: axes.Axes, folder: pathlib.Path, with_engine: bool) -> list[rep
             file=sys.stderr,
         )
     rows = []
-    for tables in chosen.all_tables():
-        print(f"threads {chosen.threads[0]}, {tables}", file=sys.stderr, flush=True)
-        rows += group_run.run(chosen, tables, program, folder)
+    for chosen in all_chosen:
+        for tables in chosen.all_tables():
+            print(f"threads {chosen.threads[0]}, {tables}", file=sys.stderr, flush=True)
+            rows += group_run.run(chosen, tables, program, folder)
     return rows
 
 

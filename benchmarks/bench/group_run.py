@@ -12,11 +12,14 @@ import tensorflow as tf
 import sparse_operation_kit as sok
 from bench import ids, machine
 from bench.agreement import check_agreement
-from bench.axes import BYTES_PER_FLOAT, SLOTS, Axes, Bags, Tables
-from bench.engine_process import EngineContender, EngineProcess
+from bench.axes import Axes, Bags, Tables
+from bench.engine_process import EngineProcess
 from bench.inputs import RotatingBatches
+from bench.measuring_process import ProcessContender
 from bench.report import Peer, Row
-from bench.sides import SokSide, Targets, TensorFlowSide
+from bench.session_config import session_config
+from bench.sides import SokSide, TensorFlowSide
+from bench.targets import Targets
 from bench.timing import CallContender, Contender, Timing, measure
 
 WHATS = ("forward", "lookup", "step")
@@ -86,14 +89,7 @@ def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathli
 
 @contextlib.contextmanager
 def _session(axes: Axes, threads: int) -> Iterator[tf.compat.v1.Session]:
-    config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
-    )
-    # This pass lets embedding_lookup_sparse read the variable instead of gathering rows. That copies it whole
-    # once an optimizer has scattered into it and is ten times slower here; we compare with the faster form.
-    rewrites = config.graph_options.rewrite_options
-    rewrites.arithmetic_optimization = type(rewrites).OFF
-    with tf.compat.v1.Session(config=config) as session:
+    with tf.compat.v1.Session(config=session_config(threads)) as session:
         session.run(sok.Init(global_batch_size=axes.batch, seed=axes.seed))
         yield session
 
@@ -148,6 +144,7 @@ def _engine(
         ids.write_batches(batches, path)
         files.append(("dense" if _kind(bags) == "gather" else "mean", path))
     with EngineProcess(program, tables, axes.batch, axes.batches, axes.threads[0], files) as engine:
+        engine.wait_until_ready()
         yield engine
 
 
@@ -167,7 +164,7 @@ def _measure(
             if what != "forward":  # TensorFlow's lookup is the same in training and outside
                 contenders.append(_op(f"{kind} {what}", session, getattr(targets, what)))
         if engine is not None:
-            contenders.append(EngineContender(f"engine {what}", engine, number, what))
+            contenders.append(ProcessContender(f"engine {what}", engine, number, what))
     timings = measure(contenders, axes.rounds)
     bandwidth = copy.gigabytes_per_second(timings[_COPY].minimum)
     return [_row(axes, tables, workload, what, timings, bandwidth) for what in WHATS]
@@ -188,28 +185,19 @@ def _row(
     return Row(
         threads=axes.threads[0],
         features=tables.features,
+        batch=axes.batch,
         dim=tables.dim,
         rows=tables.features * tables.rows_per_table,
         hotness=workload.bags.hotness,
+        exponent=workload.bags.exponent,
         optimizer=tables.optimizer,
         what=what,
         ids=id_count,
         unique=unique,
-        megabytes=_bytes_moved(axes, tables, what, id_count, unique) / 1e6,
+        megabytes=tables.bytes_moved(what, axes.batch, id_count, unique) / 1e6,
         copy_gb_per_s=bandwidth,
         feed_ms=timings[_FEED].median,
         timing=timings[f"sok {what}"],
         peers=tuple(Peer(name, timings[key]) for name, key in names.items() if key in timings),
         engine=None if engine is None else Peer("engine", engine),
     )
-
-
-def _bytes_moved(axes: Axes, tables: Tables, what: str, id_count: float, unique: float) -> float:
-    """What has to be moved at least: ids read, distinct rows read, outputs written; for a step also the
-    outputs' gradients read, and the distinct records (rows and slots) read and written."""
-    row = tables.dim * BYTES_PER_FLOAT
-    outputs = tables.features * axes.batch * row
-    lookup = 8 * id_count + unique * row + outputs
-    if what != "step":
-        return lookup
-    return lookup + outputs + 2 * unique * row * (1 + SLOTS[tables.optimizer])

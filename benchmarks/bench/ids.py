@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from typing import BinaryIO
 
 import numpy as np
 
@@ -78,3 +79,14 @@ def write_batches(batches: list[Batch], path: pathlib.Path) -> None:
             for bags in batch:
                 bags.offsets.tofile(stream)
                 bags.ids.tofile(stream)
+
+
+def read_batches(path: pathlib.Path, features: int, bags: int, count: int) -> list[Batch]:
+    """What `write_batches` wrote: `count` batches of `features` features, each with `bags` bags."""
+    with open(path, "rb") as stream:
+        return [[_read_bags(stream, bags) for _ in range(features)] for _ in range(count)]
+
+
+def _read_bags(stream: BinaryIO, bags: int) -> FeatureBags:
+    offsets = np.fromfile(stream, np.int64, bags + 1)
+    return FeatureBags(np.fromfile(stream, np.int64, int(offsets[-1])), offsets)

@@ -37,6 +37,18 @@ def describe() -> dict[str, object]:
     return {"processor": _processor(), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 2)}
 
 
+def available_bytes() -> float:
+    """Memory that can be had without swapping; infinite where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="utf-8") as stream:
+            for line in stream:
+                if line.startswith("MemAvailable:"):
+                    return 1024.0 * int(line.split()[1])
+    except OSError:
+        pass
+    return float("inf")
+
+
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as stream:

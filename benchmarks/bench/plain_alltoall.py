@@ -11,7 +11,7 @@ import tensorflow as tf
 from bench.axes import Tables
 from bench.inputs import FeatureTensors
 from bench.optimizers import make_optimizer
-from bench.sides import Targets, consumed
+from bench.targets import Targets, consumed
 
 
 class PlainAlltoallSide:

@@ -24,9 +24,11 @@ class Row:
 
     threads: int
     features: int
+    batch: int
     dim: int
     rows: int  # of all tables
     hotness: int
+    exponent: float
     optimizer: str
     what: str  # "forward", "lookup" or "step"
     ids: float  # per call
@@ -69,7 +71,8 @@ def _peer_from(fields: dict[str, object]) -> Peer:
 def table(rows: Sequence[Row]) -> str:
     """The rows as text. Times are medians of milliseconds with the minimum behind; README.md has the rest."""
     peer_names = list(dict.fromkeys(peer.name for row in rows for peer in row.peers))
-    head = ["thr", "feat", "dim", "hot", "optimizer", "what", "ids", "unique", "MB", "bound", "feed", "sok"]
+    head = ["thr", "feat", "batch", "dim", "hot", "zipf", "rows", "optimizer", "what", "ids", "unique"]
+    head += ["MB", "bound", "feed", "sok"]
     for name in peer_names:
         head += [name, "/sok", "cpu"]
     head += ["engine", "sok/", "cpu"]
@@ -81,7 +84,8 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row, peer_names: Sequence[str]) -> list[str]:
-    cells = [str(value) for value in (row.threads, row.features, row.dim, row.hotness)]
+    cells = [str(value) for value in (row.threads, row.features, row.batch, row.dim, row.hotness)]
+    cells += [f"{row.exponent:g}", f"{row.rows / 1e6:.3g}M"]
     cells += [row.optimizer, row.what, f"{row.ids:.0f}", f"{row.unique:.0f}", f"{row.megabytes:.1f}"]
     cells += [f"{row.bound_ms:.2f}", f"{row.feed_ms:.2f}", _milliseconds(row.timing)]
     peers = {peer.name: peer.timing for peer in row.peers}

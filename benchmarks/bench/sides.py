@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -12,17 +11,8 @@ import sparse_operation_kit as sok
 from bench.axes import Tables
 from bench.inputs import FeatureTensors
 from bench.optimizers import make_optimizer
+from bench.targets import Targets, consumed
 from sparse_operation_kit.lookup import group
-
-
-@dataclasses.dataclass(frozen=True)
-class Targets:
-    """What a session runs of one lookup: `lookup` in training, `forward` alone, and a whole `step`."""
-
-    lookup: Sequence[tf.Operation]
-    forward: Sequence[tf.Operation]
-    step: Sequence[tf.Operation]
-    outputs: Sequence[tf.Tensor]  # of the lookup in training, float32 [bags, dim] for each feature
 
 
 class Side(abc.ABC):
@@ -93,9 +83,3 @@ class SokSide(Side):
         saver = sok.Saver()
         for variable, other in zip(self.variables, source.variables, strict=True):
             session.run(saver.load_embedding_values(variable, other))
-
-
-def consumed(outputs: Sequence[tf.Tensor]) -> tf.Operation:
-    """An op that takes the outputs and copies nothing. Behind a tf.group alone, TensorFlow's graph optimizer
-    leaves lookups out that have no effect but their outputs."""
-    return tf.raw_ops.IdentityN(input=list(outputs))[0].op

@@ -74,6 +74,7 @@ Flags ParseFlags(int argc, char** argv) {
 std::vector<float> HyperParameters(const std::string& optimizer) {
   if (optimizer == "sgd") return {0.001f};
   if (optimizer == "adagrad") return {0.001f, 0.1f, 0.0f};
+  if (optimizer == "rowwise_adagrad") return {0.001f, 0.1f, 1e-7f};
   if (optimizer == "lazy_adam" || optimizer == "adam") return {0.001f, 0.9f, 0.999f, 1e-8f};
   Fail("no hyper-parameters for optimizer " + optimizer);
 }

@@ -1,0 +1,1 @@
+"""Other libraries' tables beside ours, each in a process of its own."""

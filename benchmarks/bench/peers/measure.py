@@ -1,0 +1,177 @@
+"""One set of tables in every library at once: starts the processes, holds them to each other, measures."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from bench import ids, machine
+from bench.axes import Axes, Bags, Tables
+from bench.engine_process import EngineProcess, find_program
+from bench.measuring_process import MeasuringProcess, ProcessContender
+from bench.peers import environments
+from bench.peers.catalog import LIBRARIES, OURS
+from bench.peers.job import Job
+from bench.peers.memory import BYTES_OVER_ROWS, groups_that_fit
+from bench.peers.report import Entry, Row
+from bench.timing import Contender, Timing, measure
+
+ENGINE = "engine"
+GATHER = "gather"
+_COPY = "memory copy"
+# Sums of thousands of float32 gradients in different orders.
+_RELATIVE, _ABSOLUTE = 1e-4, 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What stays the same for all tables of a run."""
+
+    peers: tuple[str, ...]  # names of catalog.LIBRARIES, without ours, or ENGINE
+    whats: tuple[str, ...]  # "forward", "step"
+    environments: pathlib.Path
+    folder: pathlib.Path  # for ids and logs
+
+
+def run(axes: Axes, tables: Tables, threads: int, settings: Settings) -> list[Row]:
+    """Measures all kinds of bags on one set of tables."""
+    batch_sets = [
+        ids.make_batches(bags, tables.features, tables.rows_per_table, axes.batches, axes.seed)
+        for bags in axes.all_bags()
+    ]
+    files = []
+    for number, batches in enumerate(batch_sets):
+        files.append(settings.folder / f"ids_{number}")
+        ids.write_batches(batches, files[-1])
+    all_bags = tuple(axes.all_bags())
+    job = Job(tables, all_bags, tuple(map(str, files)), axes.batches, threads, axes.seed)
+    job.write(settings.folder / "job.json")
+    rows: list[Row] = []
+    for group in _groups(tables, settings):
+        with _Group(job, group, settings) as running:
+            measured = [
+                running.measure(number, bags, axes.rounds, batch_sets[number])
+                for number, bags in enumerate(all_bags)
+            ]
+        together = [row for part in measured for row in part]
+        rows = together if not rows else [a.joined(b) for a, b in zip(rows, together, strict=True)]
+    return rows
+
+
+def _groups(tables: Tables, settings: Settings) -> list[list[str]]:
+    able = [
+        name for name in settings.peers if name == ENGINE or tables.optimizer in LIBRARIES[name].optimizers
+    ]
+    bytes_of_one = tables.features * tables.rows_per_table * tables.record_floats * 4 * BYTES_OVER_ROWS
+    groups, left_out = groups_that_fit(able, bytes_of_one, machine.available_bytes() - tables.bytes)
+    for name in left_out:
+        say(f"  {name} is left out: its tables and ours do not fit into memory together.")
+    return groups
+
+
+def say(text: str) -> None:
+    """Tells whoever waits how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class _Group:
+    """Running processes: ours, some peers, and the bound. A context manager."""
+
+    def __init__(self, job: Job, names: Sequence[str], settings: Settings) -> None:
+        self._job = job
+        self._settings = settings
+        self._names = names
+        self._stack = contextlib.ExitStack()
+        self._running: dict[str, MeasuringProcess] = {}
+
+    def __enter__(self) -> _Group:
+        with contextlib.ExitStack() as stack:
+            started = {name: stack.enter_context(self._start(name)) for name in (OURS, *self._names)}
+            if find_program("bare_gather_benchmark") is not None:
+                started[GATHER] = stack.enter_context(self._start_program("bare_gather_benchmark"))
+            for name, process in started.items():
+                self._wait(name, process)
+            self._check()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def _start(self, name: str) -> MeasuringProcess:
+        if name == ENGINE:
+            return self._start_program("group_benchmark")
+        library, settings = LIBRARIES[name], self._settings
+        python = environments.interpreter(library, settings.environments)
+        command = [str(python), "-m", "bench.peers.program", name, str(settings.folder / "job.json")]
+        variables = environments.variables(library, self._job.threads)
+        return MeasuringProcess(name, command, variables, settings.folder / f"{name}.log")
+
+    def _start_program(self, program: str) -> MeasuringProcess:
+        job = self._job
+        kinds = ["dense" if bags.hotness == 1 else "mean" for bags in job.bags]
+        files = [(kind, pathlib.Path(path)) for kind, path in zip(kinds, job.id_files, strict=True)]
+        return EngineProcess(find_program(program), job.tables, job.batch, job.batches, job.threads, files)
+
+    def _wait(self, name: str, process: MeasuringProcess) -> None:
+        try:
+            process.wait_until_ready()
+        except RuntimeError as error:
+            if name == OURS:
+                raise
+            say(f"  Going on without it: {error}")
+            return
+        self._running[name] = process
+
+    def _check(self) -> None:
+        """Trains a step on each batch everywhere and compares outputs before and after.
+
+        Raises:
+          AssertionError: A library's outputs are not ours.
+        """
+        checked = [name for name in self._running if name in LIBRARIES]
+        for number in range(len(self._job.bags)):
+            paths = {name: self._settings.folder / f"{name}_{number}.npy" for name in checked}
+            for name, path in paths.items():
+                self._running[name].ask(f"{number} check {path}")
+            ours = np.load(paths[OURS])
+            for name in checked:
+                what = f"{name} and {OURS}, {self._job.bags[number]}, before or after training"
+                np.testing.assert_allclose(np.load(paths[name]), ours, _RELATIVE, _ABSOLUTE, err_msg=what)
+
+    def measure(self, number: int, bags: Bags, rounds: int, batches: list[ids.Batch]) -> list[Row]:
+        """A row for each question about one kind of bags."""
+        job, whats = self._job, self._settings.whats
+        copy = machine.MemoryCopy(_COPY, job.threads)
+        contenders: list[Contender] = [copy]
+        for what in whats:
+            for name, process in self._running.items():
+                if name != GATHER or what == "forward":
+                    contenders.append(ProcessContender(f"{name} {what}", process, number, what))
+        timings = measure(contenders, rounds)
+        id_count, unique = ids.ids_per_step(batches), ids.unique_per_step(batches)
+        bandwidth = copy.gigabytes_per_second(timings[_COPY].minimum)
+        return [
+            Row(
+                threads=job.threads,
+                tables=job.tables,
+                bags=bags,
+                what=what,
+                ids=id_count,
+                unique=unique,
+                megabytes=job.tables.bytes_moved(what, bags.batch, id_count, unique) / 1e6,
+                copy_gb_per_s=bandwidth,
+                gather=timings.get(f"{GATHER} {what}"),
+                entries=self._entries(what, timings),
+            )
+            for what in whats
+        ]
+
+    def _entries(self, what: str, timings: dict[str, Timing]) -> tuple[Entry, ...]:
+        ours = timings[f"{OURS} {what}"]
+        return tuple(Entry(name, timings[f"{name} {what}"], ours) for name in self._running if name != GATHER)

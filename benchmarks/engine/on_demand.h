@@ -1,0 +1,113 @@
+#ifndef SOK_BENCHMARKS_ENGINE_ON_DEMAND_H_
+#define SOK_BENCHMARKS_ENGINE_ON_DEMAND_H_
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sok {
+
+// A program that measures on demand, so that others can take turns with it (bench/measuring_process.py): it
+// prints "ready", and answers every line "<ids> <what> <calls>" on its standard input with the milliseconds
+// that one of `calls` calls took and those of processor time that it used. <ids> counts the files of ids.
+
+struct OnDemandFlags {
+  int64_t features = 1;
+  int64_t rows = 1;  // of each table
+  int64_t dim = 1;
+  int64_t batch = 1;
+  int64_t batches = 1;
+  int64_t threads = 1;
+  std::string optimizer = "lazy_adam";
+  std::vector<std::pair<bool, std::string>> id_files;  // (pooled, path): --mean and --dense, in their order
+};
+
+// One feature's ids in a batch: bag b holds ids[offsets[b]:offsets[b + 1]].
+struct FeatureIds {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> ids;
+};
+
+// The batches of one file; each has the features' ids one after the other.
+struct BatchSet {
+  bool pooled;
+  std::vector<std::vector<FeatureIds>> batches;
+};
+
+[[noreturn]] inline void Fail(const std::string& message) {
+  std::fprintf(stderr, "%s\n", message.c_str());
+  std::exit(1);
+}
+
+inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
+  OnDemandFlags flags;
+  const std::pair<std::string, int64_t*> numbers[] = {
+      {"--features", &flags.features}, {"--rows", &flags.rows},       {"--dim", &flags.dim},
+      {"--batch", &flags.batch},       {"--batches", &flags.batches}, {"--threads", &flags.threads}};
+  if (argc % 2 == 0) Fail("every flag takes a value");
+  for (int i = 1; i < argc; i += 2) {
+    const std::string name = argv[i];
+    const std::string value = argv[i + 1];
+    bool known = name == "--optimizer" || name == "--dense" || name == "--mean";
+    if (name == "--optimizer") flags.optimizer = value;
+    if (name == "--dense" || name == "--mean") flags.id_files.emplace_back(name == "--mean", value);
+    for (const auto& [number, to] : numbers) {
+      if (name != number) continue;
+      *to = std::atoll(value.c_str());
+      if (*to < 1) Fail(name + " must be at least 1, not " + value);
+      known = true;
+    }
+    if (!known) Fail("unknown flag " + name);
+  }
+  return flags;
+}
+
+// Reads what bench/ids.py's write_batches wrote.
+inline BatchSet ReadBatches(const OnDemandFlags& flags, bool pooled, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const auto read = [&](int64_t count) {
+    std::vector<int64_t> values(count);
+    file.read(reinterpret_cast<char*>(values.data()), count * static_cast<int64_t>(sizeof(int64_t)));
+    if (!file) Fail("cannot read " + std::to_string(count) + " numbers from " + path);
+    return values;
+  };
+  BatchSet set{pooled, {}};
+  set.batches.resize(flags.batches, std::vector<FeatureIds>(flags.features));
+  for (std::vector<FeatureIds>& batch : set.batches) {
+    for (FeatureIds& feature : batch) {
+      feature.offsets = read(flags.batch + 1);
+      feature.ids = read(feature.offsets.back());
+    }
+  }
+  return set;
+}
+
+// Answers lines until the input ends. `call(ids, what)` makes one call and fails for what it does not know.
+inline void AnswerLines(int64_t num_sets, const std::function<void(int64_t, const std::string&)>& call) {
+  std::cout << "ready" << std::endl;
+  int64_t ids;
+  std::string what;
+  int64_t calls;
+  while (std::cin >> ids >> what >> calls) {
+    if (ids < 0 || ids >= num_sets) Fail("no ids number " + std::to_string(ids));
+    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t cpu_begin = std::clock();
+    for (int64_t i = 0; i < calls; ++i) call(ids, what);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    const double cpu_ms = 1e3 * static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
+    const auto n = static_cast<double>(calls);
+    std::cout << took.count() / n << " " << cpu_ms / n << std::endl;
+  }
+}
+
+}  // namespace sok
+
+#endif  // SOK_BENCHMARKS_ENGINE_ON_DEMAND_H_

@@ -1,0 +1,81 @@
+"""Forward lookups and whole training steps: SOK beside other libraries, each in a process of its own.
+
+`--help` lists the flags, README.md says how to read the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+
+from bench import axes, machine
+from bench.engine_process import find_program
+from bench.peers import environments, measure, report
+from bench.peers.catalog import LIBRARIES, OURS
+
+_PEERS = tuple(name for name in LIBRARIES if name != OURS) + (measure.ENGINE,)
+_WHATS = ("forward", "step")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the program; returns its exit status."""
+    flags = _parser().parse_args(arguments)
+    peers = [name for name in flags.peers if _is_there(name, flags.environments)]
+    rows: list[report.Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        settings = measure.Settings(tuple(peers), flags.what, flags.environments, pathlib.Path(folder))
+        for threads in flags.threads:
+            for chosen in axes.from_flags(flags):
+                for tables in chosen.all_tables():
+                    measure.say(
+                        f"{threads} threads, batch {chosen.batch}, Zipf {chosen.exponent:g}, {tables}"
+                    )
+                    rows += measure.run(chosen, tables, threads, settings)
+    if flags.json is not None:
+        report.write_json(flags.json, machine.describe(), rows)
+    if flags.plot is not None:
+        from bench.peers import plot
+
+        plot.write(flags.plot, rows)
+    print(f"{report.tables(rows)}\n\n{report.semantics(rows)}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    axes.add_flags(parser, optimizers=("lazy_adam", "adagrad", "rowwise_adagrad"), threads=(2,))
+    add = parser.add_argument
+    add("--peers", type=axes.list_of(_one_of(_PEERS)), default=_PEERS, help="some of " + ",".join(_PEERS))
+    add("--what", type=axes.list_of(_one_of(_WHATS)), default=_WHATS, help="some of " + ",".join(_WHATS))
+    add("--environments", type=pathlib.Path, default=environments.default_folder(), help="the peers' folder")
+    add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
+    add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
+    return parser
+
+
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"unknown name {text!r}; known are {', '.join(known)}")
+        return text
+
+    return parse
+
+
+def _is_there(name: str, folder: pathlib.Path) -> bool:
+    if name == measure.ENGINE:
+        if find_program() is not None:
+            return True
+        measure.say("engine is left out: build it with `bazel build //benchmarks/engine:group_benchmark`.")
+        return False
+    if environments.interpreter(LIBRARIES[name], folder) is not None:
+        return True
+    measure.say(f"{name} is left out: it has no environment in {folder}. benchmarks/setup_peers.sh makes it.")
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,160 @@
+"""benchmarks/peers.py runs with what our own environment has, and its tables add up."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bench import axes, ids
+from bench.axes import Bags, Tables
+from bench.peers import catalog, environments, memory, report
+from bench.peers.job import Job
+from bench.timing import Timing
+
+PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "peers.py"
+SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "2", "--batches", "2"]
+
+
+def run_program(*flags):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), *SMALL, *flags], capture_output=True, text=True, env=environment
+    )
+
+
+def test_a_run_measures_what_is_here_and_names_what_is_missing(tmp_path):
+    path = tmp_path / "rows.json"
+    flags = ["--optimizer", "adagrad", "--json", str(path), "--plot", str(tmp_path / "plot.png")]
+    done = run_program(*flags, "--environments", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    for missing in ("tfra", "torch", "fbgemm"):
+        assert f"{missing} is left out" in done.stderr
+    _, rows = report.read_json(path)
+    # One id a bag and about ten; the forward lookup and the step.
+    assert [(row.bags.hotness, row.what) for row in rows] == [
+        (1, "forward"),
+        (1, "step"),
+        (10, "forward"),
+        (10, "step"),
+    ]
+    for row in rows:
+        assert [entry.name for entry in row.entries] == ["sok", "tensorflow", "engine"]
+        assert all(0 < entry.timing.minimum <= entry.timing.median for entry in row.entries)
+        assert row.entries[0].ratio == row.entries[0].cpu_ratio == 1
+        assert (row.gather is not None) == (row.what == "forward")
+    assert done.stdout.startswith(report.tables(rows))
+    assert "- **tensorflow**: static" in done.stdout and "- **torch**" not in done.stdout
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_unknown_peer_is_refused_with_the_known_ones():
+    done = run_program("--peers", "tensorflow,tfr")
+    assert done.returncode == 2
+    assert "unknown name 'tfr'; known are tensorflow, tfra, torch, fbgemm, engine" in done.stderr
+
+
+def row_of(what, tables, entries, gather=None):
+    bags = Bags(batch=10, hotness=1, exponent=0)
+    # 2 ms of copying at 3 GB/s.
+    return report.Row(2, tables, bags, what, 20.0, 15.0, 6.0, 3.0, gather, entries)
+
+
+def test_ratios_are_of_medians_to_ours_and_to_the_bounds():
+    ours = Timing(median=4.0, minimum=3.5, median_cpu=6.0)
+    peer = Timing(median=10.0, minimum=9.0, median_cpu=9.0)
+    gather = Timing(median=1.0, minimum=0.5, median_cpu=1.5)
+    tables = Tables(features=2, rows_per_table=100, dim=4, optimizer="sgd")
+    entries = (report.Entry("sok", ours, ours), report.Entry("torch", peer, ours))
+    lines = report.tables([row_of("forward", tables, entries, gather)]).splitlines()
+    assert lines[0] == "**2 threads, 2 features, batch 10, uniform, 0 MB of rows**"
+    cells = [[cell.strip() for cell in line.split("|")[5:-1]] for line in lines[4:]]
+    assert cells == [
+        ["6.0 MB copied", "2.00", "", "", "", "", ""],
+        ["bare gather", "1.00 (0.50)", "1.50", "", "", "0.5", ""],
+        ["sok", "4.00 (3.50)", "6.00", "1.00", "1.00", "2.0", "4.0"],
+        ["torch", "10.00 (9.00)", "9.00", "2.50", "1.50", "5.0", "10.0"],
+    ]
+
+
+def test_peers_of_another_group_keep_the_time_of_ours_beside_them():
+    def timing(milliseconds):
+        return Timing(milliseconds, milliseconds, milliseconds)
+
+    tables = Tables(features=2, rows_per_table=100, dim=4, optimizer="sgd")
+    first = (report.Entry("sok", timing(2), timing(2)), report.Entry("torch", timing(4), timing(2)))
+    second = (report.Entry("sok", timing(6), timing(6)), report.Entry("tfra", timing(9), timing(6)))
+    joined = row_of("step", tables, first).joined(row_of("step", tables, second))
+    assert [(entry.name, entry.ratio) for entry in joined.entries] == [
+        ("sok", 1),
+        ("torch", 2),
+        ("tfra", 1.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("available", "groups", "left_out"),
+    [
+        (40, [["a", "b", "c"]], []),
+        (39, [["a", "b"], ["c"]], []),
+        (20, [["a"], ["b"], ["c"]], []),
+        (19, [[]], ["a", "b", "c"]),
+        (float("inf"), [["a", "b", "c"]], []),
+    ],
+)
+def test_peers_are_split_into_groups_that_fit_beside_ours(available, groups, left_out):
+    assert memory.groups_that_fit(["a", "b", "c"], 10, available) == (groups, left_out)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "record"), [("sgd", 4), ("adagrad", 8), ("lazy_adam", 12), ("rowwise_adagrad", 5)]
+)
+def test_bytes_moved_are_ids_rows_outputs_gradients_and_records(optimizer, record):
+    tables = Tables(features=2, rows_per_table=100, dim=4, optimizer=optimizer)
+    forward = 8 * 30 + 20 * 16 + 2 * 10 * 16
+    assert tables.bytes_moved("forward", 10, 30, 20) == forward
+    assert tables.bytes_moved("step", 10, 30, 20) == forward + 2 * 10 * 16 + 2 * 20 * record * 4
+
+
+def test_a_job_is_read_as_it_was_written_and_ids_come_back(tmp_path):
+    bags = (Bags(6, 1, 0.0), Bags(6, 3, 1.2))
+    files = [tmp_path / "0", tmp_path / "1"]
+    written = [ids.make_batches(kind, 2, 50, 3, 7) for kind in bags]
+    for batches, path in zip(written, files, strict=True):
+        ids.write_batches(batches, path)
+    job = Job(Tables(2, 50, 4, "sgd"), bags, tuple(map(str, files)), batches=3, threads=2, seed=7)
+    job.write(tmp_path / "job")
+    read = Job.read(tmp_path / "job")
+    assert dataclasses.asdict(read) == dataclasses.asdict(job)
+    for before, after in zip(written, read.batch_sets(), strict=True):
+        for a, b in zip(sum(before, []), sum(after, []), strict=True):
+            np.testing.assert_array_equal(a.ids, b.ids)
+            np.testing.assert_array_equal(a.offsets, b.offsets)
+    np.testing.assert_array_equal(job.rows(1), read.rows(1))
+    assert not np.array_equal(job.rows(0), job.rows(1))
+
+
+def test_flags_with_several_values_are_combined_and_zipf_0_is_uniform():
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    axes.add_flags(parser)
+    chosen = axes.from_flags(parser.parse_args(["--features", "26,55", "--batch", "8,16", "--zipf", "0"]))
+    assert [(one.features, one.batch, one.exponent) for one in chosen] == [
+        (26, 8, 0),
+        (26, 16, 0),
+        (55, 8, 0),
+        (55, 16, 0),
+    ]
+    (batch,) = ids.make_batches(Bags(20000, 1, 0.0), 1, 10, 1, seed=1)
+    assert np.bincount(batch[0].ids, minlength=10).min() > 1800
+
+
+def test_every_library_says_what_it_does_and_has_a_module():
+    for library in catalog.LIBRARIES.values():
+        module = pathlib.Path(environments.__file__).parent / f"{library.module}.py"
+        assert module.is_file() and library.tables and library.training
+        assert set(library.optimizers) <= set(axes.OPTIMIZERS)
