@@ -1,14 +1,18 @@
-"""Embedding columns over embedding variables: groups in input_layer, names, sharing, checkpoints."""
+"""Embedding columns over embedding variables: groups in input_layer, names, checkpoints, configs."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.feature_column import serialization
 
 import feature_column_support as support
 import harness
+import sparse_operation_kit as sok
 from feature_column_support import (
+    Options,
     fc,
     features,
     group_lookups,
@@ -18,7 +22,8 @@ from feature_column_support import (
     layer_of_a_fixed_scope,
     strings,
 )
-from sparse_operation_kit import feature_columns
+from sparse_operation_kit import compat, feature_columns
+from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
 from sparse_operation_kit.feature_columns import hooks
 
 originals_afterwards = support.originals_afterwards
@@ -239,3 +244,105 @@ def test_checkpoints_are_those_of_the_same_columns_without_a_scope(tmp_path):
                 saver.restore(session, prefix)
             outputs.append([session.run(layer), session.run([step, layer])[1]])
     np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+def _round_trip(columns, custom_objects=None):
+    """The columns after they were text."""
+    text = json.dumps(serialization.serialize_feature_columns(columns))
+    hooks.uninstall()
+    return serialization.deserialize_feature_columns(json.loads(text), custom_objects)
+
+
+def test_columns_are_made_again_from_their_configs():
+    options = EmbeddingVariableOption(
+        ht_partition_num=7,
+        init_option=sok.InitializerOption("ones", default_value_no_permission=0.25),
+        filter_option=sok.CBFFilter(2, 100, 0.01, tf.uint16),
+        evict_option=sok.L2WeightEvict(0.5),
+    )
+    key = feature_columns.categorical_column_with_embedding
+    with in_scope("group"):
+        with_options = fc.embedding_column(key("a", tf.int32, 3, options), 2, combiner="sqrtn")
+        weighted = fc.embedding_column(fc.weighted_categorical_column(key("b"), "weights"), 3)
+    with feature_columns.group_embedding_column_scope():
+        unnamed = fc.embedding_column(key("c"), 4, trainable=False)
+    columns = [with_options, weighted, unnamed, integers("d"), fc.numeric_column("n")]
+    again = _round_trip(columns)
+    # Initializers are compared by identity.
+    assert [column._replace(initializer=None) for column in again[:4]] == [
+        column._replace(initializer=None) for column in columns[:4]
+    ]
+    assert [type(column) for column in again] == [type(column) for column in columns]
+    assert [column.group for column in again[:4]] == [column.group for column in columns[:4]]
+    assert again[0].categorical_column.ev_option == options
+    assert again[0].categorical_column.dtype == tf.int32
+
+
+def test_columns_from_configs_look_up_as_the_first():
+    outputs = []
+    columns = [
+        integers("a", 2, "group", initializer=tf.compat.v1.truncated_normal_initializer(1.0, 0.1)),
+        strings("b", 3, "group"),
+    ]
+    for used in (columns, _round_trip(columns)):
+        with harness.graph_and_session() as session:
+            layer = input_layer(features(), used)
+            assert group_lookups() == [2]
+            harness.initialize(session)
+            outputs.append(session.run(layer))
+    np.testing.assert_array_equal(outputs[0], outputs[1])
+
+
+class _OwnInitializer(tf.compat.v1.constant_initializer):
+    """One that TensorFlow does not know."""
+
+
+@pytest.mark.parametrize(
+    "initializer",
+    [
+        0.5,
+        "zeros",
+        tf.compat.v1.random_normal_initializer(0.0, 2.0),
+        tf.keras.initializers.HeNormal(seed=3),
+        _OwnInitializer(3.0),
+    ],
+)
+def test_initializers_of_options_in_configs(initializer):
+    options = Options(init_option=sok.InitializerOption(initializer), evict_option=sok.GlobalStepEvict(3))
+    column = feature_columns.categorical_column_with_embedding("a", ev_option=options)
+    (again,) = _round_trip([column], {"_OwnInitializer": _OwnInitializer})
+    assert again.ev_option.evict_option == options.evict_option and again.ev_option.filter_option is None
+    made = again.ev_option.init_option.initializer
+    if isinstance(initializer, (float, str)):
+        assert made == initializer
+    else:
+        assert type(made).__name__ == type(initializer).__name__
+        assert made.get_config() == initializer.get_config()
+
+
+def test_configs_that_cannot_be_written_or_read_name_what_is_wrong():
+    def draws(shape, dtype=None, partition_info=None):
+        return tf.zeros(shape, dtype)
+
+    options = Options(init_option=sok.InitializerOption(draws))
+    column = feature_columns.categorical_column_with_embedding("a", ev_option=options)
+    with pytest.raises(ValueError, match="Column 'a': .*draws.* in its ev_option has no config"):
+        column.get_config()
+    with pytest.raises(ValueError, match="Invalid config"):
+        type(column).from_config({"key": "a"})
+    options = Options(init_option=sok.InitializerOption(_OwnInitializer(1.0)))
+    column = feature_columns.categorical_column_with_embedding("a", ev_option=options)
+    with pytest.raises(ValueError, match="Unknown initializer: _OwnInitializer"):
+        _round_trip([column])
+
+
+@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+def test_dense_features_are_made_again_from_their_configs():
+    layer = tf.keras.layers.DenseFeatures([integers("a", 2, "group"), strings("b", 3, "group")], name="layer")
+    again = tf.keras.layers.DenseFeatures.from_config(json.loads(json.dumps(layer.get_config())))
+    assert [column.group for column in again._feature_columns] == [integers("a", scope="group").group] * 2
+    with harness.graph_and_session() as session:
+        output = again(features())
+        assert group_lookups() == [2] and output.shape.as_list() == [2, 5]
+        harness.initialize(session)
+        session.run(output)

@@ -8,13 +8,16 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.feature_column import feature_column as columns_v1
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2
+from tensorflow.python.feature_column import serialization
 
 from sparse_operation_kit.core import row_policies
+from sparse_operation_kit.feature_columns.configs import options_config, options_from_config
 
 # What TensorFlow takes for the number of rows when it makes a column's variable. A table has no such bound.
 UNBOUNDED = 2**63 - 1
 
 
+@serialization.register_feature_column
 class EmbeddingCategoricalColumn(
     columns_v2.CategoricalColumn,
     columns_v1._CategoricalColumn,
@@ -57,6 +60,26 @@ class EmbeddingCategoricalColumn(
     def parents(self) -> list[str]:
         """The key of the feature that the column reads."""
         return [self.key]
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes the column of; JSON holds it.
+
+        Raises:
+          ValueError: An initializer in the options cannot tell its config.
+        """
+        config = dict(zip(self._fields, self, strict=True))
+        return {**config, "dtype": self.dtype.name, "ev_option": options_config(self.key, self.ev_option)}
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict | None = None, columns_by_name: dict | None = None
+    ) -> EmbeddingCategoricalColumn:
+        """Makes the column of what `get_config` gave. `custom_objects` has initializers' classes by name."""
+        del columns_by_name
+        columns_v2._check_config_keys(config, cls._fields)
+        options = options_from_config(config["ev_option"], custom_objects)
+        dtype = tf.as_dtype(config["dtype"])
+        return categorical_column_with_embedding(config["key"], dtype, config["partition_num"], options)
 
     def transform_feature(self, transformation_cache: Any, state_manager: Any) -> tf.SparseTensor:
         """Returns the feature's int64 keys."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.feature_column import feature_column as columns_v1
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2
+from tensorflow.python.feature_column import serialization
 
 from sparse_operation_kit.feature_columns.categorical_column import UNBOUNDED, embedding_root
 from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone
@@ -83,8 +85,25 @@ class TableColumn:
         return LookupRequest(variable, ids, weights, self.combiner, self.group, prune)
 
 
+@serialization.register_feature_column
 class TableEmbeddingColumn(TableColumn, columns_v2.EmbeddingColumn):
     """What `tf.feature_column.embedding_column` makes."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what `from_config` makes the column of; JSON holds it."""
+        group = None if self.group is None else dataclasses.asdict(self.group)
+        return {**super().get_config(), "group": group}
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict | None = None, columns_by_name: dict | None = None
+    ) -> TableEmbeddingColumn:
+        """Makes the column of what `get_config` gave, in the group that it was in."""
+        fields = dict(config)
+        group = fields.pop("group", None)
+        column = super().from_config(fields, custom_objects, columns_by_name)
+        column.group = None if group is None else Group(**group)
+        return column
 
     def create_state(self, state_manager: Any) -> None:
         """Makes the embedding variable."""

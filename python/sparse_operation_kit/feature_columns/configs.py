@@ -1,0 +1,96 @@
+"""Options of columns as dictionaries that JSON holds, and back: what TensorFlow calls configs."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.feature_column import serialization
+from tensorflow.python.ops import init_ops
+
+from sparse_operation_kit.core import row_policies
+from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in (
+        EmbeddingVariableOption,
+        row_policies.CBFFilter,
+        row_policies.CounterFilter,
+        row_policies.GlobalStepEvict,
+        row_policies.InitializerOption,
+        row_policies.L2WeightEvict,
+    )
+}
+
+
+def options_config(column: str, options: Any) -> dict[str, Any] | None:
+    """Returns an `ev_option` as a config.
+
+    Args:
+      column: The column's name, for errors.
+      options: The `ev_option`. One that is no `EmbeddingVariableOption` comes back as one.
+
+    Raises:
+      ValueError: It has an initializer that cannot tell its config.
+    """
+    if options is None:
+        return None
+    if not isinstance(options, EmbeddingVariableOption):
+        options = EmbeddingVariableOption(
+            init_option=options.init_option or row_policies.InitializerOption(),
+            filter_option=options.filter_option,
+            evict_option=options.evict_option,
+        )
+    return _to_config(column, options)
+
+
+def options_from_config(config: Any, custom_objects: dict[str, Any] | None) -> Any:
+    """Returns what `options_config` was given.
+
+    Args:
+      config: The config.
+      custom_objects: By name, classes of initializers that are not TensorFlow's.
+
+    Raises:
+      ValueError: The config names a class that is unknown.
+    """
+    if not isinstance(config, dict):
+        return config
+    name = config.get("class_name")
+    if name == tf.DType.__name__:
+        return tf.as_dtype(config["config"])
+    if name in _KINDS:
+        fields = {
+            field: options_from_config(value, custom_objects) for field, value in config["config"].items()
+        }
+        return _KINDS[name](**fields)
+    return serialization._deserialize_keras_object(
+        config,
+        module_objects=_initializers(),
+        custom_objects=custom_objects,
+        printable_module_name="initializer",
+    )
+
+
+def _to_config(column: str, value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, tf.DType):
+        return {"class_name": tf.DType.__name__, "config": value.name}
+    if type(value) in _KINDS.values():
+        fields = {
+            field.name: _to_config(column, getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+        return {"class_name": type(value).__name__, "config": fields}
+    if not hasattr(value, "get_config") or inspect.isclass(value):
+        raise ValueError(f"Column '{column}': {value!r} in its ev_option has no config that can be saved")
+    return serialization._serialize_keras_object(value)
+
+
+def _initializers() -> dict[str, type]:
+    """TensorFlow's classes of initializers by name, those of v1 before those of Keras."""
+    modules = (tf.keras.initializers, init_ops)
+    return {name: cls for module in modules for name, cls in inspect.getmembers(module, inspect.isclass)}
