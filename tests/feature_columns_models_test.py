@@ -1,4 +1,6 @@
-"""DenseFeatures, linear models and Estimator over columns with embedding variables."""
+"""DenseFeatures, linear models and Estimator over columns with embedding variables; evaluation of all."""
+
+import contextlib
 
 import numpy as np
 import pytest
@@ -8,7 +10,16 @@ import feature_column_support as support
 import harness
 import sparse_operation_kit as sok
 from feature_column_sets import OPTIMIZERS
-from feature_column_support import fc, features, group_lookups, in_scope, integers, strings
+from feature_column_support import (
+    fc,
+    features,
+    group_lookups,
+    in_scope,
+    input_layer,
+    integers,
+    layer_of_a_fixed_scope,
+    strings,
+)
 from sparse_operation_kit import compat, feature_columns
 
 originals_afterwards = support.originals_afterwards
@@ -122,3 +133,149 @@ def test_estimators_own_models(tmp_path):
     wide = estimators.LinearClassifier([columns[0].categorical_column], model_dir=str(tmp_path / "wide"))
     with pytest.raises(ValueError, match="Column 'a': Estimator's own linear models summarize all weights"):
         wide.train(samples, steps=1)
+
+
+def _layers(columns):
+    """By name, what looks these columns up."""
+    categorical = columns[0].categorical_column
+    layers = {
+        "input_layer": lambda inputs: layer_of_a_fixed_scope(columns, inputs),
+        "linear_model": lambda inputs: fc.linear_model(inputs, [categorical, fc.numeric_column("n")]),
+    }
+    if compat.dense_features_layers():
+        layers["DenseFeatures"] = tf.keras.layers.DenseFeatures(columns)
+    return layers
+
+
+def _rows(session):
+    return session.run([table.size() for table in _tables()])
+
+
+def _tables():
+    variables = tf.compat.v1.global_variables()
+    return [variable for variable in variables if isinstance(variable, sok.EmbeddingVariable)]
+
+
+@pytest.mark.parametrize("scope", [None, "group"])
+def test_a_scope_says_whether_lookups_insert(scope):
+    for name in _layers([integers("a")]):
+        with harness.graph_and_session() as session:
+            make = _layers([integers("a", 2, scope), fc.numeric_column("n")])[name]
+            training = tf.compat.v1.placeholder(tf.bool, [])
+            outputs = []
+            with tf.compat.v1.variable_scope("model", reuse=tf.compat.v1.AUTO_REUSE):
+                for value in (False, training):
+                    with feature_columns.training_scope(True), feature_columns.training_scope(value):
+                        outputs.append(make(features()))
+            gradients = tf.gradients(outputs[0], _tables())
+            (gradient,) = (gradient for gradient in gradients if gradient is not None)
+            harness.initialize(session)
+            want, moved = session.run([outputs[0], gradient.indices])
+            assert len(moved) == 0
+            np.testing.assert_array_equal(session.run(outputs[1], {training: False})[:, :2], want[:, :2])
+            assert set(_rows(session)) == {0}, name
+            session.run(outputs[1], {training: True})
+            assert max(_rows(session)) == 2, name
+
+
+def test_after_a_scope_lookups_insert_again():
+    with harness.graph_and_session() as session:
+        with pytest.raises(KeyError), feature_columns.training_scope(False):
+            raise KeyError
+        layer = input_layer(features(), [integers("a")])
+        harness.initialize(session)
+        session.run(layer)
+        assert _rows(session) == [2]
+
+
+@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+@pytest.mark.parametrize("scope", [None, "group"])
+def test_the_argument_of_dense_features_goes_before_the_scope(scope):
+    with harness.graph_and_session() as session:
+        layer = tf.keras.layers.DenseFeatures([integers("a", 2, scope)])
+        with feature_columns.training_scope(True):
+            evaluation = layer(features(), training=False)
+        with feature_columns.training_scope(False):
+            step = layer(features(), training=True)
+        harness.initialize(session)
+        session.run(evaluation)
+        assert _rows(session) == [0]
+        session.run(step)
+        assert _rows(session) == [2]
+
+
+@pytest.mark.parametrize(
+    ("training", "error", "text"),
+    [
+        (None, TypeError, "must be a bool or a scalar bool tensor, not None"),
+        ("eval", TypeError, "must be a bool or a scalar bool tensor, not 'eval'"),
+        (lambda: tf.constant(1), TypeError, "must be a bool or a scalar bool tensor, not .*int32"),
+        (lambda: tf.constant([True]), ValueError, r"has shape \(1,\), not \[\]"),
+    ],
+)
+def test_a_scope_takes_a_bool_or_a_bool_tensor(training, error, text):
+    with tf.Graph().as_default(), pytest.raises(error, match=text):
+        with feature_columns.training_scope(training() if callable(training) else training):
+            pass
+
+
+class _CountRows(tf.compat.v1.train.SessionRunHook):
+    """Keeps how many rows the tables have when a session ends."""
+
+    def begin(self):
+        self.rows = None
+        self._sizes = [table.size() for table in _tables()]
+
+    def end(self, session):
+        self.rows = session.run(self._sizes)
+
+
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="there is no Estimator")
+def test_estimators_evaluate_without_inserting(tmp_path):
+    def samples(first):
+        inputs = {"a": np.arange(first, first + 8)[:, None]}
+        labels = np.arange(8) % 2
+        return lambda: tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(8)
+
+    def model_fn(features, labels, mode, params):
+        training = mode == tf.estimator.ModeKeys.TRAIN if params["by_mode"] else True
+        with feature_columns.training_scope(training):
+            layer = input_layer(features, [integers("a", 2, "group")])
+        loss = tf.reduce_mean(tf.square(tf.reduce_sum(layer, axis=1) - tf.cast(labels, tf.float32)))
+        step = OPTIMIZERS["sgd"]().minimize(loss, tf.compat.v1.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
+
+    make, folder = tf.compat.v1.estimator.Estimator, str(tmp_path / "own")
+    estimators = [
+        # Estimator's own deep models tell DenseFeatures whether they train.
+        (tf.compat.v1.estimator.DNNClassifier([4], [integers("a")], model_dir=str(tmp_path / "deep")), 8),
+        (make(model_fn, folder, params={"by_mode": True}), 8),
+        (make(model_fn, folder, params={"by_mode": False}), 16),
+    ]
+    sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+    hook = _CountRows()
+    for estimator, rows in estimators:
+        if not estimator.latest_checkpoint():
+            estimator.train(samples(0), steps=1)
+        estimator.evaluate(samples(100), hooks=[hook])
+        assert hook.rows == [rows]
+
+
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="there is no Estimator")
+def test_a_scope_around_an_estimator_holds_for_what_it_builds(tmp_path):
+    keys = [feature_columns.categorical_column_with_embedding(key, tf.int64) for key in "ab"]
+    with tf.Graph().as_default():
+        columns = fc.shared_embedding_columns(keys, 2)
+    deep = tf.compat.v1.estimator.DNNClassifier([4], columns, model_dir=str(tmp_path))
+
+    def samples(first):
+        inputs = {"a": np.arange(first, first + 8)[:, None], "b": np.arange(8)[:, None]}
+        return lambda: tf.data.Dataset.from_tensor_slices((inputs, np.arange(8) % 2)).batch(8)
+
+    sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+    deep.train(samples(0), steps=1)
+    hook = _CountRows()
+    for scope, rows in ((contextlib.nullcontext(), 16), (feature_columns.training_scope(False), 8)):
+        with scope:
+            deep.evaluate(samples(100), hooks=[hook])
+        assert hook.rows == [rows]

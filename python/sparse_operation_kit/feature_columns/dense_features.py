@@ -10,10 +10,11 @@ from tensorflow.python.feature_column import feature_column_v2 as columns_v2
 
 from sparse_operation_kit.feature_columns.embedding_columns import in_groups, looked_up_before
 from sparse_operation_kit.feature_columns.lookups import check_batch_sizes, outputs_of_columns, side_by_side
+from sparse_operation_kit.feature_columns.scopes import training_scope
 
 
 def with_groups(original: Callable) -> Callable:
-    """Wraps `DenseFeatures.call`; calls without columns of groups go to it at once."""
+    """Wraps `DenseFeatures.call`; `training` holds for all columns with embedding variables."""
 
     # Keras asks for the names of the arguments.
     def call(
@@ -28,6 +29,15 @@ def with_groups(original: Callable) -> Callable:
 def _call(
     original: Callable, layer: Any, features: Any, cols_to_output_tensors: dict | None, training: Any
 ) -> tf.Tensor:
+    if training is not None:
+        with training_scope(_as_bool(training)):
+            return _call_in_scope(original, layer, features, cols_to_output_tensors, training)
+    return _call_in_scope(original, layer, features, cols_to_output_tensors, training)
+
+
+def _call_in_scope(
+    original: Callable, layer: Any, features: Any, cols_to_output_tensors: dict | None, training: Any
+) -> tf.Tensor:
     grouped = [column for column in layer._feature_columns if in_groups([column])]
     if not grouped or not isinstance(features, dict):
         return original(layer, features, cols_to_output_tensors, training)
@@ -38,15 +48,13 @@ def _call(
             requests.append(column.state_request(cache, layer._state_manager))
     if cols_to_output_tensors is None and len(grouped) == len(layer._feature_columns):
         check_batch_sizes(requests, grouped)
-        outputs = side_by_side(requests, _inserts(training))
+        outputs = side_by_side(requests)
         return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
-    rows = outputs_of_columns(requests, _inserts(training))
+    rows = outputs_of_columns(requests)
     with looked_up_before(grouped, rows):
         return original(layer, features, cols_to_output_tensors, training)
 
 
-def _inserts(training: Any) -> bool | tf.Tensor:
+def _as_bool(training: Any) -> bool | tf.Tensor:
     """Whether keys get rows. Keras may have its learning phase in the argument, an integer."""
-    if training is None:
-        return True
     return tf.cast(training, tf.bool) if tf.is_tensor(training) else bool(training)

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.feature_columns.scopes import Group
+from sparse_operation_kit.feature_columns.scopes import Group, current_training
 from sparse_operation_kit.lookup.group import SparseLookup, lookup_group
 
 
@@ -45,17 +45,14 @@ def look_up_alone(request: LookupRequest, name: str | None = None) -> tf.Tensor:
     Raises:
       ValueError: An unknown combiner.
     """
-    return _with_leading_dimensions(request, lookup_group([_lookup(request)], name=name)[0])
+    return _with_leading_dimensions(request, lookup_group([_lookup(request)], current_training(), name)[0])
 
 
-def outputs_of_columns(
-    wanted: Sequence[tf.Tensor | LookupRequest], training: bool | tf.Tensor = True
-) -> list[tf.Tensor]:
+def outputs_of_columns(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]:
     """Looks up what columns want, in one op for each group.
 
     Args:
       wanted: For each column its output, or what it wants looked up.
-      training: Whether keys that are not there get a row.
 
     Returns:
       The output of each column, [batch, elements].
@@ -63,15 +60,15 @@ def outputs_of_columns(
     outputs = list(wanted)
     for members in _groups(wanted):
         requests = [wanted[position] for position in members]
-        rows = lookup_group([_lookup(request) for request in requests], training, _op_name(requests))
+        rows = lookup_group(
+            [_lookup(request) for request in requests], current_training(), _op_name(requests)
+        )
         for position, request, row in zip(members, requests, rows, strict=True):
             outputs[position] = _as_rows_of_the_batch(request, row)
     return outputs
 
 
-def side_by_side(
-    wanted: Sequence[tf.Tensor | LookupRequest], training: bool | tf.Tensor = True
-) -> list[tf.Tensor]:
+def side_by_side(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]:
     """As `outputs_of_columns`, with neighbours of one group in one tensor.
 
     Returns:
@@ -84,7 +81,7 @@ def side_by_side(
         runs = _runs(members, requests)
         rows = lookup_group(
             [_lookup(request) for request in requests],
-            training,
+            current_training(),
             _op_name(requests),
             side_by_side=[len(run) for run in runs],
         )

@@ -9,6 +9,9 @@ import itertools
 import re
 from collections.abc import Iterator
 
+import numpy as np
+import tensorflow as tf
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:
@@ -30,6 +33,9 @@ class Group:
 
 _current: contextvars.ContextVar[Group | None] = contextvars.ContextVar("group_embedding_scope", default=None)
 _numbers = itertools.count(1)
+_training: contextvars.ContextVar[bool | tf.Tensor] = contextvars.ContextVar(
+    "feature_columns_training", default=True
+)
 
 
 @contextlib.contextmanager
@@ -70,3 +76,43 @@ def group_embedding_column_scope(name: str | None = None) -> Iterator[None]:
 def current_group() -> Group | None:
     """The group of the innermost scope that is open, None outside of scopes."""
     return _current.get()
+
+
+@contextlib.contextmanager
+def training_scope(training: bool | tf.Tensor) -> Iterator[None]:
+    """Says of the lookups that are built inside whether keys that are not there get rows.
+
+    It holds for every column with an embedding variable, in a group or not, wherever it is looked up:
+    `tf.compat.v1.feature_column.input_layer` and `linear_model`, `InputLayer` objects, and `DenseFeatures`
+    that is not called with `training`. Outside of such scopes keys get rows. Of scopes in each other the
+    innermost holds.
+
+    An Estimator builds its graphs where it is called: `with training_scope(False): estimator.evaluate(...)`
+    holds for a model whose code is not one's own. A model function has the scope
+    `training_scope(mode == tf.estimator.ModeKeys.TRAIN)`.
+
+    Args:
+      training: A bool or a scalar bool tensor. Without, keys that are not there read as their initial values,
+        nothing is counted for admission, and there are no gradients for the embedding variables.
+
+    Raises:
+      TypeError: It is neither a bool nor a bool tensor.
+      ValueError: It is a tensor, but no scalar.
+    """
+    if not isinstance(training, (bool, np.bool_)):
+        if not tf.is_tensor(training) or training.dtype != tf.bool:
+            raise TypeError(
+                f"training_scope: training must be a bool or a scalar bool tensor, not {training!r}"
+            )
+        if not training.shape.is_compatible_with([]):
+            raise ValueError(f"training_scope: training has shape {training.shape}, not []")
+    token = _training.set(training)
+    try:
+        yield
+    finally:
+        _training.reset(token)
+
+
+def current_training() -> bool | tf.Tensor:
+    """What the innermost `training_scope` says."""
+    return _training.get()
