@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    axes.add_flags(parser, optimizers=("lazy_adam", "adagrad", "rowwise_adagrad"), threads=(2,))
+    axes.add_flags(parser, optimizers=("lazy_adam", "rowwise_adagrad"))
     add = parser.add_argument
     add("--peers", type=axes.list_of(_one_of(_PEERS)), default=_PEERS, help="some of " + ",".join(_PEERS))
     add("--what", type=axes.list_of(_one_of(_WHATS)), default=_WHATS, help="some of " + ",".join(_WHATS))

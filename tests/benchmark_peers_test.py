@@ -109,6 +109,12 @@ def test_peers_are_split_into_groups_that_fit_beside_ours(available, groups, lef
     assert memory.groups_that_fit(["a", "b", "c"], 10, available) == (groups, left_out)
 
 
+def test_a_library_needs_more_memory_than_its_rows_and_slots():
+    tables = Tables(features=2, rows_per_table=10**7, dim=4, optimizer="adagrad")
+    assert tables.bytes == 320e6
+    assert memory.library_bytes(tables) > 640e6
+
+
 @pytest.mark.parametrize(
     ("optimizer", "record"), [("sgd", 4), ("adagrad", 8), ("lazy_adam", 12), ("rowwise_adagrad", 5)]
 )

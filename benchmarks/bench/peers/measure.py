@@ -14,10 +14,9 @@ from bench import ids, machine
 from bench.axes import Axes, Bags, Tables
 from bench.engine_process import EngineProcess, find_program
 from bench.measuring_process import MeasuringProcess, ProcessContender
-from bench.peers import environments
+from bench.peers import environments, memory
 from bench.peers.catalog import LIBRARIES, OURS
 from bench.peers.job import Job
-from bench.peers.memory import BYTES_OVER_ROWS, groups_that_fit
 from bench.peers.report import Entry, Row
 from bench.timing import Contender, Timing, measure
 
@@ -67,8 +66,8 @@ def _groups(tables: Tables, settings: Settings) -> list[list[str]]:
     able = [
         name for name in settings.peers if name == ENGINE or tables.optimizer in LIBRARIES[name].optimizers
     ]
-    bytes_of_one = tables.features * tables.rows_per_table * tables.record_floats * 4 * BYTES_OVER_ROWS
-    groups, left_out = groups_that_fit(able, bytes_of_one, machine.available_bytes() - tables.bytes)
+    needed, free = memory.library_bytes(tables), memory.free_bytes(tables)
+    groups, left_out = memory.groups_that_fit(able, needed, free)
     for name in left_out:
         say(f"  {name} is left out: its tables and ours do not fit into memory together.")
     return groups

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# What a library takes beyond the rows and slots themselves: indexes, free places, the interpreter.
-BYTES_OVER_ROWS = 1.25
+from bench import machine
+from bench.axes import BYTES_PER_FLOAT, Tables
+
+# What a library takes for each byte of rows and slots: indexes, free places, buffers that tables were filled
+# from. tfra took 2.1, TensorFlow and ours 1.6 with 640 MB of rows.
+_OVER_RECORDS = 1.6
+_PROCESS_BYTES = 0.4e9  # an interpreter with its libraries
+_OWN_BYTES = 1.2e9  # of the program that asks: arrays that are copied, ids in the making
+
+
+def library_bytes(tables: Tables) -> float:
+    """What one library's process is expected to take."""
+    records = tables.features * tables.rows_per_table * tables.record_floats * BYTES_PER_FLOAT
+    return _OVER_RECORDS * records + _PROCESS_BYTES
+
+
+def free_bytes(tables: Tables) -> float:
+    """What is left of memory for the libraries' processes."""
+    return machine.available_bytes() - _OWN_BYTES - tables.bytes  # the bare gather's rows
 
 
 def groups_that_fit(
