@@ -112,7 +112,8 @@ def test_peers_are_split_into_groups_that_fit_beside_ours(available, groups, lef
 def test_a_library_needs_more_memory_than_its_rows_and_slots():
     tables = Tables(features=2, rows_per_table=10**7, dim=4, optimizer="adagrad")
     assert tables.bytes == 320e6
-    assert memory.library_bytes(tables) > 640e6
+    assert memory.library_bytes(tables, batch=10) > 640e6
+    assert memory.library_bytes(tables, batch=10**7) - memory.library_bytes(tables, batch=0) >= 2 * 320e6
 
 
 @pytest.mark.parametrize(

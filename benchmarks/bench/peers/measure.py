@@ -51,7 +51,7 @@ def run(axes: Axes, tables: Tables, threads: int, settings: Settings) -> list[Ro
     job = Job(tables, all_bags, tuple(map(str, files)), axes.batches, threads, axes.seed)
     job.write(settings.folder / "job.json")
     rows: list[Row] = []
-    for group in _groups(tables, settings):
+    for group in _groups(job, settings):
         with _Group(job, group, settings) as running:
             measured = [
                 running.measure(number, bags, axes.rounds, batch_sets[number])
@@ -62,11 +62,13 @@ def run(axes: Axes, tables: Tables, threads: int, settings: Settings) -> list[Ro
     return rows
 
 
-def _groups(tables: Tables, settings: Settings) -> list[list[str]]:
+def _groups(job: Job, settings: Settings) -> list[list[str]]:
     able = [
-        name for name in settings.peers if name == ENGINE or tables.optimizer in LIBRARIES[name].optimizers
+        name
+        for name in settings.peers
+        if name == ENGINE or job.tables.optimizer in LIBRARIES[name].optimizers
     ]
-    needed, free = memory.library_bytes(tables), memory.free_bytes(tables)
+    needed, free = memory.library_bytes(job.tables, job.batch), memory.free_bytes(job.tables)
     groups, left_out = memory.groups_that_fit(able, needed, free)
     for name in left_out:
         say(f"  {name} is left out: its tables and ours do not fit into memory together.")
@@ -90,12 +92,14 @@ class _Group:
 
     def __enter__(self) -> _Group:
         with contextlib.ExitStack() as stack:
+            say(f"  filling tables: {', '.join((OURS, *self._names))}")
             started = {name: stack.enter_context(self._start(name)) for name in (OURS, *self._names)}
             if find_program("bare_gather_benchmark") is not None:
                 started[GATHER] = stack.enter_context(self._start_program("bare_gather_benchmark"))
             for name, process in started.items():
                 self._wait(name, process)
             self._check()
+            say("  outputs agree; measuring")
             self._stack = stack.pop_all()
         return self
 

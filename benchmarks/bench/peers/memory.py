@@ -14,10 +14,12 @@ _PROCESS_BYTES = 0.4e9  # an interpreter with its libraries
 _OWN_BYTES = 1.2e9  # of the program that asks: arrays that are copied, ids in the making
 
 
-def library_bytes(tables: Tables) -> float:
-    """What one library's process is expected to take."""
+def library_bytes(tables: Tables, batch: int) -> float:
+    """What one library's process is expected to take, with `batch` bags of a feature in a step."""
     records = tables.features * tables.rows_per_table * tables.record_floats * BYTES_PER_FLOAT
-    return _OVER_RECORDS * records + _PROCESS_BYTES
+    outputs = tables.features * batch * tables.dim * BYTES_PER_FLOAT
+    # Outputs, their gradients, and both once more where a library joins or splits those of all features.
+    return _OVER_RECORDS * records + 4 * outputs + _PROCESS_BYTES
 
 
 def free_bytes(tables: Tables) -> float:
