@@ -21,7 +21,7 @@
 
 #include "cc/base/thread_pool.h"
 #include "cc/group/group_lookup.h"
-#include "cc/group/parallel_parts.h"
+#include "cc/group/group_training.h"
 #include "cc/table/table.h"
 
 namespace sok {
@@ -123,44 +123,35 @@ class GroupBenchmark {
       output_rows_.push_back({outputs_.back().data(), flags.dim});
       gradient_rows_.push_back({gradients_.back().data(), flags.dim});
     }
-    row_gradients_.resize(flags.features);
   }
 
   int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
 
-  LookupPlan Lookup(const BatchSet& set, bool training) {
+  void Lookup(const BatchSet& set, bool training) {
     const Batch& batch = set.batches[next_batch_++ % set.batches.size()];
-    LookupPlan plan;
-    plan.training = training;
+    plan_.training = training;
+    plan_.lookups.resize(batch.size());
     std::vector<Span<const int64_t>> ids;
     for (size_t f = 0; f < batch.size(); ++f) {
-      sok::Lookup lookup;
+      sok::Lookup& lookup = plan_.lookups[f];
       lookup.table = static_cast<int>(f);
       lookup.pooled = set.pooled;
       lookup.combiner = Combiner::kMean;
       lookup.count = static_cast<int64_t>(batch[f].ids.size());
+      lookup.offsets.clear();
       if (set.pooled) lookup.offsets = batch[f].offsets;
       ids.push_back(batch[f].ids);
-      plan.lookups.push_back(std::move(lookup));
     }
-    Check(GroupForward(executor_, pointers_, ids, &plan, output_rows_, &scratch_));
-    return plan;
+    Check(GroupForward(executor_, pointers_, ids, &plan_, output_rows_, &scratch_));
   }
 
   void Step(const BatchSet& set) {
-    const LookupPlan plan = Lookup(set, true);
-    std::vector<float*> grads;
-    for (int64_t f = 0; f < flags_.features; ++f) {
-      // Grown once to the largest batch: the memory of one step serves the next.
-      const size_t floats = plan.parts[f].rows.size() * flags_.dim;
-      if (row_gradients_[f].size() < floats) row_gradients_[f].resize(floats);
-      grads.push_back(row_gradients_[f].data());
+    Lookup(set, true);
+    std::vector<TableStep> steps;
+    for (size_t f = 0; f < pointers_.size(); ++f) {
+      steps.push_back({static_cast<int>(f), pointers_[f], Span<const float>(hyper_)});
     }
-    const std::vector<int64_t> dims(flags_.features, flags_.dim);
-    Check(GroupBackward(executor_, plan, dims, gradient_rows_, grads));
-    Check(ForEachPart(executor_, flags_.features, [&](Executor& inner, int64_t f) {
-      return tables_[f]->ApplyGradients(inner, flags_.optimizer, hyper_, plan.parts[f].rows, grads[f], true);
-    }));
+    Check(GroupTrain(executor_, plan_, gradient_rows_, flags_.optimizer, steps, &gradient_scratch_));
   }
 
   // Makes `calls` calls: the milliseconds of one and its processor time.
@@ -206,8 +197,9 @@ class GroupBenchmark {
   std::vector<Table*> pointers_;
   std::vector<std::vector<float>> outputs_;
   std::vector<std::vector<float>> gradients_;
-  std::vector<std::vector<float>> row_gradients_;
+  LookupPlan plan_;
   GroupScratch scratch_;
+  GradientScratch gradient_scratch_;
   std::vector<OutputRows> output_rows_;
   std::vector<GradientRows> gradient_rows_;
   size_t next_batch_ = 0;

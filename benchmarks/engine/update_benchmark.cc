@@ -96,15 +96,18 @@ void Compare(int64_t num_rows, int64_t dim) {
   for (Executor* executor : {static_cast<Executor*>(&one), static_cast<Executor*>(&two)}) {
     const std::string threads = executor == &one ? ", 1 thread" : ", 2 threads";
     comparison.Add("LazyAdam" + threads, [&, executor] {
-      ExitUnless(lazy->Apply(*executor, kHyper, next(), grads.data(), &store));
+      ExitUnless(
+          lazy->Apply(*executor, kHyper, next(), StoredRowGradients(grads.data(), store.dim()), &store));
     });
     comparison.Add("exact Adam" + threads, [&, executor] {
-      ExitUnless(exact->Apply(*executor, kHyper, next(), grads.data(), &store));
+      ExitUnless(
+          exact->Apply(*executor, kHyper, next(), StoredRowGradients(grads.data(), store.dim()), &store));
     });
     comparison.Add("exact Adam, caught up, then updated" + threads, [&, executor] {
       const std::vector<int64_t>& rows = next();
       exact->CatchUp(*executor, rows, &store);
-      ExitUnless(exact->Apply(*executor, kHyper, rows, grads.data(), &store));
+      ExitUnless(
+          exact->Apply(*executor, kHyper, rows, StoredRowGradients(grads.data(), store.dim()), &store));
     });
   }
   comparison.Run(kRounds);

@@ -53,6 +53,19 @@ class ObjectPool {
   std::vector<std::unique_ptr<T>> idle_;
 };
 
+// As pool->Take(), shared: the object goes back when its last owner lets go of it, and the pool lives until
+// then.
+template <typename T>
+std::shared_ptr<T> TakeShared(const std::shared_ptr<ObjectPool<T>>& pool) {
+  struct Held {
+    std::shared_ptr<ObjectPool<T>> pool;
+    typename ObjectPool<T>::Lease lease;
+  };
+  auto held = std::make_shared<Held>(Held{pool, pool->Take()});
+  T* const object = held->lease.get();
+  return std::shared_ptr<T>(std::move(held), object);
+}
+
 }  // namespace sok
 
 #endif  // SOK_CC_BASE_OBJECT_POOL_H_

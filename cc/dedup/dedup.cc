@@ -74,16 +74,14 @@ Status Deduplicator::Run(Executor& executor, Span<const int64_t> ids, std::vecto
   }
   const bool partitioned =
       executor.concurrency() >= kMinPartitionedThreads && ids.size() >= kMinPartitionedIds;
-  const Status status =
-      partitioned ? RunPartitioned(executor, ids, unique, inverse) : RunWhole(ids, unique, inverse);
-  if (status.ok()) last_unique_ = static_cast<int64_t>(unique->size());
-  return status;
+  return partitioned ? RunPartitioned(executor, ids, unique, inverse) : RunWhole(ids, unique, inverse);
 }
 
 Status Deduplicator::RunWhole(Span<const int64_t> ids, std::vector<int64_t>* unique, Span<int32_t> inverse) {
   const int64_t n = ids.size();
   std::unique_ptr<ProbeTable> table = TakeTable();
-  SOK_RETURN_IF_ERROR(table->Start(std::min(n, std::max(last_unique_ + last_unique_ / 4, n / 4))));
+  const int64_t expected = static_cast<int64_t>(unique->size());
+  SOK_RETURN_IF_ERROR(table->Start(std::min(n, std::max(expected + expected / 8, n / 4))));
   SOK_RETURN_IF_ERROR(GrowTo(n * static_cast<int64_t>(sizeof(int64_t)), &scratch_ids_));
   int64_t* const distinct = static_cast<int64_t*>(scratch_ids_.data());
   int32_t count = 0;
@@ -92,7 +90,8 @@ Status Deduplicator::RunWhole(Span<const int64_t> ids, std::vector<int64_t>* uni
     const int32_t position = table->FindOrStore(ids[i], hash, count);
     inverse[i] = position;
     distinct[count] = ids[i];
-    if (position != count || ++count <= table->room()) return true;
+    count += position == count;
+    if (count <= table->room()) return true;
     grown = table->Start(2 * table->room());
     if (!grown.ok()) return false;
     ForEachHash(distinct, count, *table, [&](int64_t u, uint64_t hash_of_u) {

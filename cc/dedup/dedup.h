@@ -17,12 +17,15 @@ namespace sok {
 // Finds the distinct ids of a batch, as tf.unique does.
 //
 // Keeps its working memory from one Run to the next: hold on to a Deduplicator where batches follow one
-// another. Not thread-safe; Run itself uses the executor's threads.
+// another, and let batches that run one after the other share one, whose memory is then in the cache. Not
+// thread-safe; Run itself uses the executor's threads.
 class Deduplicator {
  public:
   // *unique = the distinct ids in order of their first occurrence; inverse[i] = the position of ids[i] in
   // *unique; inverse.size() == ids.size(). The same for every executor. InvalidArgument for more than 2^31 -
   // 1 ids; ResourceExhausted where memory does not suffice, and then the outputs are not to be used.
+  //
+  // The size of *unique before is taken for a hint: batches that follow one another resemble each other.
   Status Run(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,
              Span<int32_t> inverse);
 
@@ -36,8 +39,6 @@ class Deduplicator {
   Status FindFirstOccurrences(Executor& executor, Span<int32_t> first);
   std::unique_ptr<ProbeTable> TakeTable();
   void ReturnTable(std::unique_ptr<ProbeTable> table);
-
-  int64_t last_unique_ = 0;  // of the last Run: batches resemble one another
 
   // Partitioned: the batch in the order of its partitions, each in the batch's order. Whole: the distinct
   // ids.

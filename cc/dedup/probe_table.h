@@ -46,15 +46,12 @@ class ProbeTable {
   // caller counts what it stores and stays within room() + 1.
   int32_t FindOrStore(int64_t id, uint64_t hash, int32_t position) {
     uint64_t slot = hash & mask_;
-    while (true) {
-      Slot& s = slots_[slot];
-      if (s.use != use_) {
-        s = Slot{id, use_, position};
-        return position;
-      }
-      if (s.id == id) return s.position;
-      slot = (slot + 1) & mask_;
-    }
+    while (slots_[slot].use == use_ && slots_[slot].id != id) slot = (slot + 1) & mask_;
+    // Whether the id is new is hard to predict, so nothing branches on it: a slot that holds the id is
+    // written as it was.
+    const int32_t found = slots_[slot].use == use_ ? slots_[slot].position : position;
+    slots_[slot] = Slot{id, use_, found};
+    return found;
   }
 
  private:

@@ -1,20 +1,18 @@
 #include "cc/group/group_lookup.h"
 
-#include "cc/dedup/segments.h"
 #include "cc/group/parallel_parts.h"
 #include "cc/group/table_locks.h"
 #include "cc/group/table_rows.h"
-#include "cc/pooling/segment_sum.h"
 
 namespace sok {
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch) {
   std::vector<TablePart>& parts = plan->parts;
   parts.resize(tables.size());
-  while (scratch->deduplicators.size() < parts.size()) scratch->deduplicators.emplace_back();
   SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
     parts[t].inverse.resize(ids[t].size());
-    return scratch->deduplicators[t].Run(inner, ids[t], &parts[t].unique, Span<int32_t>(parts[t].inverse));
+    return scratch->deduplicators.Take()->Run(inner, ids[t], &parts[t].unique,
+                                              Span<int32_t>(parts[t].inverse));
   }));
 
   const TableLocks locks(tables);
@@ -34,14 +32,12 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
 }
 
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
-                     Span<const GradientRows> gradients, Span<float* const> grads_out) {
+                     Span<const GradientRows> gradients, Span<float* const> grads_out,
+                     GradientScratch* scratch) {
   return ForEachPart(executor, dims.size(), [&](Executor& inner, int64_t t) {
-    const TablePart& part = plan.parts[t];
-    const OccurrenceGradients occurrences = GradientsOfOccurrences(plan, static_cast<int>(t), gradients);
-    Segments segments;
-    BuildSegments(part.inverse, static_cast<int64_t>(part.unique.size()), &segments);
-    SegmentSum(inner, Span<const int64_t>(segments.offsets).subspan(0, part.trained + 1), segments.positions,
-               occurrences.rows, occurrences.scales, dims[t], grads_out[t]);
+    const ObjectPool<PartGradients>::Lease part = scratch->parts.Take();
+    part->Prepare(plan, static_cast<int>(t), gradients);
+    part->Sum(inner, dims[t], grads_out[t]);
     return OkStatus();
   });
 }

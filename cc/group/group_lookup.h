@@ -2,21 +2,22 @@
 #define SOK_CC_GROUP_GROUP_LOOKUP_H_
 
 #include <cstdint>
-#include <deque>
 
 #include "cc/base/executor.h"
+#include "cc/base/object_pool.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/dedup/dedup.h"
 #include "cc/group/lookup_passes.h"
 #include "cc/group/lookup_plan.h"
+#include "cc/group/part_gradients.h"
 #include "cc/table/table.h"
 
 namespace sok {
 
 // Working memory of GroupForward; one call at a time. Calls after the first find it as large as they need it.
 struct GroupScratch {
-  std::deque<Deduplicator> deduplicators;  // one per table; a deque, for they cannot move
+  ObjectPool<Deduplicator> deduplicators;  // one for each thread
 };
 
 // Looks up a whole group: merges duplicate ids per table, finds their rows (and in training inserts those
@@ -34,7 +35,8 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
 // has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. The result does not depend on the
 // executor. `plan` comes from GroupForward and was training. ResourceExhausted where memory does not suffice.
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
-                     Span<const GradientRows> gradients, Span<float* const> grads_out);
+                     Span<const GradientRows> gradients, Span<float* const> grads_out,
+                     GradientScratch* scratch);
 
 // The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[given]. Reads the
 // rows as they are now, so it has to run before the optimizer does. InvalidArgument where the table never had

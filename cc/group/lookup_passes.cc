@@ -29,31 +29,34 @@ void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part
   }
 }
 
-OccurrenceGradients GradientsOfOccurrences(const LookupPlan& plan, int t,
-                                           Span<const GradientRows> gradients) {
+void GradientsOfOccurrences(const LookupPlan& plan, int t, Span<const GradientRows> gradients,
+                            OccurrenceGradients* result) {
   const size_t occurrences = plan.parts[t].inverse.size();
-  OccurrenceGradients result;
-  result.rows.resize(occurrences);
+  result->rows.resize(occurrences);
+  result->scales.clear();
   const bool scaled = std::any_of(plan.lookups.begin(), plan.lookups.end(), [t](const Lookup& lookup) {
     return lookup.table == t && IsScaled(lookup);
   });
-  if (scaled) result.scales.assign(occurrences, 1.0f);
+  if (scaled) result->scales.assign(occurrences, 1.0f);
 
   for (size_t l = 0; l < plan.lookups.size(); ++l) {
     const Lookup& lookup = plan.lookups[l];
     if (lookup.table != t) continue;
     const float* gradient = gradients[l].data;
-    const float** out = result.rows.data() + lookup.first;
-    for (int64_t bag = 0; bag < lookup.num_bags(); ++bag, gradient += gradients[l].stride) {
-      const int64_t end = lookup.pooled ? lookup.offsets[bag + 1] : bag + 1;
-      for (int64_t i = lookup.pooled ? lookup.offsets[bag] : bag; i < end; ++i) out[i] = gradient;
+    const float** out = result->rows.data() + lookup.first;
+    const int64_t stride = gradients[l].stride;
+    if (!lookup.pooled) {
+      for (int64_t i = 0; i < lookup.count; ++i) out[i] = gradient + i * stride;
+      continue;
     }
-    if (scaled && lookup.pooled) {
+    for (int64_t bag = 0; bag < lookup.num_bags(); ++bag, gradient += stride) {
+      std::fill(out + lookup.offsets[bag], out + lookup.offsets[bag + 1], gradient);
+    }
+    if (scaled) {
       BagScales(lookup.combiner, lookup.offsets, lookup.weights,
-                Span<float>(result.scales).subspan(lookup.first, lookup.count));
+                Span<float>(result->scales).subspan(lookup.first, lookup.count));
     }
   }
-  return result;
 }
 
 void LookupWeightGradients(Executor& executor, const LookupPlan& plan, int l, Span<const float* const> rows,

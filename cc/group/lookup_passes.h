@@ -33,7 +33,8 @@ struct OccurrenceGradients {
   std::vector<const float*> rows;
   std::vector<float> scales;
 };
-OccurrenceGradients GradientsOfOccurrences(const LookupPlan& plan, int t, Span<const GradientRows> gradients);
+void GradientsOfOccurrences(const LookupPlan& plan, int t, Span<const GradientRows> gradients,
+                            OccurrenceGradients* result);
 
 // The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[given], zeros for
 // ids that are in no bag. `rows` are what the forward pass read for the distinct ids of the lookup's table.

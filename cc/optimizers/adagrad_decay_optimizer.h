@@ -25,19 +25,20 @@ class AdagradDecayOptimizer final : public RuleOptimizer<AdagradDecay> {
 
   std::vector<std::string> slot_names() const override { return {"accumulator", "decay_power"}; }
 
-  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows, const float* grads,
-               RowStore* store) override {
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+               const RowGradients& gradients, RowStore* store) override {
     SOK_RETURN_IF_ERROR(CheckHyper(hyper));
     const AdagradDecay with_decay(hyper.data());
     const AdagradDecay without_decay = with_decay.WithoutDecay();
     const float period = hyper[3];
     const int64_t dim = store->dim();
-    ForEachRow(executor, rows, store, NothingAhead(), [&](int64_t i, float* record) {
+    const auto update = [&](int64_t /*i*/, const float* g, float* record) {
       float& decays = record[2 * dim];
       const bool decay = period > decays;
       if (decay) decays += 1.0f;
-      ApplyToRecord(decay ? with_decay : without_decay, grads + i * dim, record, dim);
-    });
+      ApplyToRecord(decay ? with_decay : without_decay, g, record, dim);
+    };
+    ForEachRow(executor, rows, &gradients, store, NothingAhead(), update);
     CountStep();
     return OkStatus();
   }

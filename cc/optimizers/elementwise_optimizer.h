@@ -25,13 +25,13 @@ void ApplyToRecord(const Rule& rule, const float* __restrict g, float* __restric
   }
 }
 
-// Runs `rule` over distinct rows; grads[i, 0..dim) is the gradient of rows[i].
+// Runs `rule` over distinct rows with their gradients.
 template <typename Rule>
-void ApplyToRows(Executor& executor, const Rule& rule, Span<const int64_t> rows, const float* grads,
-                 RowStore* store) {
+void ApplyToRows(Executor& executor, const Rule& rule, Span<const int64_t> rows,
+                 const RowGradients& gradients, RowStore* store) {
   const int64_t dim = store->dim();
-  ForEachRow(executor, rows, store, NothingAhead(),
-             [&](int64_t i, float* record) { ApplyToRecord(rule, grads + i * dim, record, dim); });
+  ForEachRow(executor, rows, &gradients, store, NothingAhead(),
+             [&](int64_t /*i*/, const float* g, float* record) { ApplyToRecord(rule, g, record, dim); });
 }
 
 // An optimizer that changes touched rows only, each element by itself, made from the hyper-parameters alone.
@@ -40,10 +40,10 @@ class ElementwiseOptimizer final : public RuleOptimizer<Rule> {
  public:
   explicit ElementwiseOptimizer(std::string_view name) : RuleOptimizer<Rule>(name) {}
 
-  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows, const float* grads,
-               RowStore* store) override {
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+               const RowGradients& gradients, RowStore* store) override {
     SOK_RETURN_IF_ERROR(this->CheckHyper(hyper));
-    ApplyToRows(executor, Rule(hyper.data()), rows, grads, store);
+    ApplyToRows(executor, Rule(hyper.data()), rows, gradients, store);
     this->CountStep();
     return OkStatus();
   }

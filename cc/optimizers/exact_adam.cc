@@ -40,13 +40,13 @@ void CatchUpRecord<0>(const AdamHistory& history, int64_t t0, float epsilon, con
 // The loop over rows: those that have missed steps are caught up, and all take `step` if there is one.
 template <int kTerms>
 void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const AdamStep* step,
-                Span<const int64_t> rows, const float* grads, RowSteps* row_steps, RowStore* store) {
+                Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
+                RowStore* store) {
   const int64_t dim = store->dim();
   const uint32_t after = row_steps->now() + (step != nullptr ? 1 : 0);
   ForEachRow(
-      executor, rows, store, [&](int64_t row) { row_steps->Prefetch(row); },
-      [&](int64_t i, float* record) {
-        const float* g = step != nullptr ? grads + i * dim : nullptr;
+      executor, rows, gradients, store, [&](int64_t row) { row_steps->Prefetch(row); },
+      [&](int64_t i, const float* g, float* record) {
         const uint32_t missed = row_steps->missed(rows[i]);
         if (missed > 0) {
           CatchUpRecord<kTerms>(history, row_steps->now() - missed, epsilon, step, g, record, dim);
@@ -58,14 +58,15 @@ void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, c
 }
 
 void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const AdamStep* step,
-                Span<const int64_t> rows, const float* grads, RowSteps* row_steps, RowStore* store) {
+                Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
+                RowStore* store) {
   switch (history.terms()) {
     case 4:
-      return UpdateRows<4>(executor, history, epsilon, step, rows, grads, row_steps, store);
+      return UpdateRows<4>(executor, history, epsilon, step, rows, gradients, row_steps, store);
     case 8:
-      return UpdateRows<8>(executor, history, epsilon, step, rows, grads, row_steps, store);
+      return UpdateRows<8>(executor, history, epsilon, step, rows, gradients, row_steps, store);
     default:
-      return UpdateRows<0>(executor, history, epsilon, step, rows, grads, row_steps, store);
+      return UpdateRows<0>(executor, history, epsilon, step, rows, gradients, row_steps, store);
   }
 }
 
@@ -88,13 +89,13 @@ void ExactAdam::PrepareHistory(Executor& executor, float beta1, float beta2, flo
 }
 
 Status ExactAdam::Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
-                        const float* grads, RowStore* store) {
+                        const RowGradients& gradients, RowStore* store) {
   SOK_RETURN_IF_ERROR(CheckHyper(hyper));
   SOK_RETURN_IF_ERROR(Reserve(store->rows()));
   PrepareHistory(executor, hyper[1], hyper[2], hyper[3], store);
   const AdamStep step(hyper.data());
   row_steps_.Use(rows);
-  UpdateRows(executor, *history_, epsilon_, &step, rows, grads, &row_steps_, store);
+  UpdateRows(executor, *history_, epsilon_, &step, rows, &gradients, &row_steps_, store);
   history_->Append(step.alpha);
   row_steps_.Advance();
   CountStep();

@@ -32,8 +32,8 @@ class ExactAdam final : public RuleOptimizer<AdamStep> {
 
   Status Reserve(int64_t rows) override { return row_steps_.Reserve(rows); }
   void OnNewRow(int64_t row) override;
-  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows, const float* grads,
-               RowStore* store) override;
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+               const RowGradients& gradients, RowStore* store) override;
   bool has_catch_up() const override { return true; }
   void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) override;
   bool can_save_lag() const override { return true; }

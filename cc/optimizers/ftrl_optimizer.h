@@ -13,13 +13,13 @@ class FtrlOptimizer final : public RuleOptimizer<Ftrl> {
  public:
   explicit FtrlOptimizer(std::string_view name) : RuleOptimizer<Ftrl>(name) {}
 
-  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows, const float* grads,
-               RowStore* store) override {
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+               const RowGradients& gradients, RowStore* store) override {
     SOK_RETURN_IF_ERROR(CheckHyper(hyper));
     if (hyper[1] == -0.5f) {
-      ApplyToRows(executor, FtrlStep<true>(hyper.data()), rows, grads, store);
+      ApplyToRows(executor, FtrlStep<true>(hyper.data()), rows, gradients, store);
     } else {
-      ApplyToRows(executor, FtrlStep<false>(hyper.data()), rows, grads, store);
+      ApplyToRows(executor, FtrlStep<false>(hyper.data()), rows, gradients, store);
     }
     CountStep();
     return OkStatus();

@@ -37,7 +37,8 @@ TEST_P(HyperCheckTest, RefusesNamingTheValueAndChangesNothing) {
 
   const std::vector<int64_t> touched = {1};
   const std::vector<float> grads(4, 1.0f);
-  const Status status = rows.optimizer().Apply(executor, c.bad, touched, grads.data(), &rows.store());
+  const Status status = rows.optimizer().Apply(
+      executor, c.bad, touched, StoredRowGradients(grads.data(), rows.store().dim()), &rows.store());
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(rows.optimizer().CheckHyper(c.bad).message(), status.message());
   EXPECT_NE(status.message().find("'" + c.name + "'"), std::string::npos) << status.message();

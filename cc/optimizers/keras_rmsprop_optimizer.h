@@ -27,8 +27,8 @@ class KerasRmspropOptimizer final : public RuleOptimizer<Rule> {
     row_steps_.SetCurrent(row);
   }
 
-  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows, const float* grads,
-               RowStore* store) override {
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+               const RowGradients& gradients, RowStore* store) override {
     SOK_RETURN_IF_ERROR(this->CheckHyper(hyper));
     SOK_RETURN_IF_ERROR(Reserve(store->rows()));
     PreparePowers(executor, hyper[1], store);
@@ -36,12 +36,12 @@ class KerasRmspropOptimizer final : public RuleOptimizer<Rule> {
     const Rule rule(hyper.data());
     const int64_t dim = store->dim();
     ForEachRow(
-        executor, rows, store, [&](int64_t row) { row_steps_.Prefetch(row); },
-        [&](int64_t i, float* record) {
+        executor, rows, &gradients, store, [&](int64_t row) { row_steps_.Prefetch(row); },
+        [&](int64_t i, const float* g, float* record) {
           Rule row_rule = rule;
           const uint32_t missed = row_steps_.missed(rows[i]);
           if (missed > 0) row_rule.decay = static_cast<float>((*powers_)(int64_t{missed} + 1));
-          ApplyToRecord(row_rule, grads + i * dim, record, dim);
+          ApplyToRecord(row_rule, g, record, dim);
           row_steps_.SetCurrentAt(rows[i], row_steps_.now() + 1);
         });
     row_steps_.Advance();
@@ -55,8 +55,8 @@ class KerasRmspropOptimizer final : public RuleOptimizer<Rule> {
     if (!powers_.has_value()) return;
     const int64_t dim = store->dim();
     ForEachRow(
-        executor, rows, store, [&](int64_t row) { row_steps_.Prefetch(row); },
-        [&](int64_t i, float* record) {
+        executor, rows, /*gradients=*/nullptr, store, [&](int64_t row) { row_steps_.Prefetch(row); },
+        [&](int64_t i, const float* /*g*/, float* record) {
           const uint32_t missed = row_steps_.missed(rows[i]);
           if (missed == 0) return;
           const float decay = static_cast<float>((*powers_)(missed));

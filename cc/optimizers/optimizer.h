@@ -10,6 +10,7 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/optimizers/row_gradients.h"
 #include "cc/store/row_store.h"
 
 namespace sok {
@@ -57,11 +58,11 @@ class Optimizer {
   // comes before.
   virtual void OnNewRow(int64_t row);
 
-  // One step, with the gradients grads[i, 0..dim) of rows[i], row-major, dim = store->dim(). Rows are
-  // distinct and below store->rows(); there may be none, which is a step too. A bad `hyper` is an
-  // InvalidArgument as of CheckHyper, and then nothing has changed.
+  // One step, with the gradients of `rows`, store->dim() floats each. Rows are distinct and below
+  // store->rows(); there may be none, which is a step too. A bad `hyper` is an InvalidArgument as of
+  // CheckHyper, and then nothing has changed.
   virtual Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
-                       const float* grads, RowStore* store) = 0;
+                       const RowGradients& gradients, RowStore* store) = 0;
 
   // Whether rows that a step does not touch change nevertheless. The change is then made when the row is next
   // part of an Apply or a CatchUp, and CatchUp must come before the row is read.

@@ -8,34 +8,53 @@
 #include "cc/base/prefetch.h"
 #include "cc/base/span.h"
 #include "cc/base/vectorize.h"
+#include "cc/optimizers/row_gradients.h"
+#include "cc/pooling/bag_ranges.h"
 #include "cc/store/row_store.h"
 
 namespace sok {
 
-// The loop that all optimizers run in: calls body(i, record) for every rows[i], where record is its weights
-// followed by its slots, asking for each record's cache lines some rows ahead. Rows are distinct, so threads
-// work on disjoint memory. ahead(row) is called for each row twice as far ahead, for what else is kept by
-// row.
+// The loop that all optimizers run in, over rows [begin, end) on one thread: see ForEachRow.
 template <typename Ahead, typename Body>
-void ForEachRow(Executor& executor, Span<const int64_t> rows, RowStore* store, const Ahead& ahead,
-                const Body& body) {
+void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const RowGradients* gradients,
+                  RowStore* store, const Ahead& ahead, const Body& body) {
   const int64_t floats = store->stride();
+  const int64_t dim = store->dim();
   const int64_t distance = PrefetchDistance(floats);
+  const int64_t block =
+      std::min(distance, std::max<int64_t>(RowGradients::kBlockFloats / std::max<int64_t>(dim, 1), 1));
+  alignas(64) float scratch[RowGradients::kBlockFloats];
+  for (int64_t i = begin; i < std::min(end, begin + 2 * distance); ++i) ahead(rows[i]);
+  for (int64_t i = begin; i < std::min(end, begin + distance); ++i) {
+    PrefetchFloats<true>(store->weights(rows[i]), floats);
+  }
+  for (int64_t first = begin; first < end; first += block) {
+    const int64_t last = std::min(end, first + block);
+    const float* g = gradients == nullptr ? nullptr : gradients->Block(first, last, scratch);
+    for (int64_t i = first; i < last; ++i) {
+      if (i + 2 * distance < end) ahead(rows[i + 2 * distance]);
+      if (i + distance < end) PrefetchFloats<true>(store->weights(rows[i + distance]), floats);
+      body(i, g == nullptr ? nullptr : g + (i - first) * dim, store->weights(rows[i]));
+    }
+  }
+}
+
+// Calls body(i, g, record) for every rows[i], where g is its gradient and record its weights followed by its
+// slots, asking for each record's cache lines some rows ahead. Rows are distinct, so threads work on disjoint
+// memory. ahead(row) is called for each row twice as far ahead, for what else is kept by row. Without
+// gradients, g is null.
+template <typename Ahead, typename Body>
+void ForEachRow(Executor& executor, Span<const int64_t> rows, const RowGradients* gradients, RowStore* store,
+                const Ahead& ahead, const Body& body) {
   // Read and written from memory at some 10 bytes per nanosecond.
-  const int64_t ns_per_row = 10 + floats;
-  executor.ParallelFor(rows.size(), ns_per_row, [&](int64_t begin, int64_t end) {
-    RunVectorized([&] {
-      for (int64_t i = begin; i < std::min(end, begin + 2 * distance); ++i) ahead(rows[i]);
-      for (int64_t i = begin; i < std::min(end, begin + distance); ++i) {
-        PrefetchFloats<true>(store->weights(rows[i]), floats);
-      }
-      for (int64_t i = begin; i < end; ++i) {
-        if (i + 2 * distance < end) ahead(rows[i + 2 * distance]);
-        if (i + distance < end) PrefetchFloats<true>(store->weights(rows[i + distance]), floats);
-        body(i, store->weights(rows[i]));
-      }
-    });
-  });
+  const int64_t ns_per_row = 10 + store->stride();
+  const Span<const int64_t> offsets = gradients == nullptr ? Span<const int64_t>() : gradients->offsets();
+  const auto loop = [&](int64_t begin, int64_t end) {
+    LoopOverRows(rows, begin, end, gradients, store, ahead, body);
+  };
+  if (!offsets.empty()) return ParallelForBags(executor, offsets, ns_per_row, loop);
+  executor.ParallelFor(rows.size(), ns_per_row,
+                       [&](int64_t begin, int64_t end) { RunVectorized([&] { loop(begin, end); }); });
 }
 
 // Nothing else is kept by row.

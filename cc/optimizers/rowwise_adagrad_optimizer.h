@@ -20,16 +20,16 @@ class RowwiseAdagradOptimizer final : public RuleOptimizer<RowwiseAdagrad> {
     return {SlotSpec{1, RowwiseAdagrad::SlotFill(hyper.data(), 0)}};
   }
 
-  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows, const float* grads,
-               RowStore* store) override {
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+               const RowGradients& gradients, RowStore* store) override {
     SOK_RETURN_IF_ERROR(CheckHyper(hyper));
     const RowwiseAdagrad rule(hyper.data());
     const int64_t dim = store->dim();
-    ForEachRow(executor, rows, store, NothingAhead(), [&](int64_t i, float* record) {
-      const float* g = grads + i * dim;
+    const auto update = [&](int64_t /*i*/, const float* g, float* record) {
       const float divisor = rule.Divisor(SumOfSquares(g, dim), static_cast<int>(dim), record[dim]);
       for (int64_t c = 0; c < dim; ++c) rule(g[c], divisor, record[c]);
-    });
+    };
+    ForEachRow(executor, rows, &gradients, store, NothingAhead(), update);
     CountStep();
     return OkStatus();
   }

@@ -41,7 +41,8 @@ class TrainedRows {
 
   void Step(Executor& executor, Span<const float> hyper, const std::vector<int64_t>& rows,
             const std::vector<float>& grads) {
-    const Status status = optimizer_->Apply(executor, hyper, rows, grads.data(), &store_);
+    const Status status =
+        optimizer_->Apply(executor, hyper, rows, StoredRowGradients(grads.data(), store_.dim()), &store_);
     if (status_.ok()) status_ = status;
   }
 

@@ -48,31 +48,49 @@ int64_t LongSegment(int64_t occurrences, int concurrency) {
 
 }  // namespace
 
-void SegmentSum(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
-                Span<const float* const> grad_rows, Span<const float> scales, int64_t dim, float* out) {
-  if (NumBags(offsets) == 0) return;
+SegmentSums::SegmentSums(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
+                         Span<const float* const> grad_rows, Span<const float> scales, int64_t dim)
+    : offsets_(offsets), positions_(positions), grad_rows_(grad_rows), scales_(scales), dim_(dim) {
+  const int64_t segments = NumBags(offsets);
+  if (segments == 0 || executor.concurrency() == 1 || dim <= kFloatsPerLine) return;
+  const int64_t limit = LongSegment(offsets[segments] - offsets[0], executor.concurrency());
+  for (int64_t s = 0; s < segments; ++s) {
+    if (offsets[s + 1] - offsets[s] > limit) long_.push_back(s);
+  }
+  long_sums_.resize(long_.size() * dim);
+  for (size_t i = 0; i < long_.size(); ++i) SumLong(executor, long_[i], long_sums_.data() + i * dim);
+}
+
+void SegmentSums::SumLong(Executor& executor, int64_t segment, float* out) const {
   constexpr int64_t kColumns = kFloatsPerLine;
-  const bool split = executor.concurrency() > 1 && dim > kColumns;
-  const int64_t limit =
-      split ? LongSegment(offsets[NumBags(offsets)] - offsets[0], executor.concurrency()) : INT64_MAX;
-  const auto length = [&](int64_t s) { return offsets[s + 1] - offsets[s]; };
-  ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
-    for (int64_t s = first; s < last; ++s) {
-      if (length(s) <= limit) SumColumns(offsets, positions, grad_rows, scales, s, 0, dim, out + s * dim);
+  const int64_t blocks = (dim_ + kColumns - 1) / kColumns;
+  const int64_t cost = (offsets_[segment + 1] - offsets_[segment]) * RowCost(kColumns);
+  executor.ParallelFor(blocks, cost, [&](int64_t first, int64_t last) {
+    const int64_t column = first * kColumns;
+    const int64_t width = std::min(dim_, last * kColumns) - column;
+    RunVectorized(
+        [&] { SumColumns(offsets_, positions_, grad_rows_, scales_, segment, column, width, out + column); });
+  });
+}
+
+void SegmentSums::Take(int64_t first, int64_t last, float* out) const {
+  auto next_long = std::lower_bound(long_.begin(), long_.end(), first);
+  RunVectorized([&] {
+    for (int64_t s = first; s < last; ++s, out += dim_) {
+      if (next_long != long_.end() && *next_long == s) {
+        Copy(long_sums_.data() + (next_long++ - long_.begin()) * dim_, dim_, out);
+      } else {
+        SumColumns(offsets_, positions_, grad_rows_, scales_, s, 0, dim_, out);
+      }
     }
   });
-  if (!split) return;
-  const int64_t blocks = (dim + kColumns - 1) / kColumns;
-  for (int64_t s = 0; s < NumBags(offsets); ++s) {
-    if (length(s) <= limit) continue;
-    executor.ParallelFor(blocks, length(s) * RowCost(kColumns), [&](int64_t first, int64_t last) {
-      const int64_t column = first * kColumns;
-      const int64_t width = std::min(dim, last * kColumns) - column;
-      RunVectorized([&] {
-        SumColumns(offsets, positions, grad_rows, scales, s, column, width, out + s * dim + column);
-      });
-    });
-  }
+}
+
+void SegmentSum(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
+                Span<const float* const> grad_rows, Span<const float> scales, int64_t dim, float* out) {
+  const SegmentSums sums(executor, offsets, positions, grad_rows, scales, dim);
+  ParallelForBags(executor, offsets, RowCost(dim),
+                  [&](int64_t first, int64_t last) { sums.Take(first, last, out + first * dim); });
 }
 
 void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float> weights,

@@ -2,6 +2,7 @@
 #define SOK_CC_POOLING_SEGMENT_SUM_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
@@ -19,6 +20,29 @@ namespace sok {
 // pointer: all occurrences of a bag share its gradient.
 void SegmentSum(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
                 Span<const float* const> grad_rows, Span<const float> scales, int64_t dim, float* out);
+
+// The same sums, taken some ids at a time where they are needed. Ids with very many occurrences are summed at
+// once, by all threads, each taking some columns.
+class SegmentSums {
+ public:
+  // The arguments are those of SegmentSum, and have to stay.
+  SegmentSums(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
+              Span<const float* const> grad_rows, Span<const float> scales, int64_t dim);
+
+  // Writes the sums of ids [first, last), row-major. Any number of threads may call at the same time.
+  void Take(int64_t first, int64_t last, float* out) const;
+
+ private:
+  void SumLong(Executor& executor, int64_t segment, float* out) const;
+
+  const Span<const int64_t> offsets_;
+  const Span<const int32_t> positions_;
+  const Span<const float* const> grad_rows_;
+  const Span<const float> scales_;
+  const int64_t dim_;
+  std::vector<int64_t> long_;  // increasing
+  std::vector<float> long_sums_;
+};
 
 // scales[i] becomes the factor by which the gradient of a bag reaches the row of its occurrence i: weights[i]
 // over the bag's divisor (see Combiner), 0 where the divisor is zero. Empty `weights` are all ones, and the

@@ -17,7 +17,7 @@ class TableGradients {
   TableGradients(const RoutePlan& plan, int t, Span<const GradientRows> gradients)
       : mode_(plan.modes[t]), dim_(plan.dims[t]), route_(plan.routes[t]) {
     if (mode_ == ExchangeMode::kRows) {
-      occurrences_ = GradientsOfOccurrences(plan.lookups, t, gradients);
+      GradientsOfOccurrences(plan.lookups, t, gradients, &occurrences_);
       BuildSegments(plan.lookups.parts[t].inverse, route_.rows_begin.back(), &segments_);
       return;
     }

@@ -114,12 +114,11 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
   }
   std::vector<const Lookup*> lookup_of(tables.size());
   for (const Lookup& lookup : plan->lookups.lookups) lookup_of[lookup.table] = &lookup;
-  while (scratch->deduplicators.size() < parts.size()) scratch->deduplicators.emplace_back();
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
     const Table& table = *tables[t];
     const bool counts = plan->lookups.training && table.counts_lookups();
     return plan->modes[t] == ExchangeMode::kRows
-               ? RouteRows(inner, ids[t], plan->ranks, counts, &scratch->deduplicators[t], &parts[t],
+               ? RouteRows(inner, ids[t], plan->ranks, counts, scratch->deduplicators.Take().get(), &parts[t],
                            &plan->routes[t])
                : RouteSums(table, *lookup_of[t], ids[t], plan->ranks, &plan->routes[t]);
   });

@@ -201,15 +201,12 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
   if (!plan->status.ok()) return WriteErrors(rank, refusals, allocate);
 
   const TableLocks locks(tables);
-  while (static_cast<int64_t>(scratch->deduplicators.size()) < tables.size()) {
-    scratch->deduplicators.emplace_back();
-  }
   std::vector<TableServer> servers;
   for (int64_t t = 0; t < tables.size(); ++t) {
     servers.emplace_back(tables[t], modes[t], static_cast<int>(t), all);
   }
   plan->status = ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
-    return servers[t].Resolve(inner, &scratch->deduplicators[t]);
+    return servers[t].Resolve(inner, scratch->deduplicators.Take().get());
   });
   if (!plan->status.ok()) {
     plan->status = OnRank(rank, plan->status);

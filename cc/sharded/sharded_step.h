@@ -253,7 +253,9 @@ struct OneProcess {
       sums.emplace_back(plan.parts[t].trained * dims[t] + 1);
     }
     for (auto& sum : sums) sum_pointers.push_back(sum.data());
-    status = GroupBackward(executor, plan, dims, Views(all_gradients, plan.lookups, pointers), sum_pointers);
+    GradientScratch gradient_scratch;
+    status = GroupBackward(executor, plan, dims, Views(all_gradients, plan.lookups, pointers), sum_pointers,
+                           &gradient_scratch);
     for (size_t t = 0; t < tables.size(); ++t) AddById(plan.parts[t], sums[t], dims[t], &result[t]);
     return result;
   }

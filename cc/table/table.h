@@ -115,6 +115,11 @@ class Table {
   // was.
   Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const float* grads, bool distinct);
+  // The same with gradients that are taken when they are needed, of distinct rows.
+  Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
+                        Span<const int64_t> references, const RowGradients& gradients);
+  // The error that ApplyGradients with these arguments begins with, if any; changes nothing.
+  Status CheckStep(std::string_view optimizer, Span<const float> hyper, Span<const int64_t> references) const;
 
   // Sets the weights of keys[i] to values[i, :], inserting the keys that are not there. Keys are distinct;
   // those of other ranks are passed over. Errors as FindOrMake; optimizer slots stay as they are.
@@ -213,9 +218,13 @@ class Table {
   void FindSmall(Executor& executor, std::vector<int64_t>* rows);
   Status FillDirectRows(Executor& executor);
   Status AttachOptimizer(std::string_view name, Span<const float> hyper);
+  // CheckStep, and the optimizer if the table has none.
+  Status PrepareStep(std::string_view optimizer, Span<const float> hyper, Span<const int64_t> references);
   // Sums the gradients of rows that repeat, and takes the step.
-  Status ApplySummed(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
-                     const float* grads);
+  Status TakeSummedStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                        const float* grads);
+  Status TakeStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                  const RowGradients& gradients);
   void MarkChanged(Span<const int64_t> rows);
   // An error from below, with the variable's name in front.
   Status Named(const Status& status) const;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/vectorize.h"
 #include "cc/dedup/segments.h"
 #include "cc/pooling/segment_sum.h"
 #include "cc/table/table.h"
@@ -56,6 +57,14 @@ void Table::MakeReferences(Span<int64_t> rows) const {
 Status Table::CheckReferences(Span<const int64_t> references) const {
   const int64_t limit = row_limit();
   const bool has_generations = directory_.has_erased();
+  if (!has_generations) {
+    // Nearly always all is well, and a loop without an exit is several times as fast.
+    bool all_pass = true;
+    RunVectorized([&] {
+      for (const int64_t row : references) all_pass &= row >= kAbsent && row < limit;
+    });
+    if (all_pass) return OkStatus();
+  }
   for (const int64_t reference : references) {
     const int64_t row = has_generations && reference >= 0 ? RowOf(reference) : reference;
     if (row >= kAbsent && row < limit) continue;
@@ -83,48 +92,90 @@ Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
   return OkStatus();
 }
 
-Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
-                             Span<const int64_t> references, const float* grads, bool distinct) {
+Status Table::CheckStep(std::string_view optimizer, Span<const float> hyper,
+                        Span<const int64_t> references) const {
   SOK_RETURN_IF_ERROR(CheckReferences(references));
   if (std::count(references.begin(), references.end(), kAbsent) > 0) {
     return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", kAbsent);
   }
-  if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(optimizer, hyper));
+  if (optimizer_ == nullptr) {
+    const auto made = MakeOptimizer(optimizer);
+    SOK_RETURN_IF_ERROR(Named(made.status()));
+    return Named(made.value()->CheckHyper(hyper));
+  }
   if (optimizer_->name() != optimizer) {
     return FailedPrecondition("Embedding variable '", options_.name, "' is trained by '", optimizer_->name(),
                               "', whose state its rows carry; '", optimizer, "' cannot train it too");
   }
+  return Named(optimizer_->CheckHyper(hyper));
+}
+
+Status Table::PrepareStep(std::string_view optimizer, Span<const float> hyper,
+                          Span<const int64_t> references) {
+  SOK_RETURN_IF_ERROR(CheckStep(optimizer, hyper, references));
+  return optimizer_ == nullptr ? AttachOptimizer(optimizer, hyper) : OkStatus();
+}
+
+Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
+                             Span<const int64_t> references, const float* grads, bool distinct) {
+  SOK_RETURN_IF_ERROR(PrepareStep(optimizer, hyper, references));
   CurrentGradients current;
   if (directory_.has_erased()) {
     current = DropStale(*this, references, grads);
     references = current.rows;
     if (!current.grads.empty()) grads = current.grads.data();
   }
-  SOK_RETURN_IF_ERROR(Named(distinct ? optimizer_->Apply(executor, hyper, references, grads, &store_)
-                                     : ApplySummed(executor, hyper, references, grads)));
+  return distinct ? TakeStep(executor, hyper, references, StoredRowGradients(grads, options_.dim))
+                  : TakeSummedStep(executor, hyper, references, grads);
+}
+
+Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
+                             Span<const int64_t> references, const RowGradients& gradients) {
+  SOK_RETURN_IF_ERROR(PrepareStep(optimizer, hyper, references));
+  if (!directory_.has_erased()) return TakeStep(executor, hyper, references, gradients);
+  const auto is_current = [this](int64_t reference) { return IsCurrent(reference); };
+  if (std::all_of(references.begin(), references.end(), is_current)) {
+    std::vector<int64_t> rows(references.size());
+    std::transform(references.begin(), references.end(), rows.begin(), RowOf);
+    return TakeStep(executor, hyper, rows, gradients);
+  }
+  // Rows have gone since the lookup. That is rare, and then gradients may well lie in memory.
+  std::vector<float> grads(references.size() * options_.dim);
+  for (int64_t i = 0; i < references.size(); ++i) {
+    float* const row = grads.data() + i * options_.dim;
+    const float* const block = gradients.Block(i, i + 1, row);
+    if (block != row) std::copy_n(block, options_.dim, row);
+  }
+  return ApplyGradients(executor, optimizer, hyper, references, grads.data(), /*distinct=*/true);
+}
+
+Status Table::TakeStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                       const RowGradients& gradients) {
+  SOK_RETURN_IF_ERROR(Named(optimizer_->Apply(executor, hyper, rows, gradients, &store_)));
   ++steps_;
   if (has_last_step()) {
-    for (const int64_t row : references) set_last_step(row, steps_);
+    for (const int64_t row : rows) set_last_step(row, steps_);
   }
-  MarkChanged(references);
+  MarkChanged(rows);
   return OkStatus();
 }
 
-Status Table::ApplySummed(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
-                          const float* grads) {
+Status Table::TakeSummedStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                             const float* grads) {
   std::vector<int64_t> unique;
   std::vector<int32_t> inverse(rows.size());
-  SOK_RETURN_IF_ERROR(deduplicator_.Run(executor, rows, &unique, Span<int32_t>(inverse)));
+  SOK_RETURN_IF_ERROR(Named(deduplicator_.Run(executor, rows, &unique, Span<int32_t>(inverse))));
   const int64_t num_unique = static_cast<int64_t>(unique.size());
-  if (num_unique == rows.size()) return optimizer_->Apply(executor, hyper, rows, grads, &store_);
-
+  if (num_unique == rows.size()) {
+    return TakeStep(executor, hyper, rows, StoredRowGradients(grads, options_.dim));
+  }
   Segments segments;
   BuildSegments(inverse, num_unique, &segments);
   std::vector<const float*> grad_rows(rows.size());
   for (size_t i = 0; i < grad_rows.size(); ++i) grad_rows[i] = grads + static_cast<int64_t>(i) * options_.dim;
   std::vector<float> sums(num_unique * options_.dim);
   SegmentSum(executor, segments.offsets, segments.positions, grad_rows, {}, options_.dim, sums.data());
-  return optimizer_->Apply(executor, hyper, unique, sums.data(), &store_);
+  return TakeStep(executor, hyper, unique, StoredRowGradients(sums.data(), options_.dim));
 }
 
 int64_t Table::slot_width() const {

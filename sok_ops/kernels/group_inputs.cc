@@ -80,10 +80,10 @@ tf::Status GroupOutputShapes(const OutputLayout& layout, const std::vector<Looku
 
 namespace {
 
-bool GradientsFit(tf::OpKernelContext* context, int first_input, const LookupPlan& plan,
+bool GradientsFit(tf::OpKernelContext* context, int first_input, int num_gradients, const LookupPlan& plan,
                   const OutputLayout& layout, const std::vector<int64_t>& dims,
                   const std::vector<bool>& weighted) {
-  if (plan.parts.size() != dims.size() || context->num_inputs() - first_input != layout.num_outputs() ||
+  if (plan.parts.size() != dims.size() || num_gradients != layout.num_outputs() ||
       weighted.size() != plan.lookups.size()) {
     return false;
   }
@@ -99,10 +99,11 @@ bool GradientsFit(tf::OpKernelContext* context, int first_input, const LookupPla
 
 }  // namespace
 
-tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, const LookupPlan& plan,
-                               const OutputLayout& layout, const std::vector<int64_t>& dims,
-                               const std::vector<bool>& weighted, std::vector<GradientRows>* gradients) {
-  if (!GradientsFit(context, first_input, plan, layout, dims, weighted)) {
+tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, int num_gradients,
+                               const LookupPlan& plan, const OutputLayout& layout,
+                               const std::vector<int64_t>& dims, const std::vector<bool>& weighted,
+                               std::vector<GradientRows>* gradients) {
+  if (!GradientsFit(context, first_input, num_gradients, plan, layout, dims, weighted)) {
     return tf::errors::InvalidArgument(context->op_kernel().type_string(),
                                        ": gradients do not fit the plan's outputs");
   }

@@ -43,10 +43,10 @@ tensorflow::Status GroupOutputShapes(const OutputLayout& layout, const std::vect
                                      const std::vector<TableRef>& tables,
                                      std::vector<tensorflow::TensorShape>* shapes);
 
-// The gradients of a group's outputs, which are the inputs from `first_input` on, by lookup. InvalidArgument
-// where they and the plan do not belong together.
+// The gradients of a group's outputs, which are `num_gradients` inputs from `first_input` on, by lookup.
+// InvalidArgument where they and the plan do not belong together.
 tensorflow::Status ReadOutputGradients(tensorflow::OpKernelContext* context, int first_input,
-                                       const LookupPlan& plan, const OutputLayout& layout,
+                                       int num_gradients, const LookupPlan& plan, const OutputLayout& layout,
                                        const std::vector<int64_t>& dims, const std::vector<bool>& weighted,
                                        std::vector<GradientRows>* gradients);
 

@@ -179,8 +179,27 @@ void DropWithoutWeight(Span<const float> weights, Lookup* lookup) {
   lookup->count = kept;
 }
 
+// Whether the ids are as many as the bags, and stand one in each, in order.
+bool IsOneEach(const LookupTensors& tensors) {
+  const int64_t nnz = tensors.ids->NumElements();
+  if (NumBags(tensors) != nnz) return false;
+  const bool sparse = tensors.indices != nullptr;
+  const tf::Tensor& places = sparse ? *tensors.indices : *tensors.row_splits;
+  const int64_t* bag = places.flat<int64_t>().data();
+  const int64_t stride = sparse ? places.dim_size(1) : 1;
+  const int64_t ends = sparse ? nnz : nnz + 1;
+  bool in_order = true;
+  for (int64_t i = 0; i < ends; ++i) in_order &= bag[i * stride] == i;
+  return in_order;
+}
+
 // Checks and translates the bags and weights of a lookup.
 Status ReadBags(const LookupSpec& spec, const LookupTensors& tensors, const TableRef& table, Lookup* lookup) {
+  if (spec.pooled && !spec.weighted && !spec.keeps_bags && IsOneEach(tensors)) {
+    // All combiners give the one row itself.
+    lookup->pooled = false;
+    return OkStatus();
+  }
   if (spec.layout == IdLayout::kSparse) SOK_RETURN_IF_ERROR(SparseBags(tensors, table, lookup));
   if (spec.layout == IdLayout::kRagged) SOK_RETURN_IF_ERROR(RaggedBags(tensors, table, lookup));
   if (!spec.weighted) return OkStatus();
@@ -350,6 +369,9 @@ Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
   lookups.resize(specs.size());
   SOK_RETURN_IF_ERROR(ForEachPart(executor, specs.size(), [&](Executor& /*inner*/, int64_t l) {
     Lookup& lookup = lookups[l];
+    lookup.offsets.clear();
+    lookup.weights.clear();
+    lookup.order.clear();
     lookup.table = specs[l].table;
     lookup.pooled = specs[l].pooled;
     lookup.combiner = specs[l].combiner;

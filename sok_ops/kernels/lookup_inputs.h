@@ -26,6 +26,7 @@ struct LookupSpec {
   int64_t slots = 0;
   bool positive_weights_only = false;  // ids whose weight is not above zero are left out
   bool placed = false;                 // the weights say where they stand
+  bool keeps_bags = false;             // bags of one id each are bags, too
 
   // How many of the op's inputs `bags` are the lookup's.
   int bag_inputs() const {
@@ -58,7 +59,7 @@ struct GroupIds {
   std::vector<std::vector<int64_t>> copies;  // for the views that need one
 };
 
-// Fills the empty `plan` with all lookups, and `ids` with their ids. tensors[l] belongs to specs[l];
+// Fills `plan`, whatever it held, with all lookups, and `ids` with their ids. tensors[l] belongs to specs[l];
 // OutputShape has found nothing wrong with any of them. Checks the tensors' values: an error names the
 // variable, and is that of the first lookup that has one.
 Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,

@@ -36,7 +36,7 @@ class GroupLookupOp : public tf::OpKernel {
                 tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
                                                "' was built for one rank, and there are ", options.ranks,
                                                ": initialize Horovod before lookups are built"));
-    auto done = std::make_shared<GroupLookup>();
+    std::shared_ptr<GroupLookup> done = TakeShared(done_);
     done->layout = layout_;
     LookupPlan* plan = &done->plan;
     OP_REQUIRES_OK(context, ReadTraining(context, refs[0], &plan->training));
@@ -57,7 +57,9 @@ class GroupLookupOp : public tf::OpKernel {
   std::vector<LookupSpec> specs_;
   std::vector<int64_t> dims_;
   OutputLayout layout_;
-  ObjectPool<LookupScratch> scratch_;  // steps of one session may overlap
+  // Steps of one session may overlap, and a gradient may come after the kernel is gone.
+  ObjectPool<LookupScratch> scratch_;
+  const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
 
@@ -84,8 +86,9 @@ class GroupLookupGradOp : public tf::OpKernel {
         tf::errors::InvalidArgument("SokGroupLookupGrad: `plan` is not the plan of a SokGroupLookup"));
     const LookupPlan& plan = state->plan;
     std::vector<GradientRows> gradients;
-    OP_REQUIRES_OK(context, ReadOutputGradients(context, num_tables + 1, plan, state->layout, dims_,
-                                                weighted_, &gradients));
+    OP_REQUIRES_OK(context,
+                   ReadOutputGradients(context, num_tables + 1, context->num_inputs() - num_tables - 1, plan,
+                                       state->layout, dims_, weighted_, &gradients));
 
     std::vector<float*> grads(num_tables);
     for (int t = 0; t < num_tables; ++t) {
@@ -93,7 +96,10 @@ class GroupLookupGradOp : public tf::OpKernel {
                      AllocateRowGradients(context, t, num_tables, plan.parts[t], dims_[t], &grads[t]));
     }
     TfExecutor executor(context);
-    if (plan.training) OP_REQUIRES_OK(context, ToTf(GroupBackward(executor, plan, dims_, gradients, grads)));
+    if (plan.training) {
+      OP_REQUIRES_OK(context,
+                     ToTf(GroupBackward(executor, plan, dims_, gradients, grads, scratch_.Take().get())));
+    }
     int output = 2 * num_tables;
     for (int l = 0; l < state->layout.num_lookups(); ++l) {
       if (!weighted_[l]) continue;
@@ -109,6 +115,7 @@ class GroupLookupGradOp : public tf::OpKernel {
  private:
   std::vector<int64_t> dims_;
   std::vector<bool> weighted_;
+  ObjectPool<GradientScratch> scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupGrad").Device(tf::DEVICE_CPU), GroupLookupGradOp);
 

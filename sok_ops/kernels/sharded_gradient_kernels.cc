@@ -47,8 +47,9 @@ class GroupReduceOp : public tf::OpKernel {
     Inbox replies;
     OP_REQUIRES_OK(context, ReadInbox(context, 1, plan.rank, &replies));
     std::vector<GradientRows> gradients;
-    OP_REQUIRES_OK(context, ReadOutputGradients(context, 1 + kInboxInputs, plan.lookups, routed->layout,
-                                                dims_, weighted_, &gradients));
+    OP_REQUIRES_OK(context,
+                   ReadOutputGradients(context, 1 + kInboxInputs, context->num_inputs() - 1 - kInboxInputs,
+                                       plan.lookups, routed->layout, dims_, weighted_, &gradients));
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
     TfExecutor executor(context);

@@ -41,6 +41,7 @@ class GroupRouteOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, layout_.Read(construction, specs_, dims_));
     OP_REQUIRES_OK(construction, ReadModes(construction, &modes_));
     OP_REQUIRES_OK(construction, CheckModes());
+    for (LookupSpec& spec : specs_) spec.keeps_bags = modes_[spec.table] == ExchangeMode::kSums;
   }
 
   void Compute(tf::OpKernelContext* context) override {

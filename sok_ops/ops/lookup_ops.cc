@@ -211,6 +211,34 @@ REGISTER_OP("SokGroupLookupGrad")
 the gradients of those rows; nothing for a lookup that was not training. For each weighted lookup the gradient
 of its weights.)");
 
+REGISTER_OP("SokGroupLookupApplyGradients")
+    .Attr("num_tables: int >= 1")
+    .Attr("num_outputs: int >= 1")
+    .Attr("num_trained: int >= 1")
+    .Attr("dims: list(int) >= 1")
+    .Attr("trained: list(int) >= 1")
+    .Attr("optimizer: string")
+    .Input("handles: num_tables * resource")
+    .Input("plan: variant")
+    .Input("gradients: num_outputs * float")
+    .Input("hyper: num_trained * float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      int num_tables;
+      int num_outputs;
+      TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+      TF_RETURN_IF_ERROR(c->GetAttr("num_outputs", &num_outputs));
+      ShapeHandle unused;
+      for (int i = num_tables + 1 + num_outputs; i < c->num_inputs(); ++i) {
+        TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 1, &unused));
+      }
+      return tf::Status();
+    })
+    .Doc(R"(SokGroupLookupGrad and a SokApplyGradients of each table in one: the same steps, bit for bit, with
+gradients of rows that never lie in memory.
+trained: which of the tables take a step, by their position; each once.
+hyper: the optimizer's hyper-parameters for each of them, in the order of cc/optimizers.)");
+
 REGISTER_OP("SokApplyGradients")
     .Input("handle: resource")
     .Input("indices: int64")

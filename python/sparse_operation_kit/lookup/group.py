@@ -323,3 +323,4 @@ def _group_lookup_gradient(
 
 
 ops.NotDifferentiable("SokGroupLookupGrad")
+ops.NotDifferentiable("SokGroupLookupApplyGradients")

@@ -4,6 +4,7 @@ from sparse_operation_kit.optimizers.adagrad_decay import AdagradDecayOptimizer
 from sparse_operation_kit.optimizers.adam import Adam
 from sparse_operation_kit.optimizers.adam_async import AdamAsyncOptimizer
 from sparse_operation_kit.optimizers.rowwise_adagrad import RowWiseAdagrad
+from sparse_operation_kit.optimizers.step_ops import fused_updates
 from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "Adam",
     "AdamAsyncOptimizer",
     "RowWiseAdagrad",
+    "fused_updates",
     "split_embedding_variable_from_others",
 ]

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.shadow import shadow_methods
-from sparse_operation_kit.optimizers.table_update import apply_to_table, check_gradient, claim_table
+from sparse_operation_kit.optimizers.step_ops import StepOps
+from sparse_operation_kit.optimizers.table_update import check_gradient, claim_table
 from sparse_operation_kit.optimizers.utils import is_embedding_variable
 
 
@@ -30,6 +31,7 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
       TypeError: if the optimizer is not a known one.
     """
     known = find_known(optimizer, tables[0])
+    ops = StepOps()
     create_slots = optimizer._create_slots
     apply_dense = optimizer._resource_apply_dense
     apply_slices = optimizer._resource_apply_sparse_duplicate_indices
@@ -42,7 +44,7 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
             coefficients = optimizer._fallback_apply_state(*device_and_dtype)
         update = known.rule(optimizer, coefficients)
         claim_table(variable, optimizer, update.kernel)
-        return apply_to_table(variable, gradient, update.kernel, update.packed_hyper())
+        return ops.update(variable, gradient, update.kernel, update.packed_hyper())
 
     def create_slots_of_ordinary_variables(var_list):
         create_slots([variable for variable in var_list if not is_embedding_variable(variable)])
@@ -65,3 +67,4 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
         _resource_apply_sparse_duplicate_indices=slices,
     ):
         yield
+        ops.finish()

@@ -15,12 +15,8 @@ import tensorflow as tf
 
 from sparse_operation_kit.optimizers.mapping import KnownOptimizer, find_known
 from sparse_operation_kit.optimizers.shadow import shadow_methods
-from sparse_operation_kit.optimizers.table_update import (
-    TableUpdate,
-    apply_to_table,
-    check_gradient,
-    claim_table,
-)
+from sparse_operation_kit.optimizers.step_ops import StepOps
+from sparse_operation_kit.optimizers.table_update import TableUpdate, check_gradient, claim_table
 from sparse_operation_kit.optimizers.utils import is_embedding_variable
 
 
@@ -32,6 +28,7 @@ class _Step:
         self._known = known
         self._update: TableUpdate | None = None
         self._hyper: tf.Tensor | None = None
+        self._ops = StepOps()
 
     def apply(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> tf.Operation:
         check_gradient(variable, gradient)
@@ -41,7 +38,10 @@ class _Step:
         elif self._update is None:
             self._use(self._known.rule(self._optimizer))
         claim_table(variable, self._optimizer, self._update.kernel)
-        return apply_to_table(variable, gradient, self._update.kernel, self._hyper)
+        return self._ops.update(variable, gradient, self._update.kernel, self._hyper)
+
+    def finish(self) -> None:
+        self._ops.finish()
 
     def _use(self, update: TableUpdate) -> None:
         self._update = update
@@ -99,3 +99,4 @@ def routed(optimizer: tf.compat.v1.train.Optimizer, tables: Sequence[tf.Variable
         _resource_apply_sparse_duplicate_indices=resource_slices,
     ):
         yield
+        step.finish()

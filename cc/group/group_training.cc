@@ -1,0 +1,45 @@
+#include "cc/group/group_training.h"
+
+#include <vector>
+
+#include "cc/group/parallel_parts.h"
+#include "cc/group/table_locks.h"
+
+namespace sok {
+namespace {
+
+Span<const int64_t> TrainedRows(const TablePart& part) {
+  return Span<const int64_t>(part.rows).subspan(0, part.trained);
+}
+
+Status Train(Executor& executor, const LookupPlan& plan, Span<const GradientRows> gradients,
+             std::string_view optimizer, const TableStep& step, PartGradients* part) {
+  const int64_t dim = step.table->options().dim;
+  const Span<const int64_t> rows = TrainedRows(plan.parts[step.part]);
+  part->Prepare(plan, step.part, gradients);
+  if (dim <= RowGradients::kBlockFloats) {
+    return step.table->ApplyGradients(executor, optimizer, step.hyper, rows,
+                                      SummedRowGradients(executor, *part, dim));
+  }
+  std::vector<float> sums(rows.size() * dim);
+  part->Sum(executor, dim, sums.data());
+  return step.table->ApplyGradients(executor, optimizer, step.hyper, rows,
+                                    StoredRowGradients(sums.data(), dim));
+}
+
+}  // namespace
+
+Status GroupTrain(Executor& executor, const LookupPlan& plan, Span<const GradientRows> gradients,
+                  std::string_view optimizer, Span<const TableStep> steps, GradientScratch* scratch) {
+  std::vector<Table*> tables;
+  for (const TableStep& step : steps) tables.push_back(step.table);
+  const TableLocks locks(tables);
+  for (const TableStep& step : steps) {
+    SOK_RETURN_IF_ERROR(step.table->CheckStep(optimizer, step.hyper, TrainedRows(plan.parts[step.part])));
+  }
+  return ForEachPart(executor, steps.size(), [&](Executor& inner, int64_t i) {
+    return Train(inner, plan, gradients, optimizer, steps[i], scratch->parts.Take().get());
+  });
+}
+
+}  // namespace sok

@@ -1,0 +1,34 @@
+#ifndef SOK_CC_GROUP_GROUP_TRAINING_H_
+#define SOK_CC_GROUP_GROUP_TRAINING_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/group/lookup_plan.h"
+#include "cc/group/part_gradients.h"
+#include "cc/table/table.h"
+
+namespace sok {
+
+// One table's step in GroupTrain.
+struct TableStep {
+  int part = 0;            // of the plan
+  Table* table = nullptr;  // the part's
+  Span<const float> hyper;
+};
+
+// GroupBackward and Table::ApplyGradients of some tables of a group in one pass over their rows: the sum of a
+// row's gradients goes from the cache into the row. The same bits as in two passes. `steps` are of distinct
+// tables.
+//
+// Locks the tables as GroupForward does. All steps are checked before the first is taken: after an error of
+// theirs, as of ApplyGradients, no table has changed. ResourceExhausted where memory does not suffice.
+Status GroupTrain(Executor& executor, const LookupPlan& plan, Span<const GradientRows> gradients,
+                  std::string_view optimizer, Span<const TableStep> steps, GradientScratch* scratch);
+
+}  // namespace sok
+
+#endif  // SOK_CC_GROUP_GROUP_TRAINING_H_
