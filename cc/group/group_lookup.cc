@@ -1,5 +1,7 @@
 #include "cc/group/group_lookup.h"
 
+#include <vector>
+
 #include "cc/group/parallel_parts.h"
 #include "cc/group/table_locks.h"
 #include "cc/group/table_rows.h"
@@ -7,27 +9,30 @@
 namespace sok {
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch) {
-  std::vector<TablePart>& parts = plan->parts;
-  parts.resize(tables.size());
-  SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
-    parts[t].inverse.resize(ids[t].size());
-    return scratch->deduplicators.Take()->Run(inner, ids[t], &parts[t].unique,
-                                              Span<int32_t>(parts[t].inverse));
-  }));
-
+  plan->parts.resize(tables.size());
+  std::vector<std::vector<int64_t>> lookups_of(tables.size());
+  for (size_t l = 0; l < plan->lookups.size(); ++l) {
+    lookups_of[plan->lookups[l].table].push_back(static_cast<int64_t>(l));
+  }
+  // Taken here, on the caller's thread: a thread of the executor that waited for a lock could keep the holder
+  // from getting threads.
   const TableLocks locks(tables);
-  std::vector<RowPointers> pointers(parts.size());
-  SOK_RETURN_IF_ERROR(ForEachPart(executor, parts.size(), [&](Executor& inner, int64_t t) {
-    SOK_RETURN_IF_ERROR(ResolveRows(inner, tables[t], plan->training, {}, &parts[t]));
-    if (plan->training) LookupCounts::Add(tables[t]->lookup_counts()->ids, ids[t].size());
-    pointers[t].Fill(*tables[t], parts[t]);
-    return OkStatus();
-  }));
-  return ForEachPart(executor, plan->lookups.size(), [&](Executor& inner, int64_t l) {
-    const Lookup& lookup = plan->lookups[l];
-    const int t = lookup.table;
-    WriteOutput(inner, lookup, parts[t], pointers[t].rows, tables[t]->options().dim, outputs[l]);
-    return OkStatus();
+  // All passes over a table's ids follow one another, while these are in the cache.
+  return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
+    Table* const table = tables[t];
+    TablePart& part = plan->parts[t];
+    part.inverse.resize(ids[t].size());
+    SOK_RETURN_IF_ERROR(
+        scratch->deduplicators.Take()->Run(inner, ids[t], &part.unique, Span<int32_t>(part.inverse)));
+    SOK_RETURN_IF_ERROR(ResolveRows(inner, table, plan->training, {}, &part));
+    if (plan->training) LookupCounts::Add(table->lookup_counts()->ids, ids[t].size());
+    const ObjectPool<RowPointers>::Lease pointers = scratch->pointers.Take();
+    pointers->Fill(*table, part);
+    return ForEachPart(inner, lookups_of[t].size(), [&](Executor& innermost, int64_t i) {
+      const int64_t l = lookups_of[t][i];
+      WriteOutput(innermost, plan->lookups[l], part, pointers->rows, table->options().dim, outputs[l]);
+      return OkStatus();
+    });
   });
 }
 

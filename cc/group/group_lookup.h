@@ -11,6 +11,7 @@
 #include "cc/group/lookup_passes.h"
 #include "cc/group/lookup_plan.h"
 #include "cc/group/part_gradients.h"
+#include "cc/group/table_rows.h"
 #include "cc/table/table.h"
 
 namespace sok {
@@ -18,6 +19,7 @@ namespace sok {
 // Working memory of GroupForward; one call at a time. Calls after the first find it as large as they need it.
 struct GroupScratch {
   ObjectPool<Deduplicator> deduplicators;  // one for each thread
+  ObjectPool<RowPointers> pointers;        // as well
 };
 
 // Looks up a whole group: merges duplicate ids per table, finds their rows (and in training inserts those
