@@ -20,6 +20,9 @@ constexpr int64_t kMinPartitionedIds = 16 << 10;
 // The table of a partition of about this many distinct ids fits into a core's L2 cache.
 constexpr int64_t kPartitionIds = 8 << 10;
 constexpr int kMaxPartitionBits = 8;
+// Up to this many distinct ids a table is made twice as large as it need be, and still fits there: fewer ids
+// stand where another one belongs, which is hard to predict.
+constexpr int64_t kSparseIds = 4 << 10;
 // Ids that one thread counts and scatters at a time.
 constexpr int64_t kBlockIds = 16 << 10;
 // Costs of an id, for the executor.
@@ -80,8 +83,10 @@ Status Deduplicator::Run(Executor& executor, Span<const int64_t> ids, std::vecto
 Status Deduplicator::RunWhole(Span<const int64_t> ids, std::vector<int64_t>* unique, Span<int32_t> inverse) {
   const int64_t n = ids.size();
   std::unique_ptr<ProbeTable> table = TakeTable();
-  const int64_t expected = static_cast<int64_t>(unique->size());
-  SOK_RETURN_IF_ERROR(table->Start(std::min(n, std::max(expected + expected / 8, n / 4))));
+  int64_t room = static_cast<int64_t>(unique->size());
+  room = std::max(room + room / 8, n / 4);
+  if (room <= kSparseIds) room *= 2;
+  SOK_RETURN_IF_ERROR(table->Start(std::min(n, room)));
   SOK_RETURN_IF_ERROR(GrowTo(n * static_cast<int64_t>(sizeof(int64_t)), &scratch_ids_));
   int64_t* const distinct = static_cast<int64_t*>(scratch_ids_.data());
   int32_t count = 0;
