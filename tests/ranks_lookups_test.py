@@ -63,7 +63,8 @@ def _many_tables(keys_by_salt: list[np.ndarray]) -> list[np.ndarray]:
         lookups = [group.DenseLookup(tables[i % 5], tf.constant(keys)) for i, keys in enumerate(keys_by_salt)]
         outputs = group.lookup_group(lookups)
         loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
-        step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+        with sok.optimizers.fused_updates(False):
+            step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss)
         updates = [op for op in session.graph.get_operations() if op.type == "SokApplyGradients"]
         # Of one group each row has one gradient, which need not be looked for.
         assert [op.get_attr("indices_unique") for op in updates] == [True] * len(tables)
