@@ -3,12 +3,12 @@
 import json
 import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
 import feature_columns as program
+import forked
 import harness
 from bench import axes, ids
 from bench.column_sides import Columns, SokColumns, TensorFlowColumns
@@ -20,9 +20,7 @@ SMALL = ["--features", "2,5", "--batch", "8", "--rows", "30", "--dim", "4", "--r
 
 def run_program(*flags):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *SMALL, *flags], capture_output=True, text=True, env=environment
-    )
+    return forked.run(PROGRAM, *SMALL, *flags, env=environment)
 
 
 def test_a_run_prints_a_table_and_writes_every_number(tmp_path):

@@ -2,13 +2,13 @@
 
 import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 from bench import ids, report
 from bench.agreement import check_agreement
 from bench.axes import Bags, Tables
@@ -22,9 +22,7 @@ SMALL = ["--features", "3", "--batch", "8", "--rows", "90", "--dim", "4", "--rou
 
 def run_program(*flags):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *SMALL, *flags], capture_output=True, text=True, env=environment
-    )
+    return forked.run(PROGRAM, *SMALL, *flags, env=environment)
 
 
 def test_a_run_prints_a_table_and_writes_every_number(tmp_path):

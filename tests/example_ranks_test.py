@@ -42,9 +42,11 @@ def one_process(tmp_path_factory):
     return runs, folder
 
 
-@pytest.mark.parametrize("size, transport", [(2, "mpi"), (3, "gloo")])
-def test_ranks_train_as_one_process(one_process, tmp_path, size, transport):
+# Over MPI a run of each kind of table; over Gloo, where ranks start in no time, all.
+@pytest.mark.parametrize("size, transport, dataset", [(2, "mpi", "movielens"), (3, "gloo", "")])
+def test_ranks_train_as_one_process(one_process, tmp_path, size, transport, dataset):
     runs, folder = one_process
+    runs = {name: flags for name, flags in runs.items() if name.startswith(dataset)}
     commands = [[*flags, "--output_dir", str(tmp_path / name)] for name, flags in runs.items()]
     statuses = ranks.run(train_all, commands, ranks=size, transport=transport)
     assert statuses == [[0] * len(runs)] * size

@@ -212,7 +212,9 @@ def _gloo_environments(ranks: int) -> Iterator[list[dict[str, str]]]:
 def _launcher(transport: str, ranks: int) -> list[str]:
     if transport == "mpi":
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        return ["mpirun", *as_root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+        # Ranks that wait give way: on few cores they would keep those that they wait for from running.
+        patient = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+        return ["mpirun", *as_root, *patient, "-np", str(ranks)]
     horovodrun = "from horovod.runner.launch import run_commandline; run_commandline()"
     return [sys.executable, "-c", horovodrun, "-np", str(ranks), "--gloo", "--network-interface", "lo"]
 

@@ -324,6 +324,15 @@ CHECKS = [
 ]
 
 
+# What a rank does with averaged gradients, whatever the number of ranks: on two of them only.
+OF_TWO_RANKS = [
+    check_optimizers,
+    check_clipping,
+    check_gradients_of_one_rank_are_refused,
+    check_an_exported_model,
+]
+
+
 def _arrays(value):
     """All arrays in nested lists and dicts."""
     if isinstance(value, dict):
@@ -340,10 +349,10 @@ def one_process():
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_ranks_train_as_one_process(size, one_process):
-    found = ranks.run_checks(CHECKS, ranks=size, timeout=400)
-    for name, expected in one_process.items():
+    checks = [check for check in CHECKS if size == 2 or check not in OF_TWO_RANKS]
+    for name, by_rank in ranks.run_checks(checks, ranks=size, timeout=400).items():
         for rank in range(size):
-            results, wanted = _arrays(found[name][rank]), _arrays(expected[0])
+            results, wanted = _arrays(by_rank[rank]), _arrays(one_process[name][0])
             assert len(results) == len(wanted), name
             for number, (result, want) in enumerate(zip(results, wanted, strict=True)):
                 np.testing.assert_allclose(

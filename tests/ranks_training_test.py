@@ -15,7 +15,7 @@ from sparse_operation_kit.lookup import group
 
 DIM = 5
 SLOTS = 3
-STEPS = 50
+STEPS = 25  # every rank has had nothing, and something, several times
 DIRECT_ROWS = 120  # over all ranks; a multiple of 2, 3 and 4
 OPTIMIZERS = {
     "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.125),
@@ -196,14 +196,15 @@ def _train_all(folder: str) -> dict[str, dict]:
         case.name: train(
             case, hvd.size(), [batch_of(case, step, hvd.rank()) for step in range(STEPS)], folder
         )
-        for case in CASES
+        for case in _cases(hvd.size())
     }
 
 
 @functools.cache
-def _trained_on_ranks(size: int, transport: str) -> list[dict]:
+def _launched(size: int, transport: str) -> ranks.Job:
+    """Kept as it ended, so that a launch that fails is not made again for every case."""
     with tempfile.TemporaryDirectory() as folder:
-        return ranks.run(_train_all, folder, ranks=size, transport=transport)
+        return ranks.launch(_train_all, folder, ranks=size, transport=transport)
 
 
 @functools.cache
@@ -212,10 +213,23 @@ def _trained_in_one_process(case: Case, size: int) -> dict:
     return train(case, 1, batches)
 
 
-@pytest.mark.parametrize(("size", "transport"), [(1, "gloo"), (2, "mpi"), (3, "gloo"), (4, "mpi")])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_ranks_equal_one_process(case, size, transport):
-    by_rank = [result[case.name] for result in _trained_on_ranks(size, transport)]
+def _cases(size: int) -> list[Case]:
+    """All cases on up to three ranks; on more one in four, of every kind, exchange and kind of table."""
+    return CASES if size <= 3 else CASES[2::4]
+
+
+@pytest.mark.parametrize(
+    ("size", "transport", "case"),
+    [
+        pytest.param(size, transport, case, id=f"{transport}-{size}-{case.name}")
+        for size, transport in ((1, "gloo"), (2, "mpi"), (3, "gloo"), (4, "gloo"))
+        for case in _cases(size)
+    ],
+)
+def test_ranks_equal_one_process(size, transport, case):
+    job = _launched(size, transport)
+    assert job.returncode == 0 and not job.timed_out, job.report()
+    by_rank = [result[case.name] for result in job.results]
     one = _trained_in_one_process(case, size)
     exact = case.integers
     compare = (
