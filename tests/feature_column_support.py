@@ -1,12 +1,13 @@
 """Columns, features and counts of ops that the tests of feature columns share."""
 
 import contextlib
+import importlib
 
 import pytest
 import tensorflow as tf
 from tensorflow.python.feature_column import feature_column
 
-from sparse_operation_kit import feature_columns
+from sparse_operation_kit import compat, feature_columns
 from sparse_operation_kit.feature_columns import hooks
 
 fc = tf.compat.v1.feature_column
@@ -63,6 +64,20 @@ def features():
 def layer_of_a_fixed_scope(columns, inputs=None):
     """An `input_layer` whose variables have the same names in every call."""
     return feature_column._internal_input_layer(inputs or features(), columns, scope="input")
+
+
+needs_dense_features = pytest.mark.skipif(
+    not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures, and tf_keras is not installed"
+)
+
+
+def dense_features(*args, version="v2", **kwargs):
+    """A layer of TensorFlow's own Keras 2, or else of tf_keras."""
+    if version == "v1":
+        (layer,) = compat.dense_features_layers()
+        return layer(*args, **kwargs)
+    keras = tf.keras if compat.HAS_KERAS_2 else importlib.import_module("tf_keras")
+    return keras.layers.DenseFeatures(*args, **kwargs)
 
 
 class Options:

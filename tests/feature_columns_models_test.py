@@ -26,7 +26,7 @@ originals_afterwards = support.originals_afterwards
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+@support.needs_dense_features
 def test_dense_features_looks_groups_up_together(version):
     outputs, names = [], []
     for scope in (None, "group"):
@@ -35,8 +35,7 @@ def test_dense_features_looks_groups_up_together(version):
                 keys = [feature_columns.categorical_column_with_embedding(key, tf.int64) for key in "sc"]
                 shared = tf.feature_column.shared_embeddings(keys, 2)
             columns = [*shared, strings("b", 3, scope), integers("a", 2, scope), fc.numeric_column("n")]
-            module = tf.compat.v1.keras.layers if version == "v1" else tf.keras.layers
-            layer, parts = module.DenseFeatures(columns, name="layer"), {}
+            layer, parts = support.dense_features(columns, version=version, name="layer"), {}
             inputs = {**features(), "s": tf.constant([[7], [-(2**62)]], tf.int64)}
             output = layer(inputs, cols_to_output_tensors=parts)
             layer(inputs)
@@ -52,10 +51,10 @@ def test_dense_features_looks_groups_up_together(version):
     assert len(names[0]) == 3
 
 
-@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+@support.needs_dense_features
 def test_dense_features_that_do_not_train_insert_nothing():
     with harness.graph_and_session() as session:
-        layer = tf.keras.layers.DenseFeatures([integers("a", 2, "group")])
+        layer = support.dense_features([integers("a", 2, "group")])
         training = tf.compat.v1.placeholder(tf.bool, [])
         output = layer(features(), training=training)
         evaluation = layer(features(), training=False)
@@ -143,7 +142,7 @@ def _layers(columns):
         "linear_model": lambda inputs: fc.linear_model(inputs, [categorical, fc.numeric_column("n")]),
     }
     if compat.dense_features_layers():
-        layers["DenseFeatures"] = tf.keras.layers.DenseFeatures(columns)
+        layers["DenseFeatures"] = support.dense_features(columns)
     return layers
 
 
@@ -188,11 +187,11 @@ def test_after_a_scope_lookups_insert_again():
         assert _rows(session) == [2]
 
 
-@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+@support.needs_dense_features
 @pytest.mark.parametrize("scope", [None, "group"])
 def test_the_argument_of_dense_features_goes_before_the_scope(scope):
     with harness.graph_and_session() as session:
-        layer = tf.keras.layers.DenseFeatures([integers("a", 2, scope)])
+        layer = support.dense_features([integers("a", 2, scope)])
         with feature_columns.training_scope(True):
             evaluation = layer(features(), training=False)
         with feature_columns.training_scope(False):

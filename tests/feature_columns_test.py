@@ -22,7 +22,7 @@ from feature_column_support import (
     layer_of_a_fixed_scope,
     strings,
 )
-from sparse_operation_kit import compat, feature_columns
+from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
 from sparse_operation_kit.feature_columns import hooks
 
@@ -336,10 +336,10 @@ def test_configs_that_cannot_be_written_or_read_name_what_is_wrong():
         _round_trip([column])
 
 
-@pytest.mark.skipif(not compat.dense_features_layers(), reason="Keras 3 has no DenseFeatures")
+@support.needs_dense_features
 def test_dense_features_are_made_again_from_their_configs():
-    layer = tf.keras.layers.DenseFeatures([integers("a", 2, "group"), strings("b", 3, "group")], name="layer")
-    again = tf.keras.layers.DenseFeatures.from_config(json.loads(json.dumps(layer.get_config())))
+    layer = support.dense_features([integers("a", 2, "group"), strings("b", 3, "group")], name="layer")
+    again = type(layer).from_config(json.loads(json.dumps(layer.get_config())))
     assert [column.group for column in again._feature_columns] == [integers("a", scope="group").group] * 2
     with harness.graph_and_session() as session:
         output = again(features())

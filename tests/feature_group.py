@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from sparse_operation_kit import compat
 from sparse_operation_kit.lookup.embedding_lookup import group_embedding_lookup_sparse
 
 VOCABULARY = 60
@@ -123,7 +124,9 @@ class Features:
             rows.load(session)
         for got, want, rows in zip(*session.run([outputs, self.wanted]), self.rows, strict=True):
             assert got.shape == (BATCH, rows.dim)
-            np.testing.assert_array_equal(got, want)
+            # TensorFlow 2.21 differs in the last bits where it divides by the root of squared weights.
+            ulps = 0 if compat.HAS_KERAS_2 or not self.weight_tensors else 4
+            np.testing.assert_array_max_ulp(got, want, ulps)
         for rows, gradients in zip(distinct, of_rows, strict=True):
             assert_close(*rows.gradient_arrays(session, gradients))
         for got, want in zip(*session.run(of_weights), strict=True) if of_weights else ():

@@ -7,6 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
+# TensorFlow 2.21 makes `tf.compat.v1` another module when it is first imported by this name. Later, what was
+# added to the one before would be lost.
+import tensorflow.compat.v1  # noqa: F401
+
 
 def _has_keras_2() -> bool:
     # TensorFlow's own Keras 2 does not tell its version; Keras 3 and tf_keras do.
