@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 
 import harness  # noqa: F401 - quiets TensorFlow
 from checkpoint_files import BLOOM, COUNTER, History, table_description
@@ -85,7 +86,6 @@ def test_npy(tmp_path, capsys):
 
 @pytest.mark.parametrize("group_bytes", [1, 1 << 26])
 def test_parquet(tmp_path, capsys, monkeypatch, group_bytes):
-    parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(exporting, "_ROW_GROUP_BYTES", group_bytes)
     saved = chain(tmp_path).saved[-1]
     assert run(capsys, "export", saved.folder, "--format", "parquet", "--to", tmp_path / "out") == (0, "")
@@ -97,7 +97,6 @@ def test_parquet(tmp_path, capsys, monkeypatch, group_bytes):
 
 
 def test_parquet_of_an_empty_table(tmp_path, capsys):
-    parquet = pytest.importorskip("pyarrow.parquet")
     folder = History(tmp_path, np.random.default_rng(0)).save("model.ckpt-0").folder
     assert run(capsys, "export", folder, "--format", "parquet", "--to", tmp_path / "out")[0] == 0
     assert parquet.read_table(tmp_path / "out" / "items.parquet").num_rows == 0
