@@ -41,9 +41,10 @@ class FakeHorovod {
     return OkStatus();
   }
 
-  // Called with each round's number, from 1, before its words are moved.
+  // Called with each round's number, from 1, before its words are moved. What was called so before is not
+  // running any more when this returns.
   void BeforeRounds(std::function<void(int)> function) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(before_round_mutex_);
     before_round_ = std::move(function);
   }
   // Rounds end with an error from now on, or no more.
@@ -62,6 +63,11 @@ class FakeHorovod {
   }
 
  private:
+  void CallBeforeRound(int round) {
+    std::lock_guard<std::mutex> lock(before_round_mutex_);
+    if (before_round_) before_round_(round);
+  }
+
   bool Complete() const {
     return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part != nullptr; });
   }
@@ -72,12 +78,11 @@ class FakeHorovod {
       changed_.wait(lock, [this] { return stopping_ || Complete(); });
       if (stopping_) return;
       auto parts = std::exchange(parts_, std::vector<std::shared_ptr<Alltoall>>(parts_.size()));
-      const auto before = before_round_;
       const bool broken = broken_;
       const int round = ++rounds_;
       changed_.notify_all();
       lock.unlock();
-      if (before) before(round);
+      CallBeforeRound(round);
       for (size_t rank = 0; rank < parts.size(); ++rank) {
         if (!broken) Move(parts, rank);
       }
@@ -104,6 +109,7 @@ class FakeHorovod {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Alltoall>> parts_;
+  std::mutex before_round_mutex_;
   std::function<void(int)> before_round_;
   int rounds_ = 0;
   bool broken_ = false;
@@ -148,6 +154,7 @@ class StallWatchTest : public ::testing::Test {
     }
   }
   ~StallWatchTest() override {
+    horovod_->BeforeRounds({});
     for (const auto& [rank, exchange] : begun_) watches_[rank]->End(exchange.get());
     for (const auto& watch : watches_) watch->Stop();
     horovod_.reset();
@@ -173,6 +180,7 @@ TEST_F(StallWatchTest, RanksInDifferentExchangesFailInTheFifthUnchangedRound) {
   for (const auto& exchange : {a, b, c}) {
     EXPECT_NE(exchange->Error().find("rank 0 waits for 'a', 'b'; rank 1 waits for 'c'"), std::string::npos);
   }
+  horovod_->BeforeRounds({});
   EXPECT_GE(judged, 5);
 }
 
