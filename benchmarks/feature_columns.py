@@ -23,6 +23,10 @@ from bench.column_sides import KINDS, Columns, ColumnsSide, SokColumns, TensorFl
 from bench.timing import CallContender, Timing, measure  # noqa: E402
 
 TOLERANCE = 1e-5
+# Long enough that most of a side's steps follow steps of its own, as in training: the other side's leave
+# nothing of its rows in the cache.
+TURN_MS = 400.0
+MAX_CALLS = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +101,8 @@ def _measure(flags: argparse.Namespace, kind: str, features: int) -> list[Result
         for side in sides.values():
             for _ in range(flags.batches):  # all keys have their rows from here on
                 side.step()
-        timings = measure([CallContender(name, side.step) for name, side in sides.items()], flags.rounds)
+        contenders = [CallContender(name, side.step) for name, side in sides.items()]
+        timings = measure(contenders, flags.rounds, TURN_MS, MAX_CALLS)
         return [
             Result(kind, features, name, side.ops_in_graph, side.ops_of_a_step(), timings[name])
             for name, side in sides.items()

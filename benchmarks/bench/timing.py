@@ -70,15 +70,18 @@ class CallContender(Contender):
         return Sample(wall * 1e3 / calls, cpu * 1e3 / calls)
 
 
-def measure(contenders: Sequence[Contender], rounds: int) -> dict[str, Timing]:
+def measure(
+    contenders: Sequence[Contender], rounds: int, turn_ms: float = _TURN_MS, max_calls: int = _MAX_CALLS
+) -> dict[str, Timing]:
     """Lets every contender run once in each round: a machine that slows down for a while slows all of them.
 
-    A turn to warm up and one to choose the number of calls come first and do not count.
+    A turn lasts about `turn_ms`, and has `max_calls` calls at most. One to warm up and one to choose the number
+    of calls come first and do not count.
     """
     calls = {}
     for contender in contenders:
         contender.sample(1)
-        calls[contender.name] = max(1, min(_MAX_CALLS, round(_TURN_MS / contender.sample(2).wall)))
+        calls[contender.name] = max(1, min(max_calls, round(turn_ms / contender.sample(2).wall)))
     samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
     for _ in range(rounds):
         for contender in contenders:
