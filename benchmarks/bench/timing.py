@@ -75,8 +75,8 @@ def measure(
 ) -> dict[str, Timing]:
     """Lets every contender run once in each round: a machine that slows down for a while slows all of them.
 
-    A turn lasts about `turn_ms`, and has `max_calls` calls at most. One to warm up and one to choose the number
-    of calls come first and do not count.
+    A turn lasts about `turn_ms`, and has `max_calls` calls at most. One to warm up and one to choose the
+    number of calls come first and do not count.
     """
     calls = {}
     for contender in contenders:
