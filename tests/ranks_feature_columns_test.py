@@ -12,7 +12,7 @@ import ranks
 import sparse_operation_kit as sok
 from sparse_operation_kit import feature_columns
 
-STEPS = 25
+STEPS = 50
 SAMPLES = 12  # of a step over all ranks
 OPTIMIZERS = ("adagrad", "adam", "sgd")
 
