@@ -121,9 +121,10 @@ def test_one_process(tmp_path):
     assert result.returncode == 0, result.stdout[-6000:]
     steps = int(result.stdout.split("steps")[-1])
     assert steps > KILLS // 3
-    # What killed saves left goes with the next one: that of the last kill alone may still be there.
+    # What killed saves left goes at the end of the next one. Two folders at most have seen none: that of a
+    # checkpoint whose removal was cut short, and that of the save that was killed next.
     folders, checkpoints = ({path.stem for path in tmp_path.glob(f"*.{kind}")} for kind in ("sok", "index"))
-    assert checkpoints <= folders and len(folders - checkpoints) <= 1
+    assert checkpoints <= folders and len(folders - checkpoints) <= 2
 
 
 def _run_rank(directory: str, seed: int) -> int:
