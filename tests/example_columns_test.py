@@ -10,11 +10,11 @@ from ctr.models import MODELS
 from example_support import (
     EXAMPLES,
     SMALL_FLAGS,
+    check_that_both_learn,
     data_flags,
     example_environment,
     results_of,
     run_all,
-    write_criteo,
 )
 
 COLUMNS = [*SMALL_FLAGS, "--api", "feature_column"]
@@ -32,13 +32,7 @@ def test_every_model_trains(tmp_path):
 
 
 def test_columns_learn_what_layers_learn(tmp_path):
-    data = ["--dataset", "criteo", "--data_dir", str(write_criteo(tmp_path / "data", lines=600))]
-    flags = [*SMALL_FLAGS, *data, "--epochs", "5", "--learning_rate", "0.01"]
-    apis = ("layer", "feature_column")
-    run_all([[*flags, "--api", api, "--output_dir", str(tmp_path / api)] for api in apis])
-    aucs = [results_of(tmp_path / api)["evaluations"][-1]["auc"] for api in apis]
-    assert min(aucs) > 0.95
-    assert abs(aucs[0] - aucs[1]) < 0.03
+    check_that_both_learn(tmp_path, "--api", ("layer", "feature_column"))
 
 
 def train(flags):

@@ -165,3 +165,13 @@ def _run_on_ranks(program: str, *flags: str, size: int) -> str:
     done = ranks.launch(DEEPREC / program, *flags, ranks=size, timeout=200)
     assert done.returncode == 0 and not done.timed_out, done.report()
     return "".join(done.outputs)
+
+
+def check_that_both_learn(folder, flag, values):
+    """Trains once with each of two `values` of `flag`, and checks that both learn, and equally well."""
+    data = ["--dataset", "criteo", "--data_dir", str(write_criteo(folder / "data", lines=600))]
+    flags = [*SMALL_FLAGS, *data, "--epochs", "5", "--learning_rate", "0.01"]
+    run_all([[*flags, flag, value, "--output_dir", str(folder / value)] for value in values])
+    aucs = [results_of(folder / value)["evaluations"][-1]["auc"] for value in values]
+    assert min(aucs) > 0.95
+    assert abs(aucs[0] - aucs[1]) < 0.03

@@ -1,17 +1,8 @@
 // The bare engine's lookup and training step for a group of tables, measured on demand.
 //
-// Started by benchmarks/lookup_and_step.py, which interleaves it with sessions. It fills its tables, prints
-// "ready", and answers every line "<ids> <what> <calls>" on standard input with two numbers, the milliseconds
-// that one of `calls` calls took and those of processor time that it used: <ids> counts the --dense and
-// --mean files from 0 on, <what> is forward, lookup or step.
-#include <chrono>
+// Started by benchmarks/lookup_and_step.py, which interleaves it with sessions; see on_demand.h. What it
+// measures is forward, lookup or step.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
-#include <fstream>
-#include <functional>
-#include <iostream>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -19,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/engine/on_demand.h"
 #include "cc/base/thread_pool.h"
 #include "cc/group/group_lookup.h"
 #include "cc/group/group_training.h"
@@ -27,47 +19,8 @@
 namespace sok {
 namespace {
 
-struct Flags {
-  int64_t features = 1;
-  int64_t rows = 1;  // of each table
-  int64_t dim = 1;
-  int64_t batch = 1;
-  int64_t batches = 1;
-  int64_t threads = 1;
-  std::string optimizer = "lazy_adam";
-  std::vector<std::pair<bool, std::string>> id_files;  // (pooled, path)
-};
-
-[[noreturn]] void Fail(const std::string& message) {
-  std::fprintf(stderr, "group_benchmark: %s\n", message.c_str());
-  std::exit(1);
-}
-
 void Check(const Status& status) {
   if (!status.ok()) Fail(status.message());
-}
-
-Flags ParseFlags(int argc, char** argv) {
-  Flags flags;
-  const std::pair<std::string, int64_t*> numbers[] = {
-      {"--features", &flags.features}, {"--rows", &flags.rows},       {"--dim", &flags.dim},
-      {"--batch", &flags.batch},       {"--batches", &flags.batches}, {"--threads", &flags.threads}};
-  if (argc % 2 == 0) Fail("every flag takes a value");
-  for (int i = 1; i < argc; i += 2) {
-    const std::string name = argv[i];
-    const std::string value = argv[i + 1];
-    bool known = name == "--optimizer" || name == "--dense" || name == "--mean";
-    if (name == "--optimizer") flags.optimizer = value;
-    if (name == "--dense" || name == "--mean") flags.id_files.emplace_back(name == "--mean", value);
-    for (const auto& [number, to] : numbers) {
-      if (name != number) continue;
-      *to = std::atoll(value.c_str());
-      if (*to < 1) Fail(name + " must be at least 1, not " + value);
-      known = true;
-    }
-    if (!known) Fail("unknown flag " + name);
-  }
-  return flags;
 }
 
 // Alpha and the rest as bench/optimizers.py has them; a constant alpha costs what a changing one does.
@@ -79,38 +32,9 @@ std::vector<float> HyperParameters(const std::string& optimizer) {
   Fail("no hyper-parameters for optimizer " + optimizer);
 }
 
-struct FeatureIds {
-  std::vector<int64_t> offsets;
-  std::vector<int64_t> ids;
-};
-using Batch = std::vector<FeatureIds>;
-
-struct BatchSet {
-  bool pooled;
-  std::vector<Batch> batches;
-};
-
-BatchSet ReadBatches(const Flags& flags, bool pooled, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const auto read = [&](int64_t count) {
-    std::vector<int64_t> values(count);
-    file.read(reinterpret_cast<char*>(values.data()), count * static_cast<int64_t>(sizeof(int64_t)));
-    if (!file) Fail("cannot read " + std::to_string(count) + " numbers from " + path);
-    return values;
-  };
-  BatchSet set{pooled, std::vector<Batch>(flags.batches, Batch(flags.features))};
-  for (Batch& batch : set.batches) {
-    for (FeatureIds& feature : batch) {
-      feature.offsets = read(flags.batch + 1);
-      feature.ids = read(feature.offsets.back());
-    }
-  }
-  return set;
-}
-
 class GroupBenchmark {
  public:
-  explicit GroupBenchmark(const Flags& flags)
+  explicit GroupBenchmark(const OnDemandFlags& flags)
       : flags_(flags), executor_(static_cast<int>(flags.threads)), hyper_(HyperParameters(flags.optimizer)) {
     for (const auto& [pooled, path] : flags.id_files) sets_.push_back(ReadBatches(flags, pooled, path));
     MakeTables();
@@ -128,7 +52,7 @@ class GroupBenchmark {
   int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
 
   void Lookup(const BatchSet& set, bool training) {
-    const Batch& batch = set.batches[next_batch_++ % set.batches.size()];
+    const std::vector<FeatureIds>& batch = set.batches[next_batch_++ % set.batches.size()];
     plan_.training = training;
     plan_.lookups.resize(batch.size());
     std::vector<Span<const int64_t>> ids;
@@ -154,20 +78,11 @@ class GroupBenchmark {
     Check(GroupTrain(executor_, plan_, gradient_rows_, flags_.optimizer, steps, &gradient_scratch_));
   }
 
-  // Makes `calls` calls: the milliseconds of one and its processor time.
-  std::pair<double, double> Measure(int64_t set, const std::string& what, int64_t calls) {
-    const auto begin = std::chrono::steady_clock::now();
-    const std::clock_t cpu_begin = std::clock();
-    for (int64_t call = 0; call < calls; ++call) {
-      if (what == "step") {
-        Step(sets_[set]);
-      } else {
-        Lookup(sets_[set], what == "lookup");
-      }
-    }
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-    const double cpu_ms = 1e3 * static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
-    return {took.count() / static_cast<double>(calls), cpu_ms / static_cast<double>(calls)};
+  // One call of `what` with the batches of file `ids`.
+  void Call(int64_t ids, const std::string& what) {
+    if (what == "step") return Step(sets_[ids]);
+    if (what != "forward" && what != "lookup") Fail("cannot measure " + what);
+    Lookup(sets_[ids], what == "lookup");
   }
 
  private:
@@ -189,7 +104,7 @@ class GroupBenchmark {
     }
   }
 
-  const Flags flags_;
+  const OnDemandFlags flags_;
   ThreadPool executor_;
   const std::vector<float> hyper_;
   std::vector<BatchSet> sets_;
@@ -209,16 +124,8 @@ class GroupBenchmark {
 }  // namespace sok
 
 int main(int argc, char** argv) {
-  sok::GroupBenchmark benchmark(sok::ParseFlags(argc, argv));
-  std::cout << "ready" << std::endl;
-  int64_t set;
-  std::string what;
-  int64_t calls;
-  while (std::cin >> set >> what >> calls) {
-    if (set < 0 || set >= benchmark.num_sets()) sok::Fail("no ids number " + std::to_string(set));
-    if (what != "forward" && what != "lookup" && what != "step") sok::Fail("cannot measure " + what);
-    const auto [ms, cpu_ms] = benchmark.Measure(set, what, calls);
-    std::cout << ms << " " << cpu_ms << std::endl;
-  }
+  sok::GroupBenchmark benchmark(sok::ParseOnDemandFlags(argc, argv));
+  sok::AnswerLines(benchmark.num_sets(),
+                   [&](int64_t ids, const std::string& what) { benchmark.Call(ids, what); });
   return 0;
 }

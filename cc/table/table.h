@@ -115,7 +115,7 @@ class Table {
   // was.
   Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const float* grads, bool distinct);
-  // The same with gradients that are taken when they are needed, of distinct rows.
+  // The same with gradients that are taken when they are needed, of distinct rows; CheckStep has passed.
   Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const RowGradients& gradients);
   // The error that ApplyGradients with these arguments begins with, if any; changes nothing.
@@ -218,8 +218,6 @@ class Table {
   void FindSmall(Executor& executor, std::vector<int64_t>* rows);
   Status FillDirectRows(Executor& executor);
   Status AttachOptimizer(std::string_view name, Span<const float> hyper);
-  // CheckStep, and the optimizer if the table has none.
-  Status PrepareStep(std::string_view optimizer, Span<const float> hyper, Span<const int64_t> references);
   // Sums the gradients of rows that repeat, and takes the step.
   Status TakeSummedStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                         const float* grads);

@@ -110,15 +110,10 @@ Status Table::CheckStep(std::string_view optimizer, Span<const float> hyper,
   return Named(optimizer_->CheckHyper(hyper));
 }
 
-Status Table::PrepareStep(std::string_view optimizer, Span<const float> hyper,
-                          Span<const int64_t> references) {
-  SOK_RETURN_IF_ERROR(CheckStep(optimizer, hyper, references));
-  return optimizer_ == nullptr ? AttachOptimizer(optimizer, hyper) : OkStatus();
-}
-
 Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                              Span<const int64_t> references, const float* grads, bool distinct) {
-  SOK_RETURN_IF_ERROR(PrepareStep(optimizer, hyper, references));
+  SOK_RETURN_IF_ERROR(CheckStep(optimizer, hyper, references));
+  if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(optimizer, hyper));
   CurrentGradients current;
   if (directory_.has_erased()) {
     current = DropStale(*this, references, grads);
@@ -131,7 +126,7 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
 
 Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                              Span<const int64_t> references, const RowGradients& gradients) {
-  SOK_RETURN_IF_ERROR(PrepareStep(optimizer, hyper, references));
+  if (optimizer_ == nullptr) SOK_RETURN_IF_ERROR(AttachOptimizer(optimizer, hyper));
   if (!directory_.has_erased()) return TakeStep(executor, hyper, references, gradients);
   const auto is_current = [this](int64_t reference) { return IsCurrent(reference); };
   if (std::all_of(references.begin(), references.end(), is_current)) {

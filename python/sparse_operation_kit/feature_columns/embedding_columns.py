@@ -7,6 +7,7 @@ become one; by itself it looks up like any column.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import contextvars
 import dataclasses
@@ -45,7 +46,7 @@ def in_groups(columns: Sequence[Any]) -> bool:
     return any(isinstance(column, TableColumn) and column.group is not None for column in columns)
 
 
-class TableColumn:
+class TableColumn(abc.ABC):
     """What the columns below have in common.
 
     Attributes:
@@ -54,13 +55,13 @@ class TableColumn:
 
     group: Group | None = None
 
+    @abc.abstractmethod
     def request(self, inputs: Any, weight_collections: Any, trainable: bool) -> LookupRequest:
         """What the column wants looked up in an `input_layer`, whose arguments these are."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def state_request(self, transformation_cache: Any, state_manager: Any) -> LookupRequest:
         """What the column wants looked up in a `DenseFeatures`."""
-        raise NotImplementedError
 
     def _get_dense_tensor(
         self, inputs: Any, weight_collections: Any = None, trainable: Any = None
