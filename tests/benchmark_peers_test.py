@@ -11,7 +11,7 @@ import pytest
 
 from bench import axes, ids
 from bench.axes import Bags, Tables
-from bench.peers import catalog, environments, memory, report
+from bench.peers import catalog, environments, goals, memory, report
 from bench.peers.job import Job
 from bench.timing import Timing
 
@@ -54,7 +54,41 @@ def test_a_run_measures_what_is_here_and_names_what_is_missing(tmp_path):
 def test_an_unknown_peer_is_refused_with_the_known_ones():
     done = run_program("--peers", "tensorflow,tfr")
     assert done.returncode == 2
-    assert "unknown name 'tfr'; known are tensorflow, tfra, torch, fbgemm, engine" in done.stderr
+    assert "unknown name 'tfr'; known are sok_lazy, tensorflow, tfra, torch, fbgemm, engine" in done.stderr
+
+
+def test_exact_adam_is_measured_beside_lazy_adam(tmp_path):
+    path = tmp_path / "rows.json"
+    flags = ["--optimizer", "adam", "--peers", "sok_lazy,tensorflow", "--what", "step", "--hotness", "1"]
+    done = run_program(*flags, "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    _, (row,) = report.read_json(path)
+    assert [entry.name for entry in row.entries] == ["sok", "sok_lazy", "tensorflow"]
+    # Of the two, TensorFlow's goal is about ten million rows.
+    assert [(goal.beside, goal.ratio) for goal in goals.of_rows([row])] == [
+        ("sok_lazy", row.entries[1].ratio)
+    ]
+
+
+def test_rows_are_held_to_the_goals_that_are_about_them():
+    def goals_of(what, optimizer, rows_per_table, **ratios):
+        tables = Tables(features=2, rows_per_table=rows_per_table, dim=16, optimizer=optimizer)
+        ours = Timing(2.0, 2.0, 2.0)
+        entries = [
+            report.Entry(name, Timing(2.0 * value, 0, 0), ours)
+            for name, value in {"sok": 1, **ratios}.items()
+        ]
+        found = goals.of_rows([row_of(what, tables, tuple(entries))])
+        return [(goal.beside, goal.least, goal.verdict()) for goal in found]
+
+    ratios = {"tfra": 8.1, "tensorflow": 1.9, "engine": 0.9, "torch": 5.0, "fbgemm": 1.2}
+    step = [("tfra", 8, "reached"), ("tensorflow", 2, "missed"), ("engine", 0.8, "reached")]
+    assert goals_of("step", "lazy_adam", 100, **ratios) == step
+    step = [("fbgemm", 1, "reached"), ("engine", 0.8, "reached")]
+    assert goals_of("step", "rowwise_adagrad", 100, **ratios) == step
+    assert goals_of("forward", "sgd", 100, **ratios) == []
+    assert goals_of("forward", "sgd", 24_000_000, **ratios) == [("fbgemm", 1.3, "missed")]
+    assert goals_of("step", "adam", 5_000_000, tensorflow=60.0) == [("tensorflow", 50, "reached")]
 
 
 def row_of(what, tables, entries, gather=None):

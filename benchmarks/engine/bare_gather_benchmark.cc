@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/engine/bare_loops.h"
 #include "benchmarks/engine/on_demand.h"
 #include "cc/base/huge_pages.h"
-#include "cc/base/prefetch.h"
 #include "cc/base/thread_pool.h"
 #include "cc/base/vectorize.h"
 
@@ -21,11 +21,12 @@ namespace {
 // More than enough to be worth a thread.
 constexpr int64_t kNsPerShare = 10'000'000;
 
-class BareGather {
+class GatherBenchmark {
  public:
-  explicit BareGather(const OnDemandFlags& flags)
+  explicit GatherBenchmark(const OnDemandFlags& flags)
       : flags_(flags), executor_(static_cast<int>(flags.threads)) {
     for (const auto& [pooled, path] : flags.id_files) sets_.push_back(ReadBatches(flags, pooled, path));
+    lines_.resize(sets_.size());
     std::mt19937 random(1);
     for (int64_t f = 0; f < flags.features; ++f) {
       const int64_t floats = flags.rows * flags.dim;
@@ -41,47 +42,35 @@ class BareGather {
 
   int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
 
+  // The means of all features' bags in the next batch of a set, with as many cache lines in flight as suit
+  // it.
   void Forward(int64_t number) {
+    if (lines_[number] == 0) lines_[number] = BestLines([&](int64_t lines) { Gather(number, lines); });
+    Gather(number, lines_[number]);
+  }
+
+ private:
+  void Gather(int64_t number, int64_t lines) {
     const BatchSet& set = sets_[number];
     const std::vector<FeatureIds>& batch = set.batches[next_batch_++ % set.batches.size()];
+    const int64_t ahead = RowsAhead(lines, flags_.dim);
     // Each thread has a share of every feature's bags, so that all have as much to do.
     executor_.ParallelFor(flags_.threads, kNsPerShare, [&](int64_t begin, int64_t end) {
       const int64_t first = flags_.batch * begin / flags_.threads;
       const int64_t last = flags_.batch * end / flags_.threads;
       RunVectorized([&] {
-        for (int64_t f = 0; f < flags_.features; ++f) Gather(batch[f], f, first, last);
+        for (int64_t f = 0; f < flags_.features; ++f) {
+          BarePool(static_cast<const float*>(tables_[f].data()), batch[f].ids, batch[f].offsets, first, last,
+                   flags_.dim, ahead, outputs_[f].data());
+        }
       });
     });
-  }
-
- private:
-  // The means of bags [first, last) of a feature.
-  void Gather(const FeatureIds& bags, int64_t feature, int64_t first, int64_t last) {
-    const int64_t dim = flags_.dim;
-    const int64_t distance = PrefetchDistance(dim);
-    const float* rows = static_cast<const float*>(tables_[feature].data());
-    const int64_t* ids = bags.ids.data();
-    const int64_t end = bags.offsets[last];
-    for (int64_t bag = first; bag < last; ++bag) {
-      float* __restrict to = outputs_[feature].data() + bag * dim;
-      const int64_t bag_begin = bags.offsets[bag];
-      const int64_t bag_end = bags.offsets[bag + 1];
-      const float scale = 1.0f / static_cast<float>(bag_end - bag_begin);
-      for (int64_t i = bag_begin; i < bag_end; ++i) {
-        if (i + distance < end) PrefetchFloats(rows + ids[i + distance] * dim, dim);
-        const float* __restrict row = rows + ids[i] * dim;
-        if (i == bag_begin) {
-          for (int64_t c = 0; c < dim; ++c) to[c] = row[c] * scale;
-        } else {
-          for (int64_t c = 0; c < dim; ++c) to[c] += row[c] * scale;
-        }
-      }
-    }
   }
 
   const OnDemandFlags flags_;
   ThreadPool executor_;
   std::vector<BatchSet> sets_;
+  std::vector<int64_t> lines_;  // in flight, of each set; 0 before its first call
   std::vector<PageBuffer> tables_;
   std::vector<std::vector<float>> outputs_;
   size_t next_batch_ = 0;
@@ -91,7 +80,7 @@ class BareGather {
 }  // namespace sok
 
 int main(int argc, char** argv) {
-  sok::BareGather bound(sok::ParseOnDemandFlags(argc, argv));
+  sok::GatherBenchmark bound(sok::ParseOnDemandFlags(argc, argv));
   sok::AnswerLines(bound.num_sets(), [&](int64_t ids, const std::string& what) {
     if (what != "forward") sok::Fail("cannot measure " + what);
     bound.Forward(ids);

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/engine/bare_loops.h"
 #include "benchmarks/engine/comparison.h"
 #include "cc/base/hash.h"
-#include "cc/base/huge_pages.h"
 #include "cc/base/test_ids.h"
 #include "cc/index/id_index.h"
 #include "cc/index/id_index_reference.h"
@@ -19,52 +19,16 @@ namespace {
 
 constexpr int kRounds = 11;
 constexpr int64_t kLookups = 2 << 20;
-constexpr int64_t kAhead = 32;
-
-struct BareSlot {
-  int64_t id;  // 0: free
-  int64_t row;
-};
-
-struct BareTable {
-  PageBuffer memory;
-  BareSlot* slots;
-  uint64_t mask;
-};
-
-BareTable MakeBareTable(const std::vector<int64_t>& keys) {
-  uint64_t capacity = 16;
-  while (capacity < 2 * keys.size()) capacity *= 2;
-  StatusOr<PageBuffer> memory = PageBuffer::Allocate(capacity * sizeof(BareSlot));
-  if (!memory.ok()) std::exit(1);
-  BareTable table{std::move(memory.value()), nullptr, capacity - 1};
-  table.slots = static_cast<BareSlot*>(table.memory.data());
-  for (size_t row = 0; row < keys.size(); ++row) {
-    uint64_t slot = Mix64(keys[row]) & table.mask;
-    while (table.slots[slot].id != 0) slot = (slot + 1) & table.mask;
-    table.slots[slot] = {keys[row], static_cast<int64_t>(row)};
-  }
-  return table;
-}
-
-void BareFind(const BareTable& table, const std::vector<int64_t>& ids, std::vector<int64_t>* rows) {
-  const int64_t n = ids.size();
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) __builtin_prefetch(&table.slots[Mix64(ids[i + kAhead]) & table.mask]);
-    uint64_t slot = Mix64(ids[i]) & table.mask;
-    while (table.slots[slot].id != ids[i]) slot = (slot + 1) & table.mask;
-    (*rows)[i] = table.slots[slot].row;
-  }
-}
 
 void Compare(int64_t num_keys) {
   std::vector<int64_t> keys = DistinctIds(num_keys, 1);
-  for (int64_t& key : keys) key = (key & INT64_MAX) | 1;
+  for (int64_t& key : keys) key &= INT64_MAX;
   std::vector<int64_t> rows(num_keys);
   for (int64_t row = 0; row < num_keys; ++row) rows[row] = row;
   IdIndex index;
   if (!index.Insert(keys, rows).ok()) std::exit(1);
-  const BareTable bare = MakeBareTable(keys);
+  const StatusOr<BareTable> bare = BareTable::Make(keys);
+  if (!bare.ok()) std::exit(1);
   ReferenceIdIndex standard;
   standard.Insert(keys, rows);
 
@@ -73,7 +37,10 @@ void Compare(int64_t num_keys) {
   const std::vector<int64_t> absent = DistinctIds(kLookups, 3);
   std::vector<int64_t> found(kLookups);
   Comparison comparison("Find, 1 thread, " + std::to_string(num_keys) + " keys", kLookups);
-  comparison.Add("bare linear probe with prefetch", [&] { BareFind(bare, ids, &found); });
+  const int64_t lines =
+      BestLines([&](int64_t tried) { bare.value().Find(ids, tried, Span<int64_t>(found)); });
+  comparison.Add("bare linear probe, " + std::to_string(lines) + " lines in flight",
+                 [&] { bare.value().Find(ids, lines, Span<int64_t>(found)); });
   comparison.Add("IdIndex::Find, present", [&] { index.Find(ids, Span<int64_t>(found)); });
   comparison.Add("IdIndex::Find, absent", [&] { index.Find(absent, Span<int64_t>(found)); });
   comparison.Add("std::unordered_map", [&] { standard.Find(ids, Span<int64_t>(found)); });

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "benchmarks/engine/bare_loops.h"
 #include "benchmarks/engine/comparison.h"
 #include "cc/base/prefetch.h"
 #include "cc/base/test_ids.h"
@@ -48,11 +49,11 @@ std::vector<Batch> MakeBatches(RowStore* store) {
   return batches;
 }
 
-void BareGather(const Batch& batch, int64_t dim, float* out) {
-  const int64_t distance = PrefetchDistance(dim);
+// As sok::BareGather, over pointers: the rows of a store do not follow one another.
+void GatherPointers(const Batch& batch, int64_t dim, int64_t ahead, float* out) {
   const int64_t n = static_cast<int64_t>(batch.inverse.size());
   for (int64_t i = 0; i < n; ++i) {
-    if (i + distance < n) PrefetchFloats(batch.rows[batch.inverse[i + distance]], dim);
+    if (i + ahead < n) PrefetchFloats(batch.rows[batch.inverse[i + ahead]], dim);
     const float* __restrict row = batch.rows[batch.inverse[i]];
     float* __restrict to = out + i * dim;
     for (int64_t c = 0; c < dim; ++c) to[c] = row[c];
@@ -80,7 +81,10 @@ void Compare(int64_t num_rows, int64_t dim) {
   ThreadPool two(2);
   int64_t turn = 0;
   const auto next = [&]() -> const Batch& { return batches[turn++ % kBatches]; };
-  comparison.Add("bare gather, 1 thread", [&] { BareGather(next(), dim, out.data()); });
+  const auto gather = [&](int64_t lines) { GatherPointers(next(), dim, RowsAhead(lines, dim), out.data()); };
+  const int64_t best = BestLines(gather);
+  comparison.Add("bare gather, " + std::to_string(best) + " lines in flight, 1 thread",
+                 [&] { gather(best); });
   for (Executor* executor : {static_cast<Executor*>(&one), static_cast<Executor*>(&two)}) {
     const std::string threads = executor == &one ? ", 1 thread" : ", 2 threads";
     comparison.Add("GatherForward" + threads, [&, executor] {

@@ -88,7 +88,7 @@ def _train(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history
     if flags.dataset == "synthetic" and ranks.first:
         labels, logits = dataset.best_logits()
         history.best = auc(labels, logits), log_loss(labels, logits)
-    trainer = Trainer(_settings(flags), dataset, tables, ranks)
+    trainer = Trainer(training_settings(flags), dataset, tables, ranks)
     total = dataset.training_size() * flags.epochs
     if flags.max_steps is not None:
         total = min(total, flags.max_steps * flags.batch_size)
@@ -103,7 +103,7 @@ def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -
     """The data set and the tables. Raises _CannotStart on every rank if one of them cannot make them."""
     problem, inputs = None, None
     try:
-        inputs = make_dataset(flags, bad_lines, ranks.share), _tables(flags, ranks)
+        inputs = make_dataset(flags, bad_lines, ranks.share), make_tables(flags, ranks)
     # ImportError: the library is not installed, or was built for another TensorFlow; it says which.
     except (FileNotFoundError, ImportError, TooManyBadLines) as error:
         problem = str(error)
@@ -113,14 +113,16 @@ def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -
     return inputs
 
 
-def _tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
+def make_tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
+    """The tables that the flags name. Raises ImportError where the library cannot be loaded."""
     if flags.tables == "tensorflow":
         return TensorFlowTables(flags.tensorflow_rows, ranks)
     make = ColumnTables if flags.api == "feature_column" else SokTables
     return make(flags.batch_size, flags.seed)
 
 
-def _settings(flags: argparse.Namespace) -> TrainingSettings:
+def training_settings(flags: argparse.Namespace) -> TrainingSettings:
+    """How the flags say to train."""
     return TrainingSettings(
         model=flags.model,
         model_settings=ModelSettings(flags.dim, flags.hidden, flags.dropout, flags.cross_layers),

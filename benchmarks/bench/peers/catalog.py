@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 OURS = "sok"
+LAZY = "sok_lazy"  # ours, training with LazyAdam where the others have the exact one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Library:
     tables: str
     training: str
     variables: tuple[tuple[str, str], ...] = ()  # that its process needs
+    trains_with: str | None = None  # an optimizer instead of the others': its rows are then its own
 
 
 LIBRARIES = {
@@ -32,6 +34,15 @@ LIBRARIES = {
             ("lazy_adam", "adam", "adagrad", "sgd", "rowwise_adagrad"),
             "dynamic: a hash table for each feature, all looked up as one group in a session",
             "gradients of equal ids are summed, each touched row is updated once; adam moves every row",
+        ),
+        Library(
+            LAZY,
+            "sok_tables",
+            None,
+            ("adam",),
+            "dynamic: as sok",
+            "as sok, with lazy_adam: what the exact one costs beyond it",
+            trains_with="lazy_adam",
         ),
         Library(
             "tensorflow",

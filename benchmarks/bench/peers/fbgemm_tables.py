@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-
 import fbgemm_gpu  # noqa: F401  # registers the ops
 import numpy as np
 import torch
@@ -16,7 +13,7 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
 )
 
 from bench import ids
-from bench.peers.held_tables import HeldTables
+from bench.peers.eager_tables import EagerTables
 from bench.peers.job import Job
 
 LEARNING_RATE = 0.001
@@ -31,7 +28,7 @@ _OPTIMIZERS = {
 _Batch = tuple[torch.Tensor, torch.Tensor]  # ids of all features, and where each feature's each bag begins
 
 
-class Tables(HeldTables):
+class Tables(EagerTables):
     """See HeldTables."""
 
     def __init__(self, job: Job) -> None:
@@ -54,22 +51,11 @@ class Tables(HeldTables):
                 accumulator.fill_(INITIAL_ACCUMULATOR)
         gradients = [job.gradients(feature) for feature in range(tables.features)]
         self._gradient = torch.from_numpy(np.concatenate(gradients, axis=1))
-        self._batches = [[_as_tensors(batch) for batch in batches] for batches in job.batch_sets()]
-        self._rotations = [itertools.cycle(batches) for batches in self._batches]
-
-    def call(self, bags: int, what: str) -> Callable[[], object]:
-        """See HeldTables."""
-        run = {"forward": self._forward, "step": self._step}[what]
-        return lambda: run(next(self._rotations[bags]))
+        self._set_batches([[_as_tensors(batch) for batch in batches] for batches in job.batch_sets()])
 
     def outputs(self, bags: int) -> list[np.ndarray]:
         """See HeldTables."""
-        return np.split(self._forward(self._batches[bags][0]).numpy(), self.job.tables.features, axis=1)
-
-    def train(self, bags: int) -> None:
-        """See HeldTables."""
-        for batch in self._batches[bags]:
-            self._step(batch)
+        return np.split(self._forward(self._first(bags)).numpy(), self.job.tables.features, axis=1)
 
     def _forward(self, batch: _Batch) -> torch.Tensor:
         with torch.no_grad():

@@ -137,7 +137,9 @@ class _Group:
         Raises:
           AssertionError: A library's outputs are not ours.
         """
-        checked = [name for name in self._running if name in LIBRARIES]
+        checked = [
+            name for name in self._running if name in LIBRARIES and LIBRARIES[name].trains_with is None
+        ]
         for number in range(len(self._job.bags)):
             paths = {name: self._settings.folder / f"{name}_{number}.npy" for name in checked}
             for name, path in paths.items():

@@ -7,6 +7,7 @@ one step on each batch and writes the first one's outputs before and after that.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import pathlib
@@ -30,9 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     # Libraries print to the standard output what they like: answers go out on a copy of it.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    tables = importlib.import_module(f"bench.peers.{LIBRARIES[name].module}").Tables(
-        Job.read(pathlib.Path(job_file))
-    )
+    library, job = LIBRARIES[name], Job.read(pathlib.Path(job_file))
+    if library.trains_with is not None:
+        job = dataclasses.replace(job, tables=dataclasses.replace(job.tables, optimizer=library.trains_with))
+    tables = importlib.import_module(f"bench.peers.{library.module}").Tables(job)
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         print(_answer(tables, line), file=answers, flush=True)

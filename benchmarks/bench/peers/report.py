@@ -7,6 +7,7 @@ import json
 import pathlib
 from collections.abc import Sequence
 
+from bench import markdown
 from bench.axes import Bags, Tables
 from bench.peers.catalog import LIBRARIES
 from bench.timing import Timing
@@ -129,15 +130,7 @@ def _title(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = [_HEAD, *(cells for row in rows for cells in _lines(row))]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-    text = [_joined(line, widths) for line in lines]
-    text.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(text)
-
-
-def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+    return markdown.table(_HEAD, [cells for row in rows for cells in _lines(row)])
 
 
 def _lines(row: Row) -> list[tuple[str, ...]]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
 from bench import ids
-from bench.peers.held_tables import HeldTables
+from bench.peers.eager_tables import EagerTables
 from bench.peers.job import Job
 
 LEARNING_RATE = 0.001
@@ -23,7 +20,7 @@ _OPTIMIZERS = {
 _Batch = list[tuple[torch.Tensor, torch.Tensor]]  # ids and the bags' beginnings, for each feature
 
 
-class Tables(HeldTables):
+class Tables(EagerTables):
     """See HeldTables."""
 
     def __init__(self, job: Job) -> None:
@@ -37,22 +34,11 @@ class Tables(HeldTables):
         ]
         self._optimizer = _OPTIMIZERS[job.tables.optimizer]([bag.weight for bag in self._bags])
         self._gradients = [torch.from_numpy(job.gradients(feature)) for feature in range(job.tables.features)]
-        self._batches = [[_as_tensors(batch) for batch in batches] for batches in job.batch_sets()]
-        self._rotations = [itertools.cycle(batches) for batches in self._batches]
-
-    def call(self, bags: int, what: str) -> Callable[[], object]:
-        """See HeldTables."""
-        run = {"forward": self._forward, "step": self._step}[what]
-        return lambda: run(next(self._rotations[bags]))
+        self._set_batches([[_as_tensors(batch) for batch in batches] for batches in job.batch_sets()])
 
     def outputs(self, bags: int) -> list[np.ndarray]:
         """See HeldTables."""
-        return [output.numpy() for output in self._forward(self._batches[bags][0])]
-
-    def train(self, bags: int) -> None:
-        """See HeldTables."""
-        for batch in self._batches[bags]:
-            self._step(batch)
+        return [output.numpy() for output in self._forward(self._first(bags))]
 
     def _forward(self, batch: _Batch) -> list[torch.Tensor]:
         with torch.no_grad():

@@ -1,0 +1,35 @@
+"""A picture of goals: how many times its least value each ratio is."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+
+from bench.goal import Goal
+
+_REACHED, _MISSED = "#1b6ca8", "#c8553d"
+
+
+def write(path: pathlib.Path, goals: Sequence[Goal]) -> None:
+    """Draws a bar for each goal over a line at 1, on a logarithmic axis; beside it the ratio itself."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 1 + 0.2 * len(goals)))
+    shown = [goal.ratio / goal.least for goal in goals]
+    places = range(len(goals))
+    colors = [_REACHED if goal.verdict() == "reached" else _MISSED for goal in goals]
+    bars = axes.barh(places, [value - 1 for value in shown], left=1, color=colors)
+    axes.bar_label(bars, [f"{goal.ratio:.2f} of {goal.least:g}" for goal in goals], fontsize=6, padding=2)
+    axes.set_yticks(places, [f"{goal.question} / {goal.beside}" for goal in goals], fontsize=6)
+    axes.invert_yaxis()
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_xlim(min([0.5, *shown]) * 0.8, max([2, *shown]) * 1.6)
+    axes.set_xlabel("ratio over what it should be at least", fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)

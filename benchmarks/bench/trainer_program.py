@@ -1,0 +1,170 @@
+"""One run of examples/train_ctr.py, a number of steps at a time.
+
+`python -m bench.trainer_program TABLES [FLAG_OF_TRAIN_CTR]...`, where TABLES is sok, tensorflow, "no tables"
+for embeddings that nobody looks up or trains, or "batches alone". Prints "ready" after its first step. A line
+"0 step <steps>" is answered with the milliseconds that a step took and those of processor time; "batch" with
+the samples of a step. As where train_ctr.py shows samples a second, only steps count, neither evaluations nor
+what comes before an epoch's first step; processor time has the latter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import itertools
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+import tensorflow as tf
+
+from ctr.app import make_tables, training_settings
+from ctr.bad_lines import BadLines
+from ctr.batch_source import BatchSource
+from ctr.datasets import make_dataset
+from ctr.flags import parse_flags
+from ctr.history import History
+from ctr.optimizers import make_stock_optimizer
+from ctr.progress import Progress
+from ctr.ranks import Ranks
+from ctr.tables import Tables
+from ctr.training import Trainer
+
+
+class _End(Exception):
+    """The input has ended."""
+
+
+class NoTables(Tables):
+    """Embeddings that are the same for all ids. Their gradients are computed and go nowhere."""
+
+    def __init__(self) -> None:
+        self._embeddings: list[tf.Tensor] = []
+
+    def prepare(self, session: tf.compat.v1.Session) -> None:
+        """See Tables.prepare."""
+
+    def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
+        """See Tables.one_hot."""
+        del name, training
+        self._embeddings.append(tf.fill([tf.shape(ids)[0], ids.shape[1], dim], 0.01))
+        return self._embeddings[-1]
+
+    def multi_hot(
+        self, name: str, ids: tf.Tensor, present: tf.Tensor, dim: int, training: tf.Tensor
+    ) -> tf.Tensor:
+        """See Tables.multi_hot."""
+        return self.one_hot(name, ids, dim, training)
+
+    def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
+        """See Tables.train."""
+        weights = tf.compat.v1.trainable_variables()
+        gradients = tf.gradients(loss, [*self._embeddings, *weights])
+        count = len(self._embeddings)
+        update = make_stock_optimizer(optimizer, learning_rate).apply_gradients(
+            list(zip(gradients[count:], weights, strict=True))
+        )
+        # An op that reads nothing of them, but is not left out by TensorFlow with all that computes them.
+        taken = tf.raw_ops.Assert(condition=tf.size(gradients[0]) >= 0, data=gradients[:count])
+        return tf.group(update, taken)
+
+    def broadcast(self) -> tf.Operation:
+        """See Tables.broadcast."""
+        return tf.no_op()
+
+
+class _Turns:
+    """Answers lines between the steps of a run."""
+
+    def __init__(self, answers: TextIO, batch: int) -> None:
+        self._answers = answers
+        self._batch = batch
+        self._seen = 0
+        self._last = 0  # the step that ends the turn
+        self._begin = (0.0, 0.0, 0)
+        self._since_step = 0.0  # processor time
+        self._evaluating = 0.0  # processor time of evaluations in this turn
+
+    def watch(self, history: History) -> None:
+        """Whenever the history has grown; returns when there is something to run."""
+        steps = len(history.losses)
+        if steps == self._seen:  # it was an evaluation that ended
+            self._evaluating += time.process_time() - self._since_step
+            return
+        self._seen = steps
+        self._since_step = time.process_time()
+        if steps < self._last:
+            return
+        now = history.training_seconds, self._since_step - self._evaluating, history.samples
+        if self._last == 0:
+            self._say("ready")
+        else:
+            seconds, processor, samples = (
+                after - before for after, before in zip(now, self._begin, strict=True)
+            )
+            scale = 1e3 * self._batch / samples  # the last batch of an epoch may be smaller
+            self._say(f"{seconds * scale} {processor * scale}")
+        self._last = steps + self._asked()
+        self._begin, self._evaluating = (history.training_seconds, time.process_time(), history.samples), 0.0
+
+    def _asked(self) -> int:
+        for line in sys.stdin:
+            if line.strip() != "batch":
+                return int(line.split()[2])
+            self._say(str(self._batch))
+        raise _End
+
+    def _say(self, text: str) -> None:
+        print(text, file=self._answers, flush=True)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answers lines until the input ends."""
+    kind, *rest = arguments
+    # What the run prints is not an answer.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    flags = parse_flags([*rest, "--tables", kind if kind in ("sok", "tensorflow") else "tensorflow"])
+    bad_lines = BadLines(flags.max_bad_lines, say=lambda message: print(message, file=sys.stderr))
+    with tf.Graph().as_default():
+        dataset = make_dataset(flags, bad_lines)
+        if kind == "batches alone":
+            _read_batches(flags, dataset, answers)
+            return
+        tables = NoTables() if kind == "no tables" else make_tables(flags, Ranks())
+        trainer = Trainer(training_settings(flags), dataset, tables)
+        turns = _Turns(answers, flags.batch_size)
+        with tf.compat.v1.Session() as session, Progress(1, io.StringIO(), shown=False) as progress:
+            try:
+                trainer.run(session, History(), bad_lines, progress, turns.watch)
+            except _End:
+                pass
+
+
+def _read_batches(flags: argparse.Namespace, dataset: object, answers: TextIO) -> None:
+    source = BatchSource(dataset, flags.batch_size)
+    with tf.compat.v1.Session() as session:
+        epochs = itertools.count()
+        feeds, more = {}, False
+        print("ready", file=answers, flush=True)
+        for line in sys.stdin:
+            seconds, processor, steps = 0.0, time.process_time(), int(line.split()[2])
+            for _ in range(steps):
+                if not more:  # as in the trainer, what comes before an epoch's first step does not count
+                    feeds = source.start_training(session, next(epochs))
+                    session.run(source.more, feeds)
+                begin = time.perf_counter()
+                more = session.run([source.more, source.batch["label"]], feeds)[0]
+                seconds += time.perf_counter() - begin
+            print(
+                seconds * 1e3 / steps,
+                (time.process_time() - processor) * 1e3 / steps,
+                file=answers,
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,46 @@
+"""`tf.unique`, measured on demand: `python -m bench.unique_program IDS_FILE BATCHES THREADS`.
+
+Prints "ready", and answers a line "<ids> <what> <calls>" with the milliseconds that one of `calls` calls took
+and those of processor time. <what> is "unique", or "identity" for an op that does nothing: what it costs to
+call one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from bench.timing import CallContender
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answers lines until the input ends."""
+    path, batches, threads = arguments
+    tf.config.threading.set_intra_op_parallelism_threads(int(threads))
+    tf.config.threading.set_inter_op_parallelism_threads(int(threads))
+    rotation = itertools.cycle([tf.constant(ids) for ids in _read(pathlib.Path(path), int(batches))])
+    calls = {
+        "unique": lambda: tf.raw_ops.Unique(x=next(rotation), out_idx=tf.int32),
+        "identity": lambda: tf.raw_ops.Identity(input=next(rotation)),
+    }
+    print("ready", flush=True)
+    for line in sys.stdin:
+        _, what, count = line.split()
+        sample = CallContender(what, calls[what]).sample(int(count))
+        print(sample.wall, sample.cpu, flush=True)
+
+
+def _read(path: pathlib.Path, batches: int) -> list[np.ndarray]:
+    """The ids of each batch of a file that `ids.write_batches` wrote, of one feature with one id a bag."""
+    words = np.fromfile(path, np.int64).reshape(batches, -1)
+    count = (words.shape[1] - 1) // 2  # offsets are one more
+    return [batch[count + 1 :].copy() for batch in words]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

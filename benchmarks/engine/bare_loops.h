@@ -1,0 +1,128 @@
+#ifndef SOK_BENCHMARKS_ENGINE_BARE_LOOPS_H_
+#define SOK_BENCHMARKS_ENGINE_BARE_LOOPS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "cc/base/hash.h"
+#include "cc/base/huge_pages.h"
+#include "cc/base/prefetch.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+
+namespace sok {
+
+// What the machine can do: loops that read memory as the engine has to, with prefetching and huge pages, and
+// do nothing else. How many cache lines are best kept on their way differs between machines: every loop takes
+// that number, and who measures takes the best of these.
+constexpr int64_t kLinesToTry[] = {32, 64, 128, 256};
+
+// Rows to prefetch ahead for so many lines in flight.
+inline int64_t RowsAhead(int64_t lines, int64_t dim) {
+  const int64_t lines_of_row = (dim + kFloatsPerLine - 1) / kFloatsPerLine;
+  return lines_of_row < lines ? lines / lines_of_row : 1;
+}
+
+// out row i = the row number ids[i], for i in [begin, end).
+inline void BareGather(const float* rows, Span<const int64_t> ids, int64_t begin, int64_t end, int64_t dim,
+                       int64_t ahead, float* out) {
+  for (int64_t i = begin; i < end; ++i) {
+    if (i + ahead < end) PrefetchFloats(rows + ids[i + ahead] * dim, dim);
+    const float* __restrict row = rows + ids[i] * dim;
+    float* __restrict to = out + i * dim;
+    for (int64_t c = 0; c < dim; ++c) to[c] = row[c];
+  }
+}
+
+// out row b = the mean of the rows of bag b, ids[offsets[b]:offsets[b + 1]], for b in [first, last).
+inline void BarePool(const float* rows, Span<const int64_t> ids, Span<const int64_t> offsets, int64_t first,
+                     int64_t last, int64_t dim, int64_t ahead, float* out) {
+  const int64_t end = offsets[last];
+  for (int64_t bag = first; bag < last; ++bag) {
+    float* __restrict to = out + bag * dim;
+    const int64_t bag_begin = offsets[bag];
+    const int64_t bag_end = offsets[bag + 1];
+    const float scale = 1.0f / static_cast<float>(bag_end - bag_begin);
+    for (int64_t i = bag_begin; i < bag_end; ++i) {
+      if (i + ahead < end) PrefetchFloats(rows + ids[i + ahead] * dim, dim);
+      const float* __restrict row = rows + ids[i] * dim;
+      if (i == bag_begin) {
+        for (int64_t c = 0; c < dim; ++c) to[c] = row[c] * scale;
+      } else {
+        for (int64_t c = 0; c < dim; ++c) to[c] += row[c] * scale;
+      }
+    }
+  }
+}
+
+// A hash table that takes only ids from 0 on, and is asked only for ids that it holds.
+class BareTable {
+ public:
+  // Id ids[i] gets row i.
+  static StatusOr<BareTable> Make(Span<const int64_t> ids) {
+    uint64_t capacity = 16;
+    while (capacity < 2 * static_cast<uint64_t>(ids.size())) capacity *= 2;
+    StatusOr<PageBuffer> memory = PageBuffer::Allocate(static_cast<int64_t>(capacity * sizeof(Slot)));
+    SOK_RETURN_IF_ERROR(memory.status());
+    BareTable table(std::move(memory.value()), capacity - 1);
+    for (uint64_t slot = 0; slot < capacity; ++slot) table.slots_[slot].id = kFree;
+    for (int64_t row = 0; row < ids.size(); ++row) {
+      uint64_t slot = Mix64(ids[row]) & table.mask_;
+      while (table.slots_[slot].id != kFree) slot = (slot + 1) & table.mask_;
+      table.slots_[slot] = {ids[row], row};
+    }
+    return table;
+  }
+
+  // rows[i] = the row of ids[i], with so many lines in flight.
+  void Find(Span<const int64_t> ids, int64_t lines, Span<int64_t> rows) const {
+    const int64_t n = ids.size();
+    for (int64_t i = 0; i < n; ++i) {
+      if (i + lines < n) __builtin_prefetch(&slots_[Mix64(ids[i + lines]) & mask_]);
+      uint64_t slot = Mix64(ids[i]) & mask_;
+      while (slots_[slot].id != ids[i]) slot = (slot + 1) & mask_;
+      rows[i] = slots_[slot].row;
+    }
+  }
+
+ private:
+  static constexpr int64_t kFree = -1;
+
+  struct Slot {
+    int64_t id;
+    int64_t row;
+  };
+
+  BareTable(PageBuffer memory, uint64_t mask)
+      : memory_(std::move(memory)), slots_(static_cast<Slot*>(memory_.data())), mask_(mask) {}
+
+  PageBuffer memory_;
+  Slot* slots_;
+  uint64_t mask_;
+};
+
+// The one of kLinesToTry with which `run(lines)` takes the least time, of several runs each.
+inline int64_t BestLines(const std::function<void(int64_t)>& run) {
+  int64_t best = 0;
+  double best_seconds = 0;
+  run(kLinesToTry[0]);
+  for (const int64_t lines : kLinesToTry) {
+    for (int i = 0; i < 5; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      run(lines);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      if (best == 0 || took.count() < best_seconds) {
+        best = lines;
+        best_seconds = took.count();
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace sok
+
+#endif  // SOK_BENCHMARKS_ENGINE_BARE_LOOPS_H_

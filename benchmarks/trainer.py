@@ -1,0 +1,160 @@
+"""Samples a second of examples/train_ctr.py with our tables and with `--tables tensorflow`, in turns.
+
+`--help` lists the flags, README.md says how to read the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from bench import axes, machine, markdown
+from bench.goal import Goal
+from bench.measuring_process import MeasuringProcess, ProcessContender
+from bench.timing import Timing, measure
+
+OURS, THEIRS = "sok", "tensorflow"
+# What a step takes at least: the same model on embeddings that are there, and the batches alone.
+BOUNDS = ("no tables", "batches alone")
+LEAST = 3.0
+_EXAMPLES = pathlib.Path(__file__).absolute().parents[1] / "examples"
+_TURN_MS, _MAX_STEPS = 1500.0, 400
+# Enough of both that no run ends before it has been measured; little is held out, as nobody looks at it.
+_ENDLESS = ("--epochs", "1000000", "--held_out", "0.01", "--held_out_samples", "1000")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One data set and optimizer: milliseconds of a step of `batch` samples, by whose tables."""
+
+    dataset: str
+    model: str
+    optimizer: str
+    batch: int
+    timings: dict[str, Timing]
+
+    def speed(self, name: str) -> float:
+        """Samples a second."""
+        return self.batch / self.timings[name].median * 1e3
+
+    def goal(self) -> Goal:
+        """How many times as fast as TensorFlow's tables ours train."""
+        question = f"trainer, {self.dataset}, {self.model}, {self.optimizer}"
+        return Goal(question, f"--tables {THEIRS}", self.speed(OURS) / self.speed(THEIRS), LEAST)
+
+
+def read_rows(path: pathlib.Path) -> list[Row]:
+    """The rows of a file that a run wrote."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return [
+        Row(**{**row, "timings": {name: Timing(**fields) for name, fields in row["timings"].items()}})
+        for row in rows
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the program; returns its exit status."""
+    flags, passed_on = _parser().parse_known_args(arguments)
+    data = {"synthetic": ["--dataset", "synthetic"]}
+    if flags.movielens is not None:
+        data["movielens"] = ["--dataset", "movielens", "--data_dir", str(flags.movielens)]
+    elif "movielens" in flags.dataset:
+        _say("movielens is left out: --movielens names the folder with its files")
+    rows = [
+        _measure(flags, dataset, optimizer, [*data[dataset], *passed_on])
+        for dataset in flags.dataset
+        for optimizer in flags.optimizer
+        if dataset in data
+    ]
+    if flags.json is not None:
+        content = {"machine": machine.describe(), "rows": [dataclasses.asdict(row) for row in rows]}
+        flags.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if flags.plot is not None:
+        from bench import ratio_plot
+
+        ratio_plot.write(flags.plot, [row.goal() for row in rows])
+    print(table(rows))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, epilog="Further flags go to train_ctr.py.")
+    add = parser.add_argument
+    add("--dataset", type=axes.list_of(_dataset), default=("movielens", "synthetic"), help="one, or both")
+    add("--movielens", type=pathlib.Path, default=None, help="the folder with MovieLens 100K's files")
+    add("--model", default="dcn_v2", help="as train_ctr.py's")
+    add("--optimizer", type=axes.list_of(str), default=("lazy_adam",), help="as train_ctr.py's; several: a,b")
+    add("--rounds", type=axes.at_least_one, default=7, help="interleaved rounds that count")
+    add("--turn_ms", type=axes.positive, default=_TURN_MS, help="how long a turn in a round lasts, about")
+    add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
+    add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
+    return parser
+
+
+def _dataset(text: str) -> str:
+    if text not in ("movielens", "synthetic"):
+        raise argparse.ArgumentTypeError(f"unknown data set {text!r}; known are movielens, synthetic")
+    return text
+
+
+def _measure(flags: argparse.Namespace, dataset: str, optimizer: str, run: Sequence[str]) -> Row:
+    _say(f"{dataset}, {flags.model}, {optimizer}")
+    run = [*run, "--model", flags.model, "--optimizer", optimizer, *_ENDLESS]
+    path = os.pathsep.join([str(_EXAMPLES), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        processes = {}
+        for name in (OURS, THEIRS, *BOUNDS):
+            command = [sys.executable, "-m", "bench.trainer_program", name, *run]
+            log = folder / f"{name}.log"
+            processes[name] = stack.enter_context(MeasuringProcess(name, command, environment, log))
+        for process in processes.values():
+            process.wait_until_ready()
+        batch = int(processes[OURS].ask("batch"))
+        contenders = [ProcessContender(name, process, 0, "step") for name, process in processes.items()]
+        return Row(
+            dataset,
+            flags.model,
+            optimizer,
+            batch,
+            measure(contenders, flags.rounds, flags.turn_ms, _MAX_STEPS),
+        )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in Markdown."""
+    head = (
+        "data set",
+        "model",
+        "optimizer",
+        "batch",
+        "tables",
+        "ms a step (min)",
+        "cpu ms",
+        "samples/s",
+        "sok/",
+    )
+    lines = []
+    for row in rows:
+        question = row.dataset, row.model, row.optimizer, str(row.batch)
+        for name, timing in row.timings.items():
+            times = f"{timing.median:.2f} ({timing.minimum:.2f})", f"{timing.median_cpu:.2f}"
+            ratio = f"{row.speed(OURS) / row.speed(name):.2f}"
+            lines.append((*question, name, *times, f"{row.speed(name):.0f}", ratio))
+    return markdown.table(head, lines)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
