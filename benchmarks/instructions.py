@@ -1,0 +1,157 @@
+"""Instructions and cache misses of a training step of the engine, by its parts: counted by callgrind.
+
+Counts do not depend on what else the machine does. `--help` lists the flags, README.md says how to read the
+table. Needs valgrind, and group_benchmark built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from bench import axes, callgrind, ids, markdown
+from bench.engine_process import find_program
+
+STEP, REST = "step", "everything else"
+# The parts of a step, and what the name of the function begins with that does the part. An update takes its
+# sums of gradients block by block, so these are counted in it too and come off.
+PARTS = {
+    "dedup": ("sok::Deduplicator::Run(",),
+    "index find": ("sok::IdIndex::Find(",),
+    "rows to outputs": ("sok::WriteOutput(",),
+    "sort gradients by row": ("sok::PartGradients::Prepare(",),
+    "sum gradients": ("sok::SegmentSums::Take(",),
+    "update rows": ("sok::ElementwiseOptimizer<sok::AdamStep>::Apply(", "sok::LazyAdam"),
+}
+_INSIDE = {"update rows": "sum gradients"}
+# The difference between a run with more steps and one with fewer is all steps: no start, no first one.
+_FEW, _MORE = 2, 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One kind of bags: what a step's parts take for each id."""
+
+    hotness: int
+    ids: float  # of a step
+    unique: float
+    parts: dict[str, callgrind.Counts]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the program; returns its exit status."""
+    flags = _parser().parse_args(arguments)
+    if flags.show is None:
+        results = _measure(flags)
+    else:
+        results = read_json(flags.show)
+    if flags.json is not None:
+        rows = [dataclasses.asdict(result) for result in results]
+        flags.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    before = None if flags.before is None else read_json(flags.before)
+    print(table(results, before))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--program", type=pathlib.Path, default=None, help="another checkout's group_benchmark")
+    add("--features", type=axes.at_least_one, default=26, help="features, each with a table of its own")
+    add("--rows", type=axes.at_least_one, default=1_000_000, help="of all tables together")
+    add("--dim", type=axes.at_least_one, default=16, help="floats of a row")
+    add("--batch", type=axes.at_least_one, default=4096, help="bags of a feature in a step")
+    add("--hotness", type=axes.list_of(axes.at_least_one), default=(1, 10), help="ids of a bag, on average")
+    add("--zipf", type=axes.positive, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
+    add("--seed", type=int, default=1, help="of ids")
+    add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
+    add("--before", type=pathlib.Path, default=None, help="such a file, to compare with")
+    add("--show", type=pathlib.Path, default=None, help="such a file, to show instead of measuring")
+    return parser
+
+
+def read_json(path: pathlib.Path) -> list[Result]:
+    """What a run wrote."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return [
+        Result(
+            **{**row, "parts": {name: callgrind.Counts(**counts) for name, counts in row["parts"].items()}}
+        )
+        for row in rows
+    ]
+
+
+def _measure(flags: argparse.Namespace) -> list[Result]:
+    program = flags.program or find_program()
+    if program is None:
+        sys.exit(
+            "There is no group_benchmark: build it with `bazel build //benchmarks/engine:group_benchmark`."
+        )
+    return [_measure_bags(flags, program, hotness) for hotness in flags.hotness]
+
+
+def _measure_bags(flags: argparse.Namespace, program: pathlib.Path, hotness: int) -> Result:
+    rows_per_table = max(1, flags.rows // flags.features)
+    bags = axes.Bags(flags.batch, hotness, flags.zipf)
+    batches = ids.make_batches(bags, flags.features, rows_per_table, 2, flags.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        ids.write_batches(batches, folder / "ids")
+        command = [str(program), "--optimizer", "lazy_adam", "--threads", "1", "--batches", "2"]
+        command += ["--features", str(flags.features), "--rows", str(rows_per_table)]
+        command += ["--dim", str(flags.dim), "--batch", str(flags.batch)]
+        command += ["--dense" if hotness == 1 else "--mean", str(folder / "ids")]
+        few, more = (
+            callgrind.run(command, f"0 step {steps}\n", folder / f"{steps}.out") for steps in (_FEW, _MORE)
+        )
+    id_count = ids.ids_per_step(batches)
+    scale = 1 / (id_count * (_MORE - _FEW))
+    parts = {name: (of(more, begins) - of(few, begins)) * scale for name, begins in PARTS.items()}
+    for name, inside in _INSIDE.items():
+        parts[name] = parts[name] - parts[inside]
+    step = (more[callgrind.TOTAL] - few[callgrind.TOTAL]) * scale
+    parts[REST] = step - sum(parts.values(), callgrind.Counts())
+    return Result(hotness, id_count, ids.unique_per_step(batches), {**parts, STEP: step})
+
+
+def of(costs: dict[str, callgrind.Counts], begins: Sequence[str]) -> callgrind.Counts:
+    """What the functions whose names begin so take, with all that they call.
+
+    A function that calls itself, or whose name begins that of what it calls, counts once.
+    """
+    counts = [cost for name, cost in costs.items() if name.startswith(tuple(begins))]
+    return max(counts, key=lambda cost: cost.instructions, default=callgrind.Counts())
+
+
+def table(results: Sequence[Result], before: Sequence[Result] | None) -> str:
+    """Counts for each id as a table in Markdown; beside those from before, where there are such."""
+    if before is None:
+        head = ("ids a bag", "part", "instructions an id", "L1 misses an id", "L2 misses an id")
+        lines = [
+            (str(result.hotness), name, *map(_number, dataclasses.astuple(counts)))
+            for result in results
+            for name, counts in result.parts.items()
+        ]
+        return markdown.table(head, lines)
+    head = ("ids a bag", "part", "instructions an id, before", "after", "L2 misses an id, before", "after")
+    earlier = {result.hotness: result.parts for result in before}
+    lines = []
+    for result in results:
+        for name, counts in result.parts.items():
+            was = earlier.get(result.hotness, {}).get(name, callgrind.Counts())
+            pairs = was.instructions, counts.instructions, was.l2_misses, counts.l2_misses
+            lines.append((str(result.hotness), name, *map(_number, pairs)))
+    return markdown.table(head, lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
