@@ -6,19 +6,46 @@
 namespace sok {
 namespace {
 
-constexpr int64_t kMinCapacity = 16;
+constexpr int64_t kMinBuckets = 4;
 // Far above any memory; keeps sizes in bytes from overflowing.
 constexpr int64_t kMaxIds = int64_t{1} << 56;
-// How many ids ahead a slot is asked for: about as many lines as a core keeps on their way, and a power of
-// two.
-constexpr int64_t kAhead = 32;
+// How many ids ahead a bucket is asked for, a power of two: memory answers after some 300 ns, and 64 lookups
+// take no longer.
+constexpr int64_t kAhead = 64;
+// Ids that are looked up before those of them are that are not in their home buckets.
+constexpr int64_t kBlock = 1024;
 
 }  // namespace
 
+int IdIndex::Bucket::taken() const {
+  int taken = 0;
+  for (const int64_t row_plus_1 : rows_plus_1) taken += row_plus_1 != 0;
+  return taken;
+}
+
+int IdIndex::Bucket::PlaceOf(int64_t id) const {
+  int place = 0;
+  while (ids[place] != id) ++place;
+  return place;
+}
+
+void IdIndex::Bucket::Append(int64_t id, int64_t row_plus_1) {
+  const int place = taken();
+  ids[place] = id;
+  rows_plus_1[place] = row_plus_1;
+}
+
+void IdIndex::Bucket::Remove(int place) {
+  const int last = taken() - 1;
+  ids[place] = std::exchange(ids[last], 0);
+  rows_plus_1[place] = std::exchange(rows_plus_1[last], 0);
+  if (place == last) ids[place] = rows_plus_1[place] = 0;
+}
+
 IdIndex& IdIndex::operator=(IdIndex&& other) noexcept {
   memory_ = std::move(other.memory_);
-  slots_ = std::exchange(other.slots_, nullptr);
-  capacity_ = std::exchange(other.capacity_, 0);
+  buckets_ = std::exchange(other.buckets_, nullptr);
+  num_buckets_ = std::exchange(other.num_buckets_, 0);
   shift_ = std::exchange(other.shift_, 0);
   size_ = std::exchange(other.size_, 0);
   return *this;
@@ -26,31 +53,32 @@ IdIndex& IdIndex::operator=(IdIndex&& other) noexcept {
 
 Status IdIndex::Reserve(int64_t n) {
   if (n > kMaxIds) return ResourceExhausted("cannot make room for ", n, " ids");
-  if (2 * n <= capacity_) return OkStatus();
-  int64_t capacity = kMinCapacity;
-  while (capacity < 2 * n) capacity *= 2;
-  return Rehash(capacity);
+  if (2 * n <= kPlaces * num_buckets_) return OkStatus();
+  int64_t num_buckets = kMinBuckets;
+  while (kPlaces * num_buckets < 2 * n) num_buckets *= 2;
+  return Rehash(num_buckets);
 }
 
-Status IdIndex::Rehash(int64_t capacity) {
-  StatusOr<PageBuffer> memory = PageBuffer::Allocate(capacity * static_cast<int64_t>(sizeof(Slot)));
+Status IdIndex::Rehash(int64_t num_buckets) {
+  StatusOr<PageBuffer> memory = PageBuffer::Allocate(num_buckets * static_cast<int64_t>(sizeof(Bucket)));
   if (!memory.ok()) {
-    return ResourceExhausted("an index with room for ", capacity / 2, " ids: ", memory.status().message());
+    return ResourceExhausted("an index with room for ", kPlaces * num_buckets / 2,
+                             " ids: ", memory.status().message());
   }
   const IdIndex old = std::move(*this);
   memory_ = std::move(memory.value());
-  slots_ = static_cast<Slot*>(memory_.data());
-  capacity_ = capacity;
-  shift_ = 64 - __builtin_ctzll(capacity);
+  buckets_ = static_cast<Bucket*>(memory_.data());
+  num_buckets_ = num_buckets;
+  shift_ = 64 - __builtin_ctzll(num_buckets);
   size_ = old.size_;
-  const uint64_t mask = capacity - 1;
-  for (int64_t i = 0; i < old.capacity_; ++i) {
-    if (old.slots_[i].row_plus_1 == 0) continue;
-    uint64_t slot = Home(old.slots_[i].id);
-    while (slots_[slot].row_plus_1 != 0) slot = (slot + 1) & mask;
-    slots_[slot] = old.slots_[i];
-  }
+  old.ForEach([&](int64_t id, int64_t row) { Append(id, row + 1); });
   return OkStatus();
+}
+
+uint64_t IdIndex::EndOfSearch(int64_t id, uint64_t home) const {
+  uint64_t at = home;
+  while (buckets_[at].RowPlus1(id) == 0 && buckets_[at].full()) at = Next(at);
+  return at;
 }
 
 void IdIndex::Find(Span<const int64_t> ids, Span<int64_t> rows) const {
@@ -59,35 +87,50 @@ void IdIndex::Find(Span<const int64_t> ids, Span<int64_t> rows) const {
     std::fill(rows.begin(), rows.begin() + n, kAbsent);
     return;
   }
-  const uint64_t mask = capacity_ - 1;
   uint64_t homes[kAhead];
-  const int64_t first = std::min(n, kAhead);
-  for (int64_t i = 0; i < first; ++i) {
+  for (int64_t i = 0; i < std::min(n, kAhead); ++i) {
     homes[i] = Home(ids[i]);
-    __builtin_prefetch(&slots_[homes[i]]);
+    __builtin_prefetch(&buckets_[homes[i]]);
   }
-  for (int64_t i = 0; i < n; ++i) {
-    uint64_t slot = homes[i % kAhead];
-    if (i + kAhead < n) {
-      homes[i % kAhead] = Home(ids[i + kAhead]);
-      __builtin_prefetch(&slots_[homes[i % kAhead]]);
+  // Ids that may have gone past their home bucket. The bucket they are in now has not been asked for in time:
+  // it is asked for here, and read when the others are done.
+  int64_t past[kBlock];
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    int64_t num_past = 0;
+    for (int64_t i = begin; i < std::min(n, begin + kBlock); ++i) {
+      const uint64_t home = homes[i % kAhead];
+      if (i + kAhead < n) {
+        homes[i % kAhead] = Home(ids[i + kAhead]);
+        __builtin_prefetch(&buckets_[homes[i % kAhead]]);
+      }
+      const int64_t row_plus_1 = buckets_[home].RowPlus1(ids[i]);
+      rows[i] = row_plus_1 - 1;
+      past[num_past] = i;
+      if ((row_plus_1 == 0) & buckets_[home].full()) {
+        __builtin_prefetch(&buckets_[Next(home)]);
+        ++num_past;
+      }
     }
-    while (slots_[slot].id != ids[i] && slots_[slot].row_plus_1 != 0) slot = (slot + 1) & mask;
-    // A free slot holds row + 1 = 0, and its id, whatever it is, decides nothing: 0 - 1 is kAbsent.
-    rows[i] = slots_[slot].row_plus_1 - 1;
+    for (int64_t p = 0; p < num_past; ++p) {
+      const int64_t id = ids[past[p]];
+      rows[past[p]] = buckets_[EndOfSearch(id, Next(Home(id)))].RowPlus1(id) - 1;
+    }
   }
+}
+
+void IdIndex::Append(int64_t id, int64_t row_plus_1) {
+  uint64_t at = Home(id);
+  while (buckets_[at].full()) at = Next(at);
+  buckets_[at].Append(id, row_plus_1);
 }
 
 Status IdIndex::Insert(Span<const int64_t> ids, Span<const int64_t> rows) {
   const int64_t n = ids.size();
   // Doubling keeps the cost of many small insertions linear; Reserve rounds up to a power of two.
   SOK_RETURN_IF_ERROR(Reserve(size_ + n));
-  const uint64_t mask = capacity_ - 1;
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) __builtin_prefetch(&slots_[Home(ids[i + kAhead])], 1);
-    uint64_t slot = Home(ids[i]);
-    while (slots_[slot].row_plus_1 != 0) slot = (slot + 1) & mask;
-    slots_[slot] = Slot{ids[i], rows[i] + 1};
+    if (i + kAhead < n) __builtin_prefetch(&buckets_[Home(ids[i + kAhead])], 1);
+    Append(ids[i], rows[i] + 1);
   }
   size_ += n;
   return OkStatus();
@@ -95,27 +138,43 @@ Status IdIndex::Insert(Span<const int64_t> ids, Span<const int64_t> rows) {
 
 bool IdIndex::Erase(int64_t id) {
   if (size_ == 0) return false;
-  const uint64_t mask = capacity_ - 1;
-  uint64_t hole = Home(id);
-  while (slots_[hole].row_plus_1 != 0 && slots_[hole].id != id) hole = (hole + 1) & mask;
-  if (slots_[hole].row_plus_1 == 0) return false;
-  // Every id behind the hole, up to the next free slot, that the hole would cut off from its home moves into
-  // the hole, and leaves one of its own.
-  for (uint64_t slot = (hole + 1) & mask; slots_[slot].row_plus_1 != 0; slot = (slot + 1) & mask) {
-    const uint64_t from_home = (slot - Home(slots_[slot].id)) & mask;
-    const uint64_t from_hole = (slot - hole) & mask;
-    if (from_home < from_hole) continue;
-    slots_[hole] = slots_[slot];
-    hole = slot;
+  uint64_t hole = EndOfSearch(id, Home(id));
+  if (buckets_[hole].RowPlus1(id) == 0) return false;
+  // Searches pass a bucket only while it is full, so one that gets a free place has to take back an id that
+  // went past it; the place of that id is the next hole.
+  bool was_full = buckets_[hole].full();
+  buckets_[hole].Remove(buckets_[hole].PlaceOf(id));
+  while (was_full) {
+    const uint64_t next = MoveInto(hole);
+    if (next == hole) break;
+    was_full = buckets_[next].taken() == kPlaces - 1;
+    hole = next;
   }
-  slots_[hole] = Slot{0, 0};
   --size_;
   return true;
 }
 
+uint64_t IdIndex::MoveInto(uint64_t hole) {
+  const uint64_t mask = static_cast<uint64_t>(num_buckets_) - 1;
+  for (uint64_t at = Next(hole); at != hole; at = Next(at)) {
+    Bucket& bucket = buckets_[at];
+    const bool full = bucket.full();
+    for (int k = 0; k < bucket.taken(); ++k) {
+      const uint64_t from_home = (at - Home(bucket.ids[k])) & mask;
+      if (from_home < ((at - hole) & mask)) continue;
+      buckets_[hole].Append(bucket.ids[k], bucket.rows_plus_1[k]);
+      bucket.Remove(k);
+      return at;
+    }
+    if (!full) break;
+  }
+  return hole;
+}
+
 void IdIndex::ForEach(FunctionRef<void(int64_t, int64_t)> visit) const {
-  for (int64_t i = 0; i < capacity_; ++i) {
-    if (slots_[i].row_plus_1 != 0) visit(slots_[i].id, slots_[i].row_plus_1 - 1);
+  for (int64_t i = 0; i < num_buckets_; ++i) {
+    const Bucket& bucket = buckets_[i];
+    for (int k = 0; k < bucket.taken(); ++k) visit(bucket.ids[k], bucket.rows_plus_1[k] - 1);
   }
 }
 

@@ -13,12 +13,15 @@ namespace sok {
 
 // A map from 64-bit ids to row numbers. Every int64 value is a legal id.
 //
-// Memory: one array of 2^k slots {id, row + 1} of 16 bytes, at most half of them taken. Zeroed memory is an
-// empty index, so a large one costs nothing until it is filled.
-// An id lives in its home slot or, when that is taken, in the next free one (linear probing): four slots
-// share a cache line, so nearly every lookup reads one line. The home slot is the top k bits of Mix64(id):
-// slots in order of position are in order of hash, and growing or walking the index streams through memory.
-// Erasing moves later ids back instead of leaving a mark, so lookups do not get slower as ids come and go.
+// Memory: 2^k buckets of four ids and their rows, 64 bytes each, at most half of the places taken. Zeroed
+// memory is an empty index, so a large one costs nothing until it is filled.
+// An id lives in its home bucket or, when that is full, in the next one that is not (linear probing over
+// buckets). A bucket is a cache line: at half load 2 ids of 100 are in another one than their home, and
+// within one all four are compared without a branch. Both matter: a line that was not asked for in time, or a
+// wrong guess while lines are on their way, costs a lookup as much as ten others. The home bucket is the top
+// k bits of Mix64(id): buckets in order of position are in order of hash, and growing or walking the index
+// streams through memory. Erasing moves later ids back instead of leaving a mark, so lookups do not get
+// slower as ids come and go.
 //
 // Thread safety: any number of threads may call const members at the same time; other members need the index
 // for themselves. Move-only.
@@ -32,7 +35,7 @@ class IdIndex {
   IdIndex& operator=(IdIndex&& other) noexcept;
 
   int64_t size() const { return size_; }
-  int64_t bytes() const { return capacity_ * static_cast<int64_t>(sizeof(Slot)); }
+  int64_t bytes() const { return num_buckets_ * static_cast<int64_t>(sizeof(Bucket)); }
 
   // Makes room for `n` ids in all, so that inserting up to that many moves nothing. Never shrinks.
   // ResourceExhausted where memory does not suffice; the index is then as it was. Linear in size().
@@ -57,18 +60,42 @@ class IdIndex {
   void Clear() { *this = IdIndex(); }
 
  private:
-  struct Slot {
-    int64_t id;
-    int64_t row_plus_1;  // 0: the slot is free
+  static constexpr int kPlaces = 4;
+  // The places taken come first.
+  struct Bucket {
+    int64_t ids[kPlaces];
+    int64_t rows_plus_1[kPlaces];  // 0: the place is free, and its id is 0
+
+    bool full() const { return rows_plus_1[kPlaces - 1] != 0; }
+    // The row + 1 of `id`, 0 where it is not here. Without branches: ids are distinct, and a free place that
+    // looks like id 0 adds nothing.
+    int64_t RowPlus1(int64_t id) const {
+      int64_t row_plus_1 = 0;
+      for (int k = 0; k < kPlaces; ++k) row_plus_1 |= rows_plus_1[k] & -static_cast<int64_t>(ids[k] == id);
+      return row_plus_1;
+    }
+    int taken() const;
+    // Where `id`, which is here, is.
+    int PlaceOf(int64_t id) const;
+    void Append(int64_t id, int64_t row_plus_1);
+    void Remove(int place);
   };
+  static_assert(sizeof(Bucket) == 64, "a bucket is a cache line");
 
   uint64_t Home(int64_t id) const { return Mix64(static_cast<uint64_t>(id)) >> shift_; }
-  Status Rehash(int64_t capacity);
+  uint64_t Next(uint64_t bucket) const { return (bucket + 1) & (static_cast<uint64_t>(num_buckets_) - 1); }
+  // The bucket in which the search for `id` ends: the one that has it, or the first that is not full.
+  uint64_t EndOfSearch(int64_t id, uint64_t home) const;
+  void Append(int64_t id, int64_t row_plus_1);
+  // Moves an id that stands behind the bucket `hole`, and was kept from it by its being full, into it.
+  // Returns where the id was; `hole` itself where there is none.
+  uint64_t MoveInto(uint64_t hole);
+  Status Rehash(int64_t num_buckets);
 
   PageBuffer memory_;
-  Slot* slots_ = nullptr;
-  int64_t capacity_ = 0;  // slots: 0 or a power of two
-  int shift_ = 0;         // 64 - log2(capacity_)
+  Bucket* buckets_ = nullptr;
+  int64_t num_buckets_ = 0;  // 0 or a power of two
+  int shift_ = 0;            // 64 - log2(num_buckets_)
   int64_t size_ = 0;
 };
 

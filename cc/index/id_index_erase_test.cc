@@ -47,7 +47,7 @@ TEST(IdIndexEraseTest, RandomIds) { ComeAndGo(DistinctIds(400, 1), 20000, 1); }
 
 TEST(IdIndexEraseTest, HostileIds) { ComeAndGo(HostileIds(), 5000, 2); }
 
-// Ids whose home slots are the last of any small table: runs of taken slots go around its end.
+// Ids whose home bucket is the last of any small table: runs of full buckets go around its end.
 TEST(IdIndexEraseTest, RunsAroundTheEnd) {
   std::vector<int64_t> pool;
   for (int64_t id = 0; pool.size() < 12; ++id) {
@@ -56,7 +56,7 @@ TEST(IdIndexEraseTest, RunsAroundTheEnd) {
   for (uint64_t seed = 0; seed < 20; ++seed) ComeAndGo(pool, 500, seed);
 }
 
-// All ids share one home slot, however large the table: one long run.
+// All ids share one home bucket, however large the table: one long run.
 TEST(IdIndexEraseTest, OneLongRun) {
   std::vector<int64_t> pool;
   for (int64_t id = 0; pool.size() < 40; ++id) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/base/hash.h"
 #include "cc/base/test_ids.h"
 #include "cc/index/id_index.h"
 #include "cc/index/id_index_reference.h"
@@ -95,6 +96,22 @@ TEST(IdIndexFindTest, AgreesWithTheReference) {
     EXPECT_EQ(Find(index, c.asked), Find(reference, c.asked)) << c.name;
     EXPECT_EQ(Find(index, c.present), rows) << c.name;
   }
+}
+
+// One home bucket for all ids: each is past it, more of them than are looked for at a time.
+TEST(IdIndexFindTest, IdsThatAreNotInTheirHomeBuckets) {
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; ids.size() < 4000; ++id) {
+    if (Mix64(static_cast<uint64_t>(id)) >> 54 == 1000) ids.push_back(id);
+  }
+  const std::vector<int64_t> present(ids.begin(), ids.begin() + 2000);
+  std::vector<int64_t> rows(present.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  IdIndex index;
+  ASSERT_TRUE(index.Insert(present, rows).ok());
+  std::vector<int64_t> expected = rows;
+  expected.resize(ids.size(), IdIndex::kAbsent);
+  EXPECT_EQ(Find(index, ids), expected);
 }
 
 TEST(IdIndexFindTest, MovingTakesTheIdsAlong) {
