@@ -1,16 +1,39 @@
 #ifndef SOK_CC_BASE_VECTORIZE_H_
 #define SOK_CC_BASE_VECTORIZE_H_
 
+#include <atomic>
+
 namespace sok {
 
-// The library is built for any x86-64, whose vectors hold four floats, and most machines have twice as much.
-// RunVectorized(body) runs body() compiled for AVX2 where the processor has it. Everything that body calls
-// and the compiler can see is compiled so too; body is a loop over many elements, not one element.
+// What a processor's vector instructions hold at once: 4, 8 or 16 floats.
+enum class VectorLevel { kPlain, kAvx2, kAvx512 };
+
+// The library is built for any x86-64, whose vectors hold four floats; most machines have more.
+// RunVectorized(body) runs body() compiled for the widest vectors that the processor has. Everything that
+// body calls and the compiler can see is compiled so too; body is a loop over many elements, not one element.
 //
-// Results are the same bits either way: an element goes through the same IEEE operations in a wider vector,
-// and AVX2 has no fused multiplication and addition (that is another extension). Sums over the elements of a
-// vector are only taken in an order that the code itself spells out.
+// Results are the same bits at every level: an element goes through the same IEEE operations in a wider
+// vector, and -ffp-contract=off keeps multiplications and additions apart where the processor could fuse
+// them. Sums over the elements of a vector are only taken in an order that the code itself spells out.
 #if defined(__x86_64__) && defined(__GNUC__)
+
+// The widest level that the processor has.
+inline VectorLevel SupportedVectorLevel() {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
+    return VectorLevel::kAvx512;
+  }
+  return __builtin_cpu_supports("avx2") ? VectorLevel::kAvx2 : VectorLevel::kPlain;
+}
+
+// The level in use. Tests lower it in order to hold the levels to each other; nothing else writes it.
+inline std::atomic<VectorLevel> vector_level{SupportedVectorLevel()};
+
+template <typename Body>
+__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,prefer-vector-width=512"), flatten)) void
+RunWithAvx512(const Body& body) {
+  body();
+}
 
 template <typename Body>
 __attribute__((target("avx2"), flatten)) void RunWithAvx2(const Body& body) {
@@ -19,11 +42,20 @@ __attribute__((target("avx2"), flatten)) void RunWithAvx2(const Body& body) {
 
 template <typename Body>
 void RunVectorized(const Body& body) {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  has_avx2 ? RunWithAvx2(body) : body();
+  switch (vector_level.load(std::memory_order_relaxed)) {
+    case VectorLevel::kAvx512:
+      return RunWithAvx512(body);
+    case VectorLevel::kAvx2:
+      return RunWithAvx2(body);
+    default:
+      return body();
+  }
 }
 
 #else
+
+inline VectorLevel SupportedVectorLevel() { return VectorLevel::kPlain; }
+inline std::atomic<VectorLevel> vector_level{VectorLevel::kPlain};
 
 template <typename Body>
 void RunVectorized(const Body& body) {

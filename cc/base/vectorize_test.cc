@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "cc/base/vector_levels_for_tests.h"
+
 namespace sok {
 namespace {
 
@@ -23,7 +25,7 @@ void Update(const std::vector<float>& g, std::vector<float>* w, std::vector<floa
   }
 }
 
-TEST(RunVectorized, GivesTheBitsOfThePlainLoop) {
+void ExpectBitsOfThePlainLoop() {
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
   for (size_t n : {0, 1, 3, 4, 7, 8, 9, 31, 1000}) {
@@ -47,6 +49,16 @@ TEST(RunVectorized, GivesTheBitsOfThePlainLoop) {
     EXPECT_EQ(v, plain_v) << n;
   }
 }
+
+TEST(RunVectorized, GivesTheBitsOfThePlainLoop) {
+  for (const VectorLevel level : VectorLevels()) {
+    SCOPED_TRACE(static_cast<int>(level));
+    const WithVectorLevel with_level(level);
+    ExpectBitsOfThePlainLoop();
+  }
+}
+
+TEST(RunVectorized, UsesTheWidestVectorsThereAre) { EXPECT_EQ(vector_level, SupportedVectorLevel()); }
 
 }  // namespace
 }  // namespace sok

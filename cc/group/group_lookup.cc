@@ -7,6 +7,20 @@
 #include "cc/group/table_rows.h"
 
 namespace sok {
+namespace {
+
+// Outputs of a group that are larger than this together are not in the caches any more when they are read.
+constexpr int64_t kStreamedBytes = int64_t{16} << 20;
+
+OutputStores StoresFor(const LookupPlan& plan, Span<Table* const> tables) {
+  int64_t floats = 0;
+  for (const Lookup& lookup : plan.lookups) floats += lookup.num_bags() * tables[lookup.table]->options().dim;
+  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
+  return bytes > kStreamedBytes ? OutputStores::kStreamed : OutputStores::kCached;
+}
+
+}  // namespace
+
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch) {
   plan->parts.resize(tables.size());
@@ -14,6 +28,7 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
   for (size_t l = 0; l < plan->lookups.size(); ++l) {
     lookups_of[plan->lookups[l].table].push_back(static_cast<int64_t>(l));
   }
+  const OutputStores stores = StoresFor(*plan, tables);
   // Taken here, on the caller's thread: a thread of the executor that waited for a lock could keep the holder
   // from getting threads.
   const TableLocks locks(tables);
@@ -30,7 +45,8 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
     pointers->Fill(*table, part);
     return ForEachPart(inner, lookups_of[t].size(), [&](Executor& innermost, int64_t i) {
       const int64_t l = lookups_of[t][i];
-      WriteOutput(innermost, plan->lookups[l], part, pointers->rows, table->options().dim, outputs[l]);
+      WriteOutput(innermost, plan->lookups[l], part, pointers->rows, table->options().dim, outputs[l],
+                  stores);
       return OkStatus();
     });
   });

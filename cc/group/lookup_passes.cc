@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cc/pooling/pool.h"
 #include "cc/pooling/segment_sum.h"
 
 namespace sok {
@@ -19,13 +18,13 @@ bool IsScaled(const Lookup& lookup) {
 }  // namespace
 
 void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part,
-                 Span<const float* const> rows, int64_t dim, const OutputRows& output) {
+                 Span<const float* const> rows, int64_t dim, const OutputRows& output, OutputStores stores) {
   const Span<const int32_t> inverse = InverseOf(part, lookup);
   if (lookup.pooled) {
     PoolForward(executor, rows, inverse, lookup.offsets, lookup.weights, lookup.combiner, dim, output.data,
                 output.stride);
   } else {
-    GatherForward(executor, rows, inverse, dim, output.data, output.stride);
+    GatherForward(executor, rows, inverse, dim, output.data, output.stride, stores);
   }
 }
 

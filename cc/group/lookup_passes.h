@@ -8,6 +8,7 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/group/lookup_plan.h"
+#include "cc/pooling/pool.h"
 
 namespace sok {
 
@@ -25,7 +26,8 @@ struct GradientRows {
 
 // Writes a lookup's output. `rows` are those of the distinct ids of `part`, `dim` floats each.
 void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part,
-                 Span<const float* const> rows, int64_t dim, const OutputRows& output);
+                 Span<const float* const> rows, int64_t dim, const OutputRows& output,
+                 OutputStores stores = OutputStores::kCached);
 
 // What reaches each occurrence of table `t`'s ids from the gradients of the outputs: scales[i] * *rows[i], or
 // *rows[i] where scales is empty.

@@ -4,14 +4,15 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cc/base/columns.h"
 #include "cc/optimizers/row_loop.h"
 #include "cc/optimizers/rule_optimizer.h"
 
 namespace sok {
 
 // Applies rule(g, w, slots...) to every element of a row: plain loops over the columns, which vectorize.
-template <typename Rule>
-void ApplyToRecord(const Rule& rule, const float* __restrict g, float* __restrict record, int64_t dim) {
+template <typename Rule, typename Dim>
+void ApplyToColumns(const Rule& rule, const float* __restrict g, float* __restrict record, Dim dim) {
   float* __restrict w = record;
   float* __restrict s0 = record + dim;
   float* __restrict s1 = record + 2 * dim;
@@ -23,6 +24,11 @@ void ApplyToRecord(const Rule& rule, const float* __restrict g, float* __restric
     if constexpr (Rule::kSlots == 2) rule(g[c], w[c], s0[c], s1[c]);
     if constexpr (Rule::kSlots == 3) rule(g[c], w[c], s0[c], s1[c], s2[c]);
   }
+}
+
+template <typename Rule>
+void ApplyToRecord(const Rule& rule, const float* g, float* record, int64_t dim) {
+  WithColumns(dim, [&](auto columns) { ApplyToColumns(rule, g, record, columns); });
 }
 
 // Runs `rule` over distinct rows with their gradients.

@@ -1,10 +1,11 @@
-// Every optimizer gives the same bits on any number of threads.
+// Every optimizer gives the same bits on any number of threads, and with any vectors.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
 #include "cc/base/thread_pool.h"
+#include "cc/base/vector_levels_for_tests.h"
 #include "cc/optimizers/trained_rows.h"
 
 namespace sok {
@@ -17,16 +18,15 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-std::vector<std::vector<float>> Train(const Case& c, int threads) {
+std::vector<std::vector<float>> Train(const Case& c, int threads, int64_t dim) {
   constexpr int64_t kRows = 200;
-  constexpr int64_t kDim = 19;
   ThreadPool pool(threads, /*min_block_ns=*/0);
-  TrainedRows rows(c.name, kRows, kDim, c.hyper);
+  TrainedRows rows(c.name, kRows, dim, c.hyper);
   std::mt19937_64 random(5);
   for (int t = 0; t < 25; ++t) {
-    const RandomStep step = MakeRandomStep(kRows, kDim, 0.3, &random);
+    const RandomStep step = MakeRandomStep(kRows, dim, 0.3, &random);
     rows.Step(pool, c.hyper, step.rows, step.grads);
-    if (t % 7 == 3) rows.CatchUp(pool, MakeRandomStep(kRows, kDim, 0.5, &random).rows);
+    if (t % 7 == 3) rows.CatchUp(pool, MakeRandomStep(kRows, dim, 0.5, &random).rows);
   }
   EXPECT_TRUE(rows.status().ok()) << rows.status().message();
   rows.CatchUp(pool, rows.AllRows());
@@ -36,8 +36,21 @@ std::vector<std::vector<float>> Train(const Case& c, int threads) {
 class ThreadsTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ThreadsTest, SameBitsOnAnyNumberOfThreads) {
-  const auto expected = Train(GetParam(), 1);
-  for (int threads = 2; threads <= 4; ++threads) EXPECT_EQ(Train(GetParam(), threads), expected) << threads;
+  const auto expected = Train(GetParam(), 1, 19);
+  for (int threads = 2; threads <= 4; ++threads)
+    EXPECT_EQ(Train(GetParam(), threads, 19), expected) << threads;
+}
+
+TEST_P(ThreadsTest, SameBitsWithAnyVectors) {
+  for (const int64_t dim : {1, 7, 16, 19, 32, 64, 128, 130}) {
+    std::vector<std::vector<float>> expected;
+    for (const VectorLevel level : VectorLevels()) {
+      const WithVectorLevel with_level(level);
+      const auto trained = Train(GetParam(), 1, dim);
+      if (expected.empty()) expected = trained;
+      EXPECT_EQ(trained, expected) << "dim " << dim << ", vectors " << static_cast<int>(level);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

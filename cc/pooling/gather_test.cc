@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "cc/base/executor.h"
+#include "cc/base/huge_pages.h"
 #include "cc/base/thread_pool.h"
+#include "cc/base/vector_levels_for_tests.h"
 #include "cc/pooling/pool.h"
 #include "cc/pooling/pool_reference.h"
 #include "cc/pooling/random_lookup.h"
@@ -18,11 +21,42 @@ TEST(GatherForward, EqualsReferenceForEveryDimAndThreadCount) {
     options.zipf = true;
     const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim));
     const std::vector<float> expected = GatherReference(lookup.rows, lookup.inverse, dim);
-    for (int threads = 1; threads <= 4; ++threads) {
-      ThreadPool pool(threads, /*min_block_ns=*/0);
-      std::vector<float> out(expected.size(), -1.0f);
-      GatherForward(pool, lookup.rows, lookup.inverse, dim, out.data(), dim);
-      EXPECT_EQ(out, expected) << dim << " " << threads;
+    for (const VectorLevel level : VectorLevels()) {
+      const WithVectorLevel with_level(level);
+      for (int threads = 1; threads <= 4; ++threads) {
+        ThreadPool pool(threads, /*min_block_ns=*/0);
+        std::vector<float> out(expected.size(), -1.0f);
+        GatherForward(pool, lookup.rows, lookup.inverse, dim, out.data(), dim);
+        EXPECT_EQ(out, expected) << dim << " " << threads;
+      }
+    }
+  }
+}
+
+// Whole lines, and all that cannot be streamed: short rows, odd strides, outputs that start within a line.
+TEST(GatherForward, StreamedOutputsAreTheSame) {
+  constexpr float kGap = 77.0f;
+  for (const VectorLevel level : VectorLevels()) {
+    const WithVectorLevel with_level(level);
+    for (int64_t dim : kAllDims) {
+      const RandomLookup lookup = MakeRandomLookup({dim}, /*seed=*/static_cast<uint64_t>(dim));
+      for (const int64_t gap : {0, 1, 16}) {
+        for (const int64_t shift : {0, 1, 4}) {
+          const int64_t stride = dim + gap;
+          StatusOr<PageBuffer> memory = PageBuffer::Allocate((lookup.occurrences() * stride + shift) *
+                                                             static_cast<int64_t>(sizeof(float)));
+          ASSERT_TRUE(memory.ok());
+          float* const out = static_cast<float*>(memory.value().data()) + shift;
+          std::fill(out, out + lookup.occurrences() * stride, kGap);
+          ThreadPool pool(2, /*min_block_ns=*/0);
+          GatherForward(pool, lookup.rows, lookup.inverse, dim, out, stride, OutputStores::kStreamed);
+          for (int64_t i = 0; i < lookup.occurrences(); ++i) {
+            const float* const row = lookup.rows[static_cast<size_t>(lookup.inverse[static_cast<size_t>(i)])];
+            ASSERT_TRUE(std::equal(row, row + dim, out + i * stride)) << dim << " " << gap << " " << shift;
+            ASSERT_EQ(std::count(out + i * stride + dim, out + (i + 1) * stride, kGap), gap);
+          }
+        }
+      }
     }
   }
 }

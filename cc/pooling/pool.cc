@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "cc/base/columns.h"
 #include "cc/base/prefetch.h"
+#include "cc/base/streaming.h"
+#include "cc/base/vectorize.h"
 #include "cc/pooling/bag_ranges.h"
 #include "cc/pooling/divisor.h"
 #include "cc/pooling/vector_math.h"
@@ -44,7 +47,8 @@ int64_t RowsBeforeEights(int64_t rows) {
 }
 
 // The sum of occurrences [begin, end), at least one, into `out`.
-void SumBag(const OccurrenceRows& rows, int64_t begin, int64_t end, int64_t dim, float* out) {
+template <typename Dim>
+void SumBag(const OccurrenceRows& rows, int64_t begin, int64_t end, Dim dim, float* out) {
   const int64_t first_eight = begin + RowsBeforeEights(end - begin);
   Copy(rows.At(begin), dim, out);
   for (int64_t i = begin + 1; i < first_eight; ++i) Add(rows.At(i), dim, out);
@@ -56,10 +60,27 @@ void SumBag(const OccurrenceRows& rows, int64_t begin, int64_t end, int64_t dim,
 }
 
 // The weighted sum of occurrences [begin, end), at least one, into `out`.
+template <typename Dim>
 void SumWeightedBag(const OccurrenceRows& rows, Span<const float> weights, int64_t begin, int64_t end,
-                    int64_t dim, float* out) {
+                    Dim dim, float* out) {
   CopyScaled(rows.At(begin), weights[begin], dim, out);
   for (int64_t i = begin + 1; i < end; ++i) AddScaled(rows.At(i), weights[i], dim, out);
+}
+
+// The row of the output for the bag of occurrences [begin, end).
+template <typename Dim>
+void PoolBag(const OccurrenceRows& rows, Span<const float> weights, Combiner combiner, int64_t begin,
+             int64_t end, Dim dim, float* out) {
+  const float divisor = begin < end ? BagDivisor(combiner, weights, begin, end) : 0.0f;
+  if (divisor == 0.0f) {
+    SetZero(dim, out);
+  } else if (weights.empty()) {
+    SumBag(rows, begin, end, dim, out);
+    DivideUnweighted(divisor, end - begin, dim, out);
+  } else {
+    SumWeightedBag(rows, weights, begin, end, dim, out);
+    if (divisor != 1.0f) Divide(divisor, dim, out);
+  }
 }
 
 }  // namespace
@@ -68,32 +89,32 @@ void PoolForward(Executor& executor, Span<const float* const> rows, Span<const i
                  Span<const int64_t> offsets, Span<const float> weights, Combiner combiner, int64_t dim,
                  float* out, int64_t out_stride) {
   ParallelForBags(executor, offsets, RowCost(dim), [&](int64_t first, int64_t last) {
-    const OccurrenceRows bag_rows(rows, inverse, dim, offsets[first], offsets[last]);
-    for (int64_t bag = first; bag < last; ++bag) {
-      const int64_t begin = offsets[bag];
-      const int64_t end = offsets[bag + 1];
-      float* bag_out = out + bag * out_stride;
-      const float divisor = begin < end ? BagDivisor(combiner, weights, begin, end) : 0.0f;
-      if (divisor == 0.0f) {
-        SetZero(dim, bag_out);
-        continue;
+    WithColumns(dim, [&](auto columns) {
+      const OccurrenceRows bag_rows(rows, inverse, columns, offsets[first], offsets[last]);
+      for (int64_t bag = first; bag < last; ++bag) {
+        PoolBag(bag_rows, weights, combiner, offsets[bag], offsets[bag + 1], columns, out + bag * out_stride);
       }
-      if (weights.empty()) {
-        SumBag(bag_rows, begin, end, dim, bag_out);
-        DivideUnweighted(divisor, end - begin, dim, bag_out);
-      } else {
-        SumWeightedBag(bag_rows, weights, begin, end, dim, bag_out);
-        if (divisor != 1.0f) Divide(divisor, dim, bag_out);
-      }
-    }
+    });
   });
 }
 
 void GatherForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
-                   int64_t dim, float* out, int64_t out_stride) {
+                   int64_t dim, float* out, int64_t out_stride, OutputStores stores) {
+  // Lines that are written in part only are not worth streaming.
+  const bool streamed =
+      stores == OutputStores::kStreamed && IsWholeLines(out, dim) && IsWholeLines(out, out_stride);
   executor.ParallelFor(inverse.size(), RowCost(dim), [&](int64_t begin, int64_t end) {
-    const OccurrenceRows range_rows(rows, inverse, dim, begin, end);
-    for (int64_t i = begin; i < end; ++i) Copy(range_rows.At(i), dim, out + i * out_stride);
+    RunVectorized([&] {
+      WithColumns(dim, [&](auto columns) {
+        const OccurrenceRows range_rows(rows, inverse, columns, begin, end);
+        if (streamed) {
+          for (int64_t i = begin; i < end; ++i) Stream(range_rows.At(i), columns, out + i * out_stride);
+          FinishStreaming();
+        } else {
+          for (int64_t i = begin; i < end; ++i) Copy(range_rows.At(i), columns, out + i * out_stride);
+        }
+      });
+    });
   });
 }
 

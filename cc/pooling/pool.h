@@ -29,9 +29,13 @@ void PoolForward(Executor& executor, Span<const float* const> rows, Span<const i
                  Span<const int64_t> offsets, Span<const float> weights, Combiner combiner, int64_t dim,
                  float* out, int64_t out_stride);
 
+// Whether an output is written to the caches, where who reads it next finds it, or past them: to be chosen
+// for outputs so large that they would not stay there, and would only drive out what does.
+enum class OutputStores { kCached, kStreamed };
+
 // Copies without pooling: rows[inverse[i]] to out + i * out_stride, for every occurrence i.
 void GatherForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
-                   int64_t dim, float* out, int64_t out_stride);
+                   int64_t dim, float* out, int64_t out_stride, OutputStores stores = OutputStores::kCached);
 
 }  // namespace sok
 

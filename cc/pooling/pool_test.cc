@@ -6,6 +6,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/thread_pool.h"
+#include "cc/base/vector_levels_for_tests.h"
 #include "cc/pooling/pool_reference.h"
 #include "cc/pooling/random_lookup.h"
 
@@ -32,9 +33,13 @@ TEST(PoolForward, EqualsReferenceForEveryDimAndCombiner) {
     options.longest_bag = 35;
     const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim));
     for (Combiner combiner : kAllCombiners) {
-      EXPECT_EQ(Pool(executor, lookup, {}, combiner), Expected(lookup, {}, combiner)) << dim;
-      EXPECT_EQ(Pool(executor, lookup, lookup.weights, combiner), Expected(lookup, lookup.weights, combiner))
-          << dim;
+      for (const std::vector<float>& weights : {lookup.weights, std::vector<float>()}) {
+        const std::vector<float> expected = Expected(lookup, weights, combiner);
+        for (const VectorLevel level : VectorLevels()) {
+          const WithVectorLevel with_level(level);
+          EXPECT_EQ(Pool(executor, lookup, weights, combiner), expected) << dim;
+        }
+      }
     }
   }
 }

@@ -62,7 +62,7 @@ inline RandomLookup MakeRandomLookup(const RandomLookupOptions& options, uint64_
 }
 
 constexpr Combiner kAllCombiners[] = {Combiner::kSum, Combiner::kMean, Combiner::kSqrtN};
-constexpr int64_t kAllDims[] = {1, 2, 3, 7, 16, 63, 64, 129, 1025};
+constexpr int64_t kAllDims[] = {1, 2, 3, 7, 16, 32, 63, 64, 128, 129, 1025};
 
 }  // namespace sok
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cc/base/columns.h"
 #include "cc/base/prefetch.h"
 #include "cc/base/vectorize.h"
 #include "cc/pooling/bag_ranges.h"
@@ -15,9 +16,10 @@ namespace {
 int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
 
 // The columns [column, column + width) of a segment's sum.
+template <typename Width>
 void SumColumns(Span<const int64_t> offsets, Span<const int32_t> positions,
                 Span<const float* const> grad_rows, Span<const float> scales, int64_t segment, int64_t column,
-                int64_t width, float* out) {
+                Width width, float* out) {
   const int64_t begin = offsets[segment];
   const int64_t end = offsets[segment + 1];
   if (begin == end) {
@@ -76,13 +78,15 @@ void SegmentSums::SumLong(Executor& executor, int64_t segment, float* out) const
 void SegmentSums::Take(int64_t first, int64_t last, float* out) const {
   auto next_long = std::lower_bound(long_.begin(), long_.end(), first);
   RunVectorized([&] {
-    for (int64_t s = first; s < last; ++s, out += dim_) {
-      if (next_long != long_.end() && *next_long == s) {
-        Copy(long_sums_.data() + (next_long++ - long_.begin()) * dim_, dim_, out);
-      } else {
-        SumColumns(offsets_, positions_, grad_rows_, scales_, s, 0, dim_, out);
+    WithColumns(dim_, [&](auto dim) {
+      for (int64_t s = first; s < last; ++s, out += dim) {
+        if (next_long != long_.end() && *next_long == s) {
+          Copy(long_sums_.data() + (next_long++ - long_.begin()) * dim, dim, out);
+        } else {
+          SumColumns(offsets_, positions_, grad_rows_, scales_, s, 0, dim, out);
+        }
       }
-    }
+    });
   });
 }
 

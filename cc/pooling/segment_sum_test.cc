@@ -6,6 +6,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/thread_pool.h"
+#include "cc/base/vector_levels_for_tests.h"
 #include "cc/dedup/segments.h"
 #include "cc/pooling/random_lookup.h"
 #include "cc/pooling/segment_sum_reference.h"
@@ -56,9 +57,13 @@ TEST(SegmentSum, EqualsReferenceForEveryDim) {
     options.unique = 300;  // some of them without any occurrence
     const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim));
     const Gradients gradients = MakeGradients(lookup, /*seed=*/1);
-    EXPECT_EQ(Sum(executor, lookup, gradients, {}), Expected(lookup, gradients, {})) << dim;
-    EXPECT_EQ(Sum(executor, lookup, gradients, lookup.weights), Expected(lookup, gradients, lookup.weights))
-        << dim;
+    for (const std::vector<float>& scales : {lookup.weights, std::vector<float>()}) {
+      const std::vector<float> expected = Expected(lookup, gradients, scales);
+      for (const VectorLevel level : VectorLevels()) {
+        const WithVectorLevel with_level(level);
+        EXPECT_EQ(Sum(executor, lookup, gradients, scales), expected) << dim;
+      }
+    }
   }
 }
 

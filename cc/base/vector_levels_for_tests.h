@@ -1,0 +1,33 @@
+#ifndef SOK_CC_BASE_VECTOR_LEVELS_FOR_TESTS_H_
+#define SOK_CC_BASE_VECTOR_LEVELS_FOR_TESTS_H_
+
+#include <vector>
+
+#include "cc/base/vectorize.h"
+
+namespace sok {
+
+// The vectors that this processor has, the plain ones first.
+inline std::vector<VectorLevel> VectorLevels() {
+  std::vector<VectorLevel> levels;
+  for (const VectorLevel level : {VectorLevel::kPlain, VectorLevel::kAvx2, VectorLevel::kAvx512}) {
+    if (level <= SupportedVectorLevel()) levels.push_back(level);
+  }
+  return levels;
+}
+
+// Makes RunVectorized use `level` as long as it lives.
+class WithVectorLevel {
+ public:
+  explicit WithVectorLevel(VectorLevel level) : before_(vector_level.exchange(level)) {}
+  ~WithVectorLevel() { vector_level = before_; }
+  WithVectorLevel(const WithVectorLevel&) = delete;
+  WithVectorLevel& operator=(const WithVectorLevel&) = delete;
+
+ private:
+  const VectorLevel before_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_BASE_VECTOR_LEVELS_FOR_TESTS_H_
