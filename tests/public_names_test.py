@@ -28,6 +28,7 @@ TOP_LEVEL = [
     "Init",
     "InitializerOption",
     "L2WeightEvict",
+    "LookupPrefetch",
     "OptimizerScope",
     "Saver",
     "broadcast_global_variables",

@@ -19,37 +19,80 @@ OutputStores StoresFor(const LookupPlan& plan, Span<Table* const> tables) {
   return bytes > kStreamedBytes ? OutputStores::kStreamed : OutputStores::kCached;
 }
 
+// Finds a group's rows and writes its outputs, table by table. The tables are locked.
+class GroupReader {
+ public:
+  GroupReader(Span<Table* const> tables, LookupPlan* plan, Span<const OutputRows> outputs,
+              GroupScratch* scratch)
+      : tables_(tables),
+        plan_(*plan),
+        outputs_(outputs),
+        scratch_(*scratch),
+        lookups_of_(tables.size()),
+        stores_(StoresFor(*plan, tables)) {
+    for (size_t l = 0; l < plan_.lookups.size(); ++l) {
+      lookups_of_[plan_.lookups[l].table].push_back(static_cast<int64_t>(l));
+    }
+  }
+
+  Status Read(Executor& executor, int64_t t) {
+    Table* const table = tables_[t];
+    TablePart& part = plan_.parts[t];
+    SOK_RETURN_IF_ERROR(ResolveRows(executor, table, plan_.training, {}, &part));
+    if (plan_.training) LookupCounts::Add(table->lookup_counts()->ids, part.inverse.size());
+    const ObjectPool<RowPointers>::Lease pointers = scratch_.pointers.Take();
+    pointers->Fill(*table, part);
+    return ForEachPart(executor, lookups_of_[t].size(), [&](Executor& inner, int64_t i) {
+      const int64_t l = lookups_of_[t][i];
+      WriteOutput(inner, plan_.lookups[l], part, pointers->rows, table->options().dim, outputs_[l], stores_);
+      return OkStatus();
+    });
+  }
+
+ private:
+  const Span<Table* const> tables_;
+  LookupPlan& plan_;
+  const Span<const OutputRows> outputs_;
+  GroupScratch& scratch_;
+  std::vector<std::vector<int64_t>> lookups_of_;  // by table
+  const OutputStores stores_;
+};
+
 }  // namespace
 
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch) {
   plan->parts.resize(tables.size());
-  std::vector<std::vector<int64_t>> lookups_of(tables.size());
-  for (size_t l = 0; l < plan->lookups.size(); ++l) {
-    lookups_of[plan->lookups[l].table].push_back(static_cast<int64_t>(l));
-  }
-  const OutputStores stores = StoresFor(*plan, tables);
+  GroupReader reader(tables, plan, outputs, scratch);
   // Taken here, on the caller's thread: a thread of the executor that waited for a lock could keep the holder
   // from getting threads.
   const TableLocks locks(tables);
   // All passes over a table's ids follow one another, while these are in the cache.
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
-    Table* const table = tables[t];
     TablePart& part = plan->parts[t];
     part.inverse.resize(ids[t].size());
     SOK_RETURN_IF_ERROR(
         scratch->deduplicators.Take()->Run(inner, ids[t], &part.unique, Span<int32_t>(part.inverse)));
-    SOK_RETURN_IF_ERROR(ResolveRows(inner, table, plan->training, {}, &part));
-    if (plan->training) LookupCounts::Add(table->lookup_counts()->ids, ids[t].size());
-    const ObjectPool<RowPointers>::Lease pointers = scratch->pointers.Take();
-    pointers->Fill(*table, part);
-    return ForEachPart(inner, lookups_of[t].size(), [&](Executor& innermost, int64_t i) {
-      const int64_t l = lookups_of[t][i];
-      WriteOutput(innermost, plan->lookups[l], part, pointers->rows, table->options().dim, outputs[l],
-                  stores);
-      return OkStatus();
-    });
+    return reader.Read(inner, t);
   });
+}
+
+Status MergeGroup(Executor& executor, Span<const Span<const int64_t>> ids, LookupPlan* plan,
+                  GroupScratch* scratch) {
+  plan->parts.resize(ids.size());
+  return ForEachPart(executor, ids.size(), [&](Executor& inner, int64_t t) {
+    TablePart& part = plan->parts[t];
+    part.inverse.resize(ids[t].size());
+    return scratch->deduplicators.Take()->Run(inner, ids[t], &part.unique, Span<int32_t>(part.inverse));
+  });
+}
+
+Status ReadGroup(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
+                 Span<const OutputRows> outputs, GroupScratch* scratch) {
+  GroupReader reader(tables, plan, outputs, scratch);
+  const TableLocks locks(tables);
+  return ForEachPart(executor, tables.size(),
+                     [&](Executor& inner, int64_t t) { return reader.Read(inner, t); });
 }
 
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,

@@ -32,6 +32,17 @@ struct GroupScratch {
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch);
 
+// GroupForward in two calls, for who has the ids before the rows are as the lookup is to find them. Together
+// they do what it does, whatever happens to the tables in between.
+//
+// The first merges duplicate ids per table: takes the lookups of `plan`, and of its parts fills in what no
+// table is needed for.
+Status MergeGroup(Executor& executor, Span<const Span<const int64_t>> ids, LookupPlan* plan,
+                  GroupScratch* scratch);
+// The second does the rest, with a plan that MergeGroup has filled in and that was not read before.
+Status ReadGroup(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
+                 Span<const OutputRows> outputs, GroupScratch* scratch);
+
 // The gradients of all trained ids of a group: in grads_out[t], row u < plan.parts[t].trained is the sum over
 // the occurrences of id plan.parts[t].unique[u], in order, of each one's share of its bag's gradient. Table t
 // has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. The result does not depend on the

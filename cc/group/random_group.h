@@ -68,6 +68,23 @@ struct Group {
   }
 
   Status Forward(Executor& executor) {
+    MakeOutputs();
+    GroupScratch scratch;
+    return GroupForward(executor, table_pointers(), IdViews(), &plan, output_rows, &scratch);
+  }
+
+  // Forward in two calls, the second with the scratch of the first.
+  Status Merge(Executor& executor, GroupScratch* scratch) {
+    return MergeGroup(executor, IdViews(), &plan, scratch);
+  }
+  Status Read(Executor& executor, GroupScratch* scratch) {
+    MakeOutputs();
+    return ReadGroup(executor, table_pointers(), &plan, output_rows, scratch);
+  }
+
+  std::vector<Span<const int64_t>> IdViews() const { return {ids.begin(), ids.end()}; }
+
+  void MakeOutputs() {
     outputs.clear();
     output_rows.clear();
     for (const Lookup& lookup : plan.lookups) {
@@ -75,9 +92,6 @@ struct Group {
       outputs.emplace_back(lookup.num_bags() * dim, std::nanf(""));
       output_rows.push_back({outputs.back().data(), dim});
     }
-    GroupScratch scratch;
-    const std::vector<Span<const int64_t>> id_views(ids.begin(), ids.end());
-    return GroupForward(executor, table_pointers(), id_views, &plan, output_rows, &scratch);
   }
 
   ReferenceRows Rows(int t) const {

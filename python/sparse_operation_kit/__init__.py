@@ -33,6 +33,7 @@ from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
     group_embedding_lookup_sparse,
 )
+from sparse_operation_kit.lookup.prefetch import LookupPrefetch
 from sparse_operation_kit.optimizers.distributed import DistributedOptimizer
 from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
 from sparse_operation_kit.saver import IncrementalCheckpointHook, Saver, init_from_checkpoint
@@ -52,6 +53,7 @@ __all__ = [
     "GraphKeys",
     "IncrementalCheckpointHook",
     "Init",
+    "LookupPrefetch",
     "OptimizerScope",
     "Saver",
     "TableStatistics",

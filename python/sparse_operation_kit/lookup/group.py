@@ -9,6 +9,7 @@ import contextvars
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +24,7 @@ from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph
 COMBINERS = ("sum", "mean", "sqrtn")
 
 _reads_only = contextvars.ContextVar("sok_reads_only", default=False)
+_looks_ahead = contextvars.ContextVar("sok_looks_ahead", default=False)
 
 
 @dataclass(frozen=True)
@@ -205,13 +207,31 @@ def lookup_group(
         "positive_weights_only": [lookup.positive_weights_only for lookup in lookups],
         "placed": [lookup.is_placed for lookup in lookups],
     }
-    if communicator().size == 1:
+    if communicator().size == 1 and not _looks_ahead.get():
         return list(native.ops.sok_group_lookup(**arguments, name=name).outputs)
-    modes = [_exchange([lookup for lookup in lookups if lookup.variable is table]) for table in tables]
-    outputs = sharded.look_up(arguments, modes, [table.m_var_name for table in tables], name)
+    if communicator().size == 1:
+        outputs = _look_up_in_two(arguments, name)
+    else:
+        modes = [_exchange([lookup for lookup in lookups if lookup.variable is table]) for table in tables]
+        outputs = sharded.look_up(arguments, modes, [table.m_var_name for table in tables], name)
     for shape, output in zip(shapes, outputs, strict=True):
         output.set_shape(shape)
     return outputs
+
+
+def _look_up_in_two(arguments: dict[str, Any], name: str | None) -> list[tf.Tensor]:
+    """The op of a group as two, the first of which needs no row. Weights have no gradients then."""
+    with tf.name_scope(name or "SokGroupLookup"):
+        ahead = native.ops.sok_group_lookup_ahead(**arguments)
+        return list(
+            native.ops.sok_group_lookup_read(
+                arguments["handles"],
+                ahead,
+                num_outputs=arguments["num_outputs"],
+                num_lookups=len(arguments["layouts"]),
+                dims=arguments["dims"],
+            ).outputs
+        )
 
 
 def _exchange(lookups: Sequence[Lookup]) -> str:
@@ -286,6 +306,16 @@ def reading_only() -> Iterator[None]:
         _reads_only.reset(token)
 
 
+@contextlib.contextmanager
+def looking_ahead() -> Iterator[None]:
+    """Inside it, lookups are built so that what needs no row can run before the rest."""
+    token = _looks_ahead.set(True)
+    try:
+        yield
+    finally:
+        _looks_ahead.reset(token)
+
+
 def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) -> tf.Tensor:
     who = f"Lookup in embedding variable '{variable.m_var_name}'"
     if not isinstance(training, (bool, np.bool_)) and not tf.is_tensor(training):
@@ -314,13 +344,36 @@ def _group_lookup_gradient(
         dims=op.get_attr("dims"),
         weighted=op.get_attr("weighted"),
     )
-    tables = [
+    untouched = [None] * (len(op.get_attr("layouts")) + op.get_attr("num_bags"))
+    return [*_slices(result), *untouched, *result.weight_gradients, None]
+
+
+@ops.RegisterGradient("SokGroupLookupRead")
+def _group_lookup_read_gradient(
+    op: tf.Operation, *gradients: tf.Tensor
+) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    check_gradient_graph(op)
+    num_tables = op.get_attr("num_tables")
+    num_outputs = op.get_attr("num_outputs")
+    result = native.ops.sok_group_lookup_grad(
+        handles=op.inputs[:num_tables],
+        plan=op.outputs[num_outputs],
+        gradients=gradients[:num_outputs],
+        num_weights=0,
+        dims=op.get_attr("dims"),
+        weighted=[False] * op.get_attr("num_lookups"),
+    )
+    return [*_slices(result), None]
+
+
+def _slices(result: Any) -> list[tf.IndexedSlices]:
+    """The gradients of the tables, of a SokGroupLookupGrad."""
+    return [
         tf.IndexedSlices(values, indices)
         for values, indices in zip(result.values, result.indices, strict=True)
     ]
-    untouched = [None] * (len(op.get_attr("layouts")) + op.get_attr("num_bags"))
-    return [*tables, *untouched, *result.weight_gradients, None]
 
 
+ops.NotDifferentiable("SokGroupLookupAhead")
 ops.NotDifferentiable("SokGroupLookupGrad")
 ops.NotDifferentiable("SokGroupLookupApplyGradients")

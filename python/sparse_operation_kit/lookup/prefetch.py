@@ -1,0 +1,140 @@
+"""Lookups whose ids are made ready while the step before is running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.client import session as session_lib
+from tensorflow.python.framework import func_graph
+
+from sparse_operation_kit import native
+from sparse_operation_kit.lookup.group import looking_ahead
+from sparse_operation_kit.lookup.step_cut import StepCut
+
+
+class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
+    """Draws batches from an iterator, and makes the ids of each ready while the step before it runs.
+
+    While a step works on one batch, the next one is drawn, and of its lookups is done what needs no row:
+    duplicate ids are merged, and over ranks ids are sorted by owner and sent to them. Rows are found,
+    inserted, brought up to date, counted, evicted and read in the step itself, so that the step before has
+    updated them: outputs, tables and optimizers' slots are bit for bit what they are without.
+
+    In a `MonitoredTrainingSession` the object is a hook. In a session of one's own, run `prime` once before
+    the first step, and `advance` with every step:
+
+        prefetch = sok.LookupPrefetch(iterator, look_up)
+        rows, labels = prefetch.outputs
+        ...
+        session.run(prefetch.prime)
+        while True:
+            session.run([train_op, prefetch.advance])
+
+    Every batch is trained once. The step after the last raises `tf.errors.OutOfRangeError`, as drawing from
+    the iterator does. A step on a session that was not primed, and one after a run without `advance`, raise
+    `tf.errors.FailedPreconditionError`; a second `prime` raises it too.
+
+    Attributes:
+      outputs: What `look_up` returned, for the batch of the step. Whoever needs it takes the batch: a run of
+        the session that has to do with any of it is a step.
+      prime: An op that draws the first batch and holds it.
+      advance: An op that draws the next batch and holds it, after the step has taken its own. At the end of
+        the data it does nothing.
+    """
+
+    def __init__(self, iterator: Any, look_up: Callable[..., Any], name: str | None = None) -> None:
+        """Builds the lookups in the default graph.
+
+        Args:
+          iterator: A `tf.compat.v1.data.Iterator`: what `make_initializable_iterator` and
+            `make_one_shot_iterator` give. Nobody else should draw from it.
+          look_up: A function of a batch, called as `tf.data.Dataset.map` calls its function: an element that
+            is a tuple as several arguments. It returns a structure of tensors, in which everything of the
+            batch has to be that the model needs: outputs of lookups, labels, dense features. It is called
+            once. Ops that it makes on the batch run ahead, but those that read variables, and what depends
+            on them, run in the step.
+          name: Of the ops' scope.
+
+        Raises:
+          TypeError: `iterator` is no iterator, or `look_up` returns nothing of the batch.
+          ValueError: Ids, weights or `training` of a lookup depend on variables or placeholders; or an op
+            that can run ahead waits for one that cannot; or a loop or a branch has both.
+          RuntimeError: Eager execution, or a `tf.function`.
+        """
+        graph = tf.compat.v1.get_default_graph()
+        if tf.executing_eagerly() or isinstance(graph, func_graph.FuncGraph):
+            raise RuntimeError("LookupPrefetch works in graphs with sessions, not in functions or eagerly")
+        if not hasattr(iterator, "get_next_as_optional"):
+            raise TypeError(
+                f"LookupPrefetch: iterator must be a tf.compat.v1.data.Iterator, not {iterator!r}"
+            )
+        scope = graph.unique_name(name or "LookupPrefetch")
+        first = len(graph.get_operations())
+        with tf.name_scope(scope + "/"):
+            has_next, batch = _draw(iterator)
+        # Not in the scope: variables that it makes have the names that they have elsewhere.
+        with looking_ahead():
+            results = look_up(*batch) if isinstance(batch, tuple) else look_up(batch)
+        with tf.name_scope(scope + "/"):
+            self._pipeline(scope, first, has_next, batch, results)
+        self._takes: dict[tuple[str, ...], bool] = {}
+
+    def _pipeline(self, scope: str, first_op: int, has_next: tf.Tensor, batch: Any, results: Any) -> None:
+        """Puts what holds a batch between the ops that run ahead and those of the step."""
+        flat = [tf.convert_to_tensor(value) for value in tf.nest.flatten(results, expand_composites=True)]
+        tensors = tf.nest.flatten(batch, expand_composites=True)
+        made = tf.compat.v1.get_default_graph().get_operations()[first_op:]
+        cut = StepCut(tensors, made, flat)
+        if not cut.held:
+            raise TypeError(f"LookupPrefetch: look_up returned nothing of the batch, but {results!r}")
+        dtypes = [tensor.dtype for tensor in cut.held]
+        taken = native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch=scope, name="take")
+        for tensor, instead in zip(cut.held, taken, strict=True):
+            instead.set_shape(tensor.shape)
+        self._take = taken[0].op
+        self.outputs = tf.nest.pack_sequence_as(results, cut.rejoin(taken, flat), expand_composites=True)
+        with tf.control_dependencies(cut.waits):
+            self.prime = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="prime")
+        with tf.control_dependencies([self._take, *cut.waits]):
+            self.advance = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="advance")
+
+    def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
+        """Draws the first batch."""
+        del coord
+        session.run(self.prime)
+
+    def before_run(self, run_context: Any) -> tf.compat.v1.train.SessionRunArgs | None:
+        """Draws the next batch in runs that are steps."""
+        fetches = session_lib._FetchMapper.for_fetch(run_context.original_args.fetches).unique_fetches()
+        elements = [run_context.session.graph.as_graph_element(fetch) for fetch in fetches]
+        names = tuple(element.name for element in elements)
+        if names not in self._takes:
+            self._takes[names] = self._is_needed_by(elements)
+        return tf.compat.v1.train.SessionRunArgs(self.advance) if self._takes[names] else None
+
+    def _is_needed_by(self, elements: list[tf.Tensor | tf.Operation]) -> bool:
+        pending = [element if isinstance(element, tf.Operation) else element.op for element in elements]
+        seen = set(pending)
+        while pending:
+            op = pending.pop()
+            if op is self._take:
+                return True
+            for source in (*(tensor.op for tensor in op.inputs), *op.control_inputs):
+                if source not in seen:
+                    seen.add(source)
+                    pending.append(source)
+        return False
+
+
+def _draw(iterator: Any) -> tuple[tf.Tensor, Any]:
+    """Whether there is a next batch, and the batch. Where there is none, ops on it do not run."""
+    optional = iterator.get_next_as_optional()
+    has_next = optional.has_value()
+    drawn = tf.nest.map_structure(
+        lambda variant: tf.raw_ops.Switch(data=variant, pred=has_next).output_true,
+        optional,
+        expand_composites=True,
+    )
+    return has_next, drawn.get_value()

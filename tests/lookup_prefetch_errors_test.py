@@ -1,0 +1,333 @@
+"""LookupPrefetch says what is wrong, in the step that it is wrong in, and mixes no two batches."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+
+v1 = tf.compat.v1
+
+
+def _numbers(count):
+    dataset = tf.data.Dataset.range(count)
+    return v1.data.make_initializable_iterator(dataset)
+
+
+class Model:
+    """Sums of keys 0, 1, ...; `look_up` makes the ids of a number."""
+
+    def __init__(self, iterator=None, ids=lambda number: number, **arguments):
+        self.iterator = _numbers(5) if iterator is None else iterator
+        self.table = sok.EmbeddingVariable("table", 2)
+
+        def look_up(number):
+            return tf.nn.embedding_lookup(self.table, ids(number)), number
+
+        self.prefetch = sok.LookupPrefetch(self.iterator, look_up, **arguments)
+        self.rows, self.number = self.prefetch.outputs
+        loss = tf.reduce_sum(self.rows)
+        self.update = v1.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[self.table])
+
+    def start(self, session, prime=True):
+        harness.initialize(session)
+        session.run(self.iterator.initializer)
+        if prime:
+            session.run(self.prefetch.prime)
+
+    def step(self, session):
+        return session.run([self.number, self.update, self.prefetch.advance])[0]
+
+
+def test_a_step_without_a_first_batch():
+    with harness.graph_and_session() as session:
+        model = Model(name="reader")
+        model.start(session, prime=False)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="reader holds no batch: run `prime`"):
+            model.step(session)
+        assert session.run(model.table.size()) == 0
+        session.run(model.prefetch.prime)
+        # The step that failed has drawn batch 0.
+        assert model.step(session) == 1
+
+
+def test_a_step_after_one_that_did_not_advance():
+    with harness.graph_and_session() as session:
+        model = Model()
+        model.start(session)
+        session.run(model.update)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="`advance` with every step"):
+            model.step(session)
+
+
+def test_a_second_first_batch():
+    with harness.graph_and_session() as session:
+        model = Model()
+        model.start(session)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="LookupPrefetch holds a batch already"):
+            session.run(model.prefetch.prime)
+        assert model.step(session) == 0
+
+
+def test_the_end_of_the_data_stays_the_end_and_the_iterator_can_begin_again():
+    with harness.graph_and_session() as session:
+        model = Model(_numbers(2))
+        for _ in range(2):
+            model.start(session)
+            assert [model.step(session) for _ in range(2)] == [0, 1]
+            for _ in range(2):
+                with pytest.raises(tf.errors.OutOfRangeError, match="End of sequence"):
+                    model.step(session)
+
+
+def test_bad_ids_are_an_error_of_their_own_step():
+    def bags(number):
+        ends = tf.where(tf.equal(number, 2), [3, 2], [1, 2])
+        return tf.concat([[0], tf.cast(ends, tf.int64)], 0)
+
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 2)
+
+        def look_up(number):
+            ids = tf.RaggedTensor.from_row_splits(tf.stack([number, 7]), bags(number), validate=False)
+            return sok.group_embedding_lookup_sparse([table], [ids], ["sum"])[0], number
+
+        iterator = _numbers(5)
+        prefetch = sok.LookupPrefetch(iterator, look_up)
+        plain = look_up(tf.constant(2, tf.int64))[0]
+        harness.initialize(session)
+        session.run([iterator.initializer])
+        session.run(prefetch.prime)
+        assert [
+            session.run([prefetch.outputs[1], prefetch.outputs[0], prefetch.advance])[0] for _ in "ab"
+        ] == [0, 1]
+        with pytest.raises(tf.errors.InvalidArgumentError) as ahead:
+            session.run([prefetch.outputs, prefetch.advance])
+        with pytest.raises(tf.errors.InvalidArgumentError) as without:
+            session.run(plain)
+        message = without.value.message.splitlines()
+        said = next(line for line in message if "'table'" in line)
+        assert said in ahead.value.message
+        assert session.run(table.size()) == 3  # 0, 1 and 7
+
+
+def test_a_batch_that_cannot_be_drawn_costs_no_other():
+    def element(number):
+        inverse = tf.debugging.check_numerics(1 / (tf.cast(number, tf.float32) - 2), "two")
+        return number + 0 * tf.cast(inverse, tf.int64)
+
+    with harness.graph_and_session() as session:
+        model = Model(v1.data.make_initializable_iterator(tf.data.Dataset.range(5).map(element)))
+        model.start(session)
+        assert model.step(session) == 0
+        with pytest.raises(tf.errors.InvalidArgumentError, match="two"):
+            model.step(session)
+        assert [model.step(session) for _ in range(3)] == [1, 3, 4]
+
+
+def test_a_lookup_beyond_the_capacity_leaves_the_table_as_it_was():
+    with harness.graph_and_session() as session:
+        iterator = _numbers(5)
+        table = sok.EmbeddingVariable("small", 2, capacity=2)
+        prefetch = sok.LookupPrefetch(iterator, lambda number: tf.nn.embedding_lookup(table, number))
+        harness.initialize(session)
+        session.run(iterator.initializer)
+        session.run(prefetch.prime)
+        for _ in range(2):
+            session.run([prefetch.outputs, prefetch.advance])
+        with pytest.raises(
+            tf.errors.ResourceExhaustedError, match="'small' is full: it holds 2 of at most 2"
+        ):
+            session.run([prefetch.outputs, prefetch.advance])
+        assert session.run(table.size()) == 2
+
+
+def test_ids_that_steps_change_are_refused():
+    with harness.graph_and_session():
+        offset = v1.get_variable("offset", initializer=tf.constant(1, tf.int64))
+        with pytest.raises(ValueError, match=r"\['table'\] depend on .*known only when the step runs"):
+            Model(ids=lambda number: number + offset)
+
+
+def test_training_that_is_fed_is_refused():
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable("table", 2)
+        training = v1.placeholder(tf.bool, [])
+
+        def look_up(number):
+            ids = tf.RaggedTensor.from_row_splits([number], [0, 1])
+            return sok.group_embedding_lookup_sparse([table], [ids], ["sum"], training=training)
+
+        with pytest.raises(ValueError, match="`training` of a lookup.*depend on 'Placeholder:0'"):
+            sok.LookupPrefetch(_numbers(3), look_up)
+
+
+def test_ids_that_come_from_rows_are_refused():
+    with harness.graph_and_session():
+        first = sok.EmbeddingVariable("first", 1)
+
+        def ids(number):
+            return tf.cast(tf.nn.embedding_lookup(first, number), tf.int64)
+
+        with pytest.raises(ValueError, match=r"\['table'\] depend on"):
+            Model(ids=ids)
+
+
+@pytest.mark.parametrize("iterator", [None, 3, [1, 2]])
+def test_what_is_no_iterator(iterator):
+    with harness.graph_and_session(), pytest.raises(TypeError, match="must be a tf.compat.v1.data.Iterator"):
+        sok.LookupPrefetch(iterator, lambda batch: batch)
+
+
+def test_a_function_that_returns_nothing_of_the_batch():
+    with harness.graph_and_session(), pytest.raises(TypeError, match="returned nothing of the batch"):
+        sok.LookupPrefetch(_numbers(3), lambda number: tf.constant(1))
+
+
+def test_functions_and_eager_execution_are_refused():
+    with pytest.raises(RuntimeError, match="graphs with sessions"):
+        sok.LookupPrefetch(iter(tf.data.Dataset.range(3)), lambda number: number)
+    with harness.graph_and_session():
+        iterator = _numbers(3)
+
+        @tf.function
+        def build():
+            return sok.LookupPrefetch(iterator, lambda number: number).outputs
+
+        with pytest.raises(RuntimeError, match="graphs with sessions"):
+            build()
+
+
+def test_state_is_read_in_the_step_and_what_waits_for_it_runs_there():
+    with harness.graph_and_session() as session:
+        counter = v1.get_variable("counter", initializer=tf.constant(0, tf.int64))
+        fed = v1.placeholder(tf.int64, [])
+        found = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.range(5, dtype=tf.int64), 10 * tf.range(5, dtype=tf.int64)
+            ),
+            -1,
+        )
+        table = sok.EmbeddingVariable("table", 2)
+
+        def look_up(number):
+            with tf.control_dependencies([tf.debugging.assert_less(number, tf.constant(9, tf.int64))]):
+                checked = tf.identity(number)
+            rows = tf.nn.embedding_lookup(table, found.lookup(checked))
+            with tf.control_dependencies([rows]):
+                after = tf.identity(number)
+            with tf.control_dependencies([checked]):
+                counted = counter + number
+            return rows, counted, number * fed, found.lookup(number), after, number
+
+        iterator = _numbers(4)
+        prefetch = sok.LookupPrefetch(iterator, look_up)
+        with tf.control_dependencies([prefetch.outputs[1]]):
+            count = counter.assign_add(100)
+        session.run([v1.global_variables_initializer(), v1.tables_initializer(), iterator.initializer])
+        session.run(prefetch.prime)
+        for step in range(4):
+            fetches = [*prefetch.outputs[1:], count, prefetch.advance]
+            values = session.run(fetches, {fed: step + 1})[:5]
+            assert values == [100 * step + step, step * (step + 1), 10 * step, step, step]
+
+
+def _with_condition(iterator):
+    scale = v1.get_variable("scale", initializer=2.0)
+    table = sok.EmbeddingVariable("table", 2)
+
+    def look_up(number):
+        rows = tf.nn.embedding_lookup(table, number)
+        scaled = tf.cond(number > 0, lambda: tf.cast(number, tf.float32) * scale, lambda: scale)
+        return rows, scaled
+
+    return sok.LookupPrefetch(iterator, look_up)
+
+
+def test_branches_that_read_state_are_part_of_the_step():
+    with harness.graph_and_session() as session:
+        iterator = _numbers(3)
+        prefetch = _with_condition(iterator)
+        harness.initialize(session)
+        session.run(iterator.initializer)
+        session.run(prefetch.prime)
+        assert [session.run([prefetch.outputs[1], prefetch.advance])[0] for _ in range(3)] == [2, 2, 4]
+
+
+def test_branches_that_are_no_functions_are_refused():
+    v1.disable_control_flow_v2()
+    try:
+        with harness.graph_and_session(), pytest.raises(ValueError, match="loop or a branch that takes"):
+            _with_condition(_numbers(3))
+    finally:
+        v1.enable_control_flow_v2()
+
+
+def _ahead(table, ids):
+    return native.ops.sok_group_lookup_ahead(
+        handles=[table.handle],
+        ids=[ids],
+        bags=[],
+        weights=[],
+        training=True,
+        num_outputs=1,
+        dims=[table.dim],
+        table_of=[0],
+        layouts=["dense"],
+        combiners=["none"],
+        weighted=[False],
+        slots=[0],
+    )
+
+
+def _read(table, ahead, num_outputs=1, num_lookups=1):
+    return native.ops.sok_group_lookup_read(
+        [table.handle], ahead, num_outputs=num_outputs, num_lookups=num_lookups, dims=[table.dim]
+    )
+
+
+def test_what_was_merged_is_read_once_and_in_its_own_tables():
+    with harness.graph_and_session() as session:
+        one, other = (sok.EmbeddingVariable(name, 2) for name in ("one", "other"))
+        ids = tf.constant([1, 1, 2], tf.int64)
+        harness.initialize(session)
+        assert session.run(_read(one, _ahead(one, ids)).outputs)[0].shape == (3, 2)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="'other': the ids were merged ahead for .*'one'"
+        ):
+            session.run(_read(other, _ahead(one, ids)).outputs)
+        ahead = _ahead(one, ids)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="'one': the ids .* looked up already"):
+            session.run([_read(one, ahead).outputs, _read(one, ahead).outputs])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="3 lookups in 1 tables"):
+            session.run(_read(one, ahead, num_lookups=3).outputs)
+        plan = _read(one, ahead).plan
+        with pytest.raises(tf.errors.InvalidArgumentError, match="is not that of a SokGroupLookupAhead"):
+            session.run(_read(one, plan).outputs)
+        assert session.run(other.size()) == 0
+
+
+def test_held_tensors_are_taken_as_what_they_are():
+    with harness.graph_and_session() as session:
+        hold = native.ops.sok_hold_batch([tf.constant([1, 2]), tf.constant("a")], name_of_batch="batch")
+        take = [
+            native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch="batch")
+            for has_next, dtypes in (
+                (True, [tf.int32, tf.string]),
+                (True, [tf.int32]),
+                (True, [tf.int32, tf.float32]),
+            )
+        ]
+        session.run(hold)
+        numbers, text = session.run(take[0])
+        np.testing.assert_array_equal(numbers, [1, 2])
+        assert text == b"a"
+        for wrong, message in (
+            (take[1], "holds 2 tensors, not 1"),
+            (take[2], "tensor 1 is string, not float"),
+        ):
+            session.run(hold)
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                session.run(wrong)
