@@ -128,6 +128,28 @@ def check_a_group():
         assert session.run(row).shape == (1, 1, 2)
 
 
+def check_a_prefetch_reads_references_in_the_step():
+    table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+    scale = tf.get_variable("scale", initializer=1.0)
+
+    def look_up(key):
+        return tf.nn.embedding_lookup(table, key), scale * tf.cast(key, tf.float32), key
+
+    iterator = tf.data.make_one_shot_iterator(tf.data.Dataset.range(4))
+    prefetch = sok.LookupPrefetch(iterator, look_up)
+    row, scaled, key = prefetch.outputs
+    with tf.control_dependencies([scaled]):
+        grow = tf.assign_add(scale, 1.0)
+    step = tf.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(row), var_list=[table])
+    with tf.Session() as session:
+        start(session)
+        session.run(prefetch.prime)
+        for number in range(4):
+            got = session.run([key, scaled, step, grow, prefetch.advance])
+            assert got[:2] == [number, number * (number + 1)], got
+        np.testing.assert_array_equal(harness.table_contents(session, table)[1], np.full([4, 2], 0.5))
+
+
 def main():
     for name, check in sorted(globals().items()):
         if name.startswith("check_"):
