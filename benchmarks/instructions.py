@@ -54,8 +54,21 @@ def main(arguments: Sequence[str]) -> int:
         rows = [dataclasses.asdict(result) for result in results]
         flags.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
     before = None if flags.before is None else read_json(flags.before)
+    if flags.plot is not None:
+        _plot(flags.plot, results, before)
     print(table(results, before))
     return 0
+
+
+def _plot(path: pathlib.Path, results: Sequence[Result], before: Sequence[Result] | None) -> None:
+    from bench import instructions_plot
+
+    earlier = {result.hotness: result.parts for result in before or ()}
+    now = [
+        (f"{result.hotness} ids a bag" if result.hotness > 1 else "one id a bag", result.parts)
+        for result in results
+    ]
+    instructions_plot.write(path, now, [earlier.get(result.hotness) for result in results])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--before", type=pathlib.Path, default=None, help="such a file, to compare with")
     add("--show", type=pathlib.Path, default=None, help="such a file, to show instead of measuring")
+    add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser
 
 

@@ -2,11 +2,13 @@
 # Measures this library beside others on this machine: makes the peers' environments, builds, runs the programs, and
 # leaves numbers (JSON), tables (Markdown) and pictures. Can be run again: what is made already is not made anew.
 #
-# Usage: benchmarks/run.sh [--all] [--out FOLDER] [FLAG_OF_PEERS_PY]...
-#          without --all: peers.py alone, some 8 minutes on 2 cores once all is built
-#          --all: lookup_and_step.py, feature_columns.py and lookups_over_ranks.py as well, some 25 minutes
+# Usage: benchmarks/run.sh [--all] [--out FOLDER] [--movielens FOLDER] [FLAG_OF_PEERS_PY]...
+#          without --all: what the goals are about, some 15 minutes on 2 cores once all is built
+#          --all: forward lookups of all peers, lookup_and_step.py, feature_columns.py, lookups_over_ranks.py and
+#          instructions.py as well, some 35 minutes
 #          --out: where results go (benchmarks/results)
-#          the rest goes to peers.py: --dim 64 --optimizer lazy_adam --threads 1,2
+#          --movielens: the folder with MovieLens 100K's files; without it the trainer runs on generated data alone
+#          the rest goes to the steps of peers.py: --dim 64 --optimizer lazy_adam --threads 1,2
 #
 # Environment: SOK_HOME, SOK_TENSORFLOW, PYTHON  as for tools/setup.sh
 set -euo pipefail
@@ -14,21 +16,37 @@ source "$(dirname "${BASH_SOURCE[0]}")/../tools/lib/common.sh"
 
 readonly BENCHMARKS="$SOK_ROOT/benchmarks"
 
-measure() {  # measure PROGRAM [FLAG]...: its table goes to OUT/PROGRAM.md, its numbers to OUT/PROGRAM.json
-  local program="$1"
-  shift
+measure() {  # measure NAME PROGRAM [FLAG]...: its table goes to OUT/NAME.md, its numbers to OUT/NAME.json
+  local name="$1" program="$2"
+  shift 2
   say "$program.py $*"
-  if SOK_BUILD=0 "$SOK_ROOT/tools/python.sh" "$BENCHMARKS/$program.py" --json "$OUT/$program.json" "$@" \
-    > "$OUT/$program.md"; then
-    cat "$OUT/$program.md"
+  if SOK_BUILD=0 "$SOK_ROOT/tools/python.sh" "$BENCHMARKS/$program.py" --json "$OUT/$name.json" "$@" \
+    > "$OUT/$name.md"; then
+    cat "$OUT/$name.md"
   else
     say "$program.py failed."
-    FAILED+=("$program.py")
+    FAILED+=("$name")
+    rm -f "$OUT/$name.json"
+  fi
+}
+
+# Goals of all that has been measured in this folder.
+list_goals() {
+  local name files=()
+  for name in steps exact_adam large_forward engine_parts trainer; do
+    if [ -e "$OUT/$name.json" ]; then files+=("$OUT/$name.json"); fi
+  done
+  [ ${#files[@]} -gt 0 ] || return 0
+  if SOK_BUILD=0 "$SOK_ROOT/tools/python.sh" "$BENCHMARKS/goals.py" --plot "$OUT/goals.png" "${files[@]}" \
+    > "$OUT/goals.md"; then
+    cat "$OUT/goals.md"
+  else
+    FAILED+=(goals)
   fi
 }
 
 main() {
-  local all=0 flags=()
+  local all=0 flags=() trainer=()
   OUT="$BENCHMARKS/results"
   FAILED=()
   while [ $# -gt 0 ]; do
@@ -37,6 +55,11 @@ main() {
       --out)
         [ $# -ge 2 ] || fail "--out needs a folder."
         OUT="$2"
+        shift
+        ;;
+      --movielens)
+        [ $# -ge 2 ] || fail "--movielens needs a folder."
+        trainer+=(--movielens "$2")
         shift
         ;;
       -h | --help)
@@ -52,14 +75,21 @@ main() {
   say "Building"
   "$SOK_ROOT/tools/python.sh" -c ''
   sok_bazel build --jobs="$(nproc)" //benchmarks/engine:group_benchmark \
-    //benchmarks/engine:bare_gather_benchmark > "$OUT/build.log" 2>&1 ||
+    //benchmarks/engine:bare_gather_benchmark //benchmarks/engine:parts_benchmark > "$OUT/build.log" 2>&1 ||
     fail "The build failed:" "$(tail -n 20 "$OUT/build.log")"
-  measure peers --plot "$OUT/peers.png" "${flags[@]}"
+  measure steps peers --what step --plot "$OUT/steps.png" "${flags[@]}"
+  measure exact_adam peers --what step --optimizer adam --dim 16 --peers sok_lazy,tensorflow,engine
+  measure large_forward peers --what forward --optimizer sgd --table_mb 3000 --peers fbgemm
+  measure engine_parts engine_parts --plot "$OUT/engine_parts.png"
+  measure trainer trainer --plot "$OUT/trainer.png" --rounds 5 "${trainer[@]}"
   if [ "$all" = 1 ]; then
-    measure lookup_and_step
-    measure feature_columns
-    measure lookups_over_ranks --plot "$OUT/lookups_over_ranks.png"
+    measure forward peers --what forward --optimizer sgd --table_mb 500,3000 --plot "$OUT/forward.png"
+    measure lookup_and_step lookup_and_step
+    measure feature_columns feature_columns
+    measure lookups_over_ranks lookups_over_ranks --plot "$OUT/lookups_over_ranks.png"
+    measure instructions instructions
   fi
+  list_goals
   say "Numbers, tables and pictures are in $OUT."
   [ ${#FAILED[@]} = 0 ] || fail "Without: ${FAILED[*]}; what they said is above."
 }

@@ -22,10 +22,12 @@ from bench.timing import Timing, measure
 
 OURS, THEIRS = "sok", "tensorflow"
 # What a step takes at least: the same model on embeddings that are there, and the batches alone.
-BOUNDS = ("no tables", "batches alone")
+_NO_TABLES = "no tables"
+BOUNDS = (_NO_TABLES, "batches alone")
 LEAST = 3.0
 _EXAMPLES = pathlib.Path(__file__).absolute().parents[1] / "examples"
 _TURN_MS, _MAX_STEPS = 1500.0, 400
+_OPS_SHOWN = 6
 # Enough of both that no run ends before it has been measured; little is held out, as nobody looks at it.
 _ENDLESS = ("--epochs", "1000000", "--held_out", "0.01", "--held_out_samples", "1000")
 
@@ -39,6 +41,8 @@ class Row:
     optimizer: str
     batch: int
     timings: dict[str, Timing]
+    # Milliseconds of a step's ops, all threads together, by type of op and by whose tables; where asked for.
+    ops: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     def speed(self, name: str) -> float:
         """Samples a second."""
@@ -80,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         from bench import ratio_plot
 
         ratio_plot.write(flags.plot, [row.goal() for row in rows])
-    print(table(rows))
+    print("\n\n".join([table(rows), *(ops_table(row) for row in rows if row.ops)]))
     return 0
 
 
@@ -93,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--optimizer", type=axes.list_of(str), default=("lazy_adam",), help="as train_ctr.py's; several: a,b")
     add("--rounds", type=axes.at_least_one, default=7, help="interleaved rounds that count")
     add("--turn_ms", type=axes.positive, default=_TURN_MS, help="how long a turn in a round lasts, about")
+    add("--ops", type=int, default=0, help="trace so many steps, and list what their ops took")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser
@@ -120,36 +125,36 @@ def _measure(flags: argparse.Namespace, dataset: str, optimizer: str, run: Seque
             process.wait_until_ready()
         batch = int(processes[OURS].ask("batch"))
         contenders = [ProcessContender(name, process, 0, "step") for name, process in processes.items()]
-        return Row(
-            dataset,
-            flags.model,
-            optimizer,
-            batch,
-            measure(contenders, flags.rounds, flags.turn_ms, _MAX_STEPS),
-        )
+        timings = measure(contenders, flags.rounds, flags.turn_ms, _MAX_STEPS)
+        ops = {
+            name: json.loads(processes[name].ask(f"0 ops {flags.ops}"))
+            for name in (OURS, THEIRS, _NO_TABLES)
+            if flags.ops
+        }
+        return Row(dataset, flags.model, optimizer, batch, timings, ops)
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown."""
-    head = (
-        "data set",
-        "model",
-        "optimizer",
-        "batch",
-        "tables",
-        "ms a step (min)",
-        "cpu ms",
-        "samples/s",
-        "sok/",
-    )
+    """The rows in Markdown; the last column says how many times as fast as TensorFlow's tables a line is."""
+    head = ("data set", "model", "optimizer", "batch", "tables", "ms a step (min)", "cpu ms", "samples/s")
     lines = []
     for row in rows:
         question = row.dataset, row.model, row.optimizer, str(row.batch)
         for name, timing in row.timings.items():
             times = f"{timing.median:.2f} ({timing.minimum:.2f})", f"{timing.median_cpu:.2f}"
-            ratio = f"{row.speed(OURS) / row.speed(name):.2f}"
-            lines.append((*question, name, *times, f"{row.speed(name):.0f}", ratio))
-    return markdown.table(head, lines)
+            speeds = f"{row.speed(name):.0f}", f"{row.speed(name) / row.speed(THEIRS):.2f}"
+            lines.append((*question, name, *times, *speeds))
+    return markdown.table((*head, f"/{THEIRS}"), lines)
+
+
+def ops_table(row: Row) -> str:
+    """What the ops of a step took, in Markdown: all together, and the types that took most."""
+    names = list(row.ops)
+    most = {op for ops in row.ops.values() for op in sorted(ops, key=ops.get, reverse=True)[:_OPS_SHOWN]}
+    ordered = sorted(most, key=lambda op: -max(ops.get(op, 0.0) for ops in row.ops.values()))
+    lines = [("all ops", *(f"{sum(row.ops[name].values()):.2f}" for name in names))]
+    lines += [(op, *(f"{row.ops[name].get(op, 0.0):.2f}" for name in names)) for op in ordered]
+    return markdown.table((f"ms of ops in a step, {row.dataset}, {row.optimizer}", *names), lines)
 
 
 def _say(text: str) -> None:

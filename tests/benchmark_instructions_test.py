@@ -61,5 +61,7 @@ def test_a_run_counts_every_part_of_a_step(tmp_path, capsys):
         assert all(result.parts[name].instructions > 0 for name in program.PARTS)
         assert sum(counts.instructions for counts in parts) == pytest.approx(step.instructions)
     printed = capsys.readouterr().out
-    assert program.main(["--show", str(path)]) == 0
+    plot = tmp_path / "plot.png"
+    assert program.main(["--show", str(path), "--plot", str(plot)]) == 0
+    assert plot.read_bytes().startswith(b"\x89PNG")
     assert capsys.readouterr().out == printed

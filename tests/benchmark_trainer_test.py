@@ -22,14 +22,16 @@ def run_program(*flags):
 
 def test_a_run_trains_on_both_kinds_of_tables_and_leaves_out_what_it_has_no_files_of(tmp_path):
     path = tmp_path / "rows.json"
-    done = run_program("--rounds", "1", "--turn_ms", "50", "--json", str(path), *SMALL)
+    done = run_program("--rounds", "1", "--turn_ms", "50", "--ops", "2", "--json", str(path), *SMALL)
     assert done.returncode == 0, done.stderr
     assert "movielens is left out" in done.stderr
     (row,) = program.read_rows(path)
     assert (row.dataset, row.model, row.optimizer, row.batch) == ("synthetic", "dcn_v2", "lazy_adam", 32)
     assert list(row.timings) == ["sok", "tensorflow", "no tables", "batches alone"]
     assert all(timing.median > 0 and timing.median_cpu > 0 for timing in row.timings.values())
-    assert done.stdout == program.table([row]) + "\n"
+    assert list(row.ops) == ["sok", "tensorflow", "no tables"]
+    assert row.ops["sok"]["SokGroupLookup"] > 0 and "SokGroupLookup" not in row.ops["tensorflow"]
+    assert done.stdout == program.table([row]) + "\n\n" + program.ops_table(row) + "\n"
     assert goals_program.read(path) == [row.goal()]
 
 

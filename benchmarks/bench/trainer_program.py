@@ -1,17 +1,24 @@
 """One run of examples/train_ctr.py, a number of steps at a time.
 
 `python -m bench.trainer_program TABLES [FLAG_OF_TRAIN_CTR]...`, where TABLES is sok, tensorflow, "no tables"
-for embeddings that nobody looks up or trains, or "batches alone". Prints "ready" after its first step. A line
-"0 step <steps>" is answered with the milliseconds that a step took and those of processor time; "batch" with
-the samples of a step. As where train_ctr.py shows samples a second, only steps count, neither evaluations nor
-what comes before an epoch's first step; processor time has the latter.
+for embeddings that nobody looks up or trains, or "batches alone". Prints "ready" after its first step. It
+answers the lines
+
+    0 step <steps>   with the milliseconds that a step took and those of processor time
+    0 ops <steps>    with a JSON object of the milliseconds that a step's ops took, by their types
+    batch            with the samples of a step
+
+As where train_ctr.py shows samples a second, only steps count, neither evaluations nor what comes before an
+epoch's first step; processor time has the latter. "batches alone" knows the first line only.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import io
 import itertools
+import json
 import os
 import sys
 import time
@@ -75,14 +82,38 @@ class NoTables(Tables):
         return tf.no_op()
 
 
+class _TracedSession:
+    """A session that can be told to trace what it runs."""
+
+    def __init__(self, session: tf.compat.v1.Session) -> None:
+        self._session = session
+        self.tracing = False
+        self.milliseconds: collections.Counter[str] = collections.Counter()  # of traced runs, by type of op
+
+    def run(self, fetches: object, feeds: dict | None = None) -> object:
+        """As a session's."""
+        if not self.tracing:
+            return self._session.run(fetches, feeds)
+        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.SOFTWARE_TRACE)
+        metadata = tf.compat.v1.RunMetadata()
+        result = self._session.run(fetches, feeds, options=options, run_metadata=metadata)
+        for device in metadata.step_stats.dev_stats:
+            for node in device.node_stats:
+                # "name = Type(inputs)"
+                kind = node.timeline_label.partition(" = ")[2].partition("(")[0] or node.node_name
+                self.milliseconds[kind] += (node.op_end_rel_micros - node.op_start_rel_micros) / 1e3
+        return result
+
+
 class _Turns:
     """Answers lines between the steps of a run."""
 
-    def __init__(self, answers: TextIO, batch: int) -> None:
+    def __init__(self, answers: TextIO, batch: int, session: _TracedSession) -> None:
         self._answers = answers
+        self._session = session
         self._batch = batch
         self._seen = 0
-        self._last = 0  # the step that ends the turn
+        self._first = self._last = 0  # the steps between which the turn lies
         self._begin = (0.0, 0.0, 0)
         self._since_step = 0.0  # processor time
         self._evaluating = 0.0  # processor time of evaluations in this turn
@@ -100,19 +131,25 @@ class _Turns:
         now = history.training_seconds, self._since_step - self._evaluating, history.samples
         if self._last == 0:
             self._say("ready")
+        elif self._session.tracing:
+            count = steps - self._first
+            self._say(json.dumps({op: ms / count for op, ms in self._session.milliseconds.most_common()}))
         else:
             seconds, processor, samples = (
                 after - before for after, before in zip(now, self._begin, strict=True)
             )
             scale = 1e3 * self._batch / samples  # the last batch of an epoch may be smaller
             self._say(f"{seconds * scale} {processor * scale}")
-        self._last = steps + self._asked()
+        self._first, self._last = steps, steps + self._asked()
         self._begin, self._evaluating = (history.training_seconds, time.process_time(), history.samples), 0.0
 
     def _asked(self) -> int:
         for line in sys.stdin:
             if line.strip() != "batch":
-                return int(line.split()[2])
+                _, what, steps = line.split()
+                self._session.tracing = what == "ops"
+                self._session.milliseconds.clear()
+                return int(steps)
             self._say(str(self._batch))
         raise _End
 
@@ -135,10 +172,11 @@ def main(arguments: Sequence[str]) -> None:
             return
         tables = NoTables() if kind == "no tables" else make_tables(flags, Ranks())
         trainer = Trainer(training_settings(flags), dataset, tables)
-        turns = _Turns(answers, flags.batch_size)
         with tf.compat.v1.Session() as session, Progress(1, io.StringIO(), shown=False) as progress:
+            traced = _TracedSession(session)
+            turns = _Turns(answers, flags.batch_size, traced)
             try:
-                trainer.run(session, History(), bad_lines, progress, turns.watch)
+                trainer.run(traced, History(), bad_lines, progress, turns.watch)
             except _End:
                 pass
 
