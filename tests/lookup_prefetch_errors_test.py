@@ -234,6 +234,32 @@ def test_state_is_read_in_the_step_and_what_waits_for_it_runs_there():
             assert values == [100 * step + step, step * (step + 1), 10 * step, step, step]
 
 
+def test_a_table_that_steps_fill_is_read_in_the_step():
+    with harness.graph_and_session() as session:
+        seen = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+        iterator = _numbers(4)
+        prefetch = sok.LookupPrefetch(iterator, lambda number: (seen.lookup(number), number))
+        before, number = prefetch.outputs
+        with tf.control_dependencies([before]):
+            insert = seen.insert(number + 1, 10 * number)
+        harness.initialize(session)
+        session.run(iterator.initializer)
+        session.run(prefetch.prime)
+        steps = [session.run([before, insert, prefetch.advance])[0] for _ in range(4)]
+        assert steps == [-1, 0, 10, 20]
+
+
+def test_loops_over_the_batch_run_ahead():
+    with harness.graph_and_session() as session:
+        model = Model(
+            ids=lambda number: tf.map_fn(lambda i: number * i, tf.range(3, dtype=tf.int64)),
+        )
+        model.start(session)
+        for _ in range(3):
+            model.step(session)
+        assert sorted(harness.table_contents(session, model.table)[0]) == [0, 1, 2, 4]
+
+
 def _with_condition(iterator):
     scale = v1.get_variable("scale", initializer=2.0)
     table = sok.EmbeddingVariable("table", 2)

@@ -32,9 +32,10 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         while True:
             session.run([train_op, prefetch.advance])
 
-    Every batch is trained once. The step after the last raises `tf.errors.OutOfRangeError`, as drawing from
-    the iterator does. A step on a session that was not primed, and one after a run without `advance`, raise
-    `tf.errors.FailedPreconditionError`; a second `prime` raises it too.
+    Steps of a session run one after the other. Every batch is trained once. The step after the last raises
+    `tf.errors.OutOfRangeError`, as drawing from the iterator does. A step in a session that was not primed,
+    and one after a run without `advance`, raise `tf.errors.FailedPreconditionError`; a second `prime` raises
+    it too.
 
     Attributes:
       outputs: What `look_up` returned, for the batch of the step. Whoever needs it takes the batch: a run of
@@ -55,12 +56,12 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
             batch has to be that the model needs: outputs of lookups, labels, dense features. It is called
             once. Ops that it makes on the batch run ahead, but those that read variables, and what depends
             on them, run in the step.
-          name: Of the ops' scope.
+          name: Of the scope of the ops that hold batches; errors call it so.
 
         Raises:
           TypeError: `iterator` is no iterator, or `look_up` returns nothing of the batch.
-          ValueError: Ids, weights or `training` of a lookup depend on variables or placeholders; or an op
-            that can run ahead waits for one that cannot; or a loop or a branch has both.
+          ValueError: Ids, weights or `training` of a lookup depend on variables, placeholders or rows; or a
+            loop or a branch that is no function reads variables and works on the batch.
           RuntimeError: Eager execution, or a `tf.function`.
         """
         graph = tf.compat.v1.get_default_graph()

@@ -11,9 +11,11 @@ import tensorflow as tf
 
 # Parts of lookups that do not read the rows of the tables whose handles they take.
 _LOOKUPS_AHEAD = ("SokGroupLookupAhead", "SokGroupRoute")
-# Ops that take a resource which no step changes.
-_READERS_OF_CONSTANTS = ("LookupTableFind", "LookupTableFindV2", "LookupTableSizeV2")
-_DRAWS = ("IteratorGetNext", "IteratorGetNextAsOptional", "IteratorGetNextSync")
+# Ops that take a resource, but give the same before a step as in it: those of tables that are filled once, of
+# iterators, and of arrays that live as long as a run.
+_STATIC_TABLES = ("HashTable", "HashTableV2")
+_READERS_OF_TABLES = ("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2")
+_WITHOUT_STATE = ("IteratorGetNext", "TensorArray")
 # Fed by the caller for the step that is run.
 _FED = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
 
@@ -137,7 +139,9 @@ class StepCut:
 def _reads_state(op: tf.Operation) -> bool:
     if op.type in _FED:
         return True
-    if op.type in (*_READERS_OF_CONSTANTS, *_DRAWS):
+    if op.type.startswith(_WITHOUT_STATE):
+        return False
+    if op.type in _READERS_OF_TABLES and op.inputs[0].op.type in _STATIC_TABLES:
         return False
     # Variables that are no resources are references.
     return any(tensor.dtype == tf.resource for tensor in op.inputs) or any(
