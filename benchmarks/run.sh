@@ -5,7 +5,7 @@
 # Usage: benchmarks/run.sh [--all] [--out FOLDER] [--movielens FOLDER] [FLAG_OF_PEERS_PY]...
 #          without --all: what the goals are about, some 15 minutes on 2 cores once all is built
 #          --all: forward lookups of all peers, lookup_and_step.py, feature_columns.py, lookups_over_ranks.py and
-#          instructions.py as well, some 35 minutes
+#          instructions.py as well, some 45 minutes
 #          --out: where results go (benchmarks/results)
 #          --movielens: the folder with MovieLens 100K's files; without it the trainer runs on generated data alone
 #          the rest goes to the steps of peers.py: --dim 64 --optimizer lazy_adam --threads 1,2
