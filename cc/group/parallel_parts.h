@@ -1,6 +1,7 @@
 #ifndef SOK_CC_GROUP_PARALLEL_PARTS_H_
 #define SOK_CC_GROUP_PARALLEL_PARTS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -24,9 +25,13 @@ inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Exec
   std::mutex mutex;
   Status first_error;
   int64_t first_index = n;
-  executor.ParallelFor(n, kPartNs, [&](int64_t begin, int64_t end) {
+  // Each thread takes the next part when it is done with one: parts differ in size, and a thread that is held
+  // up would keep the others waiting for a range of them.
+  const int64_t threads = executor.concurrency();
+  std::atomic<int64_t> next{0};
+  executor.ParallelFor(threads, n * kPartNs / threads, [&](int64_t /*begin*/, int64_t /*end*/) {
     InlineExecutor inner;
-    for (int64_t i = begin; i < end; ++i) {
+    for (int64_t i = next++; i < n; i = next++) {
       Status status = WithinMemory([&] { return work(inner, i); });
       if (status.ok()) continue;
       const std::lock_guard<std::mutex> lock(mutex);
