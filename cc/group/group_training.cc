@@ -34,9 +34,9 @@ Status GroupTrain(Executor& executor, const LookupPlan& plan, Span<const Gradien
   std::vector<Table*> tables;
   for (const TableStep& step : steps) tables.push_back(step.table);
   const TableLocks locks(tables);
-  for (const TableStep& step : steps) {
-    SOK_RETURN_IF_ERROR(step.table->CheckStep(optimizer, step.hyper, TrainedRows(plan.parts[step.part])));
-  }
+  SOK_RETURN_IF_ERROR(ForEachPart(executor, steps.size(), [&](Executor& /*inner*/, int64_t i) {
+    return steps[i].table->CheckStep(optimizer, steps[i].hyper, TrainedRows(plan.parts[steps[i].part]));
+  }));
   return ForEachPart(executor, steps.size(), [&](Executor& inner, int64_t i) {
     return Train(inner, plan, gradients, optimizer, steps[i], scratch->parts.Take().get());
   });

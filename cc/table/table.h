@@ -100,8 +100,8 @@ class Table {
   // Turns rows in use into references, which a lookup hands to its gradient: see row_reference.h. kAbsent
   // stays. References are row numbers until a row goes.
   void MakeReferences(Span<int64_t> rows) const;
-  // InvalidArgument where the table never had a row of a reference; kAbsent passes.
-  Status CheckReferences(Span<const int64_t> references) const;
+  // InvalidArgument where the table never had a row of a reference; kAbsent passes unless `lowest` is 0.
+  Status CheckReferences(Span<const int64_t> references, int64_t lowest = kAbsent) const;
   // Whether the row of a reference that passes is still its key's.
   bool IsCurrent(int64_t reference) const {
     return !directory_.has_erased() || directory_.IsCurrent(reference);

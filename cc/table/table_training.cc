@@ -54,20 +54,20 @@ void Table::MakeReferences(Span<int64_t> rows) const {
   }
 }
 
-Status Table::CheckReferences(Span<const int64_t> references) const {
+Status Table::CheckReferences(Span<const int64_t> references, int64_t lowest) const {
   const int64_t limit = row_limit();
   const bool has_generations = directory_.has_erased();
   if (!has_generations) {
     // Nearly always all is well, and a loop without an exit is several times as fast.
     bool all_pass = true;
     RunVectorized([&] {
-      for (const int64_t row : references) all_pass &= row >= kAbsent && row < limit;
+      for (const int64_t row : references) all_pass &= row >= lowest && row < limit;
     });
     if (all_pass) return OkStatus();
   }
   for (const int64_t reference : references) {
     const int64_t row = has_generations && reference >= 0 ? RowOf(reference) : reference;
-    if (row >= kAbsent && row < limit) continue;
+    if (row >= lowest && row < limit) continue;
     return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", row, ": it holds ",
                            size(), " rows");
   }
@@ -94,10 +94,7 @@ Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
 
 Status Table::CheckStep(std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references) const {
-  SOK_RETURN_IF_ERROR(CheckReferences(references));
-  if (std::count(references.begin(), references.end(), kAbsent) > 0) {
-    return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", kAbsent);
-  }
+  SOK_RETURN_IF_ERROR(CheckReferences(references, /*lowest=*/0));
   if (optimizer_ == nullptr) {
     const auto made = MakeOptimizer(optimizer);
     SOK_RETURN_IF_ERROR(Named(made.status()));
