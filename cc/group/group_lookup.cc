@@ -58,6 +58,12 @@ class GroupReader {
   const OutputStores stores_;
 };
 
+// Merges the duplicate ids of one table.
+Status MergePart(Executor& executor, Span<const int64_t> ids, GroupScratch* scratch, TablePart* part) {
+  part->inverse.resize(ids.size());
+  return scratch->deduplicators.Take()->Run(executor, ids, &part->unique, Span<int32_t>(part->inverse));
+}
+
 }  // namespace
 
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
@@ -69,10 +75,7 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
   const TableLocks locks(tables);
   // All passes over a table's ids follow one another, while these are in the cache.
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
-    TablePart& part = plan->parts[t];
-    part.inverse.resize(ids[t].size());
-    SOK_RETURN_IF_ERROR(
-        scratch->deduplicators.Take()->Run(inner, ids[t], &part.unique, Span<int32_t>(part.inverse)));
+    SOK_RETURN_IF_ERROR(MergePart(inner, ids[t], scratch, &plan->parts[t]));
     return reader.Read(inner, t);
   });
 }
@@ -81,9 +84,7 @@ Status MergeGroup(Executor& executor, Span<const Span<const int64_t>> ids, Looku
                   GroupScratch* scratch) {
   plan->parts.resize(ids.size());
   return ForEachPart(executor, ids.size(), [&](Executor& inner, int64_t t) {
-    TablePart& part = plan->parts[t];
-    part.inverse.resize(ids[t].size());
-    return scratch->deduplicators.Take()->Run(inner, ids[t], &part.unique, Span<int32_t>(part.inverse));
+    return MergePart(inner, ids[t], scratch, &plan->parts[t]);
   });
 }
 

@@ -28,6 +28,14 @@ tf::Status LookupTables(tf::OpKernelContext* context, const std::vector<int64_t>
   return tf::Status();
 }
 
+tf::Status CheckOneRank(const TableRef& table) {
+  const TableOptions& options = table.table->options();
+  if (options.ranks == 1) return tf::Status();
+  return tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
+                                        "' was built for one rank, and there are ", options.ranks,
+                                        ": initialize Horovod before lookups are built");
+}
+
 tf::Status ReadTraining(tf::OpKernelContext* context, const TableRef& table, bool* is_training) {
   const tf::Tensor& training = context->input(context->num_inputs() - 1);
   if (training.NumElements() != 1) {

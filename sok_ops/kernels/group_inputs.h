@@ -29,6 +29,9 @@ struct LookupScratch {
 tensorflow::Status LookupTables(tensorflow::OpKernelContext* context, const std::vector<int64_t>& dims,
                                 std::vector<TableRef>* refs, std::vector<Table*>* tables);
 
+// FailedPrecondition where `table` is one rank's part of several: such lookups have other ops.
+tensorflow::Status CheckOneRank(const TableRef& table);
+
 // The last input of a lookup, a scalar bool. `table` is any of the group's, for the error.
 tensorflow::Status ReadTraining(tensorflow::OpKernelContext* context, const TableRef& table,
                                 bool* is_training);

@@ -30,14 +30,6 @@ struct LookupAhead {
   mutable std::atomic<bool> read{false};  // whether one has begun
 };
 
-tf::Status CheckOneRank(const TableRef& table) {
-  const TableOptions& options = table.table->options();
-  if (options.ranks == 1) return tf::Status();
-  return tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
-                                        "' was built for one rank, and there are ", options.ranks,
-                                        ": initialize Horovod before lookups are built");
-}
-
 class GroupLookupAheadOp : public tf::OpKernel {
  public:
   explicit GroupLookupAheadOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {

@@ -31,11 +31,7 @@ class GroupLookupOp : public tf::OpKernel {
     std::vector<TableRef> refs;
     std::vector<Table*> tables;
     OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    const TableOptions& options = tables[0]->options();
-    OP_REQUIRES(context, options.ranks == 1,
-                tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
-                                               "' was built for one rank, and there are ", options.ranks,
-                                               ": initialize Horovod before lookups are built"));
+    OP_REQUIRES_OK(context, CheckOneRank(refs[0]));
     std::shared_ptr<GroupLookup> done = TakeShared(done_);
     done->layout = layout_;
     LookupPlan* plan = &done->plan;
