@@ -16,7 +16,7 @@ namespace sok {
 // Memory: 2^k buckets of four ids and their rows, 64 bytes each, at most half of the places taken. Zeroed
 // memory is an empty index, so a large one costs nothing until it is filled.
 // An id lives in its home bucket or, when that is full, in the next one that is not (linear probing over
-// buckets). A bucket is a cache line: at half load 2 ids of 100 are in another one than their home, and
+// buckets). A bucket is a cache line: at half load 4 ids of 100 are in another one than their home, and
 // within one all four are compared without a branch. Both matter: a line that was not asked for in time, or a
 // wrong guess while lines are on their way, costs a lookup as much as ten others. The home bucket is the top
 // k bits of Mix64(id): buckets in order of position are in order of hash, and growing or walking the index
