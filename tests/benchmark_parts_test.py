@@ -1,25 +1,16 @@
 """benchmarks/engine_parts.py runs, and its tables and goals add up."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 import goals as goals_program
 from bench import goal, parts_report, ratio_plot
 from bench.timing import Timing
+from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(goals_program.__file__).with_name("engine_parts.py")
 SMALL = ["--ids", "64", "--distinct", "100", "--keys", "50", "--dim", "4", "--table_mb", "0.01"]
-
-
-def run_program(*flags):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *flags], capture_output=True, text=True, env=environment
-    )
 
 
 def test_a_run_measures_every_part_beside_what_it_is_held_to(tmp_path):
@@ -35,7 +26,7 @@ def test_a_run_measures_every_part_beside_what_it_is_held_to(tmp_path):
         "--plot",
         str(tmp_path / "plot.png"),
     ]
-    done = run_program(*flags)
+    done = run_program(PROGRAM, *flags)
     assert done.returncode == 0, done.stderr
     rows = parts_report.read_rows(path)
     assert [(row.part, row.threads) for row in rows] == [
@@ -61,7 +52,7 @@ def test_a_run_measures_every_part_beside_what_it_is_held_to(tmp_path):
 
 
 def test_an_unknown_part_is_refused_with_the_known_ones():
-    done = run_program("--part", "index,dedupe")
+    done = run_program(PROGRAM, "--part", "index,dedupe")
     assert done.returncode == 2
     assert "unknown part 'dedupe'; known are dedup, index, gather" in done.stderr
 

@@ -1,10 +1,7 @@
 """benchmarks/peers.py runs with what our own environment has, and its tables add up."""
 
 import dataclasses
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,22 +11,16 @@ from bench.axes import Bags, Tables
 from bench.peers import catalog, environments, goals, memory, report
 from bench.peers.job import Job
 from bench.timing import Timing
+from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "peers.py"
 SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "2", "--batches", "2"]
 
 
-def run_program(*flags):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *SMALL, *flags], capture_output=True, text=True, env=environment
-    )
-
-
 def test_a_run_measures_what_is_here_and_names_what_is_missing(tmp_path):
     path = tmp_path / "rows.json"
     flags = ["--optimizer", "adagrad", "--json", str(path), "--plot", str(tmp_path / "plot.png")]
-    done = run_program(*flags, "--environments", str(tmp_path))
+    done = run_program(PROGRAM, *SMALL, *flags, "--environments", str(tmp_path))
     assert done.returncode == 0, done.stderr
     for missing in ("tfra", "torch", "fbgemm"):
         assert f"{missing} is left out" in done.stderr
@@ -52,7 +43,7 @@ def test_a_run_measures_what_is_here_and_names_what_is_missing(tmp_path):
 
 
 def test_an_unknown_peer_is_refused_with_the_known_ones():
-    done = run_program("--peers", "tensorflow,tfr")
+    done = run_program(PROGRAM, *SMALL, "--peers", "tensorflow,tfr")
     assert done.returncode == 2
     assert "unknown name 'tfr'; known are sok_lazy, tensorflow, tfra, torch, fbgemm, engine" in done.stderr
 
@@ -60,7 +51,7 @@ def test_an_unknown_peer_is_refused_with_the_known_ones():
 def test_exact_adam_is_measured_beside_lazy_adam(tmp_path):
     path = tmp_path / "rows.json"
     flags = ["--optimizer", "adam", "--peers", "sok_lazy,tensorflow", "--what", "step", "--hotness", "1"]
-    done = run_program(*flags, "--json", str(path))
+    done = run_program(PROGRAM, *SMALL, *flags, "--json", str(path))
     assert done.returncode == 0, done.stderr
     _, (row,) = report.read_json(path)
     assert [entry.name for entry in row.entries] == ["sok", "sok_lazy", "tensorflow"]

@@ -1,28 +1,19 @@
 """benchmarks/trainer.py runs, and its ratios are of samples a second."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import goals as goals_program
 import trainer as program
 from bench.timing import Timing
+from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(program.__file__)
 SMALL = ["--samples", "300", "--batch_size", "32", "--dim", "4", "--hidden", "8", "--tensorflow_rows", "500"]
 
 
-def run_program(*flags):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *flags], capture_output=True, text=True, env=environment
-    )
-
-
 def test_a_run_trains_on_both_kinds_of_tables_and_leaves_out_what_it_has_no_files_of(tmp_path):
     path = tmp_path / "rows.json"
-    done = run_program("--rounds", "1", "--turn_ms", "50", "--ops", "2", "--json", str(path), *SMALL)
+    done = run_program(PROGRAM, "--rounds", "1", "--turn_ms", "50", "--ops", "2", "--json", str(path), *SMALL)
     assert done.returncode == 0, done.stderr
     assert "movielens is left out" in done.stderr
     (row,) = program.read_rows(path)
@@ -43,6 +34,6 @@ def test_the_ratio_is_of_samples_a_second():
 
 
 def test_an_unknown_data_set_is_refused_with_the_known_ones():
-    done = run_program("--dataset", "census")
+    done = run_program(PROGRAM, "--dataset", "census")
     assert done.returncode == 2
     assert "unknown data set 'census'; known are movielens, synthetic" in done.stderr

@@ -1,6 +1,7 @@
 // A group lookup in two ops, the first of which a step may run ahead of, and what holds a batch until then.
 #include <vector>
 
+#include "sok_ops/ops/group_lookup_signature.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -12,26 +13,7 @@ using tf::shape_inference::InferenceContext;
 using tf::shape_inference::ShapeHandle;
 
 REGISTER_OP("SokGroupLookupAhead")
-    .Attr("num_tables: int >= 1")
-    .Attr("num_outputs: int >= 1")
-    .Attr("num_bags: int >= 0")
-    .Attr("num_weights: int >= 0")
-    .Attr("Tids: list({int32, int64, uint32}) >= 1")
-    .Attr("dims: list(int) >= 1")
-    .Attr("table_of: list(int) >= 1")
-    .Attr("layouts: list({'sparse', 'ragged', 'dense'}) >= 1")
-    .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'none'}) >= 1")
-    .Attr("weighted: list(bool) >= 1")
-    .Attr("slots: list(int) >= 1")
-    .Attr("beside: list(int) = []")
-    .Attr("positive_weights_only: list(bool) = []")
-    .Attr("placed: list(bool) = []")
-    .Input("handles: num_tables * resource")
-    .Input("ids: Tids")
-    .Input("bags: num_bags * int64")
-    .Input("weights: num_weights * float")
-    .Input("training: bool")
-    .Output("ahead: variant")
+SOK_GROUP_LOOKUP_SIGNATURE.Output("ahead: variant")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext* c) {
       c->set_output(0, c->Scalar());

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "sok_ops/ops/group_lookup_signature.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -131,26 +132,7 @@ tf::Status GroupLookupShape(InferenceContext* c) {
 }
 
 REGISTER_OP("SokGroupLookup")
-    .Attr("num_tables: int >= 1")
-    .Attr("num_outputs: int >= 1")
-    .Attr("num_bags: int >= 0")
-    .Attr("num_weights: int >= 0")
-    .Attr("Tids: list({int32, int64, uint32}) >= 1")
-    .Attr("dims: list(int) >= 1")
-    .Attr("table_of: list(int) >= 1")
-    .Attr("layouts: list({'sparse', 'ragged', 'dense'}) >= 1")
-    .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'none'}) >= 1")
-    .Attr("weighted: list(bool) >= 1")
-    .Attr("slots: list(int) >= 1")
-    .Attr("beside: list(int) = []")
-    .Attr("positive_weights_only: list(bool) = []")
-    .Attr("placed: list(bool) = []")
-    .Input("handles: num_tables * resource")
-    .Input("ids: Tids")
-    .Input("bags: num_bags * int64")
-    .Input("weights: num_weights * float")
-    .Input("training: bool")
-    .Output("outputs: num_outputs * float")
+SOK_GROUP_LOOKUP_SIGNATURE.Output("outputs: num_outputs * float")
     .Output("plan: variant")
     .SetIsStateful()
     .SetShapeFn(GroupLookupShape)

@@ -5,6 +5,7 @@
 // out.
 #include <vector>
 
+#include "sok_ops/ops/group_lookup_signature.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -23,26 +24,7 @@ tf::Status OutgoingShapes(InferenceContext* c) {
 }
 
 REGISTER_OP("SokGroupRoute")
-    .Attr("num_tables: int >= 1")
-    .Attr("num_outputs: int >= 1")
-    .Attr("num_bags: int >= 0")
-    .Attr("num_weights: int >= 0")
-    .Attr("Tids: list({int32, int64, uint32}) >= 1")
-    .Attr("dims: list(int) >= 1")
-    .Attr("table_of: list(int) >= 1")
-    .Attr("layouts: list({'sparse', 'ragged', 'dense'}) >= 1")
-    .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'none'}) >= 1")
-    .Attr("weighted: list(bool) >= 1")
-    .Attr("slots: list(int) >= 1")
-    .Attr("beside: list(int) = []")
-    .Attr("positive_weights_only: list(bool) = []")
-    .Attr("placed: list(bool) = []")
-    .Attr("exchange: list({'rows', 'sums'}) >= 1")
-    .Input("handles: num_tables * resource")
-    .Input("ids: Tids")
-    .Input("bags: num_bags * int64")
-    .Input("weights: num_weights * float")
-    .Input("training: bool")
+SOK_GROUP_LOOKUP_SIGNATURE.Attr("exchange: list({'rows', 'sums'}) >= 1")
     .Output("words: int64")
     .Output("splits: int32")
     .Output("plan: variant")

@@ -1,4 +1,6 @@
-"""Where gradients of lookups can be taken, and where not."""
+"""Gradients of lookups: where they can be taken, and what they are."""
+
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import func_graph
@@ -26,6 +28,14 @@ def check_gradient_graph(op: tf.Operation) -> None:
         f"There is no gradient for lookups in embedding variables {names} inside of tf.cond, tf.while_loop "
         "or tf.function: look the rows up outside and take them in, or use tf.stop_gradient"
     )
+
+
+def table_slices(result: Any) -> list[tf.IndexedSlices]:
+    """The gradients of a group's tables, of an op with `values` and row numbers, `indices`, for each."""
+    return [
+        tf.IndexedSlices(values, indices)
+        for values, indices in zip(result.values, result.indices, strict=True)
+    ]
 
 
 def _source(handle: tf.Tensor) -> tf.Operation:

@@ -19,7 +19,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import sharded
-from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph
+from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph, table_slices
 
 COMBINERS = ("sum", "mean", "sqrtn")
 
@@ -332,46 +332,34 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
 def _group_lookup_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
-    check_gradient_graph(op)
-    num_tables = op.get_attr("num_tables")
-    num_weights = op.get_attr("num_weights")
-    num_outputs = op.get_attr("num_outputs")
-    result = native.ops.sok_group_lookup_grad(
-        handles=op.inputs[:num_tables],
-        plan=op.outputs[num_outputs],
-        gradients=gradients[:num_outputs],
-        num_weights=num_weights,
-        dims=op.get_attr("dims"),
-        weighted=op.get_attr("weighted"),
-    )
+    tables, weights = _gradients_of_group(op, gradients, op.get_attr("num_weights"), op.get_attr("weighted"))
     untouched = [None] * (len(op.get_attr("layouts")) + op.get_attr("num_bags"))
-    return [*_slices(result), *untouched, *result.weight_gradients, None]
+    return [*tables, *untouched, *weights, None]
 
 
 @ops.RegisterGradient("SokGroupLookupRead")
 def _group_lookup_read_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    tables, _ = _gradients_of_group(op, gradients, 0, [False] * op.get_attr("num_lookups"))
+    return [*tables, None]
+
+
+def _gradients_of_group(
+    op: tf.Operation, gradients: Sequence[tf.Tensor], num_weights: int, weighted: Sequence[bool]
+) -> tuple[list[tf.IndexedSlices], Sequence[tf.Tensor]]:
+    """The gradients of the tables and of the weights, of an op that gives outputs and then its plan."""
     check_gradient_graph(op)
-    num_tables = op.get_attr("num_tables")
     num_outputs = op.get_attr("num_outputs")
     result = native.ops.sok_group_lookup_grad(
-        handles=op.inputs[:num_tables],
+        handles=op.inputs[: op.get_attr("num_tables")],
         plan=op.outputs[num_outputs],
         gradients=gradients[:num_outputs],
-        num_weights=0,
+        num_weights=num_weights,
         dims=op.get_attr("dims"),
-        weighted=[False] * op.get_attr("num_lookups"),
+        weighted=weighted,
     )
-    return [*_slices(result), None]
-
-
-def _slices(result: Any) -> list[tf.IndexedSlices]:
-    """The gradients of the tables, of a SokGroupLookupGrad."""
-    return [
-        tf.IndexedSlices(values, indices)
-        for values, indices in zip(result.values, result.indices, strict=True)
-    ]
+    return table_slices(result), result.weight_gradients
 
 
 ops.NotDifferentiable("SokGroupLookupAhead")

@@ -15,7 +15,7 @@ from tensorflow.python.framework import ops
 from sparse_operation_kit import native
 from sparse_operation_kit.core import exchange_names
 from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph
+from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph, table_slices
 
 
 def look_up(
@@ -78,11 +78,7 @@ def _group_combine_gradient(
         )
     arrived = _exchange(reduced.words, reduced.splits, exchange_name)
     summed = native.ops.sok_group_sum(served, *arrived, num_tables=num_tables, dims=dims)
-    tables = [
-        tf.IndexedSlices(values, indices)
-        for values, indices in zip(summed.values, summed.indices, strict=True)
-    ]
-    return [*tables, *[None] * 6, *reduced.weight_gradients]
+    return [*table_slices(summed), *[None] * 6, *reduced.weight_gradients]
 
 
 for _op in ("SokGroupRoute", "SokGroupServe", "SokGroupReduce", "SokGroupSum"):

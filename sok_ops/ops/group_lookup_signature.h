@@ -1,0 +1,27 @@
+#ifndef SOK_SOK_OPS_OPS_GROUP_LOOKUP_SIGNATURE_H_
+#define SOK_SOK_OPS_OPS_GROUP_LOOKUP_SIGNATURE_H_
+
+// The attributes and inputs of an op that takes a group of lookups, after REGISTER_OP; SokGroupLookup says
+// what they are.
+#define SOK_GROUP_LOOKUP_SIGNATURE                                    \
+  .Attr("num_tables: int >= 1")                                       \
+      .Attr("num_outputs: int >= 1")                                  \
+      .Attr("num_bags: int >= 0")                                     \
+      .Attr("num_weights: int >= 0")                                  \
+      .Attr("Tids: list({int32, int64, uint32}) >= 1")                \
+      .Attr("dims: list(int) >= 1")                                   \
+      .Attr("table_of: list(int) >= 1")                               \
+      .Attr("layouts: list({'sparse', 'ragged', 'dense'}) >= 1")      \
+      .Attr("combiners: list({'sum', 'mean', 'sqrtn', 'none'}) >= 1") \
+      .Attr("weighted: list(bool) >= 1")                              \
+      .Attr("slots: list(int) >= 1")                                  \
+      .Attr("beside: list(int) = []")                                 \
+      .Attr("positive_weights_only: list(bool) = []")                 \
+      .Attr("placed: list(bool) = []")                                \
+      .Input("handles: num_tables * resource")                        \
+      .Input("ids: Tids")                                             \
+      .Input("bags: num_bags * int64")                                \
+      .Input("weights: num_weights * float")                          \
+      .Input("training: bool")
+
+#endif  // SOK_SOK_OPS_OPS_GROUP_LOOKUP_SIGNATURE_H_
