@@ -4,8 +4,8 @@
 #
 # Usage: benchmarks/run.sh [--all] [--out FOLDER] [--movielens FOLDER] [FLAG_OF_PEERS_PY]...
 #          without --all: what the goals are about, some 15 minutes on 2 cores once all is built
-#          --all: forward lookups of all peers, lookup_and_step.py, feature_columns.py, lookups_over_ranks.py and
-#          instructions.py as well, some 45 minutes
+#          --all: forward lookups of all peers, lookup_and_step.py, feature_columns.py, lookups_over_ranks.py,
+#          lookup_prefetch.py and instructions.py as well, some 50 minutes
 #          --out: where results go (benchmarks/results)
 #          --movielens: the folder with MovieLens 100K's files; without it the trainer runs on generated data alone
 #          the rest goes to the steps of peers.py: --dim 64 --optimizer lazy_adam --threads 1,2
@@ -87,6 +87,7 @@ main() {
     measure lookup_and_step lookup_and_step
     measure feature_columns feature_columns
     measure lookups_over_ranks lookups_over_ranks --plot "$OUT/lookups_over_ranks.png"
+    measure lookup_prefetch lookup_prefetch
     measure instructions instructions
   fi
   list_goals

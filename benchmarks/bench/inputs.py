@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -37,19 +38,24 @@ class RotatingBatches:
         options = tf.data.Options()
         options.experimental_optimization.apply_default_optimizations = False
         options.autotune.enabled = False
-        self._iterator = tf.compat.v1.data.make_initializable_iterator(rotation.with_options(options))
-        tensors = self._iterator.get_next()
-        bags = batches[0][0].offsets.size - 1
-        longest = max(feature.longest() for batch in batches for feature in batch)
-        self.features = [
-            FeatureTensors(ids, tf.SparseTensor(indices, ids, tf.constant([bags, longest], tf.int64)))
+        self.iterator = tf.compat.v1.data.make_initializable_iterator(rotation.with_options(options))
+        self._bags = batches[0][0].offsets.size - 1
+        self._longest = max(feature.longest() for batch in batches for feature in batch)
+        self.tensors = self.iterator.get_next()
+        self.features = self.features_of(self.tensors)
+        self.next_batch = tf.group(*self.tensors)
+
+    def features_of(self, tensors: Sequence[tf.Tensor]) -> list[FeatureTensors]:
+        """The features of a batch that was drawn from `iterator`."""
+        shape = tf.constant([self._bags, self._longest], tf.int64)
+        return [
+            FeatureTensors(ids, tf.SparseTensor(indices, ids, shape))
             for ids, indices in zip(tensors[::2], tensors[1::2], strict=True)
         ]
-        self.next_batch = tf.group(*tensors)
 
     def restart(self, session: tf.compat.v1.Session) -> None:
         """Makes the first batch the next one; also what has to run before any use."""
-        session.run(self._iterator.initializer, feed_dict=self._feeds)
+        session.run(self.iterator.initializer, feed_dict=self._feeds)
 
 
 def _arrays(bags: FeatureBags) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ class Defaults:
     dropout: float
     embedding_l2: float
     learning_rate: float
-    # Of `--tables tensorflow`: large enough that few of the data set's ids share a row.
+    # Of `--tables tensorflow`, where ids that meet in a row share it.
     tensorflow_rows: int
 
 

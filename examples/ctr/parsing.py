@@ -22,6 +22,8 @@ from ctr.share import WHOLE, Share
 _BLOCK = 2048
 # Lines that the shuffle holds: a whole MovieLens, and about 25 MB of Criteo's lines.
 _SHUFFLE_BUFFER = 100_000
+# More than any file has; a line's place is its number plus so many for each file before its own.
+_LINES_PER_FILE = 1 << 40
 # Resolution of the held-out fraction.
 _SPLIT_BUCKETS = 1 << 20
 
@@ -83,20 +85,21 @@ def shown(value: str, width: int = 40) -> str:
 
 
 def _numbered_lines(paths: Sequence[str]) -> tf.data.Dataset:
-    """(file number, line number from 1, text), line by line."""
+    """(place, text), line by line; `_file_and_number` says where a place is."""
 
     def lines_of(file: tf.Tensor, path: tf.Tensor) -> tf.data.Dataset:
-        # Zipped rather than mapped: a function call per line costs ten times the reading of it.
-        return tf.data.Dataset.zip(
-            (
-                tf.data.Dataset.from_tensors(file).repeat(),
-                tf.data.Dataset.range(1, np.iinfo(np.int64).max),
-                tf.data.TextLineDataset(path, buffer_size=1 << 20),
-            )
-        )
+        # One number for both, counted by a dataset: a function call for each line, or a dataset that repeats
+        # the file's number, costs several times the reading of it.
+        places = tf.data.Dataset.range(file * _LINES_PER_FILE + 1, (file + 1) * _LINES_PER_FILE)
+        return tf.data.Dataset.zip((places, tf.data.TextLineDataset(path, buffer_size=1 << 20)))
 
     files = tf.data.Dataset.from_tensor_slices((np.arange(len(paths), dtype=np.int64), list(paths)))
     return files.flat_map(lines_of)
+
+
+def _file_and_number(place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The file's position in the list of paths, and the line's number from 1."""
+    return place // _LINES_PER_FILE, place % _LINES_PER_FILE
 
 
 def read(
@@ -124,7 +127,8 @@ def read(
             return np.True_
         return np.False_
 
-    def kept_lines(file: tf.Tensor, number: tf.Tensor, text: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def kept_lines(place: tf.Tensor, text: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        file, number = _file_and_number(place)
         kept = tf.logical_not(tf.strings.regex_full_match(text, line_format.skip))
         if keep is not None:
             kept = tf.logical_and(kept, keep(file, number))
