@@ -4,8 +4,9 @@
 #
 # Usage: benchmarks/run.sh [--all] [--out FOLDER] [--movielens FOLDER] [FLAG_OF_PEERS_PY]...
 #          without --all: what the goals are about, some 15 minutes on 2 cores once all is built
-#          --all: forward lookups of all peers, lookup_and_step.py, feature_columns.py, lookups_over_ranks.py,
-#          lookup_prefetch.py and instructions.py as well, some 50 minutes
+#          --all: forward lookups of all peers, steps along the other axes (features, batch, dim, ids, threads),
+#          lookup_and_step.py, feature_columns.py, lookups_over_ranks.py, lookup_prefetch.py and instructions.py as
+#          well, some 60 minutes
 #          --out: where results go (benchmarks/results)
 #          --movielens: the folder with MovieLens 100K's files; without it the trainer runs on generated data alone
 #          the rest goes to the steps of peers.py: --dim 64 --optimizer lazy_adam --threads 1,2
@@ -28,6 +29,16 @@ measure() {  # measure NAME PROGRAM [FLAG]...: its table goes to OUT/NAME.md, it
     FAILED+=("$name")
     rm -f "$OUT/$name.json"
   fi
+}
+
+# LazyAdam steps, each axis by itself away from where the goals are.
+measure_axes() {
+  local step=(--what step --optimizer lazy_adam --rounds 7)
+  measure more_features peers "${step[@]}" --features 55,107 --dim 16 --hotness 1
+  measure large_batch peers "${step[@]}" --batch 65536 --dim 16 --hotness 1 --batches 2
+  measure wide_rows peers "${step[@]}" --dim 128
+  measure other_ids peers "${step[@]}" --zipf 1.2,0 --dim 16
+  measure one_thread peers "${step[@]}" --threads 1 --hotness 1
 }
 
 # Goals of all that has been measured in this folder.
@@ -84,6 +95,7 @@ main() {
   measure trainer trainer --plot "$OUT/trainer.png" --rounds 5 "${trainer[@]}"
   if [ "$all" = 1 ]; then
     measure forward peers --what forward --optimizer sgd --table_mb 500,3000 --plot "$OUT/forward.png"
+    measure_axes
     measure lookup_and_step lookup_and_step
     measure feature_columns feature_columns
     measure lookups_over_ranks lookups_over_ranks --plot "$OUT/lookups_over_ranks.png"
