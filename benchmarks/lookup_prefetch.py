@@ -12,26 +12,14 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from bench import launch_ranks
-
-_FOR_THE_RANKS = (
-    "features",
-    "hotness",
-    "dim",
-    "rows",
-    "zipf",
-    "optimizer",
-    "batches",
-    "rounds",
-    "calls",
-    "seed",
-)
+from bench import launch_ranks, rank_flags
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the program; returns its exit status."""
-    flags = _parser().parse_args(arguments)
-    own = {name: getattr(flags, name) for name in _FOR_THE_RANKS}
+    parser, for_the_ranks = _parser()
+    flags = parser.parse_args(arguments)
+    own = {name: getattr(flags, name) for name in for_the_ranks}
     machine, rows = {}, []
     print("| ranks | batch | hidden | ids | plain, ms | ahead, ms | plain / ahead |")
     print("|---|---|---|---|---|---|---|")
@@ -57,26 +45,30 @@ def _line(row: dict) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
+    """The parser, and the flags that ranks get as they are."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--ranks", default="1,2", help="numbers of ranks")
-    add("--transport", default="mpi", help="mpi (mpirun) or gloo (horovodrun)")
-    add("--cycle_time", type=float, default=1.0, help="HOROVOD_CYCLE_TIME, ms")
     add("--batch", default="512,4096", help="samples of a step over all ranks")
     add("--hidden", default="64,512", help="units of the model's dense layer")
-    add("--features", type=int, default=26, help="features, each with a table of its own")
-    add("--hotness", type=int, default=1, help="ids of a bag, on average")
-    add("--dim", type=int, default=16, help="floats of a row")
-    add("--rows", type=int, default=2_600_000, help="rows of all tables together")
-    add("--zipf", type=float, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
-    add("--optimizer", default="adagrad", help="lazy_adam, adagrad or sgd")
-    add("--batches", type=int, default=4, help="batches of ids that the steps of a rank rotate over")
-    add("--rounds", type=int, default=7, help="interleaved rounds that count")
-    add("--calls", type=int, default=20, help="steps of each side in a round")
-    add("--seed", type=int, default=1, help="of ids and rows")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
-    return parser
+    for_the_ranks = rank_flags.add(
+        parser,
+        transport="mpi",
+        cycle_time=1.0,
+        features=26,
+        hotness=1,
+        dim=16,
+        rows=2_600_000,
+        zipf=1.05,
+        optimizer="adagrad",
+        batches=4,
+        rounds=7,
+        calls=20,
+        seed=1,
+    )
+    return parser, for_the_ranks
 
 
 if __name__ == "__main__":

@@ -12,31 +12,21 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from bench import launch_ranks, ranks_report
-
-_FOR_THE_RANKS = (
-    "features",
-    "batch",
-    "dim",
-    "rows",
-    "zipf",
-    "optimizer",
-    "batches",
-    "rounds",
-    "calls",
-    "seed",
-)
+from bench import launch_ranks, rank_flags, ranks_report
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the program; returns its exit status."""
-    flags = _parser().parse_args(arguments)
+    parser, for_the_ranks = _parser()
+    flags = parser.parse_args(arguments)
+    own = {name: getattr(flags, name) for name in for_the_ranks}
     machine, rows = {}, []
     for transport in flags.transport.split(","):
         for cycle_time in flags.cycle_time.split(","):
             for ranks in flags.ranks.split(","):
                 print(f"{transport}, cycle time {cycle_time} ms, {ranks} ranks", file=sys.stderr, flush=True)
-                result = _launch(flags, transport, float(cycle_time), int(ranks))
+                launch = {"transport": transport, "cycle_time": float(cycle_time)}
+                result = launch_ranks.run("bench.rank_program", own | launch, **launch, ranks=int(ranks))
                 machine = result["machine"]
                 rows.append(ranks_report.Row.of(result["row"]))
     if flags.json is not None:
@@ -50,31 +40,29 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
+    """The parser, and the flags that ranks get as they are."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--ranks", default="1,2,4", help="numbers of ranks")
     add("--transport", default="mpi,gloo", help="mpi (mpirun), gloo (horovodrun)")
     add("--cycle_time", default="1,0.1", help="HOROVOD_CYCLE_TIME, ms")
-    add("--features", type=int, default=26, help="features, each with a table of its own")
-    add("--batch", type=int, default=4096, help="samples of a step over all ranks")
-    add("--dim", type=int, default=16, help="floats of a row")
-    add("--rows", type=int, default=2_600_000, help="rows of all tables together")
-    add("--zipf", type=float, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
-    add("--optimizer", default="adagrad", help="lazy_adam, adagrad or sgd")
-    add("--batches", type=int, default=4, help="batches of ids that the steps of a rank rotate over")
-    add("--rounds", type=int, default=7, help="interleaved rounds that count")
-    add("--calls", type=int, default=10, help="steps of each contender in a round")
-    add("--seed", type=int, default=1, help="of ids and rows")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
-    return parser
-
-
-def _launch(flags: argparse.Namespace, transport: str, cycle_time: float, ranks: int) -> dict:
-    own = {name: getattr(flags, name) for name in _FOR_THE_RANKS}
-    own.update(cycle_time=cycle_time, transport=transport)
-    return launch_ranks.run("bench.rank_program", own, transport, cycle_time, ranks)
+    for_the_ranks = rank_flags.add(
+        parser,
+        features=26,
+        batch=4096,
+        dim=16,
+        rows=2_600_000,
+        zipf=1.05,
+        optimizer="adagrad",
+        batches=4,
+        rounds=7,
+        calls=10,
+        seed=1,
+    )
+    return parser, for_the_ranks
 
 
 if __name__ == "__main__":

@@ -11,18 +11,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench import launch_ranks
-
-_FOR_THE_RANKS = ("features", "batch", "dim", "rows", "zipf", "batches", "rounds", "calls", "seed")
+from bench import launch_ranks, rank_flags
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the program; returns its exit status."""
-    flags = _parser().parse_args(arguments)
+    parser, for_the_ranks = _parser()
+    flags = parser.parse_args(arguments)
     print("| ids per bag | unique of ids | MB sent, rows | sums | ms, rows | sums | rows / sums |")
     print("|---|---|---|---|---|---|---|")
     for hotness in flags.hotness.split(","):
-        own = {name: getattr(flags, name) for name in _FOR_THE_RANKS} | {"hotness": hotness}
+        own = {name: getattr(flags, name) for name in for_the_ranks} | {"hotness": hotness}
         found = launch_ranks.run(
             "bench.rows_or_sums_program", own, flags.transport, flags.cycle_time, flags.ranks
         )
@@ -35,23 +34,26 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
+    """The parser, and the flags that ranks get as they are."""
     parser = argparse.ArgumentParser(description=__doc__)
-    add = parser.add_argument
-    add("--ranks", type=int, default=2, help="number of ranks")
-    add("--transport", default="mpi", help="mpi (mpirun) or gloo (horovodrun)")
-    add("--cycle_time", type=float, default=1.0, help="HOROVOD_CYCLE_TIME, ms")
-    add("--hotness", default="2,8,16,32,64", help="ids of a bag, on average")
-    add("--features", type=int, default=4, help="features, each with a table of its own")
-    add("--batch", type=int, default=2048, help="samples of a step over all ranks")
-    add("--dim", type=int, default=16, help="floats of a row")
-    add("--rows", type=int, default=200_000, help="rows of a table")
-    add("--zipf", type=float, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
-    add("--batches", type=int, default=4, help="batches of ids that the steps of a rank rotate over")
-    add("--rounds", type=int, default=7, help="interleaved rounds that count")
-    add("--calls", type=int, default=5, help="steps of each way in a round")
-    add("--seed", type=int, default=1, help="of ids and rows")
-    return parser
+    parser.add_argument("--ranks", type=int, default=2, help="number of ranks")
+    parser.add_argument("--hotness", default="2,8,16,32,64", help="ids of a bag, on average")
+    for_the_ranks = rank_flags.add(
+        parser,
+        transport="mpi",
+        cycle_time=1.0,
+        features=4,
+        batch=2048,
+        dim=16,
+        rows=800_000,
+        zipf=1.05,
+        batches=4,
+        rounds=7,
+        calls=5,
+        seed=1,
+    )
+    return parser, for_the_ranks
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 """benchmarks/lookups_over_ranks.py runs, and counts what the design's formula says."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 import ranks
+from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookups_over_ranks.py"
 SMALL = ["--features", "3", "--batch", "12", "--rows", "90", "--dim", "3", "--rounds", "2", "--calls", "2"]
@@ -20,10 +18,7 @@ def test_exchanges_and_bytes_are_those_of_the_formula(transport, size, tmp_path)
     path = tmp_path / "rows.json"
     launch = ["--transport", transport, "--ranks", str(size), "--cycle_time", "1", "--json", str(path)]
     launch += ["--plot", str(tmp_path / "plot.png")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *SMALL, *launch], capture_output=True, text=True, env=environment
-    )
+    done = run_program(PROGRAM, *SMALL, *launch)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(path.read_text())["rows"]
     assert row["exchanges"] == 3

@@ -1,11 +1,9 @@
 """benchmarks/rows_or_sums.py runs, and each way of exchange sends what it must."""
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import ranks
+from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "rows_or_sums.py"
 SMALL = [
@@ -14,7 +12,7 @@ SMALL = [
     "--batch",
     "1024",
     "--rows",
-    "50000",
+    "100000",
     "--dim",
     "16",
     "--rounds",
@@ -28,10 +26,7 @@ def test_sums_send_less_for_long_bags_of_distinct_ids():
     ranks.require("mpi")
     # Nearly uniform ids: few of them are the same.
     launch = ["--transport", "mpi", "--ranks", "2", "--zipf", "0.1", "--hotness", "1,64"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *SMALL, *launch], capture_output=True, text=True, env=environment
-    )
+    done = run_program(PROGRAM, *SMALL, *launch)
     assert done.returncode == 0, done.stderr
     lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
     assert [line[0] for line in lines] == ["1", "64"]

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from bench import ids, machine
+from bench import ids, machine, rank_flags
 from bench.axes import Bags
 from bench.inputs import RotatingBatches
 from bench.optimizers import make_optimizer
@@ -29,7 +29,7 @@ import horovod.tensorflow as hvd  # isort: skip - after TensorFlow's flags are s
 
 def main(arguments: Sequence[str]) -> None:
     """Runs one rank."""
-    flags = _flags(arguments)
+    flags = rank_flags.parse(arguments)
     hvd.init()
     rows = flags.rows // flags.features
     bags = Bags(flags.batch // hvd.size(), flags.hotness, flags.zipf)
@@ -43,17 +43,6 @@ def main(arguments: Sequence[str]) -> None:
     if hvd.rank() == 0:
         with open(flags.output, "w", encoding="utf-8") as stream:
             json.dump({"machine": machine.describe(), "threads": threads, **found}, stream)
-
-
-def _flags(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    names = ("features", "batch", "hotness", "dim", "rows", "hidden", "batches", "rounds", "calls", "seed")
-    for name in names:
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--zipf", type=float)
-    parser.add_argument("--optimizer")
-    parser.add_argument("output")
-    return parser.parse_args(arguments)
 
 
 def _measure(session: tf.compat.v1.Session, flags: argparse.Namespace, batches: list[ids.Batch]) -> dict:

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from bench import ids, machine
+from bench import ids, machine, rank_flags
 from bench.axes import Bags, Tables
 from bench.exchange_formula import bytes_sent
 from bench.inputs import RotatingBatches
@@ -32,7 +32,7 @@ _TOLERANCE = 1e-5
 
 def main(arguments: Sequence[str]) -> None:
     """Runs one rank."""
-    flags = _flags(arguments)
+    flags = rank_flags.parse(arguments)
     hvd.init()
     tables = Tables(flags.features, flags.rows // flags.features, flags.dim, flags.optimizer)
     bags = Bags(flags.batch // hvd.size(), 1, flags.zipf)
@@ -47,18 +47,6 @@ def main(arguments: Sequence[str]) -> None:
     if hvd.rank() == 0:
         with open(flags.output, "w", encoding="utf-8") as stream:
             json.dump({"machine": machine.describe(), "row": dataclasses.asdict(row)}, stream)
-
-
-def _flags(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    for name in ("features", "batch", "dim", "rows", "batches", "rounds", "calls", "seed"):
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--zipf", type=float)
-    parser.add_argument("--cycle_time", type=float)
-    parser.add_argument("--optimizer")
-    parser.add_argument("--transport")
-    parser.add_argument("output")
-    return parser.parse_args(arguments)
 
 
 def _measure(

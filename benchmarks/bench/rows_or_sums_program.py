@@ -15,7 +15,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from bench import ids
+from bench import ids, rank_flags
 from bench.axes import Bags
 from bench.inputs import RotatingBatches
 from bench.ranks_timing import interleaved
@@ -27,15 +27,11 @@ MODES = ("rows", "sums")
 
 def main(arguments: Sequence[str]) -> None:
     """Runs one rank."""
-    parser = argparse.ArgumentParser()
-    for name in ("features", "batch", "hotness", "dim", "rows", "batches", "rounds", "calls", "seed"):
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--zipf", type=float)
-    parser.add_argument("output")
-    flags = parser.parse_args(arguments)
+    flags = rank_flags.parse(arguments)
     hvd.init()
     bags = Bags(flags.batch // hvd.size(), flags.hotness, flags.zipf)
-    of_all = ids.make_batches(bags, flags.features, flags.rows, flags.batches * hvd.size(), flags.seed)
+    rows = flags.rows // flags.features
+    of_all = ids.make_batches(bags, flags.features, rows, flags.batches * hvd.size(), flags.seed)
     batches = of_all[hvd.rank() :: hvd.size()]
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
