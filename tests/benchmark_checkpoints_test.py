@@ -1,19 +1,15 @@
 """benchmarks/checkpoints.py runs, and memory above the table stays constant."""
 
-import os
 import pathlib
-import subprocess
-import sys
+
+from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "checkpoints.py"
 
 
 def test_a_row_for_each_size(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     flags = ["--gib", "0.001,0.2", "--dim", "8", "--folder", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *flags], capture_output=True, text=True, env=environment
-    )
+    done = run_program(PROGRAM, *flags)
     assert done.returncode == 0, done.stderr
     rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[3:]]
     assert [row[0] for row in rows] == ["0.001", "0.2"]
