@@ -1,4 +1,9 @@
-"""Updates of tables in the op that sums their gradients: where they happen, and that they change no bit."""
+"""Updates of tables in the op that sums their gradients: where they happen, and that they change no bit.
+
+All on one rank, with the op of one rank and with those of several.
+"""
+
+import types
 
 import numpy as np
 import pytest
@@ -7,6 +12,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat, native
+from sparse_operation_kit.lookup import group
 
 train = tf.compat.v1.train
 DIMS = (4, 16, 3)
@@ -25,6 +31,14 @@ MAKERS = [
     sok.optimizers.AdamAsyncOptimizer,
     *_keras_optimizers(),
 ]
+
+
+@pytest.fixture(params=["one rank", "over ranks"], autouse=True)
+def is_sharded(request, monkeypatch):
+    """Whether lookups are built as over several ranks; their exchanges are those of the one rank there is."""
+    if request.param == "over ranks":
+        monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
+    return request.param == "over ranks"
 
 
 class Model:
@@ -59,8 +73,16 @@ class Model:
 
 
 def _update_ops():
-    types = [op.type for op in tf.compat.v1.get_default_graph().get_operations()]
-    return types.count("SokGroupLookupApplyGradients"), types.count("SokApplyGradients")
+    """How many ops there are that sum and update, and how many that update."""
+    found = [op.type for op in tf.compat.v1.get_default_graph().get_operations()]
+    fused = sum(found.count(op) for op in ("SokGroupLookupApplyGradients", "SokGroupSumApplyGradients"))
+    return fused, found.count("SokApplyGradients")
+
+
+def _assert_same_bits(contents, others):
+    for one, other in zip(contents, others, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def _train(make, fused, steps=5):
@@ -85,9 +107,7 @@ def test_fused_and_separate_updates_give_the_same_bits(make):
     assert ops == (1, 0)
     ops, separate = _train(make, False)
     assert ops == (0, 3)
-    for one, other in zip(fused, separate, strict=True):
-        for a, b in zip(one, other, strict=True):
-            np.testing.assert_array_equal(a, b)
+    _assert_same_bits(fused, separate)
     assert not np.all(fused[0][1] == 1.0)
 
 
@@ -96,11 +116,27 @@ def _identity_that_waits(gradients):
         return [tf.IndexedSlices(tf.identity(g.values), g.indices) for g in gradients]
 
 
+def _averaged(gradients, ranks):
+    """As collective training averages them over ranks."""
+    return [
+        tf.IndexedSlices(native.ops.sok_divide_gradients(g.values, divisor=ranks), g.indices)
+        for g in gradients
+    ]
+
+
 CHANGES = {
     "clipped by value": lambda gradients: [tf.clip_by_value(g, -0.01, 0.01) for g in gradients],
     "clipped by global norm": lambda gradients: tf.clip_by_global_norm(gradients, 0.05)[0],
     "scaled": lambda gradients: [tf.IndexedSlices(g.values * 2, g.indices) for g in gradients],
     "behind identities that wait for another op": _identity_that_waits,
+    "divided as users do": lambda gradients: [tf.IndexedSlices(g.values / 2, g.indices) for g in gradients],
+    "averaged twice": lambda gradients: _averaged(_averaged(gradients, 2), 2),
+    "averaged and scaled": lambda gradients: [
+        tf.IndexedSlices(g.values * 2, g.indices) for g in _averaged(gradients, 2)
+    ],
+    "averaged, with indices of their own": lambda gradients: [
+        tf.IndexedSlices(g.values, g.indices + 0) for g in _averaged(gradients, 2)
+    ],
 }
 
 
@@ -162,27 +198,147 @@ def test_tables_of_one_group_may_have_optimizers_of_their_own():
                 session.run(steps, model.feed(seed))
             return model.contents(session)
 
-    for one, other in zip(contents(True), contents(False), strict=True):
-        for a, b in zip(one, other, strict=True):
-            np.testing.assert_array_equal(a, b)
+    _assert_same_bits(contents(True), contents(False))
+
+
+@pytest.mark.parametrize("make", [train.AdagradOptimizer, train.AdamOptimizer])
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+def test_the_average_over_ranks_is_taken_in(make, ranks, is_sharded):
+    def contents(fused):
+        with harness.graph_and_session() as session, sok.optimizers.fused_updates(fused):
+            model = Model()
+            gradients = _averaged(tf.gradients(model.loss, model.tables), ranks)
+            step = make(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
+            # On one rank there is no average.
+            assert _update_ops() == ((1, 0) if fused and is_sharded else (0, 3))
+            harness.initialize(session)
+            for seed in range(4):
+                session.run(step, model.feed(seed))
+            return model.contents(session)
+
+    _assert_same_bits(contents(True), contents(False))
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 7])
+@pytest.mark.parametrize("rows", [0, 1, 1000])
+def test_gradients_are_divided_with_one_rounding(divisor, rows):
+    values = np.random.default_rng(rows).normal(size=[rows, 5]).astype(np.float32)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        fed = tf.compat.v1.placeholder(tf.float32, [None, 5])
+        # Once with a buffer that is used again, once with one that stays.
+        quotients = [
+            native.ops.sok_divide_gradients(x, divisor=divisor) for x in (fed, tf.identity(fed) + 0.0)
+        ]
+        assert quotients[0].shape.as_list() == [None, 5]
+        for quotient in session.run(quotients, {fed: values}):
+            np.testing.assert_array_equal(quotient, values / np.float32(divisor))
+
+
+def test_who_reads_gradients_gets_them_beside_the_update():
+    with harness.graph_and_session() as session:
+        model = Model()
+        gradients = tf.gradients(model.loss, model.tables)
+        step = train.GradientDescentOptimizer(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
+        assert _update_ops() == (1, 0)
+        # After the update was built, and of one table only.
+        seen = tf.reduce_sum(gradients[1].values)
+        harness.initialize(session)
+        feed = model.feed(1)
+        session.run(model.rows, feed)
+        alone = session.run(seen, feed)
+        ((_, before), *_) = contents = model.contents(session)
+        together, _ = session.run([seen, step], feed)
+        assert together == alone != 0
+        moved = np.sum(contents[1][1] - model.contents(session)[1][1])
+        np.testing.assert_allclose(moved, 0.1 * alone, rtol=1e-4)
+        assert not np.array_equal(before, model.contents(session)[0][1])
+
+
+class WeightedModel:
+    """A table with a weighted lookup of two ids, and one without weights in the same group."""
+
+    def __init__(self, weights):
+        self.table = sok.EmbeddingVariable(name="table", dim=2, initializer=tf.ones_initializer())
+        self.other = sok.EmbeddingVariable(name="other", dim=3, initializer=tf.ones_initializer())
+        places = [[0, 0], [0, 1]]
+        ids = tf.SparseTensor(places, tf.constant([5, 6], tf.int64), [1, 2])
+        self.rows = sok.group_embedding_lookup_sparse(
+            [self.table, self.other],
+            [ids, ids],
+            combiners=["sum", "mean"],
+            sp_weights=[tf.SparseTensor(places, weights, [1, 2]), None],
+        )
+        self.tables = [self.table, self.other]
+        self.loss = tf.add_n([tf.reduce_sum(rows) for rows in self.rows])
 
 
 def test_gradients_of_weights_are_taken_before_rows_change():
     with harness.graph_and_session() as session:
-        table = sok.EmbeddingVariable(name="table", dim=2, initializer=tf.ones_initializer())
         weights = tf.compat.v1.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
-        places = [[0, 0], [0, 1]]
-        rows = sok.group_embedding_lookup_sparse(
-            [table],
-            [tf.SparseTensor(places, tf.constant([5, 6], tf.int64), [1, 2])],
-            combiners=["sum"],
-            sp_weights=[tf.SparseTensor(places, weights, [1, 2])],
-        )
-        step = train.GradientDescentOptimizer(10.0).minimize(tf.reduce_sum(rows[0]))
-        assert _update_ops() == (0, 1)
+        model = WeightedModel(weights)
+        step = train.GradientDescentOptimizer(10.0).minimize(model.loss)
+        assert _update_ops() == (1, 0)
         harness.initialize(session)
         session.run(step)
         np.testing.assert_array_equal(session.run(weights), [1.0 - 20.0, 2.0 - 20.0])
+
+
+def test_gradients_of_weights_that_are_asked_for_later_are_those_before_the_step():
+    with harness.graph_and_session() as session:
+        weights = tf.compat.v1.placeholder(tf.float32, [2])
+        model = WeightedModel(weights)
+        *gradients, of_weights = tf.gradients(model.loss, [*model.tables, weights])
+        step = train.GradientDescentOptimizer(10.0).apply_gradients(zip(gradients, model.tables, strict=True))
+        assert _update_ops() == (1, 0)
+        later = of_weights * 3.0
+        harness.initialize(session)
+        feed = {weights: [1.0, 2.0]}
+        # Rows of ones, then rows that have moved by the weights times 10.
+        for _ in range(10):
+            session.run(tf.compat.v1.variables_initializer(model.tables))
+            fetched, derived, _ = session.run([of_weights, later, step], feed)
+            np.testing.assert_array_equal(fetched, [2.0, 2.0])
+            np.testing.assert_array_equal(derived, [6.0, 6.0])
+            np.testing.assert_array_equal(session.run(of_weights, feed), [2 * (1 - 10.0), 2 * (1 - 20.0)])
+
+
+@pytest.mark.parametrize("make", [train.AdagradOptimizer, train.AdamOptimizer])
+def test_groups_with_weights_get_the_same_bits(make):
+    def contents(fused):
+        with harness.graph_and_session() as session, sok.optimizers.fused_updates(fused):
+            weights = tf.compat.v1.placeholder(tf.float32, [2])
+            model = WeightedModel(weights)
+            step = make(0.1).minimize(model.loss, var_list=model.tables)
+            assert _update_ops() == ((1, 0) if fused else (0, 2))
+            harness.initialize(session)
+            for i in range(4):
+                session.run(step, {weights: [1.0 + i, 0.3]})
+            return [harness.table_contents(session, table) for table in model.tables]
+
+    _assert_same_bits(contents(True), contents(False))
+
+
+def test_rows_that_went_matter_to_gradients_of_weights_alone(is_sharded):
+    with harness.graph_and_session() as session:
+        weights = tf.compat.v1.placeholder(tf.float32, [2])
+        model = WeightedModel(weights)
+        with tf.control_dependencies(model.rows):
+            evicted = model.table.evict(tf.constant([5], tf.int64))
+        with tf.control_dependencies([evicted]):
+            loss = tf.add_n([tf.reduce_sum(tf.identity(rows) * tf.ones([])) for rows in model.rows])
+        *gradients, of_weights = tf.gradients(loss, [*model.tables, weights], [tf.identity(loss)])
+        step = train.GradientDescentOptimizer(1.0).apply_gradients(zip(gradients, model.tables, strict=True))
+        assert _update_ops() == (1, 0)
+        harness.initialize(session)
+        feed = {weights: [1.0, 2.0]}
+        session.run(step, feed)
+        keys, rows = harness.table_contents(session, model.table)
+        assert keys.tolist() == [6] and not np.any(rows == 1.0)
+        if is_sharded:
+            return  # they are taken from the rows that were sent
+        with pytest.raises(tf.errors.FailedPreconditionError, match="'table': the row of key 5 was evicted"):
+            session.run([step, of_weights], feed)
+        np.testing.assert_array_equal(harness.table_contents(session, model.table)[1], rows)
 
 
 @pytest.mark.parametrize("make", [train.AdamOptimizer, *_keras_optimizers()])
@@ -204,17 +360,26 @@ def test_a_step_is_over_when_the_train_op_is(make):
 def _raw_update(model, **changed):
     tf.gradients(model.loss, model.tables)
     operations = tf.compat.v1.get_default_graph().get_operations()
-    gradient = next(op for op in operations if op.type == "SokGroupLookupGrad")
+    by_type = {op.type: op for op in operations}
     arguments = {
-        "handles": list(gradient.inputs[:3]),
-        "plan": gradient.inputs[3],
-        "gradients": list(gradient.inputs[4:]),
         "hyper": [tf.constant([0.1])] * 3,
-        "dims": gradient.get_attr("dims"),
         "trained": [0, 1, 2],
         "optimizer": "sgd",
     }
-    return native.ops.sok_group_lookup_apply_gradients(**{**arguments, **changed})
+    if "SokGroupSum" in by_type:
+        gradient = by_type["SokGroupSum"]
+        names = ("served", "received", "received_splits", "sent", "sent_splits")
+        arguments.update(zip(names, gradient.inputs, strict=True), divisor=2)
+        arguments["handles"] = list(by_type["SokGroupServe"].inputs[:3])
+        make = native.ops.sok_group_sum_apply_gradients
+    else:
+        gradient = by_type["SokGroupLookupGrad"]
+        arguments["handles"] = list(gradient.inputs[:3])
+        arguments["plan"] = gradient.inputs[3]
+        arguments["gradients"] = list(gradient.inputs[4:])
+        make = native.ops.sok_group_lookup_apply_gradients
+    arguments["dims"] = gradient.get_attr("dims")
+    return make(**{**arguments, **changed})
 
 
 def _no_plan():
@@ -228,21 +393,34 @@ def _zeros(*widths):
 
 
 BAD_INPUTS = {
-    "no plan": (lambda: {"plan": _no_plan()}, "plan"),
-    "gradients of one output too few": (lambda: {"gradients": _zeros(4, 16)}, "gradients"),
-    "a gradient of another shape": (lambda: {"gradients": _zeros(4, 16, 5)}, "gradients"),
     "a rate that is not finite": (lambda: {"hyper": [tf.constant([np.nan])] * 3}, "table0.*nan"),
     "too many hyper-parameters": (lambda: {"hyper": [tf.constant([0.1, 0.2])] * 3}, "table0"),
+    "too few of one table": (
+        lambda: {"hyper": [tf.constant([0.1]), tf.constant([0.1]), harness.empty_tensor(tf.float32)]},
+        "table2",
+    ),
+    "hyper-parameters of another rank": (
+        lambda: {"hyper": [tf.compat.v1.placeholder_with_default([[0.1]], None)] * 3},
+        r"table0.*\[1,1\]",
+    ),
     "an unknown optimizer": (lambda: {"optimizer": "none"}, "none"),
     "a table twice": (lambda: {"trained": [0, 1, 1]}, "trained"),
     "a table that is not there": (lambda: {"trained": [0, 1, 3]}, "trained"),
     "another dim": (lambda: {"dims": [4, 16, 4]}, "table2.*dim"),
 }
+BAD_GRADIENTS = {
+    "no plan": (lambda: {"plan": _no_plan()}, "plan"),
+    "gradients of one output too few": (lambda: {"gradients": _zeros(4, 16)}, "gradients"),
+    "a gradient of another shape": (lambda: {"gradients": _zeros(4, 16, 5)}, "gradients"),
+}
+BAD_MESSAGES = {
+    "no plan": (lambda: {"served": _no_plan()}, "served"),
+    "words that are no message": (lambda: {"sent": tf.zeros([9], tf.int64)}, "rank 0|message"),
+    "no words": (lambda: {"sent": tf.zeros([0], tf.int64)}, "rank 0|message"),
+}
 
 
-@pytest.mark.parametrize("case", BAD_INPUTS)
-def test_bad_inputs_are_errors_that_change_nothing(case):
-    change, message = BAD_INPUTS[case]
+def _assert_refused(change, message):
     with harness.graph_and_session() as session:
         model = Model()
         step = _raw_update(model, **change())
@@ -252,6 +430,21 @@ def test_bad_inputs_are_errors_that_change_nothing(case):
         before = model.contents(session)
         with pytest.raises(tf.errors.OpError, match=message):
             session.run(step, feed)
-        for was, now in zip(before, model.contents(session), strict=True):
-            for a, b in zip(was, now, strict=True):
-                np.testing.assert_array_equal(a, b)
+        _assert_same_bits(before, model.contents(session))
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_bad_inputs_are_errors_that_change_nothing(case):
+    _assert_refused(*BAD_INPUTS[case])
+
+
+@pytest.mark.parametrize("is_sharded", ["one rank"], indirect=True)
+@pytest.mark.parametrize("case", BAD_GRADIENTS)
+def test_bad_gradients_are_errors_that_change_nothing(case):
+    _assert_refused(*BAD_GRADIENTS[case])
+
+
+@pytest.mark.parametrize("is_sharded", ["over ranks"], indirect=True)
+@pytest.mark.parametrize("case", BAD_MESSAGES)
+def test_bad_messages_are_errors_that_change_nothing(case):
+    _assert_refused(*BAD_MESSAGES[case])

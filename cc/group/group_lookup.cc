@@ -100,6 +100,7 @@ Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int6
                      Span<const GradientRows> gradients, Span<float* const> grads_out,
                      GradientScratch* scratch) {
   return ForEachPart(executor, dims.size(), [&](Executor& inner, int64_t t) {
+    if (grads_out[t] == nullptr) return OkStatus();
     const ObjectPool<PartGradients>::Lease part = scratch->parts.Take();
     part->Prepare(plan, static_cast<int>(t), gradients);
     part->Sum(inner, dims[t], grads_out[t]);

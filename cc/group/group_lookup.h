@@ -45,8 +45,9 @@ Status ReadGroup(Executor& executor, Span<Table* const> tables, LookupPlan* plan
 
 // The gradients of all trained ids of a group: in grads_out[t], row u < plan.parts[t].trained is the sum over
 // the occurrences of id plan.parts[t].unique[u], in order, of each one's share of its bag's gradient. Table t
-// has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. The result does not depend on the
-// executor. `plan` comes from GroupForward and was training. ResourceExhausted where memory does not suffice.
+// has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. Where grads_out[t] is null, those of
+// table t are not wanted. The result does not depend on the executor. `plan` comes from GroupForward and was
+// training. ResourceExhausted where memory does not suffice.
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
                      Span<const GradientRows> gradients, Span<float* const> grads_out,
                      GradientScratch* scratch);

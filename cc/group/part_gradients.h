@@ -14,23 +14,32 @@
 
 namespace sok {
 
-// The gradients of one part's trained ids, each the sum over the id's occurrences, in order, of their shares
-// of their bags' gradients. Memory is used again by the next Prepare.
+// The gradients of one part's trained ids, each the sum over the id's occurrences, in order. Memory is used
+// again by the next Prepare. What the arguments of Prepare point to has to stay.
 class PartGradients {
  public:
-  // Takes part `t` of the plan; what the arguments point to has to stay.
+  // Takes part `t` of the plan: the gradient of an occurrence is its share of its bag's.
   void Prepare(const LookupPlan& plan, int t, Span<const GradientRows> gradients);
+  // Takes gradients rows[p] of the occurrences p of `part`. Their sums are divided by `divisor`, which is at
+  // least 1.
+  void Prepare(const TablePart& part, Span<const float* const> rows, float divisor);
 
   // Writes them all: grads[u, 0..dim) of the distinct id u < trained.
   void Sum(Executor& executor, int64_t dim, float* grads) const;
 
   // For SummedRowGradients.
   SegmentSums Sums(Executor& executor, int64_t dim) const;
+  void DivideSums(int64_t floats, float* sums) const;
   Span<const int64_t> offsets() const;
 
  private:
+  void Sort(const TablePart& part);
+
   int64_t trained_ = 0;
-  OccurrenceGradients occurrences_;
+  OccurrenceGradients occurrences_;  // of a plan's part
+  Span<const float* const> rows_;
+  Span<const float> scales_;
+  float divisor_ = 1.0f;
   Segments segments_;
 };
 
@@ -44,16 +53,18 @@ struct GradientScratch {
 class SummedRowGradients final : public RowGradients {
  public:
   SummedRowGradients(Executor& executor, const PartGradients& part, int64_t dim)
-      : sums_(part.Sums(executor, dim)), offsets_(part.offsets()) {}
+      : part_(part), sums_(part.Sums(executor, dim)), dim_(dim) {}
   const float* Block(int64_t begin, int64_t end, float* scratch) const override {
     sums_.Take(begin, end, scratch);
+    part_.DivideSums((end - begin) * dim_, scratch);
     return scratch;
   }
-  Span<const int64_t> offsets() const override { return offsets_; }
+  Span<const int64_t> offsets() const override { return part_.offsets(); }
 
  private:
-  SegmentSums sums_;
-  Span<const int64_t> offsets_;
+  const PartGradients& part_;
+  const SegmentSums sums_;
+  const int64_t dim_;
 };
 
 }  // namespace sok

@@ -2,103 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "cc/base/thread_pool.h"
+#include "cc/sharded/random_batches.h"
 #include "cc/sharded/sharded_step.h"
 
 namespace sok {
 namespace {
-
-constexpr int64_t kDims[] = {1, 3, 8, 17, 64};
-
-std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
-  TableOptions options;
-  options.name = "table" + std::to_string(t);
-  options.dim = kDims[t % 5];
-  options.rank = rank;
-  options.ranks = ranks;
-  options.initializer = {InitializerKind::kUniform, -1.0f, 1.0f, static_cast<uint64_t>(t)};
-  // A direct table's capacity is of one rank.
-  options.use_hashtable = t % 3 != 2;
-  if (!options.use_hashtable) options.capacity = 600 / ranks;
-  InlineExecutor executor;
-  return std::move(Table::Create(executor, options).value());
-}
-
-// Ids that few or many ranks ask for, of both signs, large ones included; below 600 for direct tables.
-int64_t RandomId(std::mt19937_64& random, int t) {
-  const int64_t id = static_cast<int64_t>(random() % (random() % 2 ? 20 : 600));
-  if (t % 3 == 2) return id;
-  switch (random() % 4) {
-    case 0:
-      return -id;
-    case 1:
-      return id << 33;
-    case 2:
-      return INT64_MIN + id;
-    default:
-      return id;
-  }
-}
-
-struct Shape {
-  int tables = 1;
-  int lookups = 1;
-  int64_t bags = 20;
-  bool weighted = false;
-};
-
-Batch RandomBatch(std::mt19937_64& random, const Shape& shape, const std::vector<ExchangeMode>& modes) {
-  Batch batch;
-  batch.ids.resize(shape.tables);
-  for (int l = 0; l < shape.lookups; ++l) {
-    const int t = l % shape.tables;
-    const bool pooled = modes[t] == ExchangeMode::kSums || random() % 3 != 0;
-    const auto combiner = static_cast<Combiner>(random() % 3);
-    std::vector<int64_t> ids;
-    std::vector<int64_t> offsets = {0};
-    for (int64_t bag = 0; bag < shape.bags; ++bag) {
-      const int64_t length = random() % 5 == 0 ? 0 : static_cast<int64_t>(random() % 7);
-      for (int64_t i = 0; i < length; ++i) ids.push_back(RandomId(random, t));
-      offsets.push_back(static_cast<int64_t>(ids.size()));
-    }
-    std::vector<float> weights;
-    if (pooled && shape.weighted && modes[t] == ExchangeMode::kRows) {
-      for (size_t i = 0; i < ids.size(); ++i) weights.push_back(1.0f + static_cast<float>(random() % 8) / 4);
-    }
-    if (!pooled) offsets.clear();
-    batch.Add(t, ids, offsets, combiner, weights);
-  }
-  return batch;
-}
-
-std::vector<Batch> RandomBatches(uint64_t seed, int ranks, const Shape& shape,
-                                 const std::vector<ExchangeMode>& modes) {
-  std::vector<Batch> batches;
-  for (int r = 0; r < ranks; ++r) {
-    Shape own = shape;
-    own.bags = r == 1 ? 0 : shape.bags + 3 * r;  // uneven, and one rank without anything
-    std::mt19937_64 random(seed * 31 + r);
-    Batch batch = RandomBatch(random, own, modes);
-    batches.push_back(std::move(batch));
-  }
-  return batches;
-}
-
-std::vector<std::vector<std::vector<float>>> RandomGradients(uint64_t seed,
-                                                             const std::vector<Batch>& batches) {
-  std::mt19937_64 random(seed);
-  std::vector<std::vector<std::vector<float>>> gradients(batches.size());
-  for (size_t r = 0; r < batches.size(); ++r) {
-    for (const Lookup& lookup : batches[r].lookups) {
-      std::vector<float> gradient(lookup.num_bags() * kDims[lookup.table % 5]);
-      for (float& value : gradient) value = static_cast<float>(static_cast<int>(random() % 17) - 8) / 4;
-      gradients[r].push_back(std::move(gradient));
-    }
-  }
-  return gradients;
-}
 
 void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected, float tolerance) {
   ASSERT_EQ(actual.size(), expected.size());

@@ -93,6 +93,7 @@ inline void AddById(const TablePart& part, const std::vector<float>& rows, int64
 struct Rank {
   TableSet tables;
   GroupScratch scratch;
+  GradientScratch gradient_scratch;
   RoutePlan route;
   ServedPlan served;
   Outbox outbox;
@@ -132,19 +133,33 @@ class ShardedGroup {
   // rank(r).status.
   GradientsById Backward(const std::vector<std::vector<std::vector<float>>>& gradients,
                          GradientFormat format = GradientFormat::kFloat32) {
+    const std::vector<Arrived> arrived = ReduceAndExchange(gradients, format);
+    GradientsById result(modes_.size());
+    for (int r = 0; r < size(); ++r) Sum(r, arrived[r].inbox, &result);
+    return result;
+  }
+
+  // The same with a step of all tables in the pass that sums, with sums divided by `divisor`. hyper[r] is
+  // rank r's.
+  void BackwardAndTrain(const std::vector<std::vector<std::vector<float>>>& gradients, GradientFormat format,
+                        float divisor, const std::string& optimizer,
+                        const std::vector<std::vector<float>>& hyper) {
+    const std::vector<Arrived> arrived = ReduceAndExchange(gradients, format);
+    for (int r = 0; r < size(); ++r) Train(r, arrived[r].inbox, divisor, optimizer, hyper[r]);
+  }
+
+ private:
+  std::vector<Arrived> ReduceAndExchange(const std::vector<std::vector<std::vector<float>>>& gradients,
+                                         GradientFormat format) {
     for (int r = 0; r < size(); ++r) {
       Rank& rank = ranks_[r];
       const std::vector<Lookup>& lookups = rank.route.lookups.lookups;
       rank.status = ReduceGroup(executor_, rank.route, Views(gradients[r], lookups, Pointers(rank.tables)),
                                 rank.replies.inbox, format, Allocator(&rank));
     }
-    std::vector<Arrived> arrived = Exchange(Outboxes());
-    GradientsById result(modes_.size());
-    for (int r = 0; r < size(); ++r) Sum(r, arrived[r].inbox, &result);
-    return result;
+    return Exchange(Outboxes());
   }
 
- private:
   struct Allocation {
     Rank* rank;
     int64_t* operator()(Span<const int64_t> sizes) const { return rank->outbox.Allocate(sizes); }
@@ -189,8 +204,7 @@ class ShardedGroup {
 
   void Sum(int r, const Inbox& messages, GradientsById* result) {
     Rank& rank = ranks_[r];
-    std::vector<int64_t> dims;
-    for (const auto& table : rank.tables) dims.push_back(table->options().dim);
+    const std::vector<int64_t> dims = Dims(rank);
     ArrivedGradients arrived;
     rank.status = ReadGradients(rank.served, dims, messages, &arrived);
     if (!rank.status.ok()) return;
@@ -200,10 +214,31 @@ class ShardedGroup {
       sums.emplace_back(rank.served.parts[t].part.trained * dims[t] + 1);
     }
     for (auto& sum : sums) pointers.push_back(sum.data());
-    rank.status = SumGradients(executor_, rank.served, arrived, dims, pointers);
+    rank.status = SumGradients(executor_, rank.served, arrived, dims, pointers, &rank.gradient_scratch);
     for (size_t t = 0; t < dims.size(); ++t) {
       AddById(rank.served.parts[t].part, sums[t], dims[t], &(*result)[t]);
     }
+  }
+
+  void Train(int r, const Inbox& messages, float divisor, const std::string& optimizer,
+             const std::vector<float>& hyper) {
+    Rank& rank = ranks_[r];
+    ArrivedGradients arrived;
+    rank.status = ReadGradients(rank.served, Dims(rank), messages, &arrived);
+    if (!rank.status.ok()) return;
+    std::vector<TableStep> steps;
+    // From the last table on: steps come in any order.
+    for (int t = static_cast<int>(rank.tables.size()) - 1; t >= 0; --t) {
+      steps.push_back({t, rank.tables[t].get(), Span<const float>(hyper)});
+    }
+    rank.status =
+        SumAndTrain(executor_, rank.served, arrived, divisor, optimizer, steps, &rank.gradient_scratch);
+  }
+
+  static std::vector<int64_t> Dims(const Rank& rank) {
+    std::vector<int64_t> dims;
+    for (const auto& table : rank.tables) dims.push_back(table->options().dim);
+    return dims;
   }
 
   std::vector<ExchangeMode> modes_;

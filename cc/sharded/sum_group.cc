@@ -1,8 +1,6 @@
 #include "cc/sharded/sum_group.h"
 
-#include "cc/dedup/segments.h"
 #include "cc/group/parallel_parts.h"
-#include "cc/pooling/segment_sum.h"
 #include "cc/sharded/gradient_format.h"
 
 namespace sok {
@@ -46,22 +44,32 @@ Status ReadFloats(const ServedPlan& plan, int r, Span<const int64_t> message, in
   return OkStatus();
 }
 
-// The sums of one table.
-void SumTable(Executor& executor, ExchangeMode mode, const ServedPart& part,
-              const std::vector<const float*>& rows, int64_t dim, float* out) {
-  Segments segments;
-  BuildSegments(part.part.inverse, static_cast<int64_t>(part.part.unique.size()), &segments);
-  const auto offsets = Span<const int64_t>(segments.offsets).subspan(0, part.part.trained + 1);
-  if (mode == ExchangeMode::kRows) {
-    SegmentSum(executor, offsets, segments.positions, rows, {}, dim, out);
-    return;
+// Appends the gradients of rank r's occurrences in a table, which follow `row`; returns what follows them.
+const float* AppendRows(const ServedPart& part, ExchangeMode mode, int r, int64_t dim, const float* row,
+                        std::vector<const float*>* rows) {
+  for (int64_t i = part.rows_begin[r]; i < part.rows_begin[r + 1]; ++i, row += dim) {
+    // All occurrences that were summed up share the gradient of the sum.
+    const int64_t shared_by = mode == ExchangeMode::kRows ? 1 : part.row_offsets[i + 1] - part.row_offsets[i];
+    rows->insert(rows->end(), shared_by, row);
   }
-  std::vector<const float*> of_occurrences(part.part.inverse.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    for (int64_t p = part.row_offsets[i]; p < part.row_offsets[i + 1]; ++p) of_occurrences[p] = rows[i];
-  }
-  SegmentSum(executor, offsets, segments.positions, of_occurrences, {}, dim, out);
+  return row;
 }
+
+// What SumGradients sums, for TrainTables.
+class ServedGradients final : public GroupGradients {
+ public:
+  ServedGradients(const ServedPlan& plan, const ArrivedGradients& arrived, float divisor)
+      : plan_(plan), arrived_(arrived), divisor_(divisor) {}
+  const TablePart& part(int t) const override { return plan_.parts[t].part; }
+  void Prepare(int t, PartGradients* gradients) const override {
+    gradients->Prepare(part(t), arrived_.rows[t], divisor_);
+  }
+
+ private:
+  const ServedPlan& plan_;
+  const ArrivedGradients& arrived_;
+  const float divisor_;
+};
 
 }  // namespace
 
@@ -69,27 +77,34 @@ Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inb
                      ArrivedGradients* arrived) {
   SOK_RETURN_IF_ERROR(CheckRanks(messages, plan.ranks));
   arrived->rows.assign(dims.size(), {});
+  for (int64_t t = 0; t < dims.size(); ++t) arrived->rows[t].reserve(plan.parts[t].part.inverse.size());
   arrived->decoded.resize(static_cast<int>(messages.size()));
   for (int r = 0; r < static_cast<int>(messages.size()); ++r) {
     const float* row = nullptr;
     SOK_RETURN_IF_ERROR(
         ReadFloats(plan, r, messages[r], FloatsFrom(plan, dims, r), &arrived->decoded[r], &row));
     for (int64_t t = 0; t < dims.size(); ++t) {
-      const ServedPart& part = plan.parts[t];
-      for (int64_t i = part.rows_begin[r]; i < part.rows_begin[r + 1]; ++i, row += dims[t]) {
-        arrived->rows[t].push_back(row);
-      }
+      row = AppendRows(plan.parts[t], plan.modes[t], r, dims[t], row, &arrived->rows[t]);
     }
   }
   return OkStatus();
 }
 
 Status SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived,
-                    Span<const int64_t> dims, Span<float* const> grads_out) {
+                    Span<const int64_t> dims, Span<float* const> grads_out, GradientScratch* scratch) {
+  const ServedGradients gradients(plan, arrived, /*divisor=*/1.0f);
   return ForEachPart(executor, dims.size(), [&](Executor& inner, int64_t t) {
-    SumTable(inner, plan.modes[t], plan.parts[t], arrived.rows[t], dims[t], grads_out[t]);
+    if (grads_out[t] == nullptr) return OkStatus();
+    const ObjectPool<PartGradients>::Lease part = scratch->parts.Take();
+    gradients.Prepare(static_cast<int>(t), part.get());
+    part->Sum(inner, dims[t], grads_out[t]);
     return OkStatus();
   });
+}
+
+Status SumAndTrain(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived, float divisor,
+                   std::string_view optimizer, Span<const TableStep> steps, GradientScratch* scratch) {
+  return TrainTables(executor, ServedGradients(plan, arrived, divisor), optimizer, steps, scratch);
 }
 
 }  // namespace sok

@@ -1,20 +1,23 @@
-// The last part of a sharded group's backward pass, on the owners: the gradients of all ranks added up.
+// The last part of a sharded group's backward pass, on the owners: the gradients of all ranks added up, and
+// the rows trained with them.
 #ifndef SOK_CC_SHARDED_SUM_GROUP_H_
 #define SOK_CC_SHARDED_SUM_GROUP_H_
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/group/group_training.h"
+#include "cc/group/part_gradients.h"
 #include "cc/sharded/message.h"
 #include "cc/sharded/plans.h"
 
 namespace sok {
 
-// The gradients that all ranks sent: [t][i] is that of row i of those that table t answered training ranks
-// with.
+// The gradients that all ranks sent: rows[t][p] is that of occurrence p of plan.parts[t].part.
 struct ArrivedGradients {
   std::vector<std::vector<const float*>> rows;  // into the messages, or into `decoded`
   std::vector<std::vector<float>> decoded;      // by rank: what did not come as float32
@@ -27,10 +30,16 @@ Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inb
                      ArrivedGradients* arrived);
 
 // In grads_out[t], row u becomes the sum of all gradients of plan.parts[t].part.unique[u], one of the first
-// part.trained, in the order of the ranks and of each rank's occurrences. The same bits for every executor.
-// ResourceExhausted where memory does not suffice.
+// part.trained, in the order of the ranks and of each rank's occurrences. Where grads_out[t] is null, those
+// of table t are not wanted. The same bits for every executor. ResourceExhausted where memory does not
+// suffice.
 Status SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived,
-                    Span<const int64_t> dims, Span<float* const> grads_out);
+                    Span<const int64_t> dims, Span<float* const> grads_out, GradientScratch* scratch);
+
+// SumGradients and Table::ApplyGradients of some tables in one pass over their rows, with the sums divided by
+// `divisor`, at least 1: as TrainTables. steps[i].part is the table's position in the group.
+Status SumAndTrain(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived, float divisor,
+                   std::string_view optimizer, Span<const TableStep> steps, GradientScratch* scratch);
 
 }  // namespace sok
 

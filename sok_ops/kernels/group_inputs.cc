@@ -123,6 +123,8 @@ tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, in
 
 tf::Status AllocateRowGradients(tf::OpKernelContext* context, int t, int num_tables, const TablePart& part,
                                 int64_t dim, float** values) {
+  *values = nullptr;
+  if (!context->output_required(t) && !context->output_required(num_tables + t)) return tf::Status();
   tf::Tensor* indices = nullptr;
   tf::Tensor* gradients = nullptr;
   TF_RETURN_IF_ERROR(context->allocate_output(t, tf::TensorShape({part.trained}), &indices));

@@ -55,7 +55,7 @@ tensorflow::Status ReadOutputGradients(tensorflow::OpKernelContext* context, int
 
 // Allocates the gradient of table `t` of `num_tables`: output t, which is set to the references of the rows
 // that `part` trains, and output num_tables + t, their gradients of `dim` floats, to which *values then
-// points.
+// points. Where nothing in this run reads either, neither is made, and *values is null.
 tensorflow::Status AllocateRowGradients(tensorflow::OpKernelContext* context, int t, int num_tables,
                                         const TablePart& part, int64_t dim, float** values);
 

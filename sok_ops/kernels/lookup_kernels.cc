@@ -96,13 +96,16 @@ class GroupLookupGradOp : public tf::OpKernel {
       OP_REQUIRES_OK(context,
                      ToTf(GroupBackward(executor, plan, dims_, gradients, grads, scratch_.Take().get())));
     }
-    int output = 2 * num_tables;
+    int next_output = 2 * num_tables;
     for (int l = 0; l < state->layout.num_lookups(); ++l) {
       if (!weighted_[l]) continue;
+      const int output = next_output++;
+      // Mostly weights are inputs of the model, whose gradients nobody asks for.
+      if (!context->output_required(output)) continue;
       const Lookup& lookup = plan.lookups[l];
       tf::Tensor* weight_grads = nullptr;
       OP_REQUIRES_OK(context,
-                     context->allocate_output(output++, tf::TensorShape({lookup.given}), &weight_grads));
+                     context->allocate_output(output, tf::TensorShape({lookup.given}), &weight_grads));
       OP_REQUIRES_OK(context, ToTf(WeightBackward(executor, tables[lookup.table], plan, l, gradients[l],
                                                   {weight_grads->flat<float>().data(), lookup.given})));
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sok_ops/ops/group_lookup_signature.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -135,6 +136,55 @@ REGISTER_OP("SokGroupSum")
 once, and the sums of all ranks' gradients.
 served: of SokGroupServe. received, received_splits: what SokGroupReduce of the other ranks sent here.
 sent, sent_splits: what it sent.)");
+
+REGISTER_OP("SokGroupSumApplyGradients")
+    .Attr("num_tables: int >= 1")
+    .Attr("num_trained: int >= 1")
+    .Attr("dims: list(int) >= 1")
+    .Attr("trained: list(int) >= 1")
+    .Attr("divisor: int >= 1")
+    .Attr("optimizer: string")
+    .Input("handles: num_tables * resource")
+    .Input("served: variant")
+    .Input("received: int64")
+    .Input("received_splits: int32")
+    .Input("sent: int64")
+    .Input("sent_splits: int32")
+    .Input("hyper: num_trained * float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      std::vector<int64_t> dims;
+      int num_tables;
+      int num_trained;
+      TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
+      TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
+      TF_RETURN_IF_ERROR(c->GetAttr("num_trained", &num_trained));
+      if (static_cast<int>(dims.size()) != num_tables) {
+        return tf::errors::InvalidArgument("SokGroupSumApplyGradients: ", dims.size(), " dims for ",
+                                           num_tables, " tables");
+      }
+      tf::shape_inference::ShapeHandle unused;
+      for (int i = c->num_inputs() - num_trained; i < c->num_inputs(); ++i) {
+        TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 1, &unused));
+      }
+      return tf::Status();
+    })
+    .Doc(
+        R"(SokGroupSum, SokDivideGradients and a SokApplyGradients of each table in one: the same steps, bit for bit,
+with gradients of rows that never lie in memory.
+handles: the group's tables. served, received, received_splits, sent, sent_splits: as of SokGroupSum.
+divisor: what the sums are divided by.
+trained: which of the tables take a step, by their position; each once.
+hyper: the optimizer's hyper-parameters for each of them, in the order of cc/optimizers.)");
+
+REGISTER_OP("SokDivideGradients")
+    .Attr("divisor: int >= 1")
+    .Input("values: float")
+    .Output("quotients: float")
+    .SetShapeFn(tf::shape_inference::UnchangedShape)
+    .Doc(
+        R"(Divides gradients by the number of ranks. An op of its own, so that the quotients are rounded once:
+TensorFlow's division may become a product with the rounded reciprocal.)");
 
 }  // namespace
 }  // namespace sok

@@ -3,6 +3,9 @@
     ids -> SokGroupRoute -> exchange -> SokGroupServe -> exchange -> SokGroupCombine -> outputs
     gradients -> SokGroupReduce -> exchange -> SokGroupSum -> gradients of this rank's rows
 
+An optimizer that gets these gradients as they are, or averaged over ranks, sums them in its own op instead,
+SokGroupSumApplyGradients (see `optimizers/step_ops.py`).
+
 Every rank runs every op in every step, whatever it has to look up.
 """
 
@@ -81,5 +84,12 @@ def _group_combine_gradient(
     return [*table_slices(summed), *[None] * 6, *reduced.weight_gradients]
 
 
-for _op in ("SokGroupRoute", "SokGroupServe", "SokGroupReduce", "SokGroupSum"):
+for _op in (
+    "SokGroupRoute",
+    "SokGroupServe",
+    "SokGroupReduce",
+    "SokGroupSum",
+    "SokGroupSumApplyGradients",
+    "SokDivideGradients",
+):
     ops.NotDifferentiable(_op)

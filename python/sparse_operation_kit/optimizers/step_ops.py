@@ -1,16 +1,23 @@
 """The ops that one call of `apply_gradients` makes for embedding variables.
 
 Where the gradient of a lookup group goes to the optimizer as `tf.gradients` returns it, one op sums it and
-updates the rows of all tables of the group: `SokGroupLookupApplyGradients`. The sums then never lie in
-memory. Where something comes in between (clipping, scaling, sums of several losses), and over ranks, each
-table gets a `SokApplyGradients`. Both compute the same bits.
+updates the rows of all tables of the group: `SokGroupLookupApplyGradients`, or over ranks
+`SokGroupSumApplyGradients`, which also takes the division in that averages gradients over ranks. The sums
+then never lie in memory. Where something else comes in between (clipping, scaling, sums of several losses),
+each table gets a `SokApplyGradients`. Both compute the same bits.
+
+The ops that give gradients as tensors stay in the graph for those who read them, before `apply_gradients` or
+after it: over ranks what arrived is summed once more then, and nothing is exchanged for it. Gradients of
+weights read rows as they are before the update, so the op that gives them always runs before it. It makes
+only what is read in a run, mostly nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
@@ -37,6 +44,65 @@ def fused_updates(enabled: bool) -> Iterator[None]:
         _fuses.reset(token)
 
 
+@dataclasses.dataclass(frozen=True)
+class _GroupGradient:
+    """What the tables of a group are trained with.
+
+    Attributes:
+      op: the SokGroupLookupGrad or SokGroupSum that gives it.
+      divisor: what the sums are divided by.
+    """
+
+    op: tf.Operation
+    divisor: int
+
+    @property
+    def num_tables(self) -> int:
+        return self.op.get_attr("num_tables")
+
+    @property
+    def handles(self) -> Sequence[tf.Tensor]:
+        """Of the group's tables; none where the op that served them is not known."""
+        holder = self.op
+        if self.op.type == "SokGroupSum":
+            holder = self.op.inputs[0].op
+            if holder.type != "SokGroupServe":
+                return []
+        return holder.inputs[: self.num_tables]
+
+    @property
+    def awaited(self) -> list[tf.Operation]:
+        """What an update has to wait for, besides its inputs."""
+        if self.op.type == "SokGroupLookupGrad" and self.op.get_attr("num_weights"):
+            return [self.op]
+        return self.op.control_inputs
+
+    def updated(self, kernel: str, steps: Sequence[tuple[int, tf.Tensor]]) -> tf.Operation:
+        """The op that trains tables: `steps` are of their positions and hyper-parameters."""
+        op, num_tables = self.op, self.num_tables
+        arguments = {
+            "handles": self.handles,
+            "hyper": [hyper for _, hyper in steps],
+            "dims": op.get_attr("dims"),
+            "trained": [table for table, _ in steps],
+            "optimizer": kernel,
+        }
+        with tf.control_dependencies(self.awaited):
+            if op.type == "SokGroupSum":
+                return native.ops.sok_group_sum_apply_gradients(
+                    **arguments,
+                    served=op.inputs[0],
+                    received=op.inputs[1],
+                    received_splits=op.inputs[2],
+                    sent=op.inputs[3],
+                    sent_splits=op.inputs[4],
+                    divisor=self.divisor,
+                )
+            return native.ops.sok_group_lookup_apply_gradients(
+                **arguments, plan=op.inputs[num_tables], gradients=op.inputs[num_tables + 1 :]
+            )
+
+
 class StepOps:
     """The update ops of one call of `apply_gradients`.
 
@@ -45,7 +111,7 @@ class StepOps:
     """
 
     def __init__(self) -> None:
-        self._fused: dict[tuple[tf.Operation, str], list[tuple[int, tf.Tensor]]] = {}
+        self._fused: dict[tuple[_GroupGradient, str], list[tuple[int, tf.Tensor]]] = {}
         self._gate: tf.Operation | None = None
 
     def update(
@@ -55,75 +121,76 @@ class StepOps:
 
         The arguments are those of `apply_to_table`.
         """
-        source = _gradient_of_group(variable, gradient) if _fuses.get() else None
-        if source is None:
+        found = _gradient_of_group(variable, gradient) if _fuses.get() else None
+        if found is None:
             return apply_to_table(variable, gradient, kernel, hyper)
-        op, table = source
-        self._fused.setdefault((op, kernel), []).append((table, hyper))
+        source, table = found
+        self._fused.setdefault((source, kernel), []).append((table, hyper))
         if self._gate is None:
             self._gate = tf.no_op(name="tables")
         return self._gate
 
     def finish(self) -> None:
         """Makes the ops that update several tables."""
-        for (op, kernel), steps in self._fused.items():
-            self._gate._add_control_inputs([_update_of_group(op, kernel, steps)])
+        for (source, kernel), steps in self._fused.items():
+            self._gate._add_control_inputs([source.updated(kernel, steps)])
         self._fused = {}
 
 
-def _update_of_group(op: tf.Operation, kernel: str, steps: list[tuple[int, tf.Tensor]]) -> tf.Operation:
-    """Does what the SokGroupLookupGrad `op` and the updates of its tables do."""
-    num_tables = op.get_attr("num_tables")
-    with tf.control_dependencies(op.control_inputs):
-        return native.ops.sok_group_lookup_apply_gradients(
-            handles=op.inputs[:num_tables],
-            plan=op.inputs[num_tables],
-            gradients=op.inputs[num_tables + 1 :],
-            hyper=[hyper for _, hyper in steps],
-            dims=op.get_attr("dims"),
-            trained=[table for table, _ in steps],
-            optimizer=kernel,
-        )
+def _gradient_of_group(
+    variable: tf.Variable, gradient: tf.IndexedSlices
+) -> tuple[_GroupGradient, int] | None:
+    """The gradient of a group that `gradient` is a part of, and the place of `variable` in the group.
 
-
-def _gradient_of_group(variable: tf.Variable, gradient: tf.IndexedSlices) -> tuple[tf.Operation, int] | None:
-    """The SokGroupLookupGrad whose gradient of `variable` this is, and the variable's place in it.
-
-    None where it is another gradient, or where the op has more to give than gradients of rows.
+    None where it is another gradient, or something comes between it and the optimizer.
     """
-    values, indices = _without_gates(gradient.values), _without_gates(gradient.indices)
+    values, divisor = _source(gradient.values)
+    indices, divisor_of_indices = _source(gradient.indices)
     op = values.op
-    if op.type != "SokGroupLookupGrad" or indices.op is not op:
+    if indices.op is not op or divisor_of_indices != 1:
         return None
-    num_tables = op.get_attr("num_tables")
-    table = indices.value_index
+    if not (op.type == "SokGroupSum" or (op.type == "SokGroupLookupGrad" and divisor == 1)):
+        return None
+    source = _GroupGradient(op, divisor)
+    table, handles = indices.value_index, source.handles
     is_its_gradient = (
-        op.graph is tf.compat.v1.get_default_graph()
-        and table < num_tables
-        and values.value_index == num_tables + table
-        and op.inputs[table].op is variable.handle.op
+        table < len(handles)
+        and values.value_index == source.num_tables + table
+        and handles[table].op is variable.handle.op
     )
-    # Gradients of weights need the rows as they are before the update.
-    return (op, table) if is_its_gradient and not op.get_attr("num_weights") else None
+    return (source, table) if is_its_gradient and _can_be_awaited(source) else None
 
 
-def _without_gates(tensor: tf.Tensor) -> tf.Tensor:
-    """What stands in front of identities that wait for nothing but the op whose output they pass on.
+def _can_be_awaited(source: _GroupGradient) -> bool:
+    """Whether an op that is made now can wait for what that of the gradient waited for."""
+    graph = tf.compat.v1.get_default_graph()
+    if source.op.graph is not graph:
+        return False
+    # Loops drop waiting for ops outside of them.
+    return not source.awaited or source.op._get_control_flow_context() is graph._get_control_flow_context()
 
-    Optimizers put them there, so that a gradient is not used before all others of the same op are made.
+
+def _source(tensor: tf.Tensor) -> tuple[tf.Tensor, int]:
+    """What stands in front of gates and of the division that averages over ranks, and what that divides by.
+
+    Gates are identities that wait for nothing but the op whose output they pass on. Optimizers put them
+    there, so that a gradient is not used before all others of the same op are made. The tensor itself where
+    something in between waits for more.
     """
-    source = tensor
-    while source.op.type == "Identity":
+    source, between = tensor, []
+    while source.op.type in ("Identity", "SokDivideGradients"):
+        between.append(source.op)
         source = source.op.inputs[0]
-    while tensor is not source:
-        if not _waits_only_for(tensor.op, source.op):
-            return tensor
-        tensor = tensor.op.inputs[0]
-    return source
+    divisors = [op.get_attr("divisor") for op in between if op.type == "SokDivideGradients"]
+    # Over ranks the op that gives gradients of weights is one of those that the sums are made from.
+    awaited_anyway = {source.op, *(tensor.op for tensor in source.op.inputs), *between}
+    if len(divisors) > 1 or not all(_waits_only_for(op, awaited_anyway) for op in between):
+        return tensor, 1
+    return source, divisors[0] if divisors else 1
 
 
-def _waits_only_for(op: tf.Operation, source: tf.Operation) -> bool:
+def _waits_only_for(op: tf.Operation, awaited: set[tf.Operation]) -> bool:
     return all(
-        control is source or (control.type == "NoOp" and _waits_only_for(control, source))
+        control in awaited or (control.type == "NoOp" and _waits_only_for(control, awaited))
         for control in op.control_inputs
     )

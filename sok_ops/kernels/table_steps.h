@@ -1,0 +1,35 @@
+// What the kernels that sum gradients and train several tables have in common.
+#ifndef SOK_SOK_OPS_KERNELS_TABLE_STEPS_H_
+#define SOK_SOK_OPS_KERNELS_TABLE_STEPS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/group/group_training.h"
+#include "sok_ops/kernels/resources.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+
+// The attributes `trained` and `optimizer` of such an op, and its last inputs, `hyper`.
+class TableSteps {
+ public:
+  // Reads the attributes. InvalidArgument where they do not fit `num_tables`, or each other.
+  tensorflow::Status Read(tensorflow::OpKernelConstruction* construction, int64_t num_tables);
+
+  const std::string& optimizer() const { return optimizer_; }
+
+  // The steps of the trained ones of the group's tables. Their hyper-parameters live as long as the inputs.
+  // InvalidArgument where one's are no vector.
+  tensorflow::Status Steps(tensorflow::OpKernelContext* context, const std::vector<TableRef>& refs,
+                           const std::vector<Table*>& tables, std::vector<TableStep>* steps) const;
+
+ private:
+  std::vector<int32_t> trained_;
+  std::string optimizer_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_TABLE_STEPS_H_

@@ -1,0 +1,224 @@
+"""Over ranks, updates in the op that sums gradients: the same bits, and the same exchanges."""
+
+import contextlib
+import tempfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import ranks
+import sparse_operation_kit as sok
+from sparse_operation_kit import compat
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.lookup import group
+from sparse_operation_kit.optimizers import averaged_gradients
+
+v1 = tf.compat.v1
+train = v1.train
+
+STEPS = 5
+IDS = 15
+# Longer than what is summed in the cache, RowGradients::kBlockFloats; one that is looked up twice, with
+# weights; and two whose owners answer with rows and with sums.
+DIMS = {"long": 4097, "shared": 16, "rows": 3, "sums": 5}
+
+OPTIMIZERS = {
+    "sgd": lambda: train.GradientDescentOptimizer(0.1),
+    "adagrad": lambda: train.AdagradOptimizer(0.1),
+    "adam": lambda: train.AdamOptimizer(0.05),
+    "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.05),
+}
+if compat.legacy_keras_optimizers():
+    OPTIMIZERS["keras_adam"] = lambda: compat.legacy_keras_optimizers()[0][1].Adam(0.05)
+
+
+class Model:
+    """Four tables in one group."""
+
+    def __init__(self):
+        self.tables = [sok.EmbeddingVariable(name, dim) for name, dim in DIMS.items()]
+        long, shared, rows, sums = self.tables
+        self.keys = [v1.placeholder(tf.int64, [None]) for _ in range(5)]
+        self.weights = v1.placeholder(tf.float32, [None])
+        self.outputs = group.lookup_group(
+            [
+                group.DenseLookup(long, self.keys[0]),
+                group.DenseLookup(shared, self.keys[1]),
+                group.SparseLookup(shared, _bags(self.keys[2]), "mean", self.weights),
+                group.SparseLookup(rows, _bags(self.keys[3]), "sqrtn"),
+                group.SparseLookup(sums, _bags(self.keys[4]), "sum", exchange="sums"),
+            ]
+        )
+        self.loss = tf.add_n([tf.reduce_sum(tf.square(output - 0.3)) for output in self.outputs])
+
+    def feed(self, step):
+        """Another number of keys on each rank, none at all now and then."""
+        rng = np.random.default_rng([step, communicator().rank])
+        counts = [0 if (step + communicator().rank) % 4 == 2 else int(rng.integers(1, 20)) for _ in self.keys]
+        feeds = {
+            keys: rng.integers(0, IDS, count) * 2**40 + rng.integers(0, 6, count)
+            for keys, count in zip(self.keys, counts, strict=True)
+        }
+        return {**feeds, self.weights: rng.uniform(0.5, 2.0, counts[2]).astype(np.float32)}
+
+    def gradients(self):
+        return tf.gradients(self.loss, self.tables)
+
+
+def _bags(keys):
+    """Bags of up to three keys."""
+    count = tf.shape(keys, out_type=tf.int64)[0]
+    indices = tf.stack([tf.range(count) // 3, tf.range(count) % 3], axis=1)
+    return tf.SparseTensor(indices, keys, [(count + 2) // 3, 3])
+
+
+@contextlib.contextmanager
+def averages():
+    """As in collective training."""
+    averaged_gradients.install()
+    try:
+        yield
+    finally:
+        averaged_gradients.uninstall()
+
+
+def op_counts():
+    """How many ops there are that sum and update, that update, and that exchange."""
+    found = [op.type for op in tf.compat.v1.get_default_graph().get_operations()]
+    fused = found.count("SokGroupSumApplyGradients") + found.count("SokGroupLookupApplyGradients")
+    return fused, found.count("SokApplyGradients"), found.count("SokExchange")
+
+
+def trained(make_step, folder, dtype=None, fused=True):
+    """Ops, what was fetched in each step, and all ranks' rows of each table."""
+    with tf.Graph().as_default(), v1.Session() as session, sok.optimizers.fused_updates(fused):
+        session.run(sok.Init(global_batch_size=24, seed=1, gradient_exchange_dtype=dtype))
+        model = Model()
+        step = make_step(model)
+        counts = op_counts()
+        harness.initialize(session)
+        fetched = [session.run(step, model.feed(i)) for i in range(STEPS)]
+        contents = [harness.table_contents(session, table, folder) for table in model.tables]
+        return counts, fetched, contents
+
+
+def assert_same_bits(one, other):
+    """Of two runs."""
+    tf.nest.map_structure(np.testing.assert_array_equal, one[1:], other[1:])
+
+
+def minimized(make):
+    def make_step(model):
+        optimizer = make()
+        if isinstance(optimizer, train.Optimizer):
+            return optimizer.minimize(model.loss, var_list=model.tables)
+        return optimizer.apply_gradients(zip(model.gradients(), model.tables, strict=True))
+
+    return make_step
+
+
+def fused_and_separate(make_step, folder, **options):
+    """Both runs, of which the second has update ops of its own for the four tables."""
+    one = trained(make_step, folder, **options)
+    other = trained(make_step, folder, fused=False, **options)
+    assert other[0] == (0, 4, one[0][2])
+    assert_same_bits(one, other)
+    return one[0][:2]
+
+
+def _check_optimizers(folder, names, averaged, dtype):
+    fused_counts = []
+    for name in names:
+        fused_counts.append(fused_and_separate(minimized(OPTIMIZERS[name]), folder, dtype=dtype))
+    for name in averaged:
+        with averages():
+            fused_counts.append(fused_and_separate(minimized(OPTIMIZERS[name]), folder, dtype=dtype))
+    return fused_counts
+
+
+V1_OPTIMIZERS = [name for name in OPTIMIZERS if name != "keras_adam"]
+
+
+@pytest.mark.parametrize(
+    ("size", "names", "averaged", "dtype"),
+    [
+        (1, OPTIMIZERS, V1_OPTIMIZERS, None),
+        (2, OPTIMIZERS, V1_OPTIMIZERS, None),
+        (3, ["sgd", "lazy_adam"], ["adagrad", "adam"], None),
+        (4, ["sgd", "adam"], ["lazy_adam"], None),
+        (2, ["adagrad"], ["adam"], tf.float16),
+        (3, ["adam"], ["adagrad"], tf.bfloat16),
+    ],
+)
+def test_ranks_train_with_the_same_bits(size, names, averaged, dtype):
+    with tempfile.TemporaryDirectory() as folder:
+        for counts in ranks.run(_check_optimizers, folder, list(names), averaged, dtype, ranks=size):
+            assert set(counts) == {(1, 0)}
+
+
+def _applied(change, read=None, optimizer=OPTIMIZERS["adagrad"]):
+    """A step with gradients that `change` changed, which `read` reads as well."""
+
+    def make_step(model):
+        made = optimizer()
+        pairs = made.compute_gradients(model.loss, model.tables)
+        gradients = change([gradient for gradient, _ in pairs])
+        step = made.apply_gradients(zip(gradients, model.tables, strict=True))
+        return [step, *(read([gradient for gradient, _ in pairs]) if read else [])]
+
+    return make_step
+
+
+def _with_an_ordinary_variable(model):
+    scale = v1.get_variable("scale", initializer=1.0, use_resource=True)
+    optimizer = sok.DistributedOptimizer(train.AdagradOptimizer(0.1), op="sum")
+    return optimizer.minimize(model.loss * scale, var_list=[*model.tables, scale])
+
+
+def _unchanged(gradients):
+    return gradients
+
+
+def _scaled(gradients):
+    return [tf.IndexedSlices(g.values / communicator().size, g.indices) for g in gradients]
+
+
+def _clipped(gradients):
+    return tf.clip_by_global_norm(gradients, 0.05)[0]
+
+
+def _norms_and_sums(gradients):
+    """Of all tables over all ranks, and each table's on this rank."""
+    return [tf.linalg.global_norm(gradients), [tf.reduce_sum(tf.square(g.values)) for g in gradients]]
+
+
+def _check_other_graphs(folder):
+    """By what is done to gradients, the counts of ops, and the norms of all ranks' gradients."""
+    found = {"summed": fused_and_separate(_with_an_ordinary_variable, folder)}
+    with averages():
+        for name, change, read in (
+            ("scaled", _scaled, None),
+            ("clipped", _clipped, None),
+            ("read", _unchanged, _norms_and_sums),
+            ("clipped and read", _clipped, _norms_and_sums),
+        ):
+            found[name] = fused_and_separate(_applied(change, read), folder)
+        one = trained(_applied(_unchanged, _norms_and_sums), folder)
+        norms = [float(norm) for _, norm, _ in one[1]]
+    return found, norms
+
+
+def test_what_comes_between_or_reads_gradients_too():
+    with tempfile.TemporaryDirectory() as folder:
+        results = ranks.run(_check_other_graphs, folder, ranks=2)
+    for found, norms in results:
+        assert found == {
+            "summed": (1, 0),
+            "scaled": (0, 4),
+            "clipped": (0, 4),
+            "read": (1, 0),
+            "clipped and read": (0, 4),
+        }
+        assert norms == results[0][1] and min(norms) > 0
