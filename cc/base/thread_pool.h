@@ -3,11 +3,13 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "cc/base/executor.h"
+#include "cc/base/shared_loop.h"
 
 namespace sok {
 
@@ -26,25 +28,13 @@ class ThreadPool final : public Executor {
   void ParallelFor(int64_t n, int64_t ns_per_item, FunctionRef<void(int64_t, int64_t)> body) override;
 
  private:
-  // One ParallelFor: blocks are handed out in order to whoever asks.
-  struct Work {
-    FunctionRef<void(int64_t, int64_t)> body;
-    int64_t n;
-    int64_t block;
-    int64_t next = 0;     // first item that nobody has taken
-    int64_t running = 0;  // blocks taken and not yet done
-  };
-
   void WorkerLoop();
-  // Takes blocks of `work` until there are none. `lock` holds mutex_, except while a block runs.
-  void RunBlocks(Work* work, std::unique_lock<std::mutex>* lock);
 
   const int64_t min_block_ns_;
   std::mutex serial_;  // held through a ParallelFor
   std::mutex mutex_;   // guards what follows
   std::condition_variable wake_;
-  std::condition_variable done_;
-  Work* work_ = nullptr;
+  std::shared_ptr<SharedLoop> loop_;  // the last one
   bool stopping_ = false;
   std::vector<std::thread> workers_;
 };

@@ -367,7 +367,12 @@ Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
                    LookupPlan* plan, GroupIds* ids) {
   std::vector<Lookup>& lookups = plan->lookups;
   lookups.resize(specs.size());
-  SOK_RETURN_IF_ERROR(ForEachPart(executor, specs.size(), [&](Executor& /*inner*/, int64_t l) {
+  // Ids without bags have nothing to read: not worth a second thread.
+  InlineExecutor alone;
+  const bool has_bags =
+      std::any_of(specs.begin(), specs.end(), [](const LookupSpec& spec) { return spec.pooled; });
+  Executor& for_bags = has_bags ? executor : alone;
+  SOK_RETURN_IF_ERROR(ForEachPart(for_bags, specs.size(), [&](Executor& /*inner*/, int64_t l) {
     Lookup& lookup = lookups[l];
     lookup.offsets.clear();
     lookup.weights.clear();
@@ -380,12 +385,13 @@ Status ReadLookups(Executor& executor, const std::vector<LookupSpec>& specs,
     return WithinMemoryOf(table, [&] { return ReadBags(specs[l], tensors[l], table, &lookup); });
   }));
   SOK_RETURN_IF_ERROR(PlaceIds(tensors, tables, &lookups, ids));
+  const auto is_copied = [&](const Lookup& lookup) {
+    return lookup.count > 0 && ids->views[lookup.table].data() == ids->copies[lookup.table].data();
+  };
+  if (std::none_of(lookups.begin(), lookups.end(), is_copied)) return OkStatus();
   return ForEachPart(executor, specs.size(), [&](Executor& /*inner*/, int64_t l) {
     const Lookup& lookup = lookups[l];
-    std::vector<int64_t>& copy = ids->copies[lookup.table];
-    if (ids->views[lookup.table].data() == copy.data() && lookup.count > 0) {
-      CopyIds(*tensors[l].ids, lookup, copy.data() + lookup.first);
-    }
+    if (is_copied(lookup)) CopyIds(*tensors[l].ids, lookup, ids->copies[lookup.table].data() + lookup.first);
     return OkStatus();
   });
 }

@@ -2,8 +2,10 @@
 #define SOK_SOK_OPS_KERNELS_TF_EXECUTOR_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "cc/base/executor.h"
+#include "cc/base/shared_loop.h"
 #include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/lib/core/threadpool.h"
@@ -12,6 +14,9 @@ namespace sok {
 
 // The engine's executor on TensorFlow's own threads: the intra-op pool of the kernel's device. Valid while
 // the kernel runs.
+//
+// The pool's own ParallelFor waits until each of its threads has had its share, those that sleep included,
+// while a SharedLoop's caller goes on with all of it.
 class TfExecutor final : public Executor {
  public:
   explicit TfExecutor(tensorflow::OpKernelContext* context)
@@ -19,12 +24,7 @@ class TfExecutor final : public Executor {
 
   int concurrency() const override { return workers_.num_threads; }
 
-  void ParallelFor(int64_t n, int64_t ns_per_item, FunctionRef<void(int64_t, int64_t)> body) override {
-    if (n <= 0) return;
-    if (workers_.num_threads <= 1) return body(0, n);
-    // TensorFlow counts cost in cycles, which are nanoseconds within the precision that matters here.
-    workers_.workers->ParallelFor(n, ns_per_item, [body](int64_t begin, int64_t end) { body(begin, end); });
-  }
+  void ParallelFor(int64_t n, int64_t ns_per_item, FunctionRef<void(int64_t, int64_t)> body) override;
 
  private:
   const tensorflow::DeviceBase::CpuWorkerThreads& workers_;
