@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "cc/group/direct_lookup.h"
 #include "cc/group/parallel_parts.h"
 #include "cc/group/table_locks.h"
 #include "cc/group/table_rows.h"
@@ -49,6 +50,17 @@ class GroupReader {
     });
   }
 
+  // The same without distinct ids; `ids` are the table's.
+  Status ReadDirectly(Executor& executor, int64_t t, Span<const int64_t> ids) {
+    plan_.parts[t].Clear();
+    return ForEachPart(executor, lookups_of_[t].size(), [&](Executor& inner, int64_t i) {
+      const int64_t l = lookups_of_[t][i];
+      const Lookup& lookup = plan_.lookups[l];
+      return sok::ReadDirectly(inner, *tables_[t], lookup, ids.subspan(lookup.first, lookup.count),
+                               outputs_[l], stores_, &scratch_.direct);
+    });
+  }
+
  private:
   const Span<Table* const> tables_;
   LookupPlan& plan_;
@@ -75,6 +87,9 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
   const TableLocks locks(tables);
   // All passes over a table's ids follow one another, while these are in the cache.
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
+    if (CanReadDirectly(*plan, static_cast<int>(t), *tables[t], ids[t].size())) {
+      return reader.ReadDirectly(inner, t, ids[t]);
+    }
     SOK_RETURN_IF_ERROR(MergePart(inner, ids[t], scratch, &plan->parts[t]));
     return reader.Read(inner, t);
   });

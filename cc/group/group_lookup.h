@@ -8,6 +8,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/dedup/dedup.h"
+#include "cc/group/direct_lookup.h"
 #include "cc/group/lookup_passes.h"
 #include "cc/group/lookup_plan.h"
 #include "cc/group/part_gradients.h"
@@ -20,12 +21,14 @@ namespace sok {
 struct GroupScratch {
   ObjectPool<Deduplicator> deduplicators;  // one for each thread
   ObjectPool<RowPointers> pointers;        // as well
+  ObjectPool<DirectScratch> direct;        // as well
 };
 
 // Looks up a whole group: merges duplicate ids per table, finds their rows (and in training inserts those
 // that are new), and writes every lookup's output. Takes the lookups of `plan`, and fills in its parts: part
 // t belongs to tables[t], which are distinct, and to ids[t], the ids of the table's lookups one after the
-// other, each lookup's in the order of its bags. outputs[l] belongs to plan->lookups[l].
+// other, each lookup's in the order of its bags. outputs[l] belongs to plan->lookups[l]. Without training,
+// tables whose distinct ids nobody needs are read id by id, and their parts stay empty: see CanReadDirectly.
 //
 // Locks the tables it works on, in one global order, so that groups that share tables cannot deadlock. On an
 // error no output is to be used; rows that were in the tables are as they were.

@@ -8,6 +8,7 @@ namespace sok {
 namespace {
 
 Span<const int32_t> InverseOf(const TablePart& part, const Lookup& lookup) {
+  if (lookup.count == 0) return {};  // where nothing was merged there is no `first` either
   return Span<const int32_t>(part.inverse).subspan(lookup.first, lookup.count);
 }
 

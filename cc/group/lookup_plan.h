@@ -25,7 +25,7 @@ struct Lookup {
   int64_t num_bags() const { return pooled ? static_cast<int64_t>(offsets.size()) - 1 : count; }
 };
 
-// What the lookups of a group ask of one table.
+// What the lookups of a group ask of one table. Empty where they were read without merging duplicates.
 struct TablePart {
   // Distinct ids, in order of first occurrence; where admission leaves some without rows in training, those
   // that have rows come first.
@@ -35,6 +35,13 @@ struct TablePart {
   std::vector<int64_t> rows;
   // The first so many distinct ids are trained: the gradients of the part are theirs. 0 without training.
   int64_t trained = 0;
+
+  void Clear() {
+    unique.clear();
+    inverse.clear();
+    rows.clear();
+    trained = 0;
+  }
 };
 
 // A group of lookups on its way from ids to outputs and back: what the forward pass finds out (distinct ids,

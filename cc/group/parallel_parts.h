@@ -3,12 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "cc/base/executor.h"
 #include "cc/base/function_ref.h"
 #include "cc/base/status.h"
 #include "cc/base/within_memory.h"
+#include "cc/group/lowest_error.h"
 
 namespace sok {
 
@@ -22,9 +22,7 @@ inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Exec
   }
   // A part is a table or a lookup of a batch: worth a thread of its own.
   constexpr int64_t kPartNs = 50 * 1000;
-  std::mutex mutex;
-  Status first_error;
-  int64_t first_index = n;
+  LowestError error;
   // Each thread takes the next part when it is done with one: parts differ in size, and a thread that is held
   // up would keep the others waiting for a range of them.
   const int64_t threads = executor.concurrency();
@@ -32,16 +30,10 @@ inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Exec
   executor.ParallelFor(threads, n * kPartNs / threads, [&](int64_t /*begin*/, int64_t /*end*/) {
     InlineExecutor inner;
     for (int64_t i = next++; i < n; i = next++) {
-      Status status = WithinMemory([&] { return work(inner, i); });
-      if (status.ok()) continue;
-      const std::lock_guard<std::mutex> lock(mutex);
-      if (i < first_index) {
-        first_index = i;
-        first_error = status;
-      }
+      error.Add(i, WithinMemory([&] { return work(inner, i); }));
     }
   });
-  return first_error;
+  return error.status();
 }
 
 }  // namespace sok

@@ -6,7 +6,12 @@
 namespace sok {
 
 void PartGradients::Prepare(const LookupPlan& plan, int t, Span<const GradientRows> gradients) {
-  GradientsOfOccurrences(plan, t, gradients, &occurrences_);
+  if (plan.parts[t].trained > 0) {
+    GradientsOfOccurrences(plan, t, gradients, &occurrences_);
+  } else {  // the ids may not have been merged either
+    occurrences_.rows.clear();
+    occurrences_.scales.clear();
+  }
   rows_ = occurrences_.rows;
   scales_ = occurrences_.scales;
   divisor_ = 1.0f;

@@ -3,16 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/base/vectorize.h"
+
 namespace sok {
 namespace {
 
 constexpr int64_t kMinBuckets = 4;
 // Far above any memory; keeps sizes in bytes from overflowing.
 constexpr int64_t kMaxIds = int64_t{1} << 56;
-// How many ids ahead a bucket is asked for, a power of two: memory answers after some 300 ns, and 64 lookups
-// take no longer.
+// So many ids are hashed and their buckets asked for in one go, before the so many that were asked for last
+// are looked at: memory answers after some 300 ns, and 64 lookups take no longer. A processor that waits for
+// the page table to be read goes on with what comes next, some hundreds of instructions: the fewer these are
+// for an id, the more ids it asks for meanwhile.
 constexpr int64_t kAhead = 64;
-// Ids that are looked up before those of them are that are not in their home buckets.
+// Ids that are looked up before those of them are that are not in their home buckets; a multiple of kAhead.
 constexpr int64_t kBlock = 1024;
 
 }  // namespace
@@ -81,41 +85,65 @@ uint64_t IdIndex::EndOfSearch(int64_t id, uint64_t home) const {
   return at;
 }
 
-void IdIndex::Find(Span<const int64_t> ids, Span<int64_t> rows) const {
-  const int64_t n = ids.size();
-  if (size_ == 0) {
-    std::fill(rows.begin(), rows.begin() + n, kAbsent);
-    return;
+inline void IdIndex::AskFor(Span<const int64_t> ids, uint64_t* homes) const {
+  if (ids.size() == kAhead) {
+    for (int64_t i = 0; i < kAhead; ++i) homes[i] = Home(ids[i]);
+  } else {
+    for (int64_t i = 0; i < ids.size(); ++i) homes[i] = Home(ids[i]);
   }
-  uint64_t homes[kAhead];
-  for (int64_t i = 0; i < std::min(n, kAhead); ++i) {
-    homes[i] = Home(ids[i]);
-    __builtin_prefetch(&buckets_[homes[i]]);
+  for (int64_t i = 0; i < ids.size(); ++i) __builtin_prefetch(&buckets_[homes[i]]);
+}
+
+inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const uint64_t* homes, int64_t* rows,
+                                   int64_t* past) const {
+  int64_t num_past = 0;
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    const Bucket& home = buckets_[homes[i]];
+    const int64_t row_plus_1 = home.RowPlus1(ids[i]);
+    rows[i] = row_plus_1 - 1;
+    past[num_past] = i;
+    if ((row_plus_1 == 0) & home.full()) {
+      __builtin_prefetch(&buckets_[Next(homes[i])]);
+      ++num_past;
+    }
   }
+  return num_past;
+}
+
+inline void IdIndex::FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const {
+  const int64_t n = rows.size();
+  uint64_t homes[2][kAhead];
+  const auto ask_for = [&](int64_t begin) {
+    const int64_t count = std::min(kAhead, ids.size() - begin);
+    if (count > 0) AskFor(ids.subspan(begin, count), homes[begin / kAhead % 2]);
+  };
+  ask_for(0);
   // Ids that may have gone past their home bucket. The bucket they are in now has not been asked for in time:
   // it is asked for here, and read when the others are done.
   int64_t past[kBlock];
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    int64_t num_past = 0;
-    for (int64_t i = begin; i < std::min(n, begin + kBlock); ++i) {
-      const uint64_t home = homes[i % kAhead];
-      if (i + kAhead < n) {
-        homes[i % kAhead] = Home(ids[i + kAhead]);
-        __builtin_prefetch(&buckets_[homes[i % kAhead]]);
-      }
-      const int64_t row_plus_1 = buckets_[home].RowPlus1(ids[i]);
-      rows[i] = row_plus_1 - 1;
-      past[num_past] = i;
-      if ((row_plus_1 == 0) & buckets_[home].full()) {
-        __builtin_prefetch(&buckets_[Next(home)]);
-        ++num_past;
-      }
-    }
+  int64_t num_past = 0;
+  for (int64_t begin = 0; begin < n; begin += kAhead) {
+    ask_for(begin + kAhead);
+    const int64_t end = std::min(n, begin + kAhead);
+    const int64_t more = FindAtHome(ids.subspan(begin, end - begin), homes[begin / kAhead % 2],
+                                    rows.data() + begin, past + num_past);
+    for (int64_t p = num_past; p < num_past + more; ++p) past[p] += begin;
+    num_past += more;
+    if (end < n && end % kBlock != 0) continue;
     for (int64_t p = 0; p < num_past; ++p) {
       const int64_t id = ids[past[p]];
       rows[past[p]] = buckets_[EndOfSearch(id, Next(Home(id)))].RowPlus1(id) - 1;
     }
+    num_past = 0;
   }
+}
+
+void IdIndex::Find(Span<const int64_t> ids, Span<int64_t> rows) const {
+  if (size_ == 0) {
+    std::fill(rows.begin(), rows.end(), kAbsent);
+    return;
+  }
+  RunVectorized([&] { FindInBlocks(ids, rows); });
 }
 
 void IdIndex::Append(int64_t id, int64_t row_plus_1) {

@@ -41,8 +41,9 @@ class IdIndex {
   // ResourceExhausted where memory does not suffice; the index is then as it was. Linear in size().
   Status Reserve(int64_t n);
 
-  // rows[i] = the row of ids[i], or kAbsent. Ids may repeat. rows.size() == ids.size(). Work on many ids at
-  // once: their memory reads overlap, and one id alone waits for all of its own.
+  // rows[i] = the row of ids[i], or kAbsent. Ids may repeat. rows.size() <= ids.size(): memory is asked for
+  // on behalf of ids beyond, so that a Find that begins with them need not wait. Work on many ids at once:
+  // their memory reads overlap, and one id alone waits for all of its own.
   void Find(Span<const int64_t> ids, Span<int64_t> rows) const;
 
   // Adds ids[i] with rows[i] >= 0. The ids are distinct and absent. Grows as needed, to twice the size at
@@ -86,6 +87,13 @@ class IdIndex {
   uint64_t Next(uint64_t bucket) const { return (bucket + 1) & (static_cast<uint64_t>(num_buckets_) - 1); }
   // The bucket in which the search for `id` ends: the one that has it, or the first that is not full.
   uint64_t EndOfSearch(int64_t id, uint64_t home) const;
+  // Find in an index that is not empty, in blocks of ids.
+  void FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const;
+  // Asks for the home buckets of a block's ids, which become homes[i].
+  void AskFor(Span<const int64_t> ids, uint64_t* homes) const;
+  // Looks for each id in its home bucket. The positions of those that may be in a later one go to `past`, of
+  // at least ids.size() places; returns their number. Of these, the next bucket is asked for.
+  int64_t FindAtHome(Span<const int64_t> ids, const uint64_t* homes, int64_t* rows, int64_t* past) const;
   void Append(int64_t id, int64_t row_plus_1);
   // Moves an id that stands behind the bucket `hole`, and was kept from it by its being full, into it.
   // Returns where the id was; `hole` itself where there is none.

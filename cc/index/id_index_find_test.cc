@@ -1,6 +1,7 @@
 // Every id that was inserted is found with its row, and no other is.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "cc/base/hash.h"
 #include "cc/base/test_ids.h"
+#include "cc/base/vector_levels_for_tests.h"
 #include "cc/index/id_index.h"
 #include "cc/index/id_index_reference.h"
 
@@ -66,6 +68,26 @@ TEST(IdIndexFindTest, BatchesOfAnyLength) {
   for (const int64_t n : {0, 1, 2, 31, 32, 33, 63, 64, 65, 1000}) {
     EXPECT_EQ(Find(index, {ids.begin(), ids.begin() + n}),
               std::vector<int64_t>(rows.begin(), rows.begin() + n));
+  }
+}
+
+// Ids beyond the rows that are asked for are not looked up, however many there are.
+TEST(IdIndexFindTest, RowsOfTheFirstIdsOnly) {
+  const std::vector<int64_t> ids = DistinctIds(3000, 1);
+  std::vector<int64_t> numbers(ids.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  IdIndex index;
+  ASSERT_TRUE(index.Insert(ids, numbers).ok());
+  for (const VectorLevel level : VectorLevels()) {
+    const WithVectorLevel with_level(level);
+    for (const int64_t n : {0, 1, 63, 64, 65, 1023, 1024, 1025, 2500}) {
+      for (const int64_t beyond : {0, 1, 63, 64, 65, 400}) {
+        std::vector<int64_t> rows(n + 1, -7);
+        index.Find(Span<const int64_t>(ids.data(), n + beyond), Span<int64_t>(rows.data(), n));
+        EXPECT_TRUE(std::equal(rows.begin(), rows.begin() + n, numbers.begin())) << n << " " << beyond;
+        EXPECT_EQ(rows[n], -7);
+      }
+    }
   }
 }
 

@@ -16,8 +16,8 @@ inline int64_t NumBags(Span<const int64_t> offsets) { return offsets.empty() ? 0
 // same number of occurrences and bags together: with skewed ids one bag may hold half of all occurrences, and
 // equal numbers of bags would leave the other threads idle. `ns_per_occurrence` is the cost of one.
 template <typename Body>
-void ParallelForBags(Executor& executor, Span<const int64_t> offsets, int64_t ns_per_occurrence,
-                     const Body& body) {
+void ParallelForBagRanges(Executor& executor, Span<const int64_t> offsets, int64_t ns_per_occurrence,
+                          const Body& body) {
   const int64_t bags = NumBags(offsets);
   if (bags == 0) return;
   // A bag costs its occurrences and one for itself. Bag b starts at position offsets[b] - offsets[0] + b of
@@ -39,8 +39,16 @@ void ParallelForBags(Executor& executor, Span<const int64_t> offsets, int64_t ns
   executor.ParallelFor(total, ns_per_occurrence, [&](int64_t begin, int64_t end) {
     const int64_t first = first_bag_from(begin);
     const int64_t last = end == total ? bags : first_bag_from(end);
-    if (first < last) RunVectorized([&] { body(first, last); });
+    if (first < last) body(first, last);
   });
+}
+
+// The same with a body that is compiled for the processor's vectors: see RunVectorized.
+template <typename Body>
+void ParallelForBags(Executor& executor, Span<const int64_t> offsets, int64_t ns_per_occurrence,
+                     const Body& body) {
+  ParallelForBagRanges(executor, offsets, ns_per_occurrence,
+                       [&](int64_t first, int64_t last) { RunVectorized([&] { body(first, last); }); });
 }
 
 }  // namespace sok

@@ -77,6 +77,26 @@ TEST(GatherForward, GapsBetweenOutputRowsStay) {
   }
 }
 
+TEST(CopyRows, EqualsGatherForward) {
+  for (int64_t dim : kAllDims) {
+    const RandomLookup lookup = MakeRandomLookup({dim}, /*seed=*/static_cast<uint64_t>(dim));
+    std::vector<const float*> rows;
+    for (const int32_t unique : lookup.inverse) rows.push_back(lookup.rows[unique]);
+    const std::vector<float> expected = GatherReference(lookup.rows, lookup.inverse, dim);
+    for (const VectorLevel level : VectorLevels()) {
+      const WithVectorLevel with_level(level);
+      for (const OutputStores stores : {OutputStores::kCached, OutputStores::kStreamed}) {
+        StatusOr<PageBuffer> memory =
+            PageBuffer::Allocate(static_cast<int64_t>(expected.size() * sizeof(float)));
+        ASSERT_TRUE(memory.ok());
+        float* const out = static_cast<float*>(memory.value().data());
+        CopyRows(rows, dim, out, dim, stores);
+        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out)) << dim;
+      }
+    }
+  }
+}
+
 TEST(GatherForward, OneRowAndNone) {
   InlineExecutor executor;
   const RandomLookup lookup = MakeRandomLookup({}, /*seed=*/4);

@@ -37,6 +37,14 @@ enum class OutputStores { kCached, kStreamed };
 void GatherForward(Executor& executor, Span<const float* const> rows, Span<const int32_t> inverse,
                    int64_t dim, float* out, int64_t out_stride, OutputStores stores = OutputStores::kCached);
 
+// The same, on the calling thread, where each occurrence has a pointer of its own. PoolRows: bags without
+// weights, of consecutive occurrences, the first of which reads rows[0]: occurrence i rows[i - offsets[0]],
+// and the first bag is written to `out`. CopyRows: rows[i] to out + i * out_stride.
+void PoolRows(Span<const float* const> rows, Span<const int64_t> offsets, Combiner combiner, int64_t dim,
+              float* out, int64_t out_stride);
+void CopyRows(Span<const float* const> rows, int64_t dim, float* out, int64_t out_stride,
+              OutputStores stores = OutputStores::kCached);
+
 }  // namespace sok
 
 #endif  // SOK_CC_POOLING_POOL_H_

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "cc/base/executor.h"
@@ -110,6 +111,45 @@ TEST(PoolForward, EmptyBagsAndZeroDivisorsGiveZeros) {
       EXPECT_EQ(at(out, 3), lookup.rows[4][c]);
     }
   }
+}
+
+// Each occurrence with a pointer of its own.
+std::vector<const float*> RowsOfOccurrences(const RandomLookup& lookup) {
+  std::vector<const float*> rows;
+  for (const int32_t unique : lookup.inverse) rows.push_back(lookup.rows[unique]);
+  return rows;
+}
+
+TEST(PoolRows, EqualsReferenceForEveryDimAndCombiner) {
+  for (int64_t dim : kAllDims) {
+    RandomLookupOptions options;
+    options.dim = dim;
+    options.longest_bag = 35;
+    const RandomLookup lookup = MakeRandomLookup(options, /*seed=*/static_cast<uint64_t>(dim));
+    const std::vector<const float*> rows = RowsOfOccurrences(lookup);
+    for (Combiner combiner : kAllCombiners) {
+      const std::vector<float> expected = Expected(lookup, {}, combiner);
+      for (const VectorLevel level : VectorLevels()) {
+        const WithVectorLevel with_level(level);
+        std::vector<float> out(expected.size(), -1.0f);
+        PoolRows(rows, lookup.offsets, combiner, dim, out.data(), dim);
+        EXPECT_EQ(out, expected) << dim;
+      }
+    }
+  }
+}
+
+TEST(PoolRows, BeginsWithTheRowOfTheFirstBag) {
+  const RandomLookup lookup = MakeRandomLookup({}, /*seed=*/10);
+  const std::vector<const float*> rows = RowsOfOccurrences(lookup);
+  const std::vector<float> expected = Expected(lookup, {}, Combiner::kMean);
+  const int64_t first = 7;
+  const Span<const int64_t> offsets = Span<const int64_t>(lookup.offsets).subspan(first, 12);
+  std::vector<float> out(11 * lookup.dim, -1.0f);
+  PoolRows(Span<const float* const>(rows).subspan(offsets[0], offsets[11] - offsets[0]), offsets,
+           Combiner::kMean, lookup.dim, out.data(), lookup.dim);
+  EXPECT_TRUE(std::equal(out.begin(), out.end(), expected.begin() + first * lookup.dim));
+  PoolRows({}, {}, Combiner::kMean, 4, nullptr, 4);
 }
 
 TEST(PoolForward, NoBags) {

@@ -33,7 +33,7 @@ class RowDirectory {
   int64_t id(int64_t row) const { return ids_[row]; }
   int64_t bytes() const { return index_.bytes() + ids_.bytes() + generations_.bytes(); }
 
-  // rows[i] = the row of ids[i], or kAbsent.
+  // rows[i] = the row of ids[i], or kAbsent; see IdIndex::Find.
   void Find(Span<const int64_t> ids, Span<int64_t> rows) const { index_.Find(ids, rows); }
 
   // Makes room for `ids` ids in all and for the rows [0, rows). ResourceExhausted where memory does not

@@ -61,13 +61,13 @@ std::vector<int64_t> Table::Keys() const {
 
 Status Table::Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const {
   if (options_.use_hashtable) {
-    executor.ParallelFor(ids.size(), kFindNs, [&](int64_t begin, int64_t end) {
-      directory_.Find(ids.subspan(begin, end - begin), rows.subspan(begin, end - begin));
+    executor.ParallelFor(rows.size(), kFindNs, [&](int64_t begin, int64_t end) {
+      directory_.Find(ids.subspan(begin, ids.size() - begin), rows.subspan(begin, end - begin));
     });
     return OkStatus();
   }
   const uint64_t limit = static_cast<uint64_t>(options_.capacity) * static_cast<uint64_t>(options_.ranks);
-  for (int64_t i = 0; i < ids.size(); ++i) {
+  for (int64_t i = 0; i < rows.size(); ++i) {
     const uint64_t key = static_cast<uint64_t>(ids[i]);
     if (key >= limit) {
       return InvalidArgument("Embedding variable '", options_.name, "' has no row for key ", ids[i],

@@ -63,7 +63,8 @@ class Table {
   // Bytes of rows, slots, what is kept by row, index, and ids that wait for admission.
   int64_t bytes() const;
 
-  // rows[i] = row of ids[i]; kAbsent where there is none. For distinct ids owned by this rank.
+  // rows[i] = row of ids[i]; kAbsent where there is none. For ids owned by this rank, which may repeat; those
+  // beyond rows.size() only have their memory asked for, see IdIndex::Find.
   // Without hashing, an id outside [0, capacity * ranks) is InvalidArgument.
   Status Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const;
 
@@ -92,6 +93,8 @@ class Table {
   // Makes the weights of `rows` current, where the optimizer postpones the steps of untouched rows. Needed
   // before weights() is read. Rows are distinct.
   void BringUpToDate(Executor& executor, Span<const int64_t> rows);
+  // Whether weights may be read without it.
+  bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
 
   // The `dim` weights of a row below row_limit().
   float* weights(int64_t row) { return store_.weights(row); }

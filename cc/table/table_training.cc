@@ -37,7 +37,7 @@ CurrentGradients DropStale(const Table& table, Span<const int64_t> references, c
 }  // namespace
 
 void Table::BringUpToDate(Executor& executor, Span<const int64_t> rows) {
-  if (optimizer_ == nullptr || !optimizer_->has_catch_up()) return;
+  if (is_up_to_date()) return;
   optimizer_->CatchUp(executor, rows, &store_);
   MarkChanged(rows);
 }
@@ -185,7 +185,7 @@ std::string Table::SerializeOptimizer(Executor& executor) {
 }
 
 void Table::SettleOptimizer(Executor& executor) {
-  if (optimizer_ == nullptr || !optimizer_->has_catch_up()) return;
+  if (is_up_to_date()) return;
   ForEachPiece([&](Span<const int64_t> rows) { BringUpToDate(executor, rows); });
   optimizer_->ForgetPastSteps();
 }
