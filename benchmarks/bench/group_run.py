@@ -7,6 +7,7 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
@@ -20,11 +21,11 @@ from bench.report import Peer, Row
 from bench.session_config import session_config
 from bench.sides import SokSide, TensorFlowSide
 from bench.targets import Targets
-from bench.timing import CallContender, Contender, Timing, measure
+from bench.timing import AfterwardsContender, CallContender, Contender, Timing, measure
 
 WHATS = ("forward", "lookup", "step")
 _COPY = "memory copy"
-_FEED = "next batch"
+_RUN = "session.run alone"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,7 @@ def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathli
     ]
     with tf.Graph().as_default(), _session(axes, threads) as session:
         ours, theirs = SokSide(tables), TensorFlowSide(tables)
-        gradients = _fixed_gradients(axes, tables)
+        gradients = _gradients(axes, tables)
         workloads = [
             _workload(bags, batches, ours, theirs, gradients)
             for bags, batches in zip(axes.all_bags(), batch_sets, strict=True)
@@ -94,19 +95,12 @@ def _session(axes: Axes, threads: int) -> Iterator[tf.compat.v1.Session]:
         yield session
 
 
-def _fixed_gradients(axes: Axes, tables: Tables) -> list[tf.Tensor]:
-    """Gradients of the outputs, one tensor for each feature. All positive: sums that nearly cancel would
-    give Adam's first steps a sign by chance of rounding."""
-    return [
-        tf.compat.v1.get_variable(
-            f"gradient_{feature}",
-            [axes.batch, tables.dim],
-            initializer=tf.compat.v1.random_uniform_initializer(0.5, 1.5, seed=axes.seed + feature),
-            trainable=False,
-            use_resource=True,
-        ).read_value()
-        for feature in range(tables.features)
-    ]
+def _gradients(axes: Axes, tables: Tables) -> list[np.ndarray]:
+    """Gradients of the outputs, those of one feature after the other. All positive: sums that nearly cancel
+    would give Adam's first steps a sign by chance of rounding."""
+    rng = np.random.default_rng(axes.seed)
+    shape = axes.batch, tables.dim
+    return [rng.random(shape, np.float32) + np.float32(0.5) for _ in range(tables.features)]
 
 
 def _workload(
@@ -114,16 +108,16 @@ def _workload(
     batches: list[ids.Batch],
     ours: SokSide,
     theirs: TensorFlowSide,
-    gradients: Sequence[tf.Tensor],
+    gradients: Sequence[np.ndarray],
 ) -> _Workload:
-    rotation = RotatingBatches(batches)
+    rotation = RotatingBatches(batches, gradients)
     kinds = ["sparse"] if _kind(bags) == "sparse" else ["gather", "sparse"]
     return _Workload(
         bags,
         batches,
         rotation,
-        ours.targets(_kind(bags), rotation.features, gradients),
-        {kind: theirs.targets(kind, rotation.features, gradients) for kind in kinds},
+        ours.targets(_kind(bags), rotation.features, rotation.constants),
+        {kind: theirs.targets(kind, rotation.features, rotation.constants) for kind in kinds},
     )
 
 
@@ -157,7 +151,13 @@ def _measure(
     number: int,
 ) -> list[Row]:
     copy = machine.MemoryCopy(_COPY, axes.threads[0])
-    contenders: list[Contender] = [copy, _op(_FEED, session, [workload.rotation.next_batch])]
+    # After a step, which leaves little of TensorFlow in the caches: as every step finds it.
+    run = AfterwardsContender(
+        _RUN,
+        lambda: session.run(workload.ours.step),
+        lambda: session.run([workload.rotation.next_batch]),
+    )
+    contenders: list[Contender] = [copy, run]
     for what in WHATS:
         contenders.append(_op(f"sok {what}", session, getattr(workload.ours, what)))
         for kind, targets in workload.peers.items():
@@ -196,7 +196,7 @@ def _row(
         unique=unique,
         megabytes=tables.bytes_moved(what, axes.batch, id_count, unique) / 1e6,
         copy_gb_per_s=bandwidth,
-        feed_ms=timings[_FEED].median,
+        run_alone=timings[_RUN],
         timing=timings[f"sok {what}"],
         peers=tuple(Peer(name, timings[key]) for name, key in names.items() if key in timings),
         engine=None if engine is None else Peer("engine", engine),

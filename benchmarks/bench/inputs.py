@@ -1,4 +1,4 @@
-"""Batches of ids inside a graph, so that steps neither feed nor copy them.
+"""What steps take in, inside a graph, so that they neither feed nor copy it.
 
 A `tf.data` pipeline of ready tensors hands each step the next batch: the very buffers that it got once.
 """
@@ -24,26 +24,38 @@ class FeatureTensors:
 
 
 class RotatingBatches:
-    """An endless rotation over a few batches; every session.run that uses `features` takes the next one."""
+    """An endless rotation over a few batches; every session.run that uses `features` takes the next one.
 
-    def __init__(self, batches: list[Batch]) -> None:
+    Args:
+      batches: The batches.
+      constants: What each step gets along with its batch, as gradients of outputs that no model computes:
+        drawing them costs no op of their own, as reading a variable would.
+    """
+
+    def __init__(self, batches: list[Batch], constants: Sequence[np.ndarray] = ()) -> None:
         arrays = [[array for bags in batch for array in _arrays(bags)] for batch in batches]
         self._feeds = {}
-        datasets = []
-        for batch_arrays in arrays:
-            holders = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in batch_arrays]
-            self._feeds.update(zip(holders, batch_arrays, strict=True))
-            datasets.append(tf.data.Dataset.from_tensors(tuple(holders)))
+        datasets = [self._dataset(batch_arrays) for batch_arrays in arrays]
         rotation = functools.reduce(lambda before, after: before.concatenate(after), datasets).repeat()
+        if constants:
+            rotation = tf.data.Dataset.zip((rotation, self._dataset(constants).repeat()))
         options = tf.data.Options()
         options.experimental_optimization.apply_default_optimizations = False
         options.autotune.enabled = False
         self.iterator = tf.compat.v1.data.make_initializable_iterator(rotation.with_options(options))
         self._bags = batches[0][0].offsets.size - 1
         self._longest = max(feature.longest() for batch in batches for feature in batch)
-        self.tensors = self.iterator.get_next()
+        drawn = self.iterator.get_next()
+        self.tensors, constant = drawn if constants else (drawn, ())
+        self.constants = list(constant)
         self.features = self.features_of(self.tensors)
-        self.next_batch = tf.group(*self.tensors)
+        self.next_batch = tf.group(*self.tensors, *self.constants)
+
+    def _dataset(self, arrays: Sequence[np.ndarray]) -> tf.data.Dataset:
+        """The arrays, once; `restart` feeds them."""
+        holders = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in arrays]
+        self._feeds.update(zip(holders, arrays, strict=True))
+        return tf.data.Dataset.from_tensors(tuple(holders))
 
     def features_of(self, tensors: Sequence[tf.Tensor]) -> list[FeatureTensors]:
         """The features of a batch that was drawn from `iterator`."""

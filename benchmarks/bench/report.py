@@ -35,7 +35,7 @@ class Row:
     unique: float  # distinct rows per call
     megabytes: float  # that a call has to move
     copy_gb_per_s: float  # the machine's memory copy, bytes read and written
-    feed_ms: float  # of a session.run that takes the next batch and does nothing with it
+    run_alone: Timing  # of a session.run that takes the next batch and does nothing with it
     timing: Timing
     peers: tuple[Peer, ...]
     engine: Peer | None  # the same without TensorFlow
@@ -61,7 +61,8 @@ def read_rows(path: pathlib.Path) -> list[Row]:
 def _row_from(fields: dict[str, object]) -> Row:
     peers = tuple(_peer_from(peer) for peer in fields["peers"])
     engine = None if fields["engine"] is None else _peer_from(fields["engine"])
-    return Row(**{**fields, "timing": Timing(**fields["timing"]), "peers": peers, "engine": engine})
+    timings = {name: Timing(**fields[name]) for name in ("run_alone", "timing")}
+    return Row(**{**fields, **timings, "peers": peers, "engine": engine})
 
 
 def _peer_from(fields: dict[str, object]) -> Peer:
@@ -72,10 +73,10 @@ def table(rows: Sequence[Row]) -> str:
     """The rows as text. Times are medians of milliseconds with the minimum behind; README.md has the rest."""
     peer_names = list(dict.fromkeys(peer.name for row in rows for peer in row.peers))
     head = ["thr", "feat", "batch", "dim", "hot", "zipf", "rows", "optimizer", "what", "ids", "unique"]
-    head += ["MB", "bound", "feed", "sok"]
+    head += ["MB", "bound", "sok"]
     for name in peer_names:
         head += [name, "/sok", "cpu"]
-    head += ["engine", "sok/", "cpu"]
+    head += ["engine", "sok/", "cpu", "run", "run+engine/", "cpu"]
     lines = [head, *(_cells(row, peer_names) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
@@ -87,13 +88,18 @@ def _cells(row: Row, peer_names: Sequence[str]) -> list[str]:
     cells = [str(value) for value in (row.threads, row.features, row.batch, row.dim, row.hotness)]
     cells += [f"{row.exponent:g}", f"{row.rows / 1e6:.3g}M"]
     cells += [row.optimizer, row.what, f"{row.ids:.0f}", f"{row.unique:.0f}", f"{row.megabytes:.1f}"]
-    cells += [f"{row.bound_ms:.2f}", f"{row.feed_ms:.2f}", _milliseconds(row.timing)]
+    cells += [f"{row.bound_ms:.2f}", _milliseconds(row.timing)]
     peers = {peer.name: peer.timing for peer in row.peers}
     for name in peer_names:
         cells += _ratio_cells(peers[name], peers[name], row.timing) if name in peers else ["-"] * 3
     if row.engine is None:
-        return cells + ["-"] * 3
-    return cells + _ratio_cells(row.engine.timing, row.timing, row.engine.timing)
+        return cells + ["-"] * 3 + [_milliseconds(row.run_alone)] + ["-"] * 2
+    engine = row.engine.timing
+    both = Timing(
+        *map(sum, zip(dataclasses.astuple(engine), dataclasses.astuple(row.run_alone), strict=True))
+    )
+    cells += _ratio_cells(engine, row.timing, engine)
+    return cells + _ratio_cells(row.run_alone, both, engine)
 
 
 def _ratio_cells(timing: Timing, over: Timing, under: Timing) -> list[str]:

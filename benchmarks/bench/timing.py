@@ -70,6 +70,24 @@ class CallContender(Contender):
         return Sample(wall * 1e3 / calls, cpu * 1e3 / calls)
 
 
+class AfterwardsContender(CallContender):
+    """A Python function that is called each time after another one, whose time does not count."""
+
+    def __init__(self, name: str, before: Callable[[], object], call: Callable[[], object]) -> None:
+        super().__init__(name, call)
+        self._before = before
+
+    def sample(self, calls: int) -> Sample:
+        """See Contender."""
+        samples = []
+        for _ in range(calls):
+            self._before()
+            samples.append(super().sample(1))
+        return Sample(
+            *(statistics.fmean(times) for times in zip(*map(dataclasses.astuple, samples), strict=True))
+        )
+
+
 def measure(
     contenders: Sequence[Contender], rounds: int, turn_ms: float = _TURN_MS, max_calls: int = _MAX_CALLS
 ) -> dict[str, Timing]:

@@ -23,25 +23,22 @@ class SessionTables(HeldTables):
         with tf.Graph().as_default() as graph:
             self._session = tf.compat.v1.Session(graph=graph, config=session_config(job.threads))
             self._prepare()
-            self._rotations = [RotatingBatches(batches) for batches in job.batch_sets()]
-            gradients = [self._constant(job, feature) for feature in range(job.tables.features)]
+            gradients = [job.gradients(feature) for feature in range(job.tables.features)]
+            self._rotations = [RotatingBatches(batches, gradients) for batches in job.batch_sets()]
             self._targets = [
-                self._make_targets(bags.hotness == 1, rotation.features, gradients)
+                self._make_targets(bags.hotness == 1, rotation.features, rotation.constants)
                 for bags, rotation in zip(job.bags, self._rotations, strict=True)
             ]
             self._session.run(tf.compat.v1.global_variables_initializer())
             for feature in range(job.tables.features):
-                self._gradient_variables[feature].load(job.gradients(feature), self._session)
                 self._fill(feature)
             graph.finalize()
         for rotation in self._rotations:
             rotation.restart(self._session)
 
-    _gradient_variables: list[tf.Variable]
-
+    @abc.abstractmethod
     def _prepare(self) -> None:
         """Makes the tables. The graph is the default one; `self._session` runs it."""
-        self._gradient_variables = []
 
     @abc.abstractmethod
     def _make_targets(
@@ -52,18 +49,6 @@ class SessionTables(HeldTables):
     @abc.abstractmethod
     def _fill(self, feature: int) -> None:
         """Gives a feature's table its rows."""
-
-    def _constant(self, job: Job, feature: int) -> tf.Tensor:
-        # A variable: constants of this size would make the graph large.
-        variable = tf.compat.v1.get_variable(
-            f"gradient_{feature}",
-            [job.batch, job.tables.dim],
-            initializer=tf.compat.v1.zeros_initializer(),
-            trainable=False,
-            use_resource=True,
-        )
-        self._gradient_variables.append(variable)
-        return variable.read_value()
 
     def call(self, bags: int, what: str) -> Callable[[], object]:
         """See HeldTables."""

@@ -17,7 +17,6 @@ class Tables(SessionTables):
     """See HeldTables."""
 
     def _prepare(self) -> None:
-        super()._prepare()
         job = self.job
         self._session.run(sok.Init(global_batch_size=job.batch, seed=job.seed))
         self._side = SokSide(job.tables)

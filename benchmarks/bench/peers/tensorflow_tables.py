@@ -16,7 +16,6 @@ class Tables(SessionTables):
     """See HeldTables."""
 
     def _prepare(self) -> None:
-        super()._prepare()
         self._side = TensorFlowSide(self.job.tables)
 
     def _make_targets(

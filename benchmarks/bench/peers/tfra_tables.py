@@ -43,7 +43,6 @@ class Tables(SessionTables):
     """See HeldTables."""
 
     def _prepare(self) -> None:
-        super()._prepare()
         tables = self.job.tables
         train = tf.compat.v1.train
         makers = {
