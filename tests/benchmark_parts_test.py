@@ -64,7 +64,7 @@ def timing(milliseconds):
 def row_of(ours, *bare):
     entries = tuple(parts_report.Entry(f"bare, {name}", timing(value)) for name, value in bare)
     return parts_report.Row(
-        "gather", "dim 4", 1, 1000.0, 6.0, 3.0, timing(ours), entries, entries[0].name, 0.8
+        "gather", "dim 4", 2, 1000.0, 6.0, 3.0, (225.4, 47.0), timing(ours), entries, entries[0].name, 0.8
     )
 
 
@@ -73,11 +73,17 @@ def test_ratios_are_of_speeds_and_only_the_fastest_bare_loop_is_shown(ours, verd
     row = row_of(ours, ("128", 4.0), ("32", 9.0))
     lines = parts_report.table([row]).splitlines()
     cells = [[cell.strip() for cell in line.split("|")[4:-1]] for line in lines[2:]]
-    assert [line[0] for line in cells] == ["6.0 MB copied", "bare, 128", "engine"]
+    assert [line[0] for line in cells] == [
+        "6.0 MB copied",
+        "a cache line to the other core",
+        "bare, 128",
+        "engine",
+    ]
     # 2 ms of copying at 3 GB/s; 1000 ids in 4 ms.
     assert cells[0][1] == "2.000"
-    assert cells[1][1:] == ["4.000 (4.000)", "4.000", "0", f"{4 / ours:.2f}", "2.0", ""]
-    assert cells[2][-1] == f"{verdict}: {4 / ours:.2f} of 0.8"
+    assert cells[1][1] == "225 ns (47)"
+    assert cells[2][1:] == ["4.000 (4.000)", "4.000", "0", f"{4 / ours:.2f}", "2.0", ""]
+    assert cells[3][-1] == f"{verdict}: {4 / ours:.2f} of 0.8"
 
 
 def test_goals_are_listed_with_their_verdicts(tmp_path):

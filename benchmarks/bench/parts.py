@@ -14,9 +14,11 @@ from bench.axes import BYTES_PER_FLOAT, Bags, Tables
 from bench.engine_process import EngineProcess
 from bench.measuring_process import MeasuringProcess, ProcessContender
 from bench.parts_report import BARE, Entry, Row
-from bench.timing import Contender, measure
+from bench.timing import Contender, Timing, measure
 
 _COPY = "memory copy"
+_HAND_OVER = "a line to the other core"
+_HAND_OVERS = 20_000  # there and back; starting the other thread is lost in them
 _LINES = (32, 64, 128, 256)  # in flight, of the bare loops
 _CACHE_LINE = 64
 _INDEX_IDS = 1 << 20  # looked up in a call
@@ -54,7 +56,9 @@ class Run:
                 }
                 title = f"{count} ids, {_skew(exponent)}, {unique / count:.0%} distinct"
                 rows.append(
-                    self._row("dedup", title, number, count, moved, contenders, ["tf.unique"], goal=1.0)
+                    self._row(
+                        "dedup", title, number, count, moved, engine, contenders, ["tf.unique"], goal=1.0
+                    )
                 )
         return rows
 
@@ -66,7 +70,8 @@ class Run:
         with self._engine(Tables(1, keys, 1, "sgd"), _INDEX_IDS, 1, _BATCHES, path) as engine:
             bare = _bare("probe", engine)
             contenders = {**bare, "engine": ProcessContender("engine", engine, 0, "find")}
-            return self._row("index", f"{keys} ids in it", 1, _INDEX_IDS, moved, contenders, list(bare), 0.8)
+            title = f"{keys} ids in it"
+            return self._row("index", title, 1, _INDEX_IDS, moved, engine, contenders, list(bare), 0.8)
 
     def gather(
         self, dim: int, table_bytes: int, hotness: int, exponent: float, threads: Sequence[int]
@@ -87,7 +92,9 @@ class Run:
                     bare = _bare(part, engine)
                     contenders = {**bare, "engine": ProcessContender("engine", engine, 0, part)}
                     title = f"dim {dim}, {table_bytes / 1e9:g} GB, {per_bag} ids a bag, {_skew(exponent)}"
-                    rows.append(self._row(part, title, number, count, moved, contenders, list(bare), 0.8))
+                    rows.append(
+                        self._row(part, title, number, count, moved, engine, contenders, list(bare), 0.8)
+                    )
         return rows
 
     def _batches(self, bags: Bags, rows: int, number: int) -> tuple[list[ids.Batch], pathlib.Path]:
@@ -120,21 +127,41 @@ class Run:
         threads: int,
         count: float,
         moved: float,
+        engine: EngineProcess,
         contenders: dict[str, Contender],
         held_to: Sequence[str],
         goal: float,
     ) -> Row:
         print(f"{part}, {title}, threads: {threads}", file=sys.stderr, flush=True)
         copy = machine.MemoryCopy(_COPY, threads)
-        timings = measure([copy, *contenders.values()], self.rounds)
+        machines: list[Contender] = [copy]
+        if threads > 1:
+            machines.append(ProcessContender(_HAND_OVER, engine, 0, f"hand_over:{_HAND_OVERS}"))
+        timings = measure([*machines, *contenders.values()], self.rounds)
         entries = tuple(
             Entry(name, timings[contenders[name].name]) for name in contenders if name != "engine"
         )
         bandwidth = copy.gigabytes_per_second(timings[_COPY].minimum)
         best = min(held_to, key=lambda name: timings[contenders[name].name].median)
         return Row(
-            part, title, threads, count, moved / 1e6, bandwidth, timings["engine"], entries, best, goal
+            part,
+            title,
+            threads,
+            count,
+            moved / 1e6,
+            bandwidth,
+            _one_way(timings[_HAND_OVER]) if threads > 1 else None,
+            timings["engine"],
+            entries,
+            best,
+            goal,
         )
+
+
+def _one_way(hand_overs: Timing) -> tuple[float, float]:
+    """Median and minimum in nanoseconds of handing a line over once, one way."""
+    each = 1e6 / (2 * _HAND_OVERS)
+    return hand_overs.median * each, hand_overs.minimum * each
 
 
 def _bare(part: str, engine: EngineProcess) -> dict[str, Contender]:

@@ -32,6 +32,9 @@ class Row:
     ids: float  # of a call
     megabytes: float  # that a call moves at least
     copy_gb_per_s: float  # the machine's memory copy in the same rounds, bytes read and written
+    hand_over_ns: (
+        tuple[float, float] | None
+    )  # of a line to the other core, median and minimum; of threads > 1
     ours: Timing
     entries: tuple[Entry, ...]
     held_to: str  # the entry that the goal is about: of several bare loops, the fastest
@@ -73,6 +76,8 @@ def read_rows(path: pathlib.Path) -> list[Row]:
     rows = []
     for fields in json.loads(path.read_text(encoding="utf-8"))["rows"]:
         del fields["ratio"]
+        if fields["hand_over_ns"] is not None:
+            fields["hand_over_ns"] = tuple(fields["hand_over_ns"])
         fields["ours"] = Timing(**fields["ours"])
         fields["entries"] = tuple(
             Entry(entry["name"], Timing(**entry["timing"])) for entry in fields["entries"]
@@ -96,13 +101,18 @@ _HEAD = (
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown: the bytes copied, what did the same (of bare loops the fastest), and ours."""
+    """The rows in Markdown: the bytes copied, how far apart cores are, what did the same (of bare loops the
+    fastest), and ours."""
     return markdown.table(_HEAD, [cells for row in rows for cells in _lines(row)])
 
 
 def _lines(row: Row) -> list[tuple[str, ...]]:
     question = row.part, row.title, str(row.threads)
     lines = [(*question, f"{row.megabytes:.1f} MB copied", f"{row.copy_ms:.3f}", "", "", "", "", "")]
+    if row.hand_over_ns is not None:
+        median, minimum = row.hand_over_ns
+        far = f"{median:.0f} ns ({minimum:.0f})"
+        lines.append((*question, "a cache line to the other core", far, "", "", "", "", ""))
     slower_loops = {entry for entry in row.entries if entry.name.startswith(BARE)} - {row.other}
     for entry in row.entries:
         if entry in slower_loops:

@@ -7,6 +7,7 @@
 //   probe:LINES       the same by a bare linear probe, with so many cache lines in flight
 //   gather, pool      rows of a batch's ids to the output, or the means of its bags; ids are resolved
 //   gather:LINES, pool:LINES   the same by a bare loop over row numbers
+//   hand_over:TIMES   a cache line to another thread and back, so many times
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -18,6 +19,7 @@
 
 #include "benchmarks/engine/bare_loops.h"
 #include "benchmarks/engine/on_demand.h"
+#include "benchmarks/engine/two_cores.h"
 #include "cc/base/thread_pool.h"
 #include "cc/base/vectorize.h"
 #include "cc/dedup/dedup.h"
@@ -45,16 +47,17 @@ class Parts {
 
   // What a part needs beside ids is made on its first call, which does not count.
   void Call(int64_t set, const std::string& what) {
-    const size_t number = next_batch_++ % sets_[set].batches.size();
-    const FeatureIds& bags = sets_[set].batches[number][0];
     const size_t colon = what.find(':');
     const std::string part = what.substr(0, colon);
-    const int64_t lines = colon == std::string::npos ? 0 : std::atoll(what.c_str() + colon + 1);
+    const int64_t argument = colon == std::string::npos ? 0 : std::atoll(what.c_str() + colon + 1);
+    if (part == "hand_over") return HandOver(argument);
+    const size_t number = next_batch_++ % sets_[set].batches.size();
+    const FeatureIds& bags = sets_[set].batches[number][0];
     if (part == "dedup") return Dedup(bags);
-    if (part == "find" || part == "probe") return Find(bags, lines);
+    if (part == "find" || part == "probe") return Find(bags, argument);
     if (part != "gather" && part != "pool") Fail("cannot measure " + what);
     MakeRows();
-    if (lines > 0) return BareForward(bags, part == "pool", lines);
+    if (argument > 0) return BareForward(bags, part == "pool", argument);
     Forward(bags, Resolve(set, number), part == "pool");
   }
 

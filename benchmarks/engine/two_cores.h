@@ -1,0 +1,43 @@
+#ifndef SOK_BENCHMARKS_ENGINE_TWO_CORES_H_
+#define SOK_BENCHMARKS_ENGINE_TWO_CORES_H_
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+namespace sok {
+
+// What two cores are to each other. A virtual machine's cores are wherever its host just runs them: on two
+// cores under one L3, on two with an L3 each, or on the two hardware threads of a single core. This changes
+// from second to second, and with it what a second thread is worth.
+
+// Hands a cache line to another thread and back, so many times: how long one way takes shows how far apart
+// the threads' cores are. Both threads spin: for machines with two cores or more.
+inline void HandOver(int64_t times) {
+  alignas(128) std::atomic<int64_t> turn{0};
+  std::thread other([&turn, times] {
+    for (int64_t i = 0; i < times; ++i) {
+      while (turn.load(std::memory_order_acquire) != 2 * i + 1) continue;
+      turn.store(2 * i + 2, std::memory_order_release);
+    }
+  });
+  for (int64_t i = 0; i < times; ++i) {
+    turn.store(2 * i + 1, std::memory_order_release);
+    while (turn.load(std::memory_order_acquire) != 2 * i + 2) continue;
+  }
+  other.join();
+}
+
+// Arithmetic in registers and L1 alone, which keeps a core's units busy and shares nothing with another core.
+inline void KeepBusy(int64_t passes) {
+  constexpr int kFloats = 256;
+  float values[kFloats] = {};
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    for (float& value : values) value = value * 1.0001f + 0.5f;
+    asm volatile("" : : "r"(values) : "memory");  // else the compiler would leave the loop out
+  }
+}
+
+}  // namespace sok
+
+#endif  // SOK_BENCHMARKS_ENGINE_TWO_CORES_H_
