@@ -68,22 +68,37 @@ Status ResolveRows(Executor& executor, Table* table, bool training, Span<const i
   return OkStatus();
 }
 
-void RowPointers::Fill(const Table& table, const TablePart& part) {
+void RowPointers::Fill(const Table& table, Span<const int64_t> ids, Span<const int64_t> numbers) {
+  const int64_t absent = PointToRows(table, numbers);
+  if (absent > 0) MakeInitialRows(table, ids, absent);
+}
+
+int64_t RowPointers::PointToRows(const Table& table, Span<const int64_t> numbers) {
+  rows.resize(numbers.size());
+  int64_t absent = 0;
+  for (int64_t i = 0; i < numbers.size(); ++i) {
+    const bool is_absent = numbers[i] == Table::kAbsent;
+    absent += is_absent ? 1 : 0;
+    // RowOf leaves a row number as it is.
+    rows[i] = is_absent ? nullptr : table.weights(RowOf(numbers[i]));
+  }
+  return absent;
+}
+
+void RowPointers::MakeInitialRows(const Table& table, Span<const int64_t> ids, int64_t absent) {
   const int64_t dim = table.options().dim;
   const bool is_default = table.has_admission();
-  const int64_t absent = std::count(part.rows.begin(), part.rows.end(), Table::kAbsent);
-  // One row of default values serves all ids.
-  initial.assign((is_default ? 1 : absent) * dim, table.options().admission.default_value);
-  rows.resize(part.rows.size());
+  if (is_default) {
+    initial.assign(dim, table.options().admission.default_value);  // one row serves all ids
+  } else {
+    initial.resize(absent * dim);
+  }
   float* next = initial.data();
-  for (size_t u = 0; u < rows.size(); ++u) {
-    if (part.rows[u] != Table::kAbsent) {
-      rows[u] = table.weights(RowOf(part.rows[u]));
-      continue;
-    }
-    rows[u] = next;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] != nullptr) continue;
+    rows[i] = next;
     if (is_default) continue;
-    table.InitialRow(part.unique[u], Span<float>(next, dim));
+    table.InitialRow(ids[i], Span<float>(next, dim));
     next += dim;
   }
 }

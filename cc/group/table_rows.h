@@ -19,13 +19,19 @@ namespace sok {
 Status ResolveRows(Executor& executor, Table* table, bool training, Span<const int32_t> occurrences,
                    TablePart* part);
 
-// Pointers to the weights of a part's distinct ids. Ids without a row point into `initial`, which holds the
-// values that an insertion would give them, or where the table has admission, its default value.
+// Pointers to the weights of some ids. Ids without a row point into `initial`, which holds the values that an
+// insertion would give them, or where the table has admission, its default value.
 struct RowPointers {
   std::vector<const float*> rows;
   std::vector<float> initial;
 
-  void Fill(const Table& table, const TablePart& part);
+  // `numbers` are the row numbers of `ids`, or references to the rows.
+  void Fill(const Table& table, Span<const int64_t> ids, Span<const int64_t> numbers);
+
+  // Fill in two steps, for who wants to know in between how many ids are without a row, which the first
+  // returns: their pointers are null until the second.
+  int64_t PointToRows(const Table& table, Span<const int64_t> numbers);
+  void MakeInitialRows(const Table& table, Span<const int64_t> ids, int64_t absent);
 };
 
 }  // namespace sok

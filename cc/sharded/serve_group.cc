@@ -118,7 +118,7 @@ class TableServer {
     SOK_RETURN_IF_ERROR(
         deduplicator->Run(executor, ids, &part.part.unique, Span<int32_t>(part.part.inverse)));
     SOK_RETURN_IF_ERROR(ResolveRows(executor, table_, training, occurrences, &part.part));
-    served->pointers.Fill(*table_, part.part);
+    served->pointers.Fill(*table_, part.part.unique, part.part.rows);
     return OkStatus();
   }
 
