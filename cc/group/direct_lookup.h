@@ -1,6 +1,7 @@
 #ifndef SOK_CC_GROUP_DIRECT_LOOKUP_H_
 #define SOK_CC_GROUP_DIRECT_LOOKUP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -8,9 +9,9 @@
 #include "cc/base/object_pool.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/dedup/dedup.h"
 #include "cc/group/lookup_passes.h"
 #include "cc/group/lookup_plan.h"
+#include "cc/group/table_rows.h"
 #include "cc/table/table.h"
 
 namespace sok {
@@ -27,26 +28,25 @@ bool CanReadDirectly(const LookupPlan& plan, int t, const Table& table, int64_t 
 struct IdBlock {
   int64_t first = 0;  // bags [first, last) of the lookup; ids where nothing is pooled
   int64_t last = 0;
-  std::vector<int64_t> numbers;    // of the ids' rows
-  std::vector<const float*> rows;  // by id
-  // Ids without a row, those that are distinct, and their rows.
-  std::vector<int64_t> absent;
-  std::vector<int64_t> unique;
-  std::vector<int32_t> inverse;
-  std::vector<float> initial;
+  std::vector<int64_t> numbers;  // of the ids' rows
+  RowPointers pointers;          // to them
 };
 
 // Working memory of one thread.
 struct DirectScratch {
   IdBlock blocks[2];
-  Deduplicator deduplicator;
 };
 
 // Writes the output of a lookup without weights: the same bits as GroupForward's passes over distinct ids
 // without training. `ids` are the lookup's. The table is locked by the caller. Errors as Table::Find, of the
 // first id that has one; ResourceExhausted where memory does not suffice.
+//
+// Gives up where so many ids have no row that the initial rows of their repetitions would cost more than
+// finding out which are distinct: sets *gave_up, and of the output some rows are not written. Ends soon also
+// once another call, for a lookup of the same table, has set it.
 Status ReadDirectly(Executor& executor, const Table& table, const Lookup& lookup, Span<const int64_t> ids,
-                    const OutputRows& output, OutputStores stores, ObjectPool<DirectScratch>* scratch);
+                    const OutputRows& output, OutputStores stores, ObjectPool<DirectScratch>* scratch,
+                    std::atomic<bool>* gave_up);
 
 }  // namespace sok
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -51,19 +53,25 @@ bool SameBits(const std::vector<float>& one, const std::vector<float>& other) {
          (one.empty() || std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0);
 }
 
-// Reads the lookups of a group that have no weights directly, whether or not GroupForward would.
-Status ReadAllDirectly(Executor& executor, Group* group) {
+// Reads the lookups of a group that have no weights directly, whether or not GroupForward would. Returns the
+// tables for which reading gave up.
+StatusOr<std::set<int>> ReadAllDirectly(Executor& executor, Group* group) {
   group->MakeOutputs();
   ObjectPool<DirectScratch> scratch;
+  std::vector<std::atomic<bool>> gave_up(group->tables.size());
   for (size_t l = 0; l < group->plan.lookups.size(); ++l) {
     const Lookup& lookup = group->plan.lookups[l];
     if (!lookup.weights.empty()) continue;
     const Span<const int64_t> ids = group->ids[lookup.table];
     SOK_RETURN_IF_ERROR(ReadDirectly(executor, *group->tables[lookup.table], lookup,
                                      ids.subspan(lookup.first, lookup.count), group->output_rows[l],
-                                     OutputStores::kCached, &scratch));
+                                     OutputStores::kCached, &scratch, &gave_up[lookup.table]));
   }
-  return OkStatus();
+  std::set<int> result;
+  for (size_t t = 0; t < gave_up.size(); ++t) {
+    if (gave_up[t]) result.insert(static_cast<int>(t));
+  }
+  return result;
 }
 
 // Reads the group by distinct ids, and then directly, and as GroupForward chooses, with several threads and
@@ -81,13 +89,14 @@ void ExpectSame(Group* group) {
     const WithVectorLevel with_level(level);
     for (const int threads : {1, 2, 3, 4}) {
       ThreadPool executor(threads, /*min_block_ns=*/0);
-      Status status = ReadAllDirectly(executor, group);
-      ASSERT_TRUE(status.ok()) << status.message();
+      const StatusOr<std::set<int>> gave_up = ReadAllDirectly(executor, group);
+      ASSERT_TRUE(gave_up.ok()) << gave_up.status().message();
       for (size_t l = 0; l < expected.size(); ++l) {
-        if (!group->plan.lookups[l].weights.empty()) continue;
+        const Lookup& lookup = group->plan.lookups[l];
+        if (!lookup.weights.empty() || gave_up.value().count(lookup.table) != 0) continue;
         EXPECT_TRUE(SameBits(group->outputs[l], expected[l])) << "lookup " << l << ", " << threads;
       }
-      status = group->Forward(executor);
+      const Status status = group->Forward(executor);
       ASSERT_TRUE(status.ok()) << status.message();
       for (size_t l = 0; l < expected.size(); ++l) {
         EXPECT_TRUE(SameBits(group->outputs[l], expected[l])) << "lookup " << l << ", " << threads;
@@ -254,7 +263,7 @@ TEST(DirectLookupOfOneTableTest, WithoutHashingTheFirstBadKeyIsNamed) {
   group.ids[0][7000] = 77;
   for (const int threads : {1, 2, 4}) {
     ThreadPool pool(threads, /*min_block_ns=*/0);
-    for (const Status& status : {group.Forward(pool), ReadAllDirectly(pool, &group)}) {
+    for (const Status& status : {group.Forward(pool), ReadAllDirectly(pool, &group).status()}) {
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
       EXPECT_NE(status.message().find("'table0' has no row for key 50:"), std::string::npos)
           << status.message();
@@ -299,7 +308,8 @@ TEST(DirectLookupOfOneTableTest, PlansWithoutTrainingTrainNothing) {
   for (const float rate : {0.1f, 0.2f}) {
     Group group = UnweightedGroup(11, 30, 3, {6});
     Table& table = *group.tables[0];
-    std::vector<int64_t> keys = SomeIds(group.ids[0]);
+    const std::set<int64_t> ids(group.ids[0].begin(), group.ids[0].end());
+    std::vector<int64_t> keys(ids.begin(), ids.end());
     for (int64_t key = 1000; key < 1100; ++key) keys.push_back(key);
     TakeStep(&table, "sgd", {0.5f}, keys);
     ExpectSame(&group);
@@ -346,6 +356,146 @@ TEST(DirectLookupOfOneTableTest, FewIdsForEachRowAreReadDirectly) {
   EXPECT_FALSE(CanReadDirectly(group.plan, 0, *group.tables[0], 13));
   group.plan.training = true;
   EXPECT_FALSE(CanReadDirectly(group.plan, 0, *group.tables[0], 12));
+}
+
+// Which of the ids of a lookup have no row.
+enum class Absent { kNone, kFew, kHalf, kOneBlock, kAll };
+
+// So many keys have rows, and a lookup is of 5 blocks of ids.
+constexpr int64_t kPresentKeys = 6000;
+constexpr int64_t kLookupIds = 10240;
+
+std::vector<int64_t> IdsWith(Absent absent) {
+  std::vector<int64_t> ids(kLookupIds);
+  for (int64_t i = 0; i < kLookupIds; ++i) {
+    const bool is_absent = absent == Absent::kAll || (absent == Absent::kHalf && i % 2 == 0) ||
+                           (absent == Absent::kFew && i % 20 == 0) ||
+                           // However threads divide the ids, a whole block is among these.
+                           (absent == Absent::kOneBlock && i >= kLookupIds - 5000 && i < kLookupIds - 900);
+    const int64_t key = i * i % kPresentKeys;
+    ids[i] = is_absent ? key + kPresentKeys : key;
+  }
+  return ids;
+}
+
+// A table of which kPresentKeys keys have rows.
+std::unique_ptr<Table> TableWithKeys(int64_t dim, bool admission, InitializerKind initializer) {
+  TableOptions options = MakeTable("table0", dim)->options();
+  options.initializer.kind = initializer;
+  if (admission) options.admission = {Admission::Kind::kCounter, 2, 0.5f};
+  InlineExecutor executor;
+  std::unique_ptr<Table> table = std::move(Table::Create(executor, options).value());
+  std::vector<int64_t> keys(kPresentKeys);
+  std::iota(keys.begin(), keys.end(), 0);
+  std::vector<int64_t> rows(keys.size());
+  EXPECT_TRUE(table->FindOrMake(executor, keys, Span<int64_t>(rows)).ok());
+  return table;
+}
+
+// Three ids a bag, but in the last one, which has the others.
+std::vector<ReferenceBag> BagsOf(const std::vector<int64_t>& ids) {
+  std::vector<ReferenceBag> bags(ids.size() / 3);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ReferenceBag& bag = bags[std::min(i / 3, bags.size() - 1)];
+    bag.ids.push_back(ids[i]);
+    bag.weights.push_back(1.0);
+  }
+  return bags;
+}
+
+struct AbsentCase {
+  const char* name;
+  Absent absent;
+  bool pooled;
+  bool admission;
+  int64_t dim;
+  InitializerKind initializer;
+  bool gives_up;
+};
+
+Group GroupOf(const AbsentCase& c) {
+  Group group;
+  group.AddTable(c.dim);
+  group.tables[0] = TableWithKeys(c.dim, c.admission, c.initializer);
+  // The first lookup of the table has rows for all its ids, and is merged if the other one is.
+  for (const Absent absent : {Absent::kNone, c.absent}) {
+    if (c.pooled) {
+      group.AddLookup(0, BagsOf(IdsWith(absent)), Combiner::kMean, false);
+    } else {
+      AddGathered(&group, 0, IdsWith(absent));
+    }
+  }
+  group.plan.training = false;
+  return group;
+}
+
+class AbsentIdsTest : public ::testing::TestWithParam<AbsentCase> {};
+
+TEST_P(AbsentIdsTest, ReadingGivesUpWhereTheirRowsCostTooMuch) {
+  Group group = GroupOf(GetParam());
+  const std::set<int> expected = GetParam().gives_up ? std::set<int>{0} : std::set<int>{};
+  for (const int threads : {1, 2, 3, 4}) {
+    ThreadPool executor(threads, /*min_block_ns=*/0);
+    const StatusOr<std::set<int>> gave_up = ReadAllDirectly(executor, &group);
+    ASSERT_TRUE(gave_up.ok()) << gave_up.status().message();
+    EXPECT_EQ(gave_up.value(), expected) << threads << " threads";
+    ASSERT_TRUE(CanReadDirectly(group.plan, 0, *group.tables[0], group.ids[0].size()));
+    ASSERT_TRUE(group.Forward(executor).ok());
+    EXPECT_EQ(group.plan.parts[0].inverse.size(), GetParam().gives_up ? group.ids[0].size() : 0)
+        << "merged where reading gave up, " << threads << " threads";
+  }
+}
+
+TEST_P(AbsentIdsTest, BitsAreThoseOfMergedIds) {
+  Group group = GroupOf(GetParam());
+  ExpectSame(&group);
+}
+
+constexpr InitializerKind kUniform = InitializerKind::kUniform;
+constexpr InitializerKind kConstant = InitializerKind::kConstant;
+constexpr InitializerKind kNormal = InitializerKind::kTruncatedNormal;
+
+constexpr AbsentCase kAbsentCases[] = {
+    {"AllPooled", Absent::kAll, true, false, 16, kUniform, true},
+    {"AllGathered", Absent::kAll, false, false, 16, kUniform, true},
+    {"HalfPooled", Absent::kHalf, true, false, 16, kUniform, true},
+    {"HalfGathered", Absent::kHalf, false, false, 16, kUniform, true},
+    {"OneBlockPooled", Absent::kOneBlock, true, false, 16, kUniform, true},
+    {"OneBlockGathered", Absent::kOneBlock, false, false, 16, kUniform, true},
+    {"FewPooled", Absent::kFew, true, false, 16, kUniform, false},
+    {"FewGathered", Absent::kFew, false, false, 16, kUniform, false},
+    {"FewOfSlowValues", Absent::kFew, true, false, 64, kNormal, true},
+    {"FewOfManyValues", Absent::kFew, false, false, 256, kUniform, true},
+    {"HalfOfFewValues", Absent::kHalf, true, false, 2, kUniform, false},
+    {"AllOfOneValue", Absent::kAll, true, false, 64, kConstant, false},
+    {"AllPooledWithAdmission", Absent::kAll, true, true, 16, kUniform, false},
+    {"AllGatheredWithAdmission", Absent::kAll, false, true, 16, kUniform, false},
+    {"HalfPooledWithAdmission", Absent::kHalf, true, true, 16, kUniform, false},
+    {"HalfGatheredWithAdmission", Absent::kHalf, false, true, 16, kUniform, false},
+    {"OneBlockPooledWithAdmission", Absent::kOneBlock, true, true, 16, kUniform, false},
+    {"OneBlockGatheredWithAdmission", Absent::kOneBlock, false, true, 16, kUniform, false},
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, AbsentIdsTest, ::testing::ValuesIn(kAbsentCases),
+                         [](const auto& info) { return info.param.name; });
+
+// What a call for another lookup of the table found out ends this one.
+TEST(DirectLookupOfOneTableTest, NothingIsReadOnceAnotherCallGaveUp) {
+  Group group = GroupOf({"", Absent::kNone, false, false, 16, kUniform, false});
+  group.MakeOutputs();
+  for (const int threads : {1, 3}) {
+    ThreadPool executor(threads, /*min_block_ns=*/0);
+    ObjectPool<DirectScratch> scratch;
+    std::atomic<bool> gave_up{true};
+    const Lookup& lookup = group.plan.lookups[0];
+    ASSERT_TRUE(ReadDirectly(executor, *group.tables[0], lookup,
+                             Span<const int64_t>(group.ids[0]).subspan(0, lookup.count), group.output_rows[0],
+                             OutputStores::kCached, &scratch, &gave_up)
+                    .ok());
+    EXPECT_TRUE(gave_up);
+    EXPECT_TRUE(std::all_of(group.outputs[0].begin(), group.outputs[0].end(),
+                            [](float value) { return std::isnan(value); }));
+  }
 }
 
 // Outputs of more than 16 MiB are written past the caches where they are whole lines, in training and not.

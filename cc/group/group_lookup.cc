@@ -1,5 +1,6 @@
 #include "cc/group/group_lookup.h"
 
+#include <atomic>
 #include <vector>
 
 #include "cc/group/direct_lookup.h"
@@ -50,14 +51,14 @@ class GroupReader {
     });
   }
 
-  // The same without distinct ids; `ids` are the table's.
-  Status ReadDirectly(Executor& executor, int64_t t, Span<const int64_t> ids) {
+  // The same without distinct ids; `ids` are the table's. *gave_up as in sok::ReadDirectly.
+  Status ReadDirectly(Executor& executor, int64_t t, Span<const int64_t> ids, std::atomic<bool>* gave_up) {
     plan_.parts[t].Clear();
     return ForEachPart(executor, lookups_of_[t].size(), [&](Executor& inner, int64_t i) {
       const int64_t l = lookups_of_[t][i];
       const Lookup& lookup = plan_.lookups[l];
       return sok::ReadDirectly(inner, *tables_[t], lookup, ids.subspan(lookup.first, lookup.count),
-                               outputs_[l], stores_, &scratch_.direct);
+                               outputs_[l], stores_, &scratch_.direct, gave_up);
     });
   }
 
@@ -88,7 +89,9 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
   // All passes over a table's ids follow one another, while these are in the cache.
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
     if (CanReadDirectly(*plan, static_cast<int>(t), *tables[t], ids[t].size())) {
-      return reader.ReadDirectly(inner, t, ids[t]);
+      std::atomic<bool> gave_up{false};
+      SOK_RETURN_IF_ERROR(reader.ReadDirectly(inner, t, ids[t], &gave_up));
+      if (!gave_up) return OkStatus();
     }
     SOK_RETURN_IF_ERROR(MergePart(inner, ids[t], scratch, &plan->parts[t]));
     return reader.Read(inner, t);

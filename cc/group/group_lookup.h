@@ -28,7 +28,8 @@ struct GroupScratch {
 // that are new), and writes every lookup's output. Takes the lookups of `plan`, and fills in its parts: part
 // t belongs to tables[t], which are distinct, and to ids[t], the ids of the table's lookups one after the
 // other, each lookup's in the order of its bags. outputs[l] belongs to plan->lookups[l]. Without training,
-// tables whose distinct ids nobody needs are read id by id, and their parts stay empty: see CanReadDirectly.
+// tables whose distinct ids nobody needs are read id by id, unless too many ids have no row, and their parts
+// stay empty: see CanReadDirectly and ReadDirectly.
 //
 // Locks the tables it works on, in one global order, so that groups that share tables cannot deadlock. On an
 // error no output is to be used; rows that were in the tables are as they were.
