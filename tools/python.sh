@@ -18,4 +18,6 @@ fi
 package="$(sok_bazel_link bin)/tools/site"
 [ -d "$package" ] || fail "Nothing is built yet: run this once with SOK_BUILD=1."
 export PYTHONPATH="$package${PYTHONPATH:+:$PYTHONPATH}"
+SOK_BAZEL_BIN="$(sok_bazel_link bin)"
+export SOK_BAZEL_BIN
 exec "$(sok_python)" "$@"

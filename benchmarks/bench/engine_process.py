@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Sequence
 
 from bench.axes import Tables
 from bench.measuring_process import MeasuringProcess
 
-_ROOT = pathlib.Path(__file__).absolute().parents[2]
-_FOLDER = pathlib.Path("benchmarks", "engine")
+_BAZEL_BIN = pathlib.Path(__file__).absolute().parents[2] / "bazel-bin"
 
 
 def find_program(name: str = "group_benchmark") -> pathlib.Path | None:
-    """The built program, in a checkout's bazel-bin or in a target's runfiles; None where it is not built."""
-    for folder in (_ROOT / "bazel-bin", _ROOT):
-        if (folder / _FOLDER / name).is_file():
-            return folder / _FOLDER / name
-    return None
+    """The built program, or None where it is not built.
+
+    Environment variable SOK_BAZEL_BIN says where builds lie: tools/python.sh sets it, as each version of
+    TensorFlow has its own. By default it is the checkout's bazel-bin.
+    """
+    folder = pathlib.Path(os.environ.get("SOK_BAZEL_BIN", _BAZEL_BIN))
+    program = folder / "benchmarks" / "engine" / name
+    return program if program.is_file() else None
 
 
 class EngineProcess(MeasuringProcess):
