@@ -7,6 +7,7 @@ import pytest
 import instructions as program
 from bench import callgrind
 from bench.callgrind import Counts
+from benchmark_support import BAZEL_BIN
 
 LISTING = """
 ----------------------------------------------------------------------
@@ -51,7 +52,8 @@ def test_counts_before_and_after_stand_side_by_side():
 
 
 @pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="needs valgrind")
-def test_a_run_counts_every_part_of_a_step(tmp_path, capsys):
+def test_a_run_counts_every_part_of_a_step(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("SOK_BAZEL_BIN", str(BAZEL_BIN))
     path = tmp_path / "rows.json"
     flags = ["--features", "2", "--rows", "60", "--dim", "4", "--batch", "8", "--json", str(path)]
     assert program.main(flags) == 0
