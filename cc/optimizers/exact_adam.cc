@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cc/base/columns.h"
 #include "cc/optimizers/adam_missed_steps.h"
 #include "cc/optimizers/elementwise_optimizer.h"
 #include "cc/optimizers/row_loop.h"
@@ -9,15 +10,14 @@
 namespace sok {
 namespace {
 
-// Brings one record [w | m | v] that was last current at step t0 up to date and, if `step` is not null, takes
-// one more step with the gradient g: what it has missed and the new step in one pass over the elements.
-template <int kTerms>
-void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step,
-                   const float* __restrict g, float* __restrict record, int64_t dim) {
+// What a record [w | m | v] has missed and, if `step` is not null, one more step with the gradient g, in one
+// pass over the elements.
+template <int kTerms, typename Dim>
+void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const AdamStep* step, const float* __restrict g,
+                    float* __restrict record, Dim dim) {
   float* __restrict w = record;
   float* __restrict m = record + dim;
   float* __restrict v = record + 2 * dim;
-  const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(history, t0, epsilon);
   if (step == nullptr) {
     for (int64_t c = 0; c < dim; ++c) catch_up(w[c], m[c], v[c]);
     return;
@@ -27,6 +27,14 @@ void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const 
     catch_up(w[c], m[c], v[c]);
     next(g[c], w[c], m[c], v[c]);
   }
+}
+
+// Brings a record that was last current at step t0 up to date and takes `step`, as above.
+template <int kTerms>
+void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step,
+                   const float* g, float* record, int64_t dim) {
+  const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(history, t0, epsilon);
+  WithColumns(dim, [&](auto columns) { CatchUpColumns(catch_up, step, g, record, columns); });
 }
 
 // The same where missed steps have to be walked.
