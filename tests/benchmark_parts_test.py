@@ -46,6 +46,9 @@ def test_a_run_measures_every_part_beside_what_it_is_held_to(tmp_path):
             assert len(names) == 4 and row.held_to in names and row.least == 0.8
             assert row.other.timing.median == min(entry.timing.median for entry in row.entries)
         assert row.megabytes > 0 and row.copy_ms > 0 and row.ratio > 0
+        assert (row.hand_over_ns is not None) == (row.threads > 1)
+        # No core hands a line over in less than a few cycles.
+        assert row.hand_over_ns is None or row.hand_over_ns[0] >= row.hand_over_ns[1] > 1
     assert done.stdout == parts_report.table(rows) + "\n"
     assert goals_program.read(path) == [row.goal() for row in rows]
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from bench.agreement import check_agreement
 from bench.axes import Bags, Tables
 from bench.inputs import RotatingBatches
 from bench.sides import SokSide, TensorFlowSide
+from bench.timing import AfterwardsContender
 from harness import graph_and_session, initialize
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookup_and_step.py"
@@ -39,6 +41,7 @@ def test_a_run_prints_a_table_and_writes_every_number(tmp_path):
         )
         assert 0 < row.timing.minimum <= row.timing.median and row.timing.median_cpu > 0
         assert 0 < row.unique < row.ids and row.bound_ms > 0
+        assert 0 < row.run_alone.minimum <= row.run_alone.median
 
 
 def test_an_unknown_optimizer_is_refused_with_the_known_ones():
@@ -82,3 +85,12 @@ def test_ids_are_skewed_and_bags_have_the_hotness_asked_for():
     assert 1.9 < counts[0] / counts[1] < 2.8
     # Frequent ids are the same in every batch.
     assert np.bincount(bags.ids).argmax() == np.bincount(batches[1][0].ids).argmax()
+
+
+def test_what_is_called_before_does_not_count():
+    calls = []
+    contender = AfterwardsContender(
+        "", lambda: (calls.append("before"), time.sleep(0.05)), lambda: calls.append("call")
+    )
+    assert contender.sample(3).wall < 25
+    assert calls == ["before", "call"] * 3

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from bench import ids, machine
+from bench import gradients, ids, machine
 from bench.agreement import check_agreement
 from bench.axes import Axes, Bags, Tables
 from bench.engine_process import EngineProcess
@@ -64,9 +64,12 @@ def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathli
     ]
     with tf.Graph().as_default(), _session(axes, threads) as session:
         ours, theirs = SokSide(tables), TensorFlowSide(tables)
-        gradients = _gradients(axes, tables)
+        output_gradients = [
+            gradients.of_feature(axes.seed, feature, axes.batch, tables.dim)
+            for feature in range(tables.features)
+        ]
         workloads = [
-            _workload(bags, batches, ours, theirs, gradients)
+            _workload(bags, batches, ours, theirs, output_gradients)
             for bags, batches in zip(axes.all_bags(), batch_sets, strict=True)
         ]
         session.run(tf.compat.v1.global_variables_initializer())
@@ -95,22 +98,14 @@ def _session(axes: Axes, threads: int) -> Iterator[tf.compat.v1.Session]:
         yield session
 
 
-def _gradients(axes: Axes, tables: Tables) -> list[np.ndarray]:
-    """Gradients of the outputs, those of one feature after the other. All positive: sums that nearly cancel
-    would give Adam's first steps a sign by chance of rounding."""
-    rng = np.random.default_rng(axes.seed)
-    shape = axes.batch, tables.dim
-    return [rng.random(shape, np.float32) + np.float32(0.5) for _ in range(tables.features)]
-
-
 def _workload(
     bags: Bags,
     batches: list[ids.Batch],
     ours: SokSide,
     theirs: TensorFlowSide,
-    gradients: Sequence[np.ndarray],
+    output_gradients: Sequence[np.ndarray],
 ) -> _Workload:
-    rotation = RotatingBatches(batches, gradients)
+    rotation = RotatingBatches(batches, output_gradients)
     kinds = ["sparse"] if _kind(bags) == "sparse" else ["gather", "sparse"]
     return _Workload(
         bags,

@@ -8,7 +8,7 @@ import pathlib
 
 import numpy as np
 
-from bench import ids
+from bench import gradients, ids
 from bench.axes import Bags, Tables
 
 
@@ -37,12 +37,8 @@ class Job:
         return rows
 
     def gradients(self, feature: int) -> np.ndarray:
-        """The gradients of a feature's outputs, float32 [batch, dim].
-
-        All positive: sums that nearly cancel would give Adam's first steps a sign by chance of rounding.
-        """
-        rng = np.random.default_rng([self.seed, 1 << 20, feature])
-        return rng.random((self.batch, self.tables.dim), dtype=np.float32) + np.float32(0.5)
+        """The gradients of a feature's outputs, float32 [batch, dim]."""
+        return gradients.of_feature(self.seed, feature, self.batch, self.tables.dim)
 
     def batch_sets(self) -> list[list[ids.Batch]]:
         """The batches of each kind of bags."""
