@@ -18,12 +18,20 @@ inline int64_t PrefetchDistance(int64_t floats) {
   return std::clamp<int64_t>(kLinesInFlight / std::max<int64_t>(lines, 1), 1, kLinesInFlight);
 }
 
-// Asks for every line of `floats` floats from `row` on, to be read, and to be written too if kForWrite.
+// Asks for the line of `address`, to be read, and to be written too if kForWrite.
+template <bool kForWrite = false>
+inline void Prefetch(const void* address) {
+  __builtin_prefetch(address, kForWrite ? 1 : 0);
+  // GCC takes a function that only prefetches for one without effect, and leaves out calls of it.
+  asm volatile("");
+}
+
+// The same for every line of `floats` floats from `row` on.
 template <bool kForWrite = false>
 inline void PrefetchFloats(const float* row, int64_t floats) {
-  for (int64_t i = 0; i < floats; i += kFloatsPerLine) __builtin_prefetch(row + i, kForWrite ? 1 : 0);
+  for (int64_t i = 0; i < floats; i += kFloatsPerLine) Prefetch<kForWrite>(row + i);
   // A row that does not start on a line ends on one more.
-  __builtin_prefetch(row + floats - 1, kForWrite ? 1 : 0);
+  Prefetch<kForWrite>(row + floats - 1);
 }
 
 }  // namespace sok

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cc/base/huge_pages.h"
+#include "cc/base/prefetch.h"
 #include "cc/base/status.h"
 
 namespace sok {
@@ -40,7 +41,7 @@ class ProbeTable {
   // Distinct ids that it has room for.
   int64_t room() const { return static_cast<int64_t>((mask_ + 1) / 2); }
 
-  void Prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask_], 1); }
+  void AskFor(uint64_t hash) const { Prefetch<true>(&slots_[hash & mask_]); }
 
   // The position stored with `id`, whose hash is `hash`; where there is none, `position` is stored first. The
   // caller counts what it stores and stays within room() + 1.

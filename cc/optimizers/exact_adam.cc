@@ -53,7 +53,7 @@ void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, c
   const int64_t dim = store->dim();
   const uint32_t after = row_steps->now() + (step != nullptr ? 1 : 0);
   ForEachRow(
-      executor, rows, gradients, store, [&](int64_t row) { row_steps->Prefetch(row); },
+      executor, rows, gradients, store, [&](int64_t row) { row_steps->AskFor(row); },
       [&](int64_t i, const float* g, float* record) {
         const uint32_t missed = row_steps->missed(rows[i]);
         if (missed > 0) {

@@ -36,7 +36,7 @@ class KerasRmspropOptimizer final : public RuleOptimizer<Rule> {
     const Rule rule(hyper.data());
     const int64_t dim = store->dim();
     ForEachRow(
-        executor, rows, &gradients, store, [&](int64_t row) { row_steps_.Prefetch(row); },
+        executor, rows, &gradients, store, [&](int64_t row) { row_steps_.AskFor(row); },
         [&](int64_t i, const float* g, float* record) {
           Rule row_rule = rule;
           const uint32_t missed = row_steps_.missed(rows[i]);
@@ -55,7 +55,7 @@ class KerasRmspropOptimizer final : public RuleOptimizer<Rule> {
     if (!powers_.has_value()) return;
     const int64_t dim = store->dim();
     ForEachRow(
-        executor, rows, /*gradients=*/nullptr, store, [&](int64_t row) { row_steps_.Prefetch(row); },
+        executor, rows, /*gradients=*/nullptr, store, [&](int64_t row) { row_steps_.AskFor(row); },
         [&](int64_t i, const float* /*g*/, float* record) {
           const uint32_t missed = row_steps_.missed(rows[i]);
           if (missed == 0) return;

@@ -15,33 +15,43 @@
 namespace sok {
 
 // The loop that all optimizers run in, over rows [begin, end) on one thread: see ForEachRow.
+//
+// Records are asked for block by block, each block while the one before is worked on. While a processor waits
+// for a page table entry it goes on with what comes next, some hundreds of instructions: requests that follow
+// one another wait together, those that are spread over the work on rows wait one by one.
 template <typename Ahead, typename Body>
 void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const RowGradients* gradients,
                   RowStore* store, const Ahead& ahead, const Body& body) {
   const int64_t floats = store->stride();
   const int64_t dim = store->dim();
-  const int64_t distance = PrefetchDistance(floats);
-  const int64_t block =
-      std::min(distance, std::max<int64_t>(RowGradients::kBlockFloats / std::max<int64_t>(dim, 1), 1));
+  const int64_t block = std::min(
+      PrefetchDistance(floats), std::max<int64_t>(RowGradients::kBlockFloats / std::max<int64_t>(dim, 1), 1));
   alignas(64) float scratch[RowGradients::kBlockFloats];
-  for (int64_t i = begin; i < std::min(end, begin + 2 * distance); ++i) ahead(rows[i]);
-  for (int64_t i = begin; i < std::min(end, begin + distance); ++i) {
-    PrefetchFloats<true>(store->weights(rows[i]), floats);
-  }
+  const auto ask_for_records = [&](int64_t first) {
+    for (int64_t i = first; i < std::min(end, first + block); ++i) {
+      PrefetchFloats<true>(store->weights(rows[i]), floats);
+    }
+  };
+  const auto look_ahead = [&](int64_t first) {
+    for (int64_t i = first; i < std::min(end, first + block); ++i) ahead(rows[i]);
+  };
+  look_ahead(begin);
+  look_ahead(begin + block);
+  ask_for_records(begin);
   for (int64_t first = begin; first < end; first += block) {
     const int64_t last = std::min(end, first + block);
+    look_ahead(last + block);
+    ask_for_records(last);
     const float* g = gradients == nullptr ? nullptr : gradients->Block(first, last, scratch);
     for (int64_t i = first; i < last; ++i) {
-      if (i + 2 * distance < end) ahead(rows[i + 2 * distance]);
-      if (i + distance < end) PrefetchFloats<true>(store->weights(rows[i + distance]), floats);
       body(i, g == nullptr ? nullptr : g + (i - first) * dim, store->weights(rows[i]));
     }
   }
 }
 
 // Calls body(i, g, record) for every rows[i], where g is its gradient and record its weights followed by its
-// slots, asking for each record's cache lines some rows ahead. Rows are distinct, so threads work on disjoint
-// memory. ahead(row) is called for each row twice as far ahead, for what else is kept by row. Without
+// slots, asking for each record's cache lines a block ahead. Rows are distinct, so threads work on disjoint
+// memory. ahead(row) is called for each row another block ahead, for what else is kept by row. Without
 // gradients, g is null.
 template <typename Ahead, typename Body>
 void ForEachRow(Executor& executor, Span<const int64_t> rows, const RowGradients* gradients, RowStore* store,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cc/base/function_ref.h"
+#include "cc/base/prefetch.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/store/row_column.h"
@@ -28,7 +29,7 @@ class RowSteps {
   // Says that `row` has everything up to now; the second form, up to `step`.
   void SetCurrent(int64_t row) { last_current_[row] = now_; }
   void SetCurrentAt(int64_t row, uint32_t step) { last_current_[row] = step; }
-  void Prefetch(int64_t row) const { __builtin_prefetch(&last_current_[row], 1); }
+  void AskFor(int64_t row) const { Prefetch<true>(&last_current_[row]); }
 
   // Row numbers below this one have been in use; the others have no state to bring up to date.
   int64_t rows_in_use() const { return rows_in_use_; }
