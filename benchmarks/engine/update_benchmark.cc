@@ -4,6 +4,7 @@
 // when they are looked up, then updated.
 //
 // Every run takes the next of many batches, so that the rows it needs are not in cache from the run before.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -52,10 +53,16 @@ std::vector<std::vector<int64_t>> MakeBatches(int64_t rows) {
 // The machine's own limit: what LazyAdam has to do, on one thread, without the engine's layers.
 void BareLoop(const std::vector<int64_t>& rows, const float* grads, RowStore* store) {
   const int64_t dim = store->dim();
-  const int64_t distance = PrefetchDistance(3 * dim);
+  const int64_t block = PrefetchDistance(3 * dim);
   const int64_t n = static_cast<int64_t>(rows.size());
+  const auto ask_for = [&](int64_t first) {
+    for (int64_t i = first; i < std::min(n, first + block); ++i) {
+      PrefetchFloats<true>(store->weights(rows[i]), 3 * dim);
+    }
+  };
+  ask_for(0);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + distance < n) PrefetchFloats<true>(store->weights(rows[i + distance]), 3 * dim);
+    if (i % block == 0) ask_for(i + block);
     float* __restrict w = store->weights(rows[i]);
     float* __restrict m = w + dim;
     float* __restrict v = m + dim;
