@@ -28,6 +28,15 @@ struct Initializer {
   uint64_t seed = 0;  // of the table: a hash of the run's seed and the table's name
 };
 
+// The value of the distribution function of the standard normal at a value of kNormal or kTruncatedNormal
+// with mean 0 and standard deviation 1.
+SOK_HOST_DEVICE double NormalProbability(InitializerKind kind, uint64_t bits) {
+  if (kind == InitializerKind::kNormal) return UnitOpen(bits);
+  // That function at -2; it is symmetric, so what is within two standard deviations is 1 - 2 tail.
+  const double tail = 0.022750131948179207200;
+  return tail + (1.0 - 2.0 * tail) * UnitOpen(bits);
+}
+
 // The value of one column, from the bits that belong to it. Results are rounded to float once.
 SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bits) {
   const double a = initializer.a;
@@ -42,12 +51,8 @@ SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bit
       return value < initializer.b ? value : initializer.a;
     }
     case InitializerKind::kNormal:
-      return static_cast<float>(a + b * NormalQuantile(UnitOpen(bits)));
-    case InitializerKind::kTruncatedNormal: {
-      // The distribution function of the standard normal at -2; symmetric, so the rest is 1 - 2 tail.
-      const double tail = 0.022750131948179207200;
-      return static_cast<float>(a + b * NormalQuantile(tail + (1.0 - 2.0 * tail) * UnitOpen(bits)));
-    }
+    case InitializerKind::kTruncatedNormal:
+      return static_cast<float>(a + b * NormalQuantile(NormalProbability(initializer.kind, bits)));
   }
   return initializer.a;
 }

@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <set>
 #include <vector>
 
 #include "cc/base/test_ids.h"
+#include "cc/base/vector_levels_for_tests.h"
 
 namespace sok {
 namespace {
@@ -22,16 +24,22 @@ uint32_t Bits(float value) {
   return bits;
 }
 
-TEST(InitializerTest, RowsAreTheirValues) {
-  for (const InitializerKind kind : kKinds) {
-    const Initializer initializer{kind, -1.0f, 2.0f, 99};
-    for (const int64_t dim : {1, 2, 3, 7, 16, 63, 64, 129, 1025}) {
-      for (const int64_t key : HostileIds()) {
-        std::vector<float> row(dim);
-        FillRow(initializer, key, Span<float>(row));
-        for (int64_t c = 0; c < dim; ++c) ASSERT_EQ(Bits(row[c]), Bits(InitialValue(initializer, key, c)));
-      }
+void ExpectRowsAreTheirValues(const Initializer& initializer) {
+  constexpr float kAfterTheRow = 77.0f;
+  for (const int64_t dim : {1, 2, 3, 4, 7, 16, 63, 64, 129, 1025}) {
+    for (const int64_t key : HostileIds()) {
+      std::vector<float> row(dim + 16, kAfterTheRow);
+      FillRow(initializer, key, Span<float>(row).subspan(0, dim));
+      for (int64_t c = 0; c < dim; ++c) ASSERT_EQ(Bits(row[c]), Bits(InitialValue(initializer, key, c)));
+      ASSERT_EQ(std::count(row.begin() + dim, row.end(), kAfterTheRow), 16);
     }
+  }
+}
+
+TEST(InitializerTest, RowsAreTheirValuesWithAllVectors) {
+  for (const VectorLevel level : VectorLevels()) {
+    const WithVectorLevel with_level(level);
+    for (const InitializerKind kind : kKinds) ExpectRowsAreTheirValues({kind, -1.0f, 2.0f, 99});
   }
 }
 

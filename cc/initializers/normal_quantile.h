@@ -39,31 +39,36 @@ SOK_HOST_DEVICE double PortableLog(double x) {
   return static_cast<double>(e) * 0.693147180559945309417 + 2.0 * s * series;
 }
 
+// Whether NormalQuantile(0.5 + q) is QuantileNearMean(q).
+SOK_HOST_DEVICE bool IsNearMean(double q) { return q >= -0.425 && q <= 0.425; }
+
+SOK_HOST_DEVICE double QuantileNearMean(double q) {
+  const double r = 0.180625 - q * q;
+  double above = 2.5090809287301226727e3;
+  above = above * r + 3.3430575583588128105e4;
+  above = above * r + 6.7265770927008700853e4;
+  above = above * r + 4.5921953931549871457e4;
+  above = above * r + 1.3731693765509461125e4;
+  above = above * r + 1.9715909503065514427e3;
+  above = above * r + 1.3314166789178437745e2;
+  above = above * r + 3.3871328727963666080e0;
+  double below = 5.2264952788528545610e3;
+  below = below * r + 2.8729085735721942674e4;
+  below = below * r + 3.9307895800092710610e4;
+  below = below * r + 2.1213794301586595867e4;
+  below = below * r + 5.3941960214247511077e3;
+  below = below * r + 6.8718700749205790830e2;
+  below = below * r + 4.2313330701600911252e1;
+  below = below * r + 1.0;
+  return q * above / below;
+}
+
 // z with P(Z <= z) = p for a standard normal Z and p in (0, 1), to 16 digits: the rational functions PPND16
 // of M. J. Wichura, "Algorithm AS 241: The Percentage Points of the Normal Distribution", Applied Statistics
 // 37 (1988), one for the middle and two for the tails.
 SOK_HOST_DEVICE double NormalQuantile(double p) {
   const double q = p - 0.5;
-  if (q >= -0.425 && q <= 0.425) {
-    const double r = 0.180625 - q * q;
-    double above = 2.5090809287301226727e3;
-    above = above * r + 3.3430575583588128105e4;
-    above = above * r + 6.7265770927008700853e4;
-    above = above * r + 4.5921953931549871457e4;
-    above = above * r + 1.3731693765509461125e4;
-    above = above * r + 1.9715909503065514427e3;
-    above = above * r + 1.3314166789178437745e2;
-    above = above * r + 3.3871328727963666080e0;
-    double below = 5.2264952788528545610e3;
-    below = below * r + 2.8729085735721942674e4;
-    below = below * r + 3.9307895800092710610e4;
-    below = below * r + 2.1213794301586595867e4;
-    below = below * r + 5.3941960214247511077e3;
-    below = below * r + 6.8718700749205790830e2;
-    below = below * r + 4.2313330701600911252e1;
-    below = below * r + 1.0;
-    return q * above / below;
-  }
+  if (IsNearMean(q)) return QuantileNearMean(q);
   const double tail = q < 0 ? p : 1.0 - p;
   double r = sqrt(-PortableLog(tail));
   double above;
