@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/base/prefetch.h"
 #include "cc/base/vectorize.h"
 
 namespace sok {
@@ -91,7 +92,7 @@ inline void IdIndex::AskFor(Span<const int64_t> ids, uint64_t* homes) const {
   } else {
     for (int64_t i = 0; i < ids.size(); ++i) homes[i] = Home(ids[i]);
   }
-  for (int64_t i = 0; i < ids.size(); ++i) __builtin_prefetch(&buckets_[homes[i]]);
+  for (int64_t i = 0; i < ids.size(); ++i) Prefetch(&buckets_[homes[i]]);
 }
 
 inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const uint64_t* homes, int64_t* rows,
@@ -103,7 +104,7 @@ inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const uint64_t* home
     rows[i] = row_plus_1 - 1;
     past[num_past] = i;
     if ((row_plus_1 == 0) & home.full()) {
-      __builtin_prefetch(&buckets_[Next(homes[i])]);
+      Prefetch(&buckets_[Next(homes[i])]);
       ++num_past;
     }
   }
@@ -157,7 +158,7 @@ Status IdIndex::Insert(Span<const int64_t> ids, Span<const int64_t> rows) {
   // Doubling keeps the cost of many small insertions linear; Reserve rounds up to a power of two.
   SOK_RETURN_IF_ERROR(Reserve(size_ + n));
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) __builtin_prefetch(&buckets_[Home(ids[i + kAhead])], 1);
+    if (i + kAhead < n) Prefetch<true>(&buckets_[Home(ids[i + kAhead])]);
     Append(ids[i], rows[i] + 1);
   }
   size_ += n;

@@ -42,6 +42,7 @@ SOK_HOST_DEVICE double PortableLog(double x) {
 // Whether NormalQuantile(0.5 + q) is QuantileNearMean(q).
 SOK_HOST_DEVICE bool IsNearMean(double q) { return q >= -0.425 && q <= 0.425; }
 
+// Elsewhere its value means nothing, but it may be called: loops that vectorize do without branches.
 SOK_HOST_DEVICE double QuantileNearMean(double q) {
   const double r = 0.180625 - q * q;
   double above = 2.5090809287301226727e3;
