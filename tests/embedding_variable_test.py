@@ -133,6 +133,64 @@ def test_a_dense_read_says_what_to_do(read):
             read(table)
 
 
+@pytest.mark.parametrize(
+    "read", [tf.convert_to_tensor, lambda table: table + 1.0, lambda table: table.eval()]
+)
+def test_a_bounded_table_is_no_tensor_by_itself(read):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=5)
+        harness.initialize(session)
+        with session.as_default(), pytest.raises(TypeError, match="hash_table.*read_value.*embedding_lookup"):
+            read(table)
+
+
+def test_read_value_of_a_bounded_table_is_by_row_number():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, capacity=5)
+        rows = tf.nn.embedding_lookup(table, harness.HOSTILE_KEYS[:3])
+        read = table.read_value()
+        step = tf.compat.v1.train.AdamOptimizer(0.1).minimize(tf.reduce_sum(rows))
+        harness.initialize(session)
+        np.testing.assert_array_equal(session.run(read), np.zeros([5, 2]))
+        for _ in range(3):
+            session.run(step)
+        want = np.concatenate([harness.table_contents(session, table)[1], np.zeros([2, 2])])
+        assert np.all(want[:3] != 0)
+        np.testing.assert_array_equal(session.run(read), want)
+        evicted = table.evict(harness.HOSTILE_KEYS[1:2])
+        assert session.run(evicted) == 1
+        want[1] = 0
+        np.testing.assert_array_equal(session.run(read), want)
+
+
+@pytest.mark.parametrize("key_dtype", [tf.int64, tf.int32, tf.uint32])
+def test_export_gives_keys_and_rows(key_dtype):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=3, key_dtype=key_dtype)
+        keys = [7, 0, key_dtype.max, key_dtype.min + 1]
+        rows = tf.nn.embedding_lookup(table, tf.constant(keys, key_dtype))
+        exported = table.export()
+        assert [one.dtype for one in exported] == [key_dtype, tf.float32]
+        assert [one.shape.as_list() for one in exported] == [[None], [None, 3]]
+        harness.initialize(session)
+        assert [one.shape for one in session.run(exported)] == [(0,), (0, 3)]
+        want = session.run(rows)
+        got_keys, got_rows = session.run(exported)
+        assert got_keys.tolist() == keys
+        np.testing.assert_array_equal(got_rows, want)
+
+
+@pytest.mark.parametrize("read", [lambda table: table.read_value(), lambda table: table.export()[1]])
+def test_rows_by_number_are_not_differentiated(read):
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=5)
+        loss = tf.reduce_sum(read(table)) + tf.reduce_sum(tf.nn.embedding_lookup(table, [1]))
+        with pytest.raises(TypeError, match="hash_table.*embedding_lookup"):
+            tf.gradients(loss, table)
+        rows = tf.stop_gradient(read(table))
+        assert tf.gradients(tf.reduce_sum(rows * tf.nn.embedding_lookup(table, [1])), table)[0] is not None
+
+
 def test_fetching_a_table_names_it():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="hash_table", dim=2)

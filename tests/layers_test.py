@@ -178,10 +178,47 @@ def test_a_constant_shape_is_known_at_once():
         assert distributed()(ids).shape.as_list() == [2, SLOTS, DIM]
 
 
-@pytest.mark.parametrize("shape", [[4, SLOTS, 3], [4, 2, 2], [24], []])
+@pytest.mark.parametrize("shape", [[4, SLOTS, 3], [4, 2, SLOTS], [25], [5, SLOTS], [5, 3, 1, 1], []])
 def test_a_wrong_shape_that_is_known_fails_at_once(shape):
     with harness.graph_and_session(), pytest.raises(ValueError, match="takes keys of shape"):
         all2all()(tf.zeros(shape, tf.int64))
+
+
+@pytest.mark.parametrize("shape", [[4, SLOTS * 2], [4 * SLOTS, 2], [24], [4, 1, SLOTS, 2], [2, 2, 2, 3], [0]])
+@pytest.mark.parametrize("known", ["all", "rank"])
+def test_keys_of_another_rank_give_their_shape_and_one_dimension(shape, known):
+    with harness.graph_and_session() as session:
+        layer = all2all()
+        drawn = np.random.default_rng(0).integers(-9, 9, shape)
+        keys = tf.compat.v1.placeholder(tf.int64, shape if known == "all" else [None] * len(shape))
+        output = layer(keys)
+        assert output.shape.as_list() == [*keys.shape.as_list(), DIM]
+        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(output))
+        harness.initialize(session)
+        session.run(step, {keys: drawn})
+        row_of = rows_by_key(session, layer)
+        want = np.array([row_of[key] for key in drawn.ravel().tolist()], np.float32).reshape([*shape, DIM])
+        np.testing.assert_array_equal(session.run(output, {keys: drawn}), want)
+
+
+def test_keys_of_another_rank_with_one_key_a_slot():
+    with harness.graph_and_session() as session:
+        keys = tf.compat.v1.placeholder(tf.int64, [None, SLOTS])
+        output = all2all(1)(keys)
+        assert output.shape.as_list() == [None, SLOTS, DIM]
+        harness.initialize(session)
+        assert session.run(output, {keys: np.ones([5, SLOTS])}).shape == (5, SLOTS, DIM)
+
+
+def test_keys_of_another_rank_that_fill_no_samples_fail_when_it_runs():
+    with harness.graph_and_session() as session:
+        layer = all2all()
+        keys = tf.compat.v1.placeholder(tf.int64, [None, None])
+        output = layer(keys)
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{layer.var.m_var_name}.*multiple of 6"):
+            session.run(output, {keys: np.ones([5, 2])})
+        assert session.run(layer.embedding_variable.size()) == 0
 
 
 def test_wrong_kinds_of_input_fail_at_once():

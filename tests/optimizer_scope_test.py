@@ -52,7 +52,7 @@ def test_split_keeps_the_order():
         mixed = [others[2], tables[1], others[0], tables[0], others[1]]
         for variables in (mixed, tuple(mixed)):
             embedding_variables, other_variables = sok.split_embedding_variable_from_others(variables)
-            assert isinstance(embedding_variables, tuple) and isinstance(other_variables, tuple)
+            assert isinstance(embedding_variables, list) and isinstance(other_variables, list)
             assert [id(v) for v in embedding_variables] == [id(tables[1]), id(tables[0])]
             assert [id(v) for v in other_variables] == [id(others[2]), id(others[0]), id(others[1])]
 
@@ -60,7 +60,7 @@ def test_split_keeps_the_order():
 def test_split_of_one_kind_only():
     with harness.graph_and_session():
         table, other = sok.EmbeddingVariable(name="x", dim=2), tf.Variable(1.0)
-        assert sok.split_embedding_variable_from_others([]) == ((), ())
+        assert sok.split_embedding_variable_from_others([]) == ([], [])
         assert len(sok.split_embedding_variable_from_others([table])[0]) == 1
         assert len(sok.split_embedding_variable_from_others((other,))[1]) == 1
 

@@ -51,6 +51,20 @@ FULL_PATHS = [
     ("tf.keras.optimizers", "Adam", "optimizers.Adam"),
     ("tf.keras.mixed_precision", "LossScaleOptimizer", "tf.keras.mixed_precision.LossScaleOptimizer"),
     ("optimizers", "Adam", "optimizers.Adam"),
+    ("core", "EmbeddingVariable", "EmbeddingVariable"),
+    ("core.embedding_variable", "EmbeddingVariable", "EmbeddingVariable"),
+    ("core", "GraphKeys", "GraphKeys"),
+    ("core.graph_keys", "GraphKeys", "GraphKeys"),
+    ("saver", "Saver", "Saver"),
+    ("saver.Saver", "Saver", "Saver"),
+    ("tf", "unique", "tf.unique"),
+    ("tf", "unsorted_segment_sum", "tf.unsorted_segment_sum"),
+    ("kit_lib", "in_tensorflow2", "kit_lib.in_tensorflow2"),
+    (
+        "embeddings.tf_distributed_embedding",
+        "TFDistributedEmbedding",
+        "embeddings.tf_distributed_embedding.TFDistributedEmbedding",
+    ),
 ]
 
 ARGUMENTS = {
@@ -141,6 +155,12 @@ ARGUMENTS = {
     "init_from_checkpoint": [("ckpt_dir_or_file", _REQUIRED), ("assignment_map", _REQUIRED)],
     "Saver.load_embedding_values": [("embedding_variable", _REQUIRED), ("tensors", _REQUIRED)],
     "split_embedding_variable_from_others": [("variables", _REQUIRED)],
+    "embeddings.tf_distributed_embedding.TFDistributedEmbedding": [
+        ("vocabulary_size", _REQUIRED),
+        ("embedding_vec_size", _REQUIRED),
+        ("initializer", "GlorotNormal"),
+        ("comm_options", None),
+    ],
 }
 
 
@@ -218,6 +238,11 @@ def test_arguments_by_keyword_only(name, keywords):
     assert found == keywords
 
 
+def test_the_savers_module_and_class_are_reached_by_dots():
+    assert resolve("saver.Saver") is sok.Saver
+    assert resolve("saver.Saver.Saver") is sok.Saver
+
+
 def test_version_is_a_version():
     assert re.fullmatch(r"\d+\.\d+\.\d+([.+-]?\w+)*", sok.__version__)
 
@@ -225,6 +250,17 @@ def test_version_is_a_version():
 def test_graph_keys_are_strings():
     names = [name for name in vars(sok.GraphKeys) if not name.startswith("_")]
     assert names and all(isinstance(getattr(sok.GraphKeys, name), str) for name in names)
+
+
+def test_sok_tf_has_tensorflows_functions():
+    assert sok.tf.unique is tf.unique
+    assert sok.tf.unsorted_segment_sum is tf.math.unsorted_segment_sum
+    assert sok.kit_lib.in_tensorflow2() is (int(tf.__version__.split(".")[0]) == 2)
+
+
+def test_the_layer_for_strategies_says_what_to_use():
+    with pytest.raises(RuntimeError, match="All2AllDenseEmbedding"):
+        resolve("embeddings.tf_distributed_embedding.TFDistributedEmbedding")(40, 4)
 
 
 def test_optimizers_are_classes_of_tensorflow():

@@ -5,7 +5,7 @@ optimizers work on the rows where they lie. `sok.Init` comes first; `Distributed
 `All2AllDenseEmbedding` are the layers; the optimizers of `tf.compat.v1.train` train them.
 """
 
-from sparse_operation_kit import optimizers, tf
+from sparse_operation_kit import kit_lib, optimizers, tf
 from sparse_operation_kit._version import __version__
 from sparse_operation_kit.core.broadcast import (
     BroadcastGlobalVariablesHook,
@@ -66,6 +66,7 @@ __all__ = [
     "group_embedding_lookup",
     "group_embedding_lookup_sparse",
     "init_from_checkpoint",
+    "kit_lib",
     "optimizers",
     "split_embedding_variable_from_others",
     "table_statistics",

@@ -93,6 +93,24 @@ REGISTER_OP("SokTableEvict")
     .SetShapeFn(shape::ScalarShape)
     .Doc("Takes keys out, those that are there and this rank's; `evicted` rows went.");
 
+REGISTER_OP("SokTableExport")
+    .Input("handle: resource")
+    .Attr("dim: int >= 1")
+    .Output("keys: int64")
+    .Output("rows: int64")
+    .Output("values: float")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t dim = 0;
+      TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(2, c->Matrix(InferenceContext::kUnknownDim, dim));
+      return ::tensorflow::Status();
+    })
+    .Doc(R"(What this rank holds, by row number.
+keys, rows, values: [n], [n] and [n, dim]: the key, the row number and the weights of each row.)");
+
 REGISTER_OP("SokTableAssign")
     .Input("handle: resource")
     .Input("keys: int64")

@@ -41,7 +41,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     `tf.compat.v1.global_variables_initializer()` makes the empty table, `tf.nn.embedding_lookup` and
     `tf.nn.embedding_lookup_sparse` look rows up, `tf.gradients` gives `tf.IndexedSlices` over row numbers,
     and `tf.compat.v1.train.Saver` saves the rows, the optimizer's slots and its state. It has no dense value:
-    reading it as a tensor is a `TypeError`, except for one without hashing, whose rows are all there.
+    reading it as a tensor is a `TypeError`, except for one without hashing, whose rows are all there. Rows of
+    a table with a capacity are read by `read_value`, those of any table by `export`.
 
     Its initializer needs `sok.Init` to have run. Created under `tf.control_dependencies([sok_init])`, the
     initializer runs it by itself, as a `MonitoredTrainingSession` needs.
@@ -208,9 +209,29 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             keys = tf.cast(keys, tf.int64)
         return group.lookup_group([group.DenseLookup(self, keys)], name=name)[0]
 
+    def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what this rank holds, `(keys, rows)`: `[n]` of `key_dtype` and float32 `[n, dim]`.
+
+        They stand in the order of the row numbers. Differentiating them is a TypeError.
+        """
+        exported = native.ops.sok_table_export(self.handle, dim=self.dim, name=name)
+        return tf.cast(exported.keys, self.key_dtype), exported.values
+
     def read_value(self) -> tf.Tensor:
-        """Returns all rows of a table without hashing, [capacity * ranks, dim], by key."""
-        return self._read_variable_op()
+        """Returns the rows as one tensor.
+
+        Of a table without hashing it is [capacity * ranks, dim], by key. Of a table with hashing and a
+        capacity it is [capacity, dim], what this rank holds by row number, zeros where no key has the row;
+        differentiating it is a TypeError.
+
+        Raises:
+          TypeError: The table has hashing and no capacity.
+        """
+        if not self.use_hashtable or self.capacity is None:
+            return self._read_variable_op()
+        exported = native.ops.sok_table_export(self.handle, dim=self.dim)
+        shape = tf.constant([self.capacity, self.dim], tf.int64)
+        return tf.scatter_nd(exported.rows[:, tf.newaxis], exported.values, shape)
 
     def value(self) -> tf.Tensor:
         """Returns all rows of a table without hashing, [capacity * ranks, dim], by key."""
@@ -219,7 +240,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy
         if self.use_hashtable:
-            self._refuse("has no dense value: it holds the rows of the keys that came so far")
+            self._refuse(
+                "has no dense value: it holds the rows of the keys that came so far"
+                + ("" if self.capacity is None else ", which read_value() gives by row number")
+            )
         # tf.range has no uint32.
         return self.sparse_read(tf.cast(tf.range(self.shape[0], dtype=tf.int64), self.key_dtype))
 
@@ -308,6 +332,16 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
         """Makes `initializer_op` what initializes the variable."""
         self._initializer_op = initializer_op
+
+
+@ops.RegisterGradient("SokTableExport")
+def _export_gradient(op: tf.Operation, *gradients: tf.Tensor | None) -> NoReturn:
+    del gradients
+    raise TypeError(
+        f"Embedding variable '{op.inputs[0].op.get_attr('shared_name').decode()}' cannot be differentiated "
+        "through the rows that read_value() or export() gives. Look rows up with tf.nn.embedding_lookup, or "
+        "put tf.stop_gradient around the rows"
+    )
 
 
 def _check_arguments(

@@ -12,7 +12,9 @@ class All2AllDenseEmbedding(EmbeddingLayer):
     """Looks up a row for every key, as `tf.nn.embedding_lookup` does.
 
     `layer(inputs, training=True)` takes keys `[batch, slot_num, nnz_per_slot]` and returns
-    `[batch, slot_num, nnz_per_slot, embedding_vec_size]`, in the layer's compute dtype. With
+    `[batch, slot_num, nnz_per_slot, embedding_vec_size]`, in the layer's compute dtype. Keys of another rank
+    than three, such as `[batch, slot_num]` where `nnz_per_slot` is 1, are taken too if their number is a
+    multiple of `slot_num * nnz_per_slot`; the output has their shape and one more dimension. With
     `dynamic_input=True` it takes keys `[n]`, of any `n`, zero included, and returns
     `[n, embedding_vec_size]`.
 
@@ -64,6 +66,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
             **kwargs,
         )
         self._keys_shape = [None] if dynamic_input else [None, slots, nnz]
+        self._keys_of_sample = 1 if dynamic_input else slots * nnz
+        self._takes_other_ranks = not dynamic_input
 
     def call(self, inputs: tf.Tensor, training: bool | tf.Tensor = True) -> tf.Tensor:
         """Returns one row for every key, shaped as the keys with one more dimension."""
@@ -75,6 +79,8 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         if isinstance(inputs, (tf.SparseTensor, tf.RaggedTensor)):
             raise TypeError(f"All2AllDenseEmbedding of '{name}' takes a dense tensor of keys, not {inputs!r}")
         keys = tf.convert_to_tensor(inputs)
+        if self._takes_other_ranks and keys.shape.rank not in (None, 3):
+            return self._of_whole_samples(keys)
         if not keys.shape.is_compatible_with(self._keys_shape):
             raise ValueError(
                 f"All2AllDenseEmbedding of '{name}' takes keys of shape {self._keys_shape}, not {keys.shape}"
@@ -83,3 +89,24 @@ class All2AllDenseEmbedding(EmbeddingLayer):
             return keys
         # The check while running names its node, and so the variable.
         return tf.ensure_shape(keys, self._keys_shape, name=f"keys_of_{name.replace('/', '_')}")
+
+    def _of_whole_samples(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns keys of any known rank, whose number is checked as soon as it is known."""
+        name = self.embedding_variable.m_var_name
+        known = 1
+        for dimension in keys.shape.as_list():
+            known *= 1 if dimension is None else dimension
+        if known % self._keys_of_sample == 0:
+            return keys
+        if keys.shape.is_fully_defined():
+            raise ValueError(
+                f"All2AllDenseEmbedding of '{name}' takes keys of shape {self._keys_shape}, or of another "
+                f"rank with a multiple of {self._keys_of_sample} keys; {keys.shape} has {known}"
+            )
+        check = tf.debugging.assert_equal(
+            tf.size(keys, out_type=tf.int64) % self._keys_of_sample,
+            tf.constant(0, tf.int64),
+            f"All2AllDenseEmbedding of '{name}' takes a multiple of {self._keys_of_sample} keys",
+        )
+        with tf.control_dependencies([check]):
+            return tf.identity(keys)

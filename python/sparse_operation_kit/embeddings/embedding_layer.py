@@ -6,11 +6,14 @@ import tensorflow as tf
 
 from sparse_operation_kit import compat
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.graph_keys import GraphKeys
 from sparse_operation_kit.lookup import group
 
 
 class EmbeddingLayer(compat.Layer):
     """A layer with an embedding variable of its own, made from the arguments that SOK gives its layers.
+
+    The layer is in its graph's collection `sok.GraphKeys.SparseOperationKitEmbeddingLayers`.
 
     Attributes:
       embedding_variable: The layer's `EmbeddingVariable`.
@@ -38,6 +41,12 @@ class EmbeddingLayer(compat.Layer):
             trainable=kwargs.get("trainable", True),
             use_hashtable=use_hashtable,
         )
+        tf.compat.v1.add_to_collection(GraphKeys.SparseOperationKitEmbeddingLayers, self)
+
+    @property
+    def var(self) -> EmbeddingVariable:
+        """`embedding_variable`, under the name that the original SOK gives it."""
+        return self.embedding_variable
 
     @classmethod
     def _count(cls, argument: str, value: Any) -> int:

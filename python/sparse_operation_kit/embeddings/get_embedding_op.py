@@ -5,7 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core.graph_keys import GraphKeys
+# The attribute of a graph that holds its layers by name.
+_GRAPH_ATTRIBUTE = "_sok_embedding_layers"
 
 
 def get_embedding(name: str, constructor: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
@@ -25,10 +26,11 @@ def get_embedding(name: str, constructor: Callable[..., Any] | None = None, **kw
     Raises:
       ValueError: There is no such layer and no constructor.
     """
-    stores = tf.compat.v1.get_collection_ref(GraphKeys.SparseOperationKitEmbeddingLayers)
-    if not stores:
-        stores.append({})
-    layers = stores[0]
+    graph = tf.compat.v1.get_default_graph()
+    layers = getattr(graph, _GRAPH_ATTRIBUTE, None)
+    if layers is None:
+        layers = {}
+        setattr(graph, _GRAPH_ATTRIBUTE, layers)
     if name not in layers:
         if constructor is None:
             raise ValueError(

@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.optimizers.scalar_state import scalar_state
+from sparse_operation_kit.core.graph_keys import GraphKeys
+from sparse_operation_kit.optimizers.scalar_state import initializer_of, scalar_state
 
 
 class Adam(tf.compat.v1.train.AdamOptimizer):
@@ -19,7 +20,8 @@ class Adam(tf.compat.v1.train.AdamOptimizer):
     rows are brought up to date when they are next read, updated or saved, so the cost is that of the touched
     rows.
 
-    Methods are those of tf.compat.v1.train.Optimizer.
+    Methods are those of tf.compat.v1.train.Optimizer. It is in the collection
+    `sok.GraphKeys.SparseOperationKitOptimizer` of the graph that it is made in.
 
     Args:
       learning_rate: a number, a scalar tensor, a function without arguments that gives one, or a Keras
@@ -47,6 +49,8 @@ class Adam(tf.compat.v1.train.AdamOptimizer):
             raise ValueError("amsgrad=True is not supported: tables keep no maximum of the second moment")
         self._learning_rate = learning_rate
         super().__init__(self._current_learning_rate, beta_1, beta_2, epsilon, name=name)
+        if not tf.executing_eagerly():
+            tf.compat.v1.add_to_collection(GraphKeys.SparseOperationKitOptimizer, self)
 
     @property
     def learning_rate(self) -> float | tf.Tensor | Callable:
@@ -57,6 +61,15 @@ class Adam(tf.compat.v1.train.AdamOptimizer):
     def iterations(self) -> tf.Variable:
         """Scalar int64 variable of the current graph: how often gradients were applied."""
         return scalar_state(self, "iterations", 0, tf.int64)
+
+    @property
+    def initializer(self) -> tf.Operation:
+        """The op that initializes the optimizer's own variables: those of the current graph, made so far.
+
+        `tf.compat.v1.global_variables_initializer()` does it too, where it is called after the last
+        `apply_gradients`. Moments of embedding variables lie in their tables and stay as they are.
+        """
+        return initializer_of(self)
 
     def _current_learning_rate(self) -> Any:
         if not callable(self._learning_rate):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 
@@ -27,3 +29,12 @@ def scalar_state(
                 )
             optimizer._non_slot_dict[(name, graph)] = variable
     return variable
+
+
+def initializer_of(optimizer: tf.compat.v1.train.Optimizer, inner: Any = None) -> tf.Operation:
+    """The op that initializes the variables that `optimizer` has made in the current graph, if any.
+
+    With a Keras optimizer that it wraps, `inner`, also those of its hyper-parameters.
+    """
+    hyper = [value for value in getattr(inner, "_hyper", {}).values() if isinstance(value, tf.Variable)]
+    return tf.compat.v1.variables_initializer([*optimizer.variables(), *hyper], name="init_optimizer")

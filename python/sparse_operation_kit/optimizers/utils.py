@@ -13,20 +13,20 @@ def is_embedding_variable(variable: Any) -> bool:
     return isinstance(variable, EmbeddingVariable)
 
 
-def split_embedding_variable_from_others(variables: list | tuple) -> tuple[tuple, tuple]:
+def split_embedding_variable_from_others(variables: list | tuple) -> tuple[list, list]:
     """Splits trainable variables into embedding variables and the others, each in the order given.
 
     Args:
       variables: a list or tuple of variables.
 
     Returns:
-      `(embedding_variables, other_variables)`, two tuples.
+      `(embedding_variables, other_variables)`, two lists.
 
     Raises:
       ValueError: if `variables` is neither a list nor a tuple.
     """
     if not isinstance(variables, (list, tuple)):
         raise ValueError(f"variables must be a list or a tuple of variables, not {type(variables).__name__}")
-    embedding_variables = tuple(v for v in variables if is_embedding_variable(v))
-    other_variables = tuple(v for v in variables if not is_embedding_variable(v))
+    embedding_variables = [v for v in variables if is_embedding_variable(v)]
+    other_variables = [v for v in variables if not is_embedding_variable(v)]
     return embedding_variables, other_variables

@@ -1,5 +1,14 @@
-"""Counterparts of TensorFlow modules, under TensorFlow's names."""
+"""Counterparts of TensorFlow modules, under TensorFlow's names.
+
+`unique` and `unsorted_segment_sum` are TensorFlow's own: the original brings kernels for GPUs, and tables are
+on the CPU here.
+"""
+
+import tensorflow
 
 from sparse_operation_kit.tf import keras
 
-__all__ = ["keras"]
+unique = tensorflow.unique
+unsorted_segment_sum = tensorflow.math.unsorted_segment_sum
+
+__all__ = ["keras", "unique", "unsorted_segment_sum"]

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.optimizers.scalar_state import scalar_state
+from sparse_operation_kit.optimizers.scalar_state import initializer_of, scalar_state
 from sparse_operation_kit.optimizers.wrapper import Gradient, OptimizerWrapper
 
 _INITIAL_SCALE = 2.0**15
@@ -84,6 +84,14 @@ class LossScaleOptimizer(OptimizerWrapper):
         if not self._dynamic:
             return tf.constant(self._initial_scale, tf.float32)
         return tf.convert_to_tensor(self._scale_variable())
+
+    @property
+    def initializer(self) -> tf.Operation:
+        """The op that initializes the scale's variables and the wrapped optimizer's own.
+
+        They are those of the current graph, made so far; without any the op does nothing.
+        """
+        return initializer_of(self, self.inner_optimizer)
 
     def get_scaled_loss(self, loss: tf.Tensor | Callable) -> tf.Tensor | Callable:
         """The loss times the scale; a function that gives a loss becomes one that gives the scaled loss."""

@@ -13,9 +13,10 @@ from sparse_operation_kit.saver.agreement import Stages
 class Saver:
     """Writes and reads the rows of embedding variables, and sets them from tensors.
 
-    `<name>_keys.file` holds the keys as little-endian int64, `<name>_values.file` the rows as little-endian
-    float32, both without any header, where `<name>` is the variable's `m_var_name`. They are those of the
-    original SOK, and hold no optimizer slots: `tf.compat.v1.train.Saver` saves the full state.
+    `<name>_keys.file` holds the keys in the width of the variable's `key_dtype`, `<name>_values.file` the
+    rows as float32, both little-endian and without any header, where `<name>` is the variable's `m_var_name`.
+    They are those of the original SOK, and hold no optimizer slots: `tf.compat.v1.train.Saver` saves the full
+    state.
 
     Every method returns a scalar string tensor; running it does the work and gives `b'OK'`. Files appear
     under their names only when complete.
@@ -42,8 +43,9 @@ class Saver:
         """Returns the tensor that makes the variable's rows those of the files in the directory `filepath`.
 
         Rows that are not in the files go, and the optimizer starts anew. Running it raises `NotFoundError`
-        for missing files and `DataLossError` for files that are damaged or of another dim; the variable is
-        then as it was.
+        for missing files and `DataLossError` for files that are damaged, of another dim, or with keys that
+        are none of its `key_dtype`; the variable is then as it was. The sizes of the files tell keys of 4
+        bytes from those of 8.
 
         Every rank runs it, and takes its rows from the files, of however many ranks those are; each must see
         the directory, or a copy of it.
@@ -51,8 +53,8 @@ class Saver:
         Args:
           embedding_variable: Whose rows to set.
           filepath: The directory.
-          name: The `<name>` of the files, where it is not the variable's `m_var_name`: files of another
-            program may be called otherwise.
+          name: The `<name>` of the files, where it is not the variable's `m_var_name`. The original calls the
+            tables of a graph `EmbeddingVariable`, `EmbeddingVariable_1` and so on.
         """
         handle = _checked(embedding_variable).handle
 
@@ -84,6 +86,10 @@ class Saver:
             )
         keys = tf.range(tf.shape(values, out_type=tf.int64)[0], dtype=tf.int64)
         return native.ops.sok_table_assign(embedding_variable.handle, keys, values)
+
+
+# The original has the class at `saver.Saver.Saver`. Here `saver.Saver` is the class itself.
+Saver.Saver = Saver
 
 
 def _run_stages(

@@ -1,0 +1,72 @@
+"""`initializer` of optimizers: the op that initializes what an optimizer itself keeps."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+
+LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
+
+OPTIMIZERS = {
+    "adam": lambda: sok.optimizers.Adam(0.1),
+    "loss scale over adam": lambda: LossScaleOptimizer(sok.optimizers.Adam(0.1), "dynamic"),
+    "loss scale over sgd": lambda: LossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), 1024),
+    "loss scale over Keras": lambda: LossScaleOptimizer(tf.keras.optimizers.legacy.Adam(0.1), 1024),
+}
+
+
+def model(optimizer):
+    """(table, dense variable, training op) of a small model."""
+    table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+    dense = tf.compat.v1.get_variable("dense", initializer=[2.0, 3.0])
+    loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [4, 5]) * dense)
+    gradients = tf.gradients(loss, [table, dense])
+    return table, dense, optimizer.apply_gradients(zip(gradients, [table, dense], strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_it_initializes_the_optimizers_own_variables_and_no_others(name):
+    with harness.graph_and_session() as session:
+        optimizer = OPTIMIZERS[name]()
+        table, dense, train = model(optimizer)
+        session.run([table.initializer, dense.initializer])
+        session.run(optimizer.initializer)
+        assert session.run(tf.compat.v1.report_uninitialized_variables()).size == 0
+        session.run(train)
+        trained = session.run([tf.nn.embedding_lookup(table, [4, 5]), dense])
+        assert not np.any(trained[0] == 1.0)
+        session.run(optimizer.initializer)
+        for got, want in zip(
+            session.run([tf.nn.embedding_lookup(table, [4, 5]), dense]), trained, strict=True
+        ):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_it_sets_the_count_of_steps_back():
+    with harness.graph_and_session() as session:
+        optimizer = sok.optimizers.Adam(0.1)
+        _, _, train = model(optimizer)
+        harness.initialize(session)
+        session.run(train)
+        assert session.run(optimizer.iterations) == 1
+        session.run(optimizer.initializer)
+        assert session.run(optimizer.iterations) == 0
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+def test_without_variables_it_does_nothing(name):
+    with harness.graph_and_session() as session:
+        optimizer = OPTIMIZERS[name]()
+        variables = tf.compat.v1.global_variables()
+        session.run(optimizer.initializer)
+        assert tf.compat.v1.global_variables() == variables
+
+
+def test_it_goes_into_one_group_with_the_initializer_of_all_variables():
+    with harness.graph_and_session() as session:
+        optimizer = LossScaleOptimizer(sok.optimizers.Adam(0.1), 1024)
+        _, _, train = model(optimizer)
+        session.run(tf.group(tf.compat.v1.global_variables_initializer(), optimizer.initializer))
+        session.run(train)
