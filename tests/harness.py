@@ -57,7 +57,8 @@ class TableReader:
         with contextlib.ExitStack() as stack:
             folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
             session.run(self._dump, {self._folder: folder})
-            keys = np.fromfile(f"{folder}/{self._variable.m_var_name}_keys.file", "<i8")
+            key_dtype = self._variable.key_dtype.as_numpy_dtype
+            keys = np.fromfile(f"{folder}/{self._variable.m_var_name}_keys.file", key_dtype).astype(np.int64)
             rows = np.fromfile(f"{folder}/{self._variable.m_var_name}_values.file", "<f4")
         return keys, rows.reshape(len(keys), self._variable.dim)
 

@@ -84,6 +84,28 @@ Status SizeOf(const std::string& path, int64_t* bytes) {
   return OkStatus();
 }
 
+int64_t KeyBytes(const std::string& key_dtype) { return key_dtype == "int64" ? 8 : 4; }
+
+// What four bytes hold as a key of `key_dtype`.
+int64_t WidenedKey(uint32_t word, const std::string& key_dtype) {
+  return key_dtype == "uint32" ? int64_t{word} : int64_t{static_cast<int32_t>(word)};
+}
+
+// Whether four-byte words look like the halves of small eight-byte keys.
+bool MayBeHalves(const std::vector<uint32_t>& words) {
+  for (size_t i = 1; i < words.size(); i += 2) {
+    if (words[i] != 0) return false;
+  }
+  return words.size() > 1;
+}
+
+// Whether keys that take `key_bytes` in a file can be `key`, of `key_dtype`, and no other.
+bool IsKeyOf(const std::string& key_dtype, int64_t key_bytes, int64_t key) {
+  if (key_dtype == "int32") return key == static_cast<int32_t>(key);
+  if (key_dtype == "uint32") return key == static_cast<int64_t>(static_cast<uint32_t>(key));
+  return key_bytes == 8 || key >= 0;
+}
+
 }  // namespace
 
 std::string RawKeysPath(const std::string& directory, const std::string& name) {
@@ -95,11 +117,12 @@ std::string RawValuesPath(const std::string& directory, const std::string& name)
 }
 
 RawFilesWriter::RawFilesWriter(const std::string& directory, const std::string& name, int64_t rows,
-                               int64_t dim)
+                               int64_t dim, std::string key_dtype)
     : keys_path_(RawKeysPath(directory, name)),
       values_path_(RawValuesPath(directory, name)),
       rows_(rows),
-      dim_(dim) {}
+      dim_(dim),
+      key_bytes_(KeyBytes(key_dtype)) {}
 
 Status RawFilesWriter::Begin() const {
   // A variable made in a name scope has a name with slashes.
@@ -110,7 +133,7 @@ Status RawFilesWriter::Begin() const {
     errno = error.value();
     return FileError("make the directory", parent);
   }
-  const std::pair<const std::string&, int64_t> files[] = {{keys_path_, rows_ * 8},
+  const std::pair<const std::string&, int64_t> files[] = {{keys_path_, rows_ * key_bytes_},
                                                           {values_path_, rows_ * dim_ * 4}};
   for (const auto& [path, bytes] : files) {
     OpenFile file(Unfinished(path), O_WRONLY | O_CREAT | O_TRUNC);
@@ -126,7 +149,12 @@ Status RawFilesWriter::Write(int64_t first, Span<const int64_t> keys,
   OpenFile values_file(Unfinished(values_path_), O_WRONLY);
   SOK_RETURN_IF_ERROR(keys_file.opened());
   SOK_RETURN_IF_ERROR(values_file.opened());
-  SOK_RETURN_IF_ERROR(keys_file.WriteAt(first * 8, keys.data(), keys.size() * 8));
+  if (key_bytes_ == 8) {
+    SOK_RETURN_IF_ERROR(keys_file.WriteAt(first * 8, keys.data(), keys.size() * 8));
+  } else {
+    const std::vector<uint32_t> words(keys.begin(), keys.end());
+    SOK_RETURN_IF_ERROR(keys_file.WriteAt(first * 4, words.data(), keys.size() * 4));
+  }
   const int64_t rows_at_once = std::max<int64_t>(1, kBufferFloats / dim_);
   std::vector<float> buffer(std::min(rows_at_once, keys.size()) * dim_);
   for (int64_t row = 0; row < keys.size(); row += rows_at_once) {
@@ -151,23 +179,27 @@ void RawFilesWriter::Abandon() const {
 }
 
 StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, const std::string& name,
-                                              int64_t dim) {
+                                              int64_t dim, std::string key_dtype) {
   RawFilesReader reader;
+  reader.key_dtype_ = std::move(key_dtype);
   reader.keys_path_ = RawKeysPath(directory, name);
   reader.values_path_ = RawValuesPath(directory, name);
   int64_t keys_bytes = 0;
   int64_t values_bytes = 0;
   SOK_RETURN_IF_ERROR(SizeOf(reader.keys_path_, &keys_bytes));
   SOK_RETURN_IF_ERROR(SizeOf(reader.values_path_, &values_bytes));
-  constexpr int64_t kKeyBytes = sizeof(int64_t);
   const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
-  if (keys_bytes % kKeyBytes != 0) {
-    return DataLoss("'", reader.keys_path_, "' has ", keys_bytes, " bytes, no whole number of 8-byte keys");
+  if (values_bytes % row_bytes != 0) {
+    return DataLoss("'", reader.values_path_, "' has ", values_bytes, " bytes, no whole number of rows of ",
+                    dim, " floats");
   }
-  reader.num_rows_ = keys_bytes / kKeyBytes;
-  if (values_bytes % row_bytes != 0 || values_bytes / row_bytes != reader.num_rows_) {
-    return DataLoss("'", reader.values_path_, "' has ", values_bytes, " bytes, but ", reader.num_rows_,
-                    " keys with rows of ", dim, " floats need ", reader.num_rows_ * row_bytes);
+  reader.num_rows_ = values_bytes / row_bytes;
+  reader.key_bytes_ = reader.num_rows_ == 0 ? KeyBytes(reader.key_dtype_) : keys_bytes / reader.num_rows_;
+  if (keys_bytes != reader.num_rows_ * reader.key_bytes_ ||
+      (reader.key_bytes_ != 4 && reader.key_bytes_ != 8)) {
+    return DataLoss("'", reader.keys_path_, "' has ", keys_bytes, " bytes, but '", reader.values_path_,
+                    "' holds ", reader.num_rows_, " rows of ", dim, " floats, whose keys need ",
+                    reader.num_rows_ * 4, " or ", reader.num_rows_ * 8);
   }
   reader.keys_file_.reset(std::fopen(reader.keys_path_.c_str(), "rb"));
   if (reader.keys_file_ == nullptr) return FileError("read", reader.keys_path_);
@@ -178,8 +210,27 @@ StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, cons
 
 Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
   keys->resize(num_rows_);
-  if (std::fread(keys->data(), sizeof(int64_t), num_rows_, keys_file_.get()) != keys->size()) {
-    return DataLoss("'", keys_path_, "' ended early");
+  size_t read = 0;
+  if (key_bytes_ == 8) {
+    read = std::fread(keys->data(), 8, num_rows_, keys_file_.get());
+  } else {
+    std::vector<uint32_t> words(num_rows_);
+    read = std::fread(words.data(), 4, num_rows_, keys_file_.get());
+    if (key_dtype_ == "int64" && MayBeHalves(words)) {
+      return DataLoss("'", keys_path_, "' has ", num_rows_,
+                      " keys of four bytes, or is cut: with the second, ",
+                      "the fourth and so on all 0 it looks like keys of eight bytes");
+    }
+    std::transform(words.begin(), words.end(), keys->begin(),
+                   [&](uint32_t word) { return WidenedKey(word, key_dtype_); });
+  }
+  if (read != keys->size()) return DataLoss("'", keys_path_, "' ended early");
+  for (const int64_t key : *keys) {
+    if (!IsKeyOf(key_dtype_, key_bytes_, key)) {
+      return DataLoss("'", keys_path_, "' holds the ", key_bytes_, "-byte key ", key, ", which ",
+                      key_bytes_ == 8 ? "does not fit " : "is an int32 or a uint32, and cannot be told for ",
+                      key_dtype_);
+    }
   }
   std::vector<int64_t> sorted(*keys);
   std::sort(sorted.begin(), sorted.end());

@@ -1,5 +1,6 @@
-// The raw files of the original Sparse Operation Kit: `<name>_keys.file` holds int64 keys, one after the
-// other, `<name>_values.file` the float32 rows in the same order, both little-endian and without any header.
+// The raw files of the original Sparse Operation Kit: `<name>_keys.file` holds the keys, one after the other,
+// `<name>_values.file` the float32 rows in the same order, both little-endian and without any header. Keys
+// take the bytes of their dtype, "int64", "int32" or "uint32" as in TableOptions: eight, or four.
 #ifndef SOK_CC_CHECKPOINT_RAW_FILES_H_
 #define SOK_CC_CHECKPOINT_RAW_FILES_H_
 
@@ -24,11 +25,13 @@ std::string RawValuesPath(const std::string& directory, const std::string& name)
 class RawFilesWriter {
  public:
   // Files for `rows` rows of `dim` floats. Every writer gives the same arguments.
-  RawFilesWriter(const std::string& directory, const std::string& name, int64_t rows, int64_t dim);
+  RawFilesWriter(const std::string& directory, const std::string& name, int64_t rows, int64_t dim,
+                 std::string key_dtype = "int64");
 
   // Makes the directory, where it is missing, and the files in their whole size.
   Status Begin() const;
-  // Writes the rows first, first + 1, ...: row first + i has key keys[i] and the `dim` floats at weights(i).
+  // Writes the rows first, first + 1, ...: row first + i has key keys[i], of key_dtype, and the `dim` floats
+  // at weights(i).
   // Synced to the disk. NotFound where Begin() has not run, or has run in a directory that this process does
   // not see.
   Status Write(int64_t first, Span<const int64_t> keys, FunctionRef<const float*(int64_t row)> weights) const;
@@ -42,17 +45,22 @@ class RawFilesWriter {
   std::string values_path_;
   int64_t rows_;
   int64_t dim_;
+  int64_t key_bytes_;
 };
 
-// Reads both files in pieces.
+// Reads both files in pieces. The sizes of the files tell the bytes of a key, which may be those of another
+// dtype than the table's: files are read as long as they hold keys of the table's dtype.
 class RawFilesReader {
  public:
-  // NotFound for a missing file; DataLoss where the sizes are no whole number of keys, or of rows of `dim`
-  // floats, or do not belong together.
-  static StatusOr<RawFilesReader> Open(const std::string& directory, const std::string& name, int64_t dim);
+  // NotFound for a missing file; DataLoss where the values are no whole number of rows of `dim` floats, or
+  // the keys do not take four or eight bytes for each of them.
+  static StatusOr<RawFilesReader> Open(const std::string& directory, const std::string& name, int64_t dim,
+                                       std::string key_dtype = "int64");
 
   int64_t num_rows() const { return num_rows_; }
-  // All keys. DataLoss where one stands twice.
+  // All keys. DataLoss where one stands twice, or is none of key_dtype. An int64 table takes keys of four
+  // bytes unless they may be others: those that differ as int32 and as uint32, and those that look like eight
+  // bytes.
   Status ReadKeys(std::vector<int64_t>* keys);
   // The next values.size() floats of the rows, in the order of the keys.
   Status ReadValues(Span<float> values);
@@ -67,7 +75,9 @@ class RawFilesReader {
   File values_file_;
   std::string keys_path_;
   std::string values_path_;
+  std::string key_dtype_;
   int64_t num_rows_ = 0;
+  int64_t key_bytes_ = 0;
 };
 
 }  // namespace sok

@@ -23,14 +23,22 @@ class RawFilesTest : public ::testing::Test {
   }
 
   Status Write(const std::vector<int64_t>& keys, const std::vector<float>& rows, int64_t dim,
-               const std::string& name = "table") {
-    const RawFilesWriter writer(directory_.string(), name, static_cast<int64_t>(keys.size()), dim);
+               const std::string& name = "table", const std::string& key_dtype = "int64") {
+    const RawFilesWriter writer(directory_.string(), name, static_cast<int64_t>(keys.size()), dim, key_dtype);
     SOK_RETURN_IF_ERROR(writer.Begin());
     SOK_RETURN_IF_ERROR(writer.Write(0, keys, [&](int64_t row) { return rows.data() + row * dim; }));
     return writer.Publish();
   }
   StatusOr<RawFilesReader> Open(int64_t dim, const std::string& name = "table") {
     return RawFilesReader::Open(directory_.string(), name, dim);
+  }
+  // The keys that a table of `key_dtype` reads, with rows of one float.
+  StatusOr<std::vector<int64_t>> ReadKeys(const std::string& key_dtype) {
+    StatusOr<RawFilesReader> reader = RawFilesReader::Open(directory_.string(), "table", 1, key_dtype);
+    SOK_RETURN_IF_ERROR(reader.status());
+    std::vector<int64_t> keys;
+    SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
+    return keys;
   }
   static std::string Bytes(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
@@ -65,6 +73,76 @@ TEST_F(RawFilesTest, AreBareLittleEndianArrays) {
   ASSERT_TRUE(Write({258}, {1.0f}, 1).ok());
   EXPECT_EQ(Bytes(directory_ / "table_keys.file"), std::string("\x02\x01\0\0\0\0\0\0", 8));
   EXPECT_EQ(Bytes(directory_ / "table_values.file"), std::string("\0\0\x80\x3f", 4));
+}
+
+constexpr int64_t kTwo31 = int64_t{1} << 31;
+constexpr int64_t kTwo32 = int64_t{1} << 32;
+
+TEST_F(RawFilesTest, KeysTakeTheBytesOfTheirDtype) {
+  ASSERT_TRUE(Write({258, kTwo32 - 1}, {1, 2}, 1, "table", "uint32").ok());
+  EXPECT_EQ(Bytes(directory_ / "table_keys.file"), std::string("\x02\x01\0\0\xff\xff\xff\xff", 8));
+  ASSERT_TRUE(Write({258, -2}, {1, 2}, 1, "table", "int32").ok());
+  EXPECT_EQ(Bytes(directory_ / "table_keys.file"), std::string("\x02\x01\0\0\xfe\xff\xff\xff", 8));
+}
+
+TEST_F(RawFilesTest, FourByteKeysComeBack) {
+  const std::vector<int64_t> of_uint32 = {0, 7, kTwo31, kTwo32 - 1};
+  ASSERT_TRUE(Write(of_uint32, {1, 2, 3, 4}, 1, "table", "uint32").ok());
+  EXPECT_EQ(ReadKeys("uint32").value(), of_uint32);
+  const std::vector<int64_t> of_int32 = {0, -1, kTwo31 - 1, -kTwo31, 5};
+  ASSERT_TRUE(Write(of_int32, {1, 2, 3, 4, 5}, 1, "table", "int32").ok());
+  EXPECT_EQ(ReadKeys("int32").value(), of_int32);
+}
+
+TEST_F(RawFilesTest, FourByteWritersOfSomeRowsEachMakeOneTable) {
+  const std::vector<int64_t> keys = {-10, 20, -30};
+  const float row = 1;
+  const RawFilesWriter writer(directory_.string(), "table", 3, 1, "int32");
+  ASSERT_TRUE(writer.Begin().ok());
+  for (const int64_t first : {2, 0, 1}) {
+    const auto keys_of_one = Span<const int64_t>(keys).subspan(first, 1);
+    ASSERT_TRUE(writer.Write(first, keys_of_one, [&](int64_t) { return &row; }).ok());
+  }
+  ASSERT_TRUE(writer.Publish().ok());
+  EXPECT_EQ(ReadKeys("int32").value(), keys);
+}
+
+TEST_F(RawFilesTest, AnotherWidthIsReadWhereTheKeysFit) {
+  ASSERT_TRUE(Write({0, -1, kTwo31 - 1, -kTwo31}, {1, 2, 3, 4}, 1).ok());
+  EXPECT_EQ(ReadKeys("int32").value(), (std::vector<int64_t>{0, -1, kTwo31 - 1, -kTwo31}));
+  EXPECT_EQ(ReadKeys("uint32").status().code(), StatusCode::kDataLoss);
+  ASSERT_TRUE(Write({0, kTwo31, kTwo32 - 1}, {1, 2, 3}, 1).ok());
+  EXPECT_EQ(ReadKeys("uint32").value(), (std::vector<int64_t>{0, kTwo31, kTwo32 - 1}));
+  const Status too_large = ReadKeys("int32").status();
+  EXPECT_EQ(too_large.code(), StatusCode::kDataLoss);
+  EXPECT_NE(too_large.message().find("2147483648"), std::string::npos) << too_large.message();
+  ASSERT_TRUE(Write({kTwo32}, {1}, 1).ok());
+  EXPECT_EQ(ReadKeys("uint32").status().code(), StatusCode::kDataLoss);
+}
+
+TEST_F(RawFilesTest, FourByteKeysOfEitherSignAreReadAsInt64) {
+  ASSERT_TRUE(Write({3, 5, kTwo31 - 1}, {1, 2, 3}, 1, "table", "uint32").ok());
+  EXPECT_EQ(ReadKeys("int64").value(), (std::vector<int64_t>{3, 5, kTwo31 - 1}));
+  EXPECT_EQ(ReadKeys("int32").value(), (std::vector<int64_t>{3, 5, kTwo31 - 1}));
+  ASSERT_TRUE(Write({3, kTwo31}, {1, 2}, 1, "table", "uint32").ok());
+  EXPECT_EQ(ReadKeys("int64").status().code(), StatusCode::kDataLoss) << "it may be -2^31";
+  for (const int64_t rows : {2, 3, 4, 5}) {
+    std::vector<int64_t> keys = {3, 0, 4, 0, 5};
+    keys.resize(rows);
+    ASSERT_TRUE(Write(keys, {1, 2, 3, 4, 5}, 1, "table", "uint32").ok());
+    EXPECT_EQ(ReadKeys("int64").status().code(), StatusCode::kDataLoss) << "cut eight-byte keys, perhaps";
+  }
+  ASSERT_TRUE(Write({3}, {1}, 1, "table", "uint32").ok());
+  EXPECT_EQ(ReadKeys("int64").value(), (std::vector<int64_t>{3}));
+}
+
+TEST_F(RawFilesTest, NoRowsHaveNoWidth) {
+  for (const std::string written : {"int64", "int32", "uint32"}) {
+    ASSERT_TRUE(Write({}, {}, 1, "table", written).ok());
+    for (const std::string read : {"int64", "int32", "uint32"}) EXPECT_TRUE(ReadKeys(read).value().empty());
+  }
+  Overwrite(directory_ / "table_keys.file", "1234");
+  EXPECT_EQ(ReadKeys("int32").status().code(), StatusCode::kDataLoss);
 }
 
 TEST_F(RawFilesTest, WritersOfSomeRowsEachMakeOneTable) {
@@ -147,12 +225,15 @@ TEST_F(RawFilesTest, MissingFileIsNotFoundAndNamed) {
 TEST_F(RawFilesTest, SizesThatDoNotFitAreDataLoss) {
   ASSERT_TRUE(Write({1, 2}, {1, 2, 3, 4}, 2).ok());
   EXPECT_EQ(Open(3).status().code(), StatusCode::kDataLoss) << "another dim";
-  EXPECT_EQ(Open(1).status().code(), StatusCode::kDataLoss) << "a divisor of the dim";
+  EXPECT_EQ(ReadKeys("int64").status().code(), StatusCode::kDataLoss) << "half the dim, as of 4-byte keys";
   const std::string keys = Bytes(directory_ / "table_keys.file");
   Overwrite(directory_ / "table_keys.file", keys.substr(0, 15));
   EXPECT_EQ(Open(2).status().code(), StatusCode::kDataLoss) << "half a key";
   Overwrite(directory_ / "table_keys.file", keys.substr(0, 8));
-  EXPECT_EQ(Open(2).status().code(), StatusCode::kDataLoss) << "a key too few";
+  std::vector<int64_t> read_keys;
+  EXPECT_EQ(Open(2).value().ReadKeys(&read_keys).code(), StatusCode::kDataLoss) << "a key too few";
+  Overwrite(directory_ / "table_keys.file", keys.substr(0, 12));
+  EXPECT_EQ(Open(2).status().code(), StatusCode::kDataLoss) << "a key and a half";
 }
 
 TEST_F(RawFilesTest, KeyThatStandsTwiceIsDataLoss) {

@@ -72,7 +72,7 @@ class DumpStageOp : public StageOp {
     const Span<const int64_t> row_counts(counts.flat<int64_t>().data(), counts.NumElements());
     const RawFilesWriter writer(directory, options.name,
                                 std::accumulate(row_counts.begin(), row_counts.end(), int64_t{0}),
-                                options.dim);
+                                options.dim, options.key_dtype);
     if (stage() == "write") return proceed ? Write(executor, ref, row_counts, writer) : OkStatus();
     if (options.rank != 0) return OkStatus();
     if (stage() == "begin") return writer.Begin();
@@ -115,8 +115,10 @@ class RestoreStageOp : public StageOp {
                   const std::string& directory, bool proceed) override {
     if (!proceed) return OkStatus();
     const int64_t dim = ref.table->options().dim;
+    const std::string& name = file_name_.empty() ? ref.name() : file_name_;
     StatusOr<RawFilesReader> reader =
-        RawFilesReader::Open(directory, file_name_.empty() ? ref.name() : file_name_, dim);
+        RawFilesReader::Open(directory, name, dim, ref.table->options().key_dtype);
+    if (reader.status().code() == StatusCode::kNotFound) return Missing(reader.status(), directory, name);
     SOK_RETURN_IF_ERROR(reader.status());
     std::vector<int64_t> keys;
     SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
@@ -139,6 +141,14 @@ class RestoreStageOp : public StageOp {
   }
 
  private:
+  static Status Missing(const Status& status, const std::string& directory, const std::string& name) {
+    return NotFound(status.message(), ". The rows are read from '", RawKeysPath(directory, name), "' and '",
+                    RawValuesPath(directory, name),
+                    "'. Files that are called otherwise, as the original's "
+                    "'EmbeddingVariable_keys.file', are found with restore_from_file(..., "
+                    "name='EmbeddingVariable')");
+  }
+
   std::string file_name_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokRestoreStage").Device(tf::DEVICE_CPU), RestoreStageOp);
