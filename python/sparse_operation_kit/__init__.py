@@ -5,7 +5,7 @@ optimizers work on the rows where they lie. `sok.Init` comes first; `Distributed
 `All2AllDenseEmbedding` are the layers; the optimizers of `tf.compat.v1.train` train them.
 """
 
-from sparse_operation_kit import kit_lib, optimizers, tf
+from sparse_operation_kit import experiment, kit_lib, optimizers, tf
 from sparse_operation_kit._version import __version__
 from sparse_operation_kit.core.broadcast import (
     BroadcastGlobalVariablesHook,
@@ -61,6 +61,7 @@ __all__ = [
     "__version__",
     "broadcast_global_variables",
     "broadcast_variables",
+    "experiment",
     "get_embedding",
     "get_embedding_variable",
     "group_embedding_lookup",

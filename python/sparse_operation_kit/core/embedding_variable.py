@@ -168,7 +168,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
 
     def total_count(self, name: str | None = None) -> tf.Tensor:
         """Returns the shape of what this rank holds, an int64 tensor `[size(), dim]`; DeepRec's name."""
-        return tf.stack([self.size(), tf.constant(self.dim, tf.int64)], name=name)
+        rows = native.ops.sok_table_size(self.handle)
+        return tf.stack([rows, tf.constant(self.dim, tf.int64)], name=name)
 
     def evict(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor:
         """Takes keys out of the table: their rows, slots and counts.
@@ -268,6 +269,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def eval(self, session: tf.compat.v1.Session | None = None) -> Any:
         """Returns all rows of a table without hashing, a float32 array [capacity * ranks, dim]."""
         return self._read_variable_op().eval(session=session)
+
+    def checked_keys(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns the keys of a lookup; a subclass that has no others adds its check of them."""
+        return keys
 
     def _ref(self) -> "EmbeddingVariable":
         # The optimizers of tf.compat.v1.train ask variables that are no VarHandleOp for it, and differentiate

@@ -192,7 +192,7 @@ def lookup_group(
     positions = {id(table): position for position, table in enumerate(tables)}
     arguments = {
         "handles": [table.handle for table in tables],
-        "ids": [lookup.values for lookup in lookups],
+        "ids": [lookup.variable.checked_keys(lookup.values) for lookup in lookups],
         "bags": [bag for lookup in lookups for bag in lookup.bags],
         "weights": [_weight_values(lookup) for lookup in lookups if lookup.weights is not None],
         "training": _training_tensor(training, tables[0]),

@@ -1,0 +1,36 @@
+"""The original's `sparse_operation_kit.experiment`: its names over the tables of this package.
+
+Variables are embedding variables and lookups are group lookups, so all that `sparse_operation_kit` has works
+with them. They need no `sok.Init`: `tf.compat.v1.global_variables_initializer()` is enough. For graphs with
+sessions.
+"""
+
+from __future__ import annotations
+
+from sparse_operation_kit.experiment.distributed_variable import (
+    DistributedVariable,
+    LocalizedVariable,
+    Variable,
+)
+from sparse_operation_kit.experiment.dump_load import dump, load
+from sparse_operation_kit.experiment.dynamic_variable import DynamicVariable, assign, export
+from sparse_operation_kit.experiment.initialize import filter_variables, init
+from sparse_operation_kit.experiment.lookup import all2all_dense_embedding, lookup_sparse
+from sparse_operation_kit.experiment.optimizer import SGD, OptimizerWrapper
+
+__all__ = [
+    "SGD",
+    "DistributedVariable",
+    "DynamicVariable",
+    "LocalizedVariable",
+    "OptimizerWrapper",
+    "Variable",
+    "all2all_dense_embedding",
+    "assign",
+    "dump",
+    "export",
+    "filter_variables",
+    "init",
+    "load",
+    "lookup_sparse",
+]

@@ -1,0 +1,265 @@
+"""Variable: a table with a fixed number of rows, under the keys 0, 1, 2 and so on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.initialize import with_graph_init
+from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, target_of
+from sparse_operation_kit.lookup import group
+
+
+def Variable(*args: Any, **kwargs: Any) -> EmbeddingVariable:  # noqa: N802 - the name is the original's
+    """Returns a `DistributedVariable`, or with `mode="localized:<rank>"` a `LocalizedVariable`.
+
+    The other arguments are theirs.
+
+    Raises:
+      ValueError: An unknown mode, or a rank that is not there.
+    """
+    target = target_of(kwargs.pop("mode", None))
+    if target == ALL_RANKS:
+        return DistributedVariable(*args, **kwargs)
+    return LocalizedVariable(*args, target_gpu=target, **kwargs)
+
+
+class FixedRows(EmbeddingVariable):
+    """Rows [0, global_shape[0]), all there from the initializer on; another key is an error of the lookup.
+
+    Attributes:
+      global_shape: `(rows, columns)` over all ranks. `shape` is that of the rows read on this rank.
+      target_gpu: The rank of a localized variable, -1 of a distributed one.
+      global_gpu_id: This rank.
+      num_gpus: The number of ranks.
+    """
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Any = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        dtype: tf.DType | None = None,
+        variable_def: Any = None,
+        import_scope: Any = None,
+        constraint: Any = None,
+        distribute_strategy: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+        initializer: Any = None,
+    ) -> None:
+        """Makes the variable in the default graph; its initializer readies the session by itself.
+
+        Args:
+          initial_value: All rows, [rows, columns], the same on all ranks: an array, a list or a tensor.
+          trainable: Whether it is in `TRAINABLE_VARIABLES`; None: it is.
+          collections: Must be None.
+          validate_shape: Not used, as `caching_device`, `synchronization` and `aggregation`.
+          caching_device: Not used.
+          name: "Variable" by default, made unique.
+          dtype: tf.float32.
+          variable_def: Must be None, as `import_scope`, `constraint` and `distribute_strategy`.
+          import_scope: Must be None.
+          constraint: Must be None.
+          distribute_strategy: Must be None.
+          synchronization: Not used.
+          aggregation: Not used.
+          shape: (rows, columns), in place of `initial_value`.
+          initializer: With `shape`, as `EmbeddingVariable`'s.
+
+        Raises:
+          TypeError, ValueError: An argument is of the wrong type or out of range.
+        """
+        del validate_shape, caching_device, synchronization, aggregation
+        who = type(self).__name__
+        _refuse(
+            who,
+            collections=collections,
+            variable_def=variable_def,
+            import_scope=import_scope,
+            constraint=constraint,
+            distribute_strategy=distribute_strategy,
+        )
+        if (initial_value is None) == (shape is None):
+            raise ValueError(f"{who} takes either initial_value or shape")
+        if initial_value is not None:
+            if initializer is not None:
+                raise ValueError(f"{who}: initial_value and initializer both give the rows")
+            initial_value = tf.cast(tf.convert_to_tensor(initial_value), tf.float32)
+            shape = initial_value.shape
+        ranks = communicator()
+        self.global_shape = _checked_shape(who, shape)
+        self.global_gpu_id, self.num_gpus = ranks.rank, ranks.size
+        self._own_keys = range(ranks.rank, self.global_shape[0], ranks.size)
+        with with_graph_init():
+            super().__init__(
+                name="Variable" if name is None else name,
+                dim=self.global_shape[1],
+                dtype=tf.float32 if dtype is None else dtype,
+                initializer=initializer,
+                trainable=True if trainable is None else trainable,
+            )
+        self._shape = tf.TensorShape([self._rows_read_here(), self.dim])
+        self.replace_initializer(self._fill(initial_value))
+
+    def _rows_read_here(self) -> int:
+        """How many rows reading the variable as a tensor gives on this rank."""
+        raise NotImplementedError
+
+    def _fill(self, initial_value: tf.Tensor | None) -> tf.Operation:
+        """The op that makes the table and all rows of this rank."""
+        with tf.name_scope(self.m_var_name + "/"), tf.control_dependencies([self.initializer]):
+            if initial_value is None:
+                own_keys = group.DenseLookup(self, self._own_keys_tensor())
+                return group.lookup_group([own_keys], name="Fill")[0].op
+            keys = tf.range(self.global_shape[0], dtype=tf.int64)
+            return native.ops.sok_table_assign(self.handle, keys, initial_value, name="Fill").op
+
+    def check_rows(self) -> tf.Operation:
+        """The op that fails, with an InvalidArgumentError, unless this rank has its rows and no others."""
+        exported = native.ops.sok_table_export(self.handle, dim=self.dim)
+        keys = tf.sort(exported.keys)
+        own = self._own_keys_tensor()
+        complete = tf.cond(
+            tf.equal(tf.size(keys), tf.size(own)),
+            lambda: tf.reduce_all(tf.equal(keys, own)),
+            lambda: tf.constant(False),
+        )
+        return tf.debugging.Assert(
+            complete,
+            [f"Variable '{self.m_var_name}' has not all keys [0, {self.global_shape[0]}), or others"],
+        )
+
+    def _own_keys_tensor(self) -> tf.Tensor:
+        own = self._own_keys
+        return tf.range(own.start, own.stop, own.step, dtype=tf.int64)
+
+    def checked_keys(self, keys: tf.Tensor) -> tf.Tensor:
+        """Returns `keys`; running it is an InvalidArgumentError where one is not in [0, rows)."""
+        rows = tf.constant(self.global_shape[0], keys.dtype)
+        check = tf.debugging.Assert(
+            tf.reduce_all((keys >= 0) & (keys < rows)),
+            [f"Variable '{self.m_var_name}' has the keys [0, {self.global_shape[0]}), not all of", keys],
+        )
+        with tf.control_dependencies([check]):
+            return tf.identity(keys)
+
+    def key_map(self, indices: tf.Tensor) -> tf.Tensor:
+        """Returns `indices`: a key is the same on every rank."""
+        return indices
+
+    def read_value(self) -> tf.Tensor:
+        """Returns the rows that the original keeps on this rank, by key; see the class."""
+        return self._read_variable_op()
+
+    def _as_graph_element(self) -> tf.Tensor:
+        if self._graph_element is None:
+            with tf.control_dependencies(None), tf.name_scope(self.m_var_name + "/"):
+                self._graph_element = self._read_variable_op()
+        return self._graph_element
+
+
+class DistributedVariable(FixedRows):
+    """A table of fixed rows; row `i` is on rank `i % ranks`.
+
+    Read as a tensor it gives the rows of this rank: row `j` is that of the key `j * ranks + rank`. Rows are
+    differentiated through lookups, not through such a read.
+    """
+
+    target_gpu = ALL_RANKS
+
+    def _rows_read_here(self) -> int:
+        return len(self._own_keys)
+
+    def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
+        del no_copy
+        exported = native.ops.sok_table_export(self.handle, dim=self.dim)
+        positions = exported.keys // self.num_gpus
+        return tf.scatter_nd(
+            positions[:, tf.newaxis], exported.values, tf.constant(self.shape.as_list(), tf.int64)
+        )
+
+
+class LocalizedVariable(FixedRows):
+    """A table of fixed rows which the original puts on one rank.
+
+    Here its rows are on all ranks by key, as a `DistributedVariable`'s, and lookups give the same. Read as a
+    tensor it gives all rows on the rank `target_gpu` and none on the others; every rank runs that read.
+    """
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Any = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        dtype: tf.DType | None = None,
+        variable_def: Any = None,
+        import_scope: Any = None,
+        constraint: Any = None,
+        distribute_strategy: Any = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+        initializer: Any = None,
+        global_gpu_id: int | None = None,
+        target_gpu: int | None = None,
+    ) -> None:
+        """As `DistributedVariable`, on the rank `target_gpu`.
+
+        Raises:
+          TypeError, ValueError: As there; no `target_gpu`, or one that is not there; `global_gpu_id` is not
+            this rank.
+        """
+        if target_gpu is None:
+            raise ValueError("LocalizedVariable needs target_gpu, the rank that it is read on")
+        if global_gpu_id is not None and global_gpu_id != communicator().rank:
+            raise ValueError(f"This is rank {communicator().rank}, not global_gpu_id={global_gpu_id}")
+        self.target_gpu = checked_rank(target_gpu)
+        super().__init__(
+            initial_value,
+            trainable,
+            collections,
+            validate_shape,
+            caching_device,
+            name,
+            dtype,
+            variable_def,
+            import_scope,
+            constraint,
+            distribute_strategy,
+            synchronization,
+            aggregation,
+            shape,
+            initializer,
+        )
+
+    def _rows_read_here(self) -> int:
+        return self.global_shape[0] if self.target_gpu == self.global_gpu_id else 0
+
+    def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
+        del no_copy
+        return self.sparse_read(tf.range(self._rows_read_here(), dtype=tf.int64))
+
+
+def _refuse(who: str, **arguments: Any) -> None:
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ValueError(f"{who}: {given[0]} must be None; rows are in a table of their own")
+
+
+def _checked_shape(who: str, shape: Any) -> tuple[int, int]:
+    shape = tf.TensorShape(shape)
+    if shape.rank != 2 or not shape.is_fully_defined() or shape[0] < 1:
+        raise ValueError(f"{who} needs a shape of two known dimensions, [rows, columns], not {shape}")
+    return shape[0], shape[1]

@@ -1,0 +1,79 @@
+"""dump and load: the rows of variables in files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.experiment.distributed_variable import FixedRows
+from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
+from sparse_operation_kit.saver.Saver import Saver
+
+
+def dump(path: str, dump_vars: Any, optimizer: Any = None) -> tf.Tensor:
+    """Returns the tensor that writes the variables' rows into the directory `path`; it gives `b'OK'`.
+
+    The files are those of `sok.Saver().dump_to_file`, not those of the original's `dump`.
+
+    Args:
+      path: The directory, made where it is missing. All ranks see it.
+      dump_vars: An embedding variable, or a list or tuple of them.
+      optimizer: None or gradient descent, which has no state.
+
+    Raises:
+      TypeError: Something is no embedding variable.
+      ValueError: An optimizer with state, which `tf.compat.v1.train.Saver` saves.
+    """
+    _refuse_state("dump", optimizer)
+    return _all([Saver().dump_to_file(variable, path) for variable in _variables("dump", dump_vars)])
+
+
+def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
+    """Returns the tensor that makes the variables' rows those that `dump` has written; it gives `b'OK'`.
+
+    Any number of ranks reads what any other has written. A `Variable` whose rows are not those of the files
+    is an InvalidArgumentError, after they were read.
+
+    Args:
+      path: The directory.
+      load_vars: An embedding variable, or a list or tuple of them, of the names that they had.
+      optimizer: None or gradient descent, which has no state.
+
+    Raises:
+      TypeError, ValueError: As of `dump`.
+    """
+    _refuse_state("load", optimizer)
+    statuses = []
+    for variable in _variables("load", load_vars):
+        restored = Saver().restore_from_file(variable, path)
+        with tf.control_dependencies([restored]):
+            statuses.append(variable.check_rows() if isinstance(variable, FixedRows) else restored)
+    return _all(statuses)
+
+
+def _variables(function: str, variables: Any) -> list[EmbeddingVariable]:
+    variables = list(variables) if isinstance(variables, (list, tuple)) else [variables]
+    if not variables:
+        raise ValueError(f"sok.experiment.{function} needs at least one variable")
+    return variables
+
+
+def _refuse_state(function: str, optimizer: Any) -> None:
+    if isinstance(optimizer, (list, tuple)):
+        if len(optimizer) > 1:
+            raise ValueError(f"sok.experiment.{function} takes one optimizer, not {len(optimizer)}")
+        optimizer = optimizer[0] if optimizer else None
+    if isinstance(optimizer, OptimizerWrapper):
+        optimizer = optimizer.inner_optimizer
+    if optimizer is not None and not isinstance(optimizer, tf.compat.v1.train.GradientDescentOptimizer):
+        raise ValueError(
+            f"sok.experiment.{function}: the files hold rows, not the state of {type(optimizer).__name__}. "
+            "tf.compat.v1.train.Saver saves and restores tables together with their optimizer's state"
+        )
+
+
+def _all(statuses: list[tf.Tensor]) -> tf.Tensor:
+    with tf.control_dependencies(statuses):
+        return tf.constant(b"OK")

@@ -1,0 +1,153 @@
+"""sparse_operation_kit.experiment over ranks: the same numbers as one process with the whole batch."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import ranks
+from sparse_operation_kit import experiment as sok
+from sparse_operation_kit.core.communicator import communicator
+
+# Numbers of rows that are no multiples of the numbers of ranks.
+ROWS, DIMS, COMBINERS = (17, 7, 11), (3, 5, 1), ("sum", "mean", "sum")
+BATCH = 12
+RATE = 0.25
+
+
+def _values():
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in zip(ROWS, DIMS, strict=True)]
+
+
+def _batch():
+    """By table, (lengths of the bags, ids, weights) of the whole batch."""
+    rng = np.random.default_rng(1)
+    batch = []
+    for rows in ROWS:
+        lengths = rng.integers(1, 4, BATCH)
+        batch.append((lengths, rng.integers(0, rows, lengths.sum()), rng.uniform(0.5, 2, lengths.sum())))
+    return batch
+
+
+def _part(rank, size):
+    """By table, (ids, weights) of this rank's bags."""
+    bags = slice(BATCH * rank // size, BATCH * (rank + 1) // size)
+    parts = []
+    for lengths, ids, weights in _batch():
+        taken = slice(lengths[: bags.start].sum(), lengths[: bags.stop].sum())
+        of_rank = tf.RaggedTensor.from_row_lengths(tf.constant(ids[taken]), lengths[bags])
+        parts.append((of_rank, of_rank.with_values(tf.constant(weights[taken], tf.float32))))
+    return zip(*parts, strict=True)
+
+
+def _variables(size):
+    values = _values()
+    last = f"localized:{size - 1}"
+    return [
+        sok.Variable(values[0], name="spread"),
+        sok.Variable(values[1], mode=last, name="placed"),
+        sok.DynamicVariable(DIMS[2], name="grown", mode=last),
+    ]
+
+
+def _train(folder):
+    """Trains a step and dumps; returns what this rank sees of everything."""
+    sok.init()
+    rank, size = communicator().rank, communicator().size
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = _variables(size)
+        fill = sok.assign(variables[2], np.arange(ROWS[2]), _values()[2])
+        ids, weights = _part(rank, size)
+        outputs = sok.lookup_sparse(variables, ids, weights, COMBINERS)
+        loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+        optimizer = sok.SGD(lr=RATE)
+        step = optimizer.apply_gradients(zip(tf.gradients(loss, variables), variables, strict=True))
+        dense = sok.all2all_dense_embedding(variables[0], tf.constant([[rank, 16], [5, rank]]))
+        reads = [variables[0].read_value(), variables[1].read_value(), *sok.export(variables[2])]
+        dump = sok.dump(folder, variables)
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(fill)
+        results = {"outputs": session.run(outputs), "dense": session.run(dense)}
+        session.run(step)
+        results["reads"] = session.run(reads)
+        results["shapes"] = [variable.shape.as_list() for variable in variables]
+        assert session.run(dump) == b"OK"
+    return results
+
+
+def _load(folder):
+    """Returns all rows of the variables after a load."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = _variables(communicator().size)
+        load = sok.load(folder, variables)
+        rows = [
+            sok.all2all_dense_embedding(variable, tf.range(rows, dtype=tf.int64))
+            for variable, rows in zip(variables, ROWS, strict=True)
+        ]
+        session.run(tf.compat.v1.global_variables_initializer())
+        assert session.run(load) == b"OK"
+        return session.run(rows)
+
+
+def _expected():
+    """Outputs of the whole batch, and the tables after a step, by TensorFlow's own ops."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = [tf.compat.v1.Variable(value, use_resource=True) for value in _values()]
+        ids, weights = _part(0, 1)
+        outputs = [
+            tf.nn.embedding_lookup_sparse(variable, of.to_sparse(), weight.to_sparse(), combiner=combiner)
+            for variable, of, weight, combiner in zip(variables, ids, weights, COMBINERS, strict=True)
+        ]
+        loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+        step = tf.compat.v1.train.GradientDescentOptimizer(RATE).minimize(loss, var_list=variables)
+        session.run(tf.compat.v1.global_variables_initializer())
+        before = session.run(outputs)
+        session.run(step)
+        return before, session.run(variables)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return _expected()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_train_as_one_process(tmp_path, expected, size):
+    outputs, trained = expected
+    results = ranks.run(_train, str(tmp_path), ranks=size)
+    for table in range(3):
+        got = np.concatenate([result["outputs"][table] for result in results])
+        np.testing.assert_allclose(got, outputs[table], rtol=1e-5, atol=1e-6)
+    grown = {}
+    for rank, result in enumerate(results):
+        np.testing.assert_array_equal(result["dense"], _values()[0][[[rank, 16], [5, rank]]])
+        spread, placed, keys, rows = result["reads"]
+        np.testing.assert_allclose(spread, trained[0][rank::size], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(placed, trained[1][: 7 if rank == size - 1 else 0], rtol=1e-5, atol=1e-6)
+        assert all(key % size == rank for key in keys.tolist())
+        grown.update(zip(keys.tolist(), rows, strict=True))
+        assert result["shapes"][:2] == [list(spread.shape), list(placed.shape)]
+    np.testing.assert_allclose([grown[key] for key in range(ROWS[2])], trained[2], rtol=1e-5, atol=1e-6)
+    for other in {1, 2, 3} - {size}:
+        for loaded in ranks.run(_load, str(tmp_path), ranks=other):
+            for one, want in zip(loaded, trained, strict=True):
+                np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
+
+
+def _count_exchanges():
+    """How many ops that talk to other ranks a lookup in one variable makes, and one in three."""
+    counts = []
+    for tables in (1, 3):
+        with tf.Graph().as_default() as graph:
+            variables = [sok.DynamicVariable(dim) for dim in DIMS[:tables]]
+            ids = tf.RaggedTensor.from_row_lengths(tf.constant([1, 2], tf.int64), [1, 1])
+            before = len(graph.get_operations())
+            sok.lookup_sparse(variables, [ids] * tables, combiners=["sum"] * tables)
+            made = graph.get_operations()[before:]
+            counts.append(sum("Alltoall" in op.type or "Exchange" in op.type for op in made))
+    return counts
+
+
+def test_tables_of_one_lookup_share_its_exchanges():
+    for one, three in ranks.run(_count_exchanges, ranks=2):
+        assert one == three > 0
