@@ -169,7 +169,7 @@ def test_export_gives_keys_and_rows(key_dtype):
         table = sok.EmbeddingVariable(name="table", dim=3, key_dtype=key_dtype)
         keys = [7, 0, key_dtype.max, key_dtype.min + 1]
         rows = tf.nn.embedding_lookup(table, tf.constant(keys, key_dtype))
-        exported = table.export()
+        exported = table.keys_and_rows()
         assert [one.dtype for one in exported] == [key_dtype, tf.float32]
         assert [one.shape.as_list() for one in exported] == [[None], [None, 3]]
         harness.initialize(session)
@@ -180,7 +180,7 @@ def test_export_gives_keys_and_rows(key_dtype):
         np.testing.assert_array_equal(got_rows, want)
 
 
-@pytest.mark.parametrize("read", [lambda table: table.read_value(), lambda table: table.export()[1]])
+@pytest.mark.parametrize("read", [lambda table: table.read_value(), lambda table: table.keys_and_rows()[1]])
 def test_rows_by_number_are_not_differentiated(read):
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=5)

@@ -35,7 +35,7 @@ def restored(folder, key_dtype, **kwargs):
     with harness.graph_and_session() as session:
         table = table_of(key_dtype)
         restore = sok.Saver().restore_from_file(table, str(folder), **kwargs)
-        exported = table.export()
+        exported = table.keys_and_rows()
         harness.initialize(session)
         assert session.run(restore) == b"OK"
         keys, rows = session.run(exported)

@@ -42,7 +42,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     `tf.nn.embedding_lookup_sparse` look rows up, `tf.gradients` gives `tf.IndexedSlices` over row numbers,
     and `tf.compat.v1.train.Saver` saves the rows, the optimizer's slots and its state. It has no dense value:
     reading it as a tensor is a `TypeError`, except for one without hashing, whose rows are all there. Rows of
-    a table with a capacity are read by `read_value`, those of any table by `export`.
+    a table with a capacity are read by `read_value`, those of any table by `keys_and_rows`.
 
     Its initializer needs `sok.Init` to have run. Created under `tf.control_dependencies([sok_init])`, the
     initializer runs it by itself, as a `MonitoredTrainingSession` needs.
@@ -210,7 +210,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             keys = tf.cast(keys, tf.int64)
         return group.lookup_group([group.DenseLookup(self, keys)], name=name)[0]
 
-    def export(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+    def keys_and_rows(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what this rank holds, `(keys, rows)`: `[n]` of `key_dtype` and float32 `[n, dim]`.
 
         They stand in the order of the row numbers. Differentiating them is a TypeError.
@@ -344,8 +344,8 @@ def _export_gradient(op: tf.Operation, *gradients: tf.Tensor | None) -> NoReturn
     del gradients
     raise TypeError(
         f"Embedding variable '{op.inputs[0].op.get_attr('shared_name').decode()}' cannot be differentiated "
-        "through the rows that read_value() or export() gives. Look rows up with tf.nn.embedding_lookup, or "
-        "put tf.stop_gradient around the rows"
+        "through what read_value() or keys_and_rows() gives. Look rows up with embedding_lookup, or put "
+        "tf.stop_gradient around them"
     )
 
 

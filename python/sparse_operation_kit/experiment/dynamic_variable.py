@@ -152,7 +152,7 @@ def export(var: EmbeddingVariable) -> tuple[tf.Tensor, tf.Tensor]:
     Raises:
       TypeError: `var` is no embedding variable.
     """
-    return _table(var).export()
+    return _table(var).keys_and_rows()
 
 
 def _table(var: EmbeddingVariable) -> EmbeddingVariable:
