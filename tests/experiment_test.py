@@ -5,10 +5,12 @@ import pytest
 import tensorflow as tf
 
 import harness
+from sparse_operation_kit import compat
 from sparse_operation_kit import experiment as sok
 
 ROWS, DIMS, COMBINERS = (17, 7, 40), (3, 5, 1), ("sum", "mean", "sqrtn")
 BATCH = 6
+KERAS = [module for _, module in compat.legacy_keras_optimizers()]
 
 
 def session_and_graph():
@@ -169,8 +171,8 @@ def test_a_hybrid_variable_lets_go_what_was_looked_up_longest_ago():
         lambda: tf.compat.v1.train.GradientDescentOptimizer(0.5),
         lambda: tf.compat.v1.train.MomentumOptimizer(0.5, 0.9),
         lambda: tf.compat.v1.train.AdamOptimizer(0.5),
-        lambda: tf.keras.optimizers.legacy.SGD(0.5, momentum=0.9),
-        lambda: tf.keras.optimizers.legacy.Adagrad(0.5),
+        *[lambda keras=keras: keras.SGD(0.5, momentum=0.9) for keras in KERAS],
+        *[lambda keras=keras: keras.Adagrad(0.5) for keras in KERAS],
     ],
 )
 def test_wrapped_optimizers_do_what_they_do_to_ordinary_variables(make):
@@ -304,7 +306,7 @@ def test_an_optimizers_state_needs_tensorflows_saver(tmp_path, function):
         table = sok.DynamicVariable(2)
         for optimizer in (
             tf.compat.v1.train.AdagradOptimizer(0.1),
-            sok.OptimizerWrapper(tf.keras.optimizers.legacy.Adam(0.1)),
+            *[sok.OptimizerWrapper(keras.Adam(0.1)) for keras in KERAS],
             [tf.compat.v1.train.AdamOptimizer(0.1)],
         ):
             with pytest.raises(ValueError, match=r"tf\.compat\.v1\.train\.Saver"):

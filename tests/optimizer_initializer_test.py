@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from sparse_operation_kit import compat
 
 LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
 
@@ -13,8 +14,9 @@ OPTIMIZERS = {
     "adam": lambda: sok.optimizers.Adam(0.1),
     "loss scale over adam": lambda: LossScaleOptimizer(sok.optimizers.Adam(0.1), "dynamic"),
     "loss scale over sgd": lambda: LossScaleOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), 1024),
-    "loss scale over Keras": lambda: LossScaleOptimizer(tf.keras.optimizers.legacy.Adam(0.1), 1024),
 }
+for _, _keras in compat.legacy_keras_optimizers():
+    OPTIMIZERS["loss scale over Keras"] = lambda keras=_keras: LossScaleOptimizer(keras.Adam(0.1), 1024)
 
 
 def model(optimizer):

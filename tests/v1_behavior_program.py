@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 
 import harness
 import sparse_operation_kit as sok
+from sparse_operation_kit import experiment
 from sparse_operation_kit.lookup import group
 
 tf.disable_v2_behavior()
@@ -112,6 +113,42 @@ def check_a_loop_reads_rows_but_has_no_gradient():
         pass
     else:
         raise AssertionError("a gradient from inside of a loop")
+
+
+def check_the_experiment_module():
+    value = np.arange(10, dtype=np.float32).reshape(5, 2)
+    fixed = experiment.Variable(value, name="fixed")
+    grown = experiment.DynamicVariable(3, initializer="2", name="grown")
+    ids = tf.RaggedTensor.from_row_splits(tf.constant([1, 2, 3], tf.int64), [0, 2, 3])
+    outputs = experiment.lookup_sparse([fixed, grown], [ids, ids], combiners=["sum", "mean"])
+    optimizer = experiment.SGD(lr=0.5)
+    gradients = tf.gradients(tf.add_n([tf.reduce_sum(output) for output in outputs]), [fixed, grown])
+    step = optimizer.apply_gradients(zip(gradients, [fixed, grown], strict=True))
+    exported = experiment.export(grown)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        np.testing.assert_array_equal(session.run(outputs)[0], [value[1] + value[2], value[3]])
+        session.run(step)
+        value[1:4] -= 0.5
+        np.testing.assert_array_equal(session.run(fixed), value)
+        np.testing.assert_array_equal(fixed.eval(session), value)
+        keys, rows = session.run(exported)
+        assert keys.tolist() == [1, 2, 3] and rows[:, 0].tolist() == [1.75, 1.75, 1.5]
+
+
+def check_rows_by_number_and_keys_of_rank_two():
+    layer = sok.All2AllDenseEmbedding(4, 2, 3, 1, embedding_initializer=1.0)
+    rows = layer(tf.constant([[7, 8, 7]], tf.int64))
+    assert rows.shape.as_list() == [1, 3, 2]
+    optimizer = sok.optimizers.Adam(0.5)
+    step = optimizer.minimize(tf.reduce_sum(rows))
+    with tf.Session() as session:
+        session.run(sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED))
+        session.run([layer.var.initializer, optimizer.initializer])
+        session.run(step)
+        np.testing.assert_allclose(
+            session.run(layer.var.read_value()), [[0.5] * 2] * 2 + [[0] * 2] * 2, atol=1e-5
+        )
 
 
 def check_a_group():

@@ -260,6 +260,7 @@ def _refuse(who: str, **arguments: Any) -> None:
 
 def _checked_shape(who: str, shape: Any) -> tuple[int, int]:
     shape = tf.TensorShape(shape)
-    if shape.rank != 2 or not shape.is_fully_defined() or shape[0] < 1:
+    if shape.rank != 2 or not shape.is_fully_defined() or 0 in shape.as_list():
         raise ValueError(f"{who} needs a shape of two known dimensions, [rows, columns], not {shape}")
-    return shape[0], shape[1]
+    rows, columns = shape.as_list()
+    return rows, columns
