@@ -143,7 +143,10 @@ class FixedRows(EmbeddingVariable):
         return tf.range(own.start, own.stop, own.step, dtype=tf.int64)
 
     def checked_keys(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns `keys`; running it is an InvalidArgumentError where one is not in [0, rows)."""
+        """Returns `keys`; running it is an InvalidArgumentError where one is not in [0, rows).
+
+        The rank that has the key raises it; the others end as they do when a rank dies.
+        """
         rows = tf.constant(self.global_shape[0], keys.dtype)
         check = tf.debugging.Assert(
             tf.reduce_all((keys >= 0) & (keys < rows)),
