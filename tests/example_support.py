@@ -15,7 +15,6 @@ import forked
 import ranks
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
-DEEPREC = EXAMPLES / "deeprec"
 RUNS_PROGRAM = pathlib.Path(__file__).with_name("example_runs_program.py")
 GENRES = 19
 # Sizes that keep a run on these files short, on either kind of table.
@@ -148,21 +147,20 @@ def results_of(folder: pathlib.Path) -> dict:
 
 def run_deeprec(program: str, *flags: str, size: int = 1) -> tuple[int, float, float]:
     """Runs a program of examples/deeprec; returns the ranks, and the first and last number that it prints."""
-    output = _run_alone(program, *flags) if size == 1 else _run_on_ranks(program, *flags, size=size)
+    output = run_program(f"deeprec/{program}", *flags, size=size)
     lines = [line for line in output.splitlines() if line.startswith("ranks ")]
     assert len(lines) == 1, output[-6000:]
     found = re.fullmatch(r"ranks (\d+),.* (\d+\.\d+) at first, (\d+\.\d+) at last", lines[0])
     return int(found[1]), float(found[2]), float(found[3])
 
 
-def _run_alone(program: str, *flags: str) -> str:
-    done = forked.run(DEEPREC / program, *flags, env=example_environment())
-    assert done.returncode == 0, done.stderr[-6000:]
-    return done.stdout
-
-
-def _run_on_ranks(program: str, *flags: str, size: int) -> str:
-    done = ranks.launch(DEEPREC / program, *flags, ranks=size, timeout=200)
+def run_program(program: str, *flags: str, size: int = 1) -> str:
+    """What a program, given by its path under examples/, prints when it runs on `size` ranks."""
+    if size == 1:
+        done = forked.run(EXAMPLES / program, *flags, env=example_environment())
+        assert done.returncode == 0, done.stderr[-6000:]
+        return done.stdout
+    done = ranks.launch(EXAMPLES / program, *flags, ranks=size, timeout=200)
     assert done.returncode == 0 and not done.timed_out, done.report()
     return "".join(done.outputs)
 

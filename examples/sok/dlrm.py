@@ -1,0 +1,152 @@
+"""The original's DLRM tutorial in a session: data in Criteo's format, or generated without --data_dir.
+
+    python dlrm.py
+    python dlrm.py --data_dir criteo --train_steps 500
+    mpirun -np 2 python dlrm.py
+    python dlrm.py --embedding_layer TF       # Keras' embeddings in the place of this library's
+
+Of n ranks each reads every n-th sample.
+"""
+
+import argparse
+
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+import dlrm_data
+import sparse_operation_kit as sok
+from dlrm_model import Dlrm
+from models import keras
+
+
+class WarmUpAndDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A rate that rises for `warmup_steps`, stays, and from `decay_start` falls to zero as a square does."""
+
+    def __init__(self, rate, warmup_steps, decay_start, decay_steps):
+        super().__init__()
+        self._rate, self._warmup_steps = rate, warmup_steps
+        self._decay_start, self._decay_steps = decay_start, decay_steps
+
+    def __call__(self, step):
+        """The rate of a step."""
+        step = tf.cast(step, tf.float32)
+        warmed = tf.minimum((step + 1) / self._warmup_steps, 1.0)
+        left = 1 - tf.clip_by_value((step - self._decay_start) / self._decay_steps, 0.0, 1.0)
+        return self._rate * warmed * tf.square(left)
+
+
+def parse_flags():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data_dir", help="folder of Criteo's train.txt")
+    parser.add_argument("--embedding_layer", choices=("SOK", "TF"), default="SOK")
+    parser.add_argument("--embedding_vec_size", type=int, default=8)
+    parser.add_argument("--largest_vocabulary", type=int, default=100_000, help="values of one category")
+    parser.add_argument("--bottom_stack", type=int, nargs="+", default=[64, 32])
+    parser.add_argument("--top_stack", type=int, nargs="+", default=[64, 32])
+    parser.add_argument("--global_batch_size", type=int, default=512, help="samples of a step on all ranks")
+    parser.add_argument("--embedding_optimizer", choices=("SGD", "Adam"), default="SGD")
+    parser.add_argument("--learning_rate", type=float, default=2.0, help="of the tables, after the warm-up")
+    parser.add_argument("--warmup_steps", type=int, default=50)
+    parser.add_argument("--decay_start_steps", type=int, default=300)
+    parser.add_argument("--decay_steps", type=int, default=300)
+    parser.add_argument("--train_steps", type=int, default=400)
+    parser.add_argument("--validation_interval", type=int, default=100, help="steps")
+    return parser.parse_args()
+
+
+def add_training_step(model, inputs, labels, flags):
+    """A tensor: one run of it trains on one batch of every rank, and gives the mean loss of all samples."""
+    schedule = WarmUpAndDecay(
+        flags.learning_rate, flags.warmup_steps, flags.decay_start_steps, flags.decay_steps
+    )
+    embedding_optimizer = getattr(keras.optimizers.legacy, flags.embedding_optimizer)(schedule)
+    dense_optimizer = keras.optimizers.legacy.Adam(0.002)
+    logits = model(inputs, training=True)
+    losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+    loss = tf.nn.compute_average_loss(losses, global_batch_size=flags.global_batch_size)
+
+    if flags.embedding_layer == "SOK":
+        embeddings, others = sok.split_embedding_variable_from_others(model.trainable_variables)
+    else:
+        embeddings = model.embedding.trainable_variables
+        in_tables = {id(variable) for variable in embeddings}
+        others = [variable for variable in model.trainable_variables if id(variable) not in in_tables]
+    gradients = tf.gradients(loss, [*embeddings, *others])
+    embedding_gradients, other_gradients = gradients[: len(embeddings)], gradients[len(embeddings) :]
+    if flags.embedding_layer == "TF":
+        # Gradients of this library's tables are summed where their rows are.
+        embedding_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in embedding_gradients]
+    other_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in other_gradients]
+    with sok.OptimizerScope(embeddings):
+        train_embeddings = embedding_optimizer.apply_gradients(
+            zip(embedding_gradients, embeddings, strict=True)
+        )
+    train_others = dense_optimizer.apply_gradients(zip(other_gradients, others, strict=True))
+    with tf.control_dependencies([train_embeddings, train_others]):
+        return hvd.allreduce(loss, op=hvd.Sum)
+
+
+def add_validation(model, inputs, labels):
+    """(AUC of what `update` has seen on all ranks, update, initializer)."""
+    logits = hvd.allgather(model(inputs, training=False), name="held_out_logits")
+    labels = hvd.allgather(labels, name="held_out_labels")
+    with tf.compat.v1.variable_scope("validation"):
+        value, update = tf.compat.v1.metrics.auc(labels, tf.sigmoid(logits), num_thresholds=1000)
+    local = tf.compat.v1.local_variables(scope="validation")
+    return value, update, tf.compat.v1.variables_initializer(local)
+
+
+def validate(session, iterator, auc, update, restart):
+    """The AUC of all held-out samples."""
+    session.run([iterator.initializer, restart])
+    while True:
+        try:
+            session.run(update)
+        except tf.errors.OutOfRangeError:
+            return session.run(auc)
+
+
+def main():
+    """Trains, and prints losses and the AUC of the samples held out of training."""
+    flags = parse_flags()
+    tf.compat.v1.disable_eager_execution()
+    hvd.init()
+    tf.compat.v1.set_random_seed(1)
+    sok_init = sok.Init(global_batch_size=flags.global_batch_size)
+
+    sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
+    local_batch = flags.global_batch_size // hvd.size()
+    read = dlrm_data.samples(flags.data_dir, sizes, held_out=False).shard(hvd.size(), hvd.rank())
+    training = read.repeat().shuffle(10_000, seed=1).batch(local_batch, drop_remainder=True).prefetch(2)
+    training_iterator = tf.compat.v1.data.make_initializable_iterator(training)
+    # Every rank takes its part of each batch, so that all have as many batches.
+    held_out = dlrm_data.samples(flags.data_dir, sizes, held_out=True).batch(flags.global_batch_size)
+    held_out = held_out.map(
+        lambda *batch: tf.nest.map_structure(lambda part: part[hvd.rank() :: hvd.size()], batch)
+    )
+    held_out_iterator = tf.compat.v1.data.make_initializable_iterator(held_out)
+
+    model = Dlrm(flags.embedding_layer, sizes, flags.embedding_vec_size, flags.bottom_stack, flags.top_stack)
+    step = add_training_step(model, *training_iterator.get_next(), flags)
+    auc, update, restart = add_validation(model, *held_out_iterator.get_next())
+    initialize = tf.group(
+        tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()
+    )
+    _, dense_variables = sok.split_embedding_variable_from_others(tf.compat.v1.global_variables())
+    broadcast = hvd.broadcast_variables(dense_variables, root_rank=0)
+
+    with tf.compat.v1.Session() as session:
+        session.run(sok_init)
+        session.run([initialize, training_iterator.initializer])
+        session.run(broadcast)
+        for number in range(1, flags.train_steps + 1):
+            loss = session.run(step)
+            if number % flags.validation_interval == 0 or number == flags.train_steps:
+                reached = validate(session, held_out_iterator, auc, update, restart)
+                if hvd.rank() == 0:
+                    print(f"ranks {hvd.size()}, step {number}, loss {loss:.4f}, held-out AUC {reached:.4f}")
+
+
+if __name__ == "__main__":
+    main()

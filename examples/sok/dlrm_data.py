@@ -1,0 +1,57 @@
+"""Samples for DLRM: Criteo's lines, or generated ones of the same shape."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+NUMBERS, CATEGORIES = 13, 26
+# One sample of this many is held out of training.
+HELD_OUT = 10
+
+
+def vocabulary_sizes(largest):
+    """How many values each category can have: from a handful to many, as Criteo's."""
+    return [int(size) for size in np.geomspace(4, largest, CATEGORIES)]
+
+
+def samples(data_dir, sizes, held_out):
+    """A dataset of (inputs, label), one sample each, of those held out or of the others; it ends."""
+    if data_dir:
+        everything = _criteo(os.path.join(data_dir, "train.txt"), sizes)
+    else:
+        everything = _generated(sizes)
+    chosen = everything.enumerate().filter(
+        lambda number, _: tf.equal(tf.equal(number % HELD_OUT, 0), held_out)
+    )
+    return chosen.map(lambda _, sample: sample)
+
+
+def _criteo(path, sizes):
+    """The lines of a file: label, 13 integers, 26 categories; values of a category are hashed to its size."""
+
+    def parse(line):
+        columns = tf.strings.split([line], "\t").to_tensor("", shape=[1, 1 + NUMBERS + CATEGORIES])[0]
+        numbers = tf.strings.regex_replace(columns[1 : 1 + NUMBERS], "^$", "0")
+        counts = tf.math.log1p(tf.maximum(tf.strings.to_number(numbers), 0.0))
+        texts = tf.unstack(columns[1 + NUMBERS :], num=CATEGORIES)
+        keys = [tf.strings.to_hash_bucket_fast(text, size) for text, size in zip(texts, sizes, strict=True)]
+        return {"numbers": counts, "categories": tf.stack(keys)}, tf.strings.to_number(columns[0])
+
+    return tf.data.TextLineDataset(path).map(parse)
+
+
+def _generated(sizes, count=40_000):
+    """Samples whose clicks depend on the first number and on a weight of each category's value."""
+    generator = np.random.default_rng(3)
+    categories = np.stack(
+        [np.minimum(generator.zipf(1.3, count) - 1, size - 1) for size in sizes], axis=1
+    ).astype(np.int64)
+    numbers = generator.exponential(1.0, [count, NUMBERS]).astype(np.float32)
+    score = numbers[:, 0] - 1
+    for column, size in enumerate(sizes):
+        score = score + generator.normal(0, 0.5, size)[categories[:, column]]
+    clicks = (generator.random(count) < 1 / (1 + np.exp(-score))).astype(np.float32)
+    return tf.data.Dataset.from_tensor_slices(({"numbers": numbers, "categories": categories}, clicks))

@@ -1,0 +1,75 @@
+"""DLRM (Naumov et al., 2019, arXiv:1906.00091) as Keras layers, as the original's tutorial builds it."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+from models import keras
+
+
+class SokEmbedding(keras.layers.Layer):
+    """One table of this library for all categories: a category's keys begin where those before it end."""
+
+    def __init__(self, vocabulary_sizes, dim):
+        super().__init__()
+        self._first_keys = [sum(vocabulary_sizes[:position]) for position in range(len(vocabulary_sizes))]
+        self._layer = sok.All2AllDenseEmbedding(
+            # Some room above what is needed, as in the original.
+            max_vocabulary_size_per_gpu=int(sum(vocabulary_sizes) / 0.75),
+            embedding_vec_size=dim,
+            slot_num=len(vocabulary_sizes),
+            nnz_per_slot=1,
+            use_hashtable=False,
+        )
+
+    def call(self, categories, training=True):
+        """Returns float32 `[batch, categories, dim]` for int64 `[batch, categories]`, below the sizes."""
+        return self._layer(categories + tf.constant(self._first_keys, tf.int64), training=training)
+
+
+class TensorFlowEmbedding(keras.layers.Layer):
+    """A Keras embedding for each category; every rank has all rows."""
+
+    def __init__(self, vocabulary_sizes, dim):
+        super().__init__()
+        self._layers = [keras.layers.Embedding(size, dim) for size in vocabulary_sizes]
+
+    def call(self, categories, training=True):
+        """As `SokEmbedding.call`."""
+        columns = tf.unstack(categories, num=len(self._layers), axis=1)
+        vectors = [layer(column) for layer, column in zip(self._layers, columns, strict=True)]
+        return tf.stack(vectors, axis=1)
+
+
+def mlp(units, last_activation):
+    """Fully connected layers of these widths, ReLU between them."""
+    layers = [keras.layers.Dense(width, activation="relu") for width in units[:-1]]
+    return keras.Sequential([*layers, keras.layers.Dense(units[-1], activation=last_activation)])
+
+
+def pair_products(vectors, count):
+    """The dot product of each pair of `count` vectors: `[batch, count, dim]` to `[batch, pairs]`."""
+    products = tf.reshape(tf.matmul(vectors, vectors, transpose_b=True), [-1, count * count])
+    below_diagonal = [row * count + column for row in range(count) for column in range(row)]
+    return tf.gather(products, below_diagonal, axis=1)
+
+
+class Dlrm(keras.models.Model):
+    """A network for the numbers, embeddings for the categories, and a network on all their pairs."""
+
+    def __init__(self, embedding_layer, vocabulary_sizes, dim, bottom_stack, top_stack):
+        super().__init__()
+        make = {"SOK": SokEmbedding, "TF": TensorFlowEmbedding}[embedding_layer]
+        self.embedding = make(vocabulary_sizes, dim)
+        self._vectors = 1 + len(vocabulary_sizes)
+        self._bottom = mlp([*bottom_stack, dim], "relu")
+        self._top = mlp([*top_stack, 1], None)
+
+    def call(self, inputs, training=True):
+        """Returns float32 `[batch]`, the logits of "numbers" `[batch, 13]` and "categories" `[batch, 26]`."""
+        bottom = self._bottom(inputs["numbers"])
+        embedded = self.embedding(inputs["categories"], training=training)
+        vectors = tf.concat([bottom[:, tf.newaxis, :], embedded], axis=1)
+        pairs = pair_products(vectors, self._vectors)
+        return tf.squeeze(self._top(tf.concat([bottom, pairs], axis=1)), axis=1)

@@ -1,0 +1,38 @@
+"""examples/sok/dlrm.py learns, on generated data and on Criteo's format, alone and on two ranks."""
+
+import functools
+import re
+
+import pytest
+
+from example_support import run_program, write_criteo
+
+SMALL = ["--largest_vocabulary", "2000", "--validation_interval", "60", "--train_steps", "120"]
+
+
+@functools.cache
+def results(*flags, size=1):
+    """(ranks, last loss, last AUC)."""
+    output = run_program("sok/dlrm.py", *SMALL, *flags, size=size)
+    found = re.findall(r"ranks (\d+), step \d+, loss (\S+), held-out AUC (\S+)", output)
+    assert len(found) == 2, output[-3000:]
+    ranks, loss, auc = found[-1]
+    return int(ranks), float(loss), float(auc)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_it_learns_generated_samples(size):
+    ranks, _, auc = results(size=size)
+    assert ranks == size
+    assert auc > 0.78
+
+
+def test_it_is_as_good_as_on_the_embeddings_of_keras():
+    assert results()[2] == pytest.approx(results("--embedding_layer", "TF")[2], abs=0.03)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
+def test_it_learns_lines_of_criteo(tmp_path, optimizer):
+    rate = {"SGD": "1.0", "Adam": "0.01"}[optimizer]
+    flags = ["--global_batch_size", "64", "--embedding_optimizer", optimizer, "--learning_rate", rate]
+    assert results("--data_dir", str(write_criteo(tmp_path, lines=600)), *flags)[2] > 0.95
