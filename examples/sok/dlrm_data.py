@@ -13,8 +13,8 @@ HELD_OUT = 10
 
 
 def vocabulary_sizes(largest):
-    """How many values each category can have: from a handful to many, as Criteo's."""
-    return [int(size) for size in np.geomspace(4, largest, CATEGORIES)]
+    """How many values each category can have: from many to a handful."""
+    return [int(size) for size in np.geomspace(largest, 4, CATEGORIES)]
 
 
 def samples(data_dir, sizes, held_out):
