@@ -2,12 +2,15 @@
 #include <utility>
 
 #include "cc/base/hash.h"
+#include "cc/optimizers/adadelta.h"
 #include "cc/optimizers/adagrad.h"
 #include "cc/optimizers/adagrad_decay.h"
 #include "cc/optimizers/adam_step.h"
+#include "cc/optimizers/adamax.h"
 #include "cc/optimizers/ftrl.h"
 #include "cc/optimizers/keras_rmsprop.h"
 #include "cc/optimizers/momentum.h"
+#include "cc/optimizers/nadam.h"
 #include "cc/optimizers/rmsprop.h"
 #include "cc/optimizers/sgd.h"
 #include "cuda/shared_arithmetic.h"
@@ -83,6 +86,9 @@ SOK_INSTANTIATE_STEP(RmspropCentered);
 SOK_INSTANTIATE_STEP(KerasRmsprop);
 SOK_INSTANTIATE_STEP(KerasRmspropCentered);
 SOK_INSTANTIATE_STEP(FtrlStep<true>);
+SOK_INSTANTIATE_STEP(Adadelta);
+SOK_INSTANTIATE_STEP(Adamax);
+SOK_INSTANTIATE_STEP(Nadam);
 SOK_INSTANTIATE_STEP(AdamStep);
 #undef SOK_INSTANTIATE_STEP
 

@@ -12,13 +12,16 @@
 
 #include "cc/base/hash.h"
 #include "cc/initializers/initializer.h"
+#include "cc/optimizers/adadelta.h"
 #include "cc/optimizers/adagrad.h"
 #include "cc/optimizers/adagrad_decay.h"
 #include "cc/optimizers/adam_catch_up.h"
 #include "cc/optimizers/adam_step.h"
+#include "cc/optimizers/adamax.h"
 #include "cc/optimizers/ftrl.h"
 #include "cc/optimizers/keras_rmsprop.h"
 #include "cc/optimizers/momentum.h"
+#include "cc/optimizers/nadam.h"
 #include "cc/optimizers/rmsprop.h"
 #include "cc/optimizers/sgd.h"
 #include "cuda/device_array.h"
@@ -114,13 +117,14 @@ void StepOnHost(const Rule& rule, const std::vector<float>& gradients, std::vect
 template <typename Rule>
 class SharedStepTest : public SharedArithmeticTest {};
 
-using Rules = ::testing::Types<Sgd, Momentum<false>, Momentum<true>, KerasMomentum<false>,
-                               KerasMomentum<true>, Adagrad, AdagradDecay, Rmsprop, RmspropCentered,
-                               KerasRmsprop, KerasRmspropCentered, FtrlStep<true>, AdamStep>;
+using Rules =
+    ::testing::Types<Sgd, Momentum<false>, Momentum<true>, KerasMomentum<false>, KerasMomentum<true>, Adagrad,
+                     AdagradDecay, Rmsprop, RmspropCentered, KerasRmsprop, KerasRmspropCentered,
+                     FtrlStep<true>, Adadelta, Adamax, Nadam, AdamStep>;
 TYPED_TEST_SUITE(SharedStepTest, Rules);
 
 TYPED_TEST(SharedStepTest, OneStep) {
-  const float hyper[] = {0.05f, 0.9f, 0.1f, 0.01f, 0.02f, 0.003f, 0.0f};
+  const float hyper[] = {0.05f, 0.9f, 0.1f, 0.01f, 0.02f, 0.003f, 0.5f};
   const TypeParam rule(hyper);
   const std::vector<float> gradients = Numbers(1, false);
   std::vector<float> weights = Numbers(2, false);

@@ -33,8 +33,8 @@ struct SaveRequest {
 // Rank 0 makes the folder and decides between full and delta; others do nothing. It is a full one where there
 // is nothing that changes count from: at first, after a restore or a failed save, where the last checkpoint
 // or one that it builds on is no longer on the disk, or calls the table otherwise; where betas or epsilon of
-// an exact Adam have changed, or its history began anew; and always with keras_rmsprop, whose rows lag
-// without a history.
+// an exact Adam have changed, or its history began anew; and always with keras_rmsprop and nadam, whose rows
+// lag without a history.
 Status BeginTableCheckpoint(const Table& table, const SaveRequest& request);
 
 // Writes this rank's rows, synced to the disk. First the rows go that the variable's eviction policy sends

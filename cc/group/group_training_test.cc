@@ -22,6 +22,9 @@ const NamedOptimizer kOptimizers[] = {{"sgd", {0.1f}},
                                       {"rowwise_adagrad", {0.1f, 0.1f, 1e-7f}},
                                       {"ftrl", {0.1f, -0.5f, 0.1f, 0.01f, 0.01f, 0.0f, 0.0f}},
                                       {"keras_rmsprop", {0.01f, 0.9f, 1e-7f}},
+                                      {"adadelta", {1.0f, 0.95f, 1e-7f}},
+                                      {"adamax", {0.01f, 0.9f, 0.999f, 1e-7f}},
+                                      {"nadam", {0.01f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f}},
                                       {"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
                                       {"adam", {0.01f, 0.9f, 0.999f, 1e-8f}}};
 

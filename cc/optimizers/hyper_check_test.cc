@@ -16,6 +16,8 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
+const std::vector<float> kNadam = {0.1f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f};
+
 struct Case {
   std::string name;
   std::vector<float> good;
@@ -68,6 +70,15 @@ INSTANTIATE_TEST_SUITE_P(
             "ftrl", {0.1f, -0.5f, 0.1f, 0, 0, 0, 0}, {0.0f, -0.5f, 0.1f, 0, 0, 0, 0}, {"learning_rate", "0"}},
         Case{"ftrl", {0.1f, -0.5f, 0.1f, 0, 0, 0, 0}, {0.1f, 0.5f, 0.1f, 0, 0, 0, 0}, {"_power", "0.5"}},
         Case{"ftrl", {0.1f, -0.5f, 0.1f, 0, 0, 0, 0}, {0.1f, -0.5f, 0.1f, 0, 0, kNan, 0}, {"l2_shrinkage"}},
+        Case{"adadelta", {0.1f, 0.95f, 1e-7f}, {0.1f, 1.5f, 1e-7f}, {"rho", "1.5"}},
+        Case{"adadelta", {0.1f, 0.95f, 1e-7f}, {0.1f, 0.95f, -2.0f}, {"epsilon", "-2"}},
+        Case{"adamax", {0.1f, 0.9f, 0.999f, 1e-7f}, {0.1f, 1.0f, 0.999f, 1e-7f}, {"beta1", "got 1"}},
+        Case{"adamax", {0.1f, 0.9f, 0.999f, 1e-7f}, {0.1f, 0.9f, 1.25f, 1e-7f}, {"beta2", "1.25"}},
+        Case{"nadam", kNadam, {0.1f, -0.5f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f}, {"beta1", "-0.5"}},
+        Case{"nadam", kNadam, {0.1f, 0.9f, 1.0f, 1e-7f, 0.7f, 0.6f, 0.01f}, {"beta2", "got 1"}},
+        Case{"nadam", kNadam, {0.1f, 0.9f, 0.999f, 1e-7f, kInf, 0.6f, 0.01f}, {"gradient_weight", "inf"}},
+        Case{"nadam", kNadam, {0.1f, 0.9f, 0.999f, 1e-7f, 0.7f, kNan, 0.01f}, {"moment_weight", "nan"}},
+        Case{"nadam", kNadam, {0.1f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.0f}, {"v_correction", "got 0"}},
         Case{"lazy_adam", {0.1f, 0.9f, 0.999f, 1e-8f}, {0.1f, 1.0f, 0.999f, 1e-8f}, {"beta1", "got 1"}},
         Case{"adam", {0.1f, 0.9f, 0.999f, 1e-8f}, {0.1f, 0.9f, 1.25f, 1e-8f}, {"beta2", "1.25"}},
         Case{"adam", {0.1f, 0.9f, 0.999f, 1e-8f}, {kInf, 0.9f, 0.999f, 1e-8f}, {"alpha", "inf"}},

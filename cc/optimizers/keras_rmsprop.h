@@ -14,27 +14,29 @@ namespace sok {
 //   rms = rho * rms,                          and for a touched row
 //   rms += (1 - rho) * g^2
 //   w -= learning_rate * g / (sqrt(rms) + epsilon)
-// `decay` is rho^(missed + 1), the steps that the row has missed and this one, and differs between rows.
+// `decay` holds what the slots of the row at hand decay by: rho to the power of the steps that it has missed
+// and this one.
 struct KerasRmsprop {
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"rho", HyperRange::kUnit},
                                               {"epsilon", HyperRange::kNonNegative}};
   static constexpr int kSlots = 1;
+  static constexpr int kDecayOfSlot[] = {1};
   static const char* SlotName(int /*slot*/) { return "rms"; }
   static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
 
   explicit KerasRmsprop(const float* hyper)
-      : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay(hyper[1]) {}
+      : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay{hyper[1]} {}
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& rms) const {
-    rms = rms * decay + g * g * gain;
+    rms = rms * decay[0] + g * g * gain;
     w -= Quotient(learning_rate * g, sqrtf(rms) + epsilon);
   }
 
   float learning_rate;
   float gain;
   float epsilon;
-  float decay;
+  float decay[kSlots];
 };
 
 // The centered form: the root is of the gradients' variance.
@@ -46,15 +48,16 @@ struct KerasRmspropCentered {
                                               {"rho", HyperRange::kUnit},
                                               {"epsilon", HyperRange::kNonNegative}};
   static constexpr int kSlots = 2;
+  static constexpr int kDecayOfSlot[] = {1, 1};
   static const char* SlotName(int slot) { return slot == 0 ? "rms" : "mg"; }
   static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
 
   explicit KerasRmspropCentered(const float* hyper)
-      : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay(hyper[1]) {}
+      : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay{hyper[1], hyper[1]} {}
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& rms, float& mg) const {
-    rms = rms * decay + g * g * gain;
-    mg = mg * decay + g * gain;
+    rms = rms * decay[0] + g * g * gain;
+    mg = mg * decay[1] + g * gain;
     const float variance = rms - mg * mg;
     const float raised = variance + (variance < 0.0f ? -variance : 0.0f);
     w -= Quotient(learning_rate * g, sqrtf(raised) + epsilon);
@@ -63,7 +66,7 @@ struct KerasRmspropCentered {
   float learning_rate;
   float gain;
   float epsilon;
-  float decay;
+  float decay[kSlots];
 };
 
 }  // namespace sok

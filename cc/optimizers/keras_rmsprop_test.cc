@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "cc/base/thread_pool.h"
@@ -94,6 +95,21 @@ TEST(KerasRmsprop, ConstantGradientStaysFinite) {
     TrainedRows rows("keras_rmsprop_centered", 1, 1, hyper);
     for (int t = 0; t < 200; ++t) rows.Step(executor, hyper, {0}, {g});
     for (float value : rows.Record(0)) EXPECT_TRUE(std::isfinite(value)) << g;
+  }
+}
+
+// Step by step a mean that has overflowed stays infinite, however many steps the row misses.
+TEST(KerasRmsprop, AnOverflowStaysAnOverflow) {
+  InlineExecutor executor;
+  const std::vector<float> hyper = {1e-2f, 0.9f, 1e-7f};
+  for (const int missed : {0, 1, 100, 3000}) {
+    TrainedRows rows("keras_rmsprop", 1, 1, hyper);
+    rows.Step(executor, hyper, {0}, {1e30f});
+    const float weight = rows.Record(0)[0];
+    for (int t = 0; t < missed; ++t) rows.Step(executor, hyper, {}, {});
+    if (missed % 2 == 0) rows.CatchUp(executor, {0});
+    rows.Step(executor, hyper, {0}, {1.0f});
+    EXPECT_EQ(rows.Record(0), std::vector<float>({weight, std::numeric_limits<float>::infinity()})) << missed;
   }
 }
 

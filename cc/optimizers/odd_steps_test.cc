@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(All, OddStepsTest,
                          testing::Values("sgd", "momentum", "nesterov", "keras_momentum", "keras_nesterov",
                                          "adagrad", "adagrad_decay", "rowwise_adagrad", "rmsprop",
                                          "rmsprop_centered", "keras_rmsprop", "keras_rmsprop_centered",
-                                         "ftrl", "lazy_adam", "adam"));
+                                         "ftrl", "adadelta", "adamax", "nadam", "lazy_adam", "adam"));
 
 }  // namespace
 }  // namespace sok

@@ -117,16 +117,23 @@ class Optimizer {
 //   adagrad                     learning_rate, initial_accumulator, epsilon
 //   adagrad_decay               learning_rate, initial_accumulator, decay_rate, period    DeepRec's
 //   rowwise_adagrad             learning_rate, initial_accumulator, epsilon    one accumulator per row
-//   rmsprop, rmsprop_centered   learning_rate, rho, momentum, epsilon, initial_ms   TensorFlow's, touched
-//   rows keras_rmsprop, keras_rmsprop_centered  learning_rate, rho, epsilon   Keras' legacy, averages decay
-//   each step ftrl                        learning_rate, learning_rate_power, initial_accumulator, l1, l2,
+//   rmsprop, rmsprop_centered   learning_rate, rho, momentum, epsilon, initial_ms
+//                                                                        TensorFlow's, touched rows
+//   keras_rmsprop, keras_rmsprop_centered  learning_rate, rho, epsilon   Keras' legacy, averages decay each
+//   step ftrl                        learning_rate, learning_rate_power, initial_accumulator, l1, l2,
 //   l2_shrinkage,
 //                               beta
+//   adadelta                    learning_rate, rho, epsilon              TensorFlow's and Keras' legacy
+//   adamax                      alpha, beta1, beta2, epsilon             Keras' legacy, touched rows
+//   nadam                       learning_rate, beta1, beta2, epsilon, gradient_weight, moment_weight,
+//                               v_correction                             Keras' legacy, moments decay each
+//                               step
 //   lazy_adam                   alpha, beta1, beta2, epsilon             touched rows only
 //   adam                        alpha, beta1, beta2, epsilon             TensorFlow's on every row
 //
-// alpha is the bias-corrected rate of the step, learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t), which the
-// caller computes. An unknown name is an InvalidArgument that lists the known ones.
+// alpha is the bias-corrected rate of the step, learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) and for
+// adamax learning_rate / (1 - beta1^t), which the caller computes; nadam.h says what the last three of nadam
+// are. An unknown name is an InvalidArgument that lists the known ones.
 StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(std::string_view name);
 
 }  // namespace sok

@@ -69,6 +69,15 @@ inline void ReferenceStep(std::string_view name, const std::vector<float>& hyper
       s0 = n;
       const float quadratic = std::pow(n, -hyper[1]) / lr + 2.0f * l2;
       x = std::fabs(s1) > hyper[3] ? (std::copysign(hyper[3], s1) - s1) / quadratic : 0.0f;
+    } else if (name == "adadelta") {
+      s0 = hyper[1] * s0 + (1.0f - hyper[1]) * g[c] * g[c];
+      const float step = std::sqrt(s1 + hyper[2]) / std::sqrt(s0 + hyper[2]) * g[c];
+      x -= lr * step;
+      s1 = hyper[1] * s1 + (1.0f - hyper[1]) * step * step;
+    } else if (name == "adamax") {
+      s0 = hyper[1] * s0 + (1.0f - hyper[1]) * g[c];
+      s1 = std::fmax(hyper[2] * s1, std::fabs(g[c]));
+      x -= lr * s0 / (s1 + hyper[3]);
     } else if (name == "lazy_adam") {
       s0 = hyper[1] * s0 + (1.0f - hyper[1]) * g[c];
       s1 = hyper[2] * s1 + (1.0f - hyper[2]) * g[c] * g[c];

@@ -1,12 +1,16 @@
 // The table of known optimizers: one line each.
+#include "cc/optimizers/adadelta.h"
 #include "cc/optimizers/adagrad.h"
 #include "cc/optimizers/adagrad_decay_optimizer.h"
 #include "cc/optimizers/adam_step.h"
+#include "cc/optimizers/adamax.h"
+#include "cc/optimizers/decaying_slots_optimizer.h"
 #include "cc/optimizers/elementwise_optimizer.h"
 #include "cc/optimizers/exact_adam.h"
 #include "cc/optimizers/ftrl_optimizer.h"
-#include "cc/optimizers/keras_rmsprop_optimizer.h"
+#include "cc/optimizers/keras_rmsprop.h"
 #include "cc/optimizers/momentum.h"
+#include "cc/optimizers/nadam.h"
 #include "cc/optimizers/optimizer.h"
 #include "cc/optimizers/rmsprop.h"
 #include "cc/optimizers/rowwise_adagrad_optimizer.h"
@@ -36,9 +40,12 @@ constexpr Entry kOptimizers[] = {
     {"rowwise_adagrad", Make<RowwiseAdagradOptimizer>},
     {"rmsprop", Make<ElementwiseOptimizer<Rmsprop>>},
     {"rmsprop_centered", Make<ElementwiseOptimizer<RmspropCentered>>},
-    {"keras_rmsprop", Make<KerasRmspropOptimizer<KerasRmsprop>>},
-    {"keras_rmsprop_centered", Make<KerasRmspropOptimizer<KerasRmspropCentered>>},
+    {"keras_rmsprop", Make<DecayingSlotsOptimizer<KerasRmsprop>>},
+    {"keras_rmsprop_centered", Make<DecayingSlotsOptimizer<KerasRmspropCentered>>},
     {"ftrl", Make<FtrlOptimizer>},
+    {"adadelta", Make<ElementwiseOptimizer<Adadelta>>},
+    {"adamax", Make<ElementwiseOptimizer<Adamax>>},
+    {"nadam", Make<DecayingSlotsOptimizer<Nadam>>},
     {"lazy_adam", Make<ElementwiseOptimizer<AdamStep>>},
     {"adam", Make<ExactAdam>},
 };

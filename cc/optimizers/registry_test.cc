@@ -21,6 +21,9 @@ const std::vector<std::string> kNames = {"sgd",
                                          "keras_rmsprop_centered",
                                          "ftrl",
                                          "rowwise_adagrad",
+                                         "adadelta",
+                                         "adamax",
+                                         "nadam",
                                          "adam",
                                          "lazy_adam"};
 
@@ -35,7 +38,7 @@ TEST(MakeOptimizer, KnowsEveryNameItDocuments) {
 }
 
 TEST(MakeOptimizer, UnknownNameIsRefusedWithTheKnownOnes) {
-  for (const char* name : {"", "Adam", "adamw", "sgd "}) {
+  for (const char* name : {"", "Adam", "adamw", "Nadam", "sgd "}) {
     auto optimizer = MakeOptimizer(name);
     ASSERT_FALSE(optimizer.ok());
     EXPECT_EQ(optimizer.status().code(), StatusCode::kInvalidArgument);

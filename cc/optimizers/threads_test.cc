@@ -64,6 +64,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"keras_rmsprop", {0.1f, 0.9f, 1e-7f}},
                     Case{"keras_rmsprop_centered", {0.1f, 0.9f, 1e-7f}},
                     Case{"ftrl", {0.1f, -0.5f, 0.1f, 0.01f, 0.01f, 0.01f, 0.0f}},
+                    Case{"adadelta", {1.0f, 0.95f, 1e-7f}}, Case{"adamax", {0.01f, 0.9f, 0.999f, 1e-7f}},
+                    Case{"nadam", {0.01f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f}},
                     Case{"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
                     Case{"adam", {0.01f, 0.9f, 0.999f, 1e-8f}}, Case{"adam", {0.01f, 0.9f, 0.9f, 1e-8f}}),
     [](const testing::TestParamInfo<Case>& info) {

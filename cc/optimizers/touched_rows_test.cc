@@ -85,23 +85,22 @@ TEST_P(TouchedRowsTest, FollowsTheFormulasAndLeavesOtherRowsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TouchedRowsTest,
-                         testing::Values(Case{"sgd", {0.1f}}, Case{"momentum", {0.1f, 0.9f}},
-                                         Case{"nesterov", {0.1f, 0.9f}}, Case{"keras_momentum", {0.1f, 0.9f}},
-                                         Case{"keras_nesterov", {0.1f, 0.9f}},
-                                         Case{"adagrad", {0.1f, 0.1f, 0.0f}},
-                                         Case{"adagrad", {0.1f, 0.0f, 1e-7f}},
-                                         Case{"adagrad_decay", {0.1f, 0.1f, 0.9f, 0.0f}},
-                                         Case{"adagrad_decay", {0.1f, 0.1f, 0.5f, 4.0f}},
-                                         Case{"rowwise_adagrad", {0.1f, 0.0f, 1e-8f}},
-                                         Case{"rmsprop", {0.01f, 0.9f, 0.8f, 1e-10f, 1.0f}},
-                                         Case{"rmsprop_centered", {0.01f, 0.9f, 0.8f, 1e-2f, 1.0f}},
-                                         Case{"ftrl", {0.1f, -0.5f, 0.1f, 0.0f, 0.0f, 0.0f, 0.0f}},
-                                         Case{"ftrl", {0.1f, -0.5f, 0.1f, 0.05f, 0.02f, 0.03f, 0.5f}},
-                                         Case{"ftrl", {0.1f, -0.7f, 0.1f, 0.05f, 0.02f, 0.03f, 0.0f}},
-                                         Case{"ftrl", {0.1f, 0.0f, 0.1f, 0.05f, 0.02f, 0.0f, 0.0f}},
-                                         Case{"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
-                                         Case{"lazy_adam", {0.01f, 0.0f, 0.9f, 1e-3f}}));
+INSTANTIATE_TEST_SUITE_P(
+    All, TouchedRowsTest,
+    testing::Values(
+        Case{"sgd", {0.1f}}, Case{"momentum", {0.1f, 0.9f}}, Case{"nesterov", {0.1f, 0.9f}},
+        Case{"keras_momentum", {0.1f, 0.9f}}, Case{"keras_nesterov", {0.1f, 0.9f}},
+        Case{"adagrad", {0.1f, 0.1f, 0.0f}}, Case{"adagrad", {0.1f, 0.0f, 1e-7f}},
+        Case{"adagrad_decay", {0.1f, 0.1f, 0.9f, 0.0f}}, Case{"adagrad_decay", {0.1f, 0.1f, 0.5f, 4.0f}},
+        Case{"rowwise_adagrad", {0.1f, 0.0f, 1e-8f}}, Case{"rmsprop", {0.01f, 0.9f, 0.8f, 1e-10f, 1.0f}},
+        Case{"rmsprop_centered", {0.01f, 0.9f, 0.8f, 1e-2f, 1.0f}},
+        Case{"ftrl", {0.1f, -0.5f, 0.1f, 0.0f, 0.0f, 0.0f, 0.0f}},
+        Case{"ftrl", {0.1f, -0.5f, 0.1f, 0.05f, 0.02f, 0.03f, 0.5f}},
+        Case{"ftrl", {0.1f, -0.7f, 0.1f, 0.05f, 0.02f, 0.03f, 0.0f}},
+        Case{"ftrl", {0.1f, 0.0f, 0.1f, 0.05f, 0.02f, 0.0f, 0.0f}}, Case{"adadelta", {1.0f, 0.95f, 1e-3f}},
+        Case{"adadelta", {0.1f, 0.5f, 1e-8f}}, Case{"adamax", {0.01f, 0.9f, 0.999f, 1e-7f}},
+        Case{"adamax", {0.01f, 0.0f, 0.25f, 1e-2f}}, Case{"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
+        Case{"lazy_adam", {0.01f, 0.0f, 0.9f, 1e-3f}}));
 
 }  // namespace
 }  // namespace sok

@@ -128,7 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ReusedRowTest,
                                          Case{"adagrad_decay", {0.1f, 0.1f, 0.5f, 2.0f}},
                                          Case{"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
                                          Case{"adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
-                                         Case{"keras_rmsprop", {0.01f, 0.9f, 1e-7f}}),
+                                         Case{"keras_rmsprop", {0.01f, 0.9f, 1e-7f}},
+                                         Case{"nadam", {0.01f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f}}),
                          [](const auto& info) { return info.param.optimizer; });
 
 TEST(TableEraseTest, ReferencesThatTheTableNeverGaveAreRefused) {

@@ -1,0 +1,122 @@
+#ifndef SOK_CC_OPTIMIZERS_DECAYING_SLOTS_OPTIMIZER_H_
+#define SOK_CC_OPTIMIZERS_DECAYING_SLOTS_OPTIMIZER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "cc/optimizers/elementwise_optimizer.h"
+#include "cc/optimizers/power_table.h"
+#include "cc/optimizers/row_steps.h"
+
+namespace sok {
+
+// Optimizers whose slots decay on every step for every row, while weights move for touched rows only, as
+// those of Keras do that keep averages. The hyper-parameter number Rule::kDecayOfSlot[slot] is what a step
+// multiplies a slot by; a Rule takes the steps that a row has missed and its own in one factor per slot,
+// `decay`.
+//
+// The decay of untouched rows is postponed: a row carries the step at which it was last current, and gets the
+// power of the steps that it has missed when it is next touched or read. When a factor changes, the whole
+// table is brought up to date first.
+template <typename Rule>
+class DecayingSlotsOptimizer final : public RuleOptimizer<Rule> {
+ public:
+  explicit DecayingSlotsOptimizer(std::string_view name) : RuleOptimizer<Rule>(name) {}
+
+  Status Reserve(int64_t rows) override { return row_steps_.Reserve(rows); }
+
+  void OnNewRow(int64_t row) override {
+    row_steps_.Use(row);
+    row_steps_.SetCurrent(row);
+  }
+
+  Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+               const RowGradients& gradients, RowStore* store) override {
+    SOK_RETURN_IF_ERROR(this->CheckHyper(hyper));
+    SOK_RETURN_IF_ERROR(Reserve(store->rows()));
+    PreparePowers(executor, hyper, store);
+    row_steps_.Use(rows);
+    const Rule rule(hyper.data());
+    const int64_t dim = store->dim();
+    ForEachRow(
+        executor, rows, &gradients, store, [&](int64_t row) { row_steps_.AskFor(row); },
+        [&](int64_t i, const float* g, float* record) {
+          Rule row_rule = rule;
+          const uint32_t missed = row_steps_.missed(rows[i]);
+          if (missed > 0) {
+            for (int slot = 0; slot < Rule::kSlots; ++slot) {
+              row_rule.decay[slot] = Decay(slot, int64_t{missed} + 1);
+            }
+          }
+          ApplyToRecord(row_rule, g, record, dim);
+          row_steps_.SetCurrentAt(rows[i], row_steps_.now() + 1);
+        });
+    row_steps_.Advance();
+    this->CountStep();
+    return OkStatus();
+  }
+
+  bool has_catch_up() const override { return true; }
+
+  void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) override {
+    if (powers_.empty()) return;
+    const int64_t dim = store->dim();
+    ForEachRow(
+        executor, rows, /*gradients=*/nullptr, store, [&](int64_t row) { row_steps_.AskFor(row); },
+        [&](int64_t i, const float* /*g*/, float* record) {
+          const uint32_t missed = row_steps_.missed(rows[i]);
+          if (missed == 0) return;
+          for (int slot = 0; slot < Rule::kSlots; ++slot) {
+            const float decay = Decay(slot, missed);
+            float* const values = record + (1 + slot) * dim;
+            for (int64_t c = 0; c < dim; ++c) values[c] *= decay;
+          }
+          row_steps_.SetCurrent(rows[i]);
+        });
+  }
+
+ private:
+  // Row steps are 32 bits wide and start anew long before they run out.
+  static constexpr uint32_t kMaxSteps = uint32_t{1} << 31;
+
+  void ForgetHistory() override {
+    powers_.clear();
+    row_steps_.Restart();
+  }
+
+  // What a slot is multiplied by in `steps` steps, at least 1. It vanishes only where the factor of one step
+  // is 0: a slot that has overflowed must stay infinite, as it does step by step, and not become 0 * inf.
+  float Decay(int slot, int64_t steps) const {
+    const float least = factors_[slot] > 0.0f ? std::numeric_limits<float>::min() : 0.0f;
+    return std::max(static_cast<float>(powers_[static_cast<size_t>(slot)](steps)), least);
+  }
+
+  // Makes powers_ those of the factors in `hyper`; none before the first step, when no row has missed any.
+  void PreparePowers(Executor& executor, Span<const float> hyper, RowStore* store) {
+    bool same = true;
+    for (int slot = 0; slot < Rule::kSlots; ++slot) {
+      same = same && factors_[slot] == hyper[Rule::kDecayOfSlot[slot]];
+    }
+    if (!powers_.empty()) {
+      if (same && row_steps_.now() < kMaxSteps) return;
+      row_steps_.ForAllRows([&](Span<const int64_t> rows) { CatchUp(executor, rows, store); });
+    }
+    powers_.clear();
+    for (int slot = 0; slot < Rule::kSlots; ++slot) {
+      factors_[slot] = hyper[Rule::kDecayOfSlot[slot]];
+      powers_.emplace_back(factors_[slot]);
+    }
+    row_steps_.Restart();
+  }
+
+  float factors_[Rule::kSlots] = {};  // of all steps that a row can have missed
+  std::vector<PowerTable> powers_;    // of each of them
+  RowSteps row_steps_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_DECAYING_SLOTS_OPTIMIZER_H_

@@ -1,0 +1,65 @@
+#ifndef SOK_CC_OPTIMIZERS_NADAM_H_
+#define SOK_CC_OPTIMIZERS_NADAM_H_
+
+#include <math.h>
+
+#include "cc/base/host_device.h"
+#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/quotient.h"
+
+namespace sok {
+
+// Nadam (Dozat, 2016) as Keras' legacy optimizer has it for sparse gradients: moments that decay on every
+// step for every row, while weights move for touched rows only.
+//   m = beta1 * m,  v = beta2 * v,                       and for a touched row
+//   m += (1 - beta1) * g
+//   v += (1 - beta2) * g^2
+//   w -= learning_rate * (gradient_weight * g + moment_weight * m) / (sqrt(v / v_correction) + epsilon)
+// With the momentum schedule mu_t = beta1 * (1 - 0.5 * 0.96^(schedule_decay * t)) and the product P_t of
+// mu_1 ... mu_t, step t has
+//   gradient_weight = (1 - mu_t) / (1 - P_t)
+//   moment_weight = mu_{t+1} / (1 - P_{t+1})
+//   v_correction = 1 - beta2^t,
+// which the caller computes. `decay` holds what the moments of the row at hand decay by: the betas to the
+// power of the steps that it has missed and this one.
+struct Nadam {
+  static constexpr HyperParameter kHyper[] = {
+      {"learning_rate", HyperRange::kFinite},   {"beta1", HyperRange::kUnit},
+      {"beta2", HyperRange::kBelowOne},         {"epsilon", HyperRange::kNonNegative},
+      {"gradient_weight", HyperRange::kFinite}, {"moment_weight", HyperRange::kFinite},
+      {"v_correction", HyperRange::kPositive}};
+  static constexpr int kSlots = 2;
+  static constexpr int kDecayOfSlot[] = {1, 2};
+  static const char* SlotName(int slot) { return slot == 0 ? "m" : "v"; }
+  static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
+
+  explicit Nadam(const float* hyper)
+      : learning_rate(hyper[0]),
+        gain1(1.0f - hyper[1]),
+        gain2(1.0f - hyper[2]),
+        epsilon(hyper[3]),
+        gradient_weight(hyper[4]),
+        moment_weight(hyper[5]),
+        v_correction(hyper[6]),
+        decay{hyper[1], hyper[2]} {}
+
+  SOK_HOST_DEVICE void operator()(float g, float& w, float& m, float& v) const {
+    m = m * decay[0] + g * gain1;
+    v = v * decay[1] + g * g * gain2;
+    const float direction = g * gradient_weight + m * moment_weight;
+    w -= Quotient(learning_rate * direction, sqrtf(v / v_correction) + epsilon);
+  }
+
+  float learning_rate;
+  float gain1;
+  float gain2;
+  float epsilon;
+  float gradient_weight;
+  float moment_weight;
+  float v_correction;
+  float decay[kSlots];
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_NADAM_H_
