@@ -22,6 +22,7 @@ INNER = {
 if compat.legacy_keras_optimizers():
     _legacy = compat.legacy_keras_optimizers()[0][1]
     INNER["keras_sgd"] = lambda lr: _legacy.SGD(lr, momentum=0.5)
+    INNER["keras_nadam"] = lambda lr: _legacy.Nadam(lr)
     INNER["keras_adam"] = lambda lr: _legacy.Adam(lr)
 
 

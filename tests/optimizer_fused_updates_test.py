@@ -20,12 +20,14 @@ IDS = 12
 
 
 def _keras_optimizers():
-    return [module.Adam for _, module in compat.legacy_keras_optimizers()][:1]
+    modules = [module for _, module in compat.legacy_keras_optimizers()][:1]
+    return [cls for module in modules for cls in (module.Adam, module.Adadelta, module.Adamax, module.Nadam)]
 
 
 MAKERS = [
     train.GradientDescentOptimizer,
     train.AdagradOptimizer,
+    train.AdadeltaOptimizer,
     train.AdamOptimizer,
     sok.tf.keras.optimizers.LazyAdamOptimizer,
     sok.optimizers.AdamAsyncOptimizer,

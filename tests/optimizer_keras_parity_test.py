@@ -2,6 +2,7 @@
 
 import importlib
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -35,6 +36,13 @@ OPTIMIZERS = {
     ),
     "adam": lambda lr: legacy.Adam(lr),
     "adam_arguments": lambda lr: legacy.Adam(lr, beta_1=0.7, beta_2=tf.constant(0.95), epsilon=1e-3),
+    "adadelta": lambda lr: legacy.Adadelta(lr * 100),
+    "adadelta_arguments": lambda lr: legacy.Adadelta(lr, rho=tf.constant(0.7), epsilon=0.1),
+    "adamax": lambda lr: legacy.Adamax(lr),
+    "adamax_arguments": lambda lr: legacy.Adamax(lr, beta_1=tf.constant(0.5), beta_2=0.9, epsilon=1e-2),
+    "nadam": lambda lr: legacy.Nadam(lr),
+    "nadam_arguments": lambda lr: legacy.Nadam(lr, beta_1=0.7, beta_2=tf.constant(0.95), epsilon=1e-3),
+    "nadam_schedule": lambda lr: legacy.Nadam(lr, schedule_decay=2.0),
     "decay": lambda lr: legacy.SGD(0.1, decay=0.1),
     "callable": lambda lr: legacy.Adagrad(lambda: lr),
 }
@@ -47,6 +55,8 @@ def _schedule(factory):
 
 
 OPTIMIZERS["sgd_schedule"] = _schedule(lambda schedule: legacy.SGD(schedule))
+OPTIMIZERS["adadelta_schedule"] = _schedule(lambda schedule: legacy.Adadelta(schedule, epsilon=0.01))
+OPTIMIZERS["adamax_schedule"] = _schedule(lambda schedule: legacy.Adamax(schedule, decay=0.01))
 OPTIMIZERS["adam_schedule"] = _schedule(lambda schedule: legacy.Adam(schedule, decay=0.01))
 
 
@@ -70,3 +80,11 @@ def test_clipping_of_the_optimizer_acts(clip):
         lambda lr: legacy.Adagrad(lr, **clip), lambda lr: legacy.Adagrad(lr), distinct=True
     )
     assert deviation < 5e-6 < unclipped
+
+
+@pytest.mark.parametrize("name", ["adadelta", "adamax", "adamax_arguments", "nadam", "nadam_arguments"])
+@pytest.mark.parametrize("spike", [1e18, 1e25, 1e30, -1e38, np.inf, np.nan])
+def test_a_spike_is_what_it_is_on_a_variable(name, spike):
+    gradients = [1.0, spike, 1.0, -1.0, 0.0, 1.0]
+    got, want = optimizer_parity.rows_after_each(lambda: OPTIMIZERS[name](0.1), gradients)
+    np.testing.assert_allclose(got, want, rtol=1e-5)

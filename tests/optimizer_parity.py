@@ -106,6 +106,34 @@ def deviation(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.max(np.abs(got - want)) / np.max(np.abs(want)))
 
 
+def rows_after_each(
+    make_optimizer: Callable[[], object], gradients: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Trains a row of ones with one gradient after the other; an optimizer of each kind of variable.
+
+    Returns:
+      (float32 [steps], float32 [steps]): the first element of the table's row and of the tf.Variable's.
+    """
+    with harness.graph_and_session() as session:
+        gradient = tf.compat.v1.placeholder(tf.float32, [])
+        table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
+        plain = tf.Variable(tf.ones([1, 2]))
+        rows = tf.nn.embedding_lookup(table, [3]), tf.nn.embedding_lookup(plain, [0])
+        with tf.control_dependencies(rows):
+            step = tf.group(
+                *[
+                    train(make_optimizer(), tf.reduce_sum(row) * gradient, [variable])
+                    for row, variable in zip(rows, (table, plain), strict=True)
+                ]
+            )
+        harness.initialize(session)
+        values = []
+        for value in gradients:
+            session.run(step, {gradient: value})
+            values.append([row[0, 0] for row in session.run(rows)])
+        return tuple(np.array(values).T)
+
+
 def worst_deviation(
     make_optimizer: MakeOptimizer,
     make_reference: MakeOptimizer | None = None,

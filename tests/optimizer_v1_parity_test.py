@@ -1,5 +1,6 @@
 """Every optimizer of tf.compat.v1.train that has a kernel trains a table as it trains a tf.Variable."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -18,6 +19,9 @@ OPTIMIZERS = {
     "rmsprop": lambda lr: train.RMSPropOptimizer(lr),
     "rmsprop_momentum": lambda lr: train.RMSPropOptimizer(lr, decay=0.8, momentum=0.5, epsilon=1e-3),
     "rmsprop_centered": lambda lr: train.RMSPropOptimizer(lr, momentum=0.3, epsilon=1e-2, centered=True),
+    "adadelta": lambda lr: train.AdadeltaOptimizer(lr * 100),
+    "adadelta_arguments": lambda lr: train.AdadeltaOptimizer(lr * 2, rho=0.6, epsilon=0.01, use_locking=True),
+    "adadelta_tensors": lambda lr: train.AdadeltaOptimizer(lambda: lr, tf.constant(0.8), tf.constant(0.1)),
     "ftrl": lambda lr: train.FtrlOptimizer(lr),
     "ftrl_power": lambda lr: train.FtrlOptimizer(lr, learning_rate_power=-0.7, initial_accumulator_value=0.3),
     "ftrl_regularized": lambda lr: train.FtrlOptimizer(
@@ -44,7 +48,15 @@ def test_trains_a_table_alone_and_reads_between_steps(name):
     assert deviation < 5e-6
 
 
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adagrad", "rmsprop", "ftrl", "adam"])
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adagrad", "rmsprop", "adadelta", "ftrl", "adam"])
 def test_learning_rate_may_be_a_number(name):
     make = OPTIMIZERS[name]
     assert optimizer_parity.worst_deviation(lambda lr: make(0.03), steps=20) < 5e-6
+
+
+@pytest.mark.parametrize("name", ["adadelta", "adadelta_arguments"])
+@pytest.mark.parametrize("spike", [1e18, 1e25, 1e30, -1e38, np.inf, np.nan])
+def test_a_spike_is_what_it_is_on_a_variable(name, spike):
+    gradients = [1.0, spike, 1.0, -1.0, 0.0, 1.0]
+    got, want = optimizer_parity.rows_after_each(lambda: OPTIMIZERS[name](0.1), gradients)
+    np.testing.assert_allclose(got, want, rtol=1e-5)

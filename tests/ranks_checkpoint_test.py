@@ -21,6 +21,7 @@ OPTIMIZERS = {
     "nesterov": lambda: train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
     "adagrad": lambda: train.AdagradOptimizer(0.1),
     "rmsprop": lambda: train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+    "adadelta": lambda: train.AdadeltaOptimizer(10.0),
     "ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
     "adam": lambda: train.AdamOptimizer(0.1),
     "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.1),

@@ -24,6 +24,7 @@ OPTIMIZERS = {
     "momentum": lambda: train.MomentumOptimizer(0.05, 0.9),
     "adagrad": lambda: train.AdagradOptimizer(0.1),
     "rmsprop": lambda: train.RMSPropOptimizer(0.01),
+    "adadelta": lambda: train.AdadeltaOptimizer(10.0),
     "ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
     "adam": lambda: train.AdamOptimizer(0.01),
     "adagrad_decay": lambda: train.AdagradDecayOptimizer(

@@ -27,11 +27,15 @@ DIMS = {"long": 4097, "shared": 16, "rows": 3, "sums": 5}
 OPTIMIZERS = {
     "sgd": lambda: train.GradientDescentOptimizer(0.1),
     "adagrad": lambda: train.AdagradOptimizer(0.1),
+    "adadelta": lambda: train.AdadeltaOptimizer(5.0),
     "adam": lambda: train.AdamOptimizer(0.05),
     "lazy_adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.05),
 }
 if compat.legacy_keras_optimizers():
-    OPTIMIZERS["keras_adam"] = lambda: compat.legacy_keras_optimizers()[0][1].Adam(0.05)
+    _legacy = compat.legacy_keras_optimizers()[0][1]
+    OPTIMIZERS["keras_adam"] = lambda: _legacy.Adam(0.05)
+    OPTIMIZERS["keras_adamax"] = lambda: _legacy.Adamax(0.05)
+    OPTIMIZERS["keras_nadam"] = lambda: _legacy.Nadam(0.05)
 
 
 class Model:
@@ -138,7 +142,7 @@ def _check_optimizers(folder, names, averaged, dtype):
     return fused_counts
 
 
-V1_OPTIMIZERS = [name for name in OPTIMIZERS if name != "keras_adam"]
+V1_OPTIMIZERS = [name for name in OPTIMIZERS if not name.startswith("keras_")]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
+from sparse_operation_kit import compat
 from sparse_operation_kit.lookup import group
 
 DIM = 5
@@ -21,7 +22,12 @@ OPTIMIZERS = {
     "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.125),
     "adagrad": lambda: tf.compat.v1.train.AdagradOptimizer(0.1),
     "adam": lambda: sok.optimizers.Adam(0.05),
+    "adadelta": lambda: tf.compat.v1.train.AdadeltaOptimizer(1.0, epsilon=1e-3),
 }
+if compat.legacy_keras_optimizers():
+    _legacy = compat.legacy_keras_optimizers()[0][1]
+    OPTIMIZERS["adamax"] = lambda: sok.DistributedOptimizer(_legacy.Adamax(0.05), op="sum")
+    OPTIMIZERS["nadam"] = lambda: sok.DistributedOptimizer(_legacy.Nadam(0.05), op="sum")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +67,7 @@ CASES = [
     Case("sparse", "mean", "sums", key_dtype=tf.int32),
     Case("weighted", "sqrtn"),
     Case("weighted", "mean", optimizer="adagrad"),
+    *(Case("dense", optimizer=name) for name in ("adadelta", "adamax", "nadam") if name in OPTIMIZERS),
 ]
 
 

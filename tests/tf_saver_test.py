@@ -27,6 +27,7 @@ OPTIMIZERS = {
     "adagrad": lambda: train.AdagradOptimizer(0.1),
     "rmsprop": lambda: train.RMSPropOptimizer(0.1, momentum=0.5),
     "centered rmsprop": lambda: train.RMSPropOptimizer(0.1, centered=True),
+    "adadelta": lambda: train.AdadeltaOptimizer(10.0),
     "ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
     "adam": lambda: train.AdamOptimizer(0.1),
     "sok adam": lambda: sok.optimizers.Adam(0.1),
@@ -36,6 +37,9 @@ OPTIMIZERS = {
 KERAS_OPTIMIZERS = {
     "keras adagrad": lambda: tf.keras.optimizers.legacy.Adagrad(0.1),
     "keras rmsprop": lambda: tf.keras.optimizers.legacy.RMSprop(0.1, centered=True),
+    "keras adadelta": lambda: tf.keras.optimizers.legacy.Adadelta(10.0),
+    "keras adamax": lambda: tf.keras.optimizers.legacy.Adamax(0.1),
+    "keras nadam": lambda: tf.keras.optimizers.legacy.Nadam(0.1),
     "keras adam": lambda: tf.keras.optimizers.legacy.Adam(0.1),
 }
 if compat.HAS_KERAS_2:

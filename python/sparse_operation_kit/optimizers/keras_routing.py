@@ -32,7 +32,7 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
     """
     known = find_known(optimizer, tables[0])
     ops = StepOps()
-    create_slots = optimizer._create_slots
+    add_slot = optimizer.add_slot
     apply_dense = optimizer._resource_apply_dense
     apply_slices = optimizer._resource_apply_sparse_duplicate_indices
 
@@ -46,8 +46,9 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
         claim_table(variable, optimizer, update.kernel)
         return ops.update(variable, gradient, update.kernel, update.packed_hyper())
 
-    def create_slots_of_ordinary_variables(var_list):
-        create_slots([variable for variable in var_list if not is_embedding_variable(variable)])
+    # Called from `_create_slots`, which also makes what an optimizer keeps for all variables together.
+    def add_slot_of_ordinary_variable(var, slot_name, *args, **kwargs):
+        return None if is_embedding_variable(var) else add_slot(var, slot_name, *args, **kwargs)
 
     # Keras looks at this signature to see whether it may pass apply_state.
     def dense(grad, var, apply_state=None):
@@ -62,7 +63,7 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
 
     with shadow_methods(
         optimizer,
-        _create_slots=create_slots_of_ordinary_variables,
+        add_slot=add_slot_of_ordinary_variable,
         _resource_apply_dense=dense,
         _resource_apply_sparse_duplicate_indices=slices,
     ):

@@ -71,3 +71,39 @@ def adam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
         "adam",
         (coefficients["lr"], coefficients["beta_1_t"], coefficients["beta_2_t"], coefficients["epsilon"]),
     )
+
+
+def adadelta(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
+    """The step of Adadelta; it touches the rows of the batch only."""
+    return TableUpdate("adadelta", (coefficients["lr_t"], coefficients["rho"], coefficients["epsilon"]))
+
+
+def adamax(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
+    """The step of Adamax; it touches the rows of the batch only."""
+    return TableUpdate(
+        "adamax",
+        (
+            -coefficients["neg_scaled_lr"],
+            coefficients["beta_1_t"],
+            coefficients["beta_2_t"],
+            coefficients["epsilon"],
+        ),
+    )
+
+
+def nadam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
+    """The step of Nadam, whose moments decay for every row, while weights move for the batch's only."""
+    gradient_weight = coefficients["one_minus_m_t"] / coefficients["one_minus_m_schedule_new"]
+    moment_weight = coefficients["m_t_1"] / coefficients["one_minus_m_schedule_next"]
+    return TableUpdate(
+        "nadam",
+        (
+            coefficients["lr_t"],
+            coefficients["beta_1_t"],
+            coefficients["beta_2_t"],
+            coefficients["epsilon"],
+            gradient_weight,
+            moment_weight,
+            coefficients["v_t_prime_denominator"],
+        ),
+    )

@@ -78,6 +78,9 @@ def _keras_entries() -> list[KnownOptimizer]:
         "RMSprop": keras_rules.rmsprop,
         "Ftrl": keras_rules.ftrl,
         "Adam": keras_rules.adam,
+        "Adadelta": keras_rules.adadelta,
+        "Adamax": keras_rules.adamax,
+        "Nadam": keras_rules.nadam,
     }
     return [
         KnownOptimizer(f"{namespace}.{name}", getattr(module, name), rule, _KERAS_UPDATE_METHODS)
@@ -96,6 +99,7 @@ def known_optimizers() -> tuple[KnownOptimizer, ...]:
         _v1(prefix + "MomentumOptimizer", train.MomentumOptimizer, v1_rules.momentum),
         _v1(prefix + "AdagradOptimizer", train.AdagradOptimizer, v1_rules.adagrad),
         _v1(prefix + "RMSPropOptimizer", train.RMSPropOptimizer, v1_rules.rmsprop),
+        _v1(prefix + "AdadeltaOptimizer", train.AdadeltaOptimizer, v1_rules.adadelta),
         _v1(prefix + "FtrlOptimizer", train.FtrlOptimizer, v1_rules.ftrl),
         _v1(prefix + "AdamOptimizer", train.AdamOptimizer, v1_rules.adam, v1_rules.create_beta_powers),
         _v1("sok.optimizers.Adam", Adam, v1_rules.adam, v1_rules.create_beta_powers),

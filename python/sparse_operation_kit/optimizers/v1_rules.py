@@ -50,6 +50,11 @@ def rmsprop(optimizer: _train.RMSPropOptimizer) -> TableUpdate:
     )
 
 
+def adadelta(optimizer: _train.AdadeltaOptimizer) -> TableUpdate:
+    """The step of Adadelta; it touches the rows of the batch only."""
+    return TableUpdate("adadelta", (optimizer._lr_t, optimizer._rho_t, optimizer._epsilon_t))
+
+
 def ftrl(optimizer: _train.FtrlOptimizer) -> TableUpdate:
     """The step of FTRL with its shrinkage and beta."""
     return TableUpdate(

@@ -1,0 +1,104 @@
+"""Keras' Nadam on tables: the momentum schedule that it keeps beside the slots, and values out of range."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import compat
+
+_MODULES = compat.legacy_keras_optimizers()
+pytestmark = pytest.mark.skipif(not _MODULES, reason="this TensorFlow has no legacy Keras optimizers")
+legacy = _MODULES[0][1] if _MODULES else None
+
+
+def _minimized(optimizer, tables, others=()):
+    loss = sum(tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, [5, 7]))) for table in tables)
+    for other in others:
+        loss *= tf.reduce_sum(other)
+    return tf.group(optimizer.get_updates(loss, [*tables, *others]))
+
+
+def _momentum_cache(optimizer):
+    (cache,) = [variable for variable in optimizer.variables() if "momentum_cache" in variable.name]
+    return cache
+
+
+@pytest.mark.parametrize("tables", [1, 3])
+@pytest.mark.parametrize("others", [0, 2])
+def test_the_momentum_moves_once_in_a_step(tables, others):
+    with harness.graph_and_session() as session:
+        optimizer = legacy.Nadam(0.1, beta_1=0.8, schedule_decay=1.5)
+        step = _minimized(
+            optimizer,
+            [sok.EmbeddingVariable(name=f"table{i}", dim=2, initializer=1.0) for i in range(tables)],
+            [tf.Variable([1.0, 2.0]) for _ in range(others)],
+        )
+        cache = _momentum_cache(optimizer)
+        assert cache in tf.compat.v1.global_variables()
+        harness.initialize(session)
+        product = 1.0
+        for count in range(1, 5):
+            session.run(step)
+            product *= 0.8 * (1 - 0.5 * 0.96 ** (1.5 * count))
+            np.testing.assert_allclose(session.run(cache), product, rtol=1e-5)
+
+
+def test_slots_are_made_for_ordinary_variables_only():
+    with harness.graph_and_session():
+        table = sok.EmbeddingVariable(name="table", dim=2)
+        dense = tf.Variable([1.0, 2.0])
+        optimizer = legacy.Nadam(0.1)
+        _minimized(optimizer, [table], [dense])
+        assert optimizer.get_slot(table, "m") is None
+        assert optimizer.get_slot(dense, "m").shape == [2]
+        shapes = sorted(tuple(variable.shape) for variable in optimizer.variables())
+        assert shapes == [(), (), (2,), (2,)]  # iterations and momentum, m and v
+
+
+def _trained(saved_as, steps, restored_from=None):
+    """The rows after the steps, of which each touches some; a checkpoint is written after every fourth."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, initializer="random_normal")
+        ids = tf.compat.v1.placeholder(tf.int64, [None])
+        loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, ids)))
+        step = tf.group(legacy.Nadam(0.1, schedule_decay=2.0).get_updates(loss, [table]))
+        saver = tf.compat.v1.train.Saver()
+        harness.initialize(session)
+        if restored_from is not None:
+            saver.restore(session, restored_from)
+        for number in steps:
+            session.run(step, {ids: np.random.default_rng(number).integers(0, 20, 5)})
+            if number % 4 == 3:
+                saver.save(session, f"{saved_as}-{number}")
+        return session.run(tf.nn.embedding_lookup(table, tf.range(20, dtype=tf.int64)))
+
+
+def test_a_restart_goes_on_as_the_training_did(tmp_path):
+    straight = _trained(tmp_path / "straight", range(12))
+    for last in (3, 7):
+        restarted = _trained(tmp_path / "again", range(last + 1, 12), str(tmp_path / f"straight-{last}"))
+        np.testing.assert_array_equal(restarted, straight)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: legacy.Nadam(0.1, beta_1=1.5), "beta1 must be .* got 1.5"),
+        (lambda: legacy.Nadam(0.1, beta_2=1.0), "beta2 must be .* got 1"),
+        (lambda: legacy.Nadam(float("inf")), "learning_rate must be finite, got inf"),
+        (lambda: legacy.Nadam(0.1, epsilon=-2.0), "epsilon must be .* got -2"),
+        (lambda: legacy.Adamax(0.1, beta_1=-0.5), "beta1 must be .* got -0.5"),
+        (lambda: legacy.Adamax(0.1, beta_2=1.25), "beta2 must be .* got 1.25"),
+        (lambda: legacy.Adadelta(0.1, rho=-0.25), "rho must be .* got -0.25"),
+    ],
+)
+def test_a_value_out_of_range_is_an_error_that_names_it(make, message):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="my_table", dim=2, initializer=1.0)
+        step = _minimized(make(), [table])
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            session.run(step)
+        assert session.run(tf.nn.embedding_lookup(table, [5])).tolist() == [[1.0, 1.0]]
