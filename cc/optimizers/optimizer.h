@@ -119,15 +119,13 @@ class Optimizer {
 //   rowwise_adagrad             learning_rate, initial_accumulator, epsilon    one accumulator per row
 //   rmsprop, rmsprop_centered   learning_rate, rho, momentum, epsilon, initial_ms
 //                                                                        TensorFlow's, touched rows
-//   keras_rmsprop, keras_rmsprop_centered  learning_rate, rho, epsilon   Keras' legacy, averages decay each
-//   step ftrl                        learning_rate, learning_rate_power, initial_accumulator, l1, l2,
-//   l2_shrinkage,
-//                               beta
+//   keras_rmsprop, keras_rmsprop_centered  learning_rate, rho, epsilon   Keras' legacy, all means decay
+//   ftrl                        learning_rate, learning_rate_power, initial_accumulator, l1, l2,
+//                               l2_shrinkage, beta
 //   adadelta                    learning_rate, rho, epsilon              TensorFlow's and Keras' legacy
 //   adamax                      alpha, beta1, beta2, epsilon             Keras' legacy, touched rows
 //   nadam                       learning_rate, beta1, beta2, epsilon, gradient_weight, moment_weight,
-//                               v_correction                             Keras' legacy, moments decay each
-//                               step
+//                               v_correction                             Keras' legacy, all moments decay
 //   lazy_adam                   alpha, beta1, beta2, epsilon             touched rows only
 //   adam                        alpha, beta1, beta2, epsilon             TensorFlow's on every row
 //
