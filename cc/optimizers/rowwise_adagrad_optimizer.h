@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cc/base/columns.h"
 #include "cc/optimizers/row_loop.h"
 #include "cc/optimizers/rowwise_adagrad.h"
 #include "cc/optimizers/rule_optimizer.h"
@@ -26,8 +27,7 @@ class RowwiseAdagradOptimizer final : public RuleOptimizer<RowwiseAdagrad> {
     const RowwiseAdagrad rule(hyper.data());
     const int64_t dim = store->dim();
     const auto update = [&](int64_t /*i*/, const float* g, float* record) {
-      const float divisor = rule.Divisor(SumOfSquares(g, dim), static_cast<int>(dim), record[dim]);
-      for (int64_t c = 0; c < dim; ++c) rule(g[c], divisor, record[c]);
+      WithColumns(dim, [&](auto columns) { ApplyToRow(rule, g, record, columns); });
     };
     ForEachRow(executor, rows, &gradients, store, NothingAhead(), update);
     CountStep();
@@ -35,11 +35,31 @@ class RowwiseAdagradOptimizer final : public RuleOptimizer<RowwiseAdagrad> {
   }
 
  private:
-  // In double, so that the order of the terms hardly shows.
-  static float SumOfSquares(const float* g, int64_t dim) {
-    double sum = 0.0;
-    for (int64_t c = 0; c < dim; ++c) sum += static_cast<double>(g[c]) * g[c];
-    return static_cast<float>(sum);
+  template <typename Dim>
+  static void ApplyToRow(const RowwiseAdagrad& rule, const float* __restrict g, float* __restrict record,
+                         Dim dim) {
+    const float divisor = rule.Divisor(SumOfSquares(g, dim), static_cast<int>(dim), record[dim]);
+    for (int64_t c = 0; c < dim; ++c) rule(g[c], divisor, record[c]);
+  }
+
+  // In double, so that the order of the terms hardly shows. They are added up in kLanes sums, column c in sum
+  // c % kLanes: one sum would have each addition wait for the one before, which took as long as all else that
+  // a step does to a row of 64.
+  template <typename Dim>
+  static float SumOfSquares(const float* __restrict g, Dim dim) {
+    constexpr int64_t kLanes = 16;
+    double sums[kLanes] = {};
+    const int64_t whole = dim / kLanes * kLanes;
+    for (int64_t first = 0; first < whole; first += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        sums[lane] += static_cast<double>(g[first + lane]) * g[first + lane];
+      }
+    }
+    for (int64_t c = whole; c < dim; ++c) sums[c - whole] += static_cast<double>(g[c]) * g[c];
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+      for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    }
+    return static_cast<float>(sums[0]);
   }
 };
 

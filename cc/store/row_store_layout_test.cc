@@ -19,12 +19,35 @@ TEST(RowStoreLayoutTest, StrideFollowsTheRecord) {
   };
   EXPECT_EQ(stride(1, {}), 4);
   EXPECT_EQ(stride(7, {}), 8);
+  EXPECT_EQ(stride(10, {}), 16);
   EXPECT_EQ(stride(16, {}), 16);
-  EXPECT_EQ(stride(17, {}), 32);
-  EXPECT_EQ(stride(3, {{3, 0}, {3, 0}}), 12);
-  EXPECT_EQ(stride(16, {{1, 0}}), 32);
+  EXPECT_EQ(stride(17, {}), 20);
+  EXPECT_EQ(stride(20, {}), 20);
+  EXPECT_EQ(stride(21, {}), 24);
+  EXPECT_EQ(stride(25, {}), 32);
+  EXPECT_EQ(stride(3, {{3, 0}, {3, 0}}), 16);
+  EXPECT_EQ(stride(16, {{1, 0}}), 20);
+  EXPECT_EQ(stride(64, {{1, 0}}), 68);
   EXPECT_EQ(stride(64, {{64, 0}, {64, 0}}), 192);
-  EXPECT_EQ(stride(1025, {}), 1040);
+  EXPECT_EQ(stride(1025, {}), 1028);
+}
+
+TEST(RowStoreLayoutTest, NoRecordTouchesMoreCacheLinesThanItsLengthNeeds) {
+  constexpr int64_t kFloatsOfALine = 16;
+  for (int64_t floats = 1; floats <= 200; ++floats) {
+    RowStore store(floats);
+    ASSERT_TRUE(store.Reserve(40).ok());
+    const int64_t least = (floats + kFloatsOfALine - 1) / kFloatsOfALine;
+    for (int64_t row = 0; row < 40; ++row) {
+      const auto begin = reinterpret_cast<uintptr_t>(store.weights(row));
+      const auto end = reinterpret_cast<uintptr_t>(store.weights(row) + floats);
+      ASSERT_EQ(static_cast<int64_t>((end + 63) / 64 - begin / 64), least)
+          << floats << " floats, row " << row;
+      ASSERT_EQ(begin % 16, 0u);
+    }
+    // No length takes more memory than whole lines would.
+    EXPECT_LE(store.stride(), floats > 16 ? kFloatsOfALine * least : 16);
+  }
 }
 
 TEST(RowStoreLayoutTest, SlotsFollowTheWeights) {
@@ -66,8 +89,8 @@ TEST(RowStoreLayoutTest, EveryFloatOfEveryRowIsItsOwn) {
   }
 }
 
-TEST(RowStoreLayoutTest, LongRecordsStartOnACacheLine) {
-  RowStore store(63);
+TEST(RowStoreLayoutTest, RecordsOfWholeLinesStartOnOne) {
+  RowStore store(64);
   ASSERT_TRUE(store.Reserve(10).ok());
   for (int64_t row = 0; row < 10; ++row) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(store.weights(row)) % 64, 0u);
