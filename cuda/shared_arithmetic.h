@@ -35,7 +35,7 @@ struct DeviceSlots {
 
 // One step of an element-wise rule of cc/optimizers: rule(gradients[i], weights[i], slots.slot[0][i], ...).
 // Instantiated for Sgd, Momentum, KerasMomentum, Adagrad, AdagradDecay, Rmsprop, RmspropCentered,
-// KerasRmsprop, KerasRmspropCentered, FtrlStep<true> and AdamStep.
+// KerasRmsprop, KerasRmspropCentered, FtrlStep<true, true> and AdamStep.
 template <typename Rule>
 cudaError_t EvaluateStep(cudaStream_t stream, const Rule& rule, const float* gradients, float* weights,
                          const DeviceSlots& slots, int64_t n);

@@ -120,7 +120,7 @@ class SharedStepTest : public SharedArithmeticTest {};
 using Rules =
     ::testing::Types<Sgd, Momentum<false>, Momentum<true>, KerasMomentum<false>, KerasMomentum<true>, Adagrad,
                      AdagradDecay, Rmsprop, RmspropCentered, KerasRmsprop, KerasRmspropCentered,
-                     FtrlStep<true>, Adadelta, Adamax, Nadam, AdamStep>;
+                     FtrlStep<true, true>, Adadelta, Adamax, Nadam, AdamStep>;
 TYPED_TEST_SUITE(SharedStepTest, Rules);
 
 TYPED_TEST(SharedStepTest, OneStep) {

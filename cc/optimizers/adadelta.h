@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -27,7 +26,7 @@ struct Adadelta {
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& a, float& u) const {
     a = a * rho + g * g * (1.0f - rho);
-    const float step = sqrtf(u + epsilon) * Quotient(g, sqrtf(a + epsilon));
+    const float step = sqrtf(u + epsilon) * g / sqrtf(a + epsilon);
     w -= step * learning_rate;
     u = u * rho + step * step * (1.0f - rho);
   }

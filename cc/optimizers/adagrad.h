@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -25,7 +24,7 @@ struct Adagrad {
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& a) const {
     a += g * g;
-    w -= Quotient(learning_rate * g, sqrtf(a) + epsilon);
+    w -= learning_rate * g / (sqrtf(a) + epsilon);
   }
 
   float learning_rate;

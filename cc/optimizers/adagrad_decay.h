@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -41,7 +40,7 @@ struct AdagradDecay {
   SOK_HOST_DEVICE void operator()(float g, float& w, float& a) const {
     const float decayed = a * factor;
     a = (decayed < least ? least : decayed) + g * g;
-    w -= Quotient(learning_rate * g, sqrtf(a));
+    w -= learning_rate * g / sqrtf(a);
   }
 
   float learning_rate;

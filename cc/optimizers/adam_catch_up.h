@@ -11,15 +11,16 @@ namespace sok {
 // derivation is in adam_series.h): with y = epsilon / (sqrt(v) + epsilon),
 //   w -= m / (sqrt(v) + epsilon) * (c_0 + c_1 y + ... + c_{N-1} y^{N-1})
 //   m *= beta1^gap,  v *= beta2^gap
-// An element whose m is 0 does not move, whatever epsilon is. One of these serves all elements of a row.
+// v may be inf: such an element stays where it is. One term is all that epsilon 0 needs, as y is 0 then.
+// One of these serves all elements of a row.
 template <int kTerms>
 struct AdamCatchUp {
   SOK_HOST_DEVICE void operator()(float& w, float& m, float& v) const {
-    // Any divisor but 0 will do for m = 0 (compare Quotient).
-    const float inverse = 1.0f / (sqrtf(v) + epsilon + (m == 0.0f ? 1.0f : 0.0f));
+    const float inverse = 1.0f / (sqrtf(v) + epsilon);
     const float y = epsilon * inverse;
     float sum = coefficients[kTerms - 1];
     for (int c = kTerms - 2; c >= 0; --c) sum = sum * y + coefficients[c];
+    // In this order: m times the sum may overflow where no step of TensorFlow's does.
     w -= m * inverse * sum;
     m *= decay1;
     v *= decay2;

@@ -11,7 +11,7 @@ namespace {
 // takes every float m to zero, where TensorFlow's m is zero too.
 int64_t LoopHorizon(double beta1, int64_t series_horizon) {
   constexpr double kTakesAnyFloatToZero = 1e-84;
-  if (beta1 == 0.0) return 0;
+  if (beta1 == 0.0) return 1;  // a step with m = 0, which makes NaN of 0 / 0
   const double vanished = std::ceil(std::log(kTakesAnyFloatToZero) / std::log(beta1));
   const int64_t lags = vanished < 1e18 ? static_cast<int64_t>(vanished) : std::numeric_limits<int64_t>::max();
   return series_horizon > 0 ? std::min(lags, series_horizon) : lags;

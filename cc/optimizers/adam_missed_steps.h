@@ -1,6 +1,8 @@
 #ifndef SOK_CC_OPTIMIZERS_ADAM_MISSED_STEPS_H_
 #define SOK_CC_OPTIMIZERS_ADAM_MISSED_STEPS_H_
 
+#include <math.h>
+
 #include <cstdint>
 
 #include "cc/optimizers/adam_catch_up.h"
@@ -8,15 +10,8 @@
 
 namespace sok {
 
-// A power of beta as a factor of moments: 0 where it is no normal float. What would be left of a moment is
-// nothing beside any later gradient, and arithmetic on subnormal numbers is slow.
-inline float MomentDecay(double power) {
-  constexpr double kSmallestNormalFloat = 1.17549435e-38;
-  return power < kSmallestNormalFloat ? 0.0f : static_cast<float>(power);
-}
-
 // The catch-up of the elements of a row that was last current at step t0 of `history`, t0 < history.steps(),
-// for a history whose terms() is kTerms.
+// by the first kTerms <= history.terms() terms: all of them, or one where epsilon is 0.
 template <int kTerms>
 AdamCatchUp<kTerms> MakeAdamCatchUp(const AdamHistory& history, int64_t t0, float epsilon) {
   AdamCatchUp<kTerms> catch_up;
@@ -29,8 +24,21 @@ AdamCatchUp<kTerms> MakeAdamCatchUp(const AdamHistory& history, int64_t t0, floa
   return catch_up;
 }
 
+// Whether `catch_up` would make NaN of a moment that is inf in a row [w | m | v]: a power of beta that is no
+// float counts as 0, and steps taken one by one leave inf what it is.
+template <int kTerms>
+bool LosesInfinity(const AdamCatchUp<kTerms>& catch_up, const float* record, int64_t dim) {
+  const auto any_infinite = [dim](const float* moments) {
+    int infinite = 0;
+    for (int64_t c = 0; c < dim; ++c) infinite |= fabsf(moments[c]) == INFINITY;
+    return infinite != 0;
+  };
+  return (catch_up.decay1 == 0.0f && any_infinite(record + dim)) ||
+         (catch_up.decay2 == 0.0f && any_infinite(record + 2 * dim));
+}
+
 // Brings the `dim` elements of such a row up to date by walking the missed steps one by one, in double
-// precision, for a history whose terms() is 0.
+// precision, for a history whose terms() is 0 and for a row that LosesInfinity by its catch-up.
 void WalkMissedSteps(const AdamHistory& history, int64_t t0, float epsilon, int64_t dim, float* w, float* m,
                      float* v);
 

@@ -7,8 +7,9 @@
 
 namespace sok {
 
-// Adam on a dense variable, as TensorFlow runs it: every step decays the moments of every row and moves every
-// row. `T` is double for the true result and float for what TensorFlow's own rounding makes of it.
+// Adam on a dense variable whose gradient is rows, as tf.compat.v1.train.AdamOptimizer runs it: every step
+// decays the moments of every row and moves every row. `T` is double for the true result and float for what
+// TensorFlow's own rounding makes of it, overflow included.
 template <typename T>
 class DenseAdam {
  public:
@@ -22,9 +23,9 @@ class DenseAdam {
       for (int64_t c = 0; c < dim_; ++c) dense[touched[i] * dim_ + c] = grads[i * dim_ + c];
     }
     for (size_t i = 0; i < w.size(); ++i) {
-      m[i] += (dense[i] - m[i]) * (T(1) - T(beta1));
-      v[i] += (dense[i] * dense[i] - v[i]) * (T(1) - T(beta2));
-      if (m[i] != T(0)) w[i] -= m[i] * T(alpha) / (std::sqrt(v[i]) + T(epsilon));
+      m[i] = m[i] * T(beta1) + dense[i] * (T(1) - T(beta1));
+      v[i] = v[i] * T(beta2) + (T(1) - T(beta2)) * dense[i] * dense[i];
+      w[i] -= m[i] * T(alpha) / (std::sqrt(v[i]) + T(epsilon));
     }
   }
 

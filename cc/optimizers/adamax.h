@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -32,7 +31,7 @@ struct Adamax {
     const float decayed = v * beta2;
     const float size = fabsf(g);
     v = decayed < size ? size : decayed;
-    w -= Quotient(m, v + epsilon) * alpha;
+    w -= m / (v + epsilon) * alpha;
   }
 
   float alpha;

@@ -29,20 +29,27 @@ void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const AdamStep* step, c
   }
 }
 
-// Brings a record that was last current at step t0 up to date and takes `step`, as above.
+// Brings a record that was last current at step t0 up to date and takes `step`, as above, walking the steps
+// that it has missed.
+void WalkRecord(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step, const float* g,
+                float* record, int64_t dim) {
+  WalkMissedSteps(history, t0, epsilon, dim, record, record + dim, record + 2 * dim);
+  if (step != nullptr) ApplyToRecord(*step, g, record, dim);
+}
+
+// The same by kTerms terms of the series, or by a walk where that has none or does not fit the row.
 template <int kTerms>
 void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step,
                    const float* g, float* record, int64_t dim) {
-  const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(history, t0, epsilon);
-  WithColumns(dim, [&](auto columns) { CatchUpColumns(catch_up, step, g, record, columns); });
-}
-
-// The same where missed steps have to be walked.
-template <>
-void CatchUpRecord<0>(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step,
-                      const float* g, float* record, int64_t dim) {
-  WalkMissedSteps(history, t0, epsilon, dim, record, record + dim, record + 2 * dim);
-  if (step != nullptr) ApplyToRecord(*step, g, record, dim);
+  if constexpr (kTerms == 0) {
+    WalkRecord(history, t0, epsilon, step, g, record, dim);
+  } else {
+    const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(history, t0, epsilon);
+    if (LosesInfinity(catch_up, record, dim)) {
+      return WalkRecord(history, t0, epsilon, step, g, record, dim);
+    }
+    WithColumns(dim, [&](auto columns) { CatchUpColumns(catch_up, step, g, record, columns); });
+  }
 }
 
 // The loop over rows: those that have missed steps are caught up, and all take `step` if there is one.
@@ -68,7 +75,10 @@ void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, c
 void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const AdamStep* step,
                 Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
                 RowStore* store) {
-  switch (history.terms()) {
+  const int terms = epsilon == 0.0f ? std::min(history.terms(), 1) : history.terms();
+  switch (terms) {
+    case 1:
+      return UpdateRows<1>(executor, history, epsilon, step, rows, gradients, row_steps, store);
     case 4:
       return UpdateRows<4>(executor, history, epsilon, step, rows, gradients, row_steps, store);
     case 8:

@@ -22,8 +22,10 @@ namespace sok {
 // epsilon change, so a schedule on one of those costs a pass over the table at each change; alpha may change
 // at every step at no cost.
 //
-// Elements whose m is 0 are never moved. With epsilon 0, TensorFlow turns elements that have never had a
-// gradient into NaN; here they stay.
+// Moments that are inf, after a gradient whose square overflows or from a checkpoint, stay so and act as in
+// TensorFlow: an element whose v is inf moves no more. With epsilon 0, an element of a row becomes NaN, 0 /
+// 0, in the first step in which it has never had a gradient, as in TensorFlow; a row that a later step makes
+// is not there yet.
 class ExactAdam final : public RuleOptimizer<AdamStep> {
  public:
   static constexpr int64_t kMaxHistory = 1 << 17;

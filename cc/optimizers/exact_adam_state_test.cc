@@ -61,15 +61,27 @@ TEST(ExactAdamState, ReadingTwiceIsReadingOnce) {
 
 TEST(ExactAdamState, UntouchedRowsDoNotMove) {
   InlineExecutor executor;
-  for (float epsilon : {1e-8f, 0.0f}) {
-    for (float beta2 : {0.999f, 0.5f, 0.0f}) {
-      const Hyper hyper = {1e-2f, 0.9f, beta2, epsilon};
+  for (float beta2 : {0.999f, 0.5f, 0.0f}) {
+    const Hyper hyper = {1e-2f, 0.9f, beta2, 1e-8f};
+    TrainedRows rows("adam", 2, kDim, hyper);
+    const std::vector<float> before = rows.Record(1);
+    for (int t = 0; t < 50; ++t) rows.Step(executor, hyper, {0}, Gradient(1.0f));
+    rows.CatchUp(executor, {1});
+    EXPECT_EQ(rows.Record(1), before);
+    for (float value : rows.Record(0)) EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST(ExactAdamState, WithEpsilonZeroRowsWithoutGradientsBecomeNan) {
+  InlineExecutor executor;
+  for (float beta1 : {0.9f, 0.0f}) {
+    for (float beta2 : {0.999f, 0.98f, 0.5f, 0.0f}) {
+      const Hyper hyper = {1e-2f, beta1, beta2, 0.0f};
       TrainedRows rows("adam", 2, kDim, hyper);
-      const std::vector<float> before = rows.Record(1);
       for (int t = 0; t < 50; ++t) rows.Step(executor, hyper, {0}, Gradient(1.0f));
       rows.CatchUp(executor, {1});
-      EXPECT_EQ(rows.Record(1), before);
-      for (float value : rows.Record(0)) EXPECT_TRUE(std::isfinite(value));
+      for (int64_t c = 0; c < kDim; ++c) EXPECT_TRUE(std::isnan(rows.Record(1)[c])) << beta1 << " " << beta2;
+      for (float value : rows.Record(0)) EXPECT_TRUE(std::isfinite(value)) << beta1 << " " << beta2;
     }
   }
 }

@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -13,10 +12,11 @@ namespace sok {
 // the arithmetic of TensorFlow's FtrlV2 kernels. With p = -learning_rate_power and l2' = l2 + beta / (2 lr):
 //   n' = n + g^2
 //   z += g + 2 * l2_shrinkage * w - (n'^p - n^p) / lr * w
-//   w = (sign(z) * l1 - z) / (n'^p / lr + 2 * l2')  where |z| > l1, else 0
+//   w = (max(-l1, min(z, l1)) - z) / (n'^p / lr + 2 * l2')
 //   n = n'
-// kSquareRoot: learning_rate_power is -1/2, the default, and powers are square roots.
-template <bool kSquareRoot>
+// kSquareRoot: learning_rate_power is -1/2, the default, and powers are square roots. kShrinkage:
+// l2_shrinkage is not 0; a term of 0 * w would make NaN of a weight that is inf.
+template <bool kSquareRoot, bool kShrinkage>
 struct FtrlStep {
   static constexpr int kSlots = 2;
 
@@ -32,10 +32,11 @@ struct FtrlStep {
   SOK_HOST_DEVICE void operator()(float g, float& w, float& n, float& z) const {
     const float new_n = n + g * g;
     const float new_root = Power(new_n);
-    z += g + twice_shrinkage * w - (new_root - Power(n)) / learning_rate * w;
-    // sign(z) * l1 - z where |z| > l1, else 0.
-    const float excess = (z > l1 ? l1 - z : 0.0f) + (z < -l1 ? -l1 - z : 0.0f);
-    w = Quotient(excess, new_root / learning_rate + twice_l2);
+    const float shrunk = kShrinkage ? g + twice_shrinkage * w : g;
+    z += shrunk - (new_root - Power(n)) / learning_rate * w;
+    const float below = z < l1 ? z : l1;
+    // NaN - NaN where z is NaN, whatever the bounds make of it.
+    w = ((below > -l1 ? below : -l1) - z) / (new_root / learning_rate + twice_l2);
     n = new_n;
   }
 

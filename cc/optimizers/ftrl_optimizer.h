@@ -17,12 +17,23 @@ class FtrlOptimizer final : public RuleOptimizer<Ftrl> {
                const RowGradients& gradients, RowStore* store) override {
     SOK_RETURN_IF_ERROR(CheckHyper(hyper));
     if (hyper[1] == -0.5f) {
-      ApplyToRows(executor, FtrlStep<true>(hyper.data()), rows, gradients, store);
+      ApplyShrinkage<true>(executor, hyper, rows, gradients, store);
     } else {
-      ApplyToRows(executor, FtrlStep<false>(hyper.data()), rows, gradients, store);
+      ApplyShrinkage<false>(executor, hyper, rows, gradients, store);
     }
     CountStep();
     return OkStatus();
+  }
+
+ private:
+  template <bool kSquareRoot>
+  static void ApplyShrinkage(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
+                             const RowGradients& gradients, RowStore* store) {
+    if (hyper[5] != 0.0f) {
+      ApplyToRows(executor, FtrlStep<kSquareRoot, true>(hyper.data()), rows, gradients, store);
+    } else {
+      ApplyToRows(executor, FtrlStep<kSquareRoot, false>(hyper.data()), rows, gradients, store);
+    }
   }
 };
 

@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -30,7 +29,7 @@ struct KerasRmsprop {
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& rms) const {
     rms = rms * decay[0] + g * g * gain;
-    w -= Quotient(learning_rate * g, sqrtf(rms) + epsilon);
+    w -= learning_rate * g / (sqrtf(rms) + epsilon);
   }
 
   float learning_rate;
@@ -60,7 +59,7 @@ struct KerasRmspropCentered {
     mg = mg * decay[1] + g * gain;
     const float variance = rms - mg * mg;
     const float raised = variance + (variance < 0.0f ? -variance : 0.0f);
-    w -= Quotient(learning_rate * g, sqrtf(raised) + epsilon);
+    w -= learning_rate * g / (sqrtf(raised) + epsilon);
   }
 
   float learning_rate;

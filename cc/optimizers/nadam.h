@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -47,7 +46,7 @@ struct Nadam {
     m = m * decay[0] + g * gain1;
     v = v * decay[1] + g * g * gain2;
     const float direction = g * gradient_weight + m * moment_weight;
-    w -= Quotient(learning_rate * direction, sqrtf(v / v_correction) + epsilon);
+    w -= learning_rate * direction / (sqrtf(v / v_correction) + epsilon);
   }
 
   float learning_rate;

@@ -30,6 +30,19 @@ class PowerTable {
   std::vector<double> high_;
 };
 
+// A power of a decay rate as a factor of moments: 0 where it is no normal float. What would be left of a
+// moment is nothing beside any later gradient, and arithmetic on subnormal numbers is slow.
+inline float MomentDecay(double power) {
+  constexpr double kSmallestNormalFloat = 1.17549435e-38;
+  return power < kSmallestNormalFloat ? 0.0f : static_cast<float>(power);
+}
+
+// A moment after steps without a gradient, each of which multiplied it by `rate`; `decay` is MomentDecay of
+// the power. A moment that is inf stays inf, which a factor of 0 would make NaN of.
+inline float DecayedMoment(float moment, float rate, float decay) {
+  return moment * (std::isinf(moment) ? rate : decay);
+}
+
 }  // namespace sok
 
 #endif  // SOK_CC_OPTIMIZERS_POWER_TABLE_H_

@@ -5,15 +5,15 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
 // RMSProp as tf.compat.v1.train.RMSPropOptimizer has it (and Keras' legacy one with momentum), on the touched
 // rows; epsilon stands inside the root.
 //   ms = rho * ms + (1 - rho) * g^2
-//   mom = momentum * mom + learning_rate * g / sqrt(ms + epsilon)
+//   mom = momentum * mom + learning_rate / sqrt(ms + epsilon) * g
 //   w -= mom
+// The quotient comes first, as in TensorFlow: learning_rate * g may overflow where it does not.
 struct Rmsprop {
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"rho", HyperRange::kUnit},
@@ -29,7 +29,7 @@ struct Rmsprop {
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& ms, float& mom) const {
     ms = ms * rho + g * g * (1.0f - rho);
-    mom = mom * momentum + Quotient(learning_rate * g, sqrtf(ms + epsilon));
+    mom = mom * momentum + learning_rate / sqrtf(ms + epsilon) * g;
     w -= mom;
   }
 
@@ -41,7 +41,7 @@ struct Rmsprop {
 
 // The centered form: the root is of the gradients' variance, with a third slot for their mean.
 //   mg = rho * mg + (1 - rho) * g
-//   mom = momentum * mom + learning_rate * g / sqrt(ms - mg^2 + epsilon)
+//   mom = momentum * mom + learning_rate / sqrt(ms - mg^2 + epsilon) * g
 // Where rounding makes ms - mg^2 + epsilon negative, which TensorFlow turns into NaN, the variance counts as
 // 0.
 struct RmspropCentered {
@@ -61,7 +61,7 @@ struct RmspropCentered {
     ms = ms * rho + g * g * (1.0f - rho);
     mg = mg * rho + g * (1.0f - rho);
     const float variance = ms - mg * mg + epsilon;
-    mom = mom * momentum + Quotient(learning_rate * g, sqrtf(variance < 0.0f ? epsilon : variance));
+    mom = mom * momentum + learning_rate / sqrtf(variance < 0.0f ? epsilon : variance) * g;
     w -= mom;
   }
 

@@ -5,7 +5,6 @@
 
 #include "cc/base/host_device.h"
 #include "cc/optimizers/hyper_parameter.h"
-#include "cc/optimizers/quotient.h"
 
 namespace sok {
 
@@ -28,7 +27,7 @@ struct RowwiseAdagrad {
     return sqrtf(a) + epsilon;
   }
   SOK_HOST_DEVICE void operator()(float g, float divisor, float& w) const {
-    w -= Quotient(learning_rate * g, divisor);
+    w -= learning_rate * g / divisor;
   }
 
   float learning_rate;

@@ -26,7 +26,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
     others. With `apply_sparse_rmsprop` their step is that of RMSProp, and the powers stay::
 
         v = beta2 * v + (1 - beta2) * g * g
-        m = beta1 * m + learning_rate * g / sqrt(v + epsilon)
+        m = beta1 * m + learning_rate / sqrt(v + epsilon) * g
         w -= m
 
     Methods are those of tf.compat.v1.train.Optimizer.
@@ -83,7 +83,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         m, v, *powers = self._slots_of(handle)
         rate, beta1, beta2, epsilon = self._cast(grad.dtype)
         grown_m = m * beta1 + grad * (1 - beta1)
-        grown_v = v * beta2 + tf.square(grad) * (1 - beta2)
+        grown_v = v * beta2 + (1 - beta2) * grad * grad
         step = grown_m * _alpha(rate, *powers) / (tf.sqrt(grown_v) + epsilon)
         updates = (
             m.assign(grown_m, use_locking=self._use_locking),
@@ -100,11 +100,13 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
     ) -> tf.Operation:
         m, v, *powers = self._slots_of(handle)
         rate, beta1, beta2, epsilon = self._cast(grad.dtype)
-        grown_v = tf.gather(v, indices) * beta2 + tf.square(grad) * (1 - beta2)
+        decayed_v = tf.gather(v, indices) * beta2
         grown_m = tf.gather(m, indices) * beta1
         if self._apply_sparse_rmsprop:
-            grown_m = step = grown_m + rate * grad / tf.sqrt(grown_v + epsilon)
+            grown_v = decayed_v + tf.square(grad) * (1 - beta2)
+            grown_m = step = grown_m + rate / tf.sqrt(grown_v + epsilon) * grad
         else:
+            grown_v = decayed_v + (1 - beta2) * grad * grad
             grown_m += grad * (1 - beta1)
             step = grown_m * _alpha(rate, *powers) / (tf.sqrt(grown_v) + epsilon)
         updates = [

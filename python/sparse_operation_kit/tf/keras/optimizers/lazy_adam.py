@@ -49,7 +49,7 @@ class LazyAdamOptimizer(tf.compat.v1.train.AdamOptimizer):
         alpha = learning_rate * tf.sqrt(1 - beta2_power) / (1 - beta1_power)
         first, second = self.get_slot(var, "m"), self.get_slot(var, "v")
         m = beta1 * tf.gather(first, indices) + (1 - beta1) * grad
-        v = beta2 * tf.gather(second, indices) + (1 - beta2) * tf.square(grad)
+        v = beta2 * tf.gather(second, indices) + (1 - beta2) * grad * grad
         step = alpha * m / (tf.sqrt(v) + epsilon)
         return tf.group(
             first.scatter_update(tf.IndexedSlices(m, indices), use_locking=self._use_locking).op,
