@@ -288,6 +288,10 @@ def test_eager_execution_is_refused():
         ({"capacity": -1}, ValueError, "-1"),
         ({"capacity": 2**63}, ValueError, str(2**63)),
         ({"capacity": 1.5}, TypeError, "capacity must be an int"),
+        ({"capacity": 2**62}, ValueError, f"capacity {2**62} on each of 1 ranks"),
+        ({"capacity": 2**60}, ValueError, f"capacity {2**60} .* rows of 2 floats"),
+        ({"capacity": 2**60, "use_hashtable": False}, ValueError, f"capacity {2**60}"),
+        ({"capacity": 2**40, "dim": 2**28}, ValueError, f"capacity {2**40}"),
         ({"key_dtype": tf.int16}, ValueError, "int16"),
         ({"key_dtype": tf.string}, ValueError, "string"),
         ({"key_dtype": "no such"}, (TypeError, ValueError), "no such"),
@@ -297,6 +301,21 @@ def test_eager_execution_is_refused():
         ({"on_full": "evict"}, ValueError, "evict"),
         ({"initializer": "no_such"}, ValueError, "no_such"),
         ({"initializer": float("nan")}, ValueError, "nan"),
+        ({"initializer": 1e300}, ValueError, "finite in float32, not 1e.300"),
+        ({"initializer": -3.5e38}, ValueError, "finite in float32, not -3.5e.38"),
+        ({"initializer": 10**400}, ValueError, "finite in float32, not inf"),
+        ({"initializer": tf.compat.v1.constant_initializer(1e39)}, ValueError, "not 1e.39"),
+        ({"initializer": tf.compat.v1.random_uniform_initializer(-1e39, 1.0)}, ValueError, "not -1e.39"),
+        ({"initializer": tf.compat.v1.random_uniform_initializer(0.0, np.nan)}, ValueError, "not nan"),
+        ({"initializer": tf.compat.v1.random_normal_initializer(stddev=np.nan)}, ValueError, "not nan"),
+        ({"initializer": tf.compat.v1.random_normal_initializer(np.inf)}, ValueError, "not inf"),
+        ({"initializer": tf.compat.v1.random_normal_initializer(stddev=1e38)}, ValueError, "deviation 1e.38"),
+        ({"initializer": tf.compat.v1.truncated_normal_initializer(3e38, 1e38)}, ValueError, "mean 3e.38"),
+        (
+            {"initializer": tf.compat.v1.variance_scaling_initializer(1e200), "capacity": 4},
+            ValueError,
+            "finite in float32",
+        ),
         ({"initializer": [0.0, 1.0]}, (TypeError, ValueError), "initializer"),
     ],
 )
@@ -315,3 +334,27 @@ def test_ints_of_numpy_and_names_of_dtypes_will_do():
         rows = tf.nn.embedding_lookup(table, tf.constant([1], tf.int32))
         harness.initialize(session)
         assert session.run(rows).shape == (1, 2)
+
+
+def test_a_capacity_that_no_memory_holds_is_an_error_with_the_name():
+    with harness.graph_and_session() as session:
+        sok.EmbeddingVariable(name="vast_table", dim=2**20, capacity=2**36, use_hashtable=False)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="vast_table"):
+            harness.initialize(session)
+
+
+def test_initial_values_at_the_edge_of_float32_are_finite():
+    with harness.graph_and_session() as session:
+        tables = [
+            sok.EmbeddingVariable(name="constant", dim=64, initializer=3.4e38),
+            sok.EmbeddingVariable(
+                name="uniform", dim=64, initializer=tf.compat.v1.random_uniform_initializer(-3.4e38, 3.4e38)
+            ),
+            sok.EmbeddingVariable(
+                name="normal", dim=64, initializer=tf.compat.v1.random_normal_initializer(stddev=3.7e37)
+            ),
+        ]
+        rows = [tf.nn.embedding_lookup(table, tf.range(1000, dtype=tf.int64)) for table in tables]
+        harness.initialize(session)
+        for values in session.run(rows):
+            assert np.all(np.isfinite(values)) and np.max(np.abs(values)) > 1e38

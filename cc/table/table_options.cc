@@ -54,6 +54,27 @@ Status CheckEviction(const Eviction& eviction) {
   return OkStatus();
 }
 
+// The rows of all ranks are one variable, whose bytes an int64 counts.
+Status CheckAddressable(const TableOptions& options) {
+  constexpr int64_t kMostFloats = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(float));
+  if (options.capacity <= kMostFloats / options.ranks / options.dim) return OkStatus();
+  return InvalidArgument("capacity ", options.capacity, " on each of ", options.ranks,
+                         " ranks, with rows of ", options.dim, " floats, is more than 2^63 bytes");
+}
+
+// A row must not start with inf or NaN. The generator's normal draws stay within nine standard deviations.
+Status CheckInitializer(const Initializer& initializer) {
+  const double a = std::fabs(static_cast<double>(initializer.a));
+  const double b = std::fabs(static_cast<double>(initializer.b));
+  double largest = std::isnan(b) ? b : std::fmax(a, b);
+  if (initializer.kind == InitializerKind::kConstant) largest = a;
+  if (initializer.kind == InitializerKind::kNormal) largest = a + 9.0 * b;
+  if (initializer.kind == InitializerKind::kTruncatedNormal) largest = a + 2.0 * b;
+  if (!std::isnan(a) && largest <= std::numeric_limits<float>::max()) return OkStatus();
+  return InvalidArgument("initial values ", NameOf(initializer.kind), "(", initializer.a, ", ", initializer.b,
+                         ") must be finite floats");
+}
+
 Status Check(const TableOptions& options) {
   if (options.dim < 1 || options.dim > TableOptions::kMaxDim) {
     return InvalidArgument("dim must be in [1, ", TableOptions::kMaxDim, "], not ", options.dim);
@@ -64,6 +85,8 @@ Status Check(const TableOptions& options) {
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
     return InvalidArgument("rank ", options.rank, " of ", options.ranks);
   }
+  SOK_RETURN_IF_ERROR(CheckAddressable(options));
+  SOK_RETURN_IF_ERROR(CheckInitializer(options.initializer));
   if (!options.use_hashtable) {
     if (options.capacity == 0) return InvalidArgument("use_hashtable=False needs a capacity");
     if (options.on_full != OnFull::kError || options.admission.kind != Admission::Kind::kNone ||

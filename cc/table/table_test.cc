@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -98,6 +99,49 @@ TEST(TableTest, BadOptionsAreRefusedByName) {
   TableOptions unbounded = TestOptions(1);
   unbounded.use_hashtable = false;
   ExpectMentions(Table::Create(executor, unbounded).status(), {"'table'", "capacity"});
+}
+
+TEST(TableTest, RowsThatCannotBeAddressedAreRefusedByName) {
+  InlineExecutor executor;
+  for (const int64_t capacity : {int64_t{1} << 61, int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
+    ExpectMentions(Table::Create(executor, TestOptions(1, capacity)).status(),
+                   {"'table'", std::to_string(capacity)});
+  }
+  TableOptions many_ranks = TestOptions(1024, int64_t{1} << 40);
+  EXPECT_TRUE(Table::Create(executor, many_ranks).ok());
+  many_ranks.ranks = 1 << 11;
+  ExpectMentions(Table::Create(executor, many_ranks).status(), {"'table'", "2048 ranks"});
+  // Addressable, but more than any memory.
+  TableOptions direct = TestOptions(1024, int64_t{1} << 40);
+  direct.use_hashtable = false;
+  const Status status = Table::Create(executor, direct).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  ExpectMentions(status, {"'table'"});
+}
+
+TEST(TableTest, InitialValuesThatAreNoFiniteFloatsAreRefusedByName) {
+  InlineExecutor executor;
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const auto made = [&](InitializerKind kind, float a, float b) {
+    TableOptions options = TestOptions(2);
+    options.initializer.kind = kind;
+    options.initializer.a = a;
+    options.initializer.b = b;
+    return Table::Create(executor, options).status();
+  };
+  for (const float bad : {inf, -inf, nan}) {
+    ExpectMentions(made(InitializerKind::kConstant, bad, 0.0f), {"'table'", "initial values constant("});
+    for (const InitializerKind kind :
+         {InitializerKind::kUniform, InitializerKind::kNormal, InitializerKind::kTruncatedNormal}) {
+      EXPECT_EQ(made(kind, bad, 1.0f).code(), StatusCode::kInvalidArgument);
+      EXPECT_EQ(made(kind, 0.0f, bad).code(), StatusCode::kInvalidArgument);
+    }
+  }
+  EXPECT_FALSE(made(InitializerKind::kNormal, 0.0f, 1e38f).ok());
+  EXPECT_TRUE(made(InitializerKind::kNormal, 0.0f, 3e37f).ok());
+  EXPECT_TRUE(made(InitializerKind::kTruncatedNormal, 0.0f, 1e38f).ok());
+  EXPECT_TRUE(made(InitializerKind::kUniform, -3e38f, 3e38f).ok());
 }
 
 TEST(TableTest, AssignSetsAndInserts) {

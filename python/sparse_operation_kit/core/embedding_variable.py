@@ -110,6 +110,11 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         row_initializer = initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
 
         ranks = communicator().size
+        if capacity is not None and int(capacity) * ranks * self.dim * tf.float32.size >= 2**63:
+            raise ValueError(
+                f"Embedding variable '{self.m_var_name}': capacity {capacity} on each of {ranks} ranks, with "
+                f"rows of {self.dim} floats, is more than 2^63 bytes"
+            )
         shape = tf.TensorShape([None if capacity is None else capacity * ranks, self.dim])
 
         # What the initializer waits for, sok.Init for one, is nothing that every step should run again.

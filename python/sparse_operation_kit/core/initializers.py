@@ -9,6 +9,7 @@ import math
 import numbers
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -29,6 +30,12 @@ _KNOWN = (
 )
 
 
+# No float32 is larger.
+_LARGEST = float(np.finfo(np.float32).max)
+# How many standard deviations from the mean a draw is at most.
+_DEVIATIONS = {"normal": 9.0, "truncated_normal": 2.0}
+
+
 def row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:
     """Returns the row initializer for what a user passed as `initializer`.
 
@@ -40,13 +47,20 @@ def row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> 
       dim: Floats of a row.
 
     Raises:
-      ValueError: An unknown name, a constant that is no scalar, or variance scaling without a bound.
+      ValueError: An unknown name, a constant that is no scalar, variance scaling without a bound, or values
+        that are not finite in float32.
       TypeError: An initializer of an unknown kind.
     """
     if initializer is None:
         return _DEFAULT
+    result = _row_initializer(initializer, name, rows, dim)
+    _check_finite(result, name)
+    return result
+
+
+def _row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:
     if isinstance(initializer, numbers.Real) and not isinstance(initializer, bool):
-        return RowInitializer("constant", (_finite(float(initializer), name),))
+        return RowInitializer("constant", (_number(initializer),))
     if isinstance(initializer, str):
         initializer = _by_name(initializer, name)
     if isinstance(initializer, type):
@@ -129,14 +143,32 @@ def _scalar(value: Any, name: str) -> float:
     if isinstance(value, tf.Tensor):
         value = tf.get_static_value(value)
     try:
-        return _finite(float(value), name)
+        return _number(value)
     except TypeError:
         raise ValueError(
             f"Embedding variable '{name}': an initializer's argument must be one number, not {value!r}"
         ) from None
 
 
-def _finite(value: float, name: str) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"Embedding variable '{name}': an initial value must be finite, not {value}")
-    return value
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an int of more than 308 digits
+        return math.inf if value > 0 else -math.inf
+
+
+def _check_finite(initializer: RowInitializer, name: str) -> None:
+    """Raises ValueError unless every value that may be drawn is a finite float32."""
+    args = initializer.args
+    for value in args:
+        if not abs(value) <= _LARGEST:
+            raise ValueError(
+                f"Embedding variable '{name}': an initial value must be finite in float32, not {value}"
+            )
+    if initializer.kind in _DEVIATIONS:
+        mean, stddev = args
+        if not abs(mean) + _DEVIATIONS[initializer.kind] * abs(stddev) <= _LARGEST:
+            raise ValueError(
+                f"Embedding variable '{name}': initial values of mean {mean} and standard deviation {stddev} "
+                "must be finite in float32"
+            )
