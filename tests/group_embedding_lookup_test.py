@@ -214,6 +214,18 @@ def test_weights_that_are_no_finite_numbers(kind, layout, value):
             session.run(output, {fed: [1, value, 3]})
 
 
+@pytest.mark.parametrize("shape", [[2], [2, 1, 1]])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sparse_ids_of_another_rank_than_two(kind, shape):
+    with harness.graph_and_session():
+        rows = Rows("some_name", 2, kind)
+        ids = tf.SparseTensor(np.zeros([1, len(shape)], np.int64), tf.constant(rows.keys[:1]), shape)
+        with pytest.raises(
+            ValueError, match="(?s)ids of a SparseTensor must be \\[batch, any\\], not of shape"
+        ):
+            group_embedding_lookup_sparse([rows.variable], [ids], ["sum"])
+
+
 def _sparse(values=(1, 2), dtype=tf.int64):
     return tf.SparseTensor([[i, 0] for i in range(len(values))], tf.constant(values, dtype), [2, 1])
 

@@ -221,6 +221,22 @@ def test_keys_of_another_rank_that_fill_no_samples_fail_when_it_runs():
         assert session.run(layer.embedding_variable.size()) == 0
 
 
+@pytest.mark.parametrize("shape", [[SLOTS], [2, SLOTS, MAX_NNZ], [1, 2, SLOTS, MAX_NNZ]])
+def test_distributed_takes_a_sparse_tensor_of_rank_two(shape):
+    with harness.graph_and_session() as session:
+        index = np.zeros([1, len(shape)], np.int64)
+        layer = distributed()
+        with pytest.raises(ValueError, match=f"layer '{layer.name}' of .* takes keys of shape"):
+            layer(tf.SparseTensor(index, tf.constant([1], tf.int64), shape))
+        keys = tf.compat.v1.sparse_placeholder(tf.int64)
+        output = layer(keys)
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=layer.embedding_variable.m_var_name):
+            session.run(output, {keys: (index, [1], shape)})
+        good = (np.zeros([1, 2], np.int64), [1], [SLOTS, MAX_NNZ])
+        assert session.run(output, {keys: good}).shape == (1, SLOTS, DIM)
+
+
 def test_wrong_kinds_of_input_fail_at_once():
     with harness.graph_and_session():
         with pytest.raises(TypeError, match="takes a SparseTensor"):

@@ -91,6 +91,12 @@ SPARSE = {
     "dense_shape of rank 0": {"dense_shape": 4},
     "dense_shape of rank 2": {"dense_shape": [[4, 2]]},
     "an empty dense_shape": {"dense_shape": np.zeros([0], np.int64)},
+    "ids of three dimensions": {
+        "ids": NEW,
+        "indices": np.zeros([4, 3], np.int64),
+        "dense_shape": [4, 2, 1],
+    },
+    "ids of one dimension": {"ids": NEW, "indices": [[0], [1], [2], [3]], "dense_shape": [4]},
     "a dense_shape of other rank": {"dense_shape": [4, 2, 1]},
     "negative rows": {"ids": NEW, "dense_shape": [-1, 2]},
     "rows of the least int64": {"ids": NEW, "dense_shape": [-(2**63), 2]},

@@ -11,7 +11,7 @@ namespace sok {
 // Adadelta (Zeiler, 2012) with the arithmetic of TensorFlow's SparseApplyAdadelta, which
 // tf.compat.v1.train.AdadeltaOptimizer and Keras' legacy Adadelta both run; on the touched rows:
 //   a = rho * a + (1 - rho) * g^2
-//   step = sqrt(u + epsilon) * g / sqrt(a + epsilon)
+//   step = sqrt(u + epsilon) / sqrt(a + epsilon) * g
 //   w -= learning_rate * step
 //   u = rho * u + (1 - rho) * step^2
 struct Adadelta {
@@ -26,7 +26,7 @@ struct Adadelta {
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& a, float& u) const {
     a = a * rho + g * g * (1.0f - rho);
-    const float step = sqrtf(u + epsilon) * g / sqrtf(a + epsilon);
+    const float step = sqrtf(u + epsilon) / sqrtf(a + epsilon) * g;
     w -= step * learning_rate;
     u = u * rho + step * step * (1.0f - rho);
   }

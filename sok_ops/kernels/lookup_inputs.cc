@@ -41,13 +41,12 @@ tf::Status CheckSparseShapes(const LookupTensors& tensors, const TableRef& table
   const int64_t nnz = tensors.ids->NumElements();
   const tf::Tensor& indices = *tensors.indices;
   const tf::Tensor& dense_shape = *tensors.dense_shape;
-  if (indices.dims() != 2 || indices.dim_size(0) != nnz || indices.dim_size(1) < 1) {
+  if (indices.dims() != 2 || indices.dim_size(0) != nnz || indices.dim_size(1) != 2) {
     return InvalidShape(table, "sparse ids have indices of shape ", Shape(indices), ", not [", nnz,
-                        ", rank]");
+                        ", 2]: ids are [bags, any]");
   }
-  if (dense_shape.dims() != 1 || dense_shape.NumElements() != indices.dim_size(1)) {
-    return InvalidShape(table, "sparse ids have a dense_shape of shape ", Shape(dense_shape),
-                        ", but indices of rank ", indices.dim_size(1));
+  if (dense_shape.dims() != 1 || dense_shape.NumElements() != 2) {
+    return InvalidShape(table, "sparse ids have a dense_shape of shape ", Shape(dense_shape), ", not [2]");
   }
   return tf::Status();
 }

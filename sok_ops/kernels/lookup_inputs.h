@@ -41,7 +41,7 @@ tensorflow::Status ReadLookupSpecs(tensorflow::OpKernelConstruction* constructio
 // The tensors of one lookup. The bag tensors and weights are null where its layout has none.
 struct LookupTensors {
   const tensorflow::Tensor* ids = nullptr;
-  const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, rank]
+  const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, 2]
   const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [rank]
   const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]
   const tensorflow::Tensor* places = nullptr;       // as indices or row_splits, of the weights

@@ -139,7 +139,7 @@ SOK_GROUP_LOOKUP_SIGNATURE.Output("outputs: num_outputs * float")
     .Doc(R"(Looks up a group of features: all their ids, in all their tables, in one op.
 handles: the tables, each once. dims: their row lengths.
 ids: the ids of each lookup. table_of: the table it is in.
-layouts: how a lookup's ids form bags. 'sparse': ids of a SparseTensor; its indices [ids, rank] and dense_shape
+layouts: how a lookup's ids form bags. 'sparse': ids of a SparseTensor; its indices [ids, 2] and dense_shape
   [rank] stand in `bags`, and the first column of the indices tells the bag, in any order. 'ragged': values of a
   RaggedTensor; its row_splits stand in `bags`. 'dense': no bags, one row for each id.
 combiners: how a bag's rows become one; 'none' for 'dense' and only there.

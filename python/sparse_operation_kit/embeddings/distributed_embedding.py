@@ -90,12 +90,23 @@ class DistributedEmbedding(EmbeddingLayer):
         self._slot_num = slots
 
     def call(self, inputs: tf.SparseTensor, training: bool | tf.Tensor = True) -> tf.Tensor:
-        """Returns `[batch, slot_num, embedding_vec_size]` for keys of shape `[batch * slot_num, max_nnz]`."""
+        """Returns `[batch, slot_num, embedding_vec_size]` for keys of shape `[batch * slot_num, max_nnz]`.
+
+        Raises:
+          TypeError: `inputs` is no SparseTensor.
+          ValueError: It is known to have another rank than 2; where only running the graph shows it, that is
+            an InvalidArgumentError.
+        """
         keys = tf.compat.v1.convert_to_tensor_or_sparse_tensor(inputs)
         if not isinstance(keys, tf.SparseTensor):
             raise TypeError(
                 f"DistributedEmbedding of '{self.embedding_variable.m_var_name}' takes a SparseTensor, "
                 f"not {inputs!r}"
+            )
+        if keys.shape.rank not in (None, 2):
+            raise ValueError(
+                f"DistributedEmbedding layer '{self.name}' of '{self.embedding_variable.m_var_name}' takes "
+                f"keys of shape [batch * slot_num, max_nnz], not {keys.shape}"
             )
         lookup = group.SparseLookup(
             self.embedding_variable, keys, self._combiner, slots=self._slot_num, exchange=self._exchange

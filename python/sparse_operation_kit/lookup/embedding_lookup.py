@@ -156,16 +156,20 @@ class _Bags:
         if not isinstance(ids, tf.SparseTensor | tf.RaggedTensor):
             raise TypeError(f"{who}: ids must be a SparseTensor or a RaggedTensor, not {ids!r}")
         self.ids = ids
-        self._check_ragged(ids, "ids")
+        self._check_rank(ids, "ids")
         if weights is not None:
             self._check_weights(weights)
 
-    def _check_ragged(self, tensor: Ids, what: str) -> None:
-        if isinstance(tensor, tf.RaggedTensor) and (
-            isinstance(tensor.values, tf.RaggedTensor) or not tensor.values.shape.is_compatible_with([None])
-        ):
+    def _check_rank(self, tensor: Ids, what: str) -> None:
+        if isinstance(tensor, tf.RaggedTensor):
+            is_matrix = not isinstance(tensor.values, tf.RaggedTensor)
+            is_matrix = is_matrix and tensor.values.shape.is_compatible_with([None])
+        else:
+            is_matrix = not isinstance(tensor, tf.SparseTensor) or tensor.shape.rank in (None, 2)
+        if not is_matrix:
             raise ValueError(
-                f"{self.who}: {what} of a RaggedTensor must be [batch, any], not of shape {tensor.shape}"
+                f"{self.who}: {what} of a {type(tensor).__name__} must be [batch, any], not of shape "
+                f"{tensor.shape}"
             )
 
     def _check_weights(self, weights: Ids) -> None:
@@ -176,7 +180,7 @@ class _Bags:
                 f"{self.who}: weights of ids in a {type(self.ids).__name__} must be None or one too, not "
                 f"{weights!r}"
             )
-        self._check_ragged(weights, "weights")
+        self._check_rank(weights, "weights")
         if not (weights.dtype.is_floating or weights.dtype.is_integer):
             raise TypeError(f"{self.who}: weights are {weights.dtype.name}, which are no numbers")
         if not weights.values.shape.is_compatible_with(self.ids.values.shape):

@@ -288,6 +288,8 @@ def _check(lookup: Lookup) -> None:
         raise TypeError(
             f"{who}: keys are {lookup.values.dtype.name}, but its key_dtype is {variable.key_dtype.name}"
         )
+    if lookup.layout == "sparse" and lookup.ids.shape.rank not in (None, 2):
+        raise ValueError(f"{who}: ids of a SparseTensor must be [bags, any], not of shape {lookup.ids.shape}")
     if lookup.layout != "dense" and lookup.combiner not in COMBINERS:
         raise ValueError(f"{who}: unknown combiner {lookup.combiner!r}; known are {', '.join(COMBINERS)}")
     if lookup.positive_weights_only and lookup.weights is None:
