@@ -1,4 +1,4 @@
-"""Gradients that overflow float32 leave a table as they leave a tf.Variable: the same numbers, inf and NaN."""
+"""Gradients that overflow float32 leave a table as they leave a tf.Variable: numbers, inf and NaN."""
 
 import contextlib
 import dataclasses

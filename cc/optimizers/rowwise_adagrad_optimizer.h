@@ -42,24 +42,27 @@ class RowwiseAdagradOptimizer final : public RuleOptimizer<RowwiseAdagrad> {
     for (int64_t c = 0; c < dim; ++c) rule(g[c], divisor, record[c]);
   }
 
-  // In double, so that the order of the terms hardly shows. They are added up in kLanes sums, column c in sum
-  // c % kLanes: one sum would have each addition wait for the one before, which took as long as all else that
-  // a step does to a row of 64.
+  // In double, so that the order of the terms hardly shows. Of whole blocks of kLanes columns, column c goes
+  // to sum c % kLanes: one sum would have each addition wait for the one before, which took as long as all
+  // else that a step does to a row of 64. Columns behind the last block have a sum of their own; going
+  // through the lanes one by one, they would keep vectors waiting for them.
   template <typename Dim>
   static float SumOfSquares(const float* __restrict g, Dim dim) {
     constexpr int64_t kLanes = 16;
-    double sums[kLanes] = {};
     const int64_t whole = dim / kLanes * kLanes;
+    double rest = 0.0;
+    for (int64_t c = whole; c < dim; ++c) rest += static_cast<double>(g[c]) * g[c];
+    if (whole == 0) return static_cast<float>(rest);
+    double sums[kLanes] = {};
     for (int64_t first = 0; first < whole; first += kLanes) {
       for (int64_t lane = 0; lane < kLanes; ++lane) {
         sums[lane] += static_cast<double>(g[first + lane]) * g[first + lane];
       }
     }
-    for (int64_t c = whole; c < dim; ++c) sums[c - whole] += static_cast<double>(g[c]) * g[c];
     for (int64_t half = kLanes / 2; half > 0; half /= 2) {
       for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
     }
-    return static_cast<float>(sums[0]);
+    return static_cast<float>(sums[0] + rest);
   }
 };
 

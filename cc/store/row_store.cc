@@ -13,15 +13,16 @@ constexpr int64_t kSlabBytes = int64_t{16} << 20;
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kMaxFloats = int64_t{1} << 40;
 
-// Records touch as few cache lines as their length allows, wherever they lie: one of n floats ends r floats
-// into a line, r = 1 ... 16, when it starts on one, and no deeper than a whole line when it starts on any
-// multiple of a >= r. So the stride is a multiple of the least such power of two, and at least 4, which
-// vector loads like better: 64 weights take 64 floats, a slot of one float beside them makes that 68 and
-// not 80.
+// Records of more than a line touch as few lines as their length allows, wherever they lie: one of n floats
+// ends r floats into a line, r = 1 ... 16, when it starts on one, and no deeper than a whole line when it
+// starts on any multiple of a >= r. So the stride is a multiple of the least such power of two, and at least
+// 4, which vector loads like better: a slot of one float beside 64 weights makes 68 floats of them and
+// not 80. Shorter records are packed to 16 bytes: half of those of 48 bytes lie on two lines, but a table of
+// them fills fewer.
 int64_t Stride(int64_t floats) {
   const int64_t into_line = (floats - 1) % 16 + 1;
   int64_t multiple = 4;
-  while (multiple < into_line) multiple *= 2;
+  while (floats > 16 && multiple < into_line) multiple *= 2;
   return (floats + multiple - 1) / multiple * multiple;
 }
 
