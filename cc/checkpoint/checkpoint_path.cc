@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "cc/base/hash.h"
 #include "cc/checkpoint/json_reader.h"
@@ -109,6 +110,9 @@ StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, co
   for (const fs::path& candidate : {near, as_stored}) {
     const std::string path = AbsolutePath(candidate.string());
     if (files.IsFolder(path)) return path;
+    std::vector<std::string> names;
+    Status listed = files.List(path, &names);
+    if (listed.code() == StatusCode::kFailedPrecondition) return listed;
   }
   return NotFound("There is no folder '", AbsolutePath(near.string()), "', nor '",
                   AbsolutePath(as_stored.string()), "': the checkpoint '", prefix, "' needs one of them");

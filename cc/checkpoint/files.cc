@@ -10,6 +10,19 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// More than any folder of a checkpoint is deep.
+constexpr int kMaxDepth = 100;
+
+void RemoveTree(Files& files, const std::string& path, int depth) {
+  // All but a folder with something in it goes at once, a link too: nobody asks where it leads.
+  if (files.Remove(path).ok() || depth == 0) return;
+  std::vector<std::string> names;
+  if (!files.List(path, &names).ok()) return;
+  for (const std::string& name : names) RemoveTree(files, path + "/" + name, depth - 1);
+  const Status ignored = files.Remove(path);
+  static_cast<void>(ignored);
+}
+
 }  // namespace
 
 Status MakeFolders(Files& files, const std::string& path) {
@@ -20,14 +33,7 @@ Status MakeFolders(Files& files, const std::string& path) {
   return files.SyncFolder(parent);
 }
 
-void RemoveTree(Files& files, const std::string& path) {
-  std::vector<std::string> names;
-  if (files.IsFolder(path) && files.List(path, &names).ok()) {
-    for (const std::string& name : names) RemoveTree(files, path + "/" + name);
-  }
-  const Status ignored = files.Remove(path);
-  static_cast<void>(ignored);
-}
+void RemoveTree(Files& files, const std::string& path) { RemoveTree(files, path, kMaxDepth); }
 
 Status ReadWholeFile(Files& files, const std::string& path, int64_t limit, std::string* bytes) {
   auto file = files.Open(path);

@@ -31,19 +31,24 @@ class FileReader {
 // The file operations that checkpoints are made of, each of which can fail or be the last one before the
 // power is cut. Tests bring their own. Errors: NotFound for what is not there, ResourceExhausted for a full
 // disk, else Internal; the message names operation, path and reason. Thread-safe.
+//
+// A checkpoint owns the folder `<prefix>.sok` and all that is in it. There nothing follows a symbolic link:
+// from the last component of a path on that ends with ".sok", a link is removed or renamed as what it is, and
+// otherwise refused with FailedPrecondition. Before that component links are the user's, and are followed. A
+// file is never opened or listed through a link of its own name, wherever it is.
 class Files {
  public:
   virtual ~Files() = default;
 
   // Makes one folder; one that is there already is fine.
   virtual Status MakeFolder(const std::string& path) = 0;
-  // A new, empty file; one of that name is emptied.
+  // A new, empty file. Fails where there is something of that name.
   virtual StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) = 0;
   virtual StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) = 0;
   // Makes the names in a folder last: those of files that were made, renamed or removed.
   virtual Status SyncFolder(const std::string& path) = 0;
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
-  // Removes a file, or an empty folder.
+  // Removes a file, a link, or an empty folder.
   virtual Status Remove(const std::string& path) = 0;
   // The names in a folder, in order.
   virtual Status List(const std::string& path, std::vector<std::string>* names) = 0;
@@ -55,7 +60,7 @@ Files& PosixFiles();
 
 // Makes the folder and those that it lies in, as far as they are missing, and has all of them last.
 Status MakeFolders(Files& files, const std::string& path);
-// Removes what lies in the folder, and the folder. What cannot be removed stays.
+// Removes what lies in the folder, and the folder; of links, the links. What cannot be removed stays.
 void RemoveTree(Files& files, const std::string& path);
 // The whole of a small file. DataLoss for one of more than `limit` bytes.
 Status ReadWholeFile(Files& files, const std::string& path, int64_t limit, std::string* bytes);

@@ -1,8 +1,10 @@
 #include "cc/checkpoint/files.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "cc/checkpoint/memory_files.h"
@@ -60,10 +62,21 @@ TEST_F(PosixFilesTest, WhatIsNoFileIsNotRead) {
   EXPECT_EQ(files_.Open(pipe).status().code(), StatusCode::kDataLoss) << "and does not wait for a writer";
 }
 
-TEST_F(PosixFilesTest, AFullDiskIsAnError) {
-  auto full = files_.Create("/dev/full");
-  if (!full.ok()) GTEST_SKIP() << "no /dev/full here";
-  EXPECT_EQ(full.value()->Write("x", 1).code(), StatusCode::kResourceExhausted);
+TEST_F(PosixFilesTest, WhereNoMoreFitsIsAnError) {
+  ASSERT_TRUE(MakeFolders(files_, folder_).ok());
+  const auto file = files_.Create(folder_ + "/x");
+  ASSERT_TRUE(file.ok());
+  // Files of no bytes, for the moment.
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  struct rlimit none = before;
+  none.rlim_cur = 0;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const Status status = file.value()->Write("x", 1);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
 }
 
 TEST_F(PosixFilesTest, ATableGoesThroughTheDisk) {

@@ -84,9 +84,8 @@ StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::Create(const std::string& pat
   const std::shared_ptr<Node> parent = Parent(path, &name);
   if (parent == nullptr) return NotFound("No folder for '", path, "'");
   std::shared_ptr<Node>& node = parent->names[name];
-  if (node == nullptr) node = std::make_shared<Node>();
-  if (node->folder) return Internal("'", path, "' is a folder");
-  node->bytes.clear();
+  if (node != nullptr) return Internal("'", path, "' exists");
+  node = std::make_shared<Node>();
   return std::unique_ptr<FileWriter>(std::make_unique<Writer>(this, node));
 }
 

@@ -17,9 +17,10 @@ namespace {
 // The error in errno.
 Status FileError(const char* what, const std::string& path) {
   const int error = errno;
-  const StatusCode code = error == ENOENT || error == ENOTDIR  ? StatusCode::kNotFound
-                          : error == ENOSPC || error == EDQUOT ? StatusCode::kResourceExhausted
-                                                               : StatusCode::kInternal;
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  const StatusCode code = error == ENOENT || error == ENOTDIR ? StatusCode::kNotFound
+                          : full                              ? StatusCode::kResourceExhausted
+                                                              : StatusCode::kInternal;
   return Status(code, StrCat("Cannot ", what, " '", path, "': ", std::strerror(error)));
 }
 
@@ -37,6 +38,87 @@ class Descriptor {
  private:
   const std::string path_;
   const int number_;
+};
+
+constexpr char kOwnFolder[] = ".sok";
+
+// Where in a path that begins which a checkpoint owns: at the last component that ends with ".sok". Without
+// one it is the last component.
+size_t OwnPart(const std::string& path, bool* owned) {
+  const size_t length = sizeof(kOwnFolder) - 1;
+  for (size_t end = path.size(); end != std::string::npos && end > 0; end = path.rfind('/', end - 1)) {
+    if (end < length || path.compare(end - length, length, kOwnFolder) != 0) continue;
+    *owned = true;
+    const size_t slash = path.rfind('/', end - 1);
+    return slash == std::string::npos ? 0 : slash + 1;
+  }
+  *owned = false;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? 0 : slash + 1;
+}
+
+bool IsLink(int folder, const std::string& name) {
+  struct stat facts;
+  return fstatat(folder, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(facts.st_mode);
+}
+
+// The last component of a path, and the folder that it is in, open. On the way there only links that are the
+// user's have been followed.
+class Place {
+ public:
+  static StatusOr<std::unique_ptr<Place>> Of(const char* what, const std::string& given) {
+    std::string path = given;
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    bool owned = false;
+    size_t begin = OwnPart(path, &owned);
+    const std::string user = begin == 0 ? "." : path.substr(0, begin);
+    int folder = open(user.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) return FileError(what, given);
+    auto place = std::make_unique<Place>(given, owned, folder);
+    for (size_t slash = path.find('/', begin); slash != std::string::npos; slash = path.find('/', begin)) {
+      const std::string part = path.substr(begin, slash - begin);
+      begin = slash + 1;
+      if (part.empty()) continue;
+      folder = openat(place->folder(), part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      if (folder < 0) {
+        const Status error = FileError(what, given);
+        return IsLink(place->folder(), part) ? LinkError(path.substr(0, slash)) : error;
+      }
+      place->folder_ = std::make_unique<Descriptor>(given, folder);
+    }
+    place->name_ = begin < path.size() ? path.substr(begin) : ".";
+    return place;
+  }
+
+  Place(std::string path, bool owned, int folder)
+      : path_(std::move(path)), owned_(owned), folder_(std::make_unique<Descriptor>(path_, folder)) {}
+
+  // The arguments of openat() and the like.
+  int folder() const { return folder_->number(); }
+  const char* name() const { return name_.c_str(); }
+  // What keeps openat() and fstatat() from following a link that a checkpoint owns.
+  int open_flag() const { return owned_ ? O_NOFOLLOW : 0; }
+  int stat_flag() const { return owned_ ? AT_SYMLINK_NOFOLLOW : 0; }
+
+  // The error in errno, which stays: that of a link where one was not followed.
+  Status Error(const char* what, bool followed = false) const {
+    const int number = errno;
+    const Status error = FileError(what, path_);
+    const bool link = (owned_ || !followed) && IsLink(folder(), name_);
+    errno = number;
+    return link ? LinkError(path_) : error;
+  }
+
+ private:
+  static Status LinkError(const std::string& path) {
+    return FailedPrecondition("'", path,
+                              "' is a symbolic link: a checkpoint's own folders and files are never links");
+  }
+
+  const std::string path_;
+  const bool owned_;
+  std::unique_ptr<Descriptor> folder_;
+  std::string name_;
 };
 
 // How much of a file is handed to the disk at a time, and how much of it may be under way.
@@ -124,20 +206,31 @@ class PosixReader final : public FileReader {
 class PosixFileSystem final : public Files {
  public:
   Status MakeFolder(const std::string& path) override {
-    if (mkdir(path.c_str(), 0777) == 0 || (errno == EEXIST && IsFolder(path))) return OkStatus();
-    return FileError("make the folder", path);
+    const auto place = Place::Of("make the folder", path);
+    SOK_RETURN_IF_ERROR(place.status());
+    const Place& at = *place.value();
+    if (mkdirat(at.folder(), at.name(), 0777) == 0) return OkStatus();
+    const Status error = at.Error("make the folder", true);
+    return errno == EEXIST && IsFolderAt(at) ? OkStatus() : error;
   }
 
   StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) override {
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0) return FileError("create", path);
+    const auto place = Place::Of("create", path);
+    SOK_RETURN_IF_ERROR(place.status());
+    const Place& at = *place.value();
+    const int file =
+        openat(at.folder(), at.name(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (file < 0) return at.Error("create");
     return std::unique_ptr<FileWriter>(std::make_unique<PosixWriter>(path, file));
   }
 
   StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) override {
+    const auto place = Place::Of("open", path);
+    SOK_RETURN_IF_ERROR(place.status());
+    const Place& at = *place.value();
     // A pipe where a file should be must not block.
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) return FileError("open", path);
+    const int file = openat(at.folder(), at.name(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return at.Error("open");
     struct stat facts;
     const bool known = fstat(file, &facts) == 0;
     if (!known || !S_ISREG(facts.st_mode)) {
@@ -149,24 +242,49 @@ class PosixFileSystem final : public Files {
   }
 
   Status SyncFolder(const std::string& path) override {
-    const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0) return FileError("open", path);
+    const auto place = Place::Of("open", path);
+    SOK_RETURN_IF_ERROR(place.status());
+    const Place& at = *place.value();
+    const int folder =
+        openat(at.folder(), at.name(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | at.open_flag());
+    if (folder < 0) return at.Error("open", true);
     const Descriptor closes(path, folder);
     return fsync(folder) == 0 ? OkStatus() : FileError("sync", path);
   }
 
   Status Rename(const std::string& from, const std::string& to) override {
-    return std::rename(from.c_str(), to.c_str()) == 0 ? OkStatus() : FileError("rename to", to);
+    const auto source = Place::Of("rename", from);
+    SOK_RETURN_IF_ERROR(source.status());
+    const auto target = Place::Of("rename to", to);
+    SOK_RETURN_IF_ERROR(target.status());
+    const bool renamed = renameat(source.value()->folder(), source.value()->name(), target.value()->folder(),
+                                  target.value()->name()) == 0;
+    return renamed ? OkStatus() : target.value()->Error("rename to");
   }
 
   Status Remove(const std::string& path) override {
-    return std::remove(path.c_str()) == 0 ? OkStatus() : FileError("remove", path);
+    const auto place = Place::Of("remove", path);
+    SOK_RETURN_IF_ERROR(place.status());
+    const Place& at = *place.value();
+    if (unlinkat(at.folder(), at.name(), 0) == 0) return OkStatus();
+    const bool folder = errno == EISDIR || errno == EPERM;  // POSIX and Linux differ
+    if (folder && unlinkat(at.folder(), at.name(), AT_REMOVEDIR) == 0) return OkStatus();
+    return FileError("remove", path);
   }
 
   Status List(const std::string& path, std::vector<std::string>* names) override {
     names->clear();
-    DIR* folder = opendir(path.c_str());
-    if (folder == nullptr) return FileError("list", path);
+    const auto place = Place::Of("list", path);
+    SOK_RETURN_IF_ERROR(place.status());
+    const Place& at = *place.value();
+    const int number = openat(at.folder(), at.name(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (number < 0) return at.Error("list");
+    DIR* folder = fdopendir(number);
+    if (folder == nullptr) {
+      const Status error = FileError("list", path);
+      close(number);
+      return error;
+    }
     while (const dirent* entry = readdir(folder)) {
       const std::string name = entry->d_name;
       if (name != "." && name != "..") names->push_back(name);
@@ -177,8 +295,14 @@ class PosixFileSystem final : public Files {
   }
 
   bool IsFolder(const std::string& path) override {
+    const auto place = Place::Of("look at", path);
+    return place.ok() && IsFolderAt(*place.value());
+  }
+
+ private:
+  static bool IsFolderAt(const Place& at) {
     struct stat facts;
-    return stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+    return fstatat(at.folder(), at.name(), &facts, at.stat_flag()) == 0 && S_ISDIR(facts.st_mode);
   }
 };
 

@@ -30,7 +30,9 @@ std::string Unfinished(const std::string& path) { return path + ".unfinished"; }
 
 class OpenFile {
  public:
-  OpenFile(std::string path, int flags) : path_(std::move(path)), file_(open(path_.c_str(), flags, 0666)) {}
+  // Through no link: what it leads to is not ours to write.
+  OpenFile(std::string path, int flags)
+      : path_(std::move(path)), file_(open(path_.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, 0666)) {}
   ~OpenFile() {
     if (file_ >= 0) close(file_);
   }
@@ -136,7 +138,9 @@ Status RawFilesWriter::Begin() const {
   const std::pair<const std::string&, int64_t> files[] = {{keys_path_, rows_ * key_bytes_},
                                                           {values_path_, rows_ * dim_ * 4}};
   for (const auto& [path, bytes] : files) {
-    OpenFile file(Unfinished(path), O_WRONLY | O_CREAT | O_TRUNC);
+    // What a killed process left, or a link.
+    unlink(Unfinished(path).c_str());
+    OpenFile file(Unfinished(path), O_WRONLY | O_CREAT | O_EXCL);
     SOK_RETURN_IF_ERROR(file.opened());
     SOK_RETURN_IF_ERROR(file.Resize(bytes));
   }

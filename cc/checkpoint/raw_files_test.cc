@@ -145,6 +145,30 @@ TEST_F(RawFilesTest, NoRowsHaveNoWidth) {
   EXPECT_EQ(ReadKeys("int32").status().code(), StatusCode::kDataLoss);
 }
 
+TEST_F(RawFilesTest, LinksGiveWayAndWhatTheyLeadToStays) {
+  const fs::path victim = directory_ / "victim";
+  fs::create_directories(directory_);
+  Overwrite(victim, "bytes");
+  for (const char* name : {"table_keys.file", "table_values.file"}) {
+    fs::create_symlink(victim, directory_ / name);
+    fs::create_symlink(victim, directory_ / (std::string(name) + ".unfinished"));
+  }
+  ASSERT_TRUE(Write({258}, {1.0f}, 1).ok());
+  EXPECT_EQ(Bytes(victim), "bytes");
+  EXPECT_EQ(Bytes(directory_ / "table_values.file"), std::string("\0\0\x80\x3f", 4));
+  EXPECT_FALSE(fs::is_symlink(directory_ / "table_keys.file"));
+
+  // One that comes between two stages is refused.
+  const RawFilesWriter writer(directory_.string(), "table", 1, 1, "int64");
+  ASSERT_TRUE(writer.Begin().ok());
+  fs::remove(directory_ / "table_keys.file.unfinished");
+  fs::create_symlink(victim, directory_ / "table_keys.file.unfinished");
+  const std::vector<int64_t> keys = {5};
+  const float row = 2.0f;
+  EXPECT_FALSE(writer.Write(0, keys, [&](int64_t) { return &row; }).ok());
+  EXPECT_EQ(Bytes(victim), "bytes");
+}
+
 TEST_F(RawFilesTest, WritersOfSomeRowsEachMakeOneTable) {
   const std::vector<int64_t> keys = {10, 20, 30, 40, 50};
   const std::vector<float> rows = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
