@@ -175,9 +175,8 @@ TEST_F(LinksTest, ARestoreReadsThroughNoLink) {
   const auto saved = Save(tables_, Request(1));
   ASSERT_TRUE(saved.ok());
   const std::string shard = TableFolder(1) + "/shard-00000";
-  for (const std::string& path :
-       {Request(1).prefix + ".sok", TableFolder(1), TableFolder(1) + "/manifest.json", shard,
-        shard + "/values.npy"}) {
+  for (const std::string& path : {Request(1).prefix + ".sok", TableFolder(1),
+                                  TableFolder(1) + "/manifest.json", shard, shard + "/values.npy"}) {
     ReplaceByLink(path, folder_ + "/elsewhere");
     ExpectRefused(Restore(Request(1).prefix, saved.value(), options_, 1, RestoreParts()).status(), path);
     fs::remove(path);

@@ -245,8 +245,7 @@ class PosixFileSystem final : public Files {
     const auto place = Place::Of("open", path);
     SOK_RETURN_IF_ERROR(place.status());
     const Place& at = *place.value();
-    const int folder =
-        openat(at.folder(), at.name(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | at.open_flag());
+    const int folder = openat(at.folder(), at.name(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | at.open_flag());
     if (folder < 0) return at.Error("open", true);
     const Descriptor closes(path, folder);
     return fsync(folder) == 0 ? OkStatus() : FileError("sync", path);

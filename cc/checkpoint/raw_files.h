@@ -21,8 +21,8 @@ std::string RawValuesPath(const std::string& directory, const std::string& name)
 
 // Both files while they are written, by one process or by several that share the directory: one begins, all
 // write their rows, and when all have, one publishes. Until then the files have other names, and those that
-// were there stay as they are. The directory may be a symbolic link; one that has the name of a file, before or
-// after, gives way to the file, and what it leads to stays as it is. Needs no memory beyond a buffer.
+// were there stay as they are. The directory may be a symbolic link; one that has the name of a file, before
+// or after, gives way to the file, and what it leads to stays as it is. Needs no memory beyond a buffer.
 class RawFilesWriter {
  public:
   // Files for `rows` rows of `dim` floats. Every writer gives the same arguments.
