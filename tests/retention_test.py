@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import harness  # noqa: F401 - quiets TensorFlow
+from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.saver import retention
 
 
@@ -163,3 +164,66 @@ def test_the_present_directory(folder, monkeypatch):
     folder.full("model-2", "t-2")
     retention.collect("model-2")
     assert folder.tables() == {"model-2.sok/t-2"}
+
+
+def test_tables_in_other_directories_go_with_their_checkpoints(folder):
+    other = Folder(folder.path / "other")
+    full = other.table("model-1", "t-1")
+    other.table("model-2", "t-2", (full,))
+    other.table("best-1", "t-1")
+    other.full("model-3", "t-3")
+    folder.full("model-4", "t-4")
+    retention.collect(str(folder.path / "model-4"), [str(other.path / "model-2")])
+    assert other.tables() == {"best-1.sok/t-1", "model-3.sok/t-3"}
+
+
+def test_a_chain_into_another_directory_stays(folder):
+    other = Folder(folder.path / "other")
+    full = other.table("model-1", "t-1")
+    folder.checkpoint("model-2", folder.table("model-2", "t-2", (f"other/{full}",)))
+    other.full("model-3", "t-3")
+    kept = [str(folder.path / "model-2")]
+    retention.collect(str(other.path / "model-3"), [str(other.path / "model-1")], kept)
+    assert other.tables() == {full, "model-3.sok/t-3"}
+    folder.remove_tensorflows("model-2")
+    retention.collect(str(other.path / "model-3"), [str(folder.path / "model-2")])
+    assert (folder.tables(), other.tables()) == (set(), {"model-3.sok/t-3"})
+
+
+@pytest.mark.parametrize("table", ["model-1.sok/t-1", "model-2.sok/t-2.unfinished"])
+def test_what_is_locked_stays(folder, table):
+    folder.table("model-1", "t-1")
+    folder.table("model-2", "t-2.unfinished")
+    folder.full("model-3", "t-3")
+    with prefix_lock.acquire(str(folder.path / table.split(".")[0]), 0):
+        assert folder.collect("model-3", removed=["model-1"]) == {table, "model-3.sok/t-3"}
+    assert folder.collect("model-3") == {"model-3.sok/t-3"}
+    assert not list(folder.path.glob("*.lock"))
+
+
+def test_an_index_that_comes_while_the_lock_is_waited_for_counts(folder, monkeypatch):
+    """The folder had no index when it was listed, and its save ended before its lock was asked for."""
+    folder.table("model-1", "t-1")
+    folder.full("model-2", "t-2")
+    try_acquire = prefix_lock.try_acquire
+
+    def after_the_save(prefix):
+        if prefix.endswith("model-1"):
+            folder.checkpoint("model-1", "model-1.sok/t-1")
+        return try_acquire(prefix)
+
+    monkeypatch.setattr(prefix_lock, "try_acquire", after_the_save)
+    assert folder.collect("model-2") == {"model-1.sok/t-1", "model-2.sok/t-2"}
+
+
+def test_half_of_a_table_has_not_the_name_of_a_whole_one(folder, monkeypatch):
+    folder.table("model-1", "t-1")
+    folder.full("model-2", "t-2")
+
+    def fail(path):
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(own_files, "remove_tree", fail)
+        assert folder.collect("model-2") == {"model-1.sok/t-1.unfinished", "model-2.sok/t-2"}
+    assert folder.collect("model-2") == {"model-2.sok/t-2"}

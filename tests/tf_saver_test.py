@@ -272,6 +272,22 @@ def test_what_killed_saves_left_is_removed(tmp_path):
         assert not list(tmp_path.glob("*.sok/*.unfinished"))
 
 
+def test_tables_go_with_their_checkpoints_in_every_directory(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model()
+        saver = train.Saver(max_to_keep=5)
+        harness.initialize(session)
+        for step in range(9):
+            saver.save(session, str(tmp_path / f"{step % 4}" / "model"), global_step=step)
+        assert (
+            _names(tmp_path, "*/*.sok")
+            == _names(tmp_path, "*/*.index")
+            == {f"model-{i}" for i in range(4, 9)}
+        )
+        for path in saver.last_checkpoints:
+            model.saver.restore(session, path)
+
+
 def test_a_checkpoint_moves_with_its_folder_or_under_another_name(tmp_path):
     with harness.graph_and_session() as session:
         model = Model("adagrad")
@@ -282,9 +298,8 @@ def test_a_checkpoint_moves_with_its_folder_or_under_another_name(tmp_path):
         (tmp_path / "old").rename(tmp_path / "new")
         for path in list((tmp_path / "new").glob("model.*")):
             path.rename(path.with_name(path.name.replace("model", "best")))
-        for path in (tmp_path / "new").glob("best.*"):
-            (tmp_path / path.name).symlink_to(path)
-        for prefix in ("new/best", "best"):
+        (tmp_path / "link").symlink_to(tmp_path / "new")
+        for prefix in ("new/best", "link/best"):
             model.train(session, range(2, 4))
             model.saver.restore(session, str(tmp_path / prefix))
             assert_same(model.state(session), want)

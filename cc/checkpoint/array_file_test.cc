@@ -36,7 +36,7 @@ TEST(Crc32Test, IsThatOfZlib) {
 class ArrayFileTest : public ::testing::Test {
  protected:
   ArrayFile Write(const std::vector<int64_t>& values) {
-    if (files_.Exists("/x.npy")) EXPECT_TRUE(files_.Remove("/x.npy").ok());
+    RemoveTree(files_, "/x.npy");
     auto writer =
         ArrayWriter::Create(files_, "/", "x.npy", ArrayType{"<i8", {static_cast<int64_t>(values.size())}});
     EXPECT_TRUE(writer.ok());

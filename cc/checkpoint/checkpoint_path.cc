@@ -70,15 +70,6 @@ StatusOr<SavePaths> SavePaths::Of(const std::string& prefix, const std::string& 
   return paths;
 }
 
-bool IsCheckpointOf(const std::string& name, const std::string& table) {
-  const std::string begin = QuotedName(table) + "-";
-  if (name.compare(0, begin.size(), begin) != 0) return false;
-  std::string id = name.substr(begin.size());
-  const size_t suffix = id.find(kUnfinishedSuffix);
-  if (suffix != std::string::npos && suffix + sizeof(kUnfinishedSuffix) - 1 == id.size()) id.resize(suffix);
-  return IsId(id);
-}
-
 std::string EncodeReference(const Reference& reference) {
   nlohmann::ordered_json json;
   json["folder"] = reference.folder;

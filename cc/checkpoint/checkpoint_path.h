@@ -27,8 +27,6 @@ struct SavePaths {
 };
 
 constexpr char kUnfinishedSuffix[] = ".unfinished";
-// Whether a name in the parent folder is that of a checkpoint of this table, complete or not.
-bool IsCheckpointOf(const std::string& name, const std::string& table);
 
 // What TensorFlow's checkpoint keeps of a table's.
 struct Reference {
@@ -40,7 +38,7 @@ std::string EncodeReference(const Reference& reference);
 StatusOr<Reference> ParseReference(const std::string& text, const std::string& prefix);
 
 // The absolute path of the checkpoint that `reference` names: next to `prefix`, which may have been renamed,
-// or as it says. NotFound where it is in neither place.
+// or as it says. NotFound where it is in neither place, FailedPrecondition where a symbolic link is.
 StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, const std::string& reference);
 
 // The path without "." and "..", absolute.

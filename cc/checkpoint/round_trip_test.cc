@@ -339,16 +339,27 @@ TEST_F(RoundTripTest, AnotherVariableIsRefused) {
   EXPECT_EQ(refusal(options), StatusCode::kResourceExhausted);
 }
 
-TEST_F(RoundTripTest, SavingAgainToAPrefixReplacesWhatWasThere) {
+TEST_F(RoundTripTest, SavesToOnePrefixLeaveEachOtherAlone) {
   const Tables tables = MakeTables(Options(), 2);
+  const Tables others = MakeTables(Options(), 2);
   SaveRequest request = Request(1);
-  MustSave(tables, request);
+  const std::string first = MustSave(tables, request);
   request.id = SaveId(2);
-  const std::string reference = MustSave(tables, request);
-  std::vector<std::string> names;
-  ASSERT_TRUE(files_.List("/ckpt/model.ckpt-1.sok", &names).ok());
-  EXPECT_EQ(names, (std::vector<std::string>{"scope%2Fitems-" + request.id}));
-  EXPECT_TRUE(Restore(request.prefix, reference, Options(), 1, Parts()).ok());
+  ASSERT_TRUE(BeginTableCheckpoint(*others[0], request).ok());
+  SaveRequest later = Request(1);
+  later.id = SaveId(3);
+  const std::string second = MustSave(tables, later);
+  for (const auto& table : others) {
+    InlineExecutor executor;
+    const Status status = WriteTableShard(executor, table.get(), request);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  const auto third = PublishTableCheckpoint(others[0].get(), request);
+  ASSERT_TRUE(third.ok()) << third.status().message();
+  for (const auto& table : others) EndTableCheckpoint(table.get(), request, true);
+  for (const std::string& reference : {first, second, third.value()}) {
+    EXPECT_TRUE(Restore(request.prefix, reference, Options(), 1, Parts()).ok());
+  }
 }
 
 TEST_F(RoundTripTest, ACheckpointMayCallTheTableOtherwise) {
@@ -362,8 +373,8 @@ TEST_F(RoundTripTest, ACheckpointMayCallTheTableOtherwise) {
   const std::string reference = MustSave(tables, request);
   std::vector<std::string> names;
   ASSERT_TRUE(files_.List("/ckpt/model.ckpt-1.sok", &names).ok());
-  EXPECT_EQ(names, (std::vector<std::string>{"other%2Fname-" + request.id}));
-  auto manifest = ReadCheckpointManifest(files_, "/ckpt/model.ckpt-1.sok/" + names[0]);
+  ASSERT_EQ(names, (std::vector<std::string>{"other%2Fname-" + SaveId(1), "other%2Fname-" + request.id}));
+  auto manifest = ReadCheckpointManifest(files_, "/ckpt/model.ckpt-1.sok/" + names[1]);
   ASSERT_TRUE(manifest.ok()) << manifest.status().message();
   EXPECT_EQ(manifest.value().manifest.table.options.name, "other/name");
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 2)) == StateOf(tables));

@@ -27,8 +27,9 @@ struct SaveRequest {
 
 // The stages of saving one table. Every rank runs each stage once all ranks have done the one before; Publish
 // on rank 0 comes before Publish elsewhere. Whatever fails, AbandonTableCheckpoint and EndTableCheckpoint
-// with ok = false follow, and the checkpoints that were there are as they were. The table's mutex is held by
-// the caller in every one of them.
+// with ok = false follow. The table's mutex is held by the caller in every one of them. Nothing of another
+// save is touched: what has been replaced, or was left by a process that was killed, is removed by who knows
+// which checkpoints there are (retention.py).
 
 // Rank 0 makes the folder and decides between full and delta; others do nothing. It is a full one where there
 // is nothing that changes count from: at first, after a restore or a failed save, where the last checkpoint
@@ -50,8 +51,7 @@ StatusOr<std::string> PublishTableCheckpoint(Table* table, const SaveRequest& re
 void AbandonTableCheckpoint(const Table& table, const SaveRequest& request);
 
 // After the reference has been stored where readers will find it (ok): the table counts its changes from this
-// checkpoint on, and rank 0 removes those of the same name and prefix that this one has replaced. Or after a
-// failure: the next checkpoint is a full one.
+// checkpoint on. Or after a failure: the next checkpoint is a full one.
 void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok);
 
 // Which parts of a checkpoint go into a table.
@@ -64,8 +64,9 @@ struct RestoreParts {
 // One table's checkpoint, read by one rank. The number of ranks need not be the one that wrote it.
 //
 // Errors of all members: NotFound for what is not there, DataLoss for damage, with the file's name;
-// InvalidArgument where the variable is another (dim, dtype of keys, hashing), ResourceExhausted where its
-// capacity does not suffice. Not thread-safe.
+// FailedPrecondition for a symbolic link in its place (files.h); InvalidArgument where the variable is
+// another (dim, dtype of keys, hashing), ResourceExhausted where its capacity does not suffice. Not
+// thread-safe.
 class TableRestore {
  public:
   virtual ~TableRestore() = default;

@@ -24,16 +24,6 @@ StatusOr<SavePaths> PathsOf(const TableOptions& table, const SaveRequest& reques
   return Status(paths.status().code(), Named(table, paths.status()).message());
 }
 
-// Removes what earlier saves of this table to this prefix left unfinished.
-void RemoveUnfinished(Files& files, const std::string& parent, const std::string& table) {
-  std::vector<std::string> names;
-  if (!files.List(parent, &names).ok()) return;
-  for (const std::string& name : names) {
-    const bool unfinished = name.find(kUnfinishedSuffix) != std::string::npos;
-    if (unfinished && IsCheckpointOf(name, table)) RemoveTree(files, parent + "/" + name);
-  }
-}
-
 // Whether the optimizer's state can be told as a difference to that in the checkpoint that begins a chain.
 bool OptimizerAllowsDelta(const Table& table, const Manifest& full) {
   const Optimizer* optimizer = table.optimizer();
@@ -99,7 +89,6 @@ SavedTable DescriptionOf(const Table& table, const SaveRequest& request) {
 Status BeginIn(const Table& table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
   SOK_RETURN_IF_ERROR(MakeFolders(files, paths.parent));
-  RemoveUnfinished(files, paths.parent, NameOf(table.options(), request));
   SOK_RETURN_IF_ERROR(files.MakeFolder(paths.unfinished));
   SavePlan plan;
   if (request.delta) plan.chain = ChainFor(table, request, paths);
@@ -173,25 +162,6 @@ StatusOr<std::string> ReferenceTo(const SaveRequest& request, const SavePaths& p
   return EncodeReference(Reference{paths.relative, read.value().manifest_crc32, read.value().manifest.steps});
 }
 
-// Removes the checkpoints of this table and prefix that `kept` neither is nor builds on.
-void RemoveReplaced(Files& files, const std::string& table, const SavePaths& paths,
-                    const ReadCheckpoint& kept) {
-  std::vector<std::string> names;
-  if (!files.List(paths.parent, &names).ok()) return;
-  for (const std::string& name : names) {
-    bool needed = name == paths.leaf || !IsCheckpointOf(name, table);
-    const std::string path = AbsolutePath(paths.parent + "/" + name);
-    for (const ChainLink& link : kept.manifest.chain) {
-      needed = needed || AbsolutePath(paths.folder + "/" + link.path) == path;
-    }
-    if (needed) continue;
-    // Half of a checkpoint must not have the name of a whole one.
-    const bool unfinished = name.find(kUnfinishedSuffix) != std::string::npos;
-    if (!unfinished && !files.Rename(path, path + kUnfinishedSuffix).ok()) continue;
-    RemoveTree(files, unfinished ? path : path + kUnfinishedSuffix);
-  }
-}
-
 }  // namespace
 
 Status Named(const TableOptions& table, const Status& status) {
@@ -247,9 +217,6 @@ void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok) {
   if (!read.ok()) return;
   if (table->tracks_changes()) {
     table->chain_end() = Table::ChainEnd{AbsolutePath(paths.value().folder), read.value().manifest_crc32};
-  }
-  if (table->options().rank == 0) {
-    RemoveReplaced(files, NameOf(table->options(), request), paths.value(), read.value());
   }
 }
 

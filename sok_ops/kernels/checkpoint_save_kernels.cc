@@ -93,6 +93,7 @@ class CheckpointStageOp : public tf::OpKernel {
     Table* const table = ref.table.get();
     const int rank = table->options().rank;
     if (stage_ == "begin") {
+      if (!proceed) return OkStatus();
       EndSave(ref, false);
       const std::lock_guard<std::mutex> lock(table->mutex());
       return BeginTableCheckpoint(*table, request);

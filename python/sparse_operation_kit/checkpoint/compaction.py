@@ -4,7 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
-from sparse_operation_kit.checkpoint import tensorflow_part
+from sparse_operation_kit.checkpoint import prefix_lock, tensorflow_part
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import FOLDER_SUFFIX, Checkpoint, table_folder_name
@@ -19,7 +19,8 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     them.
 
     Raises:
-      CheckpointError: There is something under `prefix` already, or a table is damaged.
+      CheckpointError: There is something under `prefix` already, or somebody is saving to it, or a table is
+        damaged.
     """
     folder = prefix.with_name(prefix.name + FOLDER_SUFFIX)
     refuse_existing(prefix.with_name(prefix.name + ".index"))
@@ -27,8 +28,14 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     if not prefix.parent.is_dir():
         raise CheckpointError(prefix.parent, "there is no such folder")
     tables = [entry.open() for entry in checkpoint.tables]
-    references = {table.name: _compact_table(table, prefix) for table in tables}
-    tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)
+    try:
+        lock = prefix_lock.acquire(str(prefix), patience=0)
+    except (prefix_lock.PrefixInUseError, OSError) as error:
+        raise CheckpointError(prefix, f"cannot be written: {error}") from None
+    # A trainer that saves beside it would take tables without TensorFlow's part for leftovers.
+    with lock:
+        references = {table.name: _compact_table(table, prefix) for table in tables}
+        tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)
 
 
 def _compact_table(table: Table, prefix: Path) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparse_operation_kit.checkpoint import manifest as manifests
+from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
 
@@ -160,7 +161,12 @@ def _folder_of(prefix: Path, stored: str) -> Path:
 
 def _of_sok_folder(folder: Path) -> Checkpoint:
     prefix = folder.with_name(folder.name.removesuffix(FOLDER_SUFFIX))
-    leaves = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.endswith(UNFINISHED))
+    try:
+        names = own_files.names(folder)
+    except OSError as error:
+        raise CheckpointError(folder, f"cannot be read: {error.strerror or error}") from None
+    leaves = [folder / name for name in names if not name.endswith(UNFINISHED)]
+    leaves = [leaf for leaf in leaves if leaf.is_dir()]
     entries = [_entry_of_folder(leaf) for leaf in leaves]
     if not entries:
         raise CheckpointError(folder, "holds no table")

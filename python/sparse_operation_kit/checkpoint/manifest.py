@@ -11,6 +11,7 @@ import numpy as np
 
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.npy import ArraySpec
+from sparse_operation_kit.checkpoint.own_files import opener
 
 FORMAT = "sparse-operation-kit checkpoint"
 VERSION = 1
@@ -103,7 +104,7 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / FILE
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=opener) as file:
             text = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.own_files import opener
 
 _MAGIC = b"\x93NUMPY\x01\x00"
 DATA_ALIGNMENT = 64
@@ -141,7 +142,7 @@ class CheckedArray:
         begin = number * self.spec.block_bytes
         length = min(self.spec.block_bytes, self.spec.bytes - begin)
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            with open(self.path, "rb", buffering=0, opener=opener) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != self.spec.bytes:
                     raise CheckpointError(self.path, f"has {size} bytes, not {self.spec.bytes}")

@@ -1,10 +1,10 @@
 """Writes full checkpoints of tables out of chains of them, a few MiB at a time."""
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
-import shutil
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sparse_operation_kit.checkpoint import manifest as manifests
-from sparse_operation_kit.checkpoint import npy
+from sparse_operation_kit.checkpoint import npy, own_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
@@ -24,7 +24,7 @@ class ArrayWriter:
 
     def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         """Makes the file, which must not be there yet."""
-        self._file: BinaryIO = open(path, "xb")  # noqa: SIM115 - closed by finish
+        self._file: BinaryIO = open(path, "xb", opener=own_files.opener)  # noqa: SIM115 - closed by finish
         self._path = path
         self._dtype, self._shape = np.dtype(dtype), shape
         self._bytes, self._checksums, self._crc = 0, [], 0
@@ -97,13 +97,15 @@ class _Contents:
 def _write(table: Table, folder: Path, contents: _Contents) -> int:
     table.require_current()
     unfinished = folder.with_name(folder.name + UNFINISHED)
-    unfinished.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    own_files.make_folder(unfinished)
     try:
         shards = [_write_shard(table, unfinished, shard.number, contents) for shard in table.last.shards]
         checksum = _write_manifest(table, unfinished, shards, contents)
         os.rename(unfinished, folder)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            own_files.remove_tree(unfinished)
         raise
     sync_folder(folder.parent)
     sync_folder(folder.parent.parent)
@@ -171,7 +173,7 @@ def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], co
     members = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
     text = members.encode() + b",\n "
     text += b'"crc32": %d\n}' % zlib.crc32(text)
-    with open(folder / manifests.FILE, "xb") as file:
+    with open(folder / manifests.FILE, "xb", opener=own_files.opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -1,14 +1,20 @@
 """Saves the tables of a `tf.compat.v1.train.Saver`, on all ranks together.
 
-SokCheckpointStage begin -> write -> publish -> read, the ranks agreeing on failures after each
+rank 0: the lock of the prefix
+-> SokCheckpointStage begin -> write -> publish -> read, the ranks agreeing on failures after each
 -> rank 0: SaveV2 of the other variables and of one reference for each table -> `checkpoint`, `.meta`
 -> the ranks agree on whether rank 0 got all of it written -> SokEndCheckpoint
+-> rank 0: old tables go, and the lock is released
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import inspect
+import numbers
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +23,7 @@ import tensorflow as tf
 from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint import prefix_lock
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import retention
@@ -25,12 +32,24 @@ from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, va
 
 # What a rank waits for that saves alone, in the words of the message that it gets.
 _HINT = "every rank saves: give all of them the same checkpoint_dir and hooks"
+# How long another process that saves to the same prefix is waited for.
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Ending:
-    """The ops that end a save: `succeeded` is fed whether this rank's part is done."""
+    """What a save's ops do not know by themselves, and the ops that end it.
 
+    Attributes:
+      incremental: Whether the save adds to earlier checkpoints.
+      refusal: Fed why this save must not begin, its error's code and message.
+      succeeded: Fed whether this rank's part is done.
+      of_all: Whether each rank's is.
+      end: Tells the tables.
+    """
+
+    incremental: bool
+    refusal: tuple[tf.Tensor, tf.Tensor]
     succeeded: tf.Tensor
     of_all: tf.Tensor
     end: tf.Operation
@@ -72,7 +91,11 @@ def add_ops(
     variables = [variable_of(table) for table in tables]
     names = list_of([variable.m_var_name for variable in variables])
     kind = "an incremental checkpoint" if incremental else "a checkpoint"
-    references, written = _add_stages(tables, prefix, incremental, f"Saving {kind} of {names}")
+    refusal = (
+        tf.compat.v1.placeholder_with_default(tf.errors.OK, [], name="refusal_code"),
+        tf.compat.v1.placeholder_with_default("", [], name="refusal_message"),
+    )
+    references, written = _add_stages(tables, prefix, incremental, refusal, f"Saving {kind} of {names}")
     if communicator().rank == 0:
         replaced = {
             id(table): _Reference(table, reference)
@@ -84,12 +107,17 @@ def add_ops(
         with tf.control_dependencies([written]):
             saved = tf.identity(prefix)
     graph = tf.compat.v1.get_default_graph()
-    _endings.setdefault(graph, {})[saved.name] = _add_ending(variables, f"Saving {kind} of {names}")
+    ending = _add_ending(variables, incremental, refusal, f"Saving {kind} of {names}")
+    _endings.setdefault(graph, {})[saved.name] = ending
     return saved
 
 
 def _add_stages(
-    tables: Sequence[EmbeddingVariable | RenamedTable], prefix: tf.Tensor, incremental: bool, what: str
+    tables: Sequence[EmbeddingVariable | RenamedTable],
+    prefix: tf.Tensor,
+    incremental: bool,
+    refusal: tuple[tf.Tensor, tf.Tensor],
+    what: str,
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """(each table's reference, the tensor that raises where a stage has failed on any rank)."""
     known = communicator()
@@ -98,14 +126,23 @@ def _add_stages(
     stages = Stages(what)
     save_id = tf.constant(0, tf.int64)
     result = None
+    refused = tf.not_equal(refusal[0], tf.errors.OK)
     # What rank 0 has published the others can read only afterwards.
     for stage in ("begin", "write", "publish", "read")[: 3 if known.size == 1 else 4]:
         result = native.ops.sok_checkpoint_stage(
-            handles, prefix, save_id, stages.proceed, stage=stage, incremental=incremental, names=names
+            handles,
+            prefix,
+            save_id,
+            tf.logical_not(refused) if stage == "begin" else stages.proceed,
+            stage=stage,
+            incremental=incremental,
+            names=names,
         )
         label = f"{stage} ({_HINT})" if stage == "begin" else stage
         if stage == "begin":
-            save_id = stages.add(result.code, result.message, label, [result.save_id])[0, 0]
+            code = tf.where(refused, refusal[0], result.code)
+            message = tf.where(refused, refusal[1], result.message)
+            save_id = stages.add(code, message, label, [result.save_id])[0, 0]
         else:
             stages.add(result.code, result.message, label)
         if stage == "publish":
@@ -115,13 +152,18 @@ def _add_stages(
         return tf.unstack(references, len(tables)), written
 
 
-def _add_ending(variables: Sequence[EmbeddingVariable], what: str) -> _Ending:
+def _add_ending(
+    variables: Sequence[EmbeddingVariable],
+    incremental: bool,
+    refusal: tuple[tf.Tensor, tf.Tensor],
+    what: str,
+) -> _Ending:
     succeeded = tf.compat.v1.placeholder(tf.bool, [], name="succeeded")
     of_all = agree(tf.cast(succeeded, tf.int64)[tf.newaxis], f"{what}: end")[:, 0]
     end = native.ops.sok_end_checkpoint(
         [variable.handle for variable in variables], tf.equal(of_all[0], 1), name="end"
     )
-    return _Ending(succeeded, of_all, end)
+    return _Ending(incremental, refusal, succeeded, of_all, end)
 
 
 def has_tables(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> bool:
@@ -154,7 +196,7 @@ def save(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwar
         return _save_on_first_rank(original, saver, bound, ending)
     remembers = bound.arguments.get("write_state", True)
     bound.arguments.update(write_meta_graph=False, write_state=False)
-    path = _run(original, bound, ending)
+    path = _run(lambda: original(*bound.args, **bound.kwargs), bound.arguments["sess"], ending)
     if remembers:
         # The list of checkpoints is as on rank 0, which alone deletes them.
         saver._RecordLastCheckpoint(path)
@@ -166,22 +208,68 @@ def _save_on_first_rank(
     original: Callable, saver: tf.compat.v1.train.Saver, bound: inspect.BoundArguments, ending: _Ending
 ) -> str:
     before = saver.last_checkpoints
-    try:
-        path = _run(original, bound, ending)
-    except Exception:
-        # Complete tables without a checkpoint would fill the disk that was too full for it.
-        retention.collect(str(bound.arguments["save_path"]))
-        raise
-    retention.collect(path, set(before) - set(saver.last_checkpoints))
-    return path
-
-
-def _run(original: Callable, bound: inspect.BoundArguments, ending: _Ending) -> str:
-    """Calls `original`, has the ranks agree on how it ended, tells the tables, and raises where it failed."""
     session = bound.arguments["sess"]
+    with contextlib.ExitStack() as locks:
+        held: list[str] = []
+
+        def save_tables_and_others() -> str:
+            prefix = _settle_prefix(saver, bound.arguments)
+            refusal = _lock(prefix, ending.incremental, locks, held)
+            if refusal is None:
+                return original(*bound.args, **bound.kwargs)
+            # The other ranks are to learn of it from the stages.
+            feed = {saver.saver_def.filename_tensor_name: prefix, **dict(zip(ending.refusal, refusal))}
+            return session.run(saver.saver_def.save_tensor_name, feed)
+
+        try:
+            path = _run(save_tables_and_others, session, ending)
+        except Exception:
+            # Complete tables without a checkpoint would fill the disk that was too full for it.
+            retention.collect(str(bound.arguments["save_path"]), held=held)
+            raise
+        kept = saver.last_checkpoints
+        retention.collect(path, set(before) - set(kept), kept, held)
+        return path
+
+
+def _settle_prefix(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any]) -> str:
+    """The prefix that TensorFlow will save to with these arguments. Makes `global_step` a number in them."""
+    prefix = os.fsdecode(arguments["save_path"])
+    step = arguments.get("global_step")
+    if step is None:
+        return prefix
+    if not isinstance(step, numbers.Integral):
+        step = tf.compat.v1.train.global_step(arguments["sess"], step)
+        arguments["global_step"] = step
+    return f"{prefix}-{step:08d}" if saver._pad_step_number else f"{prefix}-{step:d}"
+
+
+def _lock(
+    prefix: str, incremental: bool, locks: contextlib.ExitStack, held: list[str]
+) -> tuple[int, str] | None:
+    """Has `locks` hold what a save needs, and adds that to `held`. Returns (code, message) of an error."""
+    if "://" in prefix or "\0" in prefix:
+        return None  # the stages say what is wrong with it
+    directory = os.path.dirname(prefix) or "."
+    try:
+        os.makedirs(directory, exist_ok=True)
+        for path in [prefix, retention.chains_of(directory)] if incremental else [prefix]:
+            locks.enter_context(prefix_lock.acquire(path, _PATIENCE_SECONDS))
+            held.append(path)
+    except prefix_lock.PrefixInUseError as error:
+        return tf.errors.FAILED_PRECONDITION, str(error)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        code = tf.errors.RESOURCE_EXHAUSTED if full else tf.errors.FAILED_PRECONDITION
+        return code, f"Cannot save to '{prefix}': {error}"
+    return None
+
+
+def _run(work: Callable[[], str], session: Any, ending: _Ending) -> str:
+    """Calls `work`, has the ranks agree on how it ended, tells the tables, and raises where it failed."""
     path, error = None, None
     try:
-        path = original(*bound.args, **bound.kwargs)
+        path = work()
     except Exception as raised:
         error = raised
     try:

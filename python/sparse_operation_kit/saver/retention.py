@@ -1,85 +1,176 @@
 """Removes tables' folders that no checkpoint refers to any more.
 
 TensorFlow removes its own files of old checkpoints and knows nothing of the folders beside them. A save that
-was killed leaves folders that no checkpoint knows either.
+was killed leaves folders that no checkpoint knows either, and so does, for a moment, a save that goes on: who
+saves to a prefix holds its lock (`checkpoint/prefix_lock.py`), and nothing goes at a prefix that is locked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
+from sparse_operation_kit.checkpoint import own_files, prefix_lock
+from sparse_operation_kit.checkpoint.format import UNFINISHED
+
 _SUFFIX = ".sok"
+_INDEX = ".index"
 _MANIFEST = "manifest.json"
 _KEY = "/checkpoint"
 
 _log = logging.getLogger(__name__)
 
 
-def collect(prefix: str, removed: Iterable[str] = ()) -> None:
-    """Removes what no checkpoint in the directory of `prefix` needs; nothing where that is unclear.
+def collect(
+    prefix: str, removed: Iterable[str] = (), kept: Iterable[str] = (), held: Iterable[str] = ()
+) -> None:
+    """Removes what no checkpoint beside `prefix` and `removed` needs; nothing where that is unclear.
 
     It looks at the folder of `prefix` itself, at those of its family (the same name with other step numbers)
-    whose checkpoint is gone, and at those of `removed`. Everything stays that an existing `.index` refers to,
-    or the chain of an incremental checkpoint that one refers to. Only a warning tells of errors.
+    whose checkpoint is gone, at those whose save was killed, and at `removed` and their families in the same
+    way. Everything stays that an existing `.index` refers to, or the chain of an incremental checkpoint that
+    one refers to, and everything at a prefix whose lock another holds. Only a warning tells of errors.
 
     Args:
       prefix: Of the checkpoint that was just saved, or could not be.
-      removed: Prefixes of checkpoints that TensorFlow has removed.
+      removed: Prefixes of checkpoints that TensorFlow has removed, in any directory.
+      kept: Prefixes of checkpoints that are still there, whose chains may lead into those directories.
+      held: What the caller holds of the prefixes' and directories' locks.
     """
     try:
-        _collect(prefix, removed)
+        _collect(prefix, list(removed), list(kept), {os.path.abspath(path) for path in held})
     except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError) as error:
         _log.warning("Old tables beside %s stay where they are: %s", prefix, error)
 
 
-def _collect(prefix: str, removed: Iterable[str]) -> None:
-    directory, name = os.path.split(prefix)
-    directory = directory or "."
-    if not os.path.isdir(directory):
-        return
-    family = re.compile(re.escape(re.sub(r"-\d+$", "", name)) + r"(-\d+)?")
-    gone = {os.path.basename(path) for path in removed}
-    entries = set(os.listdir(directory))
-    folders = []
-    for entry in sorted(entries):
-        base = entry.removesuffix(_SUFFIX)
-        if base == entry or not os.path.isdir(os.path.join(directory, entry)):
+def chains_of(directory: str) -> str:
+    """The prefix whose lock is that of all chains in a directory.
+
+    An incremental save holds it, and so does who removes tables: what a chain is being added to stays.
+    """
+    return os.path.join(directory, ".incremental")
+
+
+def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set[str]) -> None:
+    with contextlib.ExitStack() as locks:
+
+        def lock(path: str) -> bool:
+            if os.path.abspath(path) in held:
+                return True
+            try:
+                got = prefix_lock.try_acquire(path)
+            except OSError as error:
+                _log.warning("Old tables at %s stay where they are: %s", path, error)
+                return False
+            if got is not None:
+                locks.enter_context(got)
+            return got is not None
+
+        free = [one for one in _candidates(prefix, removed) if lock(one)]
+        # What others saved until they gave up the locks is seen from here on.
+        tables = {one: _tables(one) for one in free}
+        needed = _needed_by(prefix) if os.path.exists(f"{prefix}.index") else set()
+        if not any(_is_left(one, found, needed) for one, found in tables.items()):
+            return
+        directories = sorted({_directory(one) for one in [prefix, *removed, *kept]})
+        directories = [directory for directory in directories if os.path.isdir(directory)]
+        if not all(lock(chains_of(directory)) for directory in directories):
+            return
+        for directory in directories:
+            for entry in os.listdir(directory):
+                base = entry[: -len(_INDEX)]
+                if entry.endswith(_INDEX) and os.path.join(directory, base) != _normal(prefix):
+                    needed |= _needed_by(os.path.join(directory, base))
+        for one, found in tables.items():
+            _remove_all_but(needed, one, found)
+
+
+def _normal(prefix: str) -> str:
+    return os.path.join(_directory(prefix), os.path.basename(prefix))
+
+
+def _directory(prefix: str) -> str:
+    return os.path.dirname(prefix) or "."
+
+
+def _candidates(prefix: str, removed: Sequence[str]) -> list[str]:
+    """The prefixes whose tables may be of no use any more."""
+    found = []
+    for directory in sorted({_directory(path) for path in [prefix, *removed]}):
+        if not os.path.isdir(directory):
             continue
-        orphaned = not _exists(base, entries) and (base in gone or family.fullmatch(base))
-        if orphaned or base == name:
-            folders.append(os.path.join(directory, entry))
-    _remove_all_but(folders, directory, entries, name)
+        here = [os.path.basename(path) for path in [prefix, *removed] if _directory(path) == directory]
+        families = [re.compile(re.escape(re.sub(r"-\d+$", "", name)) + r"(-\d+)?") for name in here]
+        entries = set(os.listdir(directory))
+        folders = {_base(entry, _SUFFIX) for entry in entries if _is_own(os.path.join(directory, entry))}
+        killed = {_base(entry, prefix_lock.SUFFIX) for entry in entries}
+        for base in sorted((folders | killed) - {""}):
+            if base not in here and not any(family.fullmatch(base) for family in families):
+                continue
+            saved = directory == _directory(prefix) and base == os.path.basename(prefix)
+            if saved or base in killed or not _exists(base, entries):
+                found.append(os.path.join(directory, base))
+    return found
 
 
-def _remove_all_but(folders: Sequence[str], directory: str, entries: set[str], saved: str) -> None:
-    """Removes the tables in `folders` that no checkpoint of the directory needs, and folders left empty."""
-    tables = [os.path.join(folder, table) for folder in folders for table in os.listdir(folder)]
-    if not tables and not any(_is_empty(folder) for folder in folders):
+def _base(entry: str, suffix: str) -> str:
+    """The name without the suffix; empty where it has another."""
+    return entry[: -len(suffix)] if entry.endswith(suffix) else ""
+
+
+def _is_own(path: str) -> bool:
+    """Whether it is what may be a checkpoint's folder, or a link in the place of one."""
+    return os.path.islink(path) or os.path.isdir(path)
+
+
+def _tables(prefix: str) -> list[str]:
+    """The tables' folders of a checkpoint, and whatever else is beside them. A link has none."""
+    folder = prefix + _SUFFIX
+    try:
+        return [os.path.join(folder, name) for name in own_files.names(folder)]
+    except FileNotFoundError:
+        return []
+    except OSError:
+        if os.path.islink(folder):
+            return []
+        raise
+
+
+def _is_left(prefix: str, tables: Sequence[str], needed: set[str]) -> bool:
+    """Whether something is there to be removed, as far as `needed` tells."""
+    if not tables:
+        return os.path.lexists(prefix + _SUFFIX)
+    return not {os.path.normpath(table) for table in tables} <= needed
+
+
+def _remove_all_but(needed: set[str], prefix: str, tables: Sequence[str]) -> None:
+    """Removes those of the tables that nobody needs, and the folder that is left empty, or is a link."""
+    folder = prefix + _SUFFIX
+    if os.path.islink(folder):
+        # Of a checkpoint that is there it is the user's; reading it says what is wrong with it.
+        if not _exists(os.path.basename(prefix), set(os.listdir(_directory(prefix)))):
+            own_files.remove_tree(folder)
         return
-    # The folder of the checkpoint that was just saved is looked at each time: that is quick to tell.
-    needed = _needed_by(directory, saved) if _exists(saved, entries) else set()
-    if not {os.path.normpath(table) for table in tables} <= needed:
-        for entry in entries:
-            if entry.endswith(".index") and entry != f"{saved}.index":
-                needed |= _needed_by(directory, entry.removesuffix(".index"))
     for table in tables:
         if os.path.normpath(table) not in needed:
-            shutil.rmtree(table) if os.path.isdir(table) else os.remove(table)
-    for folder in folders:
-        if _is_empty(folder):
-            os.rmdir(folder)
+            _remove_table(table)
+    # Something else may have come into it, or nothing of it be there.
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
 
 
-def _is_empty(folder: str) -> bool:
-    with os.scandir(folder) as entries:
-        return next(entries, None) is None
+def _remove_table(table: str) -> None:
+    # A process may be killed here, and half of a table must not have the name of a whole one.
+    if not table.endswith(UNFINISHED):
+        own_files.rename(table, os.path.basename(table) + UNFINISHED)
+        table += UNFINISHED
+    own_files.remove_tree(table)
 
 
 def _exists(base: str, entries: set[str]) -> bool:
@@ -89,8 +180,9 @@ def _exists(base: str, entries: set[str]) -> bool:
     return any(entry.startswith(f"{base}-00000-of-") for entry in entries)
 
 
-def _needed_by(directory: str, base: str) -> set[str]:
-    """The tables' folders that the checkpoint `base` needs."""
+def _needed_by(prefix: str) -> set[str]:
+    """The tables' folders that a checkpoint needs."""
+    directory, base = _directory(prefix), os.path.basename(prefix)
     reader = tf.train.load_checkpoint(os.path.join(directory, base))
     needed: set[str] = set()
     for name, dtype in reader.get_variable_to_dtype_map().items():
@@ -120,6 +212,6 @@ def _chain(table: str) -> list[str]:
     manifest = os.path.join(table, _MANIFEST)
     if not os.path.exists(manifest):
         return []
-    with open(manifest, encoding="utf-8") as file:
+    with open(manifest, encoding="utf-8", opener=own_files.opener) as file:
         chain = json.load(file)["chain"]
     return [os.path.normpath(os.path.join(table, link["path"])) for link in chain]

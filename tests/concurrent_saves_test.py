@@ -1,0 +1,283 @@
+"""Processes that save into one folder at the same time, as an old trainer beside its restart, lose nothing.
+
+SOK_TEST_CONCURRENT_SAVES says how many checkpoints each of them saves.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.training.saving import saveable_object
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.checkpoint import (
+    CheckpointError,
+    compact,
+    open_checkpoint,
+    prefix_lock,
+    problems,
+    tensorflow_part,
+)
+from sparse_operation_kit.saver import checkpoint_save, retention
+from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
+
+train = tf.compat.v1.train
+SAVES = int(os.environ.get("SOK_TEST_CONCURRENT_SAVES", "30"))
+
+
+class Model:
+    """Two tables; every row is the number that was assigned last."""
+
+    def __init__(self, session, **options):
+        self.session = session
+        self.value = tf.compat.v1.placeholder(tf.float32, [])
+        tables = [sok.EmbeddingVariable(name, dim=2) for name in ("a", "b")]
+        keys = tf.range(50, dtype=tf.int64)
+        self.rows = [tf.nn.embedding_lookup(table, keys) for table in tables]
+        values = tf.fill([50, 2], self.value)
+        self.assign = [sok.Saver().load_embedding_values(table, values) for table in tables]
+        self.saver = train.Saver(**options)
+        harness.initialize(session)
+
+    def save(self, prefix, value):
+        self.session.run(self.assign, {self.value: value})
+        return self.saver.save(self.session, str(prefix), write_meta_graph=False)
+
+    def restored(self, prefix):
+        self.saver.restore(self.session, str(prefix))
+        values = np.unique(self.session.run(self.rows))
+        assert len(values) == 1, values
+        return values[0]
+
+
+@pytest.fixture
+def session():
+    with harness.graph_and_session() as session:
+        yield session
+
+
+def names(folder, pattern):
+    return sorted(path.name for path in folder.glob(pattern))
+
+
+class Pause(saveable_object.SaveableObject):
+    """A part of a checkpoint that is not there before `go` is set: TensorFlow's files wait for it."""
+
+    def __init__(self):
+        self.go = threading.Event()
+        tensor = tf.numpy_function(self._wait, [], tf.float32)
+        super().__init__(tensor, [saveable_object.SaveSpec(tensor, "", "pause", tf.float32)], "pause")
+
+    def _wait(self):
+        self.go.wait(60)
+        return np.float32(0)
+
+    def restore(self, restored_tensors, restored_shapes):
+        return tf.no_op()
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("builder", [None, IncrementalBuilder])
+def test_tables_that_wait_for_tensorflows_part_stay(tmp_path, builder):
+    """Another save ends between the moment when tables are complete and that when `.index` is there."""
+    with harness.graph_and_session() as session:
+        model = Model(session)
+        pause = Pause()
+        slow = train.Saver([*tf.compat.v1.global_variables(), pause], builder=builder and builder())
+        session.run(model.assign, {model.value: 1})
+
+        def save():
+            with session.graph.as_default():
+                slow.save(session, str(tmp_path / "m-1"), write_meta_graph=False)
+
+        saving = threading.Thread(target=save)
+        saving.start()
+        wait_for(lambda: len([one for one in tmp_path.glob("m-1.sok/*") if "." not in one.name]) == 2)
+        with harness.graph_and_session() as another:
+            other = Model(another)
+            other.save(tmp_path / "m-2", 2)
+        pause.go.set()
+        saving.join()
+        assert model.restored(tmp_path / "m-1") == 1
+        assert other_value(tmp_path / "m-2") == 2
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def other_value(prefix):
+    with harness.graph_and_session() as session:
+        return Model(session).restored(prefix)
+
+
+def test_unfinished_tables_stay_while_their_save_lives(tmp_path, session):
+    model = Model(session)
+    (tmp_path / "m-1.sok" / "a-0123456789abcdef.unfinished").mkdir(parents=True)
+    with prefix_lock.acquire(str(tmp_path / "m-1"), 0):
+        model.save(tmp_path / "m-2", 2)
+        assert names(tmp_path, "m-1.sok/*") == ["a-0123456789abcdef.unfinished"]
+    model.save(tmp_path / "m-3", 3)
+    assert names(tmp_path, "*.sok") == ["m-2.sok", "m-3.sok"]
+
+
+def test_a_second_save_to_a_prefix_waits(tmp_path, session):
+    model = Model(session)
+    lock = prefix_lock.acquire(str(tmp_path / "m"), 0)
+    threading.Timer(0.3, lock.release).start()
+    assert other_value(model.save(tmp_path / "m", 4)) == 4
+
+
+def test_a_second_save_to_a_prefix_says_who_is_in_its_way(tmp_path, session, monkeypatch):
+    monkeypatch.setattr(checkpoint_save, "_PATIENCE_SECONDS", 0.1)
+    model = Model(session)
+    model.save(tmp_path / "m", 1)
+    before = names(tmp_path, "**/*")
+    with prefix_lock.acquire(str(tmp_path / "m"), 0):
+        with pytest.raises(tf.errors.FailedPreconditionError, match=f"Process {os.getpid()} on .* is saving"):
+            model.save(tmp_path / "m", 2)
+    assert names(tmp_path, "**/*") == before
+    assert model.restored(tmp_path / "m") == 1
+    model.save(tmp_path / "m", 3)
+    assert model.restored(tmp_path / "m") == 3
+
+
+def test_a_compaction_holds_its_prefix(tmp_path, session, monkeypatch):
+    model = Model(session)
+    saved = open_checkpoint(model.save(tmp_path / "m-1", 1))
+    with prefix_lock.acquire(str(tmp_path / "m-9"), 0):
+        with pytest.raises(CheckpointError, match=f"Process {os.getpid()} on .* is saving"):
+            compact(saved, tmp_path / "m-9")
+    write = tensorflow_part.write
+
+    def write_beside_a_save(*arguments):
+        model.save(tmp_path / "m-2", 2)
+        write(*arguments)
+
+    monkeypatch.setattr(tensorflow_part, "write", write_beside_a_save)
+    compact(saved, tmp_path / "m-9")
+    assert not list(problems(open_checkpoint(tmp_path / "m-9")))
+    assert model.restored(tmp_path / "m-9") == 1
+
+
+def test_what_was_replaced_goes(tmp_path, session):
+    model = Model(session)
+    for value in range(3):
+        model.save(tmp_path / "m", value)
+    assert len(names(tmp_path, "m.sok/*")) == 2
+    assert names(tmp_path, "m*") == ["m.data-00000-of-00001", "m.index", "m.sok"]
+
+
+def test_locks_of_killed_saves_go(tmp_path, session):
+    model = Model(session)
+    model.save(tmp_path / "m-1", 1)
+    (tmp_path / "m-1.sok" / "a-0123456789abcdef").mkdir()  # of a save to the same prefix that was killed
+    for name in ("m-1.sok.lock", "m-5.sok.lock"):
+        (tmp_path / name).write_text("Process 1 on nowhere")
+    model.save(tmp_path / "m-2", 2)
+    assert not list(tmp_path.glob("*.lock"))
+    assert names(tmp_path, "*.sok") == ["m-1.sok", "m-2.sok"]
+    assert len(names(tmp_path, "m-1.sok/*")) == 2
+    assert model.restored(tmp_path / "m-1") == 1
+
+
+def test_what_an_incremental_save_builds_on_stays(tmp_path, session):
+    """TensorFlow's part of the checkpoint that it builds on has been removed by another process."""
+    model = Model(session)
+    saver = train.Saver(builder=IncrementalBuilder())
+    saver.save(session, str(tmp_path / "m-1"), write_meta_graph=False)
+    for path in tmp_path.glob("m-1.[!s]*"):
+        path.unlink()
+    with prefix_lock.acquire(retention.chains_of(str(tmp_path)), 0):
+        model.save(tmp_path / "m-2", 2)
+        assert names(tmp_path, "*.sok") == ["m-1.sok", "m-2.sok"]
+    model.save(tmp_path / "m-3", 3)
+    assert names(tmp_path, "*.sok") == ["m-2.sok", "m-3.sok"]
+
+
+def _save_again_and_again(folder, number, processes, reports):
+    """Every other prefix is one that all processes save to."""
+    with harness.graph_and_session(intra_op_threads=1) as session:
+        model = Model(session, max_to_keep=3 if number == 1 else None)
+        os.write(reports, b"ready\n")
+        for save in range(SAVES):
+            step = save * processes + (number if save % 2 else 0)
+            path = model.save(f"{folder}/m-{step}", step)
+            os.write(reports, f"{path}\n".encode())
+
+
+def _serve(folder):
+    """Three processes; the third is killed and started again."""
+    draw = random.Random(3)
+    receiver, sender = os.pipe()
+
+    def start(number):
+        child = os.fork()
+        if child:
+            return child
+        try:
+            _save_again_and_again(folder, number, 3, sender)
+            os._exit(0)
+        except BaseException as error:
+            print(error, flush=True)
+        finally:
+            os._exit(1)
+
+    children = [start(number) for number in range(2)]
+    kills = 0
+    while any(os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None for child in children):
+        third = start(2)
+        time.sleep(draw.uniform(0.5, 1.5))
+        os.kill(third, signal.SIGKILL)
+        os.waitpid(third, 0)
+        kills += 1
+    failures = sum(os.waitpid(child, 0)[1] != 0 for child in children)
+    os.close(sender)
+    with os.fdopen(receiver) as lines:
+        reported = [line for line in lines.read().split() if line != "ready"]
+    lost = {}
+    there = [path for path in dict.fromkeys(reported) if os.path.exists(f"{path}.index")]
+    for path in there:
+        found = list(problems(open_checkpoint(path)))
+        if found:
+            lost[path] = found
+    print(f"saves {len(reported)} kills {kills} failures {failures} there {len(there)} lost {len(lost)}")
+    for path, found in lost.items():
+        print("lost", path, found[:2])
+
+
+def test_three_processes(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    code = f"import concurrent_saves_test as test; test._serve({str(tmp_path)!r})"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120 + 10 * SAVES,
+    )
+    assert result.returncode == 0, result.stdout[-6000:]
+    words = next(line for line in result.stdout.splitlines() if line.startswith("saves")).split()
+    counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    assert counts["saves"] >= 2 * SAVES and counts["there"] > 0, result.stdout[-6000:]
+    assert counts["failures"] == 0 and counts["lost"] == 0, result.stdout[-6000:]
+    # A last save finds what killed ones have left.
+    with harness.graph_and_session() as session:
+        Model(session).save(tmp_path / "m-100000", 1)
+    assert not list(tmp_path.glob("*.lock"))
+    assert set(names(tmp_path, "*.sok")) == {
+        name.replace(".index", ".sok") for name in names(tmp_path, "*.index")
+    }

@@ -1,0 +1,161 @@
+"""The lock of a prefix: held by one at a time, gone with its process, and no litter."""
+
+import errno
+import fcntl
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from sparse_operation_kit.checkpoint import prefix_lock
+from sparse_operation_kit.checkpoint.prefix_lock import PrefixInUseError, acquire, try_acquire
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    return str(tmp_path / "m-7")
+
+
+def in_a_child(work):
+    """Runs `work` in a forked process, which then waits to be killed; returns its id once `work` is done."""
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            kept = work()  # noqa: F841 - a lock that is collected is not released, but its file is closed
+            os.write(sender, b"x")
+            while True:
+                time.sleep(60)
+        finally:
+            os._exit(1)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as done:
+        assert done.read(1) == b"x"
+    return child
+
+
+def kill(child):
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_one_at_a_time_and_no_litter(prefix, tmp_path):
+    with acquire(prefix, 0) as lock:
+        assert try_acquire(prefix) is None
+        with acquire(prefix + "0", 0):
+            pass
+        lock.release()
+        with acquire(prefix, 0):
+            lock.release()  # a second time: it is another's
+            assert try_acquire(prefix) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_message_names_who_saves(prefix):
+    child = in_a_child(lambda: acquire(prefix, 0))
+    with pytest.raises(PrefixInUseError, match=rf"Process {child} on .* is saving to '{prefix}'"):
+        acquire(prefix, 0.1)
+    kill(child)
+
+
+def test_a_killed_process_holds_nothing(prefix, tmp_path):
+    child = in_a_child(lambda: acquire(prefix, 0))
+    assert try_acquire(prefix) is None
+    kill(child)
+    assert os.path.exists(prefix + prefix_lock.SUFFIX)
+    with acquire(prefix, 0):
+        assert try_acquire(prefix) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_child_neither_holds_nor_releases_its_parents_lock(prefix):
+    with acquire(prefix, 0) as lock:
+        child = in_a_child(lock.release)
+        assert try_acquire(prefix) is None
+    with acquire(prefix, 0):
+        pass
+    kill(child)
+
+
+def test_a_childs_copy_does_not_outlive_the_parent(prefix):
+    """As of a worker that a trainer forks while it saves, and that goes on when the trainer is killed."""
+    workers = []
+
+    def hold_and_fork():
+        lock = acquire(prefix, 0)
+        worker = os.fork()
+        if worker == 0:
+            time.sleep(60)
+            os._exit(0)
+        with open(prefix + ".worker", "w") as file:
+            file.write(str(worker))
+        return lock
+
+    parent = in_a_child(hold_and_fork)
+    with open(prefix + ".worker") as file:
+        workers.append(int(file.read()))
+    kill(parent)
+    acquire(prefix, 0).release()
+    os.kill(workers[0], signal.SIGKILL)
+
+
+def test_waits_for_the_one_before(prefix):
+    first = acquire(prefix, 0)
+    threading.Timer(0.2, first.release).start()
+    with acquire(prefix, 30):
+        pass
+
+
+def test_many_processes(prefix, tmp_path):
+    """Each adds to a number without any other protection."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            try:
+                for _ in range(50):
+                    with acquire(prefix, 60):
+                        value = int(counter.read_text())
+                        time.sleep(0.0005)
+                        counter.write_text(str(value + 1))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert counter.read_text() == "200"
+    assert [path.name for path in tmp_path.iterdir()] == ["counter"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_without_locks_the_file_alone_counts(prefix, monkeypatch, code):
+    def flock(descriptor, operation):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with acquire(prefix, 0):
+        assert try_acquire(prefix) is None
+    # Nobody can tell whether the process that made this one is alive.
+    with open(prefix + prefix_lock.SUFFIX, "w"):
+        pass
+    assert try_acquire(prefix) is None
+    with pytest.raises(PrefixInUseError, match="remove that file"):
+        acquire(prefix, 0)
+
+
+def test_what_is_no_lock_file_is_neither_followed_nor_waited_for(prefix, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("bytes")
+    path = prefix + prefix_lock.SUFFIX
+    for make in (lambda: os.symlink(victim, path), lambda: os.mkfifo(path), lambda: os.mkdir(path)):
+        make()
+        with pytest.raises(OSError, match=path):
+            try_acquire(prefix)
+        os.rmdir(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+    os.link(victim, path)
+    acquire(prefix, 0).release()
+    assert victim.read_text() == "bytes"
