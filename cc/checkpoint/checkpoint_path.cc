@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/base/hash.h"
+#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/json_reader.h"
 #include "cc/checkpoint/manifest.h"
 
@@ -58,6 +59,7 @@ std::string QuotedName(const std::string& name) {
 
 StatusOr<SavePaths> SavePaths::Of(const std::string& prefix, const std::string& table,
                                   const std::string& id) {
+  SOK_RETURN_IF_ERROR(CheckPath(prefix));
   const std::string base = fs::path(prefix).filename().string();
   if (base.empty()) return InvalidArgument("'", prefix, "' is no prefix of a checkpoint");
   if (!IsId(id)) return InvalidArgument("'", id, "' is no id of a checkpoint: 16 hex digits");
@@ -85,7 +87,11 @@ StatusOr<Reference> ParseReference(const std::string& text, const std::string& p
   reference.folder = reader.String(json, "folder");
   reference.manifest_crc32 = reader.Uint32(json, "manifest_crc32");
   reference.steps = reader.Int(json, "steps", 0);
-  if (reader.ok() && reference.folder.find('\0') != std::string::npos) reader.Fail("refers to no folder");
+  const Status path = CheckPath(reference.folder);
+  if (!path.ok()) reader.Fail("refers to no folder: ", path.message());
+  if (reference.folder.empty() || reference.folder[0] == '/') {
+    reader.Fail("refers to '", reference.folder, "', which is not relative to its folder");
+  }
   if (!reader.ok()) {
     return DataLoss("The reference to a table's checkpoint is damaged: ", reader.status().message());
   }
@@ -93,6 +99,8 @@ StatusOr<Reference> ParseReference(const std::string& text, const std::string& p
 }
 
 StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, const std::string& folder) {
+  SOK_RETURN_IF_ERROR(CheckPath(prefix));
+  SOK_RETURN_IF_ERROR(CheckPath(folder));
   fs::path stored = folder;
   if (!stored.has_filename()) stored = stored.parent_path();
   const fs::path near =

@@ -16,7 +16,8 @@ std::string QuotedName(const std::string& name);
 
 // Where a save of a table with the prefix of a TensorFlow checkpoint puts things.
 struct SavePaths {
-  // InvalidArgument unless `id` is 16 lower-case hex digits and the prefix is not empty.
+  // InvalidArgument unless `id` is 16 lower-case hex digits and the prefix a path (CheckPath) that is not
+  // empty.
   static StatusOr<SavePaths> Of(const std::string& prefix, const std::string& table, const std::string& id);
 
   std::string parent;      // "/ckpt/model.ckpt-100.sok"
@@ -38,7 +39,8 @@ std::string EncodeReference(const Reference& reference);
 StatusOr<Reference> ParseReference(const std::string& text, const std::string& prefix);
 
 // The absolute path of the checkpoint that `reference` names: next to `prefix`, which may have been renamed,
-// or as it says. NotFound where it is in neither place, FailedPrecondition where a symbolic link is.
+// or as it says. NotFound where it is in neither place, FailedPrecondition where a symbolic link is,
+// InvalidArgument where one of them is no path (CheckPath).
 StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, const std::string& reference);
 
 // The path without "." and "..", absolute.

@@ -2,6 +2,7 @@
 
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/save_stages.h"
 #include "cc/checkpoint/table_checkpoint.h"
 
@@ -38,6 +39,7 @@ Status WriteShards(Executor& executor, const std::string& folder, TableOptions o
 StatusOr<std::string> CompactCheckpoint(Executor& executor, const std::string& folder,
                                         const SaveRequest& request) {
   if (request.delta) return InvalidArgument("What '", folder, "' is made into is a full checkpoint");
+  SOK_RETURN_IF_ERROR(CheckPath(folder));
   const std::string from = AbsolutePath(folder);
   auto read = ReadCheckpointManifest(*request.files, from);
   SOK_RETURN_IF_ERROR(read.status());

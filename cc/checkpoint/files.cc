@@ -1,5 +1,7 @@
 #include "cc/checkpoint/files.h"
 
+#include "cc/checkpoint/file_error.h"
+
 namespace sok {
 namespace {
 
@@ -26,11 +28,17 @@ void RemoveTree(Files& files, const std::string& path, int depth) {
 }  // namespace
 
 Status MakeFolders(Files& files, const std::string& path) {
-  if (files.IsFolder(path)) return OkStatus();
-  const std::string parent = FolderOf(path);
-  if (parent != path) SOK_RETURN_IF_ERROR(MakeFolders(files, parent));
-  SOK_RETURN_IF_ERROR(files.MakeFolder(path));
-  return files.SyncFolder(parent);
+  SOK_RETURN_IF_ERROR(CheckPath(path));
+  std::vector<std::string> missing;
+  for (std::string folder = path; !files.IsFolder(folder); folder = FolderOf(folder)) {
+    missing.push_back(folder);
+    if (FolderOf(folder) == folder) break;
+  }
+  for (; !missing.empty(); missing.pop_back()) {
+    SOK_RETURN_IF_ERROR(files.MakeFolder(missing.back()));
+    SOK_RETURN_IF_ERROR(files.SyncFolder(FolderOf(missing.back())));
+  }
+  return OkStatus();
 }
 
 void RemoveTree(Files& files, const std::string& path) { RemoveTree(files, path, kMaxDepth); }

@@ -29,8 +29,9 @@ class FileReader {
 };
 
 // The file operations that checkpoints are made of, each of which can fail or be the last one before the
-// power is cut. Tests bring their own. Errors: NotFound for what is not there, ResourceExhausted for a full
-// disk, else Internal; the message names operation, path and reason. Thread-safe.
+// power is cut. Tests bring their own. Errors: InvalidArgument for what is no path (CheckPath), NotFound for
+// what is not there, FailedPrecondition for something else in the way, ResourceExhausted for a full disk,
+// else Internal; the message names operation, path and reason. Thread-safe.
 //
 // A checkpoint owns the folder `<prefix>.sok` and all that is in it. There nothing follows a symbolic link:
 // from the last component of a path on that ends with ".sok", a link is removed or renamed as what it is, and

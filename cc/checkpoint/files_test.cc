@@ -60,6 +60,56 @@ TEST_F(PosixFilesTest, WhatIsNoFileIsNotRead) {
   const std::string pipe = folder_ + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(files_.Open(pipe).status().code(), StatusCode::kDataLoss) << "and does not wait for a writer";
+  EXPECT_EQ(files_.Create(pipe).status().code(), StatusCode::kFailedPrecondition) << "nor for a reader";
+}
+
+TEST_F(PosixFilesTest, APathWithAZeroByteIsNone) {
+  ASSERT_TRUE(MakeFolders(files_, folder_ + "/a").ok());
+  ASSERT_TRUE(WriteWholeFile(files_, folder_ + "/a/x", "some bytes").ok());
+  // Cut at the zero byte it would be the folder "a", or the file in it.
+  const std::string zero = std::string("\0", 1);
+  for (const std::string& path :
+       {folder_ + "/a" + zero, folder_ + "/a/x" + zero, folder_ + "/a/" + zero + "b/c"}) {
+    EXPECT_FALSE(files_.IsFolder(path));
+    std::vector<std::string> names;
+    const Status statuses[] = {files_.MakeFolder(path),
+                               MakeFolders(files_, path),
+                               files_.Create(path).status(),
+                               files_.Open(path).status(),
+                               files_.SyncFolder(path),
+                               files_.Rename(path, folder_ + "/c"),
+                               files_.Rename(folder_ + "/a", path),
+                               files_.Remove(path),
+                               files_.List(path, &names)};
+    for (const Status& status : statuses) {
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.message();
+      EXPECT_NE(status.message().find(path), std::string::npos);
+    }
+    RemoveTree(files_, path);
+  }
+  std::string bytes;
+  ASSERT_TRUE(ReadWholeFile(files_, folder_ + "/a/x", 10, &bytes).ok());
+  EXPECT_EQ(bytes, "some bytes");
+}
+
+TEST_F(PosixFilesTest, APathThatIsTooLongIsNone) {
+  std::string path = folder_;
+  for (int i = 0; i < 300000; ++i) path += "/a";
+  const Status status = MakeFolders(files_, path);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find(folder_.substr(0, 50)), std::string::npos);
+  EXPECT_LT(status.message().size(), 400u);
+}
+
+TEST_F(PosixFilesTest, WhatIsInTheWayIsNamed) {
+  ASSERT_TRUE(MakeFolders(files_, folder_ + "/full/x").ok());
+  ASSERT_TRUE(WriteWholeFile(files_, folder_ + "/file", "").ok());
+  const Status folders = MakeFolders(files_, folder_ + "/file/a/b");
+  EXPECT_EQ(folders.code(), StatusCode::kFailedPrecondition) << folders.message();
+  EXPECT_NE(folders.message().find("'" + folder_ + "/file'"), std::string::npos) << folders.message();
+  EXPECT_EQ(files_.Create(folder_ + "/full").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.Remove(folder_ + "/full").code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(files_.Rename(folder_ + "/file", folder_ + "/full").code(), StatusCode::kFailedPrecondition);
 }
 
 TEST_F(PosixFilesTest, WhereNoMoreFitsIsAnError) {

@@ -12,9 +12,31 @@ const nlohmann::json& Null() {
   return null;
 }
 
+// Levels of lists and objects; a manifest has six. Each level takes memory before anything is checked.
+constexpr int kMaxDepth = 32;
+
+bool NestsTooDeep(const std::string& text) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\') ++i;
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if ((c == '[' || c == '{') && ++depth > kMaxDepth) return true;
+    if (c == ']' || c == '}') --depth;
+  }
+  return false;
+}
+
 }  // namespace
 
 JsonReader::Json JsonReader::Parse(const std::string& text) {
+  // The parser would take a zero byte for the end of the text, and pass over a byte order mark.
+  if (text.find('\0') != std::string::npos) Fail("is no JSON: it has a zero byte");
+  if (text.compare(0, 3, "\xef\xbb\xbf") == 0) Fail("is no JSON: it begins with a byte order mark");
+  if (NestsTooDeep(text)) Fail("is no JSON that is read here: it nests deeper than ", kMaxDepth, " levels");
+  if (!ok()) return Json();
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
     Fail("is no JSON object");

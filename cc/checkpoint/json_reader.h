@@ -27,7 +27,7 @@ class JsonReader {
     if (ok()) status_ = DataLoss("'", path_, "' ", args...);
   }
 
-  // The root of a text; must be an object.
+  // The root of a text: an object, in UTF-8 without a byte order mark or a zero byte, of at most 32 levels.
   Json Parse(const std::string& text);
 
   // A member that must be there; null where it is not.

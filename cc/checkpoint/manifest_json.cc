@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "cc/checkpoint/file_error.h"
+
 namespace sok {
 namespace {
 
@@ -287,8 +289,8 @@ std::vector<ChainLink> ReadChain(JsonReader* reader, const Json& json) {
     ChainLink link;
     link.path = reader->String(entry, "path");
     link.crc32 = reader->Uint32(entry, "crc32");
-    if (link.path.empty() || link.path[0] == '/' || link.path.find('\0') != std::string::npos) {
-      reader->Fail("has a \"chain\" with the path \"", link.path, "\", which is not relative");
+    if (link.path.empty() || link.path[0] == '/' || !CheckPath(link.path).ok()) {
+      reader->Fail("has a \"chain\" with the path \"", link.path, "\", which is not relative, or no path");
     }
     chain.push_back(std::move(link));
   }

@@ -135,6 +135,23 @@ TEST(ManifestTest, SaysWhatIsWrongWithAnArray) {
       "do not belong");
 }
 
+TEST(JsonTest, WhatAParserMayReadOtherwiseIsRefused) {
+  const auto refused = [](const std::string& text) {
+    JsonReader reader("/x/some.json");
+    reader.Parse(text);
+    return reader.status().code() == StatusCode::kDataLoss;
+  };
+  EXPECT_FALSE(refused("{\"a\": [1, \"[[[\\\"[[[\"]}"));
+  EXPECT_TRUE(refused(std::string("{}\0{}", 5))) << "is not the text before the zero byte";
+  EXPECT_TRUE(refused("\xef\xbb\xbf{}"));
+  const auto nested = [](int levels) {
+    return "{\"a\": " + std::string(levels, '[') + std::string(levels, ']') + "}";
+  };
+  EXPECT_FALSE(refused(nested(31)));
+  EXPECT_TRUE(refused(nested(32)));
+  EXPECT_TRUE(refused(std::string(100000000, '['))) << "at once: a parser would take gigabytes";
+}
+
 TEST(JsonTest, FloatsAreShortAndExact) {
   for (const float value : {0.1f, -0.05f, 1e-8f, 3.4028235e38f, 1.17549435e-38f, 0.0f, 16777216.0f}) {
     EXPECT_EQ(static_cast<float>(FloatJson(value).get<double>()), value);

@@ -75,7 +75,7 @@ Status MemoryFiles::MakeFolder(const std::string& path) {
     node = std::make_shared<Node>();
     node->folder = true;
   }
-  return node->folder ? OkStatus() : Internal("'", path, "' is a file");
+  return node->folder ? OkStatus() : FailedPrecondition("'", path, "' is a file");
 }
 
 StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::Create(const std::string& path) {
@@ -84,7 +84,7 @@ StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::Create(const std::string& pat
   const std::shared_ptr<Node> parent = Parent(path, &name);
   if (parent == nullptr) return NotFound("No folder for '", path, "'");
   std::shared_ptr<Node>& node = parent->names[name];
-  if (node != nullptr) return Internal("'", path, "' exists");
+  if (node != nullptr) return FailedPrecondition("'", path, "' exists");
   node = std::make_shared<Node>();
   return std::unique_ptr<FileWriter>(std::make_unique<Writer>(this, node));
 }
@@ -117,7 +117,7 @@ Status MemoryFiles::Rename(const std::string& from, const std::string& to) {
   const std::shared_ptr<Node> node = from_parent->names[from_name];
   const auto there = to_parent->names.find(to_name);
   if (there != to_parent->names.end() && (!node->folder || !there->second->names.empty())) {
-    if (node->folder || there->second->folder) return Internal("'", to, "' exists");
+    if (node->folder || there->second->folder) return FailedPrecondition("'", to, "' exists");
   }
   to_parent->names[to_name] = node;
   from_parent->names.erase(from_name);
@@ -129,7 +129,7 @@ Status MemoryFiles::Remove(const std::string& path) {
   std::string name;
   const std::shared_ptr<Node> parent = Parent(path, &name);
   if (parent == nullptr || parent->names.count(name) == 0) return NotFound("No '", path, "' to remove");
-  if (!parent->names[name]->names.empty()) return Internal("'", path, "' is not empty");
+  if (!parent->names[name]->names.empty()) return FailedPrecondition("'", path, "' is not empty");
   parent->names.erase(name);
   return OkStatus();
 }

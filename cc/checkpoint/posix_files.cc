@@ -6,23 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
+#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/files.h"
 
 namespace sok {
 namespace {
-
-// The error in errno.
-Status FileError(const char* what, const std::string& path) {
-  const int error = errno;
-  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  const StatusCode code = error == ENOENT || error == ENOTDIR ? StatusCode::kNotFound
-                          : full                              ? StatusCode::kResourceExhausted
-                                                              : StatusCode::kInternal;
-  return Status(code, StrCat("Cannot ", what, " '", path, "': ", std::strerror(error)));
-}
 
 // A file descriptor and the path that errors name.
 class Descriptor {
@@ -66,7 +56,9 @@ bool IsLink(int folder, const std::string& name) {
 // user's have been followed.
 class Place {
  public:
+  // InvalidArgument for what is no path: c_str() would end it at a zero byte.
   static StatusOr<std::unique_ptr<Place>> Of(const char* what, const std::string& given) {
+    SOK_RETURN_IF_ERROR(CheckPath(given));
     std::string path = given;
     while (path.size() > 1 && path.back() == '/') path.pop_back();
     bool owned = false;
@@ -203,6 +195,7 @@ class PosixReader final : public FileReader {
   int64_t dropped_ = 0;  // bytes from the start, whole stretches
 };
 
+// O_NONBLOCK: a pipe where a file should be must not block.
 class PosixFileSystem final : public Files {
  public:
   Status MakeFolder(const std::string& path) override {

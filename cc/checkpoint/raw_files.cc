@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <utility>
+
+#include "cc/checkpoint/file_error.h"
+#include "cc/checkpoint/files.h"
 
 namespace sok {
 namespace {
@@ -17,22 +19,15 @@ namespace fs = std::filesystem;
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "raw files are little-endian, and written as memory is");
 
-Status FileError(const std::string& what, const std::string& path) {
-  const int error = errno;
-  const StatusCode code = error == ENOENT                      ? StatusCode::kNotFound
-                          : error == ENOSPC || error == EDQUOT ? StatusCode::kResourceExhausted
-                                                               : StatusCode::kInternal;
-  return Status(code, StrCat("Cannot ", what, " '", path, "': ", std::strerror(error)));
-}
-
 // The name of a file until it is complete.
 std::string Unfinished(const std::string& path) { return path + ".unfinished"; }
 
+// A file to be written. A link in its place is not followed, and a pipe does not block.
 class OpenFile {
  public:
-  // Through no link: what it leads to is not ours to write.
   OpenFile(std::string path, int flags)
-      : path_(std::move(path)), file_(open(path_.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, 0666)) {}
+      : path_(std::move(path)),
+        file_(open(path_.c_str(), flags | O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {}
   ~OpenFile() {
     if (file_ >= 0) close(file_);
   }
@@ -76,7 +71,10 @@ Status SyncDirectory(const std::string& path) {
 }
 
 Status SizeOf(const std::string& path, int64_t* bytes) {
+  SOK_RETURN_IF_ERROR(CheckPath(path));
   std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return DataLoss("'", path, "' is no file");
   const uintmax_t size = fs::file_size(path, error);
   if (error) {
     errno = error.value();
@@ -126,21 +124,22 @@ RawFilesWriter::RawFilesWriter(const std::string& directory, const std::string& 
       dim_(dim),
       key_bytes_(KeyBytes(key_dtype)) {}
 
+Status RawFilesWriter::CheckPaths() const {
+  SOK_RETURN_IF_ERROR(CheckPath(Unfinished(keys_path_)));
+  return CheckPath(Unfinished(values_path_));
+}
+
 Status RawFilesWriter::Begin() const {
+  SOK_RETURN_IF_ERROR(CheckPaths());
   // A variable made in a name scope has a name with slashes.
   const std::string parent = fs::path(keys_path_).parent_path().string();
-  std::error_code error;
-  fs::create_directories(parent, error);
-  if (error) {
-    errno = error.value();
-    return FileError("make the directory", parent);
-  }
+  SOK_RETURN_IF_ERROR(MakeFolders(PosixFiles(), parent));
   const std::pair<const std::string&, int64_t> files[] = {{keys_path_, rows_ * key_bytes_},
                                                           {values_path_, rows_ * dim_ * 4}};
   for (const auto& [path, bytes] : files) {
     // What a killed process left, or a link.
     unlink(Unfinished(path).c_str());
-    OpenFile file(Unfinished(path), O_WRONLY | O_CREAT | O_EXCL);
+    OpenFile file(Unfinished(path), O_CREAT | O_EXCL);
     SOK_RETURN_IF_ERROR(file.opened());
     SOK_RETURN_IF_ERROR(file.Resize(bytes));
   }
@@ -149,8 +148,9 @@ Status RawFilesWriter::Begin() const {
 
 Status RawFilesWriter::Write(int64_t first, Span<const int64_t> keys,
                              FunctionRef<const float*(int64_t row)> weights) const {
-  OpenFile keys_file(Unfinished(keys_path_), O_WRONLY);
-  OpenFile values_file(Unfinished(values_path_), O_WRONLY);
+  SOK_RETURN_IF_ERROR(CheckPaths());
+  OpenFile keys_file(Unfinished(keys_path_), 0);
+  OpenFile values_file(Unfinished(values_path_), 0);
   SOK_RETURN_IF_ERROR(keys_file.opened());
   SOK_RETURN_IF_ERROR(values_file.opened());
   if (key_bytes_ == 8) {
@@ -171,6 +171,7 @@ Status RawFilesWriter::Write(int64_t first, Span<const int64_t> keys,
 }
 
 Status RawFilesWriter::Publish() const {
+  SOK_RETURN_IF_ERROR(CheckPaths());
   for (const std::string& path : {values_path_, keys_path_}) {
     if (std::rename(Unfinished(path).c_str(), path.c_str()) != 0) return FileError("rename to", path);
   }
@@ -178,6 +179,7 @@ Status RawFilesWriter::Publish() const {
 }
 
 void RawFilesWriter::Abandon() const {
+  if (!CheckPaths().ok()) return;
   std::remove(Unfinished(keys_path_).c_str());
   std::remove(Unfinished(values_path_).c_str());
 }

@@ -23,6 +23,7 @@ std::string RawValuesPath(const std::string& directory, const std::string& name)
 // write their rows, and when all have, one publishes. Until then the files have other names, and those that
 // were there stay as they are. The directory may be a symbolic link; one that has the name of a file, before
 // or after, gives way to the file, and what it leads to stays as it is. Needs no memory beyond a buffer.
+// InvalidArgument of all members for a directory or a name that makes no path (CheckPath).
 class RawFilesWriter {
  public:
   // Files for `rows` rows of `dim` floats. Every writer gives the same arguments.
@@ -42,6 +43,8 @@ class RawFilesWriter {
   void Abandon() const;
 
  private:
+  Status CheckPaths() const;
+
   std::string keys_path_;
   std::string values_path_;
   int64_t rows_;
@@ -53,8 +56,9 @@ class RawFilesWriter {
 // dtype than the table's: files are read as long as they hold keys of the table's dtype.
 class RawFilesReader {
  public:
-  // NotFound for a missing file; DataLoss where the values are no whole number of rows of `dim` floats, or
-  // the keys do not take four or eight bytes for each of them.
+  // NotFound for a missing file, InvalidArgument for what is no path (CheckPath); DataLoss where something
+  // else than a file is there, the values are no whole number of rows of `dim` floats, or the keys do not
+  // take four or eight bytes for each of them.
   static StatusOr<RawFilesReader> Open(const std::string& directory, const std::string& name, int64_t dim,
                                        std::string key_dtype = "int64");
 

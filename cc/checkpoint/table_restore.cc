@@ -8,6 +8,7 @@
 #include "cc/base/within_memory.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/restore_rows.h"
 #include "cc/checkpoint/save_stages.h"
 #include "cc/checkpoint/table_checkpoint.h"
@@ -279,6 +280,10 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(const std::string& pr
     auto read = ParseReference(reference, prefix);
     if (!read.ok()) return Named(options, read.status());
     parsed = std::move(read.value());
+  }
+  const Status is_path = has_checksum ? OkStatus() : CheckPath(reference);
+  if (!is_path.ok()) {
+    return Named(options, DataLoss("The reference to a table's checkpoint is damaged: ", is_path.message()));
   }
   std::string folder = AbsolutePath(reference);
   if (has_checksum || !parts.files->IsFolder(folder)) {

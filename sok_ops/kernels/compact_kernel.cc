@@ -1,6 +1,7 @@
 // The kernel that makes one full checkpoint of a chain of them.
 #include <string>
 
+#include "cc/base/printable.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "sok_ops/kernels/tf_executor.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -23,7 +24,8 @@ class CompactCheckpointOp : public tf::OpKernel {
     TfExecutor executor(context);
     StatusOr<std::string> reference = CompactCheckpoint(executor, folder, request);
     OP_REQUIRES_OK(context, Output(context, 0, reference.ok() ? reference.value() : ""));
-    OP_REQUIRES_OK(context, Output(context, 1, reference.ok() ? "" : reference.status().message()));
+    OP_REQUIRES_OK(context,
+                   Output(context, 1, reference.ok() ? "" : Printable(reference.status().message())));
   }
 
  private:

@@ -3,34 +3,37 @@
 
 #include <string>
 
+#include "cc/base/printable.h"
 #include "cc/base/status.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/status.h"
 
 namespace sok {
 
-// The engine's status as TensorFlow's, with the same code and message.
+// The engine's status as TensorFlow's, with the same code. The message, which may quote names and paths of
+// any bytes, is made printable: here, where all of them leave the engine.
 inline tensorflow::Status ToTf(const Status& status) {
   namespace errors = tensorflow::errors;
+  const std::string message = Printable(status.message());
   switch (status.code()) {
     case StatusCode::kOk:
       return tensorflow::Status();
     case StatusCode::kInvalidArgument:
-      return errors::InvalidArgument(status.message());
+      return errors::InvalidArgument(message);
     case StatusCode::kFailedPrecondition:
-      return errors::FailedPrecondition(status.message());
+      return errors::FailedPrecondition(message);
     case StatusCode::kResourceExhausted:
-      return errors::ResourceExhausted(status.message());
+      return errors::ResourceExhausted(message);
     case StatusCode::kNotFound:
-      return errors::NotFound(status.message());
+      return errors::NotFound(message);
     case StatusCode::kDataLoss:
-      return errors::DataLoss(status.message());
+      return errors::DataLoss(message);
     case StatusCode::kUnimplemented:
-      return errors::Unimplemented(status.message());
+      return errors::Unimplemented(message);
     case StatusCode::kInternal:
       break;
   }
-  return errors::Internal(status.message());
+  return errors::Internal(message);
 }
 
 // TensorFlow's status as the engine's. Codes that the engine does not have become Internal.
