@@ -1,5 +1,7 @@
 """The command line: inspect, diff, paths of every kind, and errors of users."""
 
+import json
+import os
 import subprocess
 import sys
 
@@ -11,7 +13,15 @@ import checkpoint_files
 import harness  # noqa: F401 - quiets TensorFlow
 import sparse_operation_kit as sok
 from checkpoint_files import BLOOM, COUNTER, History, table_description
-from sparse_operation_kit.checkpoint import cli, compare, diff, locate, open_checkpoint, tensorflow_part
+from sparse_operation_kit.checkpoint import (
+    CheckpointError,
+    cli,
+    compare,
+    diff,
+    locate,
+    open_checkpoint,
+    tensorflow_part,
+)
 
 
 def run(capsys, *arguments):
@@ -175,6 +185,62 @@ def test_histograms(tmp_path, capsys):
     assert norms == {"0": 8, "0.00032 to 0.001": 1, "1 to 3.2": 4}
     assert "1 row with a weight that is NaN" in output
     assert "rows by" not in run(capsys, "inspect", tmp_path / "a", "--brief")[1]
+
+
+HOSTILE_NAME = "it\x1b[2J\x07ems\n\u202e\u2028\x9b31m"
+PRINTED_NAME = r"it\x1b[2J\x07ems\x0a\xe2\x80\xae\xe2\x80\xa8\xc2\x9b31m"
+
+
+def test_text_from_files_is_printed_as_text(tmp_path, capsys):
+    """Names, optimizers and their slots, and whatever else a manifest can say, in output and in errors."""
+    made = saved_history(tmp_path / "a\x1bb", HOSTILE_NAME)
+    other = saved_history(tmp_path / "other", HOSTILE_NAME, seed=1)
+    first, second = (history.saved[-1].folder for history in (made, other))
+    (first / f"shard-00000/more{HOSTILE_NAME}").touch()
+    lagging = saved_history(tmp_path / "a\x1bb" / "lagging", HOSTILE_NAME, 1)
+    lagging.train()
+    late = lagging.save("late", delta=True, lagging=True).folder
+    prefix = tmp_path / "model"
+    write_references(prefix, other.saved[-1])
+    commands = [
+        ("inspect", first),
+        ("inspect", first, "--id", next(iter(made.rows))),
+        ("inspect", prefix, "--table", "none"),
+        ("verify", first),
+        ("diff", first, second),
+        ("diff", first, late),
+        ("export", first, "--to", tmp_path / HOSTILE_NAME / "x", "--format", "npy"),
+        ("compact", first, "--to", tmp_path / HOSTILE_NAME / "x"),
+    ]
+    for command in commands:
+        _, output, error = run(capsys, *command)
+        printed = output + error
+        assert all(line.isprintable() for line in printed.split("\n")), command
+        assert any(text in printed for text in (PRINTED_NAME, repr(HOSTILE_NAME), r"a\x1bb")), command
+        assert HOSTILE_NAME not in printed
+
+
+def test_errors_name_what_is_no_text(tmp_path):
+    with pytest.raises(CheckpointError) as error:
+        open_checkpoint(os.fsdecode(bytes(tmp_path) + b"/\xff\x1b\n"))
+    assert str(error.value).startswith(rf"{tmp_path}/\xff\x1b\x0a: ")
+    assert error.value.path == os.fsdecode(bytes(tmp_path) + b"/\xff\x1b\n")
+
+
+def test_a_chain_that_leaves_the_file_system(tmp_path, capsys):
+    """Above the root there is the root, as for the system: the folder is looked for there."""
+    made = saved_history(tmp_path, steps=2)
+    folder = made.saved[-1].folder
+    document = json.loads((folder / "manifest.json").read_bytes())
+    up = "../" * 1000
+    document["chain"][0]["path"] = f"{up}none"
+    checkpoint_files.write_manifest(folder, document)
+    for command in ("inspect", "verify"):
+        _, output, error = run(capsys, command, folder)
+        assert "/none: there is no such folder" in output + error
+    document["chain"][0]["path"] = f"{up}{made.saved[0].folder}"
+    checkpoint_files.write_manifest(folder, document)
+    assert run(capsys, "verify", folder)[0] == 0
 
 
 def test_empty_tables(tmp_path, capsys):

@@ -2,12 +2,17 @@
 
 import json
 import logging
+import os
 import pathlib
+import socket
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-import harness  # noqa: F401 - quiets TensorFlow
+import checkpoint_files
+import harness
+import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.saver import retention
 
@@ -20,17 +25,19 @@ class Folder:
 
     def table(self, base: str, table: str, chain: tuple[str, ...] = ()) -> str:
         """Makes a table's folder with a manifest; returns it relative to the directory."""
-        folder = self.path / f"{base}.sok" / table
-        folder.mkdir(parents=True)
+        arrays = {"keys": np.zeros([0], "<i8"), "values": np.zeros([0, 4], "<f4")}
+        if chain:
+            arrays["deleted"] = arrays["keys"]
         links = [{"path": f"../../{link}", "crc32": 0} for link in chain]
-        (folder / "manifest.json").write_text(json.dumps({"chain": links}))
-        (folder / "shard-00000").mkdir()
+        folder = self.path / f"{base}.sok" / table
+        checkpoint_files.write_folder(folder, [arrays], kind="delta" if chain else "full", chain=links)
         return f"{base}.sok/{table}"
 
-    def checkpoint(self, base: str, reference: str | None) -> None:
+    def checkpoint(self, base: str, reference: str | None, text: str | None = None) -> None:
         """Makes TensorFlow's part of a checkpoint."""
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            value = "no JSON" if reference is None else json.dumps({"folder": reference})
+            reference = {"folder": reference, "manifest_crc32": 0, "steps": 0} if reference else "no object"
+            value = json.dumps(reference) if text is None else text
             variable = tf.Variable(value, name="t/checkpoint")
             tf.Variable(1.0, name="dense")
             session.run(variable.initializer)
@@ -134,16 +141,92 @@ def test_a_renamed_checkpoint_keeps_its_own(folder):
     assert folder.collect("best-2") == {"best-1.sok/t-1", "best-2.sok/t-2"}
 
 
-@pytest.mark.parametrize("damaged", ["model-1.index", "model-1.sok/t-1/manifest.json"])
-def test_nothing_goes_where_it_is_unclear_what_is_needed(folder, damaged, caplog):
-    folder.full("model-1", "t-1")
-    folder.table("model-2", "t-2")
-    folder.full("model-3", "t-3")
-    (folder.path / damaged).write_bytes(b"damaged")
-    before = folder.tables()
+def _pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def _socket(path):
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as made:
+        # Names of sockets are short.
+        os.chdir(path.parent)
+        made.bind(path.name)
+
+
+def _huge(path):
+    os.truncate(path, 1 << 40)
+
+
+BAD_FILES = {
+    "damaged": lambda path: path.write_bytes(b"damaged"),
+    "nested": lambda path: path.write_bytes(b"[" * 200_000 + b"]" * 200_000),
+    "no text": lambda path: path.write_bytes(bytes(range(256))),
+    "empty": lambda path: path.write_bytes(b""),
+    "huge": _huge,
+    "pipe": _pipe,
+    "folder": _folder,
+    "socket": _socket,
+    "device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "dangling link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "unreadable": lambda path: path.chmod(0),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+@pytest.mark.parametrize("damaged", ["model-2.index", "model-2.sok/t-2/manifest.json"])
+def test_what_cannot_be_read_keeps_what_was_there_before(folder, damaged, kind, caplog, monkeypatch):
+    """And neither stops what collects nor blocks it; it is told of once."""
+    monkeypatch.chdir(folder.path)
+    older = folder.table("model-0", "t-0")
+    base = folder.table("model-1", "t-1")
+    folder.checkpoint("model-2", folder.table("model-2", "t-2", (base,)))
+    bad = folder.path / damaged
+    if os.geteuid() == 0 and kind == "unreadable":
+        pytest.skip("root reads everything")
+    BAD_FILES[kind](bad)
+    time_of_bad = os.lstat(folder.path / "model-2.index").st_mtime
+    orphan = folder.path / folder.table("model-3", "t-3")
+    os.utime(orphan, (time_of_bad + 5, time_of_bad + 5))
+    folder.full("model-4", "t-4")
     with caplog.at_level(logging.WARNING):
-        assert folder.collect("model-3") == before
-    assert "model-3" in caplog.text
+        assert folder.collect("model-4") == {older, base, "model-2.sok/t-2", "model-4.sok/t-4"}
+        folder.collect("model-4")
+    assert len(caplog.records) == 1 and str(bad.parent / bad.stem) in caplog.text
+
+
+def test_references_of_hostile_text(folder, caplog):
+    for number, text in enumerate(["{" * 100_000, '{"folder": "\\u0000"}', '{"folder": "../../../../x"}']):
+        folder.checkpoint(f"bad-{number}", None, text)
+    folder.full("model-1", "t-1")
+    with caplog.at_level(logging.WARNING):
+        assert folder.collect("model-1") == {"model-1.sok/t-1"}
+
+
+def test_a_save_beside_old_checkpoints_that_are_pipes(tmp_path, caplog):
+    """Saving ends, is no error, and removes what it may."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("t", dim=2)
+        rows = tf.nn.embedding_lookup(table, np.arange(4))
+        saver = tf.compat.v1.train.Saver(max_to_keep=2)
+        harness.initialize(session)
+        session.run(rows)
+        prefix = str(tmp_path / "model")
+        for step in range(2):
+            saver.save(session, prefix, global_step=step)
+        (manifest,) = (tmp_path / "model-1.sok").glob("t-*/manifest.json")
+        _pipe(manifest)
+        with caplog.at_level(logging.WARNING):
+            for step in range(2, 6):
+                saver.save(session, prefix, global_step=step)
+        assert {path.name for path in tmp_path.glob("*.sok")} == {"model-4.sok", "model-5.sok"}
+        assert str(manifest) in caplog.text
+        saver.restore(session, f"{prefix}-5")
 
 
 def test_checkpoints_of_others_are_no_obstacle(folder):

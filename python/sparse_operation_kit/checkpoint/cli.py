@@ -11,6 +11,7 @@ from sparse_operation_kit.checkpoint.compaction import compact
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.exporting import FORMATS, export
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
+from sparse_operation_kit.checkpoint.printable import printable
 
 PROGRAM = "python -m sparse_operation_kit.checkpoint"
 # Exit statuses. A program that asks whether two checkpoints are equal can tell "no" from "cannot say".
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"{PROGRAM}: {message}", file=sys.stderr)
+    print(printable(f"{PROGRAM}: {message}"), file=sys.stderr)
     return ERROR
 
 
@@ -173,12 +174,7 @@ def _inspect_id(options: argparse.Namespace, tables: list) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     entries = open_checkpoint(options.path).select(options.table)
-    count = 0
-    for entry in entries:
-        for problem in verify.table_problems(entry):
-            print(problem)
-            count += 1
-    if count:
+    if sum(_print(verify.table_problems(entry)) for entry in entries):
         return FOUND
     total = describe.size(sum(verify.checked_bytes(entry) for entry in entries))
     print(f"{len(entries)} table{'s' * (len(entries) != 1)}, {total}: good")
@@ -203,9 +199,9 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _print(lines: Iterable[str]) -> int:
-    """Prints lines; returns their number."""
+    """Prints lines, in which there may be names from files; returns their number."""
     number = 0
     for line in lines:
-        print(line)
+        print(printable(line))
         number += 1
     return number

@@ -7,7 +7,9 @@ from pathlib import Path
 from sparse_operation_kit.checkpoint import prefix_lock, tensorflow_part
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.checkpoint.locate import FOLDER_SUFFIX, Checkpoint, table_folder_name
+from sparse_operation_kit.checkpoint.locate import Checkpoint, table_folder_name
+from sparse_operation_kit.checkpoint.paths import check_path
+from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX
 from sparse_operation_kit.checkpoint.writer import refuse_existing, write_full
 
 
@@ -22,6 +24,7 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
       CheckpointError: There is something under `prefix` already, or somebody is saving to it, or a table is
         damaged.
     """
+    check_path(prefix)
     folder = prefix.with_name(prefix.name + FOLDER_SUFFIX)
     refuse_existing(prefix.with_name(prefix.name + ".index"))
     refuse_existing(folder)

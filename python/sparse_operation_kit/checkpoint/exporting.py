@@ -12,6 +12,7 @@ import numpy as np
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint
+from sparse_operation_kit.checkpoint.paths import check_path
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks
 from sparse_operation_kit.checkpoint.writer import ArrayWriter, refuse_existing
 
@@ -41,7 +42,7 @@ def export(
       CheckpointError: A table is damaged, rows have yet to take steps that they missed, or a package that the
         format needs is not installed.
     """
-    to = Path(os.path.abspath(to))
+    to = Path(os.path.abspath(check_path(to)))
     refuse_existing(to)
     if not to.parent.is_dir():
         raise CheckpointError(to.parent, "there is no such folder")

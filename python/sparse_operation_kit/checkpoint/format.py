@@ -1,5 +1,6 @@
 """Folders of tables: a checkpoint's manifest and arrays, and the chain that a delta builds on."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -186,10 +187,4 @@ def _shared_facts(manifest: Manifest) -> dict[str, Any]:
 
 def _resolve(folder: Path, relative: str) -> Path:
     # Not Path.resolve: a folder that was moved with symbolic links keeps its neighbours.
-    parts = list(folder.absolute().parts)
-    for part in relative.split("/"):
-        if part == "..":
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return Path(*parts)
+    return Path(os.path.normpath(folder.absolute() / relative))

@@ -1,6 +1,5 @@
 """From a path that a user names to the tables of a checkpoint."""
 
-import json
 import os
 import re
 import urllib.parse
@@ -11,9 +10,9 @@ from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
+from sparse_operation_kit.checkpoint.paths import check_path, refuse_other_than_file
+from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, Reference, read_references
 
-FOLDER_SUFFIX = ".sok"
-REFERENCE_SUFFIX = "/checkpoint"
 _LEAF = re.compile(r"(.+)-[0-9a-f]{16}")
 
 
@@ -64,7 +63,7 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
     Raises:
       CheckpointError: Nothing of that kind is there, or TensorFlow's part of it cannot be read.
     """
-    given = Path(os.fspath(path))
+    given = check_path(path)
     if given.is_dir():
         if _is_table_folder(given):
             return Checkpoint(given, None, (_entry_of_folder(given),))
@@ -105,6 +104,7 @@ def _has_index(prefix: Path) -> bool:
 def _latest(directory: Path) -> Path:
     import tensorflow as tf
 
+    refuse_other_than_file(directory / "checkpoint")
     found = tf.train.latest_checkpoint(str(directory))
     if found is None:
         raise CheckpointError(
@@ -114,49 +114,18 @@ def _latest(directory: Path) -> Path:
 
 
 def _of_prefix(prefix: Path) -> Checkpoint:
-    entries = []
-    for name, text in _references(prefix):
-        reference = _parse_reference(prefix, name, text)
-        entries.append(TableEntry(name, _folder_of(prefix, reference["folder"]), reference["manifest_crc32"]))
+    entries = [
+        TableEntry(reference.name, _folder_of(prefix, reference), reference.manifest_crc32)
+        for reference in read_references(prefix)
+    ]
     if not entries:
         raise CheckpointError(prefix, "is a checkpoint of TensorFlow without any embedding table")
     return Checkpoint(prefix, prefix, tuple(entries))
 
 
-def _references(prefix: Path) -> list[tuple[str, bytes]]:
-    """(table, its reference) of all tables that TensorFlow's checkpoint knows, sorted."""
-    import tensorflow as tf
-
-    try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-        names = [
-            name
-            for name, shape in sorted(shapes.items())
-            if name.endswith(REFERENCE_SUFFIX) and shape == [] and dtypes[name] == tf.string
-        ]
-        found = [(name.removesuffix(REFERENCE_SUFFIX), reader.get_tensor(name)) for name in names]
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        message = getattr(error, "message", None) or str(error)
-        raise CheckpointError(prefix, f"TensorFlow cannot read it: {message}") from None
-    return [(name, text) for name, text in found if text.lstrip()[:1] == b"{"]
-
-
-def _parse_reference(prefix: Path, name: str, text: bytes) -> dict:
-    try:
-        reference = json.loads(text.decode("utf-8"))
-        folder, crc = reference["folder"], reference["manifest_crc32"]
-        if not isinstance(folder, str) or not folder or folder.startswith("/") or not isinstance(crc, int):
-            raise ValueError(text)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise CheckpointError(prefix, f"its '{name}{REFERENCE_SUFFIX}' names no folder: {text!r}") from None
-    return reference
-
-
-def _folder_of(prefix: Path, stored: str) -> Path:
-    """The table's folder: next to a prefix that was renamed, or else where it was when it was saved."""
-    renamed = prefix.with_name(prefix.name + FOLDER_SUFFIX) / stored.rstrip("/").rsplit("/", 1)[-1]
-    return renamed if renamed.is_dir() else prefix.parent / stored
+def _folder_of(prefix: Path, reference: Reference) -> Path:
+    near, stored = reference.places(prefix)
+    return near if near.is_dir() else stored
 
 
 def _of_sok_folder(folder: Path) -> Checkpoint:

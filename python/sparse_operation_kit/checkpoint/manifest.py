@@ -1,6 +1,7 @@
 """manifest.json: what a table's folder of a checkpoint holds, read strictly."""
 
 import json
+import os
 import re
 import zlib
 from dataclasses import dataclass, field
@@ -11,14 +12,14 @@ import numpy as np
 
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.npy import ArraySpec
-from sparse_operation_kit.checkpoint.own_files import opener
+from sparse_operation_kit.checkpoint.paths import open_file
 
 FORMAT = "sparse-operation-kit checkpoint"
 VERSION = 1
 BLOCK_BYTES = 1 << 20
 FILE = "manifest.json"
 # The largest manifest that is read: it takes 12 bytes for each MiB of a table.
-_MAX_BYTES = 1 << 30
+_MAX_BYTES = 1 << 28
 _TAIL = re.compile(rb'"crc32": (0|[1-9][0-9]*)\n\}')
 
 KEY_DTYPES = ("int64", "int32", "uint32")
@@ -103,13 +104,14 @@ def read(folder: Path) -> Manifest:
       CheckpointError: It is missing, damaged, of another format or version, or contradicts itself.
     """
     path = folder / FILE
-    try:
-        with open(path, "rb", opener=opener) as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
-    if len(text) > _MAX_BYTES:
-        raise CheckpointError(path, "is too long for a manifest")
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > _MAX_BYTES:
+            raise CheckpointError(path, f"has {size} bytes, too many for a manifest")
+        try:
+            text = file.read(size)
+        except OSError as error:
+            raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
     return parse(text, path)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.own_files import opener
+from sparse_operation_kit.checkpoint.paths import open_file
 
 _MAGIC = b"\x93NUMPY\x01\x00"
 DATA_ALIGNMENT = 64
@@ -141,14 +141,14 @@ class CheckedArray:
             return self._cached[1]
         begin = number * self.spec.block_bytes
         length = min(self.spec.block_bytes, self.spec.bytes - begin)
-        try:
-            with open(self.path, "rb", buffering=0, opener=opener) as file:
-                size = os.fstat(file.fileno()).st_size
-                if size != self.spec.bytes:
-                    raise CheckpointError(self.path, f"has {size} bytes, not {self.spec.bytes}")
+        with open_file(self.path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != self.spec.bytes:
+                raise CheckpointError(self.path, f"has {size} bytes, not {self.spec.bytes}")
+            try:
                 block = _read_fully(file.fileno(), begin, length)
-        except OSError as error:
-            raise CheckpointError(self.path, f"cannot be read: {error.strerror or error}") from None
+            except OSError as error:
+                raise CheckpointError(self.path, f"cannot be read: {error.strerror or error}") from None
         if len(block) != length or zlib.crc32(block) != self.spec.crc32[number]:
             raise CheckpointError(
                 self.path, f"is damaged: the checksum of bytes {begin} to {begin + length - 1} is wrong"

@@ -16,7 +16,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import tensorflow_part
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.checkpoint.locate import FOLDER_SUFFIX, table_folder_name
+from sparse_operation_kit.checkpoint.locate import table_folder_name
+from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX
 from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
 from sparse_operation_kit.checkpoint.writer import write_for_serving
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint.locate import FOLDER_SUFFIX, REFERENCE_SUFFIX
+from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, REFERENCE_SUFFIX
 
 
 def reference(prefix: Path, leaf: str, manifest_crc32: int, steps: int) -> str:

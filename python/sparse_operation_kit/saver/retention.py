@@ -8,21 +8,18 @@ saves to a prefix holds its lock (`checkpoint/prefix_lock.py`), and nothing goes
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
 
-import tensorflow as tf
-
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.format import UNFINISHED
+from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.saver.needed_tables import NeededTables
 
 _SUFFIX = ".sok"
 _INDEX = ".index"
-_MANIFEST = "manifest.json"
-_KEY = "/checkpoint"
 
 _log = logging.getLogger(__name__)
 
@@ -30,12 +27,13 @@ _log = logging.getLogger(__name__)
 def collect(
     prefix: str, removed: Iterable[str] = (), kept: Iterable[str] = (), held: Iterable[str] = ()
 ) -> None:
-    """Removes what no checkpoint beside `prefix` and `removed` needs; nothing where that is unclear.
+    """Removes what no checkpoint beside `prefix` and `removed` needs.
 
     It looks at the folder of `prefix` itself, at those of its family (the same name with other step numbers)
     whose checkpoint is gone, at those whose save was killed, and at `removed` and their families in the same
     way. Everything stays that an existing `.index` refers to, or the chain of an incremental checkpoint that
-    one refers to, and everything at a prefix whose lock another holds. Only a warning tells of errors.
+    one refers to, or may, where it cannot be read; and everything at a prefix whose lock another holds. Only a
+    warning tells of errors.
 
     Args:
       prefix: Of the checkpoint that was just saved, or could not be.
@@ -45,8 +43,8 @@ def collect(
     """
     try:
         _collect(prefix, list(removed), list(kept), {os.path.abspath(path) for path in held})
-    except (OSError, ValueError, KeyError, TypeError, tf.errors.OpError) as error:
-        _log.warning("Old tables beside %s stay where they are: %s", prefix, error)
+    except OSError as error:
+        _log.warning("%s", printable(f"Old tables beside {prefix} stay where they are: {error}"))
 
 
 def chains_of(directory: str) -> str:
@@ -66,7 +64,7 @@ def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set
             try:
                 got = prefix_lock.try_acquire(path)
             except OSError as error:
-                _log.warning("Old tables at %s stay where they are: %s", path, error)
+                _log.warning("%s", printable(f"Old tables at {path} stay where they are: {error}"))
                 return False
             if got is not None:
                 locks.enter_context(got)
@@ -75,7 +73,9 @@ def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set
         free = [one for one in _candidates(prefix, removed) if lock(one)]
         # What others saved until they gave up the locks is seen from here on.
         tables = {one: _tables(one) for one in free}
-        needed = _needed_by(prefix) if os.path.exists(f"{prefix}.index") else set()
+        needed = NeededTables()
+        if os.path.exists(f"{prefix}{_INDEX}"):
+            needed.add(prefix)
         if not any(_is_left(one, found, needed) for one, found in tables.items()):
             return
         directories = sorted({_directory(one) for one in [prefix, *removed, *kept]})
@@ -86,7 +86,7 @@ def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set
             for entry in os.listdir(directory):
                 base = entry[: -len(_INDEX)]
                 if entry.endswith(_INDEX) and os.path.join(directory, base) != _normal(prefix):
-                    needed |= _needed_by(os.path.join(directory, base))
+                    needed.add(os.path.join(directory, base))
         for one, found in tables.items():
             _remove_all_but(needed, one, found)
 
@@ -142,14 +142,14 @@ def _tables(prefix: str) -> list[str]:
         raise
 
 
-def _is_left(prefix: str, tables: Sequence[str], needed: set[str]) -> bool:
+def _is_left(prefix: str, tables: Sequence[str], needed: NeededTables) -> bool:
     """Whether something is there to be removed, as far as `needed` tells."""
     if not tables:
         return os.path.lexists(prefix + _SUFFIX)
-    return not {os.path.normpath(table) for table in tables} <= needed
+    return not all(needed.has(table) for table in tables)
 
 
-def _remove_all_but(needed: set[str], prefix: str, tables: Sequence[str]) -> None:
+def _remove_all_but(needed: NeededTables, prefix: str, tables: Sequence[str]) -> None:
     """Removes those of the tables that nobody needs, and the folder that is left empty, or is a link."""
     folder = prefix + _SUFFIX
     if os.path.islink(folder):
@@ -158,7 +158,7 @@ def _remove_all_but(needed: set[str], prefix: str, tables: Sequence[str]) -> Non
             own_files.remove_tree(folder)
         return
     for table in tables:
-        if os.path.normpath(table) not in needed:
+        if not needed.has(table):
             _remove_table(table)
     # Something else may have come into it, or nothing of it be there.
     with contextlib.suppress(OSError):
@@ -178,40 +178,3 @@ def _exists(base: str, entries: set[str]) -> bool:
     if f"{base}.index" in entries or base in entries:
         return True
     return any(entry.startswith(f"{base}-00000-of-") for entry in entries)
-
-
-def _needed_by(prefix: str) -> set[str]:
-    """The tables' folders that a checkpoint needs."""
-    directory, base = _directory(prefix), os.path.basename(prefix)
-    reader = tf.train.load_checkpoint(os.path.join(directory, base))
-    needed: set[str] = set()
-    for name, dtype in reader.get_variable_to_dtype_map().items():
-        if not name.endswith(_KEY) or dtype != tf.string:
-            continue
-        folder = _folder(reader.get_tensor(name))
-        if folder is None:
-            continue
-        leaf = os.path.basename(folder)
-        # A reader looks under the checkpoint's present name first.
-        for path in (os.path.join(directory, base + _SUFFIX, leaf), os.path.join(directory, folder)):
-            needed |= {os.path.normpath(path), *_chain(path)}
-    return needed
-
-
-def _folder(reference: bytes) -> str | None:
-    """The folder that a reference names; None for a string that is none."""
-    try:
-        parsed = json.loads(reference)
-    except (ValueError, TypeError):
-        return None
-    return parsed.get("folder") if isinstance(parsed, dict) else None
-
-
-def _chain(table: str) -> list[str]:
-    """The folders that an incremental checkpoint builds on."""
-    manifest = os.path.join(table, _MANIFEST)
-    if not os.path.exists(manifest):
-        return []
-    with open(manifest, encoding="utf-8", opener=own_files.opener) as file:
-        chain = json.load(file)["chain"]
-    return [os.path.normpath(os.path.join(table, link["path"])) for link in chain]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from sparse_operation_kit.checkpoint.paths import path_problem
+from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver.checkpoint_restore import add_load_ops
 
@@ -33,7 +35,7 @@ def init_from_checkpoint(
         eviction, too. Without, a table takes any optimizer at its first step.
 
     Raises:
-      ValueError: A table is not in the checkpoint, or no such variable in the graph.
+      ValueError: A table is not in the checkpoint, or no such variable in the graph, or the path is none.
     """
     prefix = _prefix(os.fspath(ckpt_dir_or_file))
     saved = {
@@ -59,6 +61,9 @@ def init_from_checkpoint(
 
 
 def _prefix(path: str) -> str:
+    problem = path_problem(path)
+    if problem is not None:
+        raise ValueError(printable(f"The checkpoint {path} {problem}"))
     if not os.path.isdir(path):
         return path
     latest = tf.train.latest_checkpoint(path)

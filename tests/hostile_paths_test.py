@@ -1,0 +1,201 @@
+"""Paths that the system would take for others, or that something is in the way of, are refused by name."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from checkpoint_files import History
+from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint import (
+    CheckpointError,
+    compact,
+    export,
+    open_checkpoint,
+    problems,
+    tensorflow_part,
+)
+
+train = tf.compat.v1.train
+NAME = "hostile_table"
+
+
+@pytest.fixture(scope="module")
+def model():
+    """(session, table, Saver, folder's placeholder, raw dump, raw restore) of a table with rows."""
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(NAME, dim=2)
+        rows = tf.nn.embedding_lookup(table, np.arange(3))
+        saver = train.Saver()
+        folder = tf.compat.v1.placeholder(tf.string, [])
+        dump = sok.Saver().dump_to_file(table, folder)
+        restore = sok.Saver().restore_from_file(table, folder)
+        harness.initialize(session)
+        session.run(rows)
+        yield session, table, saver, folder, dump, restore
+
+
+def everything(directory):
+    """What there is below a directory, with the bytes of files."""
+    return {
+        path.relative_to(directory): path.read_bytes() if path.is_file() else None
+        for path in directory.rglob("*")
+    }
+
+
+@pytest.fixture
+def victims(tmp_path):
+    """Folders and files that paths lead to when they are cut at their zero byte; they must stay."""
+    for name in ("a", "a.sok", "model"):
+        (tmp_path / name / "folder").mkdir(parents=True)
+        (tmp_path / name / "file").write_text("must stay")
+    (tmp_path / "b").write_text("must stay")
+    before = everything(tmp_path)
+    yield tmp_path
+    assert everything(tmp_path) == before
+
+
+CUT = ["a\0", "a\0b", "a/\0b", "a\0/b", "b\0", "a/file\0", "a/x\0/y"]
+
+
+@pytest.mark.parametrize("path", CUT)
+def test_a_prefix_with_a_zero_byte(model, victims, path):
+    session, _, saver, *_ = model
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*zero byte") as error:
+        saver.save(session, f"{victims}/{path}")
+    assert str(victims / path).replace("\0", "\\x00") in error.value.message
+
+
+@pytest.mark.parametrize("path", CUT)
+@pytest.mark.parametrize("way", ["dump", "restore"])
+def test_a_raw_folder_with_a_zero_byte(model, victims, path, way):
+    session, _, _, folder, dump, restore = model
+    with pytest.raises(tf.errors.InvalidArgumentError, match="zero byte"):
+        session.run(dump if way == "dump" else restore, {folder: f"{victims}/{path}"})
+
+
+def test_a_raw_name_with_a_zero_byte(model, victims):
+    session, table, *_ = model
+    with session.graph.as_default():
+        restore = sok.Saver().restore_from_file(table, str(victims), name="b\0")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="zero byte"):
+            session.run(restore)
+
+
+def test_a_checkpoint_to_begin_from_with_a_zero_byte(model, victims):
+    session, table, *_ = model
+    with session.graph.as_default(), pytest.raises(ValueError, match=r"a\\x00.* zero byte"):
+        sok.init_from_checkpoint(f"{victims}/a\0", {NAME: table})
+
+
+@pytest.mark.parametrize("path", CUT)
+def test_ops_that_take_paths(model, victims, path):
+    """A prefix is the caller's mistake, a reference is damage of the checkpoint that holds it."""
+    session, table, *_ = model
+    path = f"{victims}/{path}"
+    reference = json.dumps({"folder": "a\0", "manifest_crc32": 1, "steps": 0})
+    with session.graph.as_default():
+        checks = [
+            (native.ops.sok_check_checkpoint([table.handle], path, ["x"])[:2], 3),
+            (native.ops.sok_check_checkpoint([table.handle], f"{victims}/a", [path])[:2], 15),
+            (native.ops.sok_check_checkpoint([table.handle], f"{victims}/a", [reference])[:2], 15),
+        ]
+        for (code, message), wanted in checks:
+            found, text = session.run([code, message])
+            assert found == wanted and b"zero byte" in text and b"\0" not in text, text
+        for folder, prefix in ((path, f"{victims}/new"), (f"{victims}/a", path)):
+            compacted = native.ops.sok_compact_checkpoint(folder, prefix, "0" * 16)
+            assert session.run(compacted.message)
+
+
+def test_programs_that_take_paths(victims, tmp_path_factory):
+    made = History(tmp_path_factory.mktemp("made"), np.random.default_rng(0))
+    made.train()
+    checkpoint = open_checkpoint(made.save("model").folder)
+    for path in CUT:
+        with pytest.raises(CheckpointError, match=r"\\x00.* zero byte"):
+            open_checkpoint(f"{victims}/{path}")
+        with pytest.raises(CheckpointError, match=r"\\x00.* zero byte"):
+            compact(checkpoint, victims / path)
+        with pytest.raises(CheckpointError, match=r"\\x00.* zero byte"):
+            export(checkpoint, victims / path, "npy")
+
+
+def test_a_path_of_many_folders(model, tmp_path):
+    session, _, saver, folder, dump, _ = model
+    deep = f"{tmp_path}" + "/a" * 100_000
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{tmp_path}/a.*bytes"):
+        saver.save(session, deep)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{tmp_path}/a.*bytes"):
+        session.run(dump, {folder: deep})
+    with pytest.raises(CheckpointError, match=f"{tmp_path}/a"):
+        open_checkpoint(deep)
+
+
+def _put(kind, place):
+    place.parent.mkdir()
+    if kind == "file":
+        place.touch()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe", "link"])
+def test_something_else_where_a_folder_should_be(model, tmp_path, kind):
+    """For the folder of all tables, and for one that it lies in."""
+    session, _, saver, folder, dump, _ = model
+    place = tmp_path / "a" / "model.sok"
+    _put(kind, place)
+    with pytest.raises(tf.errors.FailedPreconditionError, match=f"'{place}'.*in the way"):
+        saver.save(session, str(place.parent / "model"))
+    place = tmp_path / "b" / "way"
+    _put(kind, place)
+    # TensorFlow says so in words of its own.
+    with pytest.raises(ValueError, match=f"{place}"):
+        saver.save(session, str(place / "model"))
+    with pytest.raises(tf.errors.FailedPreconditionError, match=f"'{place}'.*in the way"):
+        session.run(dump, {folder: str(place / "raw")})
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+@pytest.mark.parametrize("file", ["keys", "values"])
+def test_something_else_where_a_raw_file_should_be(model, tmp_path, kind, file):
+    session, _, _, folder, dump, restore = model
+    session.run(dump, {folder: str(tmp_path)})
+    place = tmp_path / f"{NAME}_{file}.file"
+    place.unlink()
+    place.mkdir() if kind == "folder" else os.mkfifo(place)
+    with pytest.raises(tf.errors.DataLossError, match=f"'{place}' is no file"):
+        session.run(restore, {folder: str(tmp_path)})
+    unfinished = tmp_path / "other" / f"{NAME}_{file}.file.unfinished"
+    unfinished.parent.mkdir()
+    unfinished.mkdir() if kind == "folder" else os.mkfifo(unfinished)
+    with pytest.raises(tf.errors.FailedPreconditionError, match=f"'{unfinished}'"):
+        session.run(dump, {folder: str(tmp_path / "other")})
+
+
+def test_a_pipe_is_no_checkpoint(tmp_path):
+    """Neither in the place of TensorFlow's files nor of ours; nothing waits for a writer."""
+    made = History(tmp_path, np.random.default_rng(0))
+    made.train()
+    saved = made.save("model")
+    prefix = tmp_path / "model"
+    tensorflow_part.write(
+        prefix, {"items": tensorflow_part.reference(prefix, saved.folder.name, saved.crc32, 0)}, None
+    )
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model"')
+    assert not list(problems(open_checkpoint(tmp_path)))
+    for path in [file for file in tmp_path.rglob("*") if file.is_file()]:
+        kept = path.rename(tmp_path.parent / "kept")
+        os.mkfifo(path)
+        with pytest.raises(CheckpointError, match=f"{path.parent / path.stem}") as error:
+            raise CheckpointError(tmp_path, next(problems(open_checkpoint(tmp_path))))
+        assert str(path) in str(error.value) or path.suffix == ".index", error.value
+        path.unlink()
+        kept.rename(path)
