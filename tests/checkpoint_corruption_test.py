@@ -12,6 +12,7 @@ from checkpoint_files import COUNTER, History
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
     find_row,
+    manifest,
     open_checkpoint,
     problems,
     row_blocks,
@@ -23,6 +24,13 @@ from sparse_operation_kit.checkpoint import (
 def chain(tmp_path_factory):
     """A table's chain of three checkpoints, and another's with files of the same names and sizes."""
     directory = tmp_path_factory.mktemp("chain")
+    with pytest.MonkeyPatch.context() as patch:
+        # Files of several blocks.
+        patch.setattr(manifest, "BLOCK_BYTES", 256)
+        yield _histories(directory)
+
+
+def _histories(directory):
     description = checkpoint_files.table_description(admission=COUNTER)
     histories = [
         History(directory / name, np.random.default_rng(5), table=description, block_bytes=256)

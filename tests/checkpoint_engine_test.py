@@ -19,7 +19,7 @@ from sparse_operation_kit.checkpoint import (
 def engine_history(directory, **fields):
     """A History that the engine takes for a table's: with the slots of its optimizer, and blocks of 1 MiB."""
     slots = (("m", 4), ("v", 4))
-    return History(directory, np.random.default_rng(2), slots=slots, block_bytes=1 << 20, **fields)
+    return History(directory, np.random.default_rng(2), slots=slots, **fields)
 
 
 def table_of(path):

@@ -142,7 +142,7 @@ class History:
     slots: tuple[tuple[str, int], ...] = (("m", 4), ("v", 1))
     columns: tuple[str, ...] = ("frequency",)
     shards: int = 2
-    block_bytes: int = 512
+    block_bytes: int = 1 << 20
     steps: int = 0
     rows: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
     waiting: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -190,15 +190,16 @@ class History:
             self._arrays(keys, delta, number) for number, keys in enumerate(by_owner(chosen, self.shards))
         ]
         optimizer = optimizer_description(self.steps, self.slots) if self.slots else None
+        base = next((n for n in reversed(range(len(self.saved))) if not self._is_delta(self.saved[n])), 0)
         if lagging:
-            history = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "first_step": 0}
+            first_step = json.loads((self.saved[base].folder / "manifest.json").read_bytes())["steps"]
+            history = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "first_step": first_step}
             optimizer |= {"history": {**history, "alphas": "shard-00000/alphas.npy"}}
             for arrays in shards:
                 arrays["adam_step"] = np.full([len(arrays["keys"])], self.steps, "<u4")
-            shards[0]["alphas"] = np.full([self.steps], 0.001, "<f4")
+            shards[0]["alphas"] = np.full([self.steps - first_step], 0.001, "<f4")
         chain = []
         if delta:
-            base = next(n for n in reversed(range(len(self.saved))) if not self._is_delta(self.saved[n]))
             chain = [
                 {"path": f"../../{one.folder.parent.name}/{one.folder.name}", "crc32": one.crc32}
                 for one in self.saved[base:]

@@ -114,7 +114,7 @@ def test_waiting_ids(tmp_path, arrays, message):
 def test_another_bloom_filter(tmp_path, counters):
     table = table_description(admission=BLOOM)
     write_folder(tmp_path / "a", [shard([0], bloom_counters=counters)], table=table)
-    assert "bloom_counters.npy: has" in found(tmp_path / "a")[0]
+    assert "array 'bloom_counters' of shard 0 " in found(tmp_path / "a")[0]
 
 
 def test_files_that_do_not_belong(tmp_path):

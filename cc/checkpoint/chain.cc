@@ -20,12 +20,21 @@ bool SameSlots(const SavedOptimizer& a, const SavedOptimizer& b) {
   return true;
 }
 
+bool SameColumns(const SavedShard& a, const SavedShard& b) {
+  for (const char* name : {"frequency", "last_step", "last_used"}) {
+    if (a.arrays.count(name) != b.arrays.count(name)) return false;
+  }
+  return true;
+}
+
 // Whether both can be parts of one chain.
 Status CheckTogether(const ReadCheckpoint& first, const ReadCheckpoint& next) {
   const Manifest& a = first.manifest;
   const Manifest& b = next.manifest;
   const std::string path = ManifestPath(next.folder);
-  if (a.shards.size() != b.shards.size() || a.table.options.dim != b.table.options.dim ||
+  if (a.shards.size() != b.shards.size() || a.table.options.name != b.table.options.name ||
+      a.steps > b.steps || !SameColumns(a.shards.front(), b.shards.front()) ||
+      a.table.options.dim != b.table.options.dim ||
       a.table.options.use_hashtable != b.table.options.use_hashtable ||
       a.table.options.key_dtype != b.table.options.key_dtype) {
     return DataLoss("'", path, "' is of another table than '", ManifestPath(first.folder),

@@ -20,8 +20,7 @@ void CheckChecksum(JsonReader* reader, const std::string& bytes) {
   const size_t at = bytes.rfind(kChecksumMember);
   if (at == std::string::npos) return reader->Fail("has no checksum");
   const std::string end = StrCat(kChecksumMember, ": ", Crc32(std::string_view(bytes).substr(0, at)), "\n}");
-  if (bytes.compare(at, std::string::npos, end) != 0 &&
-      bytes.compare(at, std::string::npos, end + "\n") != 0) {
+  if (bytes.compare(at, std::string::npos, end) != 0) {
     reader->Fail("is damaged: its checksum does not match");
   }
 }
@@ -49,9 +48,12 @@ class ShardCheck {
     if (manifest_.optimizer.has_value()) CheckOptimizer(*manifest_.optimizer);
     for (const char* name : {"frequency", "last_step", "last_used"}) {
       if (Has(name)) Need(name, "<i8", {shard_.rows});
+      if (Has(name) != (manifest_.shards.front().arrays.count(name) != 0)) {
+        reader_->Fail("has the array \"", name, "\" in some of its shards");
+      }
     }
-    if (Has("waiting_keys")) {
-      const int64_t waiting = shard_.arrays.at("waiting_keys").type.shape[0];
+    if (table.admission.kind == Admission::Kind::kCounter) {
+      const int64_t waiting = Has("waiting_keys") ? shard_.arrays.at("waiting_keys").type.shape[0] : 0;
       for (const char* name : {"waiting_keys", "waiting_counts", "waiting_last_step"}) {
         Need(name, "<i8", {waiting});
       }
@@ -91,7 +93,8 @@ class ShardCheck {
   }
   void CheckDelta() {
     Need("deleted", "<i8", {Has("deleted") ? shard_.arrays.at("deleted").type.shape[0] : 0});
-    MayHave("waiting_deleted", "<i8");
+    if (manifest_.table.options.admission.kind == Admission::Kind::kCounter)
+      MayHave("waiting_deleted", "<i8");
   }
 
   JsonReader* const reader_;

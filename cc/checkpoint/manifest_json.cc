@@ -30,6 +30,9 @@ constexpr Word<Admission::Kind> kAdmissions[] = {{Admission::Kind::kCounter, "co
 constexpr Word<Eviction::Kind> kEvictions[] = {{Eviction::Kind::kGlobalStep, "global_step"},
                                                {Eviction::Kind::kL2Weight, "l2_weight"}};
 
+// Slots are named in the names of files.
+constexpr char kSlotCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+
 template <typename Words, typename Enum>
 const char* WordOf(const Words& words, Enum value) {
   for (const auto& known : words) {
@@ -153,10 +156,8 @@ ArrayFile ReadArray(JsonReader* reader, const Json& json) {
 
 // Sizes that belong together, and a file that lies where it belongs.
 void CheckArrayFacts(JsonReader* reader, const std::string& name, const ArrayFile& array, int shard) {
-  for (const char c : name) {
-    if ((c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-') {
-      return reader->Fail("has an array of the unknown name \"", name, "\"");
-    }
+  if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != std::string::npos) {
+    return reader->Fail("has an array of the unknown name \"", name, "\"");
   }
   if (array.file != ArrayPath(shard, name)) {
     return reader->Fail("has the file \"", array.file, "\" where ", ArrayPath(shard, name), " belongs");
@@ -208,6 +209,7 @@ SavedTable ReadTable(JsonReader* reader, const Json& json) {
   SavedTable table;
   TableOptions& options = table.options;
   options.name = reader->String(json, "name");
+  if (options.name.empty()) reader->Fail("has a \"name\" without a letter");
   options.dim = reader->Int(json, "dim", 1, TableOptions::kMaxDim);
   options.key_dtype = reader->String(json, "key_dtype");
   if (options.key_dtype != "int64" && options.key_dtype != "int32" && options.key_dtype != "uint32") {
@@ -254,6 +256,7 @@ std::optional<SavedOptimizer> ReadOptimizer(JsonReader* reader, const Json& json
   if (json.is_null()) return std::nullopt;
   SavedOptimizer optimizer;
   optimizer.name = reader->String(json, "name");
+  if (optimizer.name.empty()) reader->Fail("has an optimizer without a name");
   optimizer.steps = reader->Int(json, "steps", 0);
   const Json& hyper = reader->Object(json, "hyper");
   for (auto member = hyper.begin(); reader->ok() && member != hyper.end(); ++member) {
@@ -262,8 +265,15 @@ std::optional<SavedOptimizer> ReadOptimizer(JsonReader* reader, const Json& json
   for (const Json& entry : reader->Array(json, "slots")) {
     SavedOptimizer::Slot slot;
     slot.name = reader->String(entry, "name");
-    slot.width = reader->Int(entry, "width", 1);
+    slot.width = reader->Int(entry, "width", 1, TableOptions::kMaxDim);
     slot.fill = reader->Float(entry, "fill");
+    if (slot.name.empty() || slot.name.find_first_not_of(kSlotCharacters) != std::string::npos) {
+      reader->Fail("has a slot of the name \"", slot.name, "\"");
+    }
+    for (const SavedOptimizer::Slot& other : optimizer.slots) {
+      if (other.name == slot.name) reader->Fail("has two slots of the name \"", slot.name, "\"");
+    }
+    if (!reader->ok()) return std::nullopt;
     optimizer.slots.push_back(std::move(slot));
   }
   optimizer.history = ReadHistory(reader, reader->Member(json, "history"));

@@ -105,8 +105,8 @@ TEST(ManifestTest, SaysWhatIsWrong) {
   ExpectRefused([](Json* json) { (*json)["table"]["dim"] = 0; }, "\"dim\"");
   ExpectRefused([](Json* json) { (*json)["table"]["hashed"] = 1; }, "\"hashed\"");
   ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["seed"] = "-1"; }, "\"seed\"");
-  ExpectRefused([](Json* json) { (*json)["optimizer"]["slots"][0]["width"] = INT64_MAX; },
-                "slot-accumulator");
+  ExpectRefused([](Json* json) { (*json)["optimizer"]["slots"][0]["width"] = 3; }, "slot-accumulator");
+  ExpectRefused([](Json* json) { (*json)["optimizer"]["slots"][0]["width"] = INT64_MAX; }, "\"width\"");
   ExpectRefused([](Json* json) { (*json)["chain"].push_back({{"path", "/etc"}, {"crc32", 1}}); },
                 "not relative");
 }
@@ -133,6 +133,19 @@ TEST(ManifestTest, SaysWhatIsWrongWithAnArray) {
         (*json)["shards"][0]["arrays"]["other"] = array;
       },
       "do not belong");
+}
+
+TEST(ManifestTest, ASlotTwiceIsNotMadeUpForByAnotherArray) {
+  ExpectRefused(
+      [](Json* json) {
+        (*json)["optimizer"]["slots"].push_back((*json)["optimizer"]["slots"][0]);
+        for (int shard = 0; shard < 2; ++shard) {
+          Json& arrays = (*json)["shards"][static_cast<size_t>(shard)]["arrays"];
+          arrays["more"] = arrays["keys"];
+          arrays["more"]["file"] = ArrayPath(shard, "more");
+        }
+      },
+      "two slots");
 }
 
 TEST(JsonTest, WhatAParserMayReadOtherwiseIsRefused) {

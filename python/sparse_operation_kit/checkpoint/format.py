@@ -171,6 +171,17 @@ class Table:
                     )
             if found.steps > wanted.steps:
                 raise CheckpointError(link.path, f"is of step {found.steps}, after those that build on it")
+            before = [part.manifest.file_crc32 for part in self.links[:number]]
+            if [part.crc32 for part in found.chain] != before:
+                raise CheckpointError(
+                    link.path, f"builds on other checkpoints than {self.last.path}, whose chain it is in"
+                )
+            history = found.optimizer.history if found.optimizer else None
+            if history is not None and history["first_step"] != self.links[0].manifest.optimizer.steps:
+                raise CheckpointError(
+                    link.path,
+                    f"has an optimizer's history that does not begin where {self.links[0].path} ends",
+                )
 
 
 def _shared_facts(manifest: Manifest) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """manifest.json: what a table's folder of a checkpoint holds, read strictly."""
 
 import json
+import math
 import os
 import re
 import zlib
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from sparse_operation_kit.checkpoint import npy
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.npy import ArraySpec
-from sparse_operation_kit.checkpoint.paths import open_file
+from sparse_operation_kit.checkpoint.paths import open_file, path_problem
 
 FORMAT = "sparse-operation-kit checkpoint"
 VERSION = 1
@@ -20,9 +22,18 @@ BLOCK_BYTES = 1 << 20
 FILE = "manifest.json"
 # The largest manifest that is read: it takes 12 bytes for each MiB of a table.
 _MAX_BYTES = 1 << 28
+# Levels of lists and objects; a manifest has six.
+_MAX_DEPTH = 32
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _TAIL = re.compile(rb'"crc32": (0|[1-9][0-9]*)\n\}')
 
 KEY_DTYPES = ("int64", "int32", "uint32")
+_MAX_WIDTH = 2**28
+_MAX_SHARDS = 99999
+_INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")
+_ON_FULL = ("error", "evict_lru", "evict_lfu")
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
 COLUMNS = ("frequency", "last_step", "last_used")
 WAITING = ("waiting_keys", "waiting_counts", "waiting_last_step")
 
@@ -119,8 +130,8 @@ def parse(text: bytes, path: Path) -> Manifest:
     """Returns what a manifest's bytes say; `path` names it in errors."""
     _check_own_checksum(text, path)
     try:
-        document = json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        document = _json(text)
+    except (ValueError, OverflowError) as error:
         raise CheckpointError(path, f"is no JSON: {error}") from None
     try:
         return _Reader(path).manifest(document, zlib.crc32(text))
@@ -130,8 +141,37 @@ def parse(text: bytes, path: Path) -> Manifest:
         raise CheckpointError(path, f"is not what version {VERSION} prescribes: {error}") from None
 
 
+def _json(text: bytes) -> Any:
+    """What the text says, refusing what the engine's parser refuses: ValueError or OverflowError."""
+    depth = 0
+    for token in _BRACKETS.finditer(text):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token.group(), 0)
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"it nests deeper than {_MAX_DEPTH} levels")
+    document = json.loads(
+        text.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
+    )
+    if _SURROGATE.search(text):
+        # Half of a pair is no character, and cannot be encoded.
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    return document
+
+
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits[:50]} is too large for a number")
+    return number
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    float(number)  # one of hundreds of digits is too large for any number
+    return number
 
 
 def _check_own_checksum(text: bytes, path: Path) -> None:
@@ -143,32 +183,30 @@ def _check_own_checksum(text: bytes, path: Path) -> None:
         raise CheckpointError(path, "is damaged: its own checksum is wrong")
 
 
-def array_rules(
+def _array_rules(
     table: dict[str, Any], optimizer: Optimizer | None, delta: bool
-) -> dict[str, tuple[tuple[str, ...], int | None, bool]]:
-    """Returns the arrays that a shard may have: dtypes, width of a row (None: a number), whether it must."""
+) -> dict[str, tuple[str, int | None, bool]]:
+    """Returns the arrays that a shard may have: dtype, width of a row (None: a number), whether it must."""
     admission = table["admission"] or {}
-    counts = admission.get("kind") == "counter"
-    rules: dict[str, tuple[tuple[str, ...], int | None, bool]] = {
-        "keys": (("<i8",), None, True),
-        "values": (("<f4",), table["dim"], True),
-        "deleted": (("<i8",), None, False),
-        "waiting_deleted": (("<i8",), None, False),
-        "adam_step": (("<u4",), None, False),
-        "alphas": (("<f4",), None, False),
-        "bloom_counters": (("|u1", "<u2", "<u4", "<u8"), None, admission.get("kind") == "bloom"),
+    kind = admission.get("kind")
+    rules: dict[str, tuple[str, int | None, bool]] = {
+        "keys": ("<i8", None, True),
+        "values": ("<f4", table["dim"], True),
     }
-    if not delta:
-        for name in ("deleted", "waiting_deleted", "adam_step", "alphas"):
-            del rules[name]
-    else:
-        rules["deleted"] = (("<i8",), None, True)
-    for name in COLUMNS:
-        rules[name] = (("<i8",), None, False)
-    for name in WAITING:
-        rules[name] = (("<i8",), None, counts)
+    if delta:
+        rules["deleted"] = ("<i8", None, True)
+        rules["adam_step"] = ("<u4", None, False)
+        rules["alphas"] = ("<f4", None, False)
+    if kind == "bloom":
+        bits = admission["counter_bits"]
+        rules["bloom_counters"] = ("|u1" if bits == 8 else f"<u{bits // 8}", None, True)
+    if kind == "counter":
+        rules.update({name: ("<i8", None, True) for name in WAITING})
+        if delta:
+            rules["waiting_deleted"] = ("<i8", None, False)
+    rules.update({name: ("<i8", None, False) for name in COLUMNS})
     for slot in optimizer.slots if optimizer else ():
-        rules[f"slot-{slot.name}"] = (("<f4",), slot.width, True)
+        rules[f"slot-{slot.name}"] = ("<f4", slot.width, True)
     return rules
 
 
@@ -182,9 +220,9 @@ class _Reader:
         top = _object(document, "the manifest")
         if top.get("format") != FORMAT:
             raise CheckpointError(self._path, f"is of the format {top.get('format')!r}, not {FORMAT!r}")
-        if top.get("version") != VERSION:
+        if _int(top, "version") != VERSION:
             raise CheckpointError(
-                self._path, f"is of version {top.get('version')!r}; this program reads version {VERSION}"
+                self._path, f"is of version {top['version']}; this program reads version {VERSION}"
             )
         kind = _one_of(top, "kind", ("full", "delta"))
         table = _table(_object(top["table"], "table"))
@@ -192,14 +230,15 @@ class _Reader:
         chain = tuple(_link(link) for link in _list(top, "chain"))
         if bool(chain) != (kind == "delta"):
             raise ValueError(f"a {kind} checkpoint with a chain of {len(chain)}")
-        block_bytes = _int(top, "block_bytes", 64, 1 << 30)
-        rules = array_rules(table, optimizer, kind == "delta")
+        block_bytes = _int(top, "block_bytes", BLOCK_BYTES, BLOCK_BYTES)
+        rules = _array_rules(table, optimizer, kind == "delta")
+        counters = (table["admission"] or {}).get("counters", 0)
         shards = tuple(
-            _shard(_object(shard, f"shard {number}"), number, rules, block_bytes)
+            _shard(_object(shard, f"shard {number}"), number, rules, counters, block_bytes)
             for number, shard in enumerate(_list(top, "shards"))
         )
-        if not shards:
-            raise ValueError("no shards")
+        if not shards or len(shards) > _MAX_SHARDS:
+            raise ValueError(f"{len(shards) or 'no'} shards")
         rows = _int(top, "rows")
         in_shards = sum(shard.table_rows for shard in shards)
         if rows != in_shards:
@@ -207,7 +246,14 @@ class _Reader:
         for number, shard in enumerate(shards):
             if shard.rows > shard.table_rows or (kind == "full" and shard.rows != shard.table_rows):
                 raise ValueError(f"shard {number} holds {shard.rows} rows of {shard.table_rows}")
-        _check_history(optimizer, shards)
+        if not table["hashed"] and any(shard.table_rows != table["capacity"] for shard in shards):
+            raise ValueError(
+                f"a table without hashing whose shards do not have {table['capacity']} rows each"
+            )
+        for name in COLUMNS:
+            if len({name in shard.arrays for shard in shards}) > 1:
+                raise ValueError(f"some of the shards have the array {name!r}")
+        _check_history(kind, optimizer, shards)
         return Manifest(
             kind=kind,
             table=table,
@@ -223,24 +269,56 @@ class _Reader:
 
 def _table(table: dict[str, Any]) -> dict[str, Any]:
     _string(table, "name")
-    _int(table, "dim", 1, 2**28)
+    _int(table, "dim", 1, _MAX_WIDTH)
     _one_of(table, "key_dtype", KEY_DTYPES)
     if not isinstance(table["hashed"], bool):
         raise TypeError(f"hashed is {table['hashed']!r}")
-    _int(table, "capacity")
-    _string(table, "on_full")
+    capacity = _int(table, "capacity")
+    on_full = _one_of(table, "on_full", _ON_FULL)
     initializer = _object(table["initializer"], "initializer")
-    _string(initializer, "kind")
-    for field_name, kinds in (
-        ("admission", ("counter", "bloom")),
-        ("eviction", ("global_step", "l2_weight")),
-    ):
-        if table[field_name] is not None:
-            _one_of(_object(table[field_name], field_name), "kind", kinds)
+    _one_of(initializer, "kind", _INITIALIZERS)
+    _float(initializer, "a")
+    _float(initializer, "b")
+    seed = _string(initializer, "seed")
+    if not re.fullmatch("0|[1-9][0-9]{0,19}", seed) or int(seed) >= 2**64:
+        raise ValueError(f"the seed {seed!r} is no 64-bit number")
     if table["admission"] is not None:
-        _int(table["admission"], "filter_freq", -(2**63))
-        _number(table["admission"], "default_value")
+        _check_admission(_object(table["admission"], "admission"))
+    if table["eviction"] is not None:
+        _check_eviction(_object(table["eviction"], "eviction"))
+    if not table["hashed"] and (
+        not capacity or on_full != "error" or table["admission"] is not None or table["eviction"] is not None
+    ):
+        raise ValueError("a table without hashing has a capacity, and neither admission nor eviction")
+    if on_full != "error" and not capacity:
+        raise ValueError(f"on_full is {on_full!r} without a capacity")
     return table
+
+
+def _check_admission(admission: dict[str, Any]) -> None:
+    kind = _one_of(admission, "kind", ("counter", "bloom"))
+    most = 2**63 - 1
+    if kind == "bloom":
+        _int(admission, "max_element_size", 1, 2**40)
+        probability = _number(admission, "false_positive_probability")
+        if not 1e-15 <= probability < 1:
+            raise ValueError(f"false_positive_probability is {probability}, not in [1e-15, 1)")
+        _int(admission, "hashes", 1, 2**31 - 1)
+        _int(admission, "counters", 1)
+        bits = _int(admission, "counter_bits", 8, 64)
+        if bits not in (8, 16, 32, 64):
+            raise ValueError(f"counters of {bits} bits")
+        most = most if bits == 64 else 2**bits - 1
+    _int(admission, "filter_freq", 0, most)
+    if not math.isfinite(_float(admission, "default_value")):
+        raise ValueError(f"default_value is {admission['default_value']!r}")
+
+
+def _check_eviction(eviction: dict[str, Any]) -> None:
+    if _one_of(eviction, "kind", ("global_step", "l2_weight")) == "global_step":
+        _int(eviction, "steps_to_live", 1)
+    elif not 0 <= np.float32(_float(eviction, "threshold")) < math.inf:
+        raise ValueError(f"threshold is {eviction['threshold']!r}")
 
 
 def _optimizer(value: Any) -> Optimizer | None:
@@ -252,30 +330,44 @@ def _optimizer(value: Any) -> Optimizer | None:
     for slot in _list(optimizer, "slots"):
         slot = _object(slot, "a slot")
         name = _string(slot, "name")
-        if not re.fullmatch(r"[A-Za-z0-9_.]+", name):
+        if not re.fullmatch(r"[a-z0-9_]+", name):
             raise ValueError(f"a slot is named {name!r}")
-        slots.append(Slot(name, _int(slot, "width", 1, 2**28), _number(slot, "fill")))
+        slots.append(Slot(name, _int(slot, "width", 1, _MAX_WIDTH), _float(slot, "fill")))
     if len({slot.name for slot in slots}) != len(slots):
         raise ValueError("two slots of one name")
-    history = optimizer.get("history")
+    steps = _int(optimizer, "steps")
     return Optimizer(
         name=_string(optimizer, "name"),
-        steps=_int(optimizer, "steps"),
-        hyper={name: _number(hyper, name) for name in hyper},
+        steps=steps,
+        hyper={name: _float(hyper, name) for name in hyper},
         slots=tuple(slots),
-        history=None if history is None else _object(history, "history"),
+        history=_history(optimizer["history"], steps),
     )
 
 
-def _check_history(optimizer: Optimizer | None, shards: tuple[ShardSpec, ...]) -> None:
+def _history(value: Any, steps: int) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    history = _object(value, "history")
+    for name in ("beta1", "beta2", "epsilon"):
+        _float(history, name)
+    _int(history, "first_step", 0, steps)
+    if _string(history, "alphas") != "shard-00000/alphas.npy":
+        raise ValueError(f"alphas are said to be in {history['alphas']!r}")
+    return history
+
+
+def _check_history(kind: str, optimizer: Optimizer | None, shards: tuple[ShardSpec, ...]) -> None:
     """Arrays that say how far rows lag behind stand where the optimizer has a history, and only there."""
     has_history = optimizer is not None and optimizer.history is not None
+    if has_history and kind != "delta":
+        raise ValueError(f"a {kind} checkpoint whose optimizer has a history")
     for number, shard in enumerate(shards):
         for name, wanted in (("adam_step", has_history), ("alphas", has_history and number == 0)):
             if (name in shard.arrays) != wanted:
                 raise ValueError(f"shard {number} {'lacks' if wanted else 'has'} the array {name!r}")
     if has_history:
-        steps = optimizer.steps - _int(optimizer.history, "first_step", 0, optimizer.steps)
+        steps = optimizer.steps - optimizer.history["first_step"]
         if shards[0].arrays["alphas"].shape != (steps,):
             raise ValueError(f"the array 'alphas' does not have the {steps} rates of the optimizer's history")
 
@@ -283,26 +375,28 @@ def _check_history(optimizer: Optimizer | None, shards: tuple[ShardSpec, ...]) -
 def _link(value: Any) -> Link:
     link = _object(value, "a link of the chain")
     path = _string(link, "path")
-    if path.startswith("/") or "\0" in path:
-        raise ValueError(f"the chain's path {path!r} is not relative")
+    if path.startswith("/") or path_problem(path):
+        raise ValueError(f"the chain's path {path[:200]!r} is not relative, or no path")
     return Link(path, _int(link, "crc32", 0, 2**32 - 1))
 
 
-def _shard(shard: dict[str, Any], number: int, rules: dict[str, Any], block_bytes: int) -> ShardSpec:
+def _shard(
+    shard: dict[str, Any], number: int, rules: dict[str, Any], counters: int, block_bytes: int
+) -> ShardSpec:
     rows, table_rows = _int(shard, "rows"), _int(shard, "table_rows")
     arrays = {}
     for name, description in _object(shard["arrays"], "arrays").items():
         where = f"array {name!r} of shard {number}"
         if name not in rules:
             raise ValueError(f"{where} is unknown")
-        array = _array(_object(description, where), name, number, block_bytes)
-        dtypes, width, _ = rules[name]
-        if array.dtype.str not in dtypes:
-            raise ValueError(f"{where} is {array.dtype.str}, not {' or '.join(dtypes)}")
+        dtype, width, _ = rules[name]
+        array = _array(_object(description, where), name, number, dtype, block_bytes)
         if len(array.shape) != (1 if width is None else 2) or (width is not None and array.shape[1] != width):
             raise ValueError(f"{where} has shape {list(array.shape)}")
         if _goes_with_rows(name) and array.shape[0] != rows:
             raise ValueError(f"{where} has {array.shape[0]} rows, and its shard {rows}")
+        if name == "bloom_counters" and array.shape[0] != counters:
+            raise ValueError(f"{where} has {array.shape[0]} counters, and the table's filter {counters}")
         arrays[name] = array
     missing = [name for name, (_, _, needed) in rules.items() if needed and name not in arrays]
     if missing:
@@ -317,21 +411,23 @@ def _goes_with_rows(name: str) -> bool:
     return name in ("keys", "values", "adam_step", *COLUMNS) or name.startswith("slot-")
 
 
-def _array(array: dict[str, Any], name: str, shard: int, block_bytes: int) -> ArraySpec:
+def _array(array: dict[str, Any], name: str, shard: int, dtype: str, block_bytes: int) -> ArraySpec:
     file = _string(array, "file")
     if file != f"shard-{shard:05d}/{name}.npy":
         raise ValueError(f"array {name!r} of shard {shard} is said to be in {file!r}")
+    if _string(array, "dtype") != dtype:
+        raise ValueError(f"array {name!r} of shard {shard} is {array['dtype']}, not {dtype}")
     shape = tuple(_list(array, "shape"))
-    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape):
+    if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
         raise ValueError(f"array {name!r} has shape {list(shape)}")
     size = _int(array, "bytes")
     checksums = tuple(_list(array, "crc32"))
     if len(checksums) != -(-size // block_bytes):
         raise ValueError(f"array {name!r} of {size} bytes has {len(checksums)} checksums")
-    if not all(isinstance(crc, int) and 0 <= crc < 2**32 for crc in checksums):
+    if not all(type(crc) is int and 0 <= crc < 2**32 for crc in checksums):
         raise ValueError(f"array {name!r} has a checksum that is none")
-    spec = ArraySpec(name, file, np.dtype(_string(array, "dtype")), shape, size, checksums, block_bytes)
-    if spec.data_bytes >= size:
+    spec = ArraySpec(name, file, np.dtype(dtype), shape, size, checksums, block_bytes)
+    if len(npy.header(spec.dtype, shape)) + spec.data_bytes != size:
         raise ValueError(f"array {name!r} of shape {list(shape)} in {size} bytes")
     return spec
 
@@ -369,9 +465,17 @@ def _int(holder: dict[str, Any], name: str, low: int = 0, high: int = 2**63 - 1)
     return value
 
 
+def _float(holder: dict[str, Any], name: str) -> float:
+    """A number that a float32 can be nearest to, with the digits of the text."""
+    number = _number(holder, name)
+    if math.isfinite(number) and abs(number) > _LARGEST_FLOAT:
+        raise ValueError(f"{name} is {number}, more than a float32 holds")
+    return number
+
+
 def _number(holder: dict[str, Any], name: str) -> float:
     value = holder[name]
-    if value in ("nan", "inf", "-inf"):
+    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
         return float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}, not a number")

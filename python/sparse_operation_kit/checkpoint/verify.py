@@ -167,12 +167,6 @@ def _column_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
             if outside.size:
                 yield f"{array.path}: has {outside[0]}, which is not in [{low}, {high}]"
                 break
-    counters = shard.arrays.get("bloom_counters")
-    if counters is not None:
-        found = (len(counters), counters.spec.dtype.itemsize * 8)
-        wanted = (admission["counters"], admission["counter_bits"])
-        if found != wanted:
-            yield f"{counters.path}: has (counters, bits of each) {found}, and the table's filter {wanted}"
 
 
 def checked_bytes(entry: TableEntry) -> int:
