@@ -152,7 +152,7 @@ def test_something_else_where_a_folder_should_be(model, tmp_path, kind):
     session, _, saver, folder, dump, _ = model
     place = tmp_path / "a" / "model.sok"
     _put(kind, place)
-    with pytest.raises(tf.errors.FailedPreconditionError, match=f"'{place}'.*in the way"):
+    with pytest.raises(tf.errors.FailedPreconditionError, match=f"'{place}'"):
         saver.save(session, str(place.parent / "model"))
     place = tmp_path / "b" / "way"
     _put(kind, place)

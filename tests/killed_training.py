@@ -1,0 +1,128 @@
+"""A training that saves all the time, to be killed at any moment, and to find exactly what it saved."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import traceback
+
+import numpy as np
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
+
+train = tf.compat.v1.train
+KEYS = 5000
+
+
+def touched(step: int) -> np.ndarray:
+    """The keys whose rows step `step` adds 1 to."""
+    return np.arange(step * 17, step * 17 + 600) % KEYS
+
+
+def expected(step: int) -> np.ndarray:
+    """What the rows of all keys are after `step` steps."""
+    counts = np.zeros(KEYS, np.float32)
+    for one in range(step):
+        counts[touched(one)] += 1
+    return counts
+
+
+class Model:
+    """A training whose checkpoints tell by themselves whether they are right."""
+
+    def __init__(self) -> None:
+        """Builds the graph: two tables, whose rows count their steps, and two Savers."""
+        self.keys = tf.compat.v1.placeholder(tf.int64, [None])
+        self.tables = [
+            sok.EmbeddingVariable(f"table_{i}", dim, initializer=0.0) for i, dim in enumerate((4, 8))
+        ]
+        self.rows = [tf.nn.embedding_lookup(table, self.keys)[:, 0] for table in self.tables]
+        self.step = train.get_or_create_global_step()
+        every_row = [tf.nn.embedding_lookup(table, self.keys) for table in self.tables]
+        # Each rank gives its part of the gradient.
+        loss = -tf.add_n([tf.reduce_sum(rows) for rows in every_row]) / communicator().size
+        optimizer = train.GradientDescentOptimizer(1.0)
+        self.train = optimizer.minimize(loss, global_step=self.step, var_list=self.tables)
+        self.saver = train.Saver(max_to_keep=2)
+        self.incremental = train.Saver(max_to_keep=2, sharded=True, builder=IncrementalBuilder())
+
+    def restore(self, session: tf.compat.v1.Session, directory: str) -> int:
+        """Restores the latest checkpoint, checks that it is that of its step, and returns the step."""
+        latest = train.latest_checkpoint(directory)
+        if latest is None:
+            harness.initialize(session)
+            return 0
+        self.saver.restore(session, latest)
+        step = session.run(self.step)
+        assert latest.endswith(f"-{step}"), (latest, step)
+        for rows in session.run(self.rows, {self.keys: np.arange(KEYS)}):
+            np.testing.assert_array_equal(rows, expected(step))
+        return int(step)
+
+    def go_on(
+        self,
+        session: tf.compat.v1.Session,
+        directory: str,
+        step: int,
+        full_every: int = 1,
+        told: int | None = None,
+    ) -> None:
+        """Trains and saves until the process is killed; between two full checkpoints incremental ones.
+
+        Writes a line to the file `told` after each save.
+        """
+        while True:
+            session.run(self.train, {self.keys: touched(step)})
+            step += 1
+            saver = self.saver if step % full_every == 0 else self.incremental
+            saver.save(session, f"{directory}/model", global_step=step, write_meta_graph=step % 2 == 0)
+            if told is not None:
+                os.write(told, b"saved\n")
+
+
+def _train(directory: str, full_every: int, told: int) -> None:
+    with harness.graph_and_session() as session:
+        model = Model()
+        step = model.restore(session, directory)
+        os.write(told, b"%d\n" % step)
+        model.go_on(session, directory, step, full_every, told)
+
+
+def kill_again_and_again(
+    directory: str, kills: int, draw: random.Random, full_every: int = 1, longest: float = 0.25
+) -> int:
+    """Starts and kills one process after the other; returns the step that the last one restored.
+
+    Each is killed `longest` seconds at the most after it has restored, or after its first save. They are
+    forked, as TensorFlow takes seconds to import: this process must not have used it.
+    """
+    step = -1
+    for _ in range(kills + 1):
+        receiver, sender = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                _train(directory, full_every, sender)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        os.close(sender)
+        with os.fdopen(receiver) as lines:
+            restored = lines.readline()
+            assert restored, f"restoring after step {step} failed: see above"
+            assert int(restored) >= step, (restored, step)
+            step = int(restored)
+            # Often after a save, however slow the machine is, and often in the first one.
+            if draw.random() < 0.5:
+                lines.readline()
+            time.sleep(draw.uniform(0, longest))
+            os.kill(child, signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    return step
