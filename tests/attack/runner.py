@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from attack import damage, kills, manifests, paths
+from attack import damage, kills, links, manifests, paths, savers
 from attack.scenario import Scenario
 
-SCENARIOS = (kills.SCENARIO, damage.SCENARIO, manifests.SCENARIO, paths.SCENARIO)
+SCENARIOS = tuple(module.SCENARIO for module in (kills, damage, manifests, paths, links, savers))
 
 
 def run(
