@@ -32,8 +32,8 @@ def collect(
     It looks at the folder of `prefix` itself, at those of its family (the same name with other step numbers)
     whose checkpoint is gone, at those whose save was killed, and at `removed` and their families in the same
     way. Everything stays that an existing `.index` refers to, or the chain of an incremental checkpoint that
-    one refers to, or may, where it cannot be read; and everything at a prefix whose lock another holds. Only a
-    warning tells of errors.
+    one refers to; where one of these cannot be read, everything that it may need; and everything at a prefix
+    whose lock another holds. Only a warning tells of errors.
 
     Args:
       prefix: Of the checkpoint that was just saved, or could not be.
