@@ -135,7 +135,7 @@ def good() -> list[dict[str, Any]]:
             "delta", admission=checkpoint_files.COUNTER, eviction={"kind": "global_step", "steps_to_live": 3}
         ),
         document(admission=_BLOOM, capacity=9, on_full="evict_lfu", shards=1),
-        document(hashed=False, capacity=3, initializer={"kind": "normal", "a": "nan", "b": 1, "seed": "0"}),
+        document(hashed=False, capacity=3, initializer={"kind": "normal", "a": -2.5, "b": 1, "seed": "0"}),
         document(rows=0, eviction={"kind": "l2_weight", "threshold": 0.5}),
     ]
 

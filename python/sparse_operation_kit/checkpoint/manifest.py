@@ -30,6 +30,7 @@ _TAIL = re.compile(rb'"crc32": (0|[1-9][0-9]*)\n\}')
 
 KEY_DTYPES = ("int64", "int32", "uint32")
 _MAX_WIDTH = 2**28
+_MOST_FLOATS = (2**63 - 1) // 4
 _MAX_SHARDS = 99999
 _INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")
 _ON_FULL = ("error", "evict_lru", "evict_lfu")
@@ -246,6 +247,8 @@ class _Reader:
         for number, shard in enumerate(shards):
             if shard.rows > shard.table_rows or (kind == "full" and shard.rows != shard.table_rows):
                 raise ValueError(f"shard {number} holds {shard.rows} rows of {shard.table_rows}")
+        if (table["capacity"] or 0) > _MOST_FLOATS // len(shards) // table["dim"]:
+            raise ValueError(f"a capacity of {table['capacity']} rows, more than 2^63 bytes")
         if not table["hashed"] and any(shard.table_rows != table["capacity"] for shard in shards):
             raise ValueError(
                 f"a table without hashing whose shards do not have {table['capacity']} rows each"
@@ -276,9 +279,9 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
     capacity = _int(table, "capacity")
     on_full = _one_of(table, "on_full", _ON_FULL)
     initializer = _object(table["initializer"], "initializer")
-    _one_of(initializer, "kind", _INITIALIZERS)
-    _float(initializer, "a")
-    _float(initializer, "b")
+    _check_initial_values(
+        _one_of(initializer, "kind", _INITIALIZERS), _float(initializer, "a"), _float(initializer, "b")
+    )
     seed = _string(initializer, "seed")
     if not re.fullmatch("0|[1-9][0-9]{0,19}", seed) or int(seed) >= 2**64:
         raise ValueError(f"the seed {seed!r} is no 64-bit number")
@@ -293,6 +296,17 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
     if on_full != "error" and not capacity:
         raise ValueError(f"on_full is {on_full!r} without a capacity")
     return table
+
+
+def _check_initial_values(kind: str, a: float, b: float) -> None:
+    """As `CheckInitializer` in `cc/table/table_options.cc`."""
+    largest = max(abs(a), abs(b))
+    if kind == "constant":
+        largest = abs(a)
+    elif kind != "uniform":
+        largest = abs(a) + (9 if kind == "normal" else 2) * abs(b)
+    if math.isnan(a) or math.isnan(b) or largest > _LARGEST_FLOAT:
+        raise ValueError(f"initial values {kind}({a}, {b}) that are not finite floats")
 
 
 def _check_admission(admission: dict[str, Any]) -> None:

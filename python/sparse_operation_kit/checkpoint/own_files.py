@@ -42,6 +42,25 @@ def make_folder(path: str | os.PathLike) -> None:
         os.mkdir(name, dir_fd=folder)
 
 
+def make_folders(path: str | os.PathLike) -> None:
+    """Makes a folder of the user's, and those that it lies in, as far as they are missing.
+
+    Raises OSError, which says what is in the way of which folder.
+    """
+    missing = []
+    path = os.path.abspath(os.fspath(path))
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                reason = f"Cannot make the folder '{folder}': something else of this name is in the way"
+                raise OSError(errno.EEXIST, reason, folder) from None
+
+
 def rename(path: str | os.PathLike, name: str) -> None:
     """Gives a file, a folder or a link another name in its folder."""
     with _place(os.fspath(path)) as (folder, old):

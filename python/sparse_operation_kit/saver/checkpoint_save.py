@@ -23,7 +23,8 @@ import tensorflow as tf
 from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
-from sparse_operation_kit.checkpoint import prefix_lock
+from sparse_operation_kit.checkpoint import own_files, prefix_lock
+from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import retention
@@ -248,11 +249,11 @@ def _lock(
     prefix: str, incremental: bool, locks: contextlib.ExitStack, held: list[str]
 ) -> tuple[int, str] | None:
     """Has `locks` hold what a save needs, and adds that to `held`. Returns (code, message) of an error."""
-    if "://" in prefix or "\0" in prefix:
+    if "://" in prefix or path_problem(prefix):
         return None  # the stages say what is wrong with it
     directory = os.path.dirname(prefix) or "."
     try:
-        os.makedirs(directory, exist_ok=True)
+        own_files.make_folders(directory)
         for path in [prefix, retention.chains_of(directory)] if incremental else [prefix]:
             locks.enter_context(prefix_lock.acquire(path, _PATIENCE_SECONDS))
             held.append(path)
