@@ -1,4 +1,4 @@
-"""Lookups inside of tf.cond, tf.while_loop and tf.function read rows; their gradients are refused."""
+"""Lookups inside of tf.cond, tf.while_loop and tf.function read rows; gradients leave functions only."""
 
 import numpy as np
 import pytest
@@ -43,13 +43,37 @@ def test_rows_are_read_and_inserted(look_up):
         np.testing.assert_array_equal(got, session.run(outside))
 
 
-@pytest.mark.parametrize("look_up", LOOKUPS)
-def test_a_gradient_from_inside_names_the_table(look_up):
+def in_cond_in_function(table, keys):
+    return tf.function(lambda given: in_cond_of_function(table, given))(keys)
+
+
+def in_cond_of_function(table, keys):
+    return tf.cond(
+        tf.equal(keys[0], 5), lambda: tf.nn.embedding_lookup(table, keys), lambda: tf.zeros([3, 2])
+    )
+
+
+@pytest.mark.parametrize("look_up", [in_cond, in_while_loop, in_cond_in_function])
+@pytest.mark.parametrize("taped", [False, True])
+def test_a_gradient_from_a_branch_or_a_loop_names_the_table(look_up, taped):
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="inner_table", dim=2)
-        inside = look_up(table, tf.constant([5, 6, 5], tf.int64))
         with pytest.raises(TypeError, match="inner_table.*tf.cond"):
-            tf.gradients(tf.reduce_sum(inside), table)
+            with tf.GradientTape() as tape:
+                sum_of_rows = tf.reduce_sum(look_up(table, tf.constant([5, 6, 5], tf.int64)))
+            tape.gradient(sum_of_rows, table) if taped else tf.gradients(sum_of_rows, table)
+
+
+def test_a_gradient_leaves_a_function():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2, initializer=3.0)
+        rows = in_function(table, tf.constant([5, 6, 5], tf.int64))
+        (gradient,) = tf.gradients(tf.reduce_sum(tf.square(rows)), table)
+        step = tf.compat.v1.train.GradientDescentOptimizer(0.25).apply_gradients([(gradient, table)])
+        harness.initialize(session)
+        np.testing.assert_array_equal(session.run(gradient.values), [[12, 12], [6, 6]])
+        session.run(step)
+        np.testing.assert_array_equal(session.run(rows), [[0, 0], [1.5, 1.5], [0, 0]])
 
 
 @pytest.mark.parametrize("look_up", LOOKUPS)

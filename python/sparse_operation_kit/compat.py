@@ -12,6 +12,17 @@ import tensorflow as tf
 import tensorflow.compat.v1  # noqa: F401
 
 
+def _gradient_record() -> ModuleType:
+    # The functions that tell gradient tapes what was done moved here from `tape`.
+    try:
+        return importlib.import_module("tensorflow.python.eager.record")
+    except ImportError:
+        return importlib.import_module("tensorflow.python.eager.tape")
+
+
+gradient_record = _gradient_record()
+
+
 def _has_keras_2() -> bool:
     # TensorFlow's own Keras 2 does not tell its version; Keras 3 and tf_keras do.
     return getattr(tf.keras, "__version__", "2").split(".")[0] == "2"

@@ -394,8 +394,10 @@ def _check_arguments(
 
 def _install_hooks() -> None:
     # Here and not at import: a process that only imports the library has TensorFlow as it was.
+    from sparse_operation_kit.lookup import jacobian_hook
     from sparse_operation_kit.optimizers import hooks as optimizer_hooks
     from sparse_operation_kit.saver import hooks as saver_hooks
 
+    jacobian_hook.install()
     optimizer_hooks.install()
     saver_hooks.install()

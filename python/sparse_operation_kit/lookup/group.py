@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import ops
+from tensorflow.python.ops import resource_variable_ops
 
 from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import sharded
-from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph, table_slices
+from sparse_operation_kit.lookup.gradient_graph import (
+    check_gradient_graph,
+    refuse_second_derivative,
+    table_slices,
+)
 
 COMBINERS = ("sum", "mean", "sqrtn")
 
@@ -189,6 +194,9 @@ def lookup_group(
         {id(lookup.variable): lookup.variable for lookup in lookups}.values(),
         key=lambda table: table.m_var_name,
     )
+    for table in tables:
+        # As reading any variable does, so that gradient tapes watch it.
+        resource_variable_ops.variable_accessed(table)
     positions = {id(table): position for position, table in enumerate(tables)}
     arguments = {
         "handles": [table.handle for table in tables],
@@ -364,6 +372,6 @@ def _gradients_of_group(
     return table_slices(result), result.weight_gradients
 
 
+ops.RegisterGradient("SokGroupLookupGrad")(refuse_second_derivative)
 ops.NotDifferentiable("SokGroupLookupAhead")
-ops.NotDifferentiable("SokGroupLookupGrad")
 ops.NotDifferentiable("SokGroupLookupApplyGradients")

@@ -11,6 +11,7 @@ from tensorflow.python.framework import func_graph
 
 from sparse_operation_kit import native
 from sparse_operation_kit.lookup.group import looking_ahead
+from sparse_operation_kit.lookup.one_record import OneRecord
 from sparse_operation_kit.lookup.step_cut import StepCut
 
 
@@ -75,14 +76,17 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         first = len(graph.get_operations())
         with tf.name_scope(scope + "/"):
             has_next, batch = _draw(iterator)
+        record = OneRecord()
         # Not in the scope: variables that it makes have the names that they have elsewhere.
-        with looking_ahead():
+        with looking_ahead(), record.making():
             results = look_up(*batch) if isinstance(batch, tuple) else look_up(batch)
         with tf.name_scope(scope + "/"):
-            self._pipeline(scope, first, has_next, batch, results)
+            self._pipeline(scope, first, has_next, batch, results, record)
         self._takes: dict[tuple[str, ...], bool] = {}
 
-    def _pipeline(self, scope: str, first_op: int, has_next: tf.Tensor, batch: Any, results: Any) -> None:
+    def _pipeline(
+        self, scope: str, first_op: int, has_next: tf.Tensor, batch: Any, results: Any, record: OneRecord
+    ) -> None:
         """Puts what holds a batch between the ops that run ahead and those of the step."""
         flat = [tf.convert_to_tensor(value) for value in tf.nest.flatten(results, expand_composites=True)]
         tensors = tf.nest.flatten(batch, expand_composites=True)
@@ -95,7 +99,8 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         for tensor, instead in zip(cut.held, taken, strict=True):
             instead.set_shape(tensor.shape)
         self._take = taken[0].op
-        self.outputs = tf.nest.pack_sequence_as(results, cut.rejoin(taken, flat), expand_composites=True)
+        outputs = record.record(made, cut.rejoin(taken, flat), taken)
+        self.outputs = tf.nest.pack_sequence_as(results, outputs, expand_composites=True)
         with tf.control_dependencies(cut.waits):
             self.prime = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="prime")
         with tf.control_dependencies([self._take, *cut.waits]):

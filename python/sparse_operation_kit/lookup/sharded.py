@@ -18,7 +18,11 @@ from tensorflow.python.framework import ops
 from sparse_operation_kit import native
 from sparse_operation_kit.core import exchange_names
 from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.lookup.gradient_graph import check_gradient_graph, table_slices
+from sparse_operation_kit.lookup.gradient_graph import (
+    check_gradient_graph,
+    refuse_second_derivative,
+    table_slices,
+)
 
 
 def look_up(
@@ -60,6 +64,11 @@ def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor
     return *communicator().exchange(words, splits, name), words, splits
 
 
+def _here(tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor in the default graph, which may be that of a function that takes it in."""
+    return tensor if tensor.graph is tf.compat.v1.get_default_graph() else tf.identity(tensor)
+
+
 @ops.RegisterGradient("SokGroupCombine")
 def _group_combine_gradient(
     op: tf.Operation, *gradients: tf.Tensor
@@ -70,7 +79,7 @@ def _group_combine_gradient(
     plan, *answered, served = op.inputs[num_tables : num_tables + 6]
     exchange_name = exchange_names.unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
     # An error of any rank ends the lookup on all ranks, and then none of them may go on to the next exchange.
-    with tf.control_dependencies([op.outputs[0].op]):
+    with tf.control_dependencies([_here(op.outputs[0])]):
         reduced = native.ops.sok_group_reduce(
             plan,
             *answered,
@@ -84,12 +93,7 @@ def _group_combine_gradient(
     return [*table_slices(summed), *[None] * 6, *reduced.weight_gradients]
 
 
-for _op in (
-    "SokGroupRoute",
-    "SokGroupServe",
-    "SokGroupReduce",
-    "SokGroupSum",
-    "SokGroupSumApplyGradients",
-    "SokDivideGradients",
-):
+for _op in ("SokGroupReduce", "SokGroupSum", "SokDivideGradients"):
+    ops.RegisterGradient(_op)(refuse_second_derivative)
+for _op in ("SokGroupRoute", "SokGroupServe", "SokGroupSumApplyGradients"):
     ops.NotDifferentiable(_op)
