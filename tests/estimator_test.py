@@ -30,10 +30,9 @@ def input_fn(repeat):
 
 def model_fn(features, labels, mode):
     training = mode == tf.estimator.ModeKeys.TRAIN
-    sok_init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
-    with tf.control_dependencies([sok_init]):
-        pooled = sok.DistributedEmbedding("mean", 1000, 4, SLOTS, MAX_NNZ)
-        plain = sok.All2AllDenseEmbedding(1000, 4, SLOTS, MAX_NNZ)
+    sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+    pooled = sok.DistributedEmbedding("mean", 1000, 4, SLOTS, MAX_NNZ)
+    plain = sok.All2AllDenseEmbedding(1000, 4, SLOTS, MAX_NNZ)
     keys = features["keys"]
     ids = tf.sparse.from_dense(tf.reshape(keys + 1, [-1, MAX_NNZ]))
     parts = [pooled(ids, training=training), plain(keys, training=training)]

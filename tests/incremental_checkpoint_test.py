@@ -24,10 +24,9 @@ class Model:
     """A table of which each step touches a few of many keys, and a dense variable."""
 
     def __init__(self, optimizer):
-        sok_init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
         self.global_step = train.get_or_create_global_step()
-        with tf.control_dependencies([sok_init]):
-            self.table = sok.EmbeddingVariable(name="table", dim=3)
+        self.table = sok.EmbeddingVariable(name="table", dim=3)
         self.dense = v1.get_variable("dense", initializer=1.0)
         keys = tf.math.floormod(self.global_step * 7 + tf.range(6, dtype=tf.int64), 200)
         first = tf.where(

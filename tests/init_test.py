@@ -186,16 +186,72 @@ def test_new_graphs_and_sessions_start_anew():
                     assert session.run(table.size()) == 2
 
 
-def test_each_session_needs_its_init():
+@pytest.mark.parametrize("order", ["init first", "table first"])
+def test_initializers_run_init_by_themselves(order):
     with tf.Graph().as_default():
+        if order == "init first":
+            status = sok.Init(global_batch_size=16, seed=3)
+        layer = sok.All2AllDenseEmbedding(10, 2, 1, 1, dynamic_input=True)
+        rows = layer(tf.constant([5, 6], tf.int64))
+        if order == "table first":
+            status = sok.Init(global_batch_size=16, seed=3)
+        results = []
+        for explicit in (False, True):
+            # A new session knows nothing of what ran in another.
+            with tf.compat.v1.Session() as session:
+                if explicit:
+                    session.run(status)
+                harness.initialize(session)
+                results.append(session.run(rows))
+                assert session.run(status) == b"OK"
+        np.testing.assert_array_equal(*results)
+
+
+def test_init_and_initializers_in_one_run_and_again():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         status = sok.Init(global_batch_size=16)
+        tables = [sok.EmbeddingVariable(name=f"table{i}", dim=2) for i in range(3)]
+        initializer = tf.compat.v1.global_variables_initializer()
+        rows = tf.nn.embedding_lookup(tables[0], [1, 2])
+        for _ in range(3):
+            assert session.run([status, initializer])[0] == b"OK"
+            assert session.run(tables[0].size()) == 0
+            session.run(rows)
+            assert session.run([table.size() for table in tables]) == [2, 0, 0]
+
+
+def test_the_init_of_another_graph_does_not_count():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        session.run(sok.Init(global_batch_size=16))
+        with tf.Graph().as_default() as other:
+            table = sok.EmbeddingVariable(name="lonely_table", dim=2)
+        with tf.compat.v1.Session(graph=other) as other_session:
+            with pytest.raises(tf.errors.FailedPreconditionError, match="lonely_table.*sok.Init"):
+                other_session.run(table.initializer)
+        session.run(sok.EmbeddingVariable(name="table", dim=2).initializer)
+
+
+@pytest.mark.parametrize("order", ["init first", "saver first"])
+def test_a_restore_without_initializers(order, tmp_path):
+    def build():
+        if order == "init first":
+            sok.Init(global_batch_size=16, seed=3)
         table = sok.EmbeddingVariable(name="table", dim=2)
-        with tf.compat.v1.Session() as session:
-            session.run(status)
-            session.run(table.initializer)
-        with tf.compat.v1.Session() as session:
-            with pytest.raises(tf.errors.FailedPreconditionError, match="sok.Init"):
-                session.run(table.initializer)
+        saver = tf.compat.v1.train.Saver()
+        if order == "saver first":
+            sok.Init(global_batch_size=16, seed=3)
+        return table, saver, tf.nn.embedding_lookup(table, [5, 6])
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        _, saver, rows = build()
+        harness.initialize(session)
+        want = session.run(rows)
+        prefix = saver.save(session, str(tmp_path / "model"))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table, saver, rows = build()
+        saver.restore(session, prefix)
+        assert session.run(table.size()) == 2
+        np.testing.assert_array_equal(session.run(rows), want)
 
 
 def test_the_seed_decides_the_initial_rows():

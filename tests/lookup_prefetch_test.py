@@ -179,8 +179,8 @@ def _keys_iterator(steps):
 @pytest.mark.parametrize("steps", [0, 1, 5])
 def test_a_hook_in_a_monitored_session_trains_every_batch_once(steps):
     with tf.Graph().as_default():
-        with tf.control_dependencies([sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)]):
-            prefetch, table, keys, step, update = _small_model(_keys_iterator(steps))
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)
+        prefetch, table, keys, step, update = _small_model(_keys_iterator(steps))
         size = table.size()
         seen = []
         with v1.train.MonitoredTrainingSession(hooks=[prefetch]) as session:
@@ -193,8 +193,8 @@ def test_a_hook_in_a_monitored_session_trains_every_batch_once(steps):
 
 def test_a_monitored_session_may_stop_early_and_another_begins_anew():
     with tf.Graph().as_default():
-        with tf.control_dependencies([sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)]):
-            prefetch, _, keys, _, update = _small_model(_keys_iterator(9))
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)
+        prefetch, _, keys, _, update = _small_model(_keys_iterator(9))
         for _ in range(2):
             seen = []
             hooks = [prefetch, v1.train.StopAtStepHook(num_steps=3)]

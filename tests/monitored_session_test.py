@@ -3,6 +3,7 @@
 import pathlib
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import harness
@@ -13,13 +14,12 @@ train = v1.train
 
 
 class Model:
-    """A layer whose initializer runs sok.Init by itself: a monitored session initializes before users can."""
+    """A layer that a monitored session initializes; nobody runs sok.Init."""
 
     def __init__(self):
-        sok_init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
         self.global_step = train.get_or_create_global_step()
-        with tf.control_dependencies([sok_init]):
-            layer = sok.All2AllDenseEmbedding(100, 2, 1, 1, dynamic_input=True, name="layer")
+        layer = sok.All2AllDenseEmbedding(100, 2, 1, 1, dynamic_input=True, name="layer")
         self.table = layer.embedding_variable
         self.keys = tf.math.floormod(self.global_step * 7 + tf.range(6, dtype=tf.int64), 20)
         self.rows = layer(self.keys)
@@ -56,6 +56,27 @@ def test_variables_are_initialized_by_the_session():
     assert step == 3
     np.testing.assert_array_equal(keys, [*range(6), *range(7, 13), *range(14, 20)])
     assert rows.shape == (18, 2) and np.all(np.isfinite(rows))
+
+
+def test_a_scaffold_of_the_users_initializes():
+    with tf.Graph().as_default():
+        model = Model()
+        scaffold = train.Scaffold(
+            init_op=v1.global_variables_initializer(), ready_op=v1.report_uninitialized_variables()
+        )
+        with train.MonitoredTrainingSession(scaffold=scaffold) as session:
+            for _ in range(3):
+                session.run(model.step)
+            _, rows = model.contents(session)
+    np.testing.assert_array_equal(rows, run(3)[1][1])
+
+
+def test_without_init_a_session_says_so():
+    with tf.Graph().as_default():
+        sok.EmbeddingVariable("lonely_table", 2)
+        train.get_or_create_global_step()
+        with pytest.raises(tf.errors.FailedPreconditionError, match="lonely_table.*sok.Init"):
+            train.MonitoredTrainingSession()
 
 
 def test_a_second_session_goes_on_where_the_first_ended(tmp_path):

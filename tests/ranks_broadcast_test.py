@@ -59,8 +59,8 @@ def check_some_variables():
 
 def check_hook_with_a_table_that_trains():
     with tf.Graph().as_default():
-        with tf.control_dependencies([sok.Init(global_batch_size=SIZE, seed=1)]):
-            table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+        sok.Init(global_batch_size=SIZE, seed=1)
+        table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
         variables = _variables()
         rows = tf.nn.embedding_lookup(table, [communicator().rank])
         step = tf.compat.v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows), var_list=[table])

@@ -68,6 +68,60 @@ def check_rank_0_decides_the_seed():
         return error.value.message
 
 
+def _tables():
+    tables = [sok.EmbeddingVariable(name=f"table{i}", dim=2, initializer=1.0) for i in range(2)]
+    return tables, tf.reduce_sum(sok.group_embedding_lookup(tables, [[1, 2]] * 2)[0])
+
+
+def check_initializers_run_init():
+    """In new sessions: initializers alone, together with Init, and again."""
+    initialize._reset()
+    results = []
+    with tf.Graph().as_default():
+        status = sok.Init(global_batch_size=SIZE, seed=2)
+        _, rows = _tables()
+        initializer = tf.compat.v1.global_variables_initializer()
+        for fetches in (initializer, [status, initializer]):
+            with tf.compat.v1.Session() as session:
+                for _ in range(2):
+                    session.run(fetches)
+                    results.append(float(session.run(rows)))
+    return results
+
+
+def check_one_rank_alone_initializes_again():
+    initialize._reset()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        status = sok.Init(global_batch_size=SIZE, seed=2)
+        tables, rows = _tables()
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(rows)
+        if communicator().rank == 1:
+            session.run([tables[0].initializer, status])
+        return [int(size) for size in session.run([table.size() for table in tables])]
+
+
+def check_initializers_tell_who_disagrees():
+    initialize._reset()
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        sok.Init(global_batch_size=SIZE * (2 if communicator().rank == 1 else 1))
+        table = sok.EmbeddingVariable("table", dim=2)
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            session.run(table.initializer)
+        return error.value.message
+
+
+def check_a_monitored_session():
+    """The first rank is the chief of its session, as every rank is of its own."""
+    initialize._reset()
+    with tf.Graph().as_default():
+        sok.Init(global_batch_size=SIZE, seed=2)
+        _, rows = _tables()
+        tf.compat.v1.train.get_or_create_global_step()
+        with tf.compat.v1.train.MonitoredTrainingSession() as session:
+            return float(session.run(rows))
+
+
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
 
 
@@ -99,6 +153,21 @@ def test_a_batch_that_does_not_divide_is_refused(results):
 def test_every_rank_is_told_who_disagrees(results, check, message):
     for told in results[check]:
         assert f"sok.Init: the ranks disagree: {message}" in told
+
+
+def test_initializers_run_init(results):
+    assert results["check_initializers_run_init"] == [[4.0] * 4] * SIZE
+    assert results["check_a_monitored_session"] == [4.0] * SIZE
+
+
+def test_where_init_has_run_an_initializer_concerns_one_rank(results):
+    # Of the keys 1 and 2 rank 1 has one and rank 2 the other.
+    assert results["check_one_rank_alone_initializes_again"] == [[0, 0], [0, 1], [1, 1]]
+
+
+def test_initializers_tell_who_disagrees(results):
+    for told in results["check_initializers_tell_who_disagrees"]:
+        assert "rank 0 has global_batch_size=3, rank 1 has global_batch_size=6" in told
 
 
 def test_rank_0_decides_the_seed(results):

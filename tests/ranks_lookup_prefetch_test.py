@@ -134,8 +134,8 @@ def _monitored_steps(count: int) -> list[int]:
     """The batches that steps of a MonitoredTrainingSession trained, which stops before the data end."""
     _rank()
     with tf.Graph().as_default():
-        with tf.control_dependencies([sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)]):
-            table = sok.EmbeddingVariable("table", 2)
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)
+        table = sok.EmbeddingVariable("table", 2)
         iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(6).batch(1))
         v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
         look_up = functools.partial(lambda table, keys: (tf.nn.embedding_lookup(table, keys), keys), table)

@@ -15,8 +15,8 @@ def _train(with_table):
     """Trains 40 steps in a monitored session; the last rank is killed at the tenth."""
     known = communicator()
     with tf.Graph().as_default():
-        with tf.control_dependencies([sok.Init(global_batch_size=known.size, seed=1)]):
-            table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+        sok.Init(global_batch_size=known.size, seed=1)
+        table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
         # Its gradient is a constant, which TensorFlow might reduce once for all steps.
         loss = tf.reduce_sum(tf.Variable([1.0]))
         if with_table:

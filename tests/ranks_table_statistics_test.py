@@ -103,8 +103,8 @@ def monitor(folder):
     known = communicator()
     with tf.Graph().as_default():
         global_step = v1.train.get_or_create_global_step()
-        with tf.control_dependencies([sok.Init(global_batch_size=known.size, seed=1)]):
-            table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
+        sok.Init(global_batch_size=known.size, seed=1)
+        table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
         keys = global_step * 10 + tf.range(known.rank + 1, dtype=tf.int64)
         loss = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
         step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, global_step)

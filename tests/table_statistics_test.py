@@ -129,11 +129,10 @@ class Model:
     """Each step looks `4 + step` keys up, half of them new, two of them equal."""
 
     def __init__(self):
-        sok_init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
         self.global_step = v1.train.get_or_create_global_step()
-        with tf.control_dependencies([sok_init]):
-            table = sok.EmbeddingVariable("all", 2, initializer=1.0)
-            rare = sok.EmbeddingVariable("rare", 2, initializer=1.0, admission=sok.CounterFilter(3))
+        table = sok.EmbeddingVariable("all", 2, initializer=1.0)
+        rare = sok.EmbeddingVariable("rare", 2, initializer=1.0, admission=sok.CounterFilter(3))
         keys = tf.concat([self.global_step * 100 + tf.range(self.global_step + 3, dtype=tf.int64), [7]], 0)
         loss = tf.add_n([tf.reduce_sum(tf.nn.embedding_lookup(variable, keys)) for variable in (table, rare)])
         self.step = v1.train.GradientDescentOptimizer(0.1).minimize(loss, self.global_step)

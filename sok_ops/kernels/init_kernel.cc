@@ -17,6 +17,18 @@ enum Argument { kGlobalBatchSize, kSeed, kGradientDtype, kArguments };
 
 std::string GradientDtypeName(int64_t dtype) { return tf::DataTypeString(static_cast<tf::DataType>(dtype)); }
 
+tf::Status CheckUnchanged(const Runtime& existing, int64_t global_batch_size, uint64_t seed,
+                          tf::DataType gradient_dtype, int ranks) {
+  if (existing.global_batch_size == global_batch_size && existing.seed == seed &&
+      existing.gradient_dtype == gradient_dtype && existing.ranks == ranks) {
+    return tf::Status();
+  }
+  return tf::errors::FailedPrecondition(
+      "sok.Init has run in this session with other arguments: ", existing.DebugString(), ", seed ",
+      static_cast<int64_t>(existing.seed), ", gradients sent as ",
+      GradientDtypeName(existing.gradient_dtype));
+}
+
 class InitOp : public tf::OpKernel {
  public:
   explicit InitOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
@@ -39,7 +51,8 @@ class InitOp : public tf::OpKernel {
                     static_cast<tf::DataType>(words[kGradientDtype]), rank_, ranks_));
     tf::core::RefCountPtr<Runtime> existing;
     if (LookupRuntime(context, "", &existing).ok()) {
-      OP_REQUIRES_OK(context, CheckUnchanged(*existing, *runtime));
+      OP_REQUIRES_OK(context, CheckUnchanged(*existing, runtime->global_batch_size, runtime->seed,
+                                             runtime->gradient_dtype, runtime->ranks));
     } else {
       OP_REQUIRES_OK(context, CreateRuntime(context, std::move(runtime)));
     }
@@ -69,20 +82,40 @@ class InitOp : public tf::OpKernel {
     return tf::Status();
   }
 
-  static tf::Status CheckUnchanged(const Runtime& existing, const Runtime& wanted) {
-    if (existing.global_batch_size == wanted.global_batch_size && existing.seed == wanted.seed &&
-        existing.gradient_dtype == wanted.gradient_dtype && existing.ranks == wanted.ranks) {
-      return tf::Status();
-    }
-    return tf::errors::FailedPrecondition(
-        "sok.Init has run in this session with other arguments: ", existing.DebugString(), ", seed ",
-        static_cast<int64_t>(existing.seed), ", gradients sent as ",
-        GradientDtypeName(existing.gradient_dtype));
-  }
-
   int rank_;
   int ranks_;
 };
+class InitHasRunOp : public tf::OpKernel {
+ public:
+  explicit InitHasRunOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
+    OP_REQUIRES_OK(construction, construction->GetAttr("rank", &rank_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("ranks", &ranks_));
+  }
+
+  void Compute(tf::OpKernelContext* context) override {
+    const tf::Tensor& arguments = context->input(0);
+    OP_REQUIRES(context, arguments.NumElements() == kArguments,
+                tf::errors::InvalidArgument("sok.Init: the arguments of a rank are ", arguments.NumElements(),
+                                            " words, not ", int{kArguments}));
+    const int64_t* words = arguments.flat<int64_t>().data();
+    tf::core::RefCountPtr<Runtime> existing;
+    const bool has_run = LookupRuntime(context, "", &existing).ok();
+    if (has_run) {
+      // Rank 0's seed is taken on all ranks.
+      const uint64_t seed = rank_ == 0 ? static_cast<uint64_t>(words[kSeed]) : existing->seed;
+      OP_REQUIRES_OK(context, CheckUnchanged(*existing, words[kGlobalBatchSize], seed,
+                                             static_cast<tf::DataType>(words[kGradientDtype]), ranks_));
+    }
+    tf::Tensor* output = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &output));
+    output->scalar<bool>()() = has_run;
+  }
+
+ private:
+  int rank_;
+  int ranks_;
+};
+REGISTER_KERNEL_BUILDER(Name("SokInitHasRun").Device(tf::DEVICE_CPU), InitHasRunOp);
 REGISTER_KERNEL_BUILDER(Name("SokInit").Device(tf::DEVICE_CPU), InitOp);
 
 }  // namespace

@@ -23,6 +23,16 @@ REGISTER_OP("SokInit")
 arguments: [3 * ranks], of each rank: the global batch size; the seed, where rank 0's is taken; the enum of the dtype
 that gradients are sent in. The ranks must agree about the others.)");
 
+REGISTER_OP("SokInitHasRun")
+    .Input("arguments: int64")
+    .Attr("rank: int >= 0 = 0")
+    .Attr("ranks: int >= 1 = 1")
+    .Output("has_run: bool")
+    .SetIsStateful()
+    .SetShapeFn(shape::ScalarShape)
+    .Doc(R"(Whether SokInit has run in the session. FailedPrecondition where it has with other arguments.
+arguments: [3], those of this rank, as SokInit's. A rank other than the first does not compare its seed.)");
+
 REGISTER_OP("SokTable")
     .Attr("container: string = ''")
     .Attr("shared_name: string = ''")
@@ -84,6 +94,15 @@ REGISTER_OP("SokTableStatistics")
     .Doc(R"(What this rank's tables hold and what training lookups have done with them since they were made.
 statistics: [num_tables, 6] of each table its rows, and of LookupCounts ids, distinct ids, admitted ids, filtered ids
 and bytes sent.)");
+
+REGISTER_OP("SokTableSetGlobalStep")
+    .Input("handle: resource")
+    .Input("global_step: int64")
+    .SetIsStateful()
+    .SetShapeFn(shape::NoOutputs)
+    .Doc(
+        "Tells a table the global step, a scalar of at least 0, before it is counted up: see "
+        "Table::SetGlobalStep.");
 
 REGISTER_OP("SokTableEvict")
     .Input("handle: resource")

@@ -10,7 +10,7 @@ from tensorflow.python.ops import handle_data_util, resource_variable_ops
 from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import initializers, row_policies
+from sparse_operation_kit.core import initialize, initializers, row_policies
 from sparse_operation_kit.core.communicator import communicator
 
 # Of a row, as in cc/table.
@@ -44,8 +44,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     reading it as a tensor is a `TypeError`, except for one without hashing, whose rows are all there. Rows of
     a table with a capacity are read by `read_value`, those of any table by `keys_and_rows`.
 
-    Its initializer needs `sok.Init` to have run. Created under `tf.control_dependencies([sok_init])`, the
-    initializer runs it by itself, as a `MonitoredTrainingSession` needs.
+    Its initializer, and restoring it, run the `sok.Init` of the graph where that has not run in the session.
     """
 
     def __init__(
@@ -101,6 +100,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         self.capacity = capacity
         self.key_dtype = tf.as_dtype(key_dtype)
         self.use_hashtable = bool(use_hashtable)
+        self._eviction = eviction
         option = (
             initializer
             if isinstance(initializer, row_policies.InitializerOption)
@@ -137,7 +137,9 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                     on_full, admission, eviction, option.default_value_no_permission
                 ),
             )
-            initializer_op = self._make_table(name="Initializer")
+            with initialize.making_table() as made:
+                initializer_op = self._make_table(name="Initializer")
+                made.append(initializer_op)
             self._initializer_inputs = tuple(initializer_op.control_inputs)
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
         super().__init__(
@@ -156,6 +158,11 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             collections.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
         ops.add_to_collections(collections, self)
         _install_hooks()
+
+    @property
+    def evicts_by_step(self) -> bool:
+        """Whether rows go for their age in steps."""
+        return isinstance(self._eviction, row_policies.GlobalStepEvict) and bool(self._eviction.steps_to_live)
 
     @property
     def emb_handle(self) -> tf.Tensor:
@@ -336,8 +343,9 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
 
     def make_if_missing(self) -> tf.Operation:
         """Returns the op that makes the empty table where the initializer has not run."""
-        with tf.control_dependencies(self._initializer_inputs):
-            return self._make_table(keep_existing=True, name="MakeTable")
+        with tf.control_dependencies(self._initializer_inputs), initialize.making_table() as made:
+            made.append(self._make_table(keep_existing=True, name="MakeTable"))
+        return made[0]
 
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
         """Makes `initializer_op` what initializes the variable."""

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.ops import variable_scope
 
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import with_graph_init
+from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import (
     CBFFilter,
     CounterFilter,
@@ -230,7 +230,8 @@ def _made(make: Callable[[], EmbeddingVariable]) -> EmbeddingVariable:
     # table is in memory wherever the program wants its model to be.
     with tf.init_scope():
         graph = tf.compat.v1.get_default_graph()
-        with graph.name_scope(None), tf.device("/device:CPU:0"), with_graph_init():
+        with graph.name_scope(None), tf.device("/device:CPU:0"):
+            ready_graph()
             return make()
 
 

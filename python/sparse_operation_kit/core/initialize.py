@@ -1,6 +1,9 @@
 """sok.Init: readies a session for embedding variables."""
 
+from __future__ import annotations
+
 import contextlib
+import dataclasses
 import numbers
 import random
 import threading
@@ -34,14 +37,30 @@ _configuration: _Configuration | None = None
 _resolved_seed = 0
 # The same for graphs without a seed that `graph_init` readies.
 _seed_of_graphs: int | None = None
-# The attribute of a graph that holds what readies its sessions.
+# The attribute of a graph that holds its `_GraphState`.
 _GRAPH_ATTRIBUTE = "_sok_init"
+
+
+@dataclasses.dataclass
+class _GraphState:
+    """What a graph knows of Init.
+
+    Attributes:
+      status: What readies its sessions; None while there is nothing.
+      arguments: What `status` tells the ranks.
+      makers: Ops that make tables, for an Init that comes after them.
+    """
+
+    status: tf.Tensor | None = None
+    arguments: list[int] = dataclasses.field(default_factory=list)
+    makers: list[tf.Operation] = dataclasses.field(default_factory=list)
 
 
 def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
     """Readies the session that runs the returned tensor for embedding variables.
 
-    It comes before any variable initializer::
+    Initializers of the graph's embedding variables, and restores of them, run it by themselves where it has
+    not run in the session. Running it before is optional::
 
         sok_init = sok.Init(global_batch_size=4096)
         with tf.compat.v1.Session() as sess:
@@ -49,9 +68,9 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
             sess.run(tf.compat.v1.global_variables_initializer())
 
     The first call decides which ranks there are: call `hvd.init()` before it, or leave that to it in
-    processes that `horovodrun` or `mpirun` has started. Every rank runs the returned tensor equally often;
-    it compares what the ranks were told. Calling Init again with the same arguments, for another graph or
-    session of the process, is harmless.
+    processes that `horovodrun` or `mpirun` has started. Where it runs for the first time in a session, by
+    itself or through initializers, it compares what the ranks were told, so all ranks run it. Later it tells
+    the other ranks nothing. Calling Init again with the same arguments is harmless.
 
     Args:
       **kwargs: `global_batch_size`, required: samples per step over all ranks, a multiple of their number.
@@ -106,7 +125,7 @@ def graph_init() -> tf.Tensor:
       RuntimeError: As `Init`.
     """
     graph = tf.compat.v1.get_default_graph()
-    known = getattr(graph, _GRAPH_ATTRIBUTE, None)
+    known = _state_of(graph).status
     if known is not None:
         return known
     with _lock:
@@ -121,32 +140,69 @@ def graph_init() -> tf.Tensor:
     return _init_op(configuration, seed)
 
 
+def ready_graph() -> None:
+    """Has the initializers of the default graph's tables run `graph_init`, for programs that know of no Init.
+
+    Where TensorFlow is eager it does nothing, and embedding variables refuse to be made.
+    """
+    if not tf.executing_eagerly():
+        graph_init()
+
+
 @contextlib.contextmanager
-def with_graph_init() -> Iterator[None]:
-    """Inside it, the initializers of embedding variables that are made run `graph_init` by themselves."""
-    if tf.executing_eagerly():
-        # Where embedding variables refuse to be made.
-        yield
-        return
-    with tf.control_dependencies([graph_init()]):
-        yield
+def making_table() -> Iterator[list[tf.Operation]]:
+    """Inside it, ops are made that need the graph's Init to have run, and put into the list that it gives.
+
+    They run it by themselves, also where it comes after them in the graph.
+    """
+    state = _state_of(tf.compat.v1.get_default_graph())
+    made: list[tf.Operation] = []
+    with tf.control_dependencies([] if state.status is None else [state.status]):
+        yield made
+    state.makers += made
+
+
+def _state_of(graph: tf.Graph) -> _GraphState:
+    state = getattr(graph, _GRAPH_ATTRIBUTE, None)
+    if state is None:
+        state = _GraphState()
+        setattr(graph, _GRAPH_ATTRIBUTE, state)
+    return state
 
 
 def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
-    ranks = communicator()
-    graph = tf.compat.v1.get_default_graph()
-    # Every rank tells every rank, so that all of them see who disagrees.
     words = [configuration.global_batch_size, seed, configuration.gradient_dtype.as_datatype_enum]
+    if tf.executing_eagerly():
+        return _told_to_ranks(tf.constant(words, tf.int64), words)
+    state = _state_of(tf.compat.v1.get_default_graph())
+    if state.status is not None and state.arguments == words:
+        return state.status
+    ranks = communicator()
+    # One after the other, so that all ranks find that the second has other arguments than the first.
+    with tf.control_dependencies([] if state.status is None else [state.status]):
+        arguments = tf.constant(words, tf.int64)
+        has_run = native.ops.sok_init_has_run(arguments, rank=ranks.rank, ranks=ranks.size)
+    # Of the two sides of a switch one does not run, and so ranks exchange nothing where it has run.
+    first = _told_to_ranks(tf.raw_ops.Switch(data=arguments, pred=has_run).output_false, words)
+    again = tf.raw_ops.Switch(data=tf.constant("OK"), pred=has_run).output_true
+    status = tf.raw_ops.Merge(inputs=[first, again], name="SokInit").output
+    for maker in state.makers:
+        maker._add_control_input(status.op)
+    state.status, state.arguments = status, words
+    return status
+
+
+def _told_to_ranks(arguments: tf.Tensor, words: list[int]) -> tf.Tensor:
+    """The op that readies the session with what all ranks tell: `arguments`, whose value is `words`."""
+    ranks = communicator()
     with tf.name_scope(""):
         # One step may run several.
-        name = graph.unique_name("sok.Init")
-    arguments, _ = ranks.exchange(
-        tf.constant(words * ranks.size, tf.int64), tf.constant([len(words)] * ranks.size, tf.int32), name
+        name = tf.compat.v1.get_default_graph().unique_name("sok.Init")
+    # Every rank tells every rank, so that all of them see who disagrees.
+    told, _ = ranks.exchange(
+        tf.tile(arguments, [ranks.size]), tf.constant([len(words)] * ranks.size, tf.int32), name
     )
-    status = native.ops.sok_init(arguments, rank=ranks.rank, ranks=ranks.size, name="SokInit")
-    if not tf.executing_eagerly():
-        setattr(graph, _GRAPH_ATTRIBUTE, status)
-    return status
+    return native.ops.sok_init(told, rank=ranks.rank, ranks=ranks.size)
 
 
 def _seed_of(graph: tf.Graph) -> int:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import with_graph_init
+from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import InitializerOption
 
 
@@ -103,7 +103,8 @@ def _create(
     init, admission, eviction = _options(spec.options)
     # By keyword, since TensorFlow takes what comes by position for its own variables' arguments.
     # Outside of conditionals, as TensorFlow makes variables, and in memory wherever the model is to be.
-    with tf.init_scope(), tf.device("/device:CPU:0"), with_graph_init():
+    with tf.init_scope(), tf.device("/device:CPU:0"):
+        ready_graph()
         variable = EmbeddingVariable(
             name=name,
             dim=spec.dim,

@@ -29,8 +29,8 @@ def check_gradient_graph(op: tf.Operation) -> None:
     handles = [_outer(handle) for handle in op.inputs[: op.get_attr("num_tables")]]
     names = sorted(_source(handle).name for handle in handles)
     raise TypeError(
-        f"There is no gradient for lookups in embedding variables {names} inside of tf.cond or tf.while_loop: "
-        "look the rows up outside and take them in, or use tf.stop_gradient"
+        f"There is no gradient for lookups in embedding variables {names} inside of tf.cond or tf.while_loop:"
+        " look the rows up outside and take them in, or use tf.stop_gradient"
     )
 
 

@@ -57,7 +57,7 @@ class OneRecord:
         arrived: dict[int, tf.Tensor] = {}
 
         def differentiate(*gradients: tf.Tensor) -> list[tf.Tensor | tf.IndexedSlices | None]:
-            # A tape makes zeros for outputs that have no gradient, and variables behind them are to have none.
+            # A tape makes zeros for outputs without a gradient, and variables behind them are to have none.
             known = [i for i, gradient in enumerate(gradients) if gradient is arrived.get(i)]
             return tf.gradients(
                 [inner[i] for i in known],
