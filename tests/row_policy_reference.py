@@ -42,29 +42,36 @@ class ReferenceTable:
         self._l2_weight_threshold = l2_weight_threshold
         self._dim = dim
         self._steps = 0
+        self._counts_global_steps = False
         self._uses = 0
 
     def read(self, key: int) -> float:
         """What a lookup gives for a key that it does not let in."""
         return self.rows[key].value if key in self.rows else self._absent_value()
 
-    def step(self, keys: list[int], update: bool = True) -> list[float]:
-        """Returns what the lookup gives for each key, and trains unless `update` is False."""
+    def step(self, keys: list[int], update: bool = True, global_step: int | None = None) -> list[float]:
+        """Returns what the lookup gives for each key, and trains unless `update` is False.
+
+        `global_step` is the graph's before it is counted up; None counts the table's own steps.
+        """
         self._uses += 1
         counts = collections.Counter(keys)
         self._admit(counts)
         values = [self.read(key) for key in keys]
         if not update:
             return values
-        self._steps += 1
+        number = 1 + (self._steps if global_step is None else self._tell(global_step))
+        self._steps = max(self._steps, number)
         for key, count in counts.items():
             if key in self.rows:
                 self.rows[key].value -= count
-                self.rows[key].last_step = self._steps
+                self.rows[key].last_step = number
         return values
 
-    def save(self) -> None:
+    def save(self, global_step: int | None = None) -> None:
         """What goes when a checkpoint is written."""
+        if global_step is not None:
+            self._tell(global_step)
         if self._steps_to_live:
             oldest = self._steps - self._steps_to_live
             self.rows = {key: row for key, row in self.rows.items() if row.last_step >= oldest}
@@ -80,6 +87,17 @@ class ReferenceTable:
         for key in keys:
             self.rows.pop(key, None)
             self.waiting.pop(key, None)
+
+    def _tell(self, global_step: int) -> int:
+        """Has the table count the graph's steps from here on; rows and waiting keys keep their age."""
+        if not self._counts_global_steps:
+            by = global_step - self._steps
+            for row in self.rows.values():
+                row.last_step = max(row.last_step + by, 0)
+            self.last_seen = {key: max(step + by, 0) for key, step in self.last_seen.items()}
+            self._counts_global_steps, self._steps = True, global_step
+        self._steps = max(self._steps, global_step)
+        return global_step
 
     def _absent_value(self) -> float:
         return self._default_value if self._filter_freq > 1 else INITIAL

@@ -20,6 +20,7 @@ struct SavedTable {
   // Of a Bloom filter.
   int hashes = 0;
   int64_t counters = 0;
+  bool counts_global_steps = false;  // as Table's
 };
 
 // The table-wide state of an optimizer.

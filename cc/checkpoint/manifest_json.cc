@@ -81,6 +81,8 @@ void ReadAdmission(JsonReader* reader, const Json& json, SavedTable* table) {
   table->counters = reader->Int(json, "counters", 1);
 }
 
+constexpr char kGlobalStepClock[] = "global_step";
+
 OrderedJson EvictionJson(const Eviction& eviction) {
   if (eviction.kind == Eviction::Kind::kNone) return nullptr;
   OrderedJson json;
@@ -202,6 +204,7 @@ OrderedJson TableJson(const SavedTable& table) {
   json["initializer"] = InitializerJson(options.initializer);
   json["admission"] = AdmissionJson(table);
   json["eviction"] = EvictionJson(options.eviction);
+  if (table.counts_global_steps) json["clock"] = kGlobalStepClock;
   return json;
 }
 
@@ -221,6 +224,11 @@ SavedTable ReadTable(JsonReader* reader, const Json& json) {
   options.initializer = ReadInitializer(reader, reader->Object(json, "initializer"));
   ReadAdmission(reader, reader->Member(json, "admission"), &table);
   options.eviction = ReadEviction(reader, reader->Member(json, "eviction"));
+  // Not there in tables that count their own steps.
+  table.counts_global_steps = reader->ok() && json.contains("clock");
+  if (table.counts_global_steps && reader->String(json, "clock") != kGlobalStepClock) {
+    reader->Fail("has an unknown \"clock\"");
+  }
   return table;
 }
 

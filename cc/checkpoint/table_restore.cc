@@ -204,7 +204,7 @@ Status ChainRestore::LoadAll(Executor& executor, Table* fresh) {
       fresh->options().rank != options_.rank || (options_.use_hashtable && fresh->size() != 0)) {
     return FailedPrecondition("the table to restore into is not a new one of the same options");
   }
-  if (parts_.counts) fresh->SetClock(last().steps, last().uses);
+  if (parts_.counts) fresh->SetClock(last().steps, last().uses, last().table.counts_global_steps);
   SOK_RETURN_IF_ERROR(AttachOptimizer(fresh));
   RowsToRestore what;
   what.counts = parts_.counts;

@@ -79,6 +79,7 @@ SavedTable DescriptionOf(const Table& table, const SaveRequest& request) {
   SavedTable saved;
   saved.options = table.options();
   saved.options.name = NameOf(table.options(), request);
+  saved.counts_global_steps = table.counts_global_steps();
   if (table.bloom() != nullptr) {
     saved.hashes = table.bloom()->hashes();
     saved.counters = table.bloom()->counters();

@@ -48,7 +48,7 @@ struct RowUsage {
   }
 
   Column frequency;  // occurrences in training lookups
-  Column last_step;  // the table's steps() right after the row's last update, or at its insertion
+  Column last_step;  // the step of the row's last update, or the table's steps() at its insertion
   Column last_used;  // the table's uses() at the row's last training lookup
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -135,10 +136,20 @@ class Table {
   // Takes out what options().eviction says goes when a checkpoint is written. Errors as Erase.
   Status EvictForSave(Executor& executor, int64_t* evicted);
 
-  // Steps taken, which are calls of ApplyGradients, and training lookups: what "long ago" is measured in.
+  // Steps taken, which are calls of ApplyGradients unless SetGlobalStep tells others, and training lookups:
+  // what "long ago" is measured in.
   int64_t steps() const { return steps_; }
   int64_t uses() const { return uses_; }
-  void SetClock(int64_t steps, int64_t uses);
+  // As a checkpoint has them; `of_graph` as counts_global_steps().
+  void SetClock(int64_t steps, int64_t uses, bool of_graph);
+  // Tells the training program's global step, at least 0, before it is counted up: the next ApplyGradients is
+  // the step after it, and steps() are those of the program from here on. Where the table has counted its own
+  // until now, or the global step of a checkpoint lies ahead, last steps are moved with steps(), so that rows
+  // are as old as they were, but not older than the global step. Later a value below an earlier one does
+  // nothing to steps(). Before EvictForSave, which takes it for the present.
+  void SetGlobalStep(int64_t step);
+  // Whether steps() are those that SetGlobalStep has told, here or before the checkpoint that was restored.
+  bool counts_global_steps() const { return counts_global_steps_; }
   // Per row in use, where the options need them: see RowUsage.
   bool has_frequency() const { return usage_.frequency.has_value(); }
   bool has_last_step() const { return usage_.last_step.has_value(); }
@@ -219,6 +230,10 @@ class Table {
   // What EvictForSave takes out: of GlobalStepEvict, and of L2WeightEvict.
   void FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting_ids) const;
   void FindSmall(Executor& executor, std::vector<int64_t>* rows);
+  // The number of the step that is being taken.
+  int64_t CountStep();
+  // Moves steps() and the last steps of rows and waiting ids.
+  void MoveSteps(int64_t by);
   Status FillDirectRows(Executor& executor);
   Status AttachOptimizer(std::string_view name, Span<const float> hyper);
   // Sums the gradients of rows that repeat, and takes the step.
@@ -243,6 +258,8 @@ class Table {
   const std::shared_ptr<LookupCounts> lookup_counts_ = std::make_shared<LookupCounts>();
   int64_t steps_ = 0;
   int64_t uses_ = 0;
+  std::optional<int64_t> global_step_;  // as told since the table was made
+  bool counts_global_steps_ = false;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<float> first_hyper_;
   Deduplicator deduplicator_;  // of gradients whose rows repeat

@@ -101,10 +101,38 @@ void Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
   });
 }
 
-void Table::SetClock(int64_t steps, int64_t uses) {
+void Table::SetClock(int64_t steps, int64_t uses, bool of_graph) {
   steps_ = steps;
   uses_ = uses;
+  counts_global_steps_ = of_graph;
   queue_.Invalidate();
+}
+
+void Table::SetGlobalStep(int64_t step) {
+  if (!global_step_.has_value() && (!counts_global_steps_ || step < steps_)) MoveSteps(step - steps_);
+  counts_global_steps_ = true;
+  global_step_ = step;
+  steps_ = std::max(steps_, step);
+}
+
+int64_t Table::CountStep() {
+  if (!global_step_.has_value()) return ++steps_;
+  const int64_t step = *global_step_ + 1;
+  steps_ = std::max(steps_, step);
+  return step;
+}
+
+void Table::MoveSteps(int64_t by) {
+  if (by == 0) return;
+  steps_ += by;
+  if (has_last_step()) {
+    ForEachPiece([&](Span<const int64_t> rows) {
+      for (const int64_t row : rows) set_last_step(row, std::max<int64_t>(last_step(row) + by, 0));
+    });
+  }
+  if (waiting() != nullptr) waiting()->MoveLastSteps(by);
+  // Deltas would leave the last steps of unchanged rows as they were.
+  chain_end_ = {};
 }
 
 void Table::set_frequency(int64_t row, int64_t value) {

@@ -40,7 +40,7 @@ struct Admission {
 struct Eviction {
   enum class Kind {
     kNone,
-    kGlobalStep,  // those not updated for more than `steps_to_live` steps of the table
+    kGlobalStep,  // those not updated for more than `steps_to_live` of the table's steps()
     kL2Weight,    // those with 0.5 * sum of w^2 < l2_weight_threshold
   };
   Kind kind = Kind::kNone;

@@ -144,9 +144,9 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
 Status Table::TakeStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                        const RowGradients& gradients) {
   SOK_RETURN_IF_ERROR(Named(optimizer_->Apply(executor, hyper, rows, gradients, &store_)));
-  ++steps_;
+  const int64_t step = CountStep();
   if (has_last_step()) {
-    for (const int64_t row : rows) set_last_step(row, steps_);
+    for (const int64_t row : rows) set_last_step(row, step);
   }
   MarkChanged(rows);
   return OkStatus();

@@ -39,4 +39,10 @@ bool WaitingIds::Erase(int64_t id) {
   return true;
 }
 
+void WaitingIds::MoveLastSteps(int64_t by) {
+  for (int64_t place = 0; place < limit(); ++place) {
+    if (in_use(place)) last_steps_[place] = std::max<int64_t>(last_steps_[place] + by, 0);
+  }
+}
+
 }  // namespace sok

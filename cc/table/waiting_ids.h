@@ -41,6 +41,9 @@ class WaitingIds {
   // False where the id is not there, or no room could be made to free its place.
   bool Erase(int64_t id);
 
+  // Adds `by` to all last steps, which stay at 0 where they would fall below. Changes nothing else.
+  void MoveLastSteps(int64_t by);
+
   // Changes since the last checkpoint of a chain; see RowChanges. Changed places are those of ids that are
   // new or were counted.
   RowChanges& changes() { return changes_; }

@@ -1,6 +1,7 @@
 // Kernels that make and inspect tables.
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -171,6 +172,27 @@ class TableStatisticsOp : public tf::OpKernel {
   static constexpr int kNumbers = 6;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableStatistics").Device(tf::DEVICE_CPU), TableStatisticsOp);
+
+class TableSetGlobalStepOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+  void Compute(tf::OpKernelContext* context) override {
+    TableRef ref;
+    OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
+    const tf::Tensor& input = context->input(1);
+    OP_REQUIRES(context, tf::TensorShapeUtils::IsScalar(input.shape()),
+                tf::errors::InvalidArgument("Embedding variable '", ref.table->options().name,
+                                            "': the global step has shape ", input.shape().DebugString(),
+                                            ", not []"));
+    const int64_t step = input.scalar<int64_t>()();
+    OP_REQUIRES(context, step >= 0 && step < std::numeric_limits<int64_t>::max(),
+                tf::errors::InvalidArgument("Embedding variable '", ref.table->options().name,
+                                            "': the global step is ", step, ", not in [0, 2^63 - 1)"));
+    const std::lock_guard<std::mutex> lock(ref.table->mutex());
+    ref.table->SetGlobalStep(step);
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokTableSetGlobalStep").Device(tf::DEVICE_CPU), TableSetGlobalStepOp);
 
 class TableEvictOp : public tf::OpKernel {
  public:

@@ -76,8 +76,9 @@ class CBFFilter:
 class GlobalStepEvict:
     """At a save, rows go that were last updated more than `steps_to_live` training steps ago.
 
-    Steps are those of the table: each time that an optimizer is applied to it is one. Keys that wait for
-    admission and were last seen so long ago go too.
+    Steps are the global steps of the graph (`tf.compat.v1.train.get_global_step()`), where it has one when
+    the optimizer is applied; else those of the table, of which each application of an optimizer is one. Keys
+    that wait for admission and were last seen so long ago go too.
 
     Attributes:
       steps_to_live: None and 0: no row goes.

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import global_step
 from sparse_operation_kit.optimizers.table_update import apply_to_table
 
 _fuses = contextvars.ContextVar("sok_fuses_updates", default=True)
@@ -77,9 +78,13 @@ class _GroupGradient:
             return [self.op]
         return self.op.control_inputs
 
-    def updated(self, kernel: str, steps: Sequence[tuple[int, tf.Tensor]]) -> tf.Operation:
-        """The op that trains tables: `steps` are of their positions and hyper-parameters."""
+    def updated(
+        self, kernel: str, steps: Sequence[tuple[int, tf.Tensor]], variables: Sequence[tf.Variable]
+    ) -> tf.Operation:
+        """The op that trains `variables`: `steps` are of their positions and hyper-parameters."""
         op, num_tables = self.op, self.num_tables
+        lookup = op.inputs[0 if op.type == "SokGroupSum" else num_tables]
+        told = global_step.told(variables, after=[lookup])
         arguments = {
             "handles": self.handles,
             "hyper": [hyper for _, hyper in steps],
@@ -87,7 +92,7 @@ class _GroupGradient:
             "trained": [table for table, _ in steps],
             "optimizer": kernel,
         }
-        with tf.control_dependencies(self.awaited):
+        with tf.control_dependencies([*self.awaited, *told]):
             if op.type == "SokGroupSum":
                 return native.ops.sok_group_sum_apply_gradients(
                     **arguments,
@@ -112,6 +117,7 @@ class StepOps:
 
     def __init__(self) -> None:
         self._fused: dict[tuple[_GroupGradient, str], list[tuple[int, tf.Tensor]]] = {}
+        self._variables: dict[tuple[_GroupGradient, str], list[tf.Variable]] = {}
         self._gate: tf.Operation | None = None
 
     def update(
@@ -126,6 +132,7 @@ class StepOps:
             return apply_to_table(variable, gradient, kernel, hyper)
         source, table = found
         self._fused.setdefault((source, kernel), []).append((table, hyper))
+        self._variables.setdefault((source, kernel), []).append(variable)
         if self._gate is None:
             self._gate = tf.no_op(name="tables")
         return self._gate
@@ -133,8 +140,9 @@ class StepOps:
     def finish(self) -> None:
         """Makes the ops that update several tables."""
         for (source, kernel), steps in self._fused.items():
-            self._gate._add_control_inputs([source.updated(kernel, steps)])
-        self._fused = {}
+            update = source.updated(kernel, steps, self._variables[source, kernel])
+            self._gate._add_control_inputs([update])
+        self._fused, self._variables = {}, {}
 
 
 def _gradient_of_group(

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import global_step
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.horovod_check import is_gathered
 
@@ -68,14 +69,15 @@ def apply_to_table(
             f"The gradient of embedding variable '{variable.m_var_name}' is {gradient.values.dtype.name},"
             f" not {variable.dtype.base_dtype.name}"
         )
-    return native.ops.sok_apply_gradients(
-        handle=variable.handle,
-        indices=tf.cast(gradient.indices, tf.int64),
-        values=gradient.values,
-        hyper=hyper,
-        optimizer=kernel,
-        indices_unique=_come_from_one_lookup(gradient.indices),
-    )
+    with tf.control_dependencies(global_step.told([variable], after=[gradient.indices])):
+        return native.ops.sok_apply_gradients(
+            handle=variable.handle,
+            indices=tf.cast(gradient.indices, tf.int64),
+            values=gradient.values,
+            hyper=hyper,
+            optimizer=kernel,
+            indices_unique=_come_from_one_lookup(gradient.indices),
+        )
 
 
 def check_gradient(variable: tf.Variable, gradient: Any) -> None:

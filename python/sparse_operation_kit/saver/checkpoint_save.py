@@ -25,6 +25,7 @@ from tensorflow.python.training.saving import saveable_object
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.paths import path_problem
+from sparse_operation_kit.core import global_step
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import retention
@@ -128,17 +129,20 @@ def _add_stages(
     save_id = tf.constant(0, tf.int64)
     result = None
     refused = tf.not_equal(refusal[0], tf.errors.OK)
+    # Rows are as old as they are at the time of the save.
+    told = global_step.told([variable_of(table) for table in tables])
     # What rank 0 has published the others can read only afterwards.
     for stage in ("begin", "write", "publish", "read")[: 3 if known.size == 1 else 4]:
-        result = native.ops.sok_checkpoint_stage(
-            handles,
-            prefix,
-            save_id,
-            tf.logical_not(refused) if stage == "begin" else stages.proceed,
-            stage=stage,
-            incremental=incremental,
-            names=names,
-        )
+        with tf.control_dependencies(told):
+            result = native.ops.sok_checkpoint_stage(
+                handles,
+                prefix,
+                save_id,
+                tf.logical_not(refused) if stage == "begin" else stages.proceed,
+                stage=stage,
+                incremental=incremental,
+                names=names,
+            )
         label = f"{stage} ({_HINT})" if stage == "begin" else stage
         if stage == "begin":
             code = tf.where(refused, refusal[0], result.code)
