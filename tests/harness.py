@@ -95,7 +95,7 @@ def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
         tables[name.removesuffix("/checkpoint")] = {
             array: np.concatenate([shard[array] for shard in shards])[order]
             for array in shards[0]
-            if len(shards[0][array]) == len(shards[0]["keys"])
+            if all(len(shard[array]) == len(shard["keys"]) for shard in shards)
         }
     return tables
 
