@@ -132,7 +132,10 @@ def good() -> list[dict[str, Any]]:
         document("delta", lagging=True),
         document(admission=checkpoint_files.COUNTER, waiting=2),
         document(
-            "delta", admission=checkpoint_files.COUNTER, eviction={"kind": "global_step", "steps_to_live": 3}
+            "delta",
+            admission=checkpoint_files.COUNTER,
+            eviction={"kind": "global_step", "steps_to_live": 3},
+            clock="global_step",
         ),
         document(admission=_BLOOM, capacity=9, on_full="evict_lfu", shards=1),
         document(hashed=False, capacity=3, initializer={"kind": "normal", "a": -2.5, "b": 1, "seed": "0"}),

@@ -60,7 +60,7 @@ class ReferenceTable:
         values = [self.read(key) for key in keys]
         if not update:
             return values
-        number = 1 + (self._steps if global_step is None else self._tell(global_step))
+        number = self._steps + 1 if global_step is None else self._tell(global_step)
         self._steps = max(self._steps, number)
         for key, count in counts.items():
             if key in self.rows:

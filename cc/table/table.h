@@ -142,11 +142,11 @@ class Table {
   int64_t uses() const { return uses_; }
   // As a checkpoint has them; `of_graph` as counts_global_steps().
   void SetClock(int64_t steps, int64_t uses, bool of_graph);
-  // Tells the training program's global step, at least 0, before it is counted up: the next ApplyGradients is
-  // the step after it, and steps() are those of the program from here on. Where the table has counted its own
-  // until now, or the global step of a checkpoint lies ahead, last steps are moved with steps(), so that rows
-  // are as old as they were, but not older than the global step. Later a value below an earlier one does
-  // nothing to steps(). Before EvictForSave, which takes it for the present.
+  // Tells the training program's global step, at least 0, which is that of the next ApplyGradients; steps()
+  // are those of the program from here on. Where the table has counted its own until now, or the global step
+  // of a checkpoint lies ahead, last steps are moved with steps(), so that rows are as old as they were, but
+  // not older than the global step. Later a value below an earlier one does nothing to steps(). Before
+  // EvictForSave, which takes it for the present.
   void SetGlobalStep(int64_t step);
   // Whether steps() are those that SetGlobalStep has told, here or before the checkpoint that was restored.
   bool counts_global_steps() const { return counts_global_steps_; }

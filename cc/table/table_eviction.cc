@@ -117,9 +117,8 @@ void Table::SetGlobalStep(int64_t step) {
 
 int64_t Table::CountStep() {
   if (!global_step_.has_value()) return ++steps_;
-  const int64_t step = *global_step_ + 1;
-  steps_ = std::max(steps_, step);
-  return step;
+  steps_ = std::max(steps_, *global_step_);
+  return *global_step_;
 }
 
 void Table::MoveSteps(int64_t by) {

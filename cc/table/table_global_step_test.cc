@@ -41,18 +41,18 @@ int64_t EvictAt(Table* table, int64_t global_step) {
 
 int64_t LastStep(const Table& table, int64_t id) { return table.last_step(FoundRows(table, {id})[0]); }
 
-TEST(TableGlobalStepTest, AnUpdateIsOfTheStepAfterTheToldOne) {
+TEST(TableGlobalStepTest, AnUpdateIsOfTheToldStep) {
   auto table = MakeAgingTable(10);
   table->SetGlobalStep(100);
   Train(table.get(), {1});
-  EXPECT_EQ(LastStep(*table, 1), 101);
-  EXPECT_EQ(table->steps(), 101);
+  EXPECT_EQ(LastStep(*table, 1), 100);
+  EXPECT_EQ(table->steps(), 100);
   // A second update in the same step is of the same step.
   table->SetGlobalStep(100);
   Train(table.get(), {2});
-  EXPECT_EQ(LastStep(*table, 2), 101);
-  EXPECT_EQ(EvictAt(table.get(), 111), 0);
-  EXPECT_EQ(EvictAt(table.get(), 112), 2);
+  EXPECT_EQ(LastStep(*table, 2), 100);
+  EXPECT_EQ(EvictAt(table.get(), 110), 0);
+  EXPECT_EQ(EvictAt(table.get(), 111), 2);
 }
 
 TEST(TableGlobalStepTest, RowsOfATableThatHasCountedItsOwnStepsKeepTheirAge) {

@@ -101,7 +101,7 @@ REGISTER_OP("SokTableSetGlobalStep")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc(
-        "Tells a table the global step, a scalar of at least 0, before it is counted up: see "
+        "Tells a table the global step, a scalar of at least 0, that of its next update: see "
         "Table::SetGlobalStep.");
 
 REGISTER_OP("SokTableEvict")

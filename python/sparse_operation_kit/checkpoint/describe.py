@@ -18,7 +18,7 @@ def describe(table: Table) -> Iterator[str]:
     shards = len(table.last.shards)
     yield f"{table.name}"
     yield f"  folder      {table.last.path}"
-    yield f"  checkpoint  {_kind(table)}, of step {manifest.steps:,}, training lookup {manifest.uses:,}"
+    yield f"  checkpoint  {_kind(table)}, of {_clock(description)} {manifest.steps:,}, training lookup {manifest.uses:,}"
     rows = f"{manifest.rows:,} of {manifest.dim} floats in {count_of(shards, 'shard')}"
     yield f"  rows        {rows}, {size(table.last.bytes)}"
     if shards > 1:
@@ -91,6 +91,10 @@ def size(number: int) -> str:
 def count_of(number: int, what: str) -> str:
     """Returns a number of things: "1 id", "2,000 ids"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _clock(description: dict[str, Any]) -> str:
+    return "global step" if "clock" in description else "step"
 
 
 def _kind(table: Table) -> str:

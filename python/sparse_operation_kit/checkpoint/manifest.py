@@ -289,6 +289,8 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
         _check_admission(_object(table["admission"], "admission"))
     if table["eviction"] is not None:
         _check_eviction(_object(table["eviction"], "eviction"))
+    if "clock" in table:
+        _one_of(table, "clock", ("global_step",))
     if not table["hashed"] and (
         not capacity or on_full != "error" or table["admission"] is not None or table["eviction"] is not None
     ):

@@ -13,7 +13,8 @@ from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 def told(variables: Iterable[EmbeddingVariable], after: Iterable[tf.Tensor] = ()) -> list[tf.Operation]:
     """Adds the ops that tell tables with a `GlobalStepEvict` the global step as it is when they run.
 
-    Updates of tables and saves wait for them. So an update has the step before it is counted up.
+    Updates of tables and saves wait for them. An update is of the step that it reads, which the program
+    counts up after it.
 
     Args:
       variables: Any embedding variables.

@@ -9,7 +9,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import with_graph_init
+from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, target_of
 from sparse_operation_kit.lookup import group
 
@@ -99,14 +99,14 @@ class FixedRows(EmbeddingVariable):
         self.global_shape = _checked_shape(who, shape)
         self.global_gpu_id, self.num_gpus = ranks.rank, ranks.size
         self._own_keys = range(ranks.rank, self.global_shape[0], ranks.size)
-        with with_graph_init():
-            super().__init__(
-                name="Variable" if name is None else name,
-                dim=self.global_shape[1],
-                dtype=tf.float32 if dtype is None else dtype,
-                initializer=initializer,
-                trainable=True if trainable is None else trainable,
-            )
+        ready_graph()
+        super().__init__(
+            name="Variable" if name is None else name,
+            dim=self.global_shape[1],
+            dtype=tf.float32 if dtype is None else dtype,
+            initializer=initializer,
+            trainable=True if trainable is None else trainable,
+        )
         self._shape = tf.TensorShape([self._rows_read_here(), self.dim])
         self.replace_initializer(self._fill(initial_value))
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.core.initialize import with_graph_init
+from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.experiment.placement import target_of
 
 # What the original hands to its tables on a device. Of these only max_capacity bounds anything here.
@@ -86,17 +86,17 @@ class DynamicVariable(EmbeddingVariable):
         capacity = (kwargs.get("max_capacity") or None) if var_type == "hybrid" else None
         self.mode = mode
         self.target_gpu = target_of(mode)
-        with with_graph_init():
-            super().__init__(
-                name="DynamicVariable" if name is None else name,
-                dim=dimension,
-                capacity=capacity,
-                key_dtype=tf.int64 if key_type is None else key_type,
-                dtype=tf.float32 if dtype is None else dtype,
-                initializer=_initializer(initializer),
-                trainable=trainable,
-                on_full="error" if capacity is None else "evict_lru",
-            )
+        ready_graph()
+        super().__init__(
+            name="DynamicVariable" if name is None else name,
+            dim=dimension,
+            capacity=capacity,
+            key_dtype=tf.int64 if key_type is None else key_type,
+            dtype=tf.float32 if dtype is None else dtype,
+            initializer=_initializer(initializer),
+            trainable=trainable,
+            on_full="error" if capacity is None else "evict_lru",
+        )
         self.dimension = self.dim
         self.key_type = self.key_dtype
         self.handle_dtype = self.dtype
