@@ -18,7 +18,8 @@ def describe(table: Table) -> Iterator[str]:
     shards = len(table.last.shards)
     yield f"{table.name}"
     yield f"  folder      {table.last.path}"
-    yield f"  checkpoint  {_kind(table)}, of {_clock(description)} {manifest.steps:,}, training lookup {manifest.uses:,}"
+    at = f"{_clock(description)} {manifest.steps:,}, training lookup {manifest.uses:,}"
+    yield f"  checkpoint  {_kind(table)}, of {at}"
     rows = f"{manifest.rows:,} of {manifest.dim} floats in {count_of(shards, 'shard')}"
     yield f"  rows        {rows}, {size(table.last.bytes)}"
     if shards > 1:
