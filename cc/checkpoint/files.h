@@ -33,10 +33,10 @@ class FileReader {
 // what is not there, FailedPrecondition for something else in the way, ResourceExhausted for a full disk,
 // else Internal; the message names operation, path and reason. Thread-safe.
 //
-// A checkpoint owns the folder `<prefix>.sok` and all that is in it. There nothing follows a symbolic link:
-// from the last component of a path on that ends with ".sok", a link is removed or renamed as what it is, and
-// otherwise refused with FailedPrecondition. Before that component links are the user's, and are followed. A
-// file is never opened or listed through a link of its own name, wherever it is.
+// A checkpoint owns the folder `<prefix>.sok` and its contents, where no symbolic link is followed: from the
+// last component of a path that ends with ".sok", a link is removed or renamed itself, and otherwise refused
+// with FailedPrecondition. Links before that component are the user's, and are followed. A file is never
+// opened, and a folder never listed, through a link of its own name, wherever it is.
 class Files {
  public:
   virtual ~Files() = default;

@@ -32,8 +32,8 @@ class Descriptor {
 
 constexpr char kOwnFolder[] = ".sok";
 
-// Where in a path that begins which a checkpoint owns: at the last component that ends with ".sok". Without
-// one it is the last component.
+// The position in a path where the part begins that a checkpoint owns: the last component that ends with
+// ".sok". Without one it is that of the last component.
 size_t OwnPart(const std::string& path, bool* owned) {
   const size_t length = sizeof(kOwnFolder) - 1;
   for (size_t end = path.size(); end != std::string::npos && end > 0; end = path.rfind('/', end - 1)) {

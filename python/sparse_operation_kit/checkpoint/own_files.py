@@ -1,8 +1,8 @@
 """Files and folders that a checkpoint owns, reached without following a symbolic link.
 
-A checkpoint owns the folder `<prefix>.sok` and all that is in it. From the last component of a path on that
-ends with ".sok" a link is removed as what it is, and otherwise refused; before that component links are the
-user's, and are followed. No file is opened through a link of its own name, wherever it is.
+A checkpoint owns the folder `<prefix>.sok` and its contents. From the last component of a path that ends with
+".sok", a link is removed itself, and otherwise refused; links before that component are the user's, and are
+followed. No file is opened through a link of its own name, wherever it is.
 `cc/checkpoint/posix_files.cc` follows the same rule.
 """
 

@@ -1,9 +1,10 @@
-"""Who saves to a prefix, or removes what lies there, holds its lock until TensorFlow's files are written.
+"""The lock of a checkpoint's prefix, which saves, compaction and retention hold while they work there.
 
-So no process takes for the leftovers of a killed one what another is still saving. The lock is `flock` on the
-file `<prefix>.sok.lock`, which goes when it is released; that of a killed process is free, and goes when the
-next one asks for it. Where the file system has no locks the file alone says that somebody is at work: nothing
-beside it is removed then, and after a kill it has to be removed by hand.
+A save holds it until TensorFlow's files are written, so that no other process takes a save that is under way
+for the leftovers of a killed one. The lock is `flock` on the file `<prefix>.sok.lock`, which is removed when
+the lock is released. The lock of a killed process is free, and its file is removed when the next process asks
+for the lock. On a file system without `flock` the file itself is the lock: nothing beside it is removed, and
+after a kill it has to be removed by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from typing import Any
 
 SUFFIX = ".sok.lock"
-# Two processes that ask at the same moment get into each other's way, but not that often.
+# Two processes that ask at the same moment disturb each other, but not that often in a row.
 _ATTEMPTS = 20
 _LONGEST_HOLDER = 300
 

@@ -1,7 +1,7 @@
 """Gradient tapes over ops whose inputs are changed after they were made.
 
 A tape keeps the inputs that an op had when it was made, and would differentiate what the graph no longer
-computes. So it gets such ops as one, whose gradient is what `tf.gradients` finds in the graph as it became.
+computes. So such ops are recorded as a single one, with the gradient of `tf.gradients` in the final graph.
 """
 
 from __future__ import annotations

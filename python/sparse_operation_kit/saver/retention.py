@@ -1,8 +1,8 @@
 """Removes tables' folders that no checkpoint refers to any more.
 
-TensorFlow removes its own files of old checkpoints and knows nothing of the folders beside them. A save that
-was killed leaves folders that no checkpoint knows either, and so does, for a moment, a save that goes on: who
-saves to a prefix holds its lock (`checkpoint/prefix_lock.py`), and nothing goes at a prefix that is locked.
+TensorFlow removes its own files of old checkpoints and knows nothing of the folders beside them. A killed
+save leaves folders that no checkpoint refers to. So does a save that is under way, but it holds the lock of
+its prefix (`checkpoint/prefix_lock.py`), and nothing is removed at a prefix that is locked.
 """
 
 from __future__ import annotations
