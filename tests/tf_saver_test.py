@@ -366,13 +366,26 @@ def test_saving_before_the_initializer_names_the_table(tmp_path):
             model.saver.save(session, str(tmp_path / "model"))
 
 
-def test_restoring_before_init_names_init(tmp_path):
+def test_restoring_in_another_session_runs_init(tmp_path):
+    with harness.graph_and_session() as session:
+        model = Model()
+        harness.initialize(session)
+        model.train(session, range(3))
+        path = model.saver.save(session, str(tmp_path / "model"))
+        with v1.Session() as other:
+            model.saver.restore(other, path)
+            assert_same(model.state(other), model.state(session))
+
+
+def test_restoring_in_a_graph_without_init_names_init(tmp_path):
     with harness.graph_and_session() as session:
         model = Model()
         harness.initialize(session)
         path = model.saver.save(session, str(tmp_path / "model"))
-        with v1.Session() as other, pytest.raises(tf.errors.FailedPreconditionError, match="sok.Init"):
-            model.saver.restore(other, path)
+    with tf.Graph().as_default(), v1.Session() as session:
+        model = Model()
+        with pytest.raises(tf.errors.FailedPreconditionError, match="sok.Init"):
+            model.saver.restore(session, path)
 
 
 def test_a_checkpoint_without_the_table(tmp_path):
