@@ -4,7 +4,7 @@ import runpy
 
 import pytest
 
-from example_support import DEEPREC, run_deeprec
+from example_support import EXAMPLES, run_deeprec
 
 
 def test_it_learns():
@@ -15,7 +15,7 @@ def test_it_learns():
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_records_can_be_given(tmp_path, size):
-    program = runpy.run_path(str(DEEPREC / "feature_columns.py"))
+    program = runpy.run_path(str(EXAMPLES / "deeprec" / "feature_columns.py"))
     program["write_records"](str(tmp_path / "samples.tfrecord"), samples=600)
     ranks, first, last = run_deeprec(
         "feature_columns.py", "--data_dir", str(tmp_path), "--steps", "100", size=size
