@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from example_support import run_program
+from sparse_operation_kit import compat
 
 STEPS = 6
 
@@ -46,6 +47,7 @@ def test_kinds_of_dense_layers_give_the_same(flags):
     check_same(losses("dense_demo.py", *flags), losses("dense_demo.py"))
 
 
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="the layers are no Keras layers beside Keras 3")
 def test_the_functional_model_is_the_subclassed_one():
     flags = ["--slot_num", "3", "--embedding_vec_size", "4", "--combiner", "sum"]
     check_same(losses("sparse_demo.py", *flags, "--functional_api", "1"), losses("sparse_demo.py", *flags))

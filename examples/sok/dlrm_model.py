@@ -14,7 +14,7 @@ class SokEmbedding(keras.layers.Layer):
     def __init__(self, vocabulary_sizes, dim):
         super().__init__()
         self._first_keys = [sum(vocabulary_sizes[:position]) for position in range(len(vocabulary_sizes))]
-        self._layer = sok.All2AllDenseEmbedding(
+        layer = sok.All2AllDenseEmbedding(
             # Some room above what is needed, as in the original.
             max_vocabulary_size_per_gpu=int(sum(vocabulary_sizes) / 0.75),
             embedding_vec_size=dim,
@@ -22,10 +22,13 @@ class SokEmbedding(keras.layers.Layer):
             nnz_per_slot=1,
             use_hashtable=False,
         )
+        # In a list tf_keras too finds its variable, beside TensorFlow versions with Keras 3.
+        self.embedding_layers = [layer]
 
     def call(self, categories, training=True):
         """Returns float32 `[batch, categories, dim]` for int64 `[batch, categories]`, below the sizes."""
-        return self._layer(categories + tf.constant(self._first_keys, tf.int64), training=training)
+        (layer,) = self.embedding_layers
+        return layer(categories + tf.constant(self._first_keys, tf.int64), training=training)
 
 
 class TensorFlowEmbedding(keras.layers.Layer):
