@@ -112,7 +112,9 @@ class FixedRows(EmbeddingVariable):
 
     def _rows_read_here(self) -> int:
         """How many rows reading the variable as a tensor gives on this rank."""
-        raise NotImplementedError
+        if self.target_gpu == ALL_RANKS:
+            return len(self._own_keys)
+        return self.global_shape[0] if self.target_gpu == self.global_gpu_id else 0
 
     def _fill(self, initial_value: tf.Tensor | None) -> tf.Operation:
         """The op that makes the table and all rows of this rank."""
@@ -179,9 +181,6 @@ class DistributedVariable(FixedRows):
 
     target_gpu = ALL_RANKS
 
-    def _rows_read_here(self) -> int:
-        return len(self._own_keys)
-
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy
         exported = native.ops.sok_table_export(self.handle, dim=self.dim)
@@ -246,9 +245,6 @@ class LocalizedVariable(FixedRows):
             shape,
             initializer,
         )
-
-    def _rows_read_here(self) -> int:
-        return self.global_shape[0] if self.target_gpu == self.global_gpu_id else 0
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy
