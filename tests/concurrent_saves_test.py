@@ -171,6 +171,24 @@ def test_a_compaction_holds_its_prefix(tmp_path, session, monkeypatch):
     assert model.restored(tmp_path / "m-9") == 1
 
 
+def test_max_to_keep_leaves_what_another_process_has_saved(tmp_path, session):
+    """A Saver removes its own checkpoint, and not the one that took its place, or is about to."""
+    model = Model(session, max_to_keep=1)
+    other = train.Saver()
+    model.save(tmp_path / "m-1", 1)
+    model.save(tmp_path / "m-2", 2)
+    assert names(tmp_path, "*.index") == ["m-2.index"]
+    other.save(session, str(tmp_path / "m-2"), write_state=False)
+    model.save(tmp_path / "m-3", 3)
+    with prefix_lock.acquire(str(tmp_path / "m-3"), 0):
+        model.save(tmp_path / "m-4", 4)
+    model.save(tmp_path / "m-5", 5)
+    assert names(tmp_path, "*.index") == ["m-2.index", "m-3.index", "m-5.index"]
+    assert names(tmp_path, "*.sok") == ["m-2.sok", "m-3.sok", "m-5.sok"]
+    for step in (2, 3, 5):
+        assert model.restored(tmp_path / f"m-{step}") == step
+
+
 def test_what_was_replaced_goes(tmp_path, session):
     model = Model(session)
     for value in range(3):
@@ -207,17 +225,12 @@ def test_what_an_incremental_save_builds_on_stays(tmp_path, session):
 
 
 def _save_again_and_again(folder, number, processes, reports):
-    """Every other prefix is one that several processes save to.
-
-    The one whose Saver removes old checkpoints has prefixes of its own: TensorFlow removes its files without
-    a lock, also while another process saves to the same prefix.
-    """
-    removes = number == 1
+    """Every other prefix is one that all processes save to."""
     with harness.graph_and_session(intra_op_threads=1) as session:
-        model = Model(session, max_to_keep=3 if removes else None)
+        model = Model(session, max_to_keep=3 if number == 1 else None)
         os.write(reports, b"ready\n")
         for save in range(SAVES):
-            step = save * processes + (number if save % 2 or removes else 0)
+            step = save * processes + (number if save % 2 else 0)
             path = model.save(f"{folder}/m-{step}", step)
             os.write(reports, f"{path}\n".encode())
 

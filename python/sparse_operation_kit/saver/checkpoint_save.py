@@ -28,7 +28,7 @@ from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.core import global_step
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.saver import retention
+from sparse_operation_kit.saver import old_checkpoints, retention
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
 
@@ -232,6 +232,7 @@ def _save_on_first_rank(
             # Complete tables without a checkpoint would fill the disk that was too full for it.
             retention.collect(str(bound.arguments["save_path"]), held=held)
             raise
+        old_checkpoints.note(saver, path)
         kept = saver.last_checkpoints
         retention.collect(path, set(before) - set(kept), kept, held)
         return path

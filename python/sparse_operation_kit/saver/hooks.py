@@ -15,7 +15,7 @@ from tensorflow.python.training import basic_session_run_hooks
 from tensorflow.python.training import saver as tf_saver
 
 from sparse_operation_kit.core.replacements import Replacements
-from sparse_operation_kit.saver import agreed_timer, checkpoint_restore, checkpoint_save
+from sparse_operation_kit.saver import agreed_timer, checkpoint_restore, checkpoint_save, old_checkpoints
 from sparse_operation_kit.saver.table_saveables import tables_of, with_given_names
 
 _replaced = Replacements()
@@ -36,6 +36,7 @@ def install() -> None:
     _replaced.replace(builder, "_AddShardedRestoreOps", _add_sharded_restore_ops)
     _replaced.replace(tf_saver.Saver, "save", _save)
     _replaced.replace(tf_saver.Saver, "restore", _restore)
+    _replaced.replace(tf_saver.Saver, "_MaybeDeleteOldCheckpoints", _remove_old)
     hook = basic_session_run_hooks.CheckpointSaverHook
     _replaced.replace(hook, "begin", agreed_timer.wrap_begin)
     _replaced.replace(hook, "after_create_session", agreed_timer.wrap_after_create_session)
@@ -136,6 +137,14 @@ def _save(original: Callable) -> Callable:
         return checkpoint_save.save(original, self, *args, **kwargs)
 
     return save
+
+
+def _remove_old(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def remove_old(self, *args, **kwargs):
+        old_checkpoints.remove(original, self, *args, **kwargs)
+
+    return remove_old
 
 
 def _restore(original: Callable) -> Callable:

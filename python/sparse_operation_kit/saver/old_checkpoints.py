@@ -1,0 +1,58 @@
+"""Keeps `max_to_keep` from removing what another process has saved under the same name.
+
+TensorFlow's Saver removes the files of its old checkpoints by their names alone. Where another process saves
+to such a name, that would remove the other's checkpoint, or half of it. With tables beside them, files are
+removed under the lock of their prefix, and only if they are those that this Saver has written.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.checkpoint import prefix_lock
+
+# By Saver and prefix, which `.index` it has written.
+_written: weakref.WeakKeyDictionary[tf.compat.v1.train.Saver, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def note(saver: tf.compat.v1.train.Saver, prefix: str) -> None:
+    """Remembers that the Saver has written the checkpoint at `prefix`, whose lock the caller holds."""
+    known = _written.setdefault(saver, {})
+    known[prefix] = _identity(prefix)
+    pending = {path for path, _ in saver._checkpoints_to_be_deleted}
+    for path in set(known) - set(saver.last_checkpoints) - pending - {prefix}:
+        del known[path]
+
+
+def remove(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> None:
+    """`Saver._MaybeDeleteOldCheckpoints`, where `original` is TensorFlow's."""
+    pending = saver._checkpoints_to_be_deleted
+    prefix = pending[0][0] if pending else None
+    if prefix is None or not os.path.lexists(f"{prefix}.sok"):
+        original(saver, *args, **kwargs)
+        return
+    try:
+        lock = prefix_lock.try_acquire(prefix)
+    except OSError:
+        lock = None  # a save does not fail for an old checkpoint
+    if lock is None:
+        pending.pop(0)  # another process is saving there
+        return
+    with lock:
+        if _written.get(saver, {}).get(prefix, _identity(prefix)) == _identity(prefix):
+            original(saver, *args, **kwargs)
+        else:
+            pending.pop(0)
+
+
+def _identity(prefix: str) -> tuple[int, int] | None:
+    try:
+        facts = os.stat(f"{prefix}.index")
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_mtime_ns
