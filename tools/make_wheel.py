@@ -1,6 +1,6 @@
 """Writes the wheel: the package's files, its metadata and the list of both (wheel format 1.0).
 
-The op library inside fits one minor version of TensorFlow, which the wheel's local version names
+The op library in the wheel fits one minor version of TensorFlow, which the wheel's local version names
 (0.1.0+tf2.15). TensorFlow is not among the declared requirements: several distributions provide it
 (tensorflow, tensorflow-cpu, ...), and pip would install a second one over the user's.
 """
@@ -14,13 +14,17 @@ import zipfile
 
 NAME = "sparse_operation_kit"
 
+# The lowest Python that runs the package; `tools/test_wheel.sh --python python3.10` checks it, and ruff
+# checks the package's syntax against it (pyproject.toml). TensorFlow's own wheels bound it from above.
+LOWEST_PYTHON = "3.10"
+
 METADATA = """\
 Metadata-Version: 2.1
 Name: sparse-operation-kit
 Version: {version}
 Summary: Sparse embedding tables, sharded over Horovod ranks, for graph-mode TensorFlow {minor}
 License: Apache-2.0
-Requires-Python: >=3.8
+Requires-Python: >={python}
 Requires-External: TensorFlow (=={minor}.*)
 Requires-Dist: numpy
 Description-Content-Type: text/markdown
@@ -72,7 +76,8 @@ def main(folder: str, tensorflow: str, license_path: str, readme_path: str, pair
 
     contents = {path: read(file) for path, file in files.items()}
     readme = read(readme_path).decode()
-    contents[f"{info}/METADATA"] = METADATA.format(version=version, minor=minor, readme=readme).encode()
+    metadata = METADATA.format(version=version, minor=minor, python=LOWEST_PYTHON, readme=readme)
+    contents[f"{info}/METADATA"] = metadata.encode()
     contents[f"{info}/WHEEL"] = WHEEL.format(tag=tag).encode()
     contents[f"{info}/LICENSE"] = read(license_path)
     write_wheel(f"{folder}/{NAME}-{version}-{tag}.whl", contents, f"{info}/RECORD")

@@ -1,30 +1,44 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it with pip into a fresh environment that has the same TensorFlow, and trains a step
+# Builds the wheel, installs it with pip into a new environment that has the same TensorFlow, and trains a step
 # with it from a folder outside the checkout.
 #
-# Usage: tools/test_wheel.sh [--tensorflow VERSION] [--fresh]
-#   --fresh  installs TensorFlow itself anew; else the new environment borrows it from the one of tools/setup.sh
+# Usage: tools/test_wheel.sh [--tensorflow VERSION] [--fresh | --python PYTHON]
+#   --fresh          installs TensorFlow too, in the pinned versions; without it the new environment borrows
+#                    TensorFlow from the one of tools/setup.sh
+#   --python PYTHON  makes the environment from this interpreter and installs TensorFlow, with the newest
+#                    dependencies that pip finds for it: the pinned ones are for Python 3.11
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 take_tensorflow_option "$@"
-"$SOK_ROOT/tools/setup.sh"
-say "Building the wheel"
-sok_bazel build --jobs="$(nproc)" --noshow_progress //tools:wheel
-wheel="$(find "$(sok_bazel_link bin)/tools/wheel/" -name '*.whl')"
+requirements="$SOK_ROOT/tools/requirements"
+base="$(sok_python)"
+install=()
+case "${SOK_ARGS[*]}" in
+  "") ;;
+  --fresh)
+    install=(-r "$requirements/tensorflow-$SOK_TENSORFLOW.txt" -c "$requirements/constraints-$SOK_TENSORFLOW.txt")
+    ;;
+  "--python "*)
+    base="${SOK_ARGS[1]}"
+    install=("tensorflow-cpu==$SOK_TENSORFLOW")
+    ;;
+  *) fail "tools/test_wheel.sh does not know ${SOK_ARGS[*]}." ;;
+esac
 
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
-"$(sok_python)" -m venv "$folder/env"
+wheel="$("$SOK_ROOT/tools/wheel.sh" "$folder")"
+"$base" -m venv "$folder/env"
 python="$folder/env/bin/python"
-say "Installing $(basename "$wheel")"
-if [ "${SOK_ARGS[*]}" = --fresh ]; then
-  "$python" -m pip install --quiet --disable-pip-version-check -r "$SOK_ROOT/tools/requirements/tensorflow-$SOK_TENSORFLOW.txt" \
-    -c "$SOK_ROOT/tools/requirements/constraints-$SOK_TENSORFLOW.txt"
+pip_install() { "$python" -m pip install --quiet --disable-pip-version-check "$@"; }
+say "Installing $(basename "$wheel") for $("$python" --version)"
+if [ ${#install[@]} -gt 0 ]; then
+  pip_install "${install[@]}"
 else
   site='import sysconfig; print(sysconfig.get_path("purelib"))'
   "$(sok_python)" -c "$site" > "$("$python" -c "$site")/borrowed.pth"
 fi
-"$python" -m pip install --quiet --disable-pip-version-check --no-deps "$wheel"
+pip_install --no-deps "$wheel"
 cp "$SOK_ROOT/tools/wheel_check.py" "$folder/"
 (cd "$folder" && env -u PYTHONPATH "$python" wheel_check.py "$folder/env")

@@ -4,6 +4,7 @@ Usage: wheel_check.py ENVIRONMENT_FOLDER
 """
 
 import os
+import platform
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -32,7 +33,8 @@ def main(environment: str) -> None:
         session.run(tf1.global_variables_initializer())
         session.run(train)
         np.testing.assert_array_equal(session.run(rows), np.repeat([[0.5], [0.75], [0.75]], 3, axis=1))
-    print(f"sparse_operation_kit {sok.__version__} works with TensorFlow {tf.__version__} from {package}")
+    versions = f"TensorFlow {tf.__version__} and Python {platform.python_version()}"
+    print(f"sparse_operation_kit {sok.__version__} works with {versions} from {package}")
 
 
 if __name__ == "__main__":
