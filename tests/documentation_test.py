@@ -1,4 +1,4 @@
-"""Every Python snippet of the README and of docs/ runs, and every command that they show exists."""
+"""The README and docs/: Python snippets run, commands exist, links lead to a file and a heading of it."""
 
 import importlib.util
 import os
@@ -73,3 +73,25 @@ def test_commands_exist(code):
     for line in code.splitlines():
         for path in re.findall(r"(?<![\w/.])(?:tools|examples|benchmarks)/[\w./-]+", line):
             assert (ROOT / path).exists(), f"{line!r} names {path}"
+
+
+def _without_blocks(document: Path) -> str:
+    return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def _anchors(document: Path) -> set[str]:
+    """The anchors that GitHub gives a document's headings."""
+    headings = re.findall(r"^#+ (.*)$", _without_blocks(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", [pytest.param(document, id=document.name) for document in DOCUMENTS])
+def test_links_lead_somewhere(document):
+    prose = re.sub(r"`[^`]*`", "", _without_blocks(document))
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        path, _, anchor = link.partition("#")
+        if path.startswith("https:"):
+            continue
+        target = document.parent / path if path else document
+        assert target.exists(), f"{document.name} links to {link}"
+        assert not anchor or anchor in _anchors(target), f"{document.name} links to {link}"
