@@ -6,9 +6,9 @@
 
 namespace sok {
 
-// Calls body(columns), where `columns` converts to `dim`: for the dims that tables mostly have it is a
-// constant to the compiler, which turns a loop over columns into a few vector instructions without a test
-// between them. A row of 16 floats is one or two of these; finding out how many takes longer.
+// Calls body(columns), where `columns` converts to `dim`. For common dims `columns` is a compile-time
+// constant, so that the compiler unrolls a loop over columns into a few vector instructions without branches.
+// A row of 16 floats takes one or two of them; a loop with a run-time length costs more than the arithmetic.
 template <typename Body>
 void WithColumns(int64_t dim, const Body& body) {
   switch (dim) {

@@ -8,7 +8,7 @@
 namespace sok {
 namespace {
 
-// Rows, shards and seeds depend on these bits, in checkpoints too: they must never change.
+// Rows, shards and seeds depend on these bits, also in stored checkpoints: they must never change.
 TEST(HashTest, Mix64KeepsItsBits) {
   // The first outputs of SplitMix64 with seed 0, as its authors' program prints them.
   EXPECT_EQ(Mix64(0), 0xe220a8397b1dcdafu);

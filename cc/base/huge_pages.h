@@ -10,25 +10,25 @@ namespace sok {
 
 // Zeroed memory for large arrays that are read at random.
 //
-// A read from an array of gigabytes misses the TLB nearly always, and the walk through the page tables of 4
-// KB pages costs as much as the read itself. Large buffers therefore start on a 2 MB boundary, and the kernel
-// is asked to back them with 2 MB pages; where it has none the buffer works the same, only slower.
+// A random read from an array of gigabytes nearly always misses the TLB, and a walk through the page tables
+// of 4 KB pages costs as much as the read itself. Large buffers therefore start on a 2 MB boundary, and the
+// kernel is asked to back them with 2 MB pages. If it refuses, the buffer works the same but more slowly.
 //
-// Memory is backed when it is first touched, page by page, so a buffer may be larger than what is used of it.
-// Small buffers come from malloc, where the sanitizers watch their ends.
+// The kernel backs each page on its first access, so a buffer may be larger than the part in use. Small
+// buffers come from malloc, where the sanitizers check their bounds.
 //
 // Move-only. Thread safety: that of the memory itself.
 class PageBuffer {
  public:
-  // From this size on, buffers consist of whole huge pages.
+  // Buffers of at least this size consist of whole huge pages.
   static constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 
-  // `bytes` zero bytes, aligned to a cache line at least; 0 bytes give a buffer without data. All huge pages
-  // are asked for at once. ResourceExhausted, with the number of bytes, where the system refuses.
+  // `bytes` zero bytes, aligned to a cache line or more; 0 bytes give a buffer without data. Requests huge
+  // pages for the whole buffer. ResourceExhausted, with the number of bytes, if the system refuses.
   static StatusOr<PageBuffer> Allocate(int64_t bytes);
 
-  // As Allocate, but address space only: huge pages are asked for by AdviseHugePages, as far as the buffer is
-  // about to be used, and a buffer whose beginning alone is used stays small. Never comes from malloc.
+  // As Allocate, but reserves address space only. The caller requests huge pages with AdviseHugePages as the
+  // buffer fills, so a buffer of which only the beginning is used stays small. Never comes from malloc.
   static StatusOr<PageBuffer> ReserveAddresses(int64_t bytes);
 
   PageBuffer() = default;
@@ -48,8 +48,8 @@ class PageBuffer {
   void* data() const { return data_; }
   int64_t size() const { return size_; }  // bytes, as asked for
 
-  // Asks for huge pages for the first `bytes` bytes, rounded up to whole huge pages. Does nothing for a
-  // buffer from malloc, nor for parts that were asked for before.
+  // Requests huge pages for the first `bytes` bytes, rounded up to whole huge pages. Does nothing for a
+  // buffer from malloc or for parts that were requested before.
   void AdviseHugePages(int64_t bytes);
 
  private:

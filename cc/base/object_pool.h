@@ -8,12 +8,12 @@
 
 namespace sok {
 
-// Working memory that calls take and give back, so that one call finds what the last one allocated. Holds as
-// many objects as were ever in use at once. Thread-safe.
+// A pool of working memory: a call takes an object and returns it, so that the next call reuses its
+// allocations. Holds as many objects as were ever in use at the same time. Thread-safe.
 template <typename T>
 class ObjectPool {
  public:
-  // An object of the pool in use; goes back when the lease ends. Must not outlive the pool.
+  // An object that is in use. Returns it to the pool when destroyed. Must not outlive the pool.
   class Lease {
    public:
     Lease(ObjectPool* pool, std::unique_ptr<T> object) : pool_(pool), object_(std::move(object)) {}
@@ -30,7 +30,7 @@ class ObjectPool {
     std::unique_ptr<T> object_;
   };
 
-  // An object that nobody else uses, as its last user left it, or a new one.
+  // An idle object in the state in which its last user left it, or a new one.
   Lease Take() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -53,7 +53,7 @@ class ObjectPool {
   std::vector<std::unique_ptr<T>> idle_;
 };
 
-// As pool->Take(), shared: the object goes back when its last owner lets go of it, and the pool lives until
+// As pool->Take(), with shared ownership: the last owner returns the object, and keeps the pool alive until
 // then.
 template <typename T>
 std::shared_ptr<T> TakeShared(const std::shared_ptr<ObjectPool<T>>& pool) {

@@ -6,9 +6,9 @@
 
 namespace sok {
 
-// Rows of large tables lie anywhere in memory, and the hardware cannot guess the next one. Loops over rows
-// therefore ask for every cache line of a row some rows before they come to it. A core keeps at most about
-// this many lines on their way; more requests only wait, fewer leave bandwidth unused.
+// Rows of large tables lie anywhere in memory, and the hardware prefetcher cannot predict the next one. Loops
+// over rows therefore prefetch every cache line of a row several rows ahead. A core keeps about this many
+// lines in flight: with more, requests wait; with fewer, bandwidth stays unused.
 constexpr int64_t kLinesInFlight = 64;
 constexpr int64_t kFloatsPerLine = 16;
 
@@ -18,19 +18,19 @@ inline int64_t PrefetchDistance(int64_t floats) {
   return std::clamp<int64_t>(kLinesInFlight / std::max<int64_t>(lines, 1), 1, kLinesInFlight);
 }
 
-// Asks for the line of `address`, to be read, and to be written too if kForWrite.
+// Prefetches the cache line of `address`, for writing if kForWrite.
 template <bool kForWrite = false>
 inline void Prefetch(const void* address) {
   __builtin_prefetch(address, kForWrite ? 1 : 0);
-  // GCC takes a function that only prefetches for one without effect, and leaves out calls of it.
+  // GCC considers a function that only prefetches free of side effects, and removes calls to it.
   asm volatile("");
 }
 
-// The same for every line of `floats` floats from `row` on.
+// Prefetches every cache line of the `floats` floats at `row`.
 template <bool kForWrite = false>
 inline void PrefetchFloats(const float* row, int64_t floats) {
   for (int64_t i = 0; i < floats; i += kFloatsPerLine) Prefetch<kForWrite>(row + i);
-  // A row that does not start on a line ends on one more.
+  // A row that does not start on a line boundary touches one more line.
   Prefetch<kForWrite>(row + floats - 1);
 }
 

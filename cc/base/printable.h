@@ -6,9 +6,9 @@
 
 namespace sok {
 
-// A text that may hold anything, as one that is safe to print: one line of UTF-8 that moves no cursor.
-// Control characters, line separators, characters that turn the direction of writing or cannot be seen, and
-// bytes that are no UTF-8 become "\xNN", one for each byte. All else is as it was.
+// Makes arbitrary bytes safe to print as one line of UTF-8. Control characters, line separators, invisible
+// characters, those that change the direction of writing, and bytes that are not UTF-8 become "\xNN", one for
+// each byte. Everything else stays as it is.
 std::string Printable(std::string_view text);
 
 }  // namespace sok

@@ -28,9 +28,9 @@ TEST(PrintableTest, BytesThatAreNoUtf8AreEscaped) {
   EXPECT_EQ(Printable("\xff"
                       "a\xc3"),
             "\\xffa\\xc3");
-  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");                    // longer than it needs to be
-  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // half of a pair
-  EXPECT_EQ(Printable("\xf5\x80\x80\x80"), "\\xf5\\x80\\x80\\x80");  // above the last character
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");                    // overlong encoding
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a lone surrogate
+  EXPECT_EQ(Printable("\xf5\x80\x80\x80"), "\\xf5\\x80\\x80\\x80");  // above U+10FFFF
   EXPECT_EQ(Printable("\xe2\x82z\x80"), "\\xe2\\x82z\\x80");
 }
 

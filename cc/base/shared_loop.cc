@@ -15,13 +15,13 @@ SharedLoop::SharedLoop(int64_t n, int64_t block, FunctionRef<void(int64_t, int64
     : n_(std::max<int64_t>(n, 0)), block_(std::max<int64_t>(block, 1)), body_(body), unfinished_(n_) {}
 
 void SharedLoop::Help() {
-  // The look before the step keeps latecomers from counting next_ up for ever.
+  // Checking before the increment keeps late threads from incrementing next_ without bound.
   while (HasBlocks()) {
     const int64_t begin = next_.fetch_add(block_, std::memory_order_relaxed);
     if (begin >= n_) return;
     const int64_t end = std::min(n_, begin + block_);
     body_(begin, end);
-    // Releases what the body wrote, and takes in what other bodies did, for the last one wakes the owner.
+    // Release what the body wrote; acquire what other bodies wrote, because the last one wakes the owner.
     if (unfinished_.fetch_sub(end - begin, std::memory_order_acq_rel) > end - begin) continue;
     const std::lock_guard<std::mutex> lock(mutex_);
     finished_.notify_all();

@@ -10,39 +10,39 @@
 
 namespace sok {
 
-// A loop over [0, n) that threads share: blocks of items are handed out in order to whoever asks. Whose loop
-// it is waits for the blocks that others have begun, and not for helpers that have not come yet: waking a
-// thread takes longer than many a loop, and one that comes too late finds nothing left to do.
+// A loop over [0, n) that threads share: each takes the next block of items when it is free. The owner waits
+// for blocks that other threads have begun, but not for threads that have not started yet: waking a thread
+// takes longer than many loops, and a late thread finds nothing left to do.
 //
-// Thread-safe. Held by a shared_ptr, as such a helper may come when the loop's owner is long gone.
+// Thread-safe. Held by a shared_ptr, because a late helper may arrive after the owner has returned.
 class SharedLoop {
  public:
-  // How many items a block of a loop over n > 0 items has, of which each takes `ns_per_item`: as many as take
-  // `min_block_ns`, and few enough for several blocks a thread, so that a thread that lost its core for a
-  // while does not hold up the others.
+  // The number of items in a block of a loop over n > 0 items that take `ns_per_item` each: enough to take
+  // `min_block_ns`, and few enough for several blocks per thread, so that a thread that loses its core does
+  // not delay the others.
   static int64_t BlockFor(int64_t n, int64_t ns_per_item, int64_t threads, int64_t min_block_ns);
 
-  // `block` items at a time, at least 1. `body` is called on disjoint ranges that together cover [0, n), and
-  // not again once the owner's Finish has returned.
+  // Hands out `block` >= 1 items at a time. `body` is called on disjoint ranges that together cover [0, n),
+  // and never after the owner's Finish has returned.
   SharedLoop(int64_t n, int64_t block, FunctionRef<void(int64_t begin, int64_t end)> body);
   SharedLoop(const SharedLoop&) = delete;
   SharedLoop& operator=(const SharedLoop&) = delete;
 
-  // Whether there are blocks that nobody has taken.
+  // Whether blocks are left that no thread has taken.
   bool HasBlocks() const { return next_.load(std::memory_order_relaxed) < n_; }
 
   // Runs blocks until all are taken.
   void Help();
 
-  // As Help, and returns when all blocks have been run.
+  // As Help, but returns only when all blocks have run.
   void Finish();
 
  private:
   const int64_t n_;
   const int64_t block_;
   const FunctionRef<void(int64_t, int64_t)> body_;
-  std::atomic<int64_t> next_{0};     // first item that nobody has taken
-  std::atomic<int64_t> unfinished_;  // items whose block has not been run
+  std::atomic<int64_t> next_{0};     // first item that no thread has taken
+  std::atomic<int64_t> unfinished_;  // items whose block has not finished
   std::mutex mutex_;
   std::condition_variable finished_;
 };

@@ -53,7 +53,7 @@ TEST(SharedLoopTest, TheOwnerDoesNotWaitForHelpersThatHaveNotCome) {
     const auto body = [&](int64_t begin, int64_t end) { calls += static_cast<int>(end - begin); };
     const auto loop = std::make_shared<SharedLoop>(10, 1, body);
     late = loop;
-    loop->Finish();  // returns, though the helper comes only below
+    loop->Finish();  // returns although the helper arrives later
   }
   EXPECT_EQ(calls, 10);
   late->Help();  // the body is gone; it is not called

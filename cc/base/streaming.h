@@ -18,7 +18,8 @@ inline bool IsWholeLines(const float* begin, int64_t floats) {
          floats % kFloatsPerLine == 0;
 }
 
-// Copies a row of whole lines past the caches: the lines of `out` are neither read first nor kept.
+// Copies a row of whole cache lines with non-temporal stores: the lines of `out` are not read first and do
+// not stay in the caches.
 inline void Stream(const float* in, int64_t dim, float* out) {
 #ifdef __SSE2__
   for (int64_t c = 0; c < dim; c += 4) _mm_stream_ps(out + c, _mm_loadu_ps(in + c));
@@ -27,8 +28,8 @@ inline void Stream(const float* in, int64_t dim, float* out) {
 #endif
 }
 
-// To be called by a thread that streamed, before it tells others that it is done: streamed stores are not
-// ordered with what comes after them.
+// A thread that used StreamRow calls this before it signals other threads: non-temporal stores are not
+// ordered with the stores after them.
 inline void FinishStreaming() {
 #ifdef __SSE2__
   _mm_sfence();

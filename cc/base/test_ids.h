@@ -13,7 +13,7 @@
 
 namespace sok {
 
-// Ids that break containers with reserved keys, signed hashes or 32-bit casts.
+// Ids that break containers with reserved keys, signed hashes or casts to 32 bits.
 inline std::vector<int64_t> HostileIds() {
   return {0,
           -1,
@@ -35,9 +35,9 @@ inline std::vector<int64_t> RandomIds(int64_t n, int64_t distinct, uint64_t seed
   return ids;
 }
 
-// `n` ids, the k-th most frequent of `distinct` with a frequency like k^-exponent: the skew of click logs at
-// about 1.05. Ids are in [0, distinct), the frequent ones not next to each other; distinct is no multiple of
-// the prime 7919.
+// `n` ids in [0, distinct) with a Zipf distribution: the k-th most frequent has a frequency proportional to
+// k^-exponent. Click logs are like an exponent of about 1.05. Frequent ids are not neighbours; distinct must
+// not be a multiple of the prime 7919.
 inline std::vector<int64_t> ZipfIds(int64_t n, int64_t distinct, double exponent, uint64_t seed) {
   std::vector<double> cumulative(distinct);
   double total = 0;

@@ -13,12 +13,12 @@
 
 namespace sok {
 
-// An executor with threads of its own, for tests and benchmarks. Calls of ParallelFor from several threads
-// are served one after the other.
+// An executor with its own threads, for tests and benchmarks. Concurrent calls of ParallelFor run one after
+// the other.
 class ThreadPool final : public Executor {
  public:
-  // `threads` threads, the caller of ParallelFor included, at least 1. Work is cut into blocks that cost
-  // `min_block_ns` at least; 0 cuts the smallest work too, as tests need it to see a split at all.
+  // `threads` >= 1 threads, including the caller of ParallelFor. Work is split into blocks that cost at least
+  // `min_block_ns`; 0 splits even the smallest work, so that tests see a split at all.
   explicit ThreadPool(int threads, int64_t min_block_ns = 10000);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;
@@ -31,10 +31,10 @@ class ThreadPool final : public Executor {
   void WorkerLoop();
 
   const int64_t min_block_ns_;
-  std::mutex serial_;  // held through a ParallelFor
+  std::mutex serial_;  // held during a ParallelFor
   std::mutex mutex_;   // guards what follows
   std::condition_variable wake_;
-  std::shared_ptr<SharedLoop> loop_;  // the last one
+  std::shared_ptr<SharedLoop> loop_;  // the latest
   bool stopping_ = false;
   std::vector<std::thread> workers_;
 };

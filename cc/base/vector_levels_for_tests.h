@@ -7,7 +7,7 @@
 
 namespace sok {
 
-// The vectors that this processor has, the plain ones first.
+// The vector levels of this processor, narrowest first.
 inline std::vector<VectorLevel> VectorLevels() {
   std::vector<VectorLevel> levels;
   for (const VectorLevel level : {VectorLevel::kPlain, VectorLevel::kAvx2, VectorLevel::kAvx512}) {
@@ -16,7 +16,7 @@ inline std::vector<VectorLevel> VectorLevels() {
   return levels;
 }
 
-// Makes RunVectorized use `level` as long as it lives.
+// Makes RunVectorized use `level` during its lifetime.
 class WithVectorLevel {
  public:
   explicit WithVectorLevel(VectorLevel level) : before_(vector_level.exchange(level)) {}

@@ -5,16 +5,16 @@
 
 namespace sok {
 
-// What a processor's vector instructions hold at once: 4, 8 or 16 floats.
+// The width of a processor's vector registers: 4, 8 or 16 floats.
 enum class VectorLevel { kPlain, kAvx2, kAvx512 };
 
-// The library is built for any x86-64, whose vectors hold four floats; most machines have more.
-// RunVectorized(body) runs body() compiled for the widest vectors that the processor has. Everything that
-// body calls and the compiler can see is compiled so too; body is a loop over many elements, not one element.
+// The library is built for any x86-64, whose vectors hold four floats; most machines have wider ones.
+// RunVectorized(body) runs body() compiled for the widest vectors of the processor, together with everything
+// that is inlined into it. `body` is a loop over many elements, not the work on one element.
 //
-// Results are the same bits at every level: an element goes through the same IEEE operations in a wider
-// vector, and -ffp-contract=off keeps multiplications and additions apart where the processor could fuse
-// them. Sums over the elements of a vector are only taken in an order that the code itself spells out.
+// Results are the same bits at every level: each element goes through the same IEEE operations, only in a
+// wider vector, and -ffp-contract=off prevents fused multiply-adds. The code itself fixes the order of every
+// sum over the elements of a vector.
 #if defined(__x86_64__) && defined(__GNUC__)
 
 // The widest level that the processor has.
@@ -26,7 +26,7 @@ inline VectorLevel SupportedVectorLevel() {
   return __builtin_cpu_supports("avx2") ? VectorLevel::kAvx2 : VectorLevel::kPlain;
 }
 
-// The level in use. Tests lower it in order to hold the levels to each other; nothing else writes it.
+// The level in use. Tests lower it to compare the levels; nothing else writes it.
 inline std::atomic<VectorLevel> vector_level{SupportedVectorLevel()};
 
 template <typename Body>

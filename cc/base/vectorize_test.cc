@@ -12,8 +12,8 @@
 namespace sok {
 namespace {
 
-// A loop with everything that optimizers and pooling do to an element: sums of products, which a compiler may
-// be tempted to fuse, a root, a quotient and a condition.
+// A loop with all operations of optimizers and pooling: sums of products, which a compiler might fuse, a
+// square root, a quotient and a condition.
 void Update(const std::vector<float>& g, std::vector<float>* w, std::vector<float>* v) {
   const float* __restrict in = g.data();
   float* __restrict weights = w->data();

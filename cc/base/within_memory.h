@@ -7,8 +7,7 @@
 
 namespace sok {
 
-// work(), a function that returns Status; ResourceExhausted instead of an exception where memory does not
-// suffice.
+// Runs work(), which returns Status, and turns std::bad_alloc into ResourceExhausted.
 template <typename Work>
 Status WithinMemory(const Work& work) {
   try {

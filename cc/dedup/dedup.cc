@@ -11,17 +11,17 @@
 namespace sok {
 namespace {
 
-// How many ids ahead a table's slot is asked for; a power of two.
+// How many ids ahead a table's slot is prefetched; a power of two.
 constexpr int64_t kAhead = 32;
-// An id costs about two and a half times as much work in partitions as through one table, so they pay only
-// with this many threads and in batches that are not done before other threads have started.
+// Partitioning costs about two and a half times as much work per id as one table, so it pays only with this
+// many threads and for batches that take longer than starting the threads.
 constexpr int kMinPartitionedThreads = 3;
 constexpr int64_t kMinPartitionedIds = 16 << 10;
 // The table of a partition of about this many distinct ids fits into a core's L2 cache.
 constexpr int64_t kPartitionIds = 8 << 10;
 constexpr int kMaxPartitionBits = 8;
-// Up to this many distinct ids a table is made twice as large as it need be, and still fits there: fewer ids
-// stand where another one belongs, which is hard to predict.
+// Up to this many distinct ids a table is made twice as large as necessary, and still fits there: that leaves
+// fewer collisions, which are hard to predict.
 constexpr int64_t kSparseIds = 4 << 10;
 // Ids that one thread counts and scatters at a time.
 constexpr int64_t kBlockIds = 16 << 10;
@@ -32,8 +32,8 @@ constexpr int64_t kRankNs = 1;
 
 uint64_t HashOf(int64_t id) { return Mix64(static_cast<uint64_t>(id)); }
 
-// Calls visit(i, hash of ids[i]) for i = 0, 1, ... until it returns false, with the slots of `table` that
-// come next on their way to the cache.
+// Calls visit(i, hash of ids[i]) for i = 0, 1, ... until it returns false, and prefetches the slots of
+// `table` for the ids that follow.
 template <typename Visit>
 void ForEachHash(const int64_t* ids, int64_t n, const ProbeTable& table, Visit visit) {
   uint64_t hashes[kAhead];
@@ -130,9 +130,10 @@ Status Deduplicator::RunPartitioned(Executor& executor, Span<const int64_t> ids,
   });
   for (int64_t b = 0; b < blocks; ++b) begin[b + 1] += begin[b];
   SOK_RETURN_IF_ERROR(Resize(begin[blocks], unique));
-  // First occurrences get their ranks, as ~rank to tell them from positions; then all ids read the ranks of
-  // theirs. Whether an id is a first occurrence is hard to predict, so nothing here branches on it: distinct
-  // ids are written one over the other until the next one is new. The scratch has served by now.
+  // First occurrences get their ranks, stored as ~rank to distinguish them from positions; then every id
+  // reads the rank of its first occurrence. Whether an id is a first occurrence is hard to predict, so the
+  // code does not branch on it: each id is written to the next place, which advances only if the id was new.
+  // The scratch memory is no longer needed here.
   int64_t* const distinct = static_cast<int64_t*>(scratch_ids_.data());
   executor.ParallelFor(blocks, kBlockIds * kRankNs, [&](int64_t first, int64_t last) {
     for (int64_t b = first; b < last; ++b) {

@@ -16,23 +16,22 @@ namespace sok {
 
 // Finds the distinct ids of a batch, as tf.unique does.
 //
-// Keeps its working memory from one Run to the next: hold on to a Deduplicator where batches follow one
-// another, and let batches that run one after the other share one, whose memory is then in the cache. Not
-// thread-safe; Run itself uses the executor's threads.
+// Keeps its working memory from one Run to the next: reuse one Deduplicator for successive batches, whose
+// working memory is then in the cache. Not thread-safe; Run itself uses the executor's threads.
 class Deduplicator {
  public:
   // *unique = the distinct ids in order of their first occurrence; inverse[i] = the position of ids[i] in
   // *unique; inverse.size() == ids.size(). The same for every executor. InvalidArgument for more than 2^31 -
-  // 1 ids; ResourceExhausted where memory does not suffice, and then the outputs are not to be used.
+  // 1 ids; ResourceExhausted if memory does not suffice, and then the outputs must not be used.
   //
-  // The size of *unique before is taken for a hint: batches that follow one another resemble each other.
+  // The size of *unique before the call is a hint: successive batches are alike.
   Status Run(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,
              Span<int32_t> inverse);
 
  private:
-  // All ids through one table, in order.
+  // All ids in order, through one table.
   Status RunWhole(Span<const int64_t> ids, std::vector<int64_t>* unique, Span<int32_t> inverse);
-  // Ids split by hash, the parts side by side.
+  // Ids partitioned by hash, the partitions in parallel.
   Status RunPartitioned(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,
                         Span<int32_t> inverse);
   Status ScatterByHash(Executor& executor, Span<const int64_t> ids);
@@ -40,15 +39,14 @@ class Deduplicator {
   std::unique_ptr<ProbeTable> TakeTable();
   void ReturnTable(std::unique_ptr<ProbeTable> table);
 
-  // Partitioned: the batch in the order of its partitions, each in the batch's order. Whole: the distinct
-  // ids.
+  // Partitioned: the batch ordered by partition, each in the batch's order. Otherwise: the distinct ids.
   PageBuffer scratch_ids_;        // int64
   PageBuffer scratch_positions_;  // int32: where in the batch
   int partition_bits_ = 0;
   std::vector<int64_t> partition_begin_;  // partitions + 1
 
   std::mutex tables_mutex_;
-  std::vector<std::unique_ptr<ProbeTable>> tables_;  // those that no thread uses
+  std::vector<std::unique_ptr<ProbeTable>> tables_;  // idle
 };
 
 }  // namespace sok

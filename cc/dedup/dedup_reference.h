@@ -1,4 +1,4 @@
-// What dedup and segments compute, written in the obvious way, for tests and benchmarks to compare with.
+// Slow, obvious dedup and segments: the reference for tests and benchmarks.
 #ifndef SOK_CC_DEDUP_DEDUP_REFERENCE_H_
 #define SOK_CC_DEDUP_DEDUP_REFERENCE_H_
 

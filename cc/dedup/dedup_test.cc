@@ -25,7 +25,7 @@ void ExpectReference(Executor& executor, Deduplicator* deduplicator, const std::
   ASSERT_EQ(inverse, expected.inverse);
 }
 
-// Large enough to be split over threads, where that is what matters.
+// Large enough to be split over threads.
 constexpr int64_t kLarge = 20000;
 
 std::vector<std::pair<std::string, std::vector<int64_t>>> Batches() {
@@ -60,7 +60,7 @@ TEST_P(DedupTest, AgreesWithTheReference) {
   }
 }
 
-// What one batch leaves behind must not show in the next, larger, smaller or equal.
+// A batch must not affect the next one, whether that is larger, smaller or equal.
 TEST_P(DedupTest, BatchesOneAfterTheOther) {
   ThreadPool pool(GetParam(), 0);
   Deduplicator deduplicator;
@@ -72,7 +72,7 @@ TEST_P(DedupTest, BatchesOneAfterTheOther) {
   }
 }
 
-// Sizes around those at which blocks end and the work is first split.
+// Sizes around block boundaries and around the size at which work is first split.
 TEST_P(DedupTest, SizesAroundTheBlocks) {
   ThreadPool pool(GetParam(), 0);
   Deduplicator deduplicator;

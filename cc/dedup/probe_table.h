@@ -10,11 +10,11 @@
 
 namespace sok {
 
-// A hash table from ids to positions that is emptied in no time: a slot counts as taken only if it carries
+// A hash table from ids to positions that is emptied in constant time: a slot is occupied only if it carries
 // the number of the current use. For dedup's inner loop; linear probing. Not thread-safe.
 class ProbeTable {
  public:
-  // After `max_uses` uses their numbers start again, and the slots have to be wiped.
+  // After `max_uses` uses the numbers restart, and all slots are cleared.
   explicit ProbeTable(uint32_t max_uses = UINT32_MAX) : max_uses_(max_uses) {}
 
   // Empties the table and makes room for `ids` distinct ids at a load of one half.
@@ -38,18 +38,18 @@ class ProbeTable {
     return OkStatus();
   }
 
-  // Distinct ids that it has room for.
+  // Distinct ids that there is room for.
   int64_t room() const { return static_cast<int64_t>((mask_ + 1) / 2); }
 
   void AskFor(uint64_t hash) const { Prefetch<true>(&slots_[hash & mask_]); }
 
-  // The position stored with `id`, whose hash is `hash`; where there is none, `position` is stored first. The
-  // caller counts what it stores and stays within room() + 1.
+  // The position stored with `id`, whose hash is `hash`; stores `position` first if there is none. The caller
+  // counts what it stores and stays within room() + 1.
   int32_t FindOrStore(int64_t id, uint64_t hash, int32_t position) {
     uint64_t slot = hash & mask_;
     while (slots_[slot].use == use_ && slots_[slot].id != id) slot = (slot + 1) & mask_;
-    // Whether the id is new is hard to predict, so nothing branches on it: a slot that holds the id is
-    // written as it was.
+    // Whether the id is new is hard to predict, so the code does not branch on it: a slot that holds the id
+    // is rewritten with the same values.
     const int32_t found = slots_[slot].use == use_ ? slots_[slot].position : position;
     slots_[slot] = Slot{id, use_, found};
     return found;

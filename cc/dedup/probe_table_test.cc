@@ -25,7 +25,7 @@ TEST(ProbeTableTest, StoresThenFinds) {
 TEST(ProbeTableTest, IdsOfOneHashAreApart) {
   ProbeTable table;
   ASSERT_TRUE(table.Start(500).ok());
-  // The last slot, so that the run goes around the end.
+  // The last slot, so that the run wraps around.
   const uint64_t hash = ~uint64_t{0};
   for (int64_t id = 0; id < 500; ++id) ASSERT_EQ(table.FindOrStore(id, hash, id), id);
   for (int64_t id = 0; id < 500; ++id) ASSERT_EQ(table.FindOrStore(id, hash, -1), id);
@@ -34,7 +34,7 @@ TEST(ProbeTableTest, IdsOfOneHashAreApart) {
 TEST(ProbeTableTest, StartEmptiesAlsoWhenUsesStartAgain) {
   ProbeTable table(3);
   for (int32_t use = 0; use < 20; ++use) {
-    // Sizes differ, so that slots of several uses ago are met again.
+    // Sizes differ, so that slots of earlier uses are met again.
     ASSERT_TRUE(table.Start(use % 3 == 0 ? 2000 : 100).ok());
     for (int64_t id = 0; id < 100; ++id)
       ASSERT_EQ(table.FindOrStore(id, id * 31, 1000 * use + id), 1000 * use + id);

@@ -8,16 +8,16 @@
 
 namespace sok {
 
-// The occurrences of each distinct id of a batch: those of distinct id u stand at
-// positions[offsets[u] .. offsets[u + 1]), increasing. offsets has one entry more than there are distinct
-// ids.
+// The occurrences of each distinct id of a batch: those of distinct id u are
+// positions[offsets[u] .. offsets[u + 1]), in increasing order. offsets has one entry more than there are
+// distinct ids.
 struct Segments {
   std::vector<int64_t> offsets;
   std::vector<int32_t> positions;
 };
 
-// Turns Deduplicator's inverse around: `inverse` has values in [0, num_unique) and at most 2^31 - 1 of them.
-// Linear time; memory of `segments` is used again. Stable: equal ids keep their order.
+// Inverts Deduplicator's `inverse`, which has at most 2^31 - 1 values in [0, num_unique). Linear time; reuses
+// the memory of `segments`. Stable: equal ids keep their order.
 void BuildSegments(Span<const int32_t> inverse, int64_t num_unique, Segments* segments);
 
 }  // namespace sok

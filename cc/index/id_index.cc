@@ -10,14 +10,14 @@ namespace sok {
 namespace {
 
 constexpr int64_t kMinBuckets = 4;
-// Far above any memory; keeps sizes in bytes from overflowing.
+// Far beyond any memory size; keeps sizes in bytes from overflowing.
 constexpr int64_t kMaxIds = int64_t{1} << 56;
-// So many ids are hashed and their buckets asked for in one go, before the so many that were asked for last
-// are looked at: memory answers after some 300 ns, and 64 lookups take no longer. A processor that waits for
-// the page table to be read goes on with what comes next, some hundreds of instructions: the fewer these are
-// for an id, the more ids it asks for meanwhile.
+// Ids are hashed and their buckets prefetched in blocks of this size, one block ahead of the search. A memory
+// read takes about 300 ns, as long as 64 lookups. While the processor waits for a page walk it executes some
+// hundreds of the following instructions: the fewer a prefetch needs, the more page walks overlap.
 constexpr int64_t kAhead = 64;
-// Ids that are looked up before those of them are that are not in their home buckets; a multiple of kAhead.
+// Ids whose home buckets are searched before the later buckets of those that were not found there; a multiple
+// of kAhead.
 constexpr int64_t kBlock = 1024;
 
 }  // namespace
@@ -119,8 +119,8 @@ inline void IdIndex::FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) c
     if (count > 0) AskFor(ids.subspan(begin, count), homes[begin / kAhead % 2]);
   };
   ask_for(0);
-  // Ids that may have gone past their home bucket. The bucket they are in now has not been asked for in time:
-  // it is asked for here, and read when the others are done.
+  // Ids that may have overflowed from their home bucket. Their next bucket was not prefetched in time, so it
+  // is prefetched here and searched after the others.
   int64_t past[kBlock];
   int64_t num_past = 0;
   for (int64_t begin = 0; begin < n; begin += kAhead) {
@@ -169,8 +169,8 @@ bool IdIndex::Erase(int64_t id) {
   if (size_ == 0) return false;
   uint64_t hole = EndOfSearch(id, Home(id));
   if (buckets_[hole].RowPlus1(id) == 0) return false;
-  // Searches pass a bucket only while it is full, so one that gets a free place has to take back an id that
-  // went past it; the place of that id is the next hole.
+  // A search continues past a bucket only if it is full. A bucket with a new free place must therefore take
+  // back an id that overflowed from it; the place of that id is the next hole.
   bool was_full = buckets_[hole].full();
   buckets_[hole].Remove(buckets_[hole].PlaceOf(id));
   while (was_full) {

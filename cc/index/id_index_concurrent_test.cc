@@ -1,4 +1,4 @@
-// Several threads look up at the same time and find what one finds alone.
+// Concurrent lookups find what a single thread finds.
 #include <gtest/gtest.h>
 
 #include <cstdint>

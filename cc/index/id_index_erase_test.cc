@@ -1,4 +1,4 @@
-// Erasing keeps all other ids reachable, whatever order ids come and go in.
+// Erasing keeps all other ids reachable, in any order of insertions and erasures.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -22,7 +22,7 @@ void ExpectSame(const IdIndex& index, const ReferenceIdIndex& reference, const s
   ASSERT_EQ(rows, expected);
 }
 
-// Inserts and erases ids of `pool` at random, a hundred changes between two comparisons.
+// Inserts and erases random ids of `pool`, with a hundred changes between comparisons.
 void ComeAndGo(const std::vector<int64_t>& pool, int changes, uint64_t seed) {
   std::mt19937_64 random(seed);
   IdIndex index;
@@ -47,7 +47,7 @@ TEST(IdIndexEraseTest, RandomIds) { ComeAndGo(DistinctIds(400, 1), 20000, 1); }
 
 TEST(IdIndexEraseTest, HostileIds) { ComeAndGo(HostileIds(), 5000, 2); }
 
-// Ids whose home bucket is the last of any small table: runs of full buckets go around its end.
+// Ids whose home bucket is the last of any small table: runs of full buckets wrap around.
 TEST(IdIndexEraseTest, RunsAroundTheEnd) {
   std::vector<int64_t> pool;
   for (int64_t id = 0; pool.size() < 12; ++id) {
@@ -56,7 +56,7 @@ TEST(IdIndexEraseTest, RunsAroundTheEnd) {
   for (uint64_t seed = 0; seed < 20; ++seed) ComeAndGo(pool, 500, seed);
 }
 
-// All ids share one home bucket, however large the table: one long run.
+// All ids have the same home bucket at any table size: one long run.
 TEST(IdIndexEraseTest, OneLongRun) {
   std::vector<int64_t> pool;
   for (int64_t id = 0; pool.size() < 40; ++id) {

@@ -1,4 +1,4 @@
-// Every id that was inserted is found with its row, and no other is.
+// Every inserted id is found with its row, and no other id is found.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST(IdIndexFindTest, EmptyIndexHasNothing) {
 
 TEST(IdIndexFindTest, EveryInt64IsALegalId) {
   const std::vector<int64_t> ids = HostileIds();
-  // One at a time, each beside those that are still absent.
+  // One at a time, while the others are still absent.
   IdIndex index;
   for (size_t i = 0; i < ids.size(); ++i) {
     const std::vector<int64_t> row = {static_cast<int64_t>(100 + i)};
@@ -58,7 +58,7 @@ TEST(IdIndexFindTest, FreeSlotsDoNotLookLikeId0) {
   EXPECT_EQ(Find(index, {0, 5, -1, 0}), (std::vector<int64_t>{-1, 0, int64_t{1} << 40, -1}));
 }
 
-// Batches shorter than, as long as and longer than what is prefetched at once.
+// Batches shorter than, equal to and longer than the prefetch distance.
 TEST(IdIndexFindTest, BatchesOfAnyLength) {
   const std::vector<int64_t> ids = DistinctIds(1000, 1);
   std::vector<int64_t> rows(ids.size());
@@ -71,7 +71,7 @@ TEST(IdIndexFindTest, BatchesOfAnyLength) {
   }
 }
 
-// Ids beyond the rows that are asked for are not looked up, however many there are.
+// Ids beyond rows.size() are not looked up, however many there are.
 TEST(IdIndexFindTest, RowsOfTheFirstIdsOnly) {
   const std::vector<int64_t> ids = DistinctIds(3000, 1);
   std::vector<int64_t> numbers(ids.size());
@@ -120,7 +120,7 @@ TEST(IdIndexFindTest, AgreesWithTheReference) {
   }
 }
 
-// One home bucket for all ids: each is past it, more of them than are looked for at a time.
+// One home bucket for all ids: more overflowed ids than are searched at a time.
 TEST(IdIndexFindTest, IdsThatAreNotInTheirHomeBuckets) {
   std::vector<int64_t> ids;
   for (int64_t id = 0; ids.size() < 4000; ++id) {

@@ -1,4 +1,4 @@
-// IdIndex's contract over the standard library's map, for tests and benchmarks to compare with.
+// IdIndex's contract on a standard map: the reference for tests and benchmarks.
 #ifndef SOK_CC_INDEX_ID_INDEX_REFERENCE_H_
 #define SOK_CC_INDEX_ID_INDEX_REFERENCE_H_
 

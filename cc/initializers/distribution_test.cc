@@ -1,4 +1,4 @@
-// The values follow their distributions: moments, ranges, and the whole distribution function.
+// The values follow their distributions: moments, ranges and the distribution function.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,9 +37,9 @@ double Stddev(const std::vector<float>& values) {
   return std::sqrt(sum / values.size());
 }
 
-// The largest distance between the sample's distribution function and `distribution` (Kolmogorov and
-// Smirnov), times the root of the sample's size: over 1.95 in one of a thousand samples. The seeds here are
-// fixed.
+// The Kolmogorov-Smirnov statistic: the largest distance between the sample's distribution function and
+// `distribution`, times the square root of the sample's size. It exceeds 1.95 in one of a thousand samples;
+// the seeds here are fixed.
 template <typename F>
 double Distance(const std::vector<float>& sorted, F distribution) {
   double distance = 0;
@@ -79,11 +79,11 @@ TEST(DistributionTest, TruncatedNormal) {
   const std::vector<float> values = Sample({InitializerKind::kTruncatedNormal, 1.5f, 2.0f, 3});
   EXPECT_GE(values.front(), 1.5f - 4.0f);
   EXPECT_LE(values.back(), 1.5f + 4.0f);
-  // Values come close to both ends, which a cut at fewer deviations would not give.
+  // Values come close to both bounds, which a truncation at fewer deviations would not give.
   EXPECT_LT(values.front(), -2.49f);
   EXPECT_GT(values.back(), 5.49f);
   EXPECT_NEAR(Mean(values), 1.5, 4 * 1.76 / std::sqrt(values.size()));
-  // The standard deviation of a normal variable within two of its own: 0.87963 of it.
+  // The standard deviation of a normal variable truncated at two standard deviations is 0.87963 of its own.
   EXPECT_NEAR(Stddev(values), 2.0 * 0.87962566, 0.012);
   const double tail = NormalDistribution(-2);
   EXPECT_LT(Distance(values,
@@ -92,7 +92,7 @@ TEST(DistributionTest, TruncatedNormal) {
 }
 
 TEST(DistributionTest, UniformNeverReachesItsEndWhereFloatsAreCoarse) {
-  // 17 floats lie in this interval, its end not counted 16.
+  // 17 floats lie in this closed interval, 16 without its upper bound.
   const Initializer initializer{InitializerKind::kUniform, 1048576.0f, 1048578.0f, 4};
   const std::vector<float> values = Sample(initializer);
   EXPECT_EQ(values.front(), 1048576.0f);

@@ -1,5 +1,5 @@
-// The initial values of rows, on host and device: the same bits under g++ and nvcc. Both must leave a
-// multiplication and an addition apart: compile with -ffp-contract=off and with -fmad=false respectively.
+// The initial values of rows, on host and device: the same bits under g++ and nvcc. Neither may fuse a
+// multiplication and an addition: compile with -ffp-contract=off and with -fmad=false respectively.
 #ifndef SOK_CC_INITIALIZERS_INITIALIZER_H_
 #define SOK_CC_INITIALIZERS_INITIALIZER_H_
 
@@ -20,7 +20,7 @@ enum class InitializerKind {
   kTruncatedNormal,  // as kNormal, conditioned on being within two standard deviations b of a
 };
 
-// How rows start. The initial row of a key is a function of this and the key alone.
+// How rows are initialized. The initial row of a key is a function of this and the key alone.
 struct Initializer {
   InitializerKind kind = InitializerKind::kUniform;
   float a = -0.05f;
@@ -28,11 +28,12 @@ struct Initializer {
   uint64_t seed = 0;  // of the table: a hash of the run's seed and the table's name
 };
 
-// The value of the distribution function of the standard normal at a value of kNormal or kTruncatedNormal
-// with mean 0 and standard deviation 1.
+// The standard normal distribution function at a value of kNormal or kTruncatedNormal with mean 0 and
+// standard deviation 1.
 SOK_HOST_DEVICE double NormalProbability(InitializerKind kind, uint64_t bits) {
   if (kind == InitializerKind::kNormal) return UnitOpen(bits);
-  // That function at -2; it is symmetric, so what is within two standard deviations is 1 - 2 tail.
+  // The distribution function at -2; by symmetry the probability within two standard deviations is 1 - 2
+  // tail.
   const double tail = 0.022750131948179207200;
   return tail + (1.0 - 2.0 * tail) * UnitOpen(bits);
 }
@@ -46,8 +47,8 @@ SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bit
       return initializer.a;
     case InitializerKind::kUniform: {
       const float value = static_cast<float>(a + (b - a) * UnitHalfOpen(bits));
-      // Rounding can reach b, where floats are coarse. Of the floats in [a, b) it is a that rounding
-      // gives half its share only, so a takes b's.
+      // Rounding can reach b where floats are coarse. Among the floats in [a, b), only a gets half of its
+      // share by rounding, so a takes over b's.
       return value < initializer.b ? value : initializer.a;
     }
     case InitializerKind::kNormal:

@@ -67,8 +67,8 @@ TEST(InitializerTest, SeedsKeysAndColumnsAllMatter) {
   EXPECT_EQ(values.size(), 3 * HostileIds().size() * 4);
 }
 
-// Ranks make rows of their own accord, and a run that is started again must start from the same ones: a
-// change of these bits breaks both. The expected values come from an independent computation of the formulas.
+// Each rank computes rows by itself, and a restarted run must begin with the same rows: a change of these
+// bits breaks both. The expected values come from an independent computation of the formulas.
 TEST(InitializerTest, BitsNeverChange) {
   struct Golden {
     InitializerKind kind;

@@ -1,5 +1,5 @@
-// The inverse of the normal distribution function, from additions, multiplications, divisions and square
-// roots alone: libm's logarithm differs in its last bits between systems, and rows must not.
+// The inverse of the normal distribution function, computed with additions, multiplications, divisions and
+// square roots only: the last bits of libm's logarithm differ between systems, and rows must not.
 #ifndef SOK_CC_INITIALIZERS_NORMAL_QUANTILE_H_
 #define SOK_CC_INITIALIZERS_NORMAL_QUANTILE_H_
 
@@ -42,7 +42,7 @@ SOK_HOST_DEVICE double PortableLog(double x) {
 // Whether NormalQuantile(0.5 + q) is QuantileNearMean(q).
 SOK_HOST_DEVICE bool IsNearMean(double q) { return q >= -0.425 && q <= 0.425; }
 
-// Elsewhere its value means nothing, but it may be called: loops that vectorize do without branches.
+// Elsewhere the result is meaningless, but the call is safe: vectorized loops compute both and select.
 SOK_HOST_DEVICE double QuantileNearMean(double q) {
   const double r = 0.180625 - q * q;
   double above = 2.5090809287301226727e3;

@@ -18,7 +18,7 @@ TEST(NormalQuantileTest, LogarithmIsRightToTheLastDigits) {
   EXPECT_EQ(PortableLog(1.0), 0.0);
 }
 
-// The distribution function takes the quantile back to where it came from.
+// The distribution function of the quantile is the probability it was computed from.
 TEST(NormalQuantileTest, InvertsTheDistributionFunction) {
   // The standard library's complementary error function has full precision in the lower tail.
   const auto distribution = [](double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); };

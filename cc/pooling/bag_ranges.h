@@ -12,16 +12,16 @@ namespace sok {
 // The number of bags that `offsets` describes: bag b holds occurrences [offsets[b], offsets[b + 1]).
 inline int64_t NumBags(Span<const int64_t> offsets) { return offsets.empty() ? 0 : offsets.size() - 1; }
 
-// Calls body(first, last) on disjoint ranges of bags that cover all of them, cut so that each has about the
-// same number of occurrences and bags together: with skewed ids one bag may hold half of all occurrences, and
-// equal numbers of bags would leave the other threads idle. `ns_per_occurrence` is the cost of one.
+// Calls body(first, last) on disjoint ranges that together cover all bags, split so that each has about the
+// same sum of bags and occurrences: with skewed ids one bag may hold half of all occurrences, and ranges with
+// equal numbers of bags would leave other threads idle. `ns_per_occurrence` is the cost of one occurrence.
 template <typename Body>
 void ParallelForBagRanges(Executor& executor, Span<const int64_t> offsets, int64_t ns_per_occurrence,
                           const Body& body) {
   const int64_t bags = NumBags(offsets);
   if (bags == 0) return;
-  // A bag costs its occurrences and one for itself. Bag b starts at position offsets[b] - offsets[0] + b of
-  // the total, and belongs to the range of positions in which it starts.
+  // The cost of a bag is its number of occurrences plus one. Bag b starts at position
+  // offsets[b] - offsets[0] + b of the total cost, and belongs to the range in which that position lies.
   const auto first_bag_from = [&](int64_t position) {
     int64_t low = 0;
     int64_t high = bags;
@@ -43,7 +43,7 @@ void ParallelForBagRanges(Executor& executor, Span<const int64_t> offsets, int64
   });
 }
 
-// The same with a body that is compiled for the processor's vectors: see RunVectorized.
+// The same with a body that is compiled for the processor's widest vectors: see RunVectorized.
 template <typename Body>
 void ParallelForBags(Executor& executor, Span<const int64_t> offsets, int64_t ns_per_occurrence,
                      const Body& body) {

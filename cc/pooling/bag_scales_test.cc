@@ -9,7 +9,7 @@
 namespace sok {
 namespace {
 
-// The output of a bag is the sum of scales[i] * row i: the same numbers by another way.
+// The output of a bag equals the sum of scales[i] * row i.
 TEST(BagScales, AreWeightsOverDivisor) {
   const RandomLookup lookup = MakeRandomLookup({}, /*seed=*/1);
   for (Combiner combiner : kAllCombiners) {

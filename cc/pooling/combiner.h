@@ -3,7 +3,7 @@
 
 namespace sok {
 
-// How the rows of a bag become one: their weighted sum, divided by
+// How the rows of a bag are combined: their weighted sum, divided by
 //   kSum    1
 //   kMean   the sum of the weights
 //   kSqrtN  the square root of the sum of the squares of the weights

@@ -10,9 +10,9 @@
 
 namespace sok {
 
-// What the weighted sum of the bag of occurrences [begin, end) is divided by (see Combiner). Empty `weights`
-// are all ones. Weights are added up in order and in float, as TensorFlow does: whether weights of both signs
-// cancel to exactly zero depends on it.
+// The divisor of the weighted sum of a bag of occurrences [begin, end) (see Combiner). Empty `weights` mean
+// ones. Weights are added in order and in float, as TensorFlow does: whether weights of opposite signs cancel
+// to exactly zero depends on it.
 inline float BagDivisor(Combiner combiner, Span<const float> weights, int64_t begin, int64_t end) {
   if (combiner == Combiner::kSum) return 1.0f;
   float sum = 0.0f;
@@ -26,14 +26,13 @@ inline float BagDivisor(Combiner combiner, Span<const float> weights, int64_t be
   return combiner == Combiner::kMean ? sum : std::sqrt(sum);
 }
 
-// Divides the sum of a bag of `rows` rows without weights, rounding as PoolForward says.
+// Divides the sum of an unweighted bag of `rows` rows, with the rounding that PoolForward documents.
 inline void DivideUnweighted(float divisor, int64_t rows, int64_t dim, float* sum) {
   if (divisor == 1.0f) return;
   rows < 10 ? Multiply(1.0f / divisor, dim, sum) : Divide(divisor, dim, sum);
 }
 
-// The factor by which the gradient of a bag of `rows` rows without weights reaches each of them, rounded
-// once.
+// The factor by which the gradient of an unweighted bag of `rows` rows reaches each row, rounded once.
 inline float UnweightedScale(Combiner combiner, int64_t rows) {
   const double count = static_cast<double>(rows);
   return combiner == Combiner::kSum    ? 1.0f

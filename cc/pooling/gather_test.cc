@@ -33,7 +33,7 @@ TEST(GatherForward, EqualsReferenceForEveryDimAndThreadCount) {
   }
 }
 
-// Whole lines, and all that cannot be streamed: short rows, odd strides, outputs that start within a line.
+// Rows of whole cache lines, and rows that cannot be streamed: short ones, odd strides, unaligned outputs.
 TEST(GatherForward, StreamedOutputsAreTheSame) {
   constexpr float kGap = 77.0f;
   for (const VectorLevel level : VectorLevels()) {

@@ -13,7 +13,7 @@
 namespace sok {
 namespace {
 
-// Where the row of occurrence i is: that of its distinct id, or one of its own.
+// The row of occurrence i: that of its distinct id, or its own pointer.
 struct RowsOfDistinctIds {
   const float* const* rows;
   const int32_t* inverse;
@@ -25,7 +25,7 @@ struct RowsInOrder {
   const float* operator[](int64_t i) const { return rows[i - first]; }
 };
 
-// The rows of consecutive occurrences [begin, end), each prefetched some occurrences before it is used.
+// The rows of consecutive occurrences [begin, end), each prefetched several occurrences before its use.
 template <typename Rows>
 class OccurrenceRows {
  public:
@@ -35,7 +35,7 @@ class OccurrenceRows {
     for (int64_t i = begin; i < warm; ++i) PrefetchFloats(rows_[i], dim_);
   }
 
-  // Occurrence i, to be asked for in order.
+  // The row of occurrence i; call in increasing order of i.
   const float* At(int64_t i) const {
     if (i + distance_ < end_) PrefetchFloats(rows_[i + distance_], dim_);
     return rows_[i];
@@ -48,10 +48,10 @@ class OccurrenceRows {
   int64_t distance_;
 };
 
-// From cache a row costs about a nanosecond per four floats, from memory a few times that.
+// A row in cache costs about a nanosecond per four floats, a row in memory a few times that.
 int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
 
-// How many of a bag's rows are added up before those that come in eights.
+// How many of a bag's rows are added before those in groups of eight.
 int64_t RowsBeforeEights(int64_t rows) {
   const int64_t over = rows % 8;
   return std::min(rows, over < 2 ? over + 8 : over);
@@ -110,7 +110,7 @@ void PoolBags(Rows rows, Span<const int64_t> offsets, Span<const float> weights,
 template <typename Rows>
 void GatherRange(Rows rows, int64_t dim, int64_t begin, int64_t end, float* out, int64_t out_stride,
                  OutputStores stores) {
-  // Lines that are written in part only are not worth streaming.
+  // Streaming does not pay for cache lines that are only partly written.
   const bool streamed =
       stores == OutputStores::kStreamed && IsWholeLines(out, dim) && IsWholeLines(out, out_stride);
   WithColumns(dim, [&](auto columns) {

@@ -1,5 +1,5 @@
-// What PoolForward and GatherForward compute, written as plainly as possible: one bag after the other, one
-// column after the other, with the same operations in the same order, so that results agree bit for bit.
+// Slow, obvious PoolForward and GatherForward: one bag after the other, one column after the other, with the
+// same operations in the same order, so that results agree bit for bit.
 #ifndef SOK_CC_POOLING_POOL_REFERENCE_H_
 #define SOK_CC_POOLING_POOL_REFERENCE_H_
 
@@ -31,7 +31,7 @@ inline float SumInOrder(const std::vector<float>& terms) {
   return sum;
 }
 
-// The terms before the last eights, at least two where there are as many, and then each eight's sum.
+// The first terms, at least two if there are two, and then the sum of each following eight.
 inline float SumInEights(const std::vector<float>& terms) {
   size_t next = terms.size() % 8;
   if (next < 2) next = std::min<size_t>(next + 8, terms.size());
@@ -42,7 +42,7 @@ inline float SumInEights(const std::vector<float>& terms) {
   return sum;
 }
 
-// As PoolForward, but returns the output without gaps, [bags, dim].
+// As PoolForward; returns the output as a dense [bags, dim].
 inline std::vector<float> PoolReference(Span<const float* const> rows, Span<const int32_t> inverse,
                                         Span<const int64_t> offsets, Span<const float> weights,
                                         Combiner combiner, int64_t dim) {
@@ -67,7 +67,7 @@ inline std::vector<float> PoolReference(Span<const float* const> rows, Span<cons
   return out;
 }
 
-// As GatherForward, without gaps, [occurrences, dim].
+// As GatherForward; returns the output as a dense [occurrences, dim].
 inline std::vector<float> GatherReference(Span<const float* const> rows, Span<const int32_t> inverse,
                                           int64_t dim) {
   std::vector<float> out;

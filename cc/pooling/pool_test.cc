@@ -81,7 +81,7 @@ TEST(PoolForward, EveryLengthOfABagWithoutWeights) {
 
 TEST(PoolForward, OneBagHoldsNearlyEverything) {
   RandomLookup lookup = MakeRandomLookup({}, /*seed=*/5);
-  // Empty bags before and behind, and one in between with all but one occurrence.
+  // Empty bags at both ends, and between them one bag with all occurrences but one.
   const int64_t n = lookup.occurrences();
   lookup.offsets = {0, 0, 0, n - 1, n - 1, n, n, n};
   const std::vector<float> expected = Expected(lookup, lookup.weights, Combiner::kSqrtN);
@@ -113,7 +113,7 @@ TEST(PoolForward, EmptyBagsAndZeroDivisorsGiveZeros) {
   }
 }
 
-// Each occurrence with a pointer of its own.
+// One pointer for each occurrence.
 std::vector<const float*> RowsOfOccurrences(const RandomLookup& lookup) {
   std::vector<const float*> rows;
   for (const int32_t unique : lookup.inverse) rows.push_back(lookup.rows[unique]);

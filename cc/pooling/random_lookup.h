@@ -11,7 +11,7 @@
 
 namespace sok {
 
-// A made-up lookup for tests: distinct rows of random numbers, and bags of occurrences that refer to them.
+// A random lookup for tests: distinct rows of random numbers, and bags of occurrences that refer to them.
 struct RandomLookup {
   int64_t dim = 0;
   std::vector<float> table;        // [unique, dim]

@@ -29,7 +29,7 @@ void SumColumns(Span<const int64_t> offsets, Span<const int32_t> positions,
   const int64_t last = positions.size();
   const int64_t distance = PrefetchDistance(width);
   for (int64_t i = begin; i < end; ++i) {
-    // Positions of the next segments follow, so that short segments are prefetched as well.
+    // The positions of the next segments follow directly, so that short segments are prefetched too.
     if (i + distance < last) PrefetchFloats(grad_rows[positions[i + distance]] + column, width);
     const int32_t p = positions[i];
     const float* row = grad_rows[p] + column;
@@ -41,8 +41,8 @@ void SumColumns(Span<const int64_t> offsets, Span<const int32_t> positions,
   }
 }
 
-// A segment with more occurrences than this is summed by several threads, each taking some columns, so that
-// the order within a column stays. Below, one thread sums it whole.
+// A segment with more occurrences than this is summed by several threads, each taking some of the columns,
+// which keeps the order within a column. A shorter one is summed by one thread.
 int64_t LongSegment(int64_t occurrences, int concurrency) {
   constexpr int64_t kWorthSplitting = 4096;
   return std::max(kWorthSplitting, occurrences / concurrency / 4);
@@ -113,7 +113,7 @@ void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float>
 
 namespace {
 
-// Turns the dot products dots[i] = g . r_i of a bag into the gradients in its weights, in place.
+// Turns the dot products dots[i] = g . r_i of a bag into the gradients of its weights, in place.
 void FinishBag(Combiner combiner, Span<const float> weights, int64_t begin, int64_t end, Span<float> dots) {
   const float divisor = BagDivisor(combiner, weights, begin, end);
   if (divisor == 0.0f) {
@@ -125,7 +125,8 @@ void FinishBag(Combiner combiner, Span<const float> weights, int64_t begin, int6
   for (int64_t i = begin; i < end; ++i) pooled += weights[i] * dots[i];
   pooled /= divisor;
   for (int64_t i = begin; i < end; ++i) {
-    // How fast the divisor grows with the weight: 1 for the mean, w_i / D for the root of the squares' sum.
+    // The derivative of the divisor by the weight: 1 for the mean, w_i / D for the root of the sum of
+    // squares.
     const float growth = combiner == Combiner::kMean ? 1.0f : weights[i] / divisor;
     dots[i] = (dots[i] - growth * pooled) / divisor;
   }

@@ -1,5 +1,5 @@
-// The backward pass as plainly as possible. Sums of gradients are in the same order as in SegmentSum and
-// agree bit for bit; gradients in the weights are in double precision.
+// A slow, obvious backward pass. Gradients are summed in the same order as in SegmentSum and agree bit for
+// bit; gradients with respect to weights are in double precision.
 #ifndef SOK_CC_POOLING_SEGMENT_SUM_REFERENCE_H_
 #define SOK_CC_POOLING_SEGMENT_SUM_REFERENCE_H_
 

@@ -67,7 +67,7 @@ TEST(SegmentSum, EqualsReferenceForEveryDim) {
   }
 }
 
-// Half of all occurrences are of one id, more than one thread should sum alone: its columns are split.
+// One id has half of all occurrences, too many for one thread: its columns are split.
 TEST(SegmentSum, HotIdIsTheSameForAnyNumberOfThreads) {
   for (int64_t dim : {1, 16, 17, 64, 129}) {
     RandomLookupOptions options;

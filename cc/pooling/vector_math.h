@@ -1,5 +1,5 @@
-// Loops over the columns of a row, in the shape that compilers turn into vector instructions. Element by
-// element, so the width of the vectors never shows in the result.
+// Loops over the columns of a row in a form that compilers vectorize. They work element by element, so the
+// results do not depend on the vector width.
 #ifndef SOK_CC_POOLING_VECTOR_MATH_H_
 #define SOK_CC_POOLING_VECTOR_MATH_H_
 
@@ -20,7 +20,7 @@ inline void Add(const float* __restrict in, int64_t dim, float* __restrict out) 
   for (int64_t c = 0; c < dim; ++c) out[c] += in[c];
 }
 
-// out += the sum of eight rows, which is taken first.
+// out += the sum of eight rows, computed first.
 inline void AddEight(const float* const* rows, int64_t dim, float* __restrict out) {
   const float* __restrict r0 = rows[0];
   const float* __restrict r1 = rows[1];
@@ -51,7 +51,7 @@ inline void Divide(float divisor, int64_t dim, float* out) {
   for (int64_t c = 0; c < dim; ++c) out[c] /= divisor;
 }
 
-// The dot product, summed in eight interleaved parts: a fixed order that vectorizes.
+// The dot product, summed in eight interleaved partial sums: a fixed order that vectorizes.
 inline float Dot(const float* a, const float* b, int64_t dim) {
   float parts[8] = {};
   int64_t c = 0;

@@ -12,7 +12,7 @@
 namespace sok {
 namespace {
 
-// Weights that add up to well over zero: a mean's divisor near zero would magnify rounding without bound.
+// Weights whose sum is well above zero: a mean's divisor near zero would amplify rounding without bound.
 RandomLookup MakePositiveLookup(int64_t dim, uint64_t seed) {
   RandomLookupOptions options;
   options.dim = dim;

@@ -7,18 +7,17 @@
 namespace sok {
 namespace {
 
-// Weights alone; with slots the slabs get larger and the rows in them stay the same. Small enough that
-// laying a table out anew, slab by slab, needs little beside it.
+// Bytes of a slab without slots; slots make slabs larger and leave the rows per slab as they are. Small
+// enough that a new layout, made slab by slab, needs little memory beside the table.
 constexpr int64_t kSlabBytes = int64_t{16} << 20;
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kMaxFloats = int64_t{1} << 40;
 
-// Records of more than a line touch as few lines as their length allows, wherever they lie: one of n floats
-// ends r floats into a line, r = 1 ... 16, when it starts on one, and no deeper than a whole line when it
-// starts on any multiple of a >= r. So the stride is a multiple of the least such power of two, and at least
-// 4, which vector loads like better: a slot of one float beside 64 weights makes 68 floats of them and
-// not 80. Shorter records are packed to 16 bytes: half of those of 48 bytes lie on two lines, but a table of
-// them fills fewer.
+// Records longer than a cache line touch as few lines as their length allows, at any position. Let a record
+// that starts on a line boundary fill r of the 16 floats of its last line. It touches no more lines when it
+// starts at any multiple of a power of two a >= r. So the stride is a multiple of the smallest such a, and of
+// 4 floats, for vector loads: 64 weights and a slot of one float take 68 floats, not 80. Shorter records are
+// packed to 16 bytes: half of the 48-byte records then span two lines, but the table has fewer lines.
 int64_t Stride(int64_t floats) {
   const int64_t into_line = (floats - 1) % 16 + 1;
   int64_t multiple = 4;
@@ -46,7 +45,7 @@ Status RowStore::SetSlots(Span<const SlotSpec> slots) {
     floats += slot.width;
   }
   const int64_t stride = Stride(floats);
-  // All address space first, so that nothing can fail once the rows are on their way.
+  // Reserve all address space first, so that nothing can fail once rows are moved.
   Slabs next(stride * kFloatBytes, slabs_.slab_bits());
   SOK_RETURN_IF_ERROR(next.Reserve(slabs_.size()));
 

@@ -12,7 +12,7 @@
 namespace sok {
 namespace {
 
-// Bits of a float that belong to one place of one row; NaNs and negative zeros among them.
+// Float bits that are unique to one element of one row, NaNs and negative zeros among them.
 uint32_t BitsAt(int64_t row, int64_t column) { return static_cast<uint32_t>(Mix64(row * 4096 + column)); }
 
 void WriteWeights(RowStore* store) {
@@ -46,7 +46,7 @@ void ExpectFills(const RowStore& store) {
 TEST(RowStoreSlotsTest, WeightsStayBitForBit) {
   for (const int64_t dim : {1, 2, 3, 7, 16, 63, 64, 129, 1025}) {
     RowStore store(dim);
-    // Over one slab's end for the widest rows.
+    // More than one slab for the widest rows.
     ASSERT_TRUE(store.Reserve(dim == 1025 ? 6000 : 777).ok());
     WriteWeights(&store);
     const std::vector<SlotSpec> adam = {{dim, 0.0f}, {dim, 0.0f}};

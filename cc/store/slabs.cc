@@ -22,7 +22,7 @@ Status Slabs::Reserve(int64_t n) {
   }
   const int64_t before = static_cast<int64_t>(slabs_.size());
   const int64_t wanted = ((n - 1) >> slab_bits_) + 1;
-  // One refused request tells of a hopeless size before a million small ones were granted.
+  // One large request shows that a size is impossible before a million small ones are granted.
   Status status = PageBuffer::ReserveAddresses((n - size_) * record_bytes_).status();
   for (int64_t slab = before; status.ok() && slab < wanted; ++slab) {
     StatusOr<PageBuffer> buffer = PageBuffer::ReserveAddresses(record_bytes_ << slab_bits_);
@@ -33,8 +33,7 @@ Status Slabs::Reserve(int64_t n) {
     slabs_.resize(before);
     return ResourceExhausted(n, " rows of ", record_bytes_, " bytes: ", status.message());
   }
-  // A table smaller than a huge page stays on small pages: it does not need them, and would pay for one
-  // whole.
+  // A table smaller than a huge page stays on small pages, which take less memory than one huge page.
   if (n * record_bytes_ >= PageBuffer::kHugePageBytes) {
     for (int64_t slab = size_ >> slab_bits_; slab < wanted; ++slab) {
       const int64_t used = std::min(n - (slab << slab_bits_), mask_ + 1);

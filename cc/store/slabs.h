@@ -9,9 +9,9 @@
 
 namespace sok {
 
-// Zeroed records of a fixed size, numbered from 0 on, that never move while their number grows: slabs of 2^k
-// records each. A slab is address space until its records are used, so the memory taken follows the records
-// used, not the slabs, and a table of a hundred rows takes a few pages.
+// Zeroed records of a fixed size, numbered from 0, that never move as their number grows: slabs of 2^k
+// records each. A slab is only address space until its records are used, so a table of a hundred rows takes a
+// few pages and not a slab.
 //
 // Move-only. Not thread-safe; records are plain memory.
 class Slabs {
@@ -19,11 +19,11 @@ class Slabs {
   // Records of `record_bytes` > 0 bytes; slabs of 2^slab_bits records.
   Slabs(int64_t record_bytes, int slab_bits);
 
-  // The largest k for which 2^k records of `record_bytes` fit into `slab_bytes`; 0 for larger records.
+  // The largest k such that 2^k records of `record_bytes` fit into `slab_bytes`; 0 for larger records.
   static int BitsFor(int64_t record_bytes, int64_t slab_bytes);
 
-  // Makes the records [0, n) addressable. ResourceExhausted where memory does not suffice; what was
-  // addressable stays so. Never shrinks.
+  // Makes the records [0, n) addressable. Never shrinks. ResourceExhausted if memory does not suffice;
+  // records that were addressable stay so.
   Status Reserve(int64_t n);
 
   char* at(int64_t record) const {
@@ -34,7 +34,7 @@ class Slabs {
   int64_t bytes() const { return size_ * record_bytes_; }
   int64_t records_per_slab() const { return mask_ + 1; }
   int slab_bits() const { return slab_bits_; }
-  // Gives the memory of one slab back; its records must not be used any more.
+  // Frees the memory of one slab; its records must not be used any more.
   void Release(int64_t slab) { slabs_[slab] = PageBuffer(); }
 
  private:

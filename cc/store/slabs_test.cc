@@ -10,7 +10,7 @@
 namespace sok {
 namespace {
 
-// Bytes of this process that lie in memory.
+// Resident bytes of this process.
 int64_t ResidentBytes() {
   int64_t total = 0;
   int64_t resident = 0;
