@@ -1,6 +1,5 @@
-// The bound of a forward lookup: a plain loop that gathers rows whose places are known, with prefetching,
-// from tables on huge pages, measured on demand. No index, no dedup, no training: id i of a table is its row
-// i.
+// The upper bound of a forward lookup, measured on demand: a plain loop that gathers rows of known position,
+// with prefetching, from tables on huge pages. No index, no dedup, no training: id i of a table is its row i.
 //
 // Takes the flags of group_benchmark; <what> is forward only.
 #include <cstdint>
@@ -42,8 +41,8 @@ class GatherBenchmark {
 
   int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
 
-  // The means of all features' bags in the next batch of a set, with as many cache lines in flight as suit
-  // it.
+  // The means of all features' bags in the next batch of a set, with the best number of cache lines in
+  // flight.
   void Forward(int64_t number) {
     if (lines_[number] == 0) lines_[number] = BestLines([&](int64_t lines) { Gather(number, lines); });
     Gather(number, lines_[number]);
@@ -54,7 +53,7 @@ class GatherBenchmark {
     const BatchSet& set = sets_[number];
     const std::vector<FeatureIds>& batch = set.batches[next_batch_++ % set.batches.size()];
     const int64_t ahead = RowsAhead(lines, flags_.dim);
-    // Each thread has a share of every feature's bags, so that all have as much to do.
+    // Each thread has a share of every feature's bags, so that all have the same amount of work.
     executor_.ParallelFor(flags_.threads, kNsPerShare, [&](int64_t begin, int64_t end) {
       const int64_t first = flags_.batch * begin / flags_.threads;
       const int64_t last = flags_.batch * end / flags_.threads;

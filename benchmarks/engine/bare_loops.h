@@ -15,9 +15,9 @@
 
 namespace sok {
 
-// What the machine can do: loops that read memory as the engine has to, with prefetching and huge pages, and
-// do nothing else. How many cache lines are best kept on their way differs between machines: every loop takes
-// that number, and who measures takes the best of these.
+// The machine's limits: loops that read memory as the engine must, with prefetching and huge pages, and do
+// nothing else. The best number of cache lines in flight differs between machines: every loop takes that
+// number, and a measurement uses the best of these.
 constexpr int64_t kLinesToTry[] = {32, 64, 128, 256};
 
 // Rows to prefetch ahead for so many lines in flight.
@@ -104,7 +104,7 @@ class BareTable {
   uint64_t mask_;
 };
 
-// The one of kLinesToTry with which `run(lines)` takes the least time, of several runs each.
+// The value of kLinesToTry for which `run(lines)` takes the least time, over several runs each.
 inline int64_t BestLines(const std::function<void(int64_t)>& run) {
   int64_t best = 0;
   double best_seconds = 0;

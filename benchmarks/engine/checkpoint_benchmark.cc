@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kDim = 64;
 constexpr int64_t kBlock = 1 << 20;
 
-// Memory of this process that is no cache of a file.
+// Memory of this process without cached files.
 int64_t AnonymousBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -37,7 +37,7 @@ int64_t AnonymousBytes() {
   return 0;
 }
 
-// Runs work and prints its speed, and how far memory rose above what was there before and after.
+// Runs work and prints its speed, and the peak of memory above that before and after.
 void Measure(const char* name, int64_t bytes, const std::function<void()>& work) {
   std::atomic<bool> done{false};
   const int64_t before = AnonymousBytes();
@@ -86,7 +86,7 @@ void ReadPlain(const std::string& path) {
   close(file);
 }
 
-// Makes the next read come from the disk, where the system lets it.
+// Drops the page cache, so that the next read comes from the disk, if the system allows it.
 void DropCache(const std::string& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;

@@ -12,10 +12,10 @@
 
 namespace sok {
 
-// Times several ways to do one thing and prints them as a table beside each other.
+// Times several implementations of the same work and prints them as a table.
 //
-// Rounds are interleaved: every contender runs once in each round, so that a machine that slows down for a
-// while slows all of them down.
+// Rounds are interleaved: every contender runs once in each round, so that a slow phase of the machine
+// affects all of them.
 class Comparison {
  public:
   // `title` heads the table; every run handles `items` items (ids, rows, values).

@@ -15,9 +15,9 @@
 
 namespace sok {
 
-// A program that measures on demand, so that others can take turns with it (bench/measuring_process.py): it
-// prints "ready", and answers every line "<ids> <what> <calls>" on its standard input with the milliseconds
-// that one of `calls` calls took and those of processor time that it used. <ids> counts the files of ids.
+// A program that measures on demand, so that it can be interleaved with others (bench/measuring_process.py).
+// It prints "ready", and answers every line "<ids> <what> <calls>" on its standard input with the mean wall
+// time and processor time of one call, in milliseconds. <ids> is the number of a file of ids.
 
 struct OnDemandFlags {
   int64_t features = 1;

@@ -1,5 +1,5 @@
-// Parts of the engine, each beside a bare loop that does nothing but what the part cannot do without;
-// measured on demand for benchmarks/engine_parts.py. Takes the flags of group_benchmark, with one feature.
+// Parts of the engine, each beside a bare loop with the least work that the part needs; measured on demand
+// for benchmarks/engine_parts.py. Takes the flags of group_benchmark, with one feature.
 //
 // <what> is one of
 //   dedup             the distinct ids of a batch
@@ -45,7 +45,7 @@ class Parts {
 
   int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
 
-  // What a part needs beside ids is made on its first call, which does not count.
+  // A part's inputs beside ids are made in its first call, which is not measured.
   void Call(int64_t set, const std::string& what) {
     const size_t colon = what.find(':');
     const std::string part = what.substr(0, colon);

@@ -1,6 +1,5 @@
-// A step of several optimizers over rows of several lengths: what a record's layout costs, and what its
-// memory is. Rows are distinct and scattered over a table that no cache holds; every run takes the next of
-// some batches.
+// A step of several optimizers over rows of several lengths: the time and memory of a record's layout. Rows
+// are distinct and scattered over a table larger than any cache; every run takes the next of several batches.
 //
 //   records_benchmark [DIM]...     the lengths of rows; 16, 32, 64 and 100 by default
 #include <algorithm>

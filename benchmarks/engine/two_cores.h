@@ -7,12 +7,12 @@
 
 namespace sok {
 
-// What two cores are to each other. A virtual machine's cores are wherever its host just runs them: on two
-// cores under one L3, on two with an L3 each, or on the two hardware threads of a single core. This changes
-// from second to second, and with it what a second thread is worth.
+// The relation of two cores. The host schedules a virtual machine's cores on two cores that share an L3, on
+// two with an L3 each, or on the two hardware threads of one core. This changes from second to second, and
+// with it the speed-up by a second thread.
 
-// Hands a cache line to another thread and back, so many times: how long one way takes shows how far apart
-// the threads' cores are. Both threads spin: for machines with two cores or more.
+// Passes a cache line to another thread and back, so many times: the time of one way shows the distance
+// between the threads' cores. Both threads spin, so the machine needs two cores or more.
 inline void HandOver(int64_t times) {
   alignas(128) std::atomic<int64_t> turn{0};
   std::thread other([&turn, times] {
@@ -28,7 +28,7 @@ inline void HandOver(int64_t times) {
   other.join();
 }
 
-// Arithmetic in registers and L1 alone, which keeps a core's units busy and shares nothing with another core.
+// Arithmetic in registers and L1 only, which keeps a core's units busy and shares nothing with another core.
 inline void KeepBusy(int64_t passes) {
   constexpr int kFloats = 256;
   float values[kFloats] = {};

@@ -1,5 +1,5 @@
-// How far apart this machine's two cores are, and what the second one is worth, from second to second. Takes
-// the number of seconds, 60 if left out.
+// The distance between this machine's two cores and the speed-up by the second one, for each second. Takes
+// the number of seconds, by default 60.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,7 @@ double NanosecondsOneWay() {
   return Seconds([] { HandOver(kHandOvers); }) * 1e9 / (2 * kHandOvers);
 }
 
-// How much work two threads do in the time in which one does 1.
+// The work of two threads relative to that of one in the same time.
 double WorthOfTwo() {
   const double alone = Seconds([] { KeepBusy(kPasses); });
   const double together = Seconds([] {

@@ -50,7 +50,7 @@ std::vector<std::vector<int64_t>> MakeBatches(int64_t rows) {
   return batches;
 }
 
-// The machine's own limit: what LazyAdam has to do, on one thread, without the engine's layers.
+// The machine's limit: the work of LazyAdam on one thread, without the engine's layers.
 void BareLoop(const std::vector<int64_t>& rows, const float* grads, RowStore* store) {
   const int64_t dim = store->dim();
   const int64_t block = PrefetchDistance(3 * dim);

@@ -8,22 +8,23 @@
 
 namespace sok {
 
-// One alltoall: what it sends and where what arrives goes. Each rank sends the first splits[0] words to rank
-// 0, the next splits[1] to rank 1, and so on; what arrives is ordered by sender. Horovod's thread calls the
-// methods; it holds the object until it has no more use for any of its memory.
+// One alltoall: the words to send, and the memory for those received. Each rank sends the first splits[0]
+// words to rank 0, the next splits[1] to rank 1, and so on; received words are ordered by sender. Horovod's
+// thread calls the methods, and keeps the object until it no longer accesses any of its memory.
 class Alltoall {
  public:
   virtual ~Alltoall() = default;
 
-  // What is sent, at least as many words as the splits add up to. May be null where they add up to 0.
+  // The words to send, at least the sum of the splits. May be null if that is 0.
   virtual const int64_t* words() const = 0;
   virtual Span<const int32_t> splits() const = 0;  // one per rank
 
-  // Memory for what arrives and for the number of words from each rank, called once each and in this order.
+  // Allocate memory for the received words and for the number of words from each rank. Called once each, in
+  // this order.
   virtual StatusOr<int64_t*> AllocateReceived(int64_t words) = 0;
   virtual StatusOr<int32_t*> AllocateReceivedSplits(int64_t ranks) = 0;
 
-  // Called once, at the end of an alltoall that was enqueued.
+  // Called once, when an enqueued alltoall has ended.
   virtual void Done(const Status& status) = 0;
 };
 

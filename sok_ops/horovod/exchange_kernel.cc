@@ -17,7 +17,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// What Horovod, or MPI below it, would not check, or only after the other ranks have begun to wait for this
+// Checks what Horovod and MPI do not check, or check only after the other ranks have begun to wait for this
 // one.
 Status CheckInputs(const tf::Tensor& words, const tf::Tensor& splits, HorovodPlace place) {
   if (words.dims() != 1)

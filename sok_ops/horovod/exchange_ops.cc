@@ -1,4 +1,4 @@
-// Ops that move words between Horovod's ranks, and count them.
+// Ops that exchange words between Horovod's ranks and count them.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -9,7 +9,7 @@ namespace {
 using ::tensorflow::shape_inference::InferenceContext;
 using ::tensorflow::shape_inference::ShapeHandle;
 
-// Stateful, so that nothing folds, merges or prunes an exchange that the other ranks wait for.
+// Stateful, so that graph optimizers do not fold, merge or prune an exchange that other ranks wait for.
 REGISTER_OP("SokExchange")
     .Input("words: int64")
     .Input("splits: int32")

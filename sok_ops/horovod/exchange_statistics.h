@@ -9,13 +9,13 @@
 
 namespace sok {
 
-// What this process has exchanged. Thread-safe; each number is exact, and those of exchanges that end while
-// they are read may be in some and not yet in others.
+// Counts what this process has exchanged. Thread-safe. Each number is exact, but an exchange that ends during
+// a read may be counted in some numbers and not yet in others.
 class ExchangeStatistics {
  public:
   static ExchangeStatistics& Global();
 
-  // Counts one exchange of words of int64 by rank `rank`, from its numbers of words to and from each rank.
+  // Counts one exchange of int64 words by rank `rank`, given its numbers of words to and from each rank.
   void Count(int rank, Span<const int32_t> sent, Span<const int32_t> received);
 
   // Exchanges, bytes sent, bytes received, bytes sent to other ranks, bytes received from other ranks.

@@ -4,7 +4,7 @@
 
 #include "horovod/common/operations.h"
 
-// Exported by Horovod's library, and declared in none of its headers.
+// Exported by Horovod's library, but not declared in its headers.
 namespace horovod {
 namespace common {
 Status CheckInitialized();
@@ -19,7 +19,7 @@ namespace hvd = ::horovod::common;
 // Horovod's view of memory that an Alltoall owns.
 class TensorView final : public hvd::Tensor {
  public:
-  // `announced` is the only dimension that Horovod is told of.
+  // Horovod sees only the dimension `announced`.
   TensorView(std::shared_ptr<Alltoall> owner, hvd::DataType dtype, const void* data, int64_t bytes,
              int64_t announced)
       : owner_(std::move(owner)), dtype_(dtype), data_(data), bytes_(bytes), announced_(announced) {}
@@ -39,7 +39,7 @@ class TensorView final : public hvd::Tensor {
 
 hvd::Status ToHorovod(const Status& status) { return hvd::Status::UnknownError(status.message()); }
 
-// Where Horovod asks for memory.
+// Allocates memory for Horovod.
 class AlltoallContext final : public hvd::OpContext {
  public:
   explicit AlltoallContext(std::shared_ptr<Alltoall> alltoall) : alltoall_(std::move(alltoall)) {}
@@ -107,9 +107,9 @@ StatusOr<HorovodPlace> GetHorovodPlace() {
 
 Status EnqueueAlltoall(const std::string& name, std::shared_ptr<Alltoall> alltoall) {
   const Span<const int32_t> splits = alltoall->splits();
-  // Horovod negotiates a name slowly, over rank 0, whenever its shape is not the one of the time before. All
-  // that it does with an alltoall's first dimension is to check that the splits do not exceed it, so every
-  // exchange announces the same one and is negotiated fast, whatever its length, with no padding.
+  // Horovod negotiates a name on its slow path, through rank 0, whenever the shape differs from the last one.
+  // It uses an alltoall's first dimension only to check that the splits do not exceed it. So every exchange
+  // announces the same dimension and is negotiated on the fast path at any length, without padding.
   auto words =
       std::make_shared<TensorView>(alltoall, hvd::HOROVOD_INT64, alltoall->words(),
                                    Sum(splits) * static_cast<int64_t>(sizeof(int64_t)), kMaxAlltoallWords);

@@ -9,10 +9,10 @@
 
 namespace sok {
 
-// Horovod's queue of collectives, without its headers: their macros and TensorFlow's do not go together.
+// Horovod's queue of collectives, without Horovod's headers, whose macros conflict with TensorFlow's.
 //
-// Horovod's one background thread negotiates with the other ranks which names are awaited by all of them, and
-// then moves their bytes, one name after another.
+// Horovod's one background thread negotiates with the other ranks which collectives all of them wait for, and
+// then runs these one after another.
 
 // This process's place; an error where Horovod is not initialized.
 struct HorovodPlace {
@@ -21,8 +21,8 @@ struct HorovodPlace {
 };
 StatusOr<HorovodPlace> GetHorovodPlace();
 
-// Starts `alltoall` under `name`, which all ranks must enqueue and no other alltoall under way may have.
-// Returns at once. After an error nothing was enqueued, and Done() is not called. Thread-safe.
+// Starts `alltoall` under `name`. All ranks must enqueue that name, and no other alltoall in flight may have
+// it. Returns at once. After an error nothing was enqueued, and Done() is not called. Thread-safe.
 //
 // The caller has checked that there are `size` splits, none negative, that add up to at most
 // kMaxAlltoallWords.

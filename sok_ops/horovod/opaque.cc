@@ -6,17 +6,16 @@
 namespace sok {
 namespace {
 
-// Horovod's own collectives are not stateful: one of a constant would be folded away, two of the same tensor
-// merged, on some ranks only. What comes from a stateful op is left alone; what comes from a placeholder with
-// a default is not.
+// Horovod's own collectives are not stateful: graph optimizers would fold one whose input is a constant and
+// merge two with the same input, possibly on some ranks only. They leave the outputs of a stateful op alone,
+// but not those of a placeholder with a default.
 REGISTER_OP("SokOpaque")
     .Input("tensor: T")
     .Attr("T: type")
     .Output("same: T")
     .SetIsStateful()
     .SetShapeFn(::tensorflow::shape_inference::UnchangedShape)
-    .Doc(
-        "The tensor itself, with nothing known of its value: it is neither folded nor merged with its like.");
+    .Doc("Returns its input. Graph optimizers know nothing of its value, and neither fold nor merge it.");
 
 class OpaqueOp final : public ::tensorflow::OpKernel {
  public:

@@ -15,8 +15,7 @@ namespace {
 // The process's watch. Never destroyed: Horovod's thread may end a round while the process exits.
 StallWatch& ProcessWatch() {
   static auto* const watch = new StallWatch(EnqueueAlltoall);
-  // Ends the watch's thread while the process exits, before Horovod's own objects go, which were there
-  // earlier.
+  // Ends the watch's thread at process exit, before Horovod's own objects, which are older, are destroyed.
   struct Stopper {
     ~Stopper() { watch->Stop(); }
   };
@@ -43,7 +42,7 @@ void PendingExchange::Start(int64_t stall_period_ms) {
   if (!status.ok()) Fail(Explain(status));
 }
 
-// Ends the op when its step does; false where it has ended already.
+// Ends the op when its step is cancelled; false if the step has been cancelled already.
 bool PendingExchange::WatchCancellation() {
   tf::CancellationManager* const manager = context_->cancellation_manager();
   if (manager == nullptr) return true;
@@ -72,13 +71,13 @@ void PendingExchange::Done(const Status& status) {
 
 void PendingExchange::End(const tf::Status& status) {
   if (!status.ok()) context_->SetStatus(status);
-  // Does not wait for a cancellation under way, which may be what ends the op here; its callback finds it
+  // Does not wait for a running cancellation, which may be the caller; its callback finds that the op has
   // ended.
   tf::CancellationManager* const manager = context_->cancellation_manager();
   if (manager != nullptr) manager->TryDeregisterCallback(cancellation_token_);
   context_ = nullptr;
   ProcessWatch().End(this);
-  // Whatever `done_` refers to goes with the step; the exchange may outlive it.
+  // What `done_` refers to is destroyed with the step, and the exchange may outlive the step.
   const tf::AsyncOpKernel::DoneCallback done = std::move(done_);
   done();
 }

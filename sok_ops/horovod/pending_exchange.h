@@ -16,12 +16,12 @@
 
 namespace sok {
 
-// One run of SokExchange, from its start until Horovod has no more use for its memory.
+// One run of SokExchange, from its start until Horovod no longer accesses its memory.
 //
-// The op ends once, with the first of: Horovod's result, the end of its step by an error elsewhere, and a
-// failure from outside. What comes later is ignored, and Horovod may go on reading and writing the exchange's
-// memory, which is the exchange's own until the op ends well: the kernel's context is never touched after the
-// op's end.
+// The op ends once, by whichever comes first: Horovod's result, the end of its step because of an error
+// elsewhere, or a failure reported by the stall watch. Later events are ignored. Horovod may still read and
+// write the exchange's memory then, so the exchange owns it until the op has succeeded. The kernel's context
+// is never accessed after the op has ended.
 class PendingExchange final : public Alltoall,
                               public WatchedExchange,
                               public std::enable_shared_from_this<PendingExchange> {
@@ -31,7 +31,7 @@ class PendingExchange final : public Alltoall,
   PendingExchange(const std::string& name, HorovodPlace place, tensorflow::OpKernelContext* context,
                   tensorflow::AsyncOpKernel::DoneCallback done);
 
-  // Hands the exchange to Horovod and to the stall watch; the op may end before this returns.
+  // Passes the exchange to Horovod and to the stall watch. The op may end before this returns.
   void Start(int64_t stall_period_ms);
 
   const std::string& name() const override { return name_; }
@@ -60,7 +60,7 @@ class PendingExchange final : public Alltoall,
   tensorflow::Tensor received_splits_;
 
   std::atomic<bool> ended_{false};
-  // Used by the one that ends the op, and by Start() before there can be one.
+  // Accessed by the caller that ends the op, and by Start() before there can be one.
   tensorflow::OpKernelContext* context_;
   tensorflow::AsyncOpKernel::DoneCallback done_;
   tensorflow::CancellationToken cancellation_token_ = tensorflow::CancellationManager::kInvalidToken;

@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// What a rank tells the others in a round of the stall watch (stall_watch.h).
+// What a rank reports to the others in a round of the stall watch (stall_watch.h).
 struct Waiting {
   int64_t period_ms = 0;           // how long this rank would wait until the next round; 0: it has no watch
   bool stuck = false;              // it waits, and what it waits for has not changed for long
@@ -21,9 +21,9 @@ struct Waiting {
 std::vector<int64_t> Encode(const Waiting& waiting);
 StatusOr<Waiting> Decode(Span<const int64_t> words);
 
-// Judges the states that all ranks, by number, had at one moment. An error, which names who waits for what,
-// where every rank is stuck and there is no exchange that all of them wait for; else OK. The same on every
-// rank.
+// Evaluates the states of all ranks, in order of rank, at one moment. FailedPrecondition, which says which
+// rank waits for which exchange, if every rank is stuck and no exchange is awaited by all of them; otherwise
+// OK. The same on every rank.
 Status CheckForDeadlock(const std::vector<Waiting>& ranks);
 
 }  // namespace sok

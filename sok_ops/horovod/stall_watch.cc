@@ -100,7 +100,7 @@ void StallWatch::Run(int ranks, int64_t own_period_ms) {
   bool stopped = false;
   while (!stopped) {
     const StatusOr<std::vector<Waiting>> states = RunRound(ranks, Sample(own_period_ms));
-    if (!states.ok()) break;  // Horovod ends, and has told the exchanges itself
+    if (!states.ok()) break;  // Horovod shuts down, and has ended the exchanges itself
     const Status judgement = CheckForDeadlock(states.value());
     if (!judgement.ok()) FailAll(judgement);
 

@@ -22,12 +22,12 @@ class WatchedExchange {
  public:
   virtual ~WatchedExchange() = default;
   virtual const std::string& name() const = 0;
-  // Ends the exchange with an error, unless it has ended. Any thread may call it.
+  // Ends the exchange with an error unless it has ended already. Any thread may call it.
   virtual void FailStalled(const Status& status) = 0;
 };
 
-// Finds ranks that wait for each other and ends their exchanges with an error that says who waits for what.
-// Without it, ranks whose programs differ would wait forever.
+// Detects ranks that wait for each other, and ends their exchanges with an error that says which rank waits
+// for which exchange. Without it, ranks that run different programs would wait forever.
 //
 // How: a thread of every process takes part in a round, an alltoall of its own name, and waits a quarter of
 // SOK_STALL_SECONDS until the next one. In a round each rank tells which exchanges it waits for, and that it
