@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import graph_ops
 
 # What launchers tell the processes that they start, by the variable's name.
 _LAUNCHER_SIZES = {
@@ -239,7 +240,7 @@ def _check_unchanged(known: Communicator) -> None:
         )
 
 
-@tf.RegisterGradient("SokOpaque")
+@tf.RegisterGradient(graph_ops.OPAQUE)
 def _opaque_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
     del op
     return gradient

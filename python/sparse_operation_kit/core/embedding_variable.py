@@ -10,7 +10,7 @@ from tensorflow.python.ops import handle_data_util, resource_variable_ops
 from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import initialize, initializers, row_policies
+from sparse_operation_kit.core import graph_ops, initialize, initializers, row_policies
 from sparse_operation_kit.core.communicator import communicator
 
 # Of a row, as in cc/table.
@@ -352,13 +352,13 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         self._initializer_op = initializer_op
 
 
-@ops.RegisterGradient("SokTableExport")
+@ops.RegisterGradient(graph_ops.TABLE_EXPORT)
 def _export_gradient(op: tf.Operation, *gradients: tf.Tensor | None) -> NoReturn:
     del gradients
+    name = graph_ops.table_of(graph_ops.inputs_of(op)["handle"]).get_attr("shared_name").decode()
     raise TypeError(
-        f"Embedding variable '{op.inputs[0].op.get_attr('shared_name').decode()}' cannot be differentiated "
-        "through what read_value() or keys_and_rows() gives. Look rows up with embedding_lookup, or put "
-        "tf.stop_gradient around them"
+        f"Embedding variable '{name}' cannot be differentiated through what read_value() or keys_and_rows() "
+        "gives. Look rows up with embedding_lookup, or put tf.stop_gradient around them"
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.core.communicator import alone, communicator
 from sparse_operation_kit.lookup.group import reading_only
 
@@ -17,10 +18,9 @@ from sparse_operation_kit.lookup.group import reading_only
 def own_its_tables(graph: tf.Graph) -> None:
     """Gives tables names of their own: a process may load several models with tables of one name."""
     identity = f"@{secrets.token_hex(8)}".encode()
-    for op in graph.get_operations():
-        if op.type == "SokTable":
-            name = op.get_attr("shared_name") + identity
-            op._set_attr("shared_name", tf.compat.v1.AttrValue(s=name))
+    for table in graph_ops.tables_of(graph):
+        name = table.get_attr("shared_name") + identity
+        table._set_attr("shared_name", tf.compat.v1.AttrValue(s=name))
 
 
 def export(

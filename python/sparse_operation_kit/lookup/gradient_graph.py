@@ -6,28 +6,26 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph
 from tensorflow.python.ops import control_flow_v2_func_graphs as branches
 
+from sparse_operation_kit.core import graph_ops
+
 # The graphs of control flow that is made of functions.
 _BRANCHES = (branches.CondBranchFuncGraph, branches.WhileCondFuncGraph, branches.WhileBodyFuncGraph)
-# Ops that take, first of all, what an op with the handles of its tables has given, or one of these.
-_LEAD_TO_TABLES = ("SokGroupReduce", "SokGroupSum", "SokDivideGradients")
 
 
 def check_gradient_graph(op: tf.Operation) -> None:
     """Refuses gradients that leave a branch or a loop, where TensorFlow wants them dense.
 
-    `op` is a group's op whose first inputs are the handles of its tables.
+    `op` is a group's op that takes the handles of its tables.
 
     Raises:
       TypeError: They do; the message names the variables.
     """
-    # A gradient tape passes a stand-in for the op, but its tensors are real.
-    op = op.outputs[0].op
+    op = graph_ops.operation(op)
     graph = op.graph
     leaves_function = graph is not tf.compat.v1.get_default_graph() and _is_in_branch_function(graph)
     if not leaves_function and not _is_in_branch(op):
         return
-    handles = [_outer(handle) for handle in op.inputs[: op.get_attr("num_tables")]]
-    names = sorted(_source(handle).name for handle in handles)
+    names = graph_ops.table_names(op)
     raise TypeError(
         f"There is no gradient for lookups in embedding variables {names} inside of tf.cond or tf.while_loop:"
         " look the rows up outside and take them in, or use tf.stop_gradient"
@@ -41,14 +39,9 @@ def refuse_second_derivative(op: tf.Operation, *gradients: tf.Tensor) -> NoRetur
       LookupError: Always; the message names the variables where the op knows them.
     """
     del gradients
-    holder = op.outputs[0].op
-    while holder.type in _LEAD_TO_TABLES:
-        holder = holder.inputs[0].op
-    handles = [tensor for tensor in holder.inputs if tensor.dtype == tf.resource]
-    names = sorted(_source(_outer(handle)).name for handle in handles)
     raise LookupError(
-        f"There is no second derivative through lookups in embedding variables {names}: what depends on "
-        "their gradient cannot be differentiated again. Use tf.stop_gradient on the gradient"
+        f"There is no second derivative through lookups in embedding variables {graph_ops.table_names(op)}: "
+        "what depends on their gradient cannot be differentiated again. Use tf.stop_gradient on the gradient"
     )
 
 
@@ -58,24 +51,6 @@ def table_slices(result: Any) -> list[tf.IndexedSlices]:
         tf.IndexedSlices(values, indices)
         for values, indices in zip(result.values, result.indices, strict=True)
     ]
-
-
-def _outer(tensor: tf.Tensor) -> tf.Tensor:
-    """What a function's graph has captured as `tensor`, outside of all functions."""
-    while isinstance(tensor.graph, func_graph.FuncGraph):
-        outside = {id(inner): outer for outer, inner in tensor.graph.captures}
-        if id(tensor) not in outside:
-            break
-        tensor = outside[id(tensor)]
-    return tensor
-
-
-def _source(handle: tf.Tensor) -> tf.Operation:
-    """The op that made a handle, before control flow passed it on."""
-    op = handle.op
-    while op.type in ("Switch", "Enter", "Identity"):
-        op = op.inputs[0].op
-    return op
 
 
 def _is_in_branch_function(graph: tf.Graph) -> bool:

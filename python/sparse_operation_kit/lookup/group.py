@@ -17,6 +17,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import resource_variable_ops
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import sharded
@@ -229,7 +230,7 @@ def lookup_group(
 
 def _look_up_in_two(arguments: dict[str, Any], name: str | None) -> list[tf.Tensor]:
     """The op of a group as two, the first of which needs no row. Weights have no gradients then."""
-    with tf.name_scope(name or "SokGroupLookup"):
+    with tf.name_scope(name or graph_ops.GROUP_LOOKUP):
         ahead = native.ops.sok_group_lookup_ahead(**arguments)
         return list(
             native.ops.sok_group_lookup_read(
@@ -338,32 +339,31 @@ def _training_tensor(training: bool | tf.Tensor, variable: EmbeddingVariable) ->
     return tensor
 
 
-@ops.RegisterGradient("SokGroupLookup")
+@ops.RegisterGradient(graph_ops.GROUP_LOOKUP)
 def _group_lookup_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
     tables, weights = _gradients_of_group(op, gradients, op.get_attr("num_weights"), op.get_attr("weighted"))
-    untouched = [None] * (len(op.get_attr("layouts")) + op.get_attr("num_bags"))
-    return [*tables, *untouched, *weights, None]
+    return graph_ops.in_order_of_inputs(op, {"handles": tables, "weights": weights})
 
 
-@ops.RegisterGradient("SokGroupLookupRead")
+@ops.RegisterGradient(graph_ops.GROUP_LOOKUP_READ)
 def _group_lookup_read_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
     tables, _ = _gradients_of_group(op, gradients, 0, [False] * op.get_attr("num_lookups"))
-    return [*tables, None]
+    return graph_ops.in_order_of_inputs(op, {"handles": tables})
 
 
 def _gradients_of_group(
     op: tf.Operation, gradients: Sequence[tf.Tensor], num_weights: int, weighted: Sequence[bool]
 ) -> tuple[list[tf.IndexedSlices], Sequence[tf.Tensor]]:
-    """The gradients of the tables and of the weights, of an op that gives outputs and then its plan."""
+    """The gradients of the tables and of the weights, of an op that gives outputs and its plan."""
     check_gradient_graph(op)
     num_outputs = op.get_attr("num_outputs")
     result = native.ops.sok_group_lookup_grad(
-        handles=op.inputs[: op.get_attr("num_tables")],
-        plan=op.outputs[num_outputs],
+        handles=graph_ops.handles_of(op),
+        plan=graph_ops.outputs_of(op)["plan"],
         gradients=gradients[:num_outputs],
         num_weights=num_weights,
         dims=op.get_attr("dims"),
@@ -372,6 +372,6 @@ def _gradients_of_group(
     return table_slices(result), result.weight_gradients
 
 
-ops.RegisterGradient("SokGroupLookupGrad")(refuse_second_derivative)
-ops.NotDifferentiable("SokGroupLookupAhead")
-ops.NotDifferentiable("SokGroupLookupApplyGradients")
+ops.RegisterGradient(graph_ops.GROUP_LOOKUP_GRAD)(refuse_second_derivative)
+ops.NotDifferentiable(graph_ops.GROUP_LOOKUP_AHEAD)
+ops.NotDifferentiable(graph_ops.GROUP_LOOKUP_APPLY_GRADIENTS)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import exchange_names
+from sparse_operation_kit.core import exchange_names, graph_ops
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup.gradient_graph import (
     check_gradient_graph,
@@ -41,7 +41,7 @@ def look_up(
     """
     handles, dims = arguments["handles"], arguments["dims"]
     exchange_name = exchange_names.unique_name(f"lookup of {exchange_names.list_of(table_names)}")
-    with tf.name_scope(name or "SokGroupLookup"):
+    with tf.name_scope(name or graph_ops.GROUP_LOOKUP):
         routed = native.ops.sok_group_route(**arguments, exchange=exchange)
         asked = _exchange(routed.words, routed.splits, f"{exchange_name}: ids")
         served = native.ops.sok_group_serve(handles, *asked, dims=dims, exchange=exchange)
@@ -69,31 +69,36 @@ def _here(tensor: tf.Tensor) -> tf.Tensor:
     return tensor if tensor.graph is tf.compat.v1.get_default_graph() else tf.identity(tensor)
 
 
-@ops.RegisterGradient("SokGroupCombine")
+@ops.RegisterGradient(graph_ops.GROUP_COMBINE)
 def _group_combine_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
     check_gradient_graph(op)
     num_tables = op.get_attr("num_tables")
     dims = op.get_attr("dims")
-    plan, *answered, served = op.inputs[num_tables : num_tables + 6]
+    inputs = graph_ops.inputs_of(op)
     exchange_name = exchange_names.unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
     # An error of any rank ends the lookup on all ranks, and then none of them may go on to the next exchange.
-    with tf.control_dependencies([_here(op.outputs[0])]):
+    with tf.control_dependencies([_here(graph_ops.outputs_of(op)["outputs"][0])]):
         reduced = native.ops.sok_group_reduce(
-            plan,
-            *answered,
-            gradients,
+            plan=inputs["plan"],
+            received=inputs["received"],
+            received_splits=inputs["received_splits"],
+            sent=inputs["sent"],
+            sent_splits=inputs["sent_splits"],
+            gradients=gradients,
             num_weights=op.get_attr("num_weights"),
             dims=dims,
             weighted=op.get_attr("weighted"),
         )
     arrived = _exchange(reduced.words, reduced.splits, exchange_name)
-    summed = native.ops.sok_group_sum(served, *arrived, num_tables=num_tables, dims=dims)
-    return [*table_slices(summed), *[None] * 6, *reduced.weight_gradients]
+    summed = native.ops.sok_group_sum(inputs["served"], *arrived, num_tables=num_tables, dims=dims)
+    return graph_ops.in_order_of_inputs(
+        op, {"handles": table_slices(summed), "weights": reduced.weight_gradients}
+    )
 
 
-for _op in ("SokGroupReduce", "SokGroupSum", "SokDivideGradients"):
+for _op in (graph_ops.GROUP_REDUCE, graph_ops.GROUP_SUM, graph_ops.DIVIDE_GRADIENTS):
     ops.RegisterGradient(_op)(refuse_second_derivative)
-for _op in ("SokGroupRoute", "SokGroupServe", "SokGroupSumApplyGradients"):
+for _op in (graph_ops.GROUP_ROUTE, graph_ops.GROUP_SERVE, graph_ops.GROUP_SUM_APPLY_GRADIENTS):
     ops.NotDifferentiable(_op)

@@ -9,15 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-# Parts of lookups that do not read the rows of the tables whose handles they take.
-_LOOKUPS_AHEAD = ("SokGroupLookupAhead", "SokGroupRoute")
-# Ops that take a resource, but give the same before a step as in it: those of tables that are filled once, of
-# iterators, and of arrays that live as long as a run.
-_STATIC_TABLES = ("HashTable", "HashTableV2")
-_READERS_OF_TABLES = ("LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2")
-_WITHOUT_STATE = ("IteratorGetNext", "TensorArray")
-# Fed by the caller for the step that is run.
-_FED = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
+from sparse_operation_kit.core import graph_ops
 
 
 class StepCut:
@@ -87,8 +79,10 @@ class StepCut:
             controls = op.control_inputs
             if not self._of_batch.isdisjoint(inputs) or not self._of_batch.isdisjoint(controls):
                 self._of_batch.add(op)
-            if op.type not in _LOOKUPS_AHEAD and (
-                _reads_state(op) or not self._of_step.isdisjoint(inputs) or self._in_step(controls)
+            if not graph_ops.needs_no_row(op) and (
+                graph_ops.reads_state_of_steps(op)
+                or not self._of_step.isdisjoint(inputs)
+                or self._in_step(controls)
             ):
                 self._of_step.add(op)
 
@@ -124,26 +118,13 @@ class StepCut:
             self._waiting.append(op)
 
     def _check_ahead(self, op: tf.Operation) -> None:
-        if op.type not in _LOOKUPS_AHEAD:
+        if not graph_ops.needs_no_row(op):
             return
         late = [tensor.name for tensor in op.inputs if tensor.op in self._of_step]
         late += [control.name for control in self._in_step(op.control_inputs)]
         if late:
-            tables = [tensor.op.name for tensor in op.inputs if tensor.dtype == tf.resource]
+            tables = [handle.op.name for handle in graph_ops.handles_of(op)]
             raise ValueError(
                 f"LookupPrefetch: ids, weights or `training` of a lookup in embedding variables {tables} "
                 f"depend on '{late[0]}', which is known only when the step runs"
             )
-
-
-def _reads_state(op: tf.Operation) -> bool:
-    if op.type in _FED:
-        return True
-    if op.type.startswith(_WITHOUT_STATE):
-        return False
-    if op.type in _READERS_OF_TABLES and op.inputs[0].op.type in _STATIC_TABLES:
-        return False
-    # Variables that are no resources are references.
-    return any(tensor.dtype == tf.resource for tensor in op.inputs) or any(
-        tensor.dtype._is_ref_dtype for tensor in op.outputs
-    )

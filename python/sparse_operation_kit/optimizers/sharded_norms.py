@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.core.communicator import communicator
 
 _installed = False
@@ -77,21 +78,10 @@ def _dimensions(axes: Any) -> list[int]:
 def _is_sharded(value: Any) -> bool:
     """Whether `value` is a gradient of an embedding variable whose rows are shared by several ranks."""
     return (
-        isinstance(value, tf.IndexedSlices) and communicator().size > 1 and _comes_from_owner(value.indices)
+        isinstance(value, tf.IndexedSlices)
+        and communicator().size > 1
+        and graph_ops.comes_from_all_ranks(value.indices)
     )
-
-
-def _comes_from_owner(indices: tf.Tensor) -> bool:
-    waiting, seen = [indices.op], set()
-    while waiting:
-        op = waiting.pop()
-        if op.type == "SokGroupSum":
-            return True
-        if op in seen or op.type.startswith("Sok"):
-            continue
-        seen.add(op)
-        waiting.extend(tensor.op for tensor in op.inputs)
-    return False
 
 
 def _values(value: Any) -> Any:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import global_step
+from sparse_operation_kit.core import global_step, graph_ops
+from sparse_operation_kit.core.graph_ops import GroupGradient
 from sparse_operation_kit.optimizers.table_update import apply_to_table
 
 _fuses = contextvars.ContextVar("sok_fuses_updates", default=True)
@@ -45,67 +46,12 @@ def fused_updates(enabled: bool) -> Iterator[None]:
         _fuses.reset(token)
 
 
-@dataclasses.dataclass(frozen=True)
-class _GroupGradient:
-    """What the tables of a group are trained with.
+class _TableStep(NamedTuple):
+    """The step of one table of a group, by its position there."""
 
-    Attributes:
-      op: the SokGroupLookupGrad or SokGroupSum that gives it.
-      divisor: what the sums are divided by.
-    """
-
-    op: tf.Operation
-    divisor: int
-
-    @property
-    def num_tables(self) -> int:
-        return self.op.get_attr("num_tables")
-
-    @property
-    def handles(self) -> Sequence[tf.Tensor]:
-        """Of the group's tables; none where the op that served them is not known."""
-        holder = self.op
-        if self.op.type == "SokGroupSum":
-            holder = self.op.inputs[0].op
-            if holder.type != "SokGroupServe":
-                return []
-        return holder.inputs[: self.num_tables]
-
-    @property
-    def awaited(self) -> list[tf.Operation]:
-        """What an update has to wait for, besides its inputs."""
-        if self.op.type == "SokGroupLookupGrad" and self.op.get_attr("num_weights"):
-            return [self.op]
-        return self.op.control_inputs
-
-    def updated(
-        self, kernel: str, steps: Sequence[tuple[int, tf.Tensor]], variables: Sequence[tf.Variable]
-    ) -> tf.Operation:
-        """The op that trains `variables`: `steps` are of their positions and hyper-parameters."""
-        op, num_tables = self.op, self.num_tables
-        lookup = op.inputs[0 if op.type == "SokGroupSum" else num_tables]
-        told = global_step.told(variables, after=[lookup])
-        arguments = {
-            "handles": self.handles,
-            "hyper": [hyper for _, hyper in steps],
-            "dims": op.get_attr("dims"),
-            "trained": [table for table, _ in steps],
-            "optimizer": kernel,
-        }
-        with tf.control_dependencies([*self.awaited, *told]):
-            if op.type == "SokGroupSum":
-                return native.ops.sok_group_sum_apply_gradients(
-                    **arguments,
-                    served=op.inputs[0],
-                    received=op.inputs[1],
-                    received_splits=op.inputs[2],
-                    sent=op.inputs[3],
-                    sent_splits=op.inputs[4],
-                    divisor=self.divisor,
-                )
-            return native.ops.sok_group_lookup_apply_gradients(
-                **arguments, plan=op.inputs[num_tables], gradients=op.inputs[num_tables + 1 :]
-            )
+    variable: tf.Variable
+    table: int
+    hyper: tf.Tensor
 
 
 class StepOps:
@@ -116,8 +62,7 @@ class StepOps:
     """
 
     def __init__(self) -> None:
-        self._fused: dict[tuple[_GroupGradient, str], list[tuple[int, tf.Tensor]]] = {}
-        self._variables: dict[tuple[_GroupGradient, str], list[tf.Variable]] = {}
+        self._fused: dict[tuple[GroupGradient, str], list[_TableStep]] = {}
         self._gate: tf.Operation | None = None
 
     def update(
@@ -127,78 +72,48 @@ class StepOps:
 
         The arguments are those of `apply_to_table`.
         """
-        found = _gradient_of_group(variable, gradient) if _fuses.get() else None
-        if found is None:
+        found = graph_ops.untouched_gradient(gradient, variable.handle) if _fuses.get() else None
+        if found is None or not _can_be_awaited(found[0]):
             return apply_to_table(variable, gradient, kernel, hyper)
-        source, table = found
-        self._fused.setdefault((source, kernel), []).append((table, hyper))
-        self._variables.setdefault((source, kernel), []).append(variable)
+        group, table = found
+        self._fused.setdefault((group, kernel), []).append(_TableStep(variable, table, hyper))
         if self._gate is None:
             self._gate = tf.no_op(name="tables")
         return self._gate
 
     def finish(self) -> None:
         """Makes the ops that update several tables."""
-        for (source, kernel), steps in self._fused.items():
-            update = source.updated(kernel, steps, self._variables[source, kernel])
-            self._gate._add_control_inputs([update])
-        self._fused, self._variables = {}, {}
+        for (group, kernel), steps in self._fused.items():
+            self._gate._add_control_inputs([_updated(group, kernel, steps)])
+        self._fused = {}
 
 
-def _gradient_of_group(
-    variable: tf.Variable, gradient: tf.IndexedSlices
-) -> tuple[_GroupGradient, int] | None:
-    """The gradient of a group that `gradient` is a part of, and the place of `variable` in the group.
-
-    None where it is another gradient, or something comes between it and the optimizer.
-    """
-    values, divisor = _source(gradient.values)
-    indices, divisor_of_indices = _source(gradient.indices)
-    op = values.op
-    if indices.op is not op or divisor_of_indices != 1:
-        return None
-    if not (op.type == "SokGroupSum" or (op.type == "SokGroupLookupGrad" and divisor == 1)):
-        return None
-    source = _GroupGradient(op, divisor)
-    table, handles = indices.value_index, source.handles
-    is_its_gradient = (
-        table < len(handles)
-        and values.value_index == source.num_tables + table
-        and handles[table].op is variable.handle.op
-    )
-    return (source, table) if is_its_gradient and _can_be_awaited(source) else None
+def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> tf.Operation:
+    """The op that sums the gradients of a group and trains some of its tables."""
+    told = global_step.told([step.variable for step in steps], after=[group.lookup])
+    arguments = {
+        **graph_ops.inputs_of(group.op),
+        "handles": group.handles,
+        "hyper": [step.hyper for step in steps],
+        "dims": group.op.get_attr("dims"),
+        "trained": [step.table for step in steps],
+        "optimizer": kernel,
+    }
+    with tf.control_dependencies([*_awaited(group), *told]):
+        if group.is_over_ranks:
+            return native.ops.sok_group_sum_apply_gradients(**arguments, divisor=group.divisor)
+        return native.ops.sok_group_lookup_apply_gradients(**arguments)
 
 
-def _can_be_awaited(source: _GroupGradient) -> bool:
+def _awaited(group: GroupGradient) -> list[tf.Operation]:
+    """What an update has to wait for, besides its inputs."""
+    return [group.op] if group.reads_rows else group.op.control_inputs
+
+
+def _can_be_awaited(group: GroupGradient) -> bool:
     """Whether an op that is made now can wait for what that of the gradient waited for."""
     graph = tf.compat.v1.get_default_graph()
-    if source.op.graph is not graph:
+    if group.op.graph is not graph:
         return False
     # Loops drop waiting for ops outside of them.
-    return not source.awaited or source.op._get_control_flow_context() is graph._get_control_flow_context()
-
-
-def _source(tensor: tf.Tensor) -> tuple[tf.Tensor, int]:
-    """What stands in front of gates and of the division that averages over ranks, and what that divides by.
-
-    Gates are identities that wait for nothing but the op whose output they pass on. Optimizers put them
-    there, so that a gradient is not used before all others of the same op are made. The tensor itself where
-    something in between waits for more.
-    """
-    source, between = tensor, []
-    while source.op.type in ("Identity", "SokDivideGradients"):
-        between.append(source.op)
-        source = source.op.inputs[0]
-    divisors = [op.get_attr("divisor") for op in between if op.type == "SokDivideGradients"]
-    # Over ranks the op that gives gradients of weights is one of those that the sums are made from.
-    awaited_anyway = {source.op, *(tensor.op for tensor in source.op.inputs), *between}
-    if len(divisors) > 1 or not all(_waits_only_for(op, awaited_anyway) for op in between):
-        return tensor, 1
-    return source, divisors[0] if divisors else 1
-
-
-def _waits_only_for(op: tf.Operation, awaited: set[tf.Operation]) -> bool:
-    return all(
-        control in awaited or (control.type == "NoOp" and _waits_only_for(control, awaited))
-        for control in op.control_inputs
-    )
+    return not _awaited(group) or group.op._get_control_flow_context() is graph._get_control_flow_context()

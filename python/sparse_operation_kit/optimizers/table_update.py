@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import global_step
+from sparse_operation_kit.core import global_step, graph_ops
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.horovod_check import is_gathered
 
@@ -76,7 +76,7 @@ def apply_to_table(
             values=gradient.values,
             hyper=hyper,
             optimizer=kernel,
-            indices_unique=_come_from_one_lookup(gradient.indices),
+            indices_unique=graph_ops.names_each_row_once(gradient.indices),
         )
 
 
@@ -100,11 +100,3 @@ def check_gradient(variable: tf.Variable, gradient: Any) -> None:
             " sok.DistributedOptimizer in place of hvd.DistributedOptimizer, or reduce the gradients of other"
             " variables only (sok.split_embedding_variable_from_others)"
         )
-
-
-def _come_from_one_lookup(indices: tf.Tensor) -> bool:
-    # The gradient of one group of lookups names each row once. tf.gradients may put identities behind it.
-    op = indices.op
-    while op.type == "Identity":
-        op = op.inputs[0].op
-    return op.type in ("SokGroupLookupGrad", "SokGroupSum")
