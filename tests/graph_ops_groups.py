@@ -1,0 +1,81 @@
+"""Groups of lookups in graphs that do not run, for tests of what is read from graphs."""
+
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+from sparse_operation_kit.lookup import group
+
+DIMS = {"a": 4, "b": 2, "c": 3}
+
+
+def make_table(name):
+    return sok.EmbeddingVariable(name, DIMS[name])
+
+
+def make_bags():
+    return tf.SparseTensor([[0, 0], [1, 0], [1, 1]], tf.constant([1, 2, 3], tf.int64), [2, 2])
+
+
+def make_ragged():
+    return tf.RaggedTensor.from_row_lengths(tf.constant([4, 5], tf.int64), [2, 0])
+
+
+def make_lookup_with_weights_at_places(table):
+    bags = make_bags()
+    weights = tf.SparseTensor(tf.identity(bags.indices), tf.ones([3]), bags.dense_shape)
+    return group.SparseLookup(table, bags, "sqrtn", weights)
+
+
+LAYOUTS = {
+    "sparse": lambda table: group.SparseLookup(table, make_bags(), "mean"),
+    "sparse with weights": lambda table: group.SparseLookup(table, make_bags(), "sum", tf.ones([3])),
+    "sparse with weights at places": make_lookup_with_weights_at_places,
+    "ragged": lambda table: group.RaggedLookup(table, make_ragged(), "sum"),
+    "ragged with weights": lambda table: group.RaggedLookup(table, make_ragged(), "sum", tf.ones([2])),
+    "dense": lambda table: group.DenseLookup(table, tf.constant([[1, 2]], tf.int64)),
+}
+# How many inputs say what the bags of a lookup are; 1 for layouts that are not named.
+NUM_BAGS = {"sparse": 2, "sparse with weights": 2, "sparse with weights at places": 3, "dense": 0}
+GROUPS = [
+    *([layout] for layout in LAYOUTS),
+    ["dense", "ragged", "sparse with weights"],
+    ["ragged with weights", "sparse with weights at places", "sparse"],
+]
+
+
+class Model:
+    """A group with a lookup of each layout, in tables that it is given out of the group's order."""
+
+    def __init__(self, layouts):
+        self.tables = [make_table(name) for name in ("c", "a", "b")[: len(layouts)]]
+        self.lookups = [LAYOUTS[layout](table) for layout, table in zip(layouts, self.tables, strict=True)]
+        self.outputs = group.lookup_group(self.lookups)
+        self.loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in self.outputs])
+        # The group's own order is that of the names.
+        self.in_order = sorted(self.tables, key=lambda table: table.m_var_name)
+
+    def gradients(self):
+        """The gradients of the tables, as TensorFlow gives them."""
+        return tf.gradients(self.loss, self.tables)
+
+
+def only(type_):
+    """The one op of a type in the graph."""
+    (op,) = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == type_]
+    return op
+
+
+def flat(named):
+    """All tensors of named inputs or outputs."""
+    return tf.nest.flatten(list(named.values()))
+
+
+def are_same(tensors, expected):
+    return len(tensors) == len(expected) and all(a is b for a, b in zip(tensors, expected, strict=True))
+
+
+def divided(gradient, divisor):
+    """A gradient as collective training averages it."""
+    values = native.ops.sok_divide_gradients(gradient.values, divisor=divisor)
+    return tf.IndexedSlices(values, gradient.indices)

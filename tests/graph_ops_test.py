@@ -1,0 +1,315 @@
+"""Inputs and outputs of ops by name, handles, tables, and what may run before a step. Nothing runs."""
+
+import types
+
+import pytest
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+from graph_ops_groups import DIMS, GROUPS, LAYOUTS, NUM_BAGS, Model, are_same, divided, flat, make_table, only
+from sparse_operation_kit import native
+from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.lookup import group
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(autouse=True)
+def default_graph():
+    with tf.Graph().as_default():
+        yield
+
+
+@pytest.fixture
+def over_ranks(monkeypatch):
+    """Lookups are built as over several ranks."""
+    monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
+
+
+@pytest.fixture(params=["one rank", "over ranks"])
+def is_sharded(request):
+    """Whether lookups are built as over several ranks."""
+    if request.param == "over ranks":
+        request.getfixturevalue("over_ranks")
+    return request.param == "over ranks"
+
+
+@pytest.mark.parametrize("layouts", GROUPS, ids=", ".join)
+def test_inputs_and_outputs_of_a_lookup_have_their_names(layouts, is_sharded):
+    model = Model(layouts)
+    lookup = only(graph_ops.GROUP_ROUTE if is_sharded else graph_ops.GROUP_LOOKUP)
+    inputs = graph_ops.inputs_of(lookup)
+    assert list(inputs) == ["handles", "ids", "bags", "weights", "training"]
+    assert are_same(flat(inputs), list(lookup.inputs))
+    assert are_same(inputs["handles"], [table.handle for table in model.in_order])
+    assert are_same(inputs["ids"], [one.values for one in model.lookups])
+    assert len(inputs["bags"]) == sum(NUM_BAGS.get(layout, 1) for layout in layouts)
+    assert len(inputs["weights"]) == sum("weights" in layout for layout in layouts)
+    assert inputs["training"].dtype == tf.bool and inputs["training"].shape == []
+    outputs = graph_ops.outputs_of(lookup)
+    assert are_same(flat(outputs), list(lookup.outputs))
+    assert outputs["plan"].dtype == tf.variant
+    if not is_sharded:
+        assert are_same(outputs["outputs"], model.outputs)
+
+
+@pytest.mark.parametrize("layouts", GROUPS, ids=", ".join)
+def test_the_gradient_of_a_group_takes_what_its_lookup_has_left(layouts):
+    model = Model(layouts)
+    gradients = model.gradients()
+    op = only(graph_ops.GROUP_LOOKUP_GRAD)
+    inputs, outputs = graph_ops.inputs_of(op), graph_ops.outputs_of(op)
+    assert inputs["plan"] is graph_ops.outputs_of(only(graph_ops.GROUP_LOOKUP))["plan"]
+    assert are_same(inputs["handles"], [table.handle for table in model.in_order])
+    assert len(inputs["gradients"]) == len(layouts)
+    for table, gradient in zip(model.tables, gradients, strict=True):
+        position = model.in_order.index(table)
+        assert gradient.indices is outputs["indices"][position]
+        assert gradient.values is outputs["values"][position]
+    assert len(outputs["weight_gradients"]) == sum("weights" in layout for layout in layouts)
+
+
+@pytest.mark.parametrize("layouts", GROUPS, ids=", ".join)
+def test_ops_over_ranks_hand_on_what_exchanges_bring(layouts, over_ranks):
+    Model(layouts).gradients()
+    route, serve, combine, reduce, total = (
+        only(type_)
+        for type_ in (
+            graph_ops.GROUP_ROUTE,
+            graph_ops.GROUP_SERVE,
+            graph_ops.GROUP_COMBINE,
+            graph_ops.GROUP_REDUCE,
+            graph_ops.GROUP_SUM,
+        )
+    )
+    served = graph_ops.inputs_of(serve)
+    assert served["sent"] is graph_ops.outputs_of(route)["words"]
+    assert served["sent_splits"] is graph_ops.outputs_of(route)["splits"]
+    combined, reduced = graph_ops.inputs_of(combine), graph_ops.inputs_of(reduce)
+    assert combined["plan"] is graph_ops.outputs_of(route)["plan"]
+    assert combined["served"] is graph_ops.outputs_of(serve)["served"]
+    for name in ("plan", "received", "received_splits", "sent", "sent_splits"):
+        assert reduced[name] is combined[name]
+    assert len(combined["weights"]) == sum("weights" in layout for layout in layouts)
+    summed = graph_ops.inputs_of(total)
+    assert list(summed) == ["served", "received", "received_splits", "sent", "sent_splits"]
+    assert summed["served"] is combined["served"]
+    assert summed["sent"] is graph_ops.outputs_of(reduce)["words"]
+
+
+def test_a_lookup_in_two_ops_has_its_inputs_in_the_first_and_its_outputs_in_the_second():
+    with group.looking_ahead():
+        model = Model(["dense", "sparse with weights"])
+    model.gradients()
+    ahead, read = only(graph_ops.GROUP_LOOKUP_AHEAD), only(graph_ops.GROUP_LOOKUP_READ)
+    assert are_same(graph_ops.inputs_of(ahead)["ids"], [lookup.values for lookup in model.lookups])
+    assert graph_ops.inputs_of(read)["ahead"] is graph_ops.outputs_of(ahead)["ahead"]
+    assert are_same(graph_ops.outputs_of(read)["outputs"], model.outputs)
+    assert (
+        graph_ops.inputs_of(only(graph_ops.GROUP_LOOKUP_GRAD))["plan"] is graph_ops.outputs_of(read)["plan"]
+    )
+
+
+def test_ops_of_tensorflow_have_names_too():
+    first, second = tf.split(tf.concat([tf.ones([2]), tf.zeros([2])], axis=0), 2)
+    assert list(graph_ops.inputs_of(first.op)) == ["split_dim", "value"]
+    assert [len(given) for given in graph_ops.outputs_of(first.op).values()] == [2]
+    assert [len(taken) for taken in graph_ops.inputs_of(tf.group(first, second)).values()] == []
+    (concat,) = [op for op in v1.get_default_graph().get_operations() if op.type == "ConcatV2"]
+    assert len(graph_ops.inputs_of(concat)["values"]) == 2
+
+
+def test_outputs_are_told_by_name_and_place():
+    Model(["dense", "sparse with weights", "ragged"]).gradients()
+    op = only(graph_ops.GROUP_LOOKUP_GRAD)
+    assert [graph_ops.output_name(tensor) for tensor in op.outputs] == [
+        *(("indices", table) for table in range(3)),
+        *(("values", table) for table in range(3)),
+        ("weight_gradients", 0),
+    ]
+    plan = graph_ops.inputs_of(op)["plan"]
+    assert graph_ops.output_name(plan) == ("plan", 0)
+
+
+def test_gradients_stand_in_the_order_of_inputs():
+    Model(["sparse with weights", "dense"])
+    op = only(graph_ops.GROUP_LOOKUP)
+    # Two handles, two tensors of ids, two of bags, weights, and whether it trains.
+    ordered = graph_ops.in_order_of_inputs(op, {"weights": ["w"], "handles": ["h0", "h1"]})
+    assert ordered == ["h0", "h1", None, None, None, None, "w", None]
+
+
+def test_the_stand_in_of_a_gradient_tape_is_read_as_its_op():
+    Model(["sparse with weights", "dense"])
+    op = only(graph_ops.GROUP_LOOKUP)
+    stand_in = types.SimpleNamespace(inputs=list(op.inputs), outputs=list(op.outputs))
+    assert graph_ops.operation(stand_in) is graph_ops.operation(op) is op
+    assert are_same(flat(graph_ops.inputs_of(stand_in)), list(op.inputs))
+    assert are_same(flat(graph_ops.outputs_of(stand_in)), list(op.outputs))
+
+
+def test_tables_of_a_graph_are_the_ops_of_their_handles():
+    tables = [make_table("b"), make_table("a")]
+    group.lookup_group([LAYOUTS["dense"](table) for table in tables])
+    found = graph_ops.tables_of(v1.get_default_graph())
+    assert found == [table.handle.op for table in tables]
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        graph_ops.GROUP_ROUTE,
+        graph_ops.GROUP_SERVE,
+        graph_ops.GROUP_COMBINE,
+        graph_ops.GROUP_REDUCE,
+        graph_ops.GROUP_SUM,
+    ],
+)
+def test_every_op_of_a_group_over_ranks_leads_to_its_tables(type_, over_ranks):
+    Model(["dense", "sparse", "ragged"]).gradients()
+    assert graph_ops.table_names(only(type_)) == ["a", "b", "c"]
+
+
+def test_ops_of_one_rank_lead_to_their_tables():
+    gradient, _ = Model(["dense", "sparse"]).gradients()
+    for op in (only(graph_ops.GROUP_LOOKUP), gradient.values.op, divided(gradient, 2).values.op):
+        assert graph_ops.table_names(op) == ["a", "c"]
+
+
+def test_where_no_table_can_be_told_there_is_no_name():
+    quotients = native.ops.sok_divide_gradients(v1.placeholder(tf.float32, [None, 3]), divisor=2)
+    assert graph_ops.table_names(quotients.op) == []
+    assert graph_ops.handles_of(quotients.op) == []
+    # It takes a resource, which is no handle of a table.
+    assert graph_ops.handles_of(tf.Variable(1.0).read_value().op) == []
+
+
+def _in_function(table):
+    return [tf.function(lambda ids: tf.nn.embedding_lookup(table, ids))(tf.constant([1], tf.int64))]
+
+
+def _in_while_loop(table):
+    def body(i, rows):
+        return i + 1, rows + tf.nn.embedding_lookup(table, tf.constant([1], tf.int64))
+
+    return tf.while_loop(lambda i, _: i < 1, body, [tf.constant(0), tf.zeros([1, DIMS["a"]])])
+
+
+def _in_cond(table):
+    return [
+        tf.cond(
+            v1.placeholder_with_default(True, []),
+            lambda: tf.nn.embedding_lookup(table, tf.constant([1], tf.int64)),
+            lambda: tf.zeros([1, DIMS["a"]]),
+        )
+    ]
+
+
+def _lookups_anywhere(monkeypatch):
+    """Every op of a lookup that is made from now on, in whatever graph."""
+    made = []
+    original = native.ops.sok_group_lookup
+
+    def noting(*args, **kwargs):
+        result = original(*args, **kwargs)
+        made.append(result.plan.op)
+        return result
+
+    monkeypatch.setattr(native.ops, "sok_group_lookup", noting)
+    return made
+
+
+@pytest.mark.parametrize("look_up", [_in_function, _in_while_loop, _in_cond])
+@pytest.mark.parametrize("of_functions", [True, False], ids=["functions", "control flow ops"])
+def test_a_handle_leads_out_of_control_flow(look_up, of_functions, monkeypatch):
+    was_enabled = v1.control_flow_v2_enabled()
+    (v1.enable_control_flow_v2 if of_functions else v1.disable_control_flow_v2)()
+    try:
+        with tf.Graph().as_default():
+            made = _lookups_anywhere(monkeypatch)
+            table = make_table("a")
+            look_up(table)
+            assert made
+            for op in made:
+                (handle,) = graph_ops.handles_of(op)
+                assert graph_ops.table_of(handle) is table.handle.op
+                assert graph_ops.table_names(op) == ["a"]
+    finally:
+        (v1.enable_control_flow_v2 if was_enabled else v1.disable_control_flow_v2)()
+
+
+def test_an_export_in_a_function_names_the_table_that_is_not_differentiated():
+    table = sok.EmbeddingVariable("bounded", 2, capacity=5)
+    rows = tf.cond(
+        v1.placeholder_with_default(True, []), lambda: table.read_value(), lambda: tf.zeros([5, 2])
+    )
+    with pytest.raises(TypeError, match="'bounded' cannot be differentiated through what read_value"):
+        tf.gradients(tf.reduce_sum(rows), table)
+
+
+def _lookup_table(mutable):
+    if mutable:
+        return tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+    pairs = tf.lookup.KeyValueTensorInitializer(tf.constant([1], tf.int64), tf.constant([2], tf.int64))
+    return tf.lookup.StaticHashTable(pairs, 0)
+
+
+def _read(variable):
+    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+
+
+def _size_of_array():
+    array = tf.raw_ops.TensorArrayV3(size=1, dtype=tf.float32)
+    return tf.raw_ops.TensorArraySizeV3(handle=array.handle, flow_in=array.flow)
+
+
+def _keys():
+    return tf.constant([1], tf.int64)
+
+
+READERS = {
+    "a constant": (lambda: tf.constant(1), False),
+    "a sum": (lambda: tf.constant(1) + tf.constant(2), False),
+    "a placeholder": (lambda: v1.placeholder(tf.int64, []), True),
+    "a placeholder with a default": (lambda: v1.placeholder_with_default(1, []), True),
+    "a variable": (lambda: _read(v1.get_variable("v", initializer=1.0, use_resource=True)), True),
+    "a reference variable": (lambda: v1.get_variable("v", initializer=1.0, use_resource=False), True),
+    "a lookup": (lambda: group.lookup_group([LAYOUTS["dense"](make_table("a"))])[0], True),
+    "a table that is filled once": (lambda: _lookup_table(mutable=False).lookup(_keys()), False),
+    "its size": (lambda: _lookup_table(mutable=False).size(), False),
+    "a table that changes": (lambda: _lookup_table(mutable=True).lookup(_keys()), True),
+    "its own size": (lambda: _lookup_table(mutable=True).size(), True),
+    "an iterator": (
+        lambda: v1.data.make_one_shot_iterator(tf.data.Dataset.range(2)).get_next(),
+        False,
+    ),
+    "an array of a loop": (_size_of_array, False),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_state_of_steps_is_told_from_what_a_batch_alone_decides(reader):
+    make, expected = READERS[reader]
+    assert graph_ops.reads_state_of_steps(make().op) == expected
+
+
+def test_the_parts_of_lookups_that_read_ids_alone_are_known(over_ranks, monkeypatch):
+    Model(["dense"]).gradients()
+    monkeypatch.undo()
+    with group.looking_ahead():
+        Model(["sparse"]).gradients()
+    parts = [op for op in v1.get_default_graph().get_operations() if op.type.startswith("SokGroup")]
+    assert {op.type for op in parts if graph_ops.needs_no_row(op)} == {
+        graph_ops.GROUP_ROUTE,
+        graph_ops.GROUP_LOOKUP_AHEAD,
+    }
+    assert len({op.type for op in parts}) == 8
+
+
+def test_nodes_of_both_branches_are_searched():
+    chosen = tf.cond(
+        v1.placeholder_with_default(True, []), lambda: tf.nn.relu(tf.ones([])), lambda: tf.tanh(tf.ones([]))
+    )
+    (conditional,) = [op for op in graph_ops.ops_behind(chosen) if graph_ops.nodes_of_branches(op)]
+    assert {"Relu", "Tanh"} < {node.op for node in graph_ops.nodes_of_branches(conditional)}
+    assert graph_ops.nodes_of_branches(chosen.op if chosen.op is not conditional else tf.no_op()) == []
