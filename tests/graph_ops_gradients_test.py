@@ -99,11 +99,25 @@ def test_the_gradient_of_another_table_is_not_untouched(is_sharded):
         assert graph_ops.untouched_gradient(gradient, other.handle) is None
 
 
+def test_row_numbers_and_sums_of_two_groups_are_not_one_gradient(is_sharded):
+    model = Model(["dense"])
+    (table,) = model.tables
+    (again,) = group.lookup_group([LAYOUTS["sparse"](table)])
+    (first,), (second,) = model.gradients(), tf.gradients(again, [table])
+    mixed = tf.IndexedSlices(first.values, second.indices)
+    assert graph_ops.untouched_gradient(first, table.handle) is not None
+    assert graph_ops.untouched_gradient(mixed, table.handle) is None
+
+
 def test_row_numbers_are_not_taken_for_sums(is_sharded):
     model = Model(["dense", "sparse"])
     first, second = model.gradients()
     table = model.tables[0]
-    for values, indices in ((first.indices, second.values), (first.indices, first.indices)):
+    for values, indices in (
+        (first.indices, second.values),
+        (first.indices, first.indices),
+        (first.values, first.values),
+    ):
         assert graph_ops.untouched_gradient(tf.IndexedSlices(values, indices), table.handle) is None
 
 

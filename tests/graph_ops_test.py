@@ -131,6 +131,14 @@ def test_outputs_are_told_by_name_and_place():
     assert graph_ops.output_name(plan) == ("plan", 0)
 
 
+def test_what_a_gradient_function_gets_is_told_by_outputs(is_sharded):
+    Model(["sparse", "dense"])
+    op = only(graph_ops.GROUP_COMBINE if is_sharded else graph_ops.GROUP_LOOKUP)
+    expected = {"outputs": ["g0", "g1"]} if is_sharded else {"outputs": ["g0", "g1"], "plan": None}
+    gradients = ("g0", "g1") if is_sharded else ("g0", "g1", None)
+    assert graph_ops.gradients_of_outputs(op, gradients) == expected
+
+
 def test_gradients_stand_in_the_order_of_inputs():
     Model(["sparse with weights", "dense"])
     op = only(graph_ops.GROUP_LOOKUP)

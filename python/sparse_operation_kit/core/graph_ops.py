@@ -102,6 +102,12 @@ def output_name(tensor: tf.Tensor) -> tuple[str, int]:
     return places[tensor.value_index]
 
 
+def gradients_of_outputs(op: tf.Operation, gradients: Sequence[Any]) -> dict[str, Any]:
+    """What a gradient function is called with, by the names of the outputs; `op` as in `inputs_of`."""
+    op = operation(op)
+    return _by_name(op, op.op_def.output_arg, gradients)
+
+
 def in_order_of_inputs(op: tf.Operation, gradients: Mapping[str, Sequence[Any]]) -> list[Any]:
     """What the gradient function of an op returns.
 
@@ -215,13 +221,13 @@ def untouched_gradient(gradient: tf.IndexedSlices, handle: tf.Tensor) -> tuple[G
       where something but gates and the average over ranks comes between.
     """
     values, divisor = _before_gates(gradient.values)
-    indices, divisor_of_indices = _before_gates(gradient.indices)
+    indices, _ = _before_gates(gradient.indices)
     op = values.op
-    if indices.op is not op or divisor_of_indices != 1:
-        return None
-    if op.type not in _GIVE_GRADIENTS or (op.type != GROUP_SUM and divisor != 1):
+    if indices.op is not op or op.type not in _GIVE_GRADIENTS:
         return None
     group = GroupGradient(op, divisor)
+    if divisor != 1 and not group.is_over_ranks:
+        return None
     (name, table), handles = output_name(indices), group.handles
     is_of_table = (
         name == "indices"
@@ -284,8 +290,8 @@ def _count(argument: Any) -> int:
     return len(argument) if isinstance(argument, list) else 1
 
 
-def _by_name(op: tf.Operation, arguments: Sequence[Any], tensors: Sequence[tf.Tensor]) -> dict[str, Any]:
-    """`tensors` by the names of `arguments`, the OpDef's inputs or outputs."""
+def _by_name(op: tf.Operation, arguments: Sequence[Any], tensors: Sequence[Any]) -> dict[str, Any]:
+    """What there is for each tensor, by the names of `arguments`: the inputs or the outputs of the OpDef."""
     named: dict[str, Any] = {}
     remaining = iter(tensors)
     for argument in arguments:

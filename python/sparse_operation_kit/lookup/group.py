@@ -234,8 +234,8 @@ def _look_up_in_two(arguments: dict[str, Any], name: str | None) -> list[tf.Tens
         ahead = native.ops.sok_group_lookup_ahead(**arguments)
         return list(
             native.ops.sok_group_lookup_read(
-                arguments["handles"],
-                ahead,
+                handles=arguments["handles"],
+                ahead=ahead,
                 num_outputs=arguments["num_outputs"],
                 num_lookups=len(arguments["layouts"]),
                 dims=arguments["dims"],
@@ -360,11 +360,10 @@ def _gradients_of_group(
 ) -> tuple[list[tf.IndexedSlices], Sequence[tf.Tensor]]:
     """The gradients of the tables and of the weights, of an op that gives outputs and its plan."""
     check_gradient_graph(op)
-    num_outputs = op.get_attr("num_outputs")
     result = native.ops.sok_group_lookup_grad(
         handles=graph_ops.handles_of(op),
         plan=graph_ops.outputs_of(op)["plan"],
-        gradients=gradients[:num_outputs],
+        gradients=graph_ops.gradients_of_outputs(op, gradients)["outputs"],
         num_weights=num_weights,
         dims=op.get_attr("dims"),
         weighted=weighted,

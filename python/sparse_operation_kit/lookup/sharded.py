@@ -44,14 +44,14 @@ def look_up(
     with tf.name_scope(name or graph_ops.GROUP_LOOKUP):
         routed = native.ops.sok_group_route(**arguments, exchange=exchange)
         asked = _exchange(routed.words, routed.splits, f"{exchange_name}: ids")
-        served = native.ops.sok_group_serve(handles, *asked, dims=dims, exchange=exchange)
+        served = native.ops.sok_group_serve(handles=handles, **asked, dims=dims, exchange=exchange)
         answered = _exchange(served.words, served.splits, f"{exchange_name}: rows")
         return native.ops.sok_group_combine(
-            handles,
-            routed.plan,
-            *answered,
-            served.served,
-            arguments["weights"],
+            handles=handles,
+            plan=routed.plan,
+            **answered,
+            served=served.served,
+            weights=arguments["weights"],
             num_outputs=arguments["num_outputs"],
             dims=dims,
             weighted=arguments["weighted"],
@@ -59,9 +59,10 @@ def look_up(
         )
 
 
-def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, ...]:
-    """What arrived, and what was sent: the message of this rank to itself is at its end."""
-    return *communicator().exchange(words, splits, name), words, splits
+def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> dict[str, tf.Tensor]:
+    """What arrived, and what was sent, whose end is this rank's message to itself; by the names of inputs."""
+    received, received_splits = communicator().exchange(words, splits, name)
+    return {"received": received, "received_splits": received_splits, "sent": words, "sent_splits": splits}
 
 
 def _here(tensor: tf.Tensor) -> tf.Tensor:
@@ -86,13 +87,13 @@ def _group_combine_gradient(
             received_splits=inputs["received_splits"],
             sent=inputs["sent"],
             sent_splits=inputs["sent_splits"],
-            gradients=gradients,
+            gradients=graph_ops.gradients_of_outputs(op, gradients)["outputs"],
             num_weights=op.get_attr("num_weights"),
             dims=dims,
             weighted=op.get_attr("weighted"),
         )
     arrived = _exchange(reduced.words, reduced.splits, exchange_name)
-    summed = native.ops.sok_group_sum(inputs["served"], *arrived, num_tables=num_tables, dims=dims)
+    summed = native.ops.sok_group_sum(served=inputs["served"], **arrived, num_tables=num_tables, dims=dims)
     return graph_ops.in_order_of_inputs(
         op, {"handles": table_slices(summed), "weights": reduced.weight_gradients}
     )
