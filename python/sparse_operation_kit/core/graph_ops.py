@@ -160,9 +160,9 @@ def needs_no_row(op: tf.Operation) -> bool:
 
 
 def reads_state_of_steps(op: tf.Operation) -> bool:
-    """Whether an op may give something else before a step than in it: it is fed, or reads what steps change.
+    """Whether an op may give another value before a step than in it: it is fed, or reads what steps change.
 
-    What it takes from other ops is left aside.
+    Only the op itself is judged, not the ops that it depends on.
     """
     if _begins_as(op, _FED):
         return True
@@ -210,15 +210,15 @@ class GroupGradient:
 
 
 def untouched_gradient(gradient: tf.IndexedSlices, handle: tf.Tensor) -> tuple[GroupGradient, int] | None:
-    """The gradient of a group that the gradient of a table is a part of.
+    """The gradient of a group that the gradient of one of its tables is part of, if nothing has changed it.
 
     Args:
       gradient: The gradient of the table, as an optimizer gets it.
       handle: The table's handle.
 
     Returns:
-      The group's gradient and the table's position in the group. None where `gradient` has another origin, or
-      where something but gates and the average over ranks comes between.
+      The group's gradient and the table's position in the group. None where `gradient` has another origin or
+      was changed: only gates and the division that averages over ranks may follow the op that gives it.
     """
     values, divisor = _before_gates(gradient.values)
     indices, _ = _before_gates(gradient.indices)
@@ -251,9 +251,10 @@ def comes_from_all_ranks(indices: tf.Tensor) -> bool:
 
 
 def ops_behind(tensor: tf.Tensor) -> Iterator[tf.Operation]:
-    """The op of a tensor and all that it depends on, each once, back to ops of the library and with these.
+    """Yields the op of a tensor and the ops that it depends on, each once.
 
-    A table's gradient begins at an op of the library; behind it is the model.
+    It yields the library's ops but not what they depend on: a table's gradient begins at one, and the model
+    is behind it.
     """
     pending, seen = [tensor.op], set()
     while pending:
