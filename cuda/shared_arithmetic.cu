@@ -48,8 +48,14 @@ cudaError_t EvaluateMix64(cudaStream_t stream, const uint64_t* words, uint64_t* 
   return ForEach(stream, n, [=] __device__(int64_t i) { mixed[i] = Mix64(words[i]); });
 }
 
-cudaError_t EvaluateOwnerOf(cudaStream_t stream, const int64_t* keys, int ranks, int32_t* owners, int64_t n) {
-  return ForEach(stream, n, [=] __device__(int64_t i) { owners[i] = OwnerOf(keys[i], ranks); });
+cudaError_t EvaluateOwnerOf(cudaStream_t stream, const int64_t* keys, const KeyOwners& owners,
+                            int32_t* owner_of, int64_t n) {
+  return ForEach(stream, n, [=] __device__(int64_t i) { owner_of[i] = owners.OwnerOf(keys[i]); });
+}
+
+cudaError_t EvaluateRowOf(cudaStream_t stream, const int64_t* keys, const StaticRows& static_rows,
+                          int64_t* rows, int64_t n) {
+  return ForEach(stream, n, [=] __device__(int64_t i) { rows[i] = static_rows.RowOf(keys[i]); });
 }
 
 cudaError_t EvaluateInitialValue(cudaStream_t stream, const Initializer& initializer, const int64_t* keys,

@@ -15,14 +15,20 @@
 
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/adam_catch_up.h"
+#include "cc/placement/key_owners.h"
 
 namespace sok {
 
 // mixed[i] = Mix64(words[i]).
 cudaError_t EvaluateMix64(cudaStream_t stream, const uint64_t* words, uint64_t* mixed, int64_t n);
 
-// owners[i] = OwnerOf(keys[i], ranks).
-cudaError_t EvaluateOwnerOf(cudaStream_t stream, const int64_t* keys, int ranks, int32_t* owners, int64_t n);
+// owner_of[i] = owners.OwnerOf(keys[i]); the boundaries of ranges are in the device's memory.
+cudaError_t EvaluateOwnerOf(cudaStream_t stream, const int64_t* keys, const KeyOwners& owners,
+                            int32_t* owner_of, int64_t n);
+
+// rows[i] = static_rows.RowOf(keys[i]).
+cudaError_t EvaluateRowOf(cudaStream_t stream, const int64_t* keys, const StaticRows& static_rows,
+                          int64_t* rows, int64_t n);
 
 // values[i] = InitialValue(initializer, keys[i], column).
 cudaError_t EvaluateInitialValue(cudaStream_t stream, const Initializer& initializer, const int64_t* keys,

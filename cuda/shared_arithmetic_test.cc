@@ -24,6 +24,7 @@
 #include "cc/optimizers/nadam.h"
 #include "cc/optimizers/rmsprop.h"
 #include "cc/optimizers/sgd.h"
+#include "cc/placement/placement.h"
 #include "cuda/device_array.h"
 #include "gtest/gtest.h"
 
@@ -70,12 +71,33 @@ TEST_F(SharedArithmeticTest, Mix64) {
 
 TEST_F(SharedArithmeticTest, OwnerOf) {
   const std::vector<int64_t> keys = Keys();
+  DeviceArray<int64_t> input(keys);
   for (int ranks : {1, 2, 3, 7, 64}) {
-    DeviceArray<int64_t> input(keys);
-    DeviceArray<int32_t> output(std::vector<int32_t>(kSize, -1));
-    ASSERT_EQ(EvaluateOwnerOf(nullptr, input.data(), ranks, output.data(), kSize), cudaSuccess);
-    const std::vector<int32_t> owners = output.Fetch();
-    for (int64_t i = 0; i < kSize; ++i) ASSERT_EQ(owners[i], OwnerOf(keys[i], ranks)) << keys[i];
+    std::vector<int64_t> boundaries = {0};
+    for (int r = 0; r < ranks; ++r) boundaries.push_back(boundaries.back() + r % 3 * (int64_t{1} << 40));
+    DeviceArray<int64_t> device_boundaries(boundaries);
+    for (const Placement& placement :
+         {Placement(), Placement::OneRank(ranks / 2), Placement::AllRanks(), Placement::Ranges(boundaries)}) {
+      const KeyOwners owners = placement.owners(ranks);
+      KeyOwners on_device = owners;
+      on_device.boundaries = device_boundaries.data();
+      DeviceArray<int32_t> output(std::vector<int32_t>(kSize, -1));
+      ASSERT_EQ(EvaluateOwnerOf(nullptr, input.data(), on_device, output.data(), kSize), cudaSuccess);
+      const std::vector<int32_t> owner_of = output.Fetch();
+      for (int64_t i = 0; i < kSize; ++i) ASSERT_EQ(owner_of[i], owners.OwnerOf(keys[i])) << keys[i];
+    }
+  }
+}
+
+TEST_F(SharedArithmeticTest, RowOf) {
+  const std::vector<int64_t> keys = Keys();
+  DeviceArray<int64_t> input(keys);
+  for (const StaticRows& static_rows :
+       {StaticRows{0, 1, 5}, StaticRows{2, 7, 1 << 20}, StaticRows{3, 1, 0}}) {
+    DeviceArray<int64_t> output(std::vector<int64_t>(kSize, -2));
+    ASSERT_EQ(EvaluateRowOf(nullptr, input.data(), static_rows, output.data(), kSize), cudaSuccess);
+    const std::vector<int64_t> rows = output.Fetch();
+    for (int64_t i = 0; i < kSize; ++i) ASSERT_EQ(rows[i], static_rows.RowOf(keys[i])) << keys[i];
   }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import random
 import zlib
@@ -78,15 +79,24 @@ VALUES = [
 
 
 def document(
-    kind: str = "full", rows: int = 3, waiting: int = 0, lagging: bool = False, shards: int = 2, **table: Any
+    kind: str = "full",
+    rows: int | list[int] = 3,
+    waiting: int = 0,
+    lagging: bool = False,
+    shards: int = 2,
+    **table: Any,
 ) -> dict[str, Any]:
-    """A good manifest as JSON, without its checksum; `table` changes what it says of the table."""
+    """A good manifest as JSON, without its checksum; `table` changes what it says of the table.
+
+    `rows` are those of each shard.
+    """
     description = checkpoint_files.table_description(**table)
     steps, hashed = 7, description["hashed"]
     optimizer = checkpoint_files.optimizer_description(steps, _ADAM)
     filter_kind = (description["admission"] or {}).get("kind")
     described = []
-    for number in range(shards):
+    rows_of = rows if isinstance(rows, list) else [rows] * shards
+    for number, rows in enumerate(rows_of):
         arrays = {"keys": ("<i8", [rows]), "values": ("<f4", [rows, 4])}
         arrays.update({f"slot-{slot}": ("<f4", [rows, width]) for slot, width in _ADAM})
         arrays["frequency"] = ("<i8", [rows])
@@ -106,10 +116,16 @@ def document(
             **{"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
             **{"first_step": 4, "alphas": "shard-00000/alphas.npy"},
         }
-    assert hashed or description["capacity"] == rows
+    assert hashed or description["capacity"] == max(rows_of)
+    version = 2 if "placement" in table else 1
     return {
-        **{"format": "sparse-operation-kit checkpoint", "version": 1, "kind": kind, "table": description},
-        **{"steps": steps, "uses": 9, "rows": rows * shards, "optimizer": optimizer},
+        **{
+            "format": "sparse-operation-kit checkpoint",
+            "version": version,
+            "kind": kind,
+            "table": description,
+        },
+        **{"steps": steps, "uses": 9, "rows": sum(rows_of), "optimizer": optimizer},
         "chain": [{"path": "../../a.sok/items-0123456789abcdef", "crc32": 5}] if kind == "delta" else [],
         **{"block_bytes": 1 << 20, "shards": described},
     }
@@ -140,7 +156,39 @@ def good() -> list[dict[str, Any]]:
         document(admission=_BLOOM, capacity=9, on_full="evict_lfu", shards=1),
         document(hashed=False, capacity=3, initializer={"kind": "normal", "a": -2.5, "b": 1, "seed": "0"}),
         document(rows=0, eviction={"kind": "l2_weight", "threshold": 0.5}),
+        document(rows=[0, 3], placement="one_rank:1"),
+        document("delta", rows=[3, 0], placement="all_ranks"),
+        document(rows=[2, 0, 5], placement="ranges:0,2,2,7", hashed=False, capacity=5),
+        document(rows=[4, 0], placement="all_ranks", hashed=False, capacity=4),
+        document(rows=[0, 4], placement="one_rank:1", hashed=False, capacity=4),
     ]
+
+
+# Placements and versions, of which a table of two shards with and without hashing has some.
+PLACEMENTS = [
+    *("by_key", "all_ranks", "one_rank:0", "one_rank:1", "one_rank:2", "one_rank:-1", "one_rank:01"),
+    *("one_rank:", "one_rank:1 ", "one_rank:١", "one_rank:2147483648", "one_rank:99999999999999999999"),
+    *("one_rank:" + "0" * 5000, "one_rank:" + "9" * 5000, "One_rank:1", "all_ranks\n", "all_ranks\0", ""),
+    *("ranges:0,3,6", "ranges:0,0,3", "ranges:0,3,3", "ranges:0,1,4", "ranges:0,3", "ranges:0,3,6,9"),
+    *("ranges:0,3,2", "ranges:1,3,6", "ranges:0,3,9223372036854775807", "ranges:0,3,9223372036854775808"),
+    *("ranges:0,03,6", "ranges:0, 3,6", "ranges:0,,6", "ranges:0,3,6,", "ranges:", "ranges", "ranges:0;3;6"),
+    *("ranges:0,+3,6", "ranges:0,-3,6", "ranges:0,3_0,60", "ranges:0,3," + "9" * 5000, "ranges:0,3,6\n"),
+    *(None, 0, 1.5, True, [], {}, ["all_ranks"], {"kind": "all_ranks"}),
+]
+
+
+def each_placement() -> Iterator[tuple[str, bytes]]:
+    """(what was done, text) of manifests with every placement, for each way that rows lie in two shards."""
+    for rows in ([3, 3], [3, 0], [0, 3], [1, 3], [0, 0]):
+        for table in ({}, {"hashed": False, "capacity": max(rows)}):
+            if table and not max(rows):
+                continue
+            for kind, version in itertools.product(("full", "delta"), (0, 1, 2, 3)):
+                for placement in (..., *PLACEMENTS):
+                    changed = document(kind, rows=rows, **table)
+                    changed["version"] = version
+                    _set(changed["table"], "placement", placement)
+                    yield f"{rows} {table} {version} {placement!r:.60}", text_of(changed)
 
 
 def text_of(changed: Any) -> bytes:

@@ -31,6 +31,11 @@ def test_texts_that_parsers_disagree_about():
     assert good > 5 and bad > 50
 
 
+def test_placements():
+    good, bad = compare(list(hostile_manifests.each_placement()))
+    assert good > 40 and bad > 2000
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_random_changes(seed):
     draw = random.Random(seed)

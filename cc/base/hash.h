@@ -1,4 +1,4 @@
-// Hashing shared by the index, the initializers and the routing, on host and device.
+// Hashing shared by the index and the initializers, on host and device.
 #ifndef SOK_CC_BASE_HASH_H_
 #define SOK_CC_BASE_HASH_H_
 
@@ -16,11 +16,6 @@ SOK_HOST_DEVICE uint64_t Mix64(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
-}
-
-// The rank that owns `key` among `ranks` ranks: the key as an unsigned 64-bit number, modulo `ranks`.
-SOK_HOST_DEVICE int OwnerOf(int64_t key, int ranks) {
-  return static_cast<int>(static_cast<uint64_t>(key) % static_cast<uint64_t>(ranks));
 }
 
 // FNV-1a of `size` bytes: names of tables to seeds, the same on every platform.

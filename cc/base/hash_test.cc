@@ -26,15 +26,6 @@ TEST(HashTest, EveryInputBitMovesHalfOfTheOutputBits) {
   }
 }
 
-TEST(HashTest, OwnersAreOfTheUnsignedKey) {
-  EXPECT_EQ(OwnerOf(0, 3), 0);
-  EXPECT_EQ(OwnerOf(5, 3), 2);
-  EXPECT_EQ(OwnerOf(-1, 7), 1);  // 2^64 - 1 = 1 modulo 7
-  EXPECT_EQ(OwnerOf((int64_t{1} << 32) + 1, 3), 2);
-  EXPECT_EQ(OwnerOf(std::numeric_limits<int64_t>::min(), 5), 3);  // 2^63 = 3 modulo 5
-  EXPECT_EQ(OwnerOf(std::numeric_limits<int64_t>::max(), 1), 0);
-}
-
 TEST(HashTest, FingerprintsAreFnv1a) {
   EXPECT_EQ(Fingerprint64("", 0), 0xcbf29ce484222325u);
   EXPECT_EQ(Fingerprint64("a", 1), 0xaf63dc4c8601ec8cu);

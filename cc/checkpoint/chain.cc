@@ -36,7 +36,8 @@ Status CheckTogether(const ReadCheckpoint& first, const ReadCheckpoint& next) {
       a.steps > b.steps || !SameColumns(a.shards.front(), b.shards.front()) ||
       a.table.options.dim != b.table.options.dim ||
       a.table.options.use_hashtable != b.table.options.use_hashtable ||
-      a.table.options.key_dtype != b.table.options.key_dtype) {
+      a.table.options.key_dtype != b.table.options.key_dtype ||
+      a.table.options.placement != b.table.options.placement) {
     return DataLoss("'", path, "' is of another table than '", ManifestPath(first.folder),
                     "', on which it builds");
   }

@@ -11,7 +11,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "sparse-operation-kit checkpoint";
-constexpr int kVersion = 1;
+// Rows that are placed by key, and rows that are placed otherwise: see "placement".
+constexpr int kVersionByKey = 1;
+constexpr int kVersionPlaced = 2;
 // What the checksum of a manifest covers ends where this stands for the last time.
 constexpr char kChecksumMember[] = "\"crc32\"";
 
@@ -103,13 +105,26 @@ class ShardCheck {
   size_t left_;  // arrays that nothing asked for yet
 };
 
+// The rows that a shard of a table without hashing has.
+int64_t StaticRowsOf(const TableOptions& table, int shard) {
+  if (!table.placement.represents(shard)) return 0;
+  return table.placement.RowsOn(shard, table.ranks, table.capacity).count;
+}
+
+int VersionOf(const SavedTable& table) {
+  return table.options.placement.is_by_key() ? kVersionByKey : kVersionPlaced;
+}
+
 void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
   int64_t rows = 0;
   const TableOptions& table = manifest.table.options;
+  const Status placement = table.placement.Check(table.ranks);
+  if (!placement.ok()) return reader->Fail("has a ", placement.message());
   for (const SavedShard& shard : manifest.shards) {
-    if (!table.use_hashtable && shard.table_rows != table.capacity) {
+    const int64_t static_rows = StaticRowsOf(table, static_cast<int>(&shard - manifest.shards.data()));
+    if (!table.use_hashtable && shard.table_rows != static_rows) {
       return reader->Fail("has ", shard.table_rows, " rows in a shard of a table without hashing of ",
-                          table.capacity);
+                          static_rows);
     }
     if (__builtin_add_overflow(rows, shard.table_rows, &rows) || shard.rows > shard.table_rows ||
         (!manifest.delta && shard.rows != shard.table_rows)) {
@@ -147,7 +162,7 @@ std::string ArrayPath(int shard, const std::string& array) {
 std::string EncodeManifest(const Manifest& manifest) {
   nlohmann::ordered_json json;
   json["format"] = kFormat;
-  json["version"] = kVersion;
+  json["version"] = VersionOf(manifest.table);
   json["kind"] = manifest.delta ? "delta" : "full";
   json["table"] = TableJson(manifest.table);
   json["steps"] = manifest.steps;
@@ -172,14 +187,19 @@ StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& pa
   if (!reader.ok()) return reader.status();
   if (reader.String(json, "format") != kFormat) reader.Fail("is no manifest of a checkpoint");
   const int64_t version = reader.Int(json, "version", 0);
-  if (version != kVersion) {
-    reader.Fail("has format version ", version, "; this library reads version ", kVersion);
+  if (version < kVersionByKey || version > kVersionPlaced) {
+    reader.Fail("has format version ", version, "; this library reads versions ", kVersionByKey, " to ",
+                kVersionPlaced);
   }
   Manifest manifest;
   const std::string kind = reader.String(json, "kind");
   if (kind != "full" && kind != "delta") reader.Fail("has an unknown \"kind\": \"", kind, "\"");
   manifest.delta = kind == "delta";
   manifest.table = ReadTable(&reader, reader.Object(json, "table"));
+  if (reader.ok() && version != VersionOf(manifest.table)) {
+    reader.Fail("has the placement \"", manifest.table.options.placement.Text(), "\", which version ",
+                version, " does not have");
+  }
   manifest.steps = reader.Int(json, "steps", 0);
   manifest.uses = reader.Int(json, "uses", 0);
   manifest.rows = reader.Int(json, "rows", 0);

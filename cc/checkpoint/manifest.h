@@ -82,7 +82,7 @@ std::string ArrayPath(int shard, const std::string& array);
 
 std::string EncodeManifest(const Manifest& manifest);
 // DataLoss, which names `path` and the reason, for whatever is not a complete and consistent manifest of
-// version 1: a checksum that does not match, other members' types, sizes that overflow or do not belong
+// a known version: a checksum that does not match, other members' types, sizes that overflow or do not belong
 // together, arrays that are missing or unknown, paths that lead elsewhere.
 StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& path);
 

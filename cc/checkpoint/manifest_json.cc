@@ -107,6 +107,17 @@ Eviction ReadEviction(JsonReader* reader, const Json& json) {
   return eviction;
 }
 
+// Not there in tables whose rows are placed by key, so their manifests are those of version 1.
+Placement ReadPlacement(JsonReader* reader, const Json& json) {
+  const auto placement = Placement::Parse(reader->String(json, "placement"));
+  if (!placement.ok()) {
+    reader->Fail("has a ", placement.status().message());
+  } else if (placement.value().is_by_key()) {
+    reader->Fail("has the placement by key, which is not written");
+  }
+  return placement.ok() ? placement.value() : Placement();
+}
+
 OrderedJson InitializerJson(const Initializer& initializer) {
   OrderedJson json;
   json["kind"] = WordOf(kInitializers, initializer.kind);
@@ -205,6 +216,7 @@ OrderedJson TableJson(const SavedTable& table) {
   json["admission"] = AdmissionJson(table);
   json["eviction"] = EvictionJson(options.eviction);
   if (table.counts_global_steps) json["clock"] = kGlobalStepClock;
+  if (!options.placement.is_by_key()) json["placement"] = options.placement.Text();
   return json;
 }
 
@@ -229,6 +241,7 @@ SavedTable ReadTable(JsonReader* reader, const Json& json) {
   if (table.counts_global_steps && reader->String(json, "clock") != kGlobalStepClock) {
     reader->Fail("has an unknown \"clock\"");
   }
+  if (reader->ok() && json.contains("placement")) options.placement = ReadPlacement(reader, json);
   return table;
 }
 

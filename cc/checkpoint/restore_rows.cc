@@ -4,7 +4,6 @@
 #include <functional>
 #include <utility>
 
-#include "cc/base/hash.h"
 #include "cc/checkpoint/at_once.h"
 
 namespace sok {
@@ -206,23 +205,27 @@ class RowReader {
 
 }  // namespace
 
-bool KeyFilter::Wants(int64_t key) const { return OwnerOf(key, options_.ranks) == options_.rank; }
+KeyFilter::KeyFilter(const TableOptions& options, const ShardSource& source)
+    : options_(options),
+      source_(source),
+      owners_(options.placement.owners(options.ranks)),
+      saved_owners_(source.manifest.table.options.placement.owners(source.manifest.table.options.ranks)) {}
 
 Status KeyFilter::Check(int64_t key, const std::string& path) const {
+  const int shard = saved_owners_.OwnerOf(key);
+  if (shard != source_.shard) {
+    return DataLoss("'", path, "' has the key ", key, ", which belongs to shard ", shard);
+  }
   const TableOptions& saved = source_.manifest.table.options;
-  if (OwnerOf(key, saved.ranks) != source_.shard) {
-    return DataLoss("'", path, "' has the key ", key, ", which belongs to shard ", OwnerOf(key, saved.ranks));
-  }
   if (saved.use_hashtable) return OkStatus();
-  const uint64_t row = static_cast<uint64_t>(key) / static_cast<uint64_t>(saved.ranks);
-  if (row >= static_cast<uint64_t>(saved.capacity)) {
-    return DataLoss("'", path, "' has the key ", key, " of a table whose keys end at ", saved.capacity, " * ",
-                    saved.ranks);
+  const int64_t saved_keys = saved.placement.StaticKeys(saved.ranks, saved.capacity);
+  if (static_cast<uint64_t>(key) >= static_cast<uint64_t>(saved_keys)) {
+    return DataLoss("'", path, "' has the key ", key, " of a table whose keys end at ", saved_keys);
   }
-  const uint64_t own_row = static_cast<uint64_t>(key) / static_cast<uint64_t>(options_.ranks);
-  if (own_row >= static_cast<uint64_t>(options_.capacity)) {
+  const int64_t own_keys = options_.placement.StaticKeys(options_.ranks, options_.capacity);
+  if (key >= own_keys) {
     return ResourceExhausted("Embedding variable '", options_.name, "' has no row for the key ", key, " of '",
-                             path, "': its keys end at ", options_.capacity, " * ", options_.ranks);
+                             path, "': its keys end at ", own_keys);
   }
   return OkStatus();
 }

@@ -35,9 +35,9 @@ struct ShardSource {
 class KeyFilter {
  public:
   // For the rank options.rank of options.ranks.
-  KeyFilter(const TableOptions& options, const ShardSource& source) : options_(options), source_(source) {}
+  KeyFilter(const TableOptions& options, const ShardSource& source);
 
-  bool Wants(int64_t key) const;
+  bool Wants(int64_t key) const { return owners_.Holds(options_.rank, key); }
   // DataLoss for a key that cannot be in the shard; ResourceExhausted for one that a table without hashing
   // has no row for.
   Status Check(int64_t key, const std::string& path) const;
@@ -45,6 +45,8 @@ class KeyFilter {
  private:
   const TableOptions& options_;
   const ShardSource& source_;
+  const KeyOwners owners_;
+  const KeyOwners saved_owners_;
 };
 
 // Calls visit(keys) on the keys of an array of int64, piece by piece, as far as they are wanted, after all of

@@ -128,7 +128,7 @@ TEST_F(RoundTripTest, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
     const Tables restored = MustRestore(request, MustSave(tables, request), Options(), to);
     EXPECT_TRUE(StateOf(restored) == StateOf(tables));
     for (const auto& table : restored) {
-      for (const int64_t key : table->Keys()) EXPECT_EQ(OwnerOf(key, to), table->options().rank);
+      for (const int64_t key : table->Keys()) EXPECT_EQ(OwnerByKey(key, to), table->options().rank);
     }
   }
 }
@@ -215,7 +215,7 @@ TEST_F(RoundTripTest, CountsAndIdsThatWait) {
   options.admission.max_element_size = 1000;
   const Tables bloomed = MustRestore(request, reference, options, 3);
   for (const auto& [key, waiting] : state.waiting) {
-    EXPECT_GE(bloomed[static_cast<size_t>(OwnerOf(key, 3))]->bloom()->Count(key), waiting.first);
+    EXPECT_GE(bloomed[static_cast<size_t>(OwnerByKey(key, 3))]->bloom()->Count(key), waiting.first);
   }
 }
 
@@ -236,8 +236,8 @@ TEST_F(RoundTripTest, CountersOfABloomFilter) {
     EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 2)) == StateOf(tables));
     const Tables three = MustRestore(request, reference, options, 3);
     for (const int64_t key : SomeKeys()) {
-      EXPECT_GE(three[static_cast<size_t>(OwnerOf(key, 3))]->bloom()->Count(key),
-                tables[static_cast<size_t>(OwnerOf(key, 2))]->bloom()->Count(key));
+      EXPECT_GE(three[static_cast<size_t>(OwnerByKey(key, 3))]->bloom()->Count(key),
+                tables[static_cast<size_t>(OwnerByKey(key, 2))]->bloom()->Count(key));
     }
   }
 }

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "cc/base/executor.h"
-#include "cc/base/hash.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/table/table.h"
 
@@ -90,11 +89,17 @@ inline Status TrainOn(const Tables& tables, const std::string& optimizer, const 
   std::vector<std::vector<int64_t>> own(tables.size());
   std::vector<std::vector<int64_t>> counts(tables.size());
   std::vector<std::vector<float>> grads(tables.size());
+  const KeyOwners owners = tables[0]->key_owners();
   for (const int64_t key : keys) {
-    const size_t owner = static_cast<size_t>(OwnerOf(key, static_cast<int>(tables.size())));
-    own[owner].push_back(key);
-    counts[owner].push_back(1 + static_cast<int64_t>((*random)() % 3));
-    for (int64_t c = 0; c < dim; ++c) grads[owner].push_back(normal(*random));
+    const int64_t count = 1 + static_cast<int64_t>((*random)() % 3);
+    std::vector<float> gradient(static_cast<size_t>(dim));
+    for (float& value : gradient) value = normal(*random);
+    for (size_t rank = 0; rank < tables.size(); ++rank) {
+      if (!owners.Holds(static_cast<int>(rank), key)) continue;
+      own[rank].push_back(key);
+      counts[rank].push_back(count);
+      grads[rank].insert(grads[rank].end(), gradient.begin(), gradient.end());
+    }
   }
   for (size_t rank = 0; rank < tables.size(); ++rank) {
     std::vector<int64_t> rows(own[rank].size());

@@ -82,28 +82,31 @@ class ShardWriter {
         folder_(folder),
         table_(table),
         delta_(delta),
-        rank_(table.options().rank) {}
+        rank_(table.options().rank),
+        has_rows_(table.represents_rows()) {}
 
   StatusOr<SavedShard> Run() {
     const std::string own = folder_ + "/" + ShardFolder(rank_);
     SOK_RETURN_IF_ERROR(files_.MakeFolder(own));
-    shard_.table_rows = table_.size();
+    shard_.table_rows = has_rows_ ? table_.size() : 0;
     shard_.rows = CountRows();
     SOK_RETURN_IF_ERROR(WriteRows());
     if (table_.waiting() != nullptr) SOK_RETURN_IF_ERROR(WriteWaiting(*table_.waiting()));
     if (table_.bloom() != nullptr) SOK_RETURN_IF_ERROR(WriteBloom(*table_.bloom()));
-    if (delta_) SOK_RETURN_IF_ERROR(WriteWhole("deleted", table_.erased_keys()));
+    if (delta_) SOK_RETURN_IF_ERROR(WriteErased("deleted", table_.erased_keys()));
     if (Lags() && rank_ == 0) SOK_RETURN_IF_ERROR(WriteAlphas());
     SOK_RETURN_IF_ERROR(files_.SyncFolder(own));
     return std::move(shard_);
   }
 
  private:
-  bool Written(int64_t row) const { return table_.in_use(row) && (!delta_ || table_.changed(row)); }
+  bool Written(int64_t row) const {
+    return has_rows_ && table_.in_use(row) && (!delta_ || table_.changed(row));
+  }
   bool Lags() const { return delta_ && table_.optimizer() != nullptr && table_.optimizer()->can_save_lag(); }
 
   int64_t CountRows() const {
-    if (!delta_) return table_.size();
+    if (!delta_) return shard_.table_rows;
     int64_t rows = 0;
     for (int64_t row = 0; row < table_.row_limit(); ++row) rows += Written(row) ? 1 : 0;
     return rows;
@@ -160,7 +163,7 @@ class ShardWriter {
 
   Status WriteWaiting(const WaitingIds& waiting) {
     const auto written = [&](int64_t place) {
-      return waiting.in_use(place) && (!delta_ || waiting.changed(place));
+      return has_rows_ && waiting.in_use(place) && (!delta_ || waiting.changed(place));
     };
     int64_t count = 0;
     for (int64_t place = 0; place < waiting.limit(); ++place) count += written(place) ? 1 : 0;
@@ -172,7 +175,7 @@ class ShardWriter {
     SOK_RETURN_IF_ERROR(columns.AddNumbers("waiting_last_step", count,
                                            [&](int64_t place) { return waiting.last_step(place); }));
     SOK_RETURN_IF_ERROR(columns.Write(waiting.limit(), written, &shard_.arrays));
-    return delta_ ? WriteWhole("waiting_deleted", waiting.erased_ids()) : OkStatus();
+    return delta_ ? WriteErased("waiting_deleted", waiting.erased_ids()) : OkStatus();
   }
 
   Status WriteBytes(const std::string& name, const ArrayType& type, const void* data) {
@@ -183,8 +186,9 @@ class ShardWriter {
     shard_.arrays[name] = array.value()->array();
     return OkStatus();
   }
-  Status WriteWhole(const std::string& name, const std::vector<int64_t>& ids) {
-    return WriteBytes(name, ArrayType{"<i8", {static_cast<int64_t>(ids.size())}}, ids.data());
+  Status WriteErased(const std::string& name, const std::vector<int64_t>& ids) {
+    const int64_t count = has_rows_ ? static_cast<int64_t>(ids.size()) : 0;
+    return WriteBytes(name, ArrayType{"<i8", {count}}, ids.data());
   }
   Status WriteBloom(const BloomCounters& bloom) {
     const int bits = bloom.counter_bits();
@@ -203,6 +207,7 @@ class ShardWriter {
   const Table& table_;
   const bool delta_;
   const int rank_;
+  const bool has_rows_;  // false for the replicas of other ranks than the first, whose arrays are empty
   SavedShard shard_;
 };
 

@@ -37,12 +37,14 @@ class ChainRestore final : public TableRestore {
   const Manifest& last() const { return chain_.back().manifest; }
   std::string last_path() const { return chain_.back().folder + "/" + kManifestName; }
   int saved_ranks() const { return last().table.options.ranks; }
-  bool same_ranks() const { return saved_ranks() == options_.ranks; }
+  // The shard that has exactly the rows of this rank; null where ranks or placement are others than they
+  // were.
+  const SavedShard* OwnShard() const;
   bool lags() const { return last().optimizer.has_value() && last().optimizer->history.has_value(); }
   ShardSource SourceOf(const ReadCheckpoint& checkpoint, int shard) const {
     return ShardSource{*parts_.files, checkpoint.folder, checkpoint.manifest, shard};
   }
-  // The shards that can have keys of this rank: those that agree with it modulo the common divisor.
+  // The shards that can have keys of this rank.
   std::vector<int> Shards() const;
 
   Status CheckFits() const;
@@ -89,13 +91,12 @@ Status ChainRestore::CheckFits() const {
     const auto words = [](bool hashed) { return hashed ? "a hash table" : "no hash table"; };
     return differs("its rows in", words(options_.use_hashtable), words(saved.use_hashtable));
   }
-  if (options_.use_hashtable && options_.capacity > 0 && same_ranks()) {
-    const int64_t rows = last().shards[static_cast<size_t>(options_.rank)].table_rows;
-    if (rows > options_.capacity) {
-      return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
-                               " rows on rank ", options_.rank, ", but the checkpoint '", last_path(),
-                               "' has ", rows);
-    }
+  const SavedShard* own = OwnShard();
+  if (options_.use_hashtable && options_.capacity > 0 && own != nullptr &&
+      own->table_rows > options_.capacity) {
+    return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
+                             " rows on rank ", options_.rank, ", but the checkpoint '", last_path(), "' has ",
+                             own->table_rows);
   }
   return OkStatus();
 }
@@ -124,10 +125,19 @@ Status ChainRestore::PrepareOptimizer() {
   return fits ? OkStatus() : DataLoss("'", last_path(), "' has slots that ", saved.name, " does not have");
 }
 
+const SavedShard* ChainRestore::OwnShard() const {
+  if (saved_ranks() != options_.ranks || last().table.options.placement != options_.placement) return nullptr;
+  const int shard = options_.placement.is_replicated() ? 0 : options_.rank;
+  return &last().shards[static_cast<size_t>(shard)];
+}
+
 std::vector<int> ChainRestore::Shards() const {
-  const int common = std::gcd(saved_ranks(), options_.ranks);
+  if (const SavedShard* own = OwnShard()) return {static_cast<int>(own - last().shards.data())};
+  // Two placements by key agree about a key modulo the common divisor of their ranks.
+  const bool by_key = last().table.options.placement.is_by_key() && options_.placement.is_by_key();
+  const int step = by_key ? std::gcd(saved_ranks(), options_.ranks) : 1;
   std::vector<int> shards;
-  for (int shard = options_.rank % common; shard < saved_ranks(); shard += common) shards.push_back(shard);
+  for (int shard = options_.rank % step; shard < saved_ranks(); shard += step) shards.push_back(shard);
   return shards;
 }
 
@@ -201,7 +211,8 @@ StatusOr<std::unique_ptr<RowCatchUp>> ChainRestore::MakeCatchUp() const {
 
 Status ChainRestore::LoadAll(Executor& executor, Table* fresh) {
   if (fresh->options().dim != options_.dim || fresh->options().ranks != options_.ranks ||
-      fresh->options().rank != options_.rank || (options_.use_hashtable && fresh->size() != 0)) {
+      fresh->options().rank != options_.rank || fresh->options().placement != options_.placement ||
+      (options_.use_hashtable && fresh->size() != 0)) {
     return FailedPrecondition("the table to restore into is not a new one of the same options");
   }
   if (parts_.counts) fresh->SetClock(last().steps, last().uses, last().table.counts_global_steps);
@@ -262,7 +273,7 @@ Status ChainRestore::CheckSize(const Table& table, int64_t rows) const {
   if (!options_.use_hashtable) return OkStatus();
   int64_t expected = table.size();
   if (chain_.size() == 1) expected = rows;
-  if (same_ranks()) expected = last().shards[static_cast<size_t>(options_.rank)].table_rows;
+  if (const SavedShard* own = OwnShard()) expected = own->table_rows;
   if (table.size() == expected) return OkStatus();
   return DataLoss("'", last_path(), "' gives ", table.size(), " rows on rank ", options_.rank, ", not ",
                   expected, ": keys stand twice, or its chain does not belong together");

@@ -49,7 +49,9 @@ std::vector<ChainLink> ChainFor(const Table& table, const SaveRequest& request, 
   if (chain.value().size() >= kMaxChain) return {};
   const Manifest& full = chain.value().front().manifest;
   if (full.table.options.name != NameOf(table.options(), request)) return {};
-  if (full.table.options.ranks != table.options().ranks || !OptimizerAllowsDelta(table, full)) return {};
+  const TableOptions& saved = full.table.options;
+  if (saved.ranks != table.options().ranks || saved.placement != table.options().placement) return {};
+  if (!OptimizerAllowsDelta(table, full)) return {};
   auto links = LinksTo(files, chain.value(), paths.folder, paths.unfinished);
   return links.ok() ? links.value() : std::vector<ChainLink>();
 }

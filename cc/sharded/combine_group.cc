@@ -33,7 +33,7 @@ Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, Recei
   int64_t floats = 0;
   for (size_t t = 0; t < plan.routes.size(); ++t) {
     const int64_t dim = plan.dims[t];
-    const int64_t rows = plan.routes[t].rows_begin[r + 1] - plan.routes[t].rows_begin[r];
+    const int64_t rows = plan.routes[t].rows_from[r].size();
     for (int64_t i = 0; i < rows; ++i, row += dim) (*received)[t].push_back(row);
     floats += rows * dim;
   }
@@ -68,7 +68,7 @@ Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox
   SOK_RETURN_IF_ERROR(FirstRefusal(tables, plan, replies));
   received->assign(plan.routes.size(), {});
   for (size_t t = 0; t < plan.routes.size(); ++t) {
-    (*received)[t].reserve(plan.routes[t].rows_begin[plan.ranks]);
+    (*received)[t].reserve(plan.routes[t].rows);
   }
   for (int r = 0; r < plan.ranks; ++r) {
     MessageHeader header;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/base/span.h"
+#include "cc/placement/key_owners.h"
 
 namespace sok {
 
@@ -15,7 +16,7 @@ struct OwnerOrder {
 };
 
 // ids.size() < 2^31.
-void SortByOwner(Span<const int64_t> ids, int ranks, OwnerOrder* order);
+void SortByOwner(Span<const int64_t> ids, const KeyOwners& owners, OwnerOrder* order);
 
 // Puts `values` in the order: value i goes to order.position[i].
 template <typename T>

@@ -13,15 +13,27 @@
 
 namespace sok {
 
-// How one table's ids went to their owners.
+// Some of the ids or rows of a PartRoute, which follow each other.
+struct RouteRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// How one table's ids went to their owners. Of replicas the lookup reads this rank's alone, and in training
+// all ranks get the ids and the gradients, so that all replicas take the same step.
 struct PartRoute {
   // What is sent, each owner's together and in their order: of kRows the distinct ids, of kSums all.
   std::vector<int64_t> ids;
-  std::vector<int64_t> ids_begin;   // ranks + 1: of each owner's in `ids`
-  std::vector<int64_t> rows_begin;  // ranks + 1: rows that the owners answer with; equals ids_begin of kRows
+  int64_t rows = 0;  // that are asked for: an id's of kRows, a sum of kSums
+  // By rank: its part of `ids`; the rows that it is asked for, whose gradients it gets; those of them that it
+  // answers with.
+  std::vector<RouteRange> ids_for;
+  std::vector<RouteRange> rows_for;
+  std::vector<RouteRange> rows_from;
   // Of kRows in training, where the table counts: how often each of the ids was looked up.
   std::vector<int32_t> counts;
-  // Of kSums, one for each answered row: the bag it is a part of, and how many of its ids the owner has.
+  // Of kSums, one for each row: the bag it is a part of, and how many of its ids the owner has.
   std::vector<int32_t> bags;
   std::vector<int32_t> lengths;
 };
@@ -43,7 +55,7 @@ struct RoutePlan {
 struct ServedPart {
   TablePart part;                    // over the ids of all training ranks, in the ranks' order
   std::vector<int64_t> ids_begin;    // ranks + 1: rank r's ids are part.inverse[ids_begin[r] ..)
-  std::vector<int64_t> rows_begin;   // ranks + 1: of the rows that were answered, likewise
+  std::vector<int64_t> rows_begin;   // ranks + 1: of the rows whose gradients the ranks send, likewise
   std::vector<int64_t> row_offsets;  // kSums: row i was the sum of ids [row_offsets[i], row_offsets[i + 1])
 };
 

@@ -14,8 +14,9 @@
 namespace sok {
 
 inline constexpr int64_t kDims[] = {1, 3, 8, 17, 64};
+inline constexpr int64_t kStaticKeys = 600;
 
-inline std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
+inline TableOptions OptionsOf(int t, int rank, int ranks) {
   TableOptions options;
   options.name = "table" + std::to_string(t);
   options.dim = kDims[t % 5];
@@ -24,14 +25,19 @@ inline std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
   options.initializer = {InitializerKind::kUniform, -1.0f, 1.0f, static_cast<uint64_t>(t)};
   // A direct table's capacity is of one rank.
   options.use_hashtable = t % 3 != 2;
-  if (!options.use_hashtable) options.capacity = 600 / ranks;
-  InlineExecutor executor;
-  return std::move(Table::Create(executor, options).value());
+  if (!options.use_hashtable) options.capacity = kStaticKeys / ranks;
+  return options;
 }
 
-// Ids that few or many ranks ask for, of both signs, large ones included; below 600 for direct tables.
+inline std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
+  InlineExecutor executor;
+  return std::move(Table::Create(executor, OptionsOf(t, rank, ranks)).value());
+}
+
+// Ids that few or many ranks ask for, of both signs, large ones included; below kStaticKeys for direct
+// tables.
 inline int64_t RandomId(std::mt19937_64& random, int t) {
-  const int64_t id = static_cast<int64_t>(random() % (random() % 2 ? 20 : 600));
+  const int64_t id = static_cast<int64_t>(random() % (random() % 2 ? 20 : kStaticKeys));
   if (t % 3 == 2) return id;
   switch (random() % 4) {
     case 0:

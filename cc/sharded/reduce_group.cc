@@ -18,7 +18,7 @@ class TableGradients {
       : mode_(plan.modes[t]), dim_(plan.dims[t]), route_(plan.routes[t]) {
     if (mode_ == ExchangeMode::kRows) {
       GradientsOfOccurrences(plan.lookups, t, gradients, &occurrences_);
-      BuildSegments(plan.lookups.parts[t].inverse, route_.rows_begin.back(), &segments_);
+      BuildSegments(plan.lookups.parts[t].inverse, route_.rows, &segments_);
       return;
     }
     const std::vector<Lookup>& lookups = plan.lookups.lookups;
@@ -29,10 +29,10 @@ class TableGradients {
     }
   }
 
-  // Writes the gradients of the rows that owner `r` answered with.
+  // Writes the gradients of the rows that rank `r` was asked for.
   void Write(Executor& executor, int r, float* out) const {
-    const int64_t first = route_.rows_begin[r];
-    const int64_t rows = route_.rows_begin[r + 1] - first;
+    const int64_t first = route_.rows_for[r].begin;
+    const int64_t rows = route_.rows_for[r].size();
     if (mode_ == ExchangeMode::kRows) {
       SegmentSum(executor, Span<const int64_t>(segments_.offsets).subspan(first, rows + 1),
                  segments_.positions, occurrences_.rows, occurrences_.scales, dim_, out);
@@ -64,15 +64,15 @@ int64_t FloatsFor(const RoutePlan& plan, int r) {
   int64_t floats = 0;
   if (!plan.lookups.training) return floats;
   for (size_t t = 0; t < plan.routes.size(); ++t) {
-    floats += (plan.routes[t].rows_begin[r + 1] - plan.routes[t].rows_begin[r]) * plan.dims[t];
+    floats += plan.routes[t].rows_for[r].size() * plan.dims[t];
   }
   return floats;
 }
 
 void CountGradients(const RoutePlan& plan, GradientFormat format) {
   for (size_t t = 0; t < plan.routes.size(); ++t) {
-    const std::vector<int64_t>& begin = plan.routes[t].rows_begin;
-    const int64_t rows = begin.back() - (begin[plan.rank + 1] - begin[plan.rank]);
+    int64_t rows = -plan.routes[t].rows_for[plan.rank].size();
+    for (const RouteRange& range : plan.routes[t].rows_for) rows += range.size();
     LookupCounts::Add(plan.counts[t]->bytes_sent, rows * plan.dims[t] * BytesOf(format));
   }
 }
@@ -91,7 +91,7 @@ std::vector<Target> Targets(const RoutePlan& plan, const std::vector<float*>& st
     float* out = starts[r];
     for (size_t t = 0; t < plan.routes.size(); ++t) {
       targets.push_back({static_cast<int>(t), r, out});
-      out += (plan.routes[t].rows_begin[r + 1] - plan.routes[t].rows_begin[r]) * plan.dims[t];
+      out += plan.routes[t].rows_for[r].size() * plan.dims[t];
     }
   }
   return targets;

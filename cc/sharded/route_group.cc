@@ -11,35 +11,53 @@
 namespace sok {
 namespace {
 
+std::vector<RouteRange> Ranges(const std::vector<int64_t>& begin) {
+  std::vector<RouteRange> ranges(begin.size() - 1);
+  for (size_t r = 0; r < ranges.size(); ++r) ranges[r] = {begin[r], begin[r + 1]};
+  return ranges;
+}
+
+// Lets rank 0's part, which has all rows of replicas, be that of this rank too, and of all ranks in training.
+void RouteToReplicas(const RoutePlan& plan, PartRoute* route) {
+  const RouteRange all_ids = route->ids_for[0];
+  const RouteRange all_rows = route->rows_for[0];
+  for (int r = 0; r < plan.ranks; ++r) {
+    const bool asked = r == plan.rank || plan.lookups.training;
+    route->ids_for[r] = asked ? all_ids : RouteRange();
+    route->rows_for[r] = asked ? all_rows : RouteRange();
+    route->rows_from[r] = r == plan.rank ? all_rows : RouteRange();
+  }
+}
+
 // The distinct ids of a table, each to its owner, and each occurrence's place among them; where they are to
 // be counted, how often each occurs.
-Status RouteRows(Executor& executor, Span<const int64_t> ids, int ranks, bool counts,
+Status RouteRows(Executor& executor, Span<const int64_t> ids, const KeyOwners& owners, bool counts,
                  Deduplicator* deduplicator, TablePart* part, PartRoute* route) {
   std::vector<int64_t> unique;
   part->inverse.resize(ids.size());
   SOK_RETURN_IF_ERROR(deduplicator->Run(executor, ids, &unique, Span<int32_t>(part->inverse)));
   OwnerOrder order;
-  SortByOwner(unique, ranks, &order);
+  SortByOwner(unique, owners, &order);
   route->ids = InOwnerOrder(order, Span<const int64_t>(unique));
   for (int32_t& position : part->inverse) position = order.position[position];
   route->counts.assign(counts ? unique.size() : 0, 0);
   if (counts) {
     for (const int32_t position : part->inverse) ++route->counts[position];
   }
-  route->ids_begin = order.begin;
-  route->rows_begin = std::move(order.begin);
+  route->rows = static_cast<int64_t>(unique.size());
+  route->ids_for = Ranges(order.begin);
+  route->rows_for = route->ids_for;
   return OkStatus();
 }
 
 // All ids of a pooled lookup, each to its owner, and for each owner the bags that it has a part of.
-Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> ids, int ranks,
-                 PartRoute* route) {
+Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> ids, PartRoute* route) {
   if (ids.size() > INT32_MAX) {
     return InvalidArgument("Lookup in embedding variable '", table.options().name, "': ", ids.size(),
                            " ids are too many for one step");
   }
   OwnerOrder order;
-  SortByOwner(ids, ranks, &order);
+  SortByOwner(ids, table.key_owners(), &order);
   route->ids = InOwnerOrder(order, ids);
   std::vector<int32_t> bag_of(ids.size());
   for (int64_t bag = 0; bag < lookup.num_bags(); ++bag) {
@@ -47,26 +65,42 @@ Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> i
               static_cast<int32_t>(bag));
   }
   bag_of = InOwnerOrder(order, Span<const int32_t>(bag_of));
-  route->ids_begin = std::move(order.begin);
-  route->rows_begin.assign(1, 0);
-  for (int r = 0; r < ranks; ++r) {
-    for (int64_t i = route->ids_begin[r]; i < route->ids_begin[r + 1]; ++i) {
-      if (i > route->ids_begin[r] && bag_of[i] == route->bags.back()) {
+  route->ids_for = Ranges(order.begin);
+  for (const RouteRange& own : route->ids_for) {
+    const int64_t first = static_cast<int64_t>(route->bags.size());
+    for (int64_t i = own.begin; i < own.end; ++i) {
+      if (i > own.begin && bag_of[i] == route->bags.back()) {
         ++route->lengths.back();
       } else {
         route->bags.push_back(bag_of[i]);
         route->lengths.push_back(1);
       }
     }
-    route->rows_begin.push_back(static_cast<int64_t>(route->bags.size()));
+    route->rows_for.push_back({first, static_cast<int64_t>(route->bags.size())});
   }
+  route->rows = static_cast<int64_t>(route->bags.size());
   return OkStatus();
 }
 
-// The numbers of what owner `r` is asked, of those of all owners.
-std::vector<int32_t> PartFor(int r, const std::vector<int32_t>& numbers, const std::vector<int64_t>& begin) {
+// The numbers of a range, where there are any.
+std::vector<int32_t> PartOf(const std::vector<int32_t>& numbers, const RouteRange& range) {
   if (numbers.empty()) return {};
-  return {numbers.begin() + begin[r], numbers.begin() + begin[r + 1]};
+  return {numbers.begin() + range.begin, numbers.begin() + range.end};
+}
+
+Status RouteTable(Executor& executor, const Table& table, int64_t t, const Lookup* lookup,
+                  Span<const int64_t> ids, RoutePlan* plan, GroupScratch* scratch) {
+  PartRoute* route = &plan->routes[t];
+  if (plan->modes[t] == ExchangeMode::kRows) {
+    const bool counts = plan->lookups.training && table.counts_lookups();
+    SOK_RETURN_IF_ERROR(RouteRows(executor, ids, table.key_owners(), counts,
+                                  scratch->deduplicators.Take().get(), &plan->lookups.parts[t], route));
+  } else {
+    SOK_RETURN_IF_ERROR(RouteSums(table, *lookup, ids, route));
+  }
+  route->rows_from = route->rows_for;
+  if (table.options().placement.is_replicated()) RouteToReplicas(*plan, route);
+  return OkStatus();
 }
 
 // What this rank asks of each owner, by owner and table.
@@ -80,10 +114,9 @@ std::vector<std::vector<TableRequest>> RequestsToOwners(Span<Table* const> table
       TableRequest& request = requests[r][t];
       request.definition = definition;
       request.optimizer = optimizer;
-      request.ids = Span<const int64_t>(route.ids).subspan(route.ids_begin[r],
-                                                           route.ids_begin[r + 1] - route.ids_begin[r]);
-      request.counts = PartFor(r, route.counts, route.ids_begin);
-      request.lengths = PartFor(r, route.lengths, route.rows_begin);
+      request.ids = Span<const int64_t>(route.ids).subspan(route.ids_for[r].begin, route.ids_for[r].size());
+      request.counts = PartOf(route.counts, route.ids_for[r]);
+      request.lengths = PartOf(route.lengths, route.rows_for[r]);
     }
   }
   return requests;
@@ -103,8 +136,7 @@ void CountRequests(const RoutePlan& plan, const std::vector<std::vector<TableReq
 
 Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                   RoutePlan* plan, GroupScratch* scratch) {
-  std::vector<TablePart>& parts = plan->lookups.parts;
-  parts.resize(tables.size());
+  plan->lookups.parts.resize(tables.size());
   plan->routes.resize(tables.size());
   plan->dims.clear();
   plan->counts.clear();
@@ -115,12 +147,7 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
   std::vector<const Lookup*> lookup_of(tables.size());
   for (const Lookup& lookup : plan->lookups.lookups) lookup_of[lookup.table] = &lookup;
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
-    const Table& table = *tables[t];
-    const bool counts = plan->lookups.training && table.counts_lookups();
-    return plan->modes[t] == ExchangeMode::kRows
-               ? RouteRows(inner, ids[t], plan->ranks, counts, scratch->deduplicators.Take().get(), &parts[t],
-                           &plan->routes[t])
-               : RouteSums(table, *lookup_of[t], ids[t], plan->ranks, &plan->routes[t]);
+    return RouteTable(inner, *tables[t], t, lookup_of[t], ids[t], plan, scratch);
   });
 }
 

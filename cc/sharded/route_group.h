@@ -14,9 +14,10 @@
 
 namespace sok {
 
-// Sorts each table's ids by owner, those of kRows tables without their duplicates. Takes rank, ranks, modes,
-// the lookups and the training flag of `plan`, and fills in the rest; ids[t] are as of GroupForward. A table
-// of kSums has exactly one lookup in the group, pooled and without weights. Does not lock the tables.
+// Sorts each table's ids by the owner that its placement gives them, those of kRows tables without their
+// duplicates. Takes rank, ranks, modes, the lookups and the training flag of `plan`, and fills in the rest;
+// ids[t] are as of GroupForward. A table of kSums has exactly one lookup in the group, pooled and without
+// weights. Does not lock the tables.
 Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                   RoutePlan* plan, GroupScratch* scratch);
 

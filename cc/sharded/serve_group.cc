@@ -48,8 +48,10 @@ class TableServer {
   TableServer(Table* table, ExchangeMode mode, int t, const AllRequests& requests)
       : table_(table), mode_(mode), t_(t), requests_(requests) {}
 
-  // Rows that rank `r` gets.
+  // Rows that rank `r` gets: of replicas those of its own.
   int64_t RowsFor(int r) const {
+    const TableOptions& options = table_->options();
+    if (options.placement.is_replicated() && r != options.rank) return 0;
     const TableRequest& request = requests_.of[r][t_];
     return mode_ == ExchangeMode::kRows ? request.ids.size() : static_cast<int64_t>(request.lengths.size());
   }
@@ -167,8 +169,8 @@ Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers
     if (payload < end) end[-1] = 0;
     float* out = reinterpret_cast<float*>(payload);
     for (size_t t = 0; t < servers.size(); ++t) {
-      answers.push_back({r, t, out});
       const int64_t floats = servers[t].RowsFor(r) * tables[t]->options().dim;
+      if (floats > 0) answers.push_back({r, t, out});
       out += floats;
       if (r == rank || !servers[t].trains(r)) continue;
       LookupCounts::Add(tables[t]->lookup_counts()->bytes_sent, floats * static_cast<int64_t>(sizeof(float)));

@@ -8,7 +8,8 @@ namespace sok {
 
 // What training lookups have done with a table of one rank since it was made. Over several ranks `ids` are
 // those that this rank asked for and `bytes_sent` what it sent to others; the rest is about the ids that it
-// owns, whoever asked. So the sums over ranks are those of one process on all batches together.
+// owns, whoever asked, and of replicas is counted on rank 0. So the sums over ranks are those of one process
+// on all batches together.
 //
 // Thread-safe: each number is exact, and several are not of one moment.
 struct LookupCounts {

@@ -8,6 +8,11 @@
 namespace sok {
 namespace {
 
+StaticRows StaticRowsOf(const TableOptions& options) {
+  if (options.use_hashtable) return {};
+  return options.placement.RowsOn(options.rank, options.ranks, options.capacity);
+}
+
 // Expected cost of looking up an id, and of making one float of an initial row.
 constexpr int64_t kFindNs = 25;
 constexpr int64_t kInitialValueNs = 4;
@@ -25,6 +30,7 @@ StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions 
 Table::Table(TableOptions options)
     : options_(std::move(options)),
       definition_fingerprint_(Fingerprint64(Describe(options_))),
+      static_rows_(StaticRowsOf(options_)),
       store_(options_.dim),
       usage_(options_),
       queue_(options_.on_full == OnFull::kEvictLfu) {}
@@ -66,14 +72,14 @@ Status Table::Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> ro
     });
     return OkStatus();
   }
-  const uint64_t limit = static_cast<uint64_t>(options_.capacity) * static_cast<uint64_t>(options_.ranks);
+  const StaticRows static_rows = static_rows_;
   for (int64_t i = 0; i < rows.size(); ++i) {
-    const uint64_t key = static_cast<uint64_t>(ids[i]);
-    if (key >= limit) {
+    rows[i] = static_rows.RowOf(ids[i]);
+    if (rows[i] < 0) {
       return InvalidArgument("Embedding variable '", options_.name, "' has no row for key ", ids[i],
-                             ": without a hash table keys are in [0, ", limit, ")");
+                             ": without a hash table keys are in [0, ",
+                             options_.placement.StaticKeys(options_.ranks, options_.capacity), ")");
     }
-    rows[i] = static_cast<int64_t>(key / static_cast<uint64_t>(options_.ranks));
   }
   return OkStatus();
 }
@@ -127,10 +133,10 @@ Status Table::ReserveRecords(int64_t rows) {
 
 Status Table::FillDirectRows(Executor& executor) {
   if (options_.use_hashtable) return OkStatus();
-  SOK_RETURN_IF_ERROR(Named(ReserveRecords(options_.capacity)));
-  executor.ParallelFor(options_.capacity, kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
+  SOK_RETURN_IF_ERROR(Named(ReserveRecords(static_rows_.count)));
+  executor.ParallelFor(static_rows_.count, kInitialValueNs * options_.dim, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      InitialRow(row * options_.ranks + options_.rank, Span<float>(weights(row), options_.dim));
+      InitialRow(static_rows_.KeyOf(row), Span<float>(weights(row), options_.dim));
       store_.FillSlots(row);
     }
   });
@@ -140,8 +146,9 @@ Status Table::FillDirectRows(Executor& executor) {
 Status Table::Assign(Executor& executor, Span<const int64_t> keys, const float* values) {
   std::vector<int64_t> own;
   std::vector<int64_t> positions;
+  const KeyOwners owners = key_owners();
   for (int64_t i = 0; i < keys.size(); ++i) {
-    if (OwnerOf(keys[i], options_.ranks) != options_.rank) continue;
+    if (!owners.Holds(options_.rank, keys[i])) continue;
     own.push_back(keys[i]);
     positions.push_back(i);
   }

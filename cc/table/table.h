@@ -15,6 +15,7 @@
 #include "cc/base/status.h"
 #include "cc/dedup/dedup.h"
 #include "cc/optimizers/optimizer.h"
+#include "cc/placement/placement.h"
 #include "cc/store/row_store.h"
 #include "cc/table/admission_filter.h"
 #include "cc/table/eviction_queue.h"
@@ -26,8 +27,8 @@
 
 namespace sok {
 
-// The rows of one embedding variable that this rank owns: which keys have rows, the row records, how rows are
-// used, and the state of the optimizer that trains them.
+// The rows of one embedding variable that this rank holds: which keys have rows, the row records, how rows
+// are used, and the state of the optimizer that trains them.
 //
 // Row numbers start at 0, in the order of insertion, and a row keeps its number for as long as its key is in
 // the table. Rows of keys that went are given to new keys, the last freed first, before new numbers are.
@@ -47,14 +48,14 @@ class Table {
   // Of Describe(options()): equal on ranks whose tables are the same.
   uint64_t definition_fingerprint() const { return definition_fingerprint_; }
   // Rows in use; their numbers are below row_limit().
-  int64_t size() const { return options_.use_hashtable ? directory_.size() : options_.capacity; }
-  int64_t row_limit() const { return options_.use_hashtable ? directory_.row_limit() : options_.capacity; }
+  int64_t size() const { return options_.use_hashtable ? directory_.size() : static_rows_.count; }
+  int64_t row_limit() const { return options_.use_hashtable ? directory_.row_limit() : static_rows_.count; }
   bool in_use(int64_t row) const {
-    return options_.use_hashtable ? directory_.in_use(row) : row < options_.capacity;
+    return options_.use_hashtable ? directory_.in_use(row) : row < static_rows_.count;
   }
   // The key of a row in use.
   int64_t key(int64_t row) const {
-    return options_.use_hashtable ? directory_.id(row) : row * options_.ranks + options_.rank;
+    return options_.use_hashtable ? directory_.id(row) : static_rows_.KeyOf(row);
   }
   // The rows in use, and their keys, both by row number.
   std::vector<int64_t> Rows() const;
@@ -64,9 +65,9 @@ class Table {
   // Bytes of rows, slots, what is kept by row, index, and ids that wait for admission.
   int64_t bytes() const;
 
-  // rows[i] = row of ids[i]; kAbsent where there is none. For ids owned by this rank, which may repeat; those
-  // beyond rows.size() only have their memory asked for, see IdIndex::Find.
-  // Without hashing, an id outside [0, capacity * ranks) is InvalidArgument.
+  // rows[i] = row of ids[i]; kAbsent where there is none. For ids that this rank holds, which may repeat;
+  // those beyond rows.size() only have their memory asked for, see IdIndex::Find.
+  // Without hashing, an id beyond the keys of the placement is InvalidArgument.
   Status Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const;
 
   // As Find, and gives ids that are not there new rows in the order of `ids`, with their initial values: what
@@ -81,6 +82,10 @@ class Table {
   Status FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                          Span<int64_t> rows);
   bool counts_lookups() const { return has_frequency(); }
+  // Whether this rank counts and saves what it holds: a replica is counted and saved on rank 0 alone.
+  bool represents_rows() const { return options_.placement.represents(options_.rank); }
+  // Who owns a key; valid as long as the table.
+  KeyOwners key_owners() const { return options_.placement.owners(options_.ranks); }
   // Whether a training lookup may leave ids without rows, which then read as admission.default_value.
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
 
@@ -126,7 +131,7 @@ class Table {
   Status CheckStep(std::string_view optimizer, Span<const float> hyper, Span<const int64_t> references) const;
 
   // Sets the weights of keys[i] to values[i, :], inserting the keys that are not there. Keys are distinct;
-  // those of other ranks are passed over. Errors as FindOrMake; optimizer slots stay as they are.
+  // those that other ranks hold are passed over. Errors as FindOrMake; optimizer slots stay as they are.
   Status Assign(Executor& executor, Span<const int64_t> keys, const float* values);
 
   // Takes keys out, and out of those that wait for admission; those that are not there are passed over.
@@ -247,6 +252,7 @@ class Table {
 
   const TableOptions options_;
   const uint64_t definition_fingerprint_;
+  const StaticRows static_rows_;  // none with hashing
   mutable std::mutex mutex_;
   RowDirectory directory_;  // unused without hashing
   RowStore store_;

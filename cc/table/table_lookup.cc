@@ -59,6 +59,7 @@ Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<
   }
   ++uses_;
   CountUses(rows, counts);
+  if (!represents_rows()) return OkStatus();
   const int64_t filtered = has_admission() ? std::count(rows.begin(), rows.end(), kAbsent) : 0;
   LookupCounts::Add(lookup_counts_->distinct_ids, ids.size());
   LookupCounts::Add(lookup_counts_->admitted_ids, static_cast<int64_t>(absent.ids.size()) - filtered);

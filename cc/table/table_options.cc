@@ -85,10 +85,12 @@ Status Check(const TableOptions& options) {
   if (options.ranks < 1 || options.rank < 0 || options.rank >= options.ranks) {
     return InvalidArgument("rank ", options.rank, " of ", options.ranks);
   }
+  SOK_RETURN_IF_ERROR(options.placement.Check(options.ranks));
   SOK_RETURN_IF_ERROR(CheckAddressable(options));
   SOK_RETURN_IF_ERROR(CheckInitializer(options.initializer));
   if (!options.use_hashtable) {
     if (options.capacity == 0) return InvalidArgument("use_hashtable=False needs a capacity");
+    SOK_RETURN_IF_ERROR(options.placement.CheckStatic(options.ranks, options.capacity));
     if (options.on_full != OnFull::kError || options.admission.kind != Admission::Kind::kNone ||
         options.eviction.kind != Eviction::Kind::kNone) {
       return InvalidArgument("use_hashtable=False has a row for every key: no admission, no eviction");
@@ -158,6 +160,8 @@ std::string Describe(const TableOptions& options) {
   if (options.initializer.kind != InitializerKind::kConstant) text << ", " << options.initializer.b;
   text << ") of seed " << options.initializer.seed;
   DescribePolicies(options, text);
+  // The default is not named: fingerprints stay what they were before there were others.
+  if (!options.placement.is_by_key()) text << ", placed as " << options.placement.Text();
   return text.str();
 }
 

@@ -6,6 +6,7 @@
 
 #include "cc/base/status.h"
 #include "cc/initializers/initializer.h"
+#include "cc/placement/placement.h"
 
 namespace sok {
 
@@ -55,10 +56,11 @@ struct TableOptions {
 
   std::string name;           // the variable's unique name; every error names it
   int64_t dim = 0;            // floats in a row, in [1, kMaxDim]
-  int64_t capacity = 0;       // rows on this rank; 0 grows without bound
-  bool use_hashtable = true;  // false: the key is the row (key / ranks), and capacity is needed
-  int rank = 0;               // this rank among `ranks`; it owns the keys with OwnerOf(key) == rank
+  int64_t capacity = 0;       // the most rows of a rank; 0 grows without bound
+  bool use_hashtable = true;  // false: the key tells the row (StaticRows), and capacity is needed
+  int rank = 0;               // this rank among `ranks`
   int ranks = 1;
+  Placement placement = {};  // which rank holds which key
   Initializer initializer = {};
   std::string key_dtype = "int64";  // of the ids that callers look up; the table itself holds int64
   // All three need use_hashtable.

@@ -79,6 +79,7 @@ class InitializeTableOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, InitializerFromAttrs(construction, &options_.initializer));
     OP_REQUIRES_OK(construction, PoliciesFromAttrs(construction, &options_));
     OP_REQUIRES_OK(construction, construction->GetAttr("initializer_seed", &seed_));
+    OP_REQUIRES_OK(construction, construction->GetAttr("placement", &placement_));
     OP_REQUIRES_OK(construction, construction->GetAttr("keep_existing", &keep_existing_));
   }
 
@@ -97,6 +98,11 @@ class InitializeTableOp : public tf::OpKernel {
     options.rank = runtime->rank;
     options.ranks = runtime->ranks;
     options.key_dtype = tf::DataTypeString(key_dtype_);
+    const StatusOr<Placement> placement = Placement::Parse(placement_);
+    OP_REQUIRES(
+        context, placement.ok(),
+        tf::errors::InvalidArgument("Embedding variable '", name, "': ", placement.status().message()));
+    options.placement = placement.value();
     // Rows are a function of (seed, table, key): the session's seed, the initializer's and the name.
     options.initializer.seed = Mix64(Mix64(runtime->seed ^ Mix64(static_cast<uint64_t>(seed_))) ^
                                      Fingerprint64(name.data(), name.size()));
@@ -118,6 +124,7 @@ class InitializeTableOp : public tf::OpKernel {
  private:
   TableOptions options_;
   tf::DataType key_dtype_;
+  std::string placement_;
   int64_t seed_;
   bool keep_existing_;
 };
@@ -162,8 +169,9 @@ class TableStatisticsOp : public tf::OpKernel {
       OP_REQUIRES_OK(context, LookupTable(context, t, &ref));
       const LookupCounts& counts = *ref.table->lookup_counts();
       const std::lock_guard<std::mutex> lock(ref.table->mutex());
-      const int64_t numbers[kNumbers] = {ref.table->size(),   counts.ids,          counts.distinct_ids,
-                                         counts.admitted_ids, counts.filtered_ids, counts.bytes_sent};
+      const int64_t rows = ref.table->represents_rows() ? ref.table->size() : 0;
+      const int64_t numbers[kNumbers] = {
+          rows, counts.ids, counts.distinct_ids, counts.admitted_ids, counts.filtered_ids, counts.bytes_sent};
       std::copy(std::begin(numbers), std::end(numbers), next);
     }
   }

@@ -60,6 +60,7 @@ REGISTER_OP("SokInitializeTable")
     .Attr("eviction: {'none', 'global_step', 'l2_weight'} = 'none'")
     .Attr("steps_to_live: int >= 0 = 0")
     .Attr("l2_weight_threshold: float = 0.0")
+    .Attr("placement: string = 'by_key'")
     .Attr("keep_existing: bool = false")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
@@ -67,7 +68,8 @@ REGISTER_OP("SokInitializeTable")
 if keep_existing.
 capacity: rows on this rank; 0 grows without bound.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
-on_full ... l2_weight_threshold: as of TableOptions.)");
+on_full ... l2_weight_threshold: as of TableOptions.
+placement: which rank holds which key, as Placement::Text writes it.)");
 
 REGISTER_OP("SokTableIsInitialized")
     .Input("handle: resource")
@@ -92,7 +94,7 @@ REGISTER_OP("SokTableStatistics")
       return ::tensorflow::Status();
     })
     .Doc(R"(What this rank's tables hold and what training lookups have done with them since they were made.
-statistics: [num_tables, 6] of each table its rows, and of LookupCounts ids, distinct ids, admitted ids, filtered ids
+statistics: [num_tables, 6] of each table its rows (of replicas 0 but on rank 0), and of LookupCounts ids, distinct ids, admitted ids, filtered ids
 and bytes sent.)");
 
 REGISTER_OP("SokTableSetGlobalStep")

@@ -33,6 +33,8 @@ def describe(table: Table) -> Iterator[str]:
         bound += f" (on_full: {description['on_full']})"
     hashed = "hashed" if description["hashed"] else "are the rows"
     yield f"  keys        {description['key_dtype']}, {hashed}{bound}"
+    if "placement" in description:
+        yield f"  placement   {description['placement'][:200]}"
     yield f"  new rows    {_parameters(description['initializer'])}"
     yield from _optimizer(table)
     columns = [name for name in columns_of(table) if name != "values" and not name.startswith("slot-")]
@@ -65,7 +67,7 @@ def describe_id(table: Table, key: int) -> Iterator[str]:
     """
     table.require_current()
     row = find_row(table, key)
-    shard = key % 2**64 % len(table.last.shards)
+    shard = table.last.shard_of(key)
     if row is not None:
         yield f"{table.name}: id {key}, shard {shard}"
         for name, value in row.items():

@@ -11,13 +11,9 @@ from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.manifest import Manifest, ShardSpec
 from sparse_operation_kit.checkpoint.npy import CheckedArray
+from sparse_operation_kit.checkpoint.placement import BY_KEY
 
 UNFINISHED = ".unfinished"
-
-
-def owner(keys: np.ndarray, shards: int) -> np.ndarray:
-    """Returns the shard that each of the int64 `keys` belongs to."""
-    return (keys.view(np.uint64) % np.uint64(shards)).astype(np.int64)
 
 
 def mixed(keys: np.ndarray) -> np.ndarray:
@@ -58,6 +54,7 @@ class TableFolder:
         self.path = path
         self.manifest = manifest
         self.shards = [Shard(path, number, spec) for number, spec in enumerate(manifest.shards)]
+        self.placement = manifest.placement
 
     @classmethod
     def open(cls, path: Path, file_crc32: int | None = None) -> "TableFolder":
@@ -87,10 +84,13 @@ class TableFolder:
         """Bytes of all arrays' files."""
         return sum(array.spec.bytes for shard in self.shards for array in shard.arrays.values())
 
+    def shard_of(self, key: int) -> int:
+        """Returns the number of the shard that `key` belongs to."""
+        return int(self.placement.owner(np.array([key], np.int64))[0])
+
     def find(self, key: int, name: str = "keys") -> tuple[Shard, int] | None:
         """Returns where `key` stands in the array `name`: its shard and position; None if nowhere."""
-        keys = np.array([key], np.int64)
-        shard = self.shards[int(owner(keys, len(self.shards))[0])]
+        shard = self.shards[self.shard_of(key)]
         begin = 0
         for block in shard.arrays[name].blocks(1 << 17) if name in shard.arrays else ():
             found = np.flatnonzero(block == key)
@@ -190,6 +190,7 @@ def _shared_facts(manifest: Manifest) -> dict[str, Any]:
     return {
         **{name: manifest.table[name] for name in ("name", "dim", "key_dtype", "hashed")},
         "shards": len(manifest.shards),
+        "placement": manifest.table.get("placement", BY_KEY),
         "optimizer": optimizer.name if optimizer else "none",
         "slots": [(slot.name, slot.width) for slot in optimizer.slots] if optimizer else [],
         "arrays of a row": sorted(name for name in manifest.shards[0].arrays if name in manifests.COLUMNS),

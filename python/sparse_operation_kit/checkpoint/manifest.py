@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import npy
+from sparse_operation_kit.checkpoint import npy, placement
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.npy import ArraySpec
 from sparse_operation_kit.checkpoint.paths import open_file, path_problem
+from sparse_operation_kit.checkpoint.placement import Placement
 
 FORMAT = "sparse-operation-kit checkpoint"
-VERSION = 1
+# That of tables whose rows are placed by key, and the one that knows other placements.
+VERSIONS = (1, 2)
 BLOCK_BYTES = 1 << 20
 FILE = "manifest.json"
 # The largest manifest that is read: it takes 12 bytes for each MiB of a table.
@@ -104,9 +106,19 @@ class Manifest:
         return self.table["dim"]
 
     @property
+    def placement(self) -> Placement:
+        """Which shard has which key."""
+        return _placement(self.table, len(self.shards))
+
+    @property
     def is_delta(self) -> bool:
         """Whether it holds only what changed since the checkpoint before it in its chain."""
         return self.kind == "delta"
+
+
+def version_of(table: dict[str, Any]) -> int:
+    """Returns the version of the format that describes such a table."""
+    return VERSIONS["placement" in table]
 
 
 def read(folder: Path) -> Manifest:
@@ -137,9 +149,9 @@ def parse(text: bytes, path: Path) -> Manifest:
     try:
         return _Reader(path).manifest(document, zlib.crc32(text))
     except KeyError as error:
-        raise CheckpointError(path, f"is not what version {VERSION} prescribes: it lacks {error}") from None
+        raise CheckpointError(path, f"is not what its version prescribes: it lacks {error}") from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(path, f"is not what version {VERSION} prescribes: {error}") from None
+        raise CheckpointError(path, f"is not what its version prescribes: {error}") from None
 
 
 def _json(text: bytes) -> Any:
@@ -221,12 +233,16 @@ class _Reader:
         top = _object(document, "the manifest")
         if top.get("format") != FORMAT:
             raise CheckpointError(self._path, f"is of the format {top.get('format')!r}, not {FORMAT!r}")
-        if _int(top, "version") != VERSION:
+        version = _int(top, "version")
+        if version not in VERSIONS:
             raise CheckpointError(
-                self._path, f"is of version {top['version']}; this program reads version {VERSION}"
+                self._path,
+                f"is of version {version}; this program reads versions {VERSIONS[0]} to {VERSIONS[-1]}",
             )
         kind = _one_of(top, "kind", ("full", "delta"))
         table = _table(_object(top["table"], "table"))
+        if version != version_of(table):
+            raise ValueError(f"version {version} {'with' if 'placement' in table else 'without'} a placement")
         optimizer = _optimizer(top["optimizer"])
         chain = tuple(_link(link) for link in _list(top, "chain"))
         if bool(chain) != (kind == "delta"):
@@ -249,10 +265,7 @@ class _Reader:
                 raise ValueError(f"shard {number} holds {shard.rows} rows of {shard.table_rows}")
         if (table["capacity"] or 0) > _MOST_FLOATS // len(shards) // table["dim"]:
             raise ValueError(f"a capacity of {table['capacity']} rows, more than 2^63 bytes")
-        if not table["hashed"] and any(shard.table_rows != table["capacity"] for shard in shards):
-            raise ValueError(
-                f"a table without hashing whose shards do not have {table['capacity']} rows each"
-            )
+        _check_placement(table, shards)
         for name in COLUMNS:
             if len({name in shard.arrays for shard in shards}) > 1:
                 raise ValueError(f"some of the shards have the array {name!r}")
@@ -291,6 +304,8 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
         _check_eviction(_object(table["eviction"], "eviction"))
     if "clock" in table:
         _one_of(table, "clock", ("global_step",))
+    if "placement" in table:
+        _string(table, "placement")
     if not table["hashed"] and (
         not capacity or on_full != "error" or table["admission"] is not None or table["eviction"] is not None
     ):
@@ -298,6 +313,24 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
     if on_full != "error" and not capacity:
         raise ValueError(f"on_full is {on_full!r} without a capacity")
     return table
+
+
+def _placement(table: dict[str, Any], shards: int) -> Placement:
+    return placement.parse(table.get("placement", placement.BY_KEY), shards)
+
+
+def _check_placement(table: dict[str, Any], shards: tuple[ShardSpec, ...]) -> None:
+    placed = _placement(table, len(shards))
+    if "placement" in table and placed.kind == placement.BY_KEY:
+        raise ValueError("the placement by key is not written")
+    if table["hashed"]:
+        return
+    capacity = table["capacity"]
+    rows = [placed.static_rows(number, capacity) for number in range(len(shards))]
+    if max(rows) != capacity:
+        raise ValueError(f"a capacity of {capacity} rows, and a longest range of {max(rows)}")
+    if rows != [shard.table_rows for shard in shards]:
+        raise ValueError(f"a table without hashing whose shards do not have {rows[:10]}… rows")
 
 
 def _check_initial_values(kind: str, a: float, b: float) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder, owner
+from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder
 
 # What a block of rows takes in memory, about.
 _TARGET_BYTES = 4 << 20
@@ -29,7 +29,7 @@ def columns_of(table: Table) -> list[str]:
 
 
 def row_blocks(
-    table: Table, columns: Sequence[str] = ("values",), part: tuple[int, int] | None = None
+    table: Table, columns: Sequence[str] = ("values",), shard: int | None = None
 ) -> Iterator[RowBlock]:
     """Yields the table's rows in blocks, each key once.
 
@@ -38,28 +38,26 @@ def row_blocks(
     Args:
       table: Opened with its chain; rows come in its order, of each folder those that no later one replaces.
       columns: Arrays to read beside the keys.
-      part: (number, of): only keys with uint64(key) % of == number.
+      shard: The number of the shard whose keys are wanted; None: of all.
 
     Raises:
       CheckpointError: A file is damaged; rows that were yielded before are right.
     """
-    covered = [_covered(link, part) for link in table.links[1:]]
+    covered = [_covered(link, shard) for link in table.links[1:]]
     for number, link in enumerate(table.links):
-        for shard in _shards(link, part):
-            yield from _of_shard(shard, columns, covered[number:], part)
-            shard.forget()
+        for one in _shards(link, shard):
+            yield from _of_shard(one, columns, covered[number:])
+            one.forget()
 
 
-def count_rows(table: Table, part: tuple[int, int] | None = None) -> int:
-    """Returns the number of rows of the table, or of a part of it."""
-    if len(table.links) == 1 and part in (None, (0, 1)):
-        return table.manifest.rows
-    return sum(len(block.keys) for block in row_blocks(table, (), part))
+def count_rows(table: Table, shard: int | None = None) -> int:
+    """Returns the number of rows of the table, or of one of its shards."""
+    if len(table.links) == 1:
+        return table.manifest.rows if shard is None else table.last.shards[shard].rows
+    return sum(len(block.keys) for block in row_blocks(table, (), shard))
 
 
-def waiting_ids(
-    table: Table, part: tuple[int, int] | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def waiting_ids(table: Table, shard: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns ids that are not admitted yet: ids, counts, and the steps at which they last came; int64 [w].
 
     Memory: 48 bytes for each of them.
@@ -68,12 +66,10 @@ def waiting_ids(
     parts: list[tuple[np.ndarray, ...]] = []
     later = np.zeros([0], np.int64)
     for link in reversed(table.links):
-        arrays = [_whole(link, name, part) for name in names]
+        arrays = [_whole(link, name, shard) for name in names]
         keep = ~_contains(later, arrays[0])
-        if part is not None:
-            keep &= owner(arrays[0], part[1]) == part[0]
         parts.append(tuple(array[keep] for array in arrays))
-        later = np.union1d(later, np.concatenate([arrays[0], _whole(link, "waiting_deleted", part)]))
+        later = np.union1d(later, np.concatenate([arrays[0], _whole(link, "waiting_deleted", shard)]))
     return tuple(np.concatenate(column) for column in zip(*reversed(parts), strict=True))
 
 
@@ -105,12 +101,7 @@ def find_waiting(table: Table, key: int) -> tuple[int, int] | None:
     return None
 
 
-def _of_shard(
-    shard: Shard,
-    columns: Sequence[str],
-    later: Sequence[np.ndarray],
-    part: tuple[int, int] | None,
-) -> Iterator[RowBlock]:
+def _of_shard(shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray]) -> Iterator[RowBlock]:
     step = max(1, _TARGET_BYTES // (8 + sum(shard.arrays[name].spec.row_bytes for name in columns)))
     for begin in range(0, shard.rows, step):
         end = min(begin + step, shard.rows)
@@ -118,8 +109,6 @@ def _of_shard(
         keep = np.ones([len(keys)], bool)
         for covered in later:
             keep &= ~_contains(covered, keys)
-        if part is not None:
-            keep &= owner(keys, part[1]) == part[0]
         if not keep.any():
             continue
         rows = {name: shard.arrays[name].read(begin, end) for name in columns}
@@ -129,20 +118,18 @@ def _of_shard(
             yield RowBlock(keys[keep], {name: array[keep] for name, array in rows.items()})
 
 
-def _shards(link: TableFolder, part: tuple[int, int] | None) -> Sequence[Shard]:
-    """The shards in which keys of the part can be."""
-    if part is not None and part[1] == len(link.shards):
-        return [link.shards[part[0]]]
-    return link.shards
+def _shards(link: TableFolder, shard: int | None) -> Sequence[Shard]:
+    """The one shard, or all; a key is in the same shard of all folders of a chain."""
+    return link.shards if shard is None else [link.shards[shard]]
 
 
-def _covered(link: TableFolder, part: tuple[int, int] | None) -> np.ndarray:
+def _covered(link: TableFolder, shard: int | None) -> np.ndarray:
     """The keys that a delta sets or deletes, sorted."""
-    return np.sort(np.concatenate([_whole(link, "keys", part), _whole(link, "deleted", part)]))
+    return np.sort(np.concatenate([_whole(link, "keys", shard), _whole(link, "deleted", shard)]))
 
 
-def _whole(link: TableFolder, name: str, part: tuple[int, int] | None) -> np.ndarray:
-    return np.concatenate([shard.array(name) for shard in _shards(link, part)])
+def _whole(link: TableFolder, name: str, shard: int | None) -> np.ndarray:
+    return np.concatenate([one.array(name) for one in _shards(link, shard)])
 
 
 def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:

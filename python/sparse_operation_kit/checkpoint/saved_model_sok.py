@@ -60,10 +60,11 @@ def _init() -> tf.Tensor:
 def _variable(table: Table) -> EmbeddingVariable:
     description = table.manifest.table
     admission = description["admission"]
+    capacity = None if description["hashed"] else table.last.placement.static_keys(description["capacity"])
     return EmbeddingVariable(
         table.name,
         dim=table.manifest.dim,
-        capacity=None if description["hashed"] else description["capacity"] * len(table.last.shards),
+        capacity=capacity,
         initializer=InitializerOption(
             _initializer(description["initializer"]),
             default_value_no_permission=admission["default_value"] if admission else 0.0,

@@ -6,7 +6,7 @@ import numpy as np
 
 from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder, mixed, owner
+from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder, mixed
 from sparse_operation_kit.checkpoint.locate import Checkpoint, TableEntry
 from sparse_operation_kit.checkpoint.rows import count_rows
 
@@ -53,7 +53,7 @@ def _sum_problems(table: Table) -> Iterator[str]:
     """Whether deletions and rows of a chain add up to the rows that the table had."""
     shards = table.last.shards
     for shard in shards if len(table.links) > 1 else ():
-        found = count_rows(table, (shard.number, len(shards)))
+        found = count_rows(table, shard.number)
         if found != shard.table_rows:
             yield (
                 f"{table.last.path}: shard {shard.number} has {found} rows with its chain applied, not the "
@@ -92,20 +92,20 @@ def _damaged_arrays(shard: Shard) -> Iterator[str]:
 
 
 def _key_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
-    table, shards = folder.manifest.table, len(folder.shards)
+    table = folder.manifest.table
     low, high = _KEY_RANGES[table["key_dtype"]]
     if not table["hashed"]:
-        low, high = 0, table["capacity"] * shards - 1
+        low, high = 0, folder.placement.static_keys(table["capacity"]) - 1
     for name in ("keys", "deleted", "waiting_keys", "waiting_deleted"):
         array = shard.arrays.get(name)
         if array is None:
             continue
         for keys in array.blocks(_BLOCK_ROWS):
-            foreign = keys[owner(keys, shards) != shard.number]
+            foreign = keys[folder.placement.owner(keys) != shard.number]
             if foreign.size:
                 yield (
-                    f"{array.path}: key {foreign[0]} belongs to shard "
-                    f"{owner(foreign[:1], shards)[0]} of {shards}, not to this one"
+                    f"{array.path}: key {foreign[0]} belongs to shard {folder.shard_of(int(foreign[0]))} of "
+                    f"{len(folder.shards)}, not to this one"
                 )
                 break
             outside = keys[(keys < low) | (keys > high)]

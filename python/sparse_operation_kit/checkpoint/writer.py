@@ -124,19 +124,18 @@ def sync_folder(folder: Path) -> None:
 def _write_shard(table: Table, folder: Path, number: int, contents: _Contents) -> dict[str, Any]:
     shard = folder / f"shard-{number:05d}"
     shard.mkdir()
-    part = (number, len(table.last.shards))
-    rows = count_rows(table, part)
+    rows = count_rows(table, number)
     specs = {name: table.last.shards[0].arrays[name].spec for name in ("keys", *contents.columns)}
     writers = {
         name: ArrayWriter(shard / f"{name}.npy", spec.dtype, (rows, *spec.shape[1:]))
         for name, spec in specs.items()
     }
-    for block in row_blocks(table, contents.columns, part):
+    for block in row_blocks(table, contents.columns, number):
         writers["keys"].append(block.keys)
         for name in contents.columns:
             writers[name].append(block.columns[name])
     arrays = {name: writer.finish() for name, writer in writers.items()}
-    for name, array in _filter_arrays(table, part, contents).items():
+    for name, array in _filter_arrays(table, number, contents).items():
         writer = ArrayWriter(shard / f"{name}.npy", array.dtype, array.shape)
         writer.append(array)
         arrays[name] = writer.finish()
@@ -144,14 +143,14 @@ def _write_shard(table: Table, folder: Path, number: int, contents: _Contents) -
     return {"rows": rows, "table_rows": rows, "arrays": arrays}
 
 
-def _filter_arrays(table: Table, part: tuple[int, int], contents: _Contents) -> dict[str, np.ndarray]:
-    """The arrays of a table's admission filter."""
+def _filter_arrays(table: Table, shard: int, contents: _Contents) -> dict[str, np.ndarray]:
+    """The arrays of a shard's admission filter."""
     kind = (contents.description["admission"] or {}).get("kind")
     if kind == "bloom":
-        return {"bloom_counters": table.last.shards[part[0]].array("bloom_counters")}
+        return {"bloom_counters": table.last.shards[shard].array("bloom_counters")}
     if kind != "counter":
         return {}
-    waiting = waiting_ids(table, part) if contents.training else [np.zeros([0], np.int64)] * 3
+    waiting = waiting_ids(table, shard) if contents.training else [np.zeros([0], np.int64)] * 3
     return dict(zip(manifests.WAITING, waiting, strict=True))
 
 
@@ -159,7 +158,7 @@ def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], co
     optimizer = table.manifest.optimizer if contents.training else None
     document = {
         "format": manifests.FORMAT,
-        "version": manifests.VERSION,
+        "version": manifests.version_of(contents.description),
         "kind": "full",
         "table": contents.description,
         "steps": table.manifest.steps,

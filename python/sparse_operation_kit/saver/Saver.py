@@ -29,7 +29,7 @@ class Saver:
         """
         handle = _checked(embedding_variable).handle
         counts = communicator().allgather(
-            tf.reshape(native.ops.sok_table_size(handle), [1]), f"rows of {embedding_variable.m_var_name}"
+            native.ops.sok_table_statistics([handle])[0, :1], f"rows of {embedding_variable.m_var_name}"
         )
 
         def run_stage(stage: str, proceed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
