@@ -70,6 +70,20 @@ def test_a_dim_that_is_not_the_tables():
             session.run(rows)
 
 
+@pytest.mark.parametrize(
+    "placement",
+    ["", "by_keys", "one_rank:1", "one_rank:-1", "ranges:0", "ranges:0,1,2", "ranges:1,2", "\x00"],
+)
+def test_a_placement_that_does_not_fit_the_ranks(placement):
+    with harness.graph_and_session() as session:
+        handle = native.ops.sok_table(shared_name=NAME)
+        op = native.ops.sok_initialize_table(handle, dim=DIM, placement=placement)
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            session.run(op)
+        assert f"'{NAME}'" in str(error.value)
+        assert repr(placement)[1:-1] in str(error.value)
+
+
 @pytest.mark.parametrize("dim", [2**28 + 1, 2**40, 2**62, 2**63 - 1])
 def test_a_dim_that_no_memory_holds(dim):
     with harness.graph_and_session() as session:

@@ -1,5 +1,8 @@
 """sparse_operation_kit.experiment over ranks: the same numbers as one process with the whole batch."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -64,6 +67,7 @@ def _train(folder):
         step = optimizer.apply_gradients(zip(tf.gradients(loss, variables), variables, strict=True))
         dense = sok.all2all_dense_embedding(variables[0], tf.constant([[rank, 16], [5, rank]]))
         reads = [variables[0].read_value(), variables[1].read_value(), *sok.export(variables[2])]
+        sizes = [variable.total_count()[0] for variable in variables]
         dump = sok.dump(folder, variables)
         session.run(tf.compat.v1.global_variables_initializer())
         session.run(fill)
@@ -71,6 +75,7 @@ def _train(folder):
         session.run(step)
         results["reads"] = session.run(reads)
         results["shapes"] = [variable.shape.as_list() for variable in variables]
+        results["sizes"] = session.run(sizes)
         assert session.run(dump) == b"OK"
     return results
 
@@ -124,7 +129,11 @@ def test_ranks_train_as_one_process(tmp_path, expected, size):
         spread, placed, keys, rows = result["reads"]
         np.testing.assert_allclose(spread, trained[0][rank::size], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(placed, trained[1][: 7 if rank == size - 1 else 0], rtol=1e-5, atol=1e-6)
-        assert all(key % size == rank for key in keys.tolist())
+        assert sorted(keys.tolist()) == (list(range(ROWS[2])) if rank == size - 1 else [])
+        assert result["sizes"] == [
+            len(range(rank, ROWS[0], size)),
+            *([7, 11] if rank == size - 1 else [0, 0]),
+        ]
         grown.update(zip(keys.tolist(), rows, strict=True))
         assert result["shapes"][:2] == [list(spread.shape), list(placed.shape)]
     np.testing.assert_allclose([grown[key] for key in range(ROWS[2])], trained[2], rtol=1e-5, atol=1e-6)
@@ -132,6 +141,46 @@ def test_ranks_train_as_one_process(tmp_path, expected, size):
         for loaded in ranks.run(_load, str(tmp_path), ranks=other):
             for one, want in zip(loaded, trained, strict=True):
                 np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
+
+
+def _save(prefix, mode):
+    """Trains a step and saves."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = sok.Variable(_values()[1], mode=mode, name="placed")
+        loss = tf.reduce_sum(tf.square(sok.all2all_dense_embedding(variable, tf.constant([[0, 6]]))))
+        step = tf.compat.v1.train.AdagradOptimizer(RATE).minimize(loss, var_list=[variable])
+        saver = tf.compat.v1.train.Saver()
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(step)
+        saver.save(session, prefix)
+        return session.run(sok.all2all_dense_embedding(variable, tf.range(ROWS[1], dtype=tf.int64)))
+
+
+def _restore(prefix, mode):
+    """Returns all rows after a restore, and the keys that this rank holds."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = sok.Variable(_values()[1] + 1, mode=mode, name="placed")
+        rows = sok.all2all_dense_embedding(variable, tf.range(ROWS[1], dtype=tf.int64))
+        saver = tf.compat.v1.train.Saver()
+        session.run(tf.compat.v1.global_variables_initializer())
+        saver.restore(session, prefix)
+        return session.run([rows, sok.export(variable)[0]])
+
+
+@pytest.mark.parametrize(("size", "mode"), [(1, "localized:0"), (2, None), (3, "localized:1")])
+def test_a_checkpoint_goes_from_any_mode_to_any_other(tmp_path, size, mode):
+    prefix = str(tmp_path / "model.ckpt")
+    saved = ranks.run(_save, prefix, mode, ranks=size)[0]
+    for other, to in ((1, None), (2, "localized:1"), (3, "localized:0"), (3, None)):
+        target = None if to is None else int(to.split(":")[1])
+        for rank, (rows, keys) in enumerate(ranks.run(_restore, prefix, to, ranks=other)):
+            np.testing.assert_array_equal(rows, saved)
+            wanted = (
+                range(rank, ROWS[1], other) if target is None else range(ROWS[1] if rank == target else 0)
+            )
+            assert sorted(keys.tolist()) == list(wanted)
+    command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "verify", prefix]
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 def _count_exchanges():

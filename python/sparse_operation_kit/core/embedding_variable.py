@@ -47,6 +47,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     Its initializer, and restoring it, run the `sok.Init` of the graph where that has not run in the session.
     """
 
+    # Which rank holds which key, as `cc/placement` writes it. A subclass that wants it otherwise sets it
+    # before it calls this class's __init__.
+    _placement = "by_key"
+
     def __init__(
         self,
         name: str,
@@ -133,6 +137,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                 initializer=row_initializer.kind,
                 initializer_args=list(row_initializer.args),
                 initializer_seed=row_initializer.seed,
+                placement=self._placement,
                 **row_policies.policy_attributes(
                     on_full, admission, eviction, option.default_value_no_permission
                 ),

@@ -10,7 +10,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
-from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, target_of
+from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, placement_of, target_of
 from sparse_operation_kit.lookup import group
 
 
@@ -98,7 +98,8 @@ class FixedRows(EmbeddingVariable):
         ranks = communicator()
         self.global_shape = _checked_shape(who, shape)
         self.global_gpu_id, self.num_gpus = ranks.rank, ranks.size
-        self._own_keys = range(ranks.rank, self.global_shape[0], ranks.size)
+        self._placement = placement_of(self.target_gpu)
+        self._own_keys = self._keys_of_rank(ranks.rank, ranks.size)
         ready_graph()
         super().__init__(
             name="Variable" if name is None else name,
@@ -107,14 +108,14 @@ class FixedRows(EmbeddingVariable):
             initializer=initializer,
             trainable=True if trainable is None else trainable,
         )
-        self._shape = tf.TensorShape([self._rows_read_here(), self.dim])
+        self._shape = tf.TensorShape([len(self._own_keys), self.dim])
         self.replace_initializer(self._fill(initial_value))
 
-    def _rows_read_here(self) -> int:
-        """How many rows reading the variable as a tensor gives on this rank."""
+    def _keys_of_rank(self, rank: int, size: int) -> range:
+        rows = self.global_shape[0]
         if self.target_gpu == ALL_RANKS:
-            return len(self._own_keys)
-        return self.global_shape[0] if self.target_gpu == self.global_gpu_id else 0
+            return range(rank, rows, size)
+        return range(rows if rank == self.target_gpu else 0)
 
     def _fill(self, initial_value: tf.Tensor | None) -> tf.Operation:
         """The op that makes the table and all rows of this rank."""
@@ -191,10 +192,10 @@ class DistributedVariable(FixedRows):
 
 
 class LocalizedVariable(FixedRows):
-    """A table of fixed rows which the original puts on one rank.
+    """A table of fixed rows, all of them on the rank `target_gpu`.
 
-    Here its rows are on all ranks by key, as a `DistributedVariable`'s, and lookups give the same. Read as a
-    tensor it gives all rows on the rank `target_gpu` and none on the others; every rank runs that read.
+    Lookups give what those of a `DistributedVariable` give, on every rank. Read as a tensor it gives all rows
+    on its rank and none on the others; every rank runs that read.
     """
 
     def __init__(
@@ -224,7 +225,7 @@ class LocalizedVariable(FixedRows):
             this rank.
         """
         if target_gpu is None:
-            raise ValueError("LocalizedVariable needs target_gpu, the rank that it is read on")
+            raise ValueError("LocalizedVariable needs target_gpu, the rank that its rows are on")
         if global_gpu_id is not None and global_gpu_id != communicator().rank:
             raise ValueError(f"This is rank {communicator().rank}, not global_gpu_id={global_gpu_id}")
         self.target_gpu = checked_rank(target_gpu)
@@ -248,7 +249,7 @@ class LocalizedVariable(FixedRows):
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy
-        return self.sparse_read(tf.range(self._rows_read_here(), dtype=tf.int64))
+        return self.sparse_read(self._own_keys_tensor())
 
 
 def _refuse(who: str, **arguments: Any) -> None:

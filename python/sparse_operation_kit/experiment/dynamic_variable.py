@@ -10,7 +10,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
-from sparse_operation_kit.experiment.placement import target_of
+from sparse_operation_kit.experiment.placement import placement_of, target_of
 
 # What the original hands to its tables on a device. Of these only max_capacity bounds anything here.
 _BACKEND_OPTIONS = (
@@ -36,8 +36,8 @@ class DynamicVariable(EmbeddingVariable):
       dimension: Floats of a row.
       key_type: The dtype of keys.
       handle_dtype: tf.float32.
-      mode, target_gpu: As given, and the rank in it or -1. Rows lie on all ranks, by key, whatever the mode:
-        lookups give the same.
+      mode, target_gpu: As given, and the rank in it or -1. A "localized" variable has its rows on that rank,
+        any other on all ranks, by key; lookups give the same.
       num_gpus: The number of ranks.
     """
 
@@ -86,6 +86,7 @@ class DynamicVariable(EmbeddingVariable):
         capacity = (kwargs.get("max_capacity") or None) if var_type == "hybrid" else None
         self.mode = mode
         self.target_gpu = target_of(mode)
+        self._placement = placement_of(self.target_gpu)
         ready_graph()
         super().__init__(
             name="DynamicVariable" if name is None else name,
@@ -131,7 +132,8 @@ def _initializer(initializer: Any) -> Any:
 def assign(var: EmbeddingVariable, indices: Any, values: Any) -> tf.Tensor:
     """Returns the tensor that gives the keys `indices` the rows `values`; running it gives `b'OK'`.
 
-    Over several ranks each runs it, and takes the keys that it owns, `key % ranks`, of those it is given.
+    Over several ranks each runs it, and takes the keys that are its own of those it is given: `key % ranks`,
+    or all of a variable that is localized on the rank.
 
     Args:
       var: A variable of this module, or any `EmbeddingVariable`.

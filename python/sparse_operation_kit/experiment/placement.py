@@ -1,4 +1,4 @@
-"""The `mode` of variables: which rank the original puts their rows on."""
+"""The `mode` of variables: which rank their rows are on."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def target_of(mode: str | None) -> int:
     if kind != "localized" or not rank.isdigit():
         raise ValueError(f"mode must be 'distributed' or 'localized:<rank>', not {mode!r}")
     return checked_rank(int(rank))
+
+
+def placement_of(target: int) -> str:
+    """Returns the placement, as the engine writes it, of rows with such a target."""
+    return "by_key" if target == ALL_RANKS else f"one_rank:{target}"
 
 
 def checked_rank(rank: int) -> int:

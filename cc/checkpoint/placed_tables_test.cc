@@ -1,0 +1,242 @@
+// Tables come back bit for bit wherever their rows lay and wherever they are to lie.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "cc/base/test_ids.h"
+#include "cc/checkpoint/manifest.h"
+#include "cc/checkpoint/memory_files.h"
+#include "cc/checkpoint/saved_ranks.h"
+
+namespace sok {
+namespace {
+
+constexpr int64_t kStaticKeys = 24;
+const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
+
+// Ranges of which every third is empty.
+Placement UnevenRanges(int ranks) {
+  std::vector<int64_t> boundaries = {0};
+  for (int r = 1; r < ranks; ++r)
+    boundaries.push_back(r % 3 == 2 ? boundaries.back() : boundaries.back() + 2 + r);
+  boundaries.push_back(kStaticKeys);
+  return Placement::Ranges(boundaries);
+}
+
+std::vector<Placement> Placements(int ranks) {
+  return {Placement(), Placement::OneRank(ranks - 1), Placement::AllRanks(), UnevenRanges(ranks)};
+}
+
+std::vector<int64_t> HashedKeys() {
+  std::vector<int64_t> keys = HostileIds();
+  const std::vector<int64_t> more = DistinctIds(60, 5);
+  keys.insert(keys.end(), more.begin(), more.end());
+  for (int64_t key = 0; key < 40; ++key) keys.push_back(key + 1000);
+  return keys;
+}
+
+std::vector<int64_t> StaticKeys() {
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < kStaticKeys; ++key) keys.push_back(key);
+  return keys;
+}
+
+int64_t CapacityOf(const Placement& placement, int ranks) {
+  if (placement.is_by_key()) return kStaticKeys / ranks;
+  int64_t capacity = 0;
+  for (int r = 0; r < ranks; ++r)
+    capacity = std::max(capacity, placement.RowsOn(r, ranks, kStaticKeys).count);
+  return capacity;
+}
+
+class PlacedTablesTest : public ::testing::Test {
+ protected:
+  SaveRequest Request(uint64_t n, bool delta = false) {
+    SaveRequest request;
+    request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
+    request.id = SaveId(n);
+    request.delta = delta;
+    request.files = &files_;
+    return request;
+  }
+  static TableOptions Options(const Placement& placement, int ranks, bool hashed) {
+    TableOptions options;
+    options.name = "items";
+    options.dim = 3;
+    options.initializer.seed = 77;
+    options.placement = placement;
+    options.use_hashtable = hashed;
+    if (!hashed) options.capacity = CapacityOf(placement, ranks);
+    return options;
+  }
+  std::string MustSave(const Tables& tables, const SaveRequest& request) {
+    auto reference = Save(tables, request);
+    EXPECT_TRUE(reference.ok()) << reference.status().message();
+    return reference.ok() ? reference.value() : "";
+  }
+  RestoreParts Parts() {
+    RestoreParts parts;
+    parts.files = &files_;
+    return parts;
+  }
+  std::string* ManifestOf(const SaveRequest& request) {
+    for (const auto& [path, bytes] : files_.AllFiles()) {
+      if (path.find(request.id + "/manifest.json") != std::string::npos) return bytes;
+    }
+    ADD_FAILURE() << "no manifest of " << request.prefix;
+    return nullptr;
+  }
+
+  // Restores what was saved to every placement on every number of ranks.
+  void ExpectInEveryPlace(const SaveRequest& request, const std::string& reference, const TableState& state,
+                          bool hashed) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const Placement& placement : Placements(ranks)) {
+        SCOPED_TRACE(StrCat("to ", placement.Text(), " on ", ranks));
+        auto restored = Restore(request.prefix, reference, Options(placement, ranks, hashed), ranks, Parts());
+        ASSERT_TRUE(restored.ok()) << restored.status().message();
+        EXPECT_TRUE(StateOf(restored.value()) == state);
+        for (const auto& table : restored.value()) {
+          const int rank = table->options().rank;
+          for (const int64_t key : table->Keys()) ASSERT_TRUE(table->key_owners().Holds(rank, key)) << key;
+          TableState own;
+          AddState(*table, &own);
+          EXPECT_TRUE(!placement.is_replicated() || own == state) << "replica " << rank;
+        }
+      }
+    }
+  }
+
+  void ExpectRoundTrips(bool hashed) {
+    const std::vector<int64_t> keys = hashed ? HashedKeys() : StaticKeys();
+    uint64_t save = 0;
+    for (const int ranks : {1, 2, 3}) {
+      for (const Placement& placement : Placements(ranks)) {
+        SCOPED_TRACE(StrCat("from ", placement.Text(), " on ", ranks));
+        std::mt19937_64 random(1);
+        const Tables tables = MakeTables(Options(placement, ranks, hashed), ranks);
+        ASSERT_FALSE(tables.empty());
+        for (int t = 0; t < 5; ++t) {
+          ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, keys, 0.5, &random).ok());
+        }
+        const SaveRequest full = Request(++save, /*delta=*/true);
+        const std::string full_reference = MustSave(tables, full);
+        ExpectInEveryPlace(full, full_reference, StateOf(tables), hashed);
+
+        for (int t = 0; t < 3; ++t) {
+          ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, keys, 0.2, &random).ok());
+        }
+        if (hashed) {
+          InlineExecutor executor;
+          for (const auto& table : tables) {
+            int64_t erased = 0;
+            ASSERT_TRUE(table->Erase(executor, Span<const int64_t>(keys).subspan(0, 20), &erased).ok());
+          }
+        }
+        const SaveRequest delta = Request(++save, /*delta=*/true);
+        const std::string delta_reference = MustSave(tables, delta);
+        EXPECT_NE(ManifestOf(delta)->find("\"kind\": \"delta\""), std::string::npos);
+        ExpectInEveryPlace(delta, delta_reference, StateOf(tables), hashed);
+      }
+    }
+  }
+
+  MemoryFiles files_;
+};
+
+TEST_F(PlacedTablesTest, HashedTablesGoFromAnyPlacementToAnyOther) { ExpectRoundTrips(/*hashed=*/true); }
+TEST_F(PlacedTablesTest, StaticTablesGoFromAnyPlacementToAnyOther) { ExpectRoundTrips(/*hashed=*/false); }
+
+TEST_F(PlacedTablesTest, IdsThatWaitGoWithTheRows) {
+  uint64_t save = 0;
+  for (const Placement& placement : Placements(3)) {
+    SCOPED_TRACE(placement.Text());
+    TableOptions options = Options(placement, 3, /*hashed=*/true);
+    options.admission.kind = Admission::Kind::kCounter;
+    options.admission.filter_freq = 4;
+    std::mt19937_64 random(6);
+    const Tables tables = MakeTables(options, 3);
+    for (int t = 0; t < 4; ++t) {
+      ASSERT_TRUE(TrainOnSome(tables, "sgd", {0.1f}, HashedKeys(), 0.3, &random).ok());
+    }
+    const SaveRequest request = Request(++save);
+    const std::string reference = MustSave(tables, request);
+    const TableState state = StateOf(tables);
+    EXPECT_FALSE(state.waiting.empty());
+    EXPECT_FALSE(state.rows.empty());
+    for (const int ranks : {1, 2, 3}) {
+      for (const Placement& to : Placements(ranks)) {
+        options.placement = to;
+        auto restored = Restore(request.prefix, reference, options, ranks, Parts());
+        ASSERT_TRUE(restored.ok()) << restored.status().message();
+        EXPECT_TRUE(StateOf(restored.value()) == state) << to.Text() << " on " << ranks;
+      }
+    }
+  }
+}
+
+// Who reads only version 1 reads what it did, and refuses what it would read wrongly.
+TEST_F(PlacedTablesTest, OnlyOtherPlacementsThanByKeyAreInManifests) {
+  uint64_t save = 0;
+  for (const Placement& placement : Placements(2)) {
+    const Tables tables = MakeTables(Options(placement, 2, /*hashed=*/true), 2);
+    const SaveRequest request = Request(++save);
+    MustSave(tables, request);
+    const std::string& manifest = *ManifestOf(request);
+    EXPECT_EQ(manifest.find("placement") == std::string::npos, placement.is_by_key());
+    EXPECT_NE(manifest.find(placement.is_by_key() ? "\"version\": 1," : "\"version\": 2,"),
+              std::string::npos);
+    const auto read = ParseManifest(manifest, "manifest.json");
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_TRUE(read.value().table.options.placement == placement);
+  }
+}
+
+// Replicas are written once.
+TEST_F(PlacedTablesTest, TheFirstShardHasTheRowsOfReplicas) {
+  std::mt19937_64 random(2);
+  const Tables tables = MakeTables(Options(Placement::AllRanks(), 3, /*hashed=*/true), 3);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2, 3}, &random).ok());
+  const SaveRequest request = Request(1);
+  MustSave(tables, request);
+  const auto read = ParseManifest(*ManifestOf(request), "manifest.json");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().rows, 3);
+  for (int shard = 0; shard < 3; ++shard) {
+    EXPECT_EQ(read.value().shards[static_cast<size_t>(shard)].rows, shard == 0 ? 3 : 0);
+  }
+}
+
+TEST_F(PlacedTablesTest, KeysInAnotherShardThanTheirsAreDataLoss) {
+  std::mt19937_64 random(3);
+  const Tables tables = MakeTables(Options(Placement::OneRank(1), 2, /*hashed=*/true), 2);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2, 3}, &random).ok());
+  const SaveRequest request = Request(1);
+  MustSave(tables, request);
+  std::string* const manifest = ManifestOf(request);
+  auto read = ParseManifest(*manifest, "manifest.json");
+  ASSERT_TRUE(read.ok());
+  read.value().table.options.placement = Placement::OneRank(0);
+  *manifest = EncodeManifest(read.value());
+  const std::string folder = "/ckpt/model.ckpt-1.sok/items-" + request.id;
+  const Status status =
+      Restore(request.prefix, folder, Options(Placement(), 1, /*hashed=*/true), 1, Parts()).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("belongs to shard 0"), std::string::npos) << status.message();
+}
+
+TEST_F(PlacedTablesTest, StaticTablesWithFewerKeysAreRefused) {
+  const Tables tables = MakeTables(Options(UnevenRanges(3), 3, /*hashed=*/false), 3);
+  const SaveRequest request = Request(1);
+  const std::string reference = MustSave(tables, request);
+  TableOptions options = Options(Placement::OneRank(0), 2, /*hashed=*/false);
+  options.capacity = kStaticKeys - 1;
+  const Status status = Restore(request.prefix, reference, options, 2, Parts()).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("'items'"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("end at 23"), std::string::npos) << status.message();
+}
+
+}  // namespace
+}  // namespace sok
