@@ -113,9 +113,19 @@ def write_manifest(folder: Path, document: dict[str, Any]) -> int:
     return zlib.crc32(text)
 
 
-def by_owner(keys: Sequence[int], shards: int) -> list[list[int]]:
+def by_owner(keys: Sequence[int], shards: int, placement: str = "by_key") -> list[list[int]]:
     """Keys of each shard, in their order."""
-    return [[key for key in keys if key % 2**64 % shards == number] for number in range(shards)]
+    return [[key for key in keys if owner_of(key, shards, placement) == number] for number in range(shards)]
+
+
+def owner_of(key: int, shards: int, placement: str) -> int:
+    """The shard of a key, as docs/checkpoint-format.md has it."""
+    kind, _, numbers = placement.partition(":")
+    if kind == "ranges":
+        boundaries = [int(number) for number in numbers.split(",")]
+        inside = [s for s in range(shards) if boundaries[s] <= key % 2**64 < boundaries[s + 1]]
+        return inside[0] if inside else shards - 1
+    return {"by_key": key % 2**64 % shards, "all_ranks": 0, "one_rank": int(numbers or 0)}[kind]
 
 
 @dataclass
@@ -186,9 +196,7 @@ class History:
         """Writes the table, or what changed since the last save; `lagging`: a delta as of exact Adam."""
         folder = self.directory / f"{name}.sok" / self._leaf()
         chosen = [key for key in self.rows if not delta or key in self.changed]
-        shards = [
-            self._arrays(keys, delta, number) for number, keys in enumerate(by_owner(chosen, self.shards))
-        ]
+        shards = [self._arrays(keys, delta, number) for number, keys in enumerate(self._by_owner(chosen))]
         optimizer = optimizer_description(self.steps, self.slots) if self.slots else None
         base = next((n for n in reversed(range(len(self.saved))) if not self._is_delta(self.saved[n])), 0)
         if lagging:
@@ -208,7 +216,8 @@ class History:
             folder,
             shards,
             self.block_bytes,
-            [len(keys) for keys in by_owner(list(self.rows), self.shards)],
+            [len(keys) for keys in self._by_owner(list(self.rows))],
+            version=2 if "placement" in self.table else 1,
             kind="delta" if delta else "full",
             table=self.table,
             steps=self.steps,
@@ -225,6 +234,9 @@ class History:
     @property
     def _admission(self) -> str | None:
         return (self.table["admission"] or {}).get("kind")
+
+    def _by_owner(self, keys: Sequence[int]) -> list[list[int]]:
+        return by_owner(keys, self.shards, self.table.get("placement", "by_key"))
 
     @staticmethod
     def _is_delta(saved: Saved) -> bool:
@@ -263,7 +275,7 @@ class History:
         for name in self.columns:
             arrays[name] = np.array([self.rows[key][name] for key in keys], "<i8")
         if delta:
-            arrays["deleted"] = np.array(by_owner(sorted(self.deleted), self.shards)[number], "<i8")
+            arrays["deleted"] = np.array(self._by_owner(sorted(self.deleted))[number], "<i8")
         if self._admission == "counter":
             arrays.update(self._waiting_arrays(delta, number))
         if self._admission == "bloom":
@@ -272,14 +284,14 @@ class History:
 
     def _waiting_arrays(self, delta: bool, number: int) -> dict[str, np.ndarray]:
         chosen = [key for key in self.waiting if not delta or key in self.waiting_changed]
-        mine = by_owner(chosen, self.shards)[number]
+        mine = self._by_owner(chosen)[number]
         arrays = {
             "waiting_keys": np.array(mine, "<i8"),
             "waiting_counts": np.array([self.waiting[key][0] for key in mine], "<i8"),
             "waiting_last_step": np.array([self.waiting[key][1] for key in mine], "<i8"),
         }
         if delta:
-            gone = by_owner(sorted(self.waiting_deleted), self.shards)[number]
+            gone = self._by_owner(sorted(self.waiting_deleted))[number]
             arrays["waiting_deleted"] = np.array(gone, "<i8")
         return arrays
 

@@ -92,6 +92,67 @@ TEST(TableTest, WithoutHashingTheKeyIsTheRow) {
   }
 }
 
+TEST(TableTest, WithoutHashingTheRowsAreThoseThatThePlacementGivesTheRank) {
+  InlineExecutor executor;
+  struct Case {
+    Placement placement;
+    std::vector<int64_t> keys;  // on rank 1
+  };
+  for (const Case& c : {Case{Placement(), {1, 4, 7, 10, 13}}, Case{Placement::OneRank(1), {0, 1, 2, 3, 4}},
+                        Case{Placement::OneRank(2), {}}, Case{Placement::AllRanks(), {0, 1, 2, 3, 4}},
+                        Case{Placement::Ranges({0, 2, 6, 11}), {2, 3, 4, 5}}}) {
+    SCOPED_TRACE(c.placement.Text());
+    TableOptions options = TestOptions(2, 5);
+    options.use_hashtable = false;
+    options.ranks = 3;
+    options.rank = 1;
+    options.placement = c.placement;
+    auto table = MakeTestTable(options);
+    EXPECT_EQ(table->size(), static_cast<int64_t>(c.keys.size()));
+    EXPECT_EQ(table->Keys(), c.keys);
+    const std::vector<int64_t> rows = FoundRows(*table, c.keys);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i], static_cast<int64_t>(i));
+      EXPECT_EQ(WeightsOf(*table, rows[i]), InitialWeights(*table, c.keys[i]));
+    }
+    // All keys are assigned, and each rank takes those that it holds.
+    std::vector<int64_t> keys;
+    std::vector<float> values;
+    for (int64_t key = 0; key < c.placement.StaticKeys(3, 5); ++key) {
+      keys.push_back(key);
+      values.insert(values.end(), {static_cast<float>(key), -1.0f});
+    }
+    ASSERT_TRUE(table->Assign(executor, keys, values.data()).ok());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(WeightsOf(*table, rows[i])[0], static_cast<float>(c.keys[i]));
+    }
+  }
+}
+
+TEST(TableTest, PlacementsThatDoNotFitAreRefusedByName) {
+  InlineExecutor executor;
+  TableOptions options = TestOptions(2, 5);
+  options.ranks = 3;
+  options.placement = Placement::OneRank(3);
+  ExpectMentions(Table::Create(executor, options).status(), {"'table'", "one_rank:3"});
+  options.placement = Placement::Ranges({0, 5, 10});
+  ExpectMentions(Table::Create(executor, options).status(), {"'table'", "ranges:0,5,10"});
+  options.placement = Placement::Ranges({0, 5, 10, 16});
+  EXPECT_TRUE(Table::Create(executor, options).ok());
+  options.use_hashtable = false;
+  ExpectMentions(Table::Create(executor, options).status(), {"'table'", "ranges:0,5,10,16", "6, not 5"});
+}
+
+// Ranks of an older version compare fingerprints of this text.
+TEST(TableTest, OnlyOtherPlacementsThanByKeyAreDescribed) {
+  TableOptions options = TestOptions(2, 5);
+  const std::string by_key =
+      "'table' of dim 2, capacity 5, hashed int64 keys, initial values uniform(-1, 1) of seed 17";
+  EXPECT_EQ(Describe(options), by_key);
+  options.placement = Placement::AllRanks();
+  EXPECT_EQ(Describe(options), by_key + ", placed as all_ranks");
+}
+
 TEST(TableTest, BadOptionsAreRefusedByName) {
   InlineExecutor executor;
   TableOptions no_dim = TestOptions(0);
