@@ -357,6 +357,27 @@ TEST(ReplicasTest, AdmissionAndEvictionAreThoseOfOneProcess) {
   }
 }
 
+TEST(ReplicasTest, AnswersStayOnTheRank) {
+  InlineExecutor executor;
+  for (const bool training : {false, true}) {
+    ShardedGroup group(3, {ExchangeMode::kRows}, executor, [](int t, int rank, int ranks) {
+      return MakePlaced(PlacementKind::kAllRanks, t, rank, ranks);
+    });
+    std::vector<Batch> batches(3);
+    for (Batch& batch : batches) {
+      batch.Add(0, {1, 2, 3}, {0, 1, 3});
+      batch.training = training;
+    }
+    group.Forward(batches);
+    for (int r = 0; r < 3; ++r) {
+      ASSERT_TRUE(group.rank(r).status.ok()) << group.rank(r).status.message();
+      for (int to = 0; to < 3; ++to) {
+        EXPECT_EQ(group.rank(r).outbox.sizes[to] > kHeaderWords, to == r) << r << " to " << to;
+      }
+    }
+  }
+}
+
 TEST(PlacementAgreementTest, RanksWithOtherPlacementsRefuseEachOther) {
   InlineExecutor executor;
   ShardedGroup group(2, {ExchangeMode::kRows}, executor, [](int t, int rank, int ranks) {
