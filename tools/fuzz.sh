@@ -38,7 +38,7 @@ install_clang() {
 }
 
 sources() {
-  find cc/base cc/checkpoint cc/dedup cc/index cc/initializers cc/optimizers cc/pooling cc/store cc/table \
+  find cc/base cc/checkpoint cc/dedup cc/index cc/initializers cc/optimizers cc/placement cc/pooling cc/store cc/table \
     -name '*.cc' ! -name '*_test.cc' | sort
 }
 
