@@ -26,7 +26,7 @@ PARTS = {
     "rows to outputs": ("sok::WriteOutput(",),
     "sort gradients by row": ("sok::PartGradients::Prepare(",),
     "sum gradients": ("sok::SegmentSums::Take(",),
-    "update rows": ("sok::ElementwiseOptimizer<sok::AdamStep>::Apply(", "sok::LazyAdam"),
+    "update rows": ("sok::TouchedRowsOptimizer<sok::LazyAdam>::Apply(",),
 }
 _INSIDE = {"update rows": "sum gradients"}
 # The difference between a run with more steps and one with fewer is all steps: no start, no first one.

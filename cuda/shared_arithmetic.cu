@@ -1,18 +1,7 @@
 #include <algorithm>
-#include <utility>
 
 #include "cc/base/hash.h"
-#include "cc/optimizers/adadelta.h"
-#include "cc/optimizers/adagrad.h"
-#include "cc/optimizers/adagrad_decay.h"
-#include "cc/optimizers/adam_step.h"
-#include "cc/optimizers/adamax.h"
-#include "cc/optimizers/ftrl.h"
-#include "cc/optimizers/keras_rmsprop.h"
-#include "cc/optimizers/momentum.h"
-#include "cc/optimizers/nadam.h"
-#include "cc/optimizers/rmsprop.h"
-#include "cc/optimizers/sgd.h"
+#include "cc/optimizers/rules.h"
 #include "cuda/shared_arithmetic.h"
 
 namespace sok {
@@ -36,10 +25,32 @@ cudaError_t ForEach(cudaStream_t stream, int64_t n, const Each& each) {
   return cudaGetLastError();
 }
 
-template <typename Rule, std::size_t... kSlot>
-__device__ void Step(const Rule& rule, float gradient, float& weight, const DeviceSlots& slots, int64_t i,
-                     std::index_sequence<kSlot...>) {
-  rule(gradient, weight, slots.slot[kSlot][i]...);
+template <typename Rule, typename Step>
+cudaError_t RunStep(cudaStream_t stream, const Step& step, const float* gradients, float* records,
+                    int64_t stride, int64_t rows, int64_t dim) {
+  return ForEach(stream, rows, [=] __device__(int64_t i) {
+    ApplyToRow<Rule>(step, gradients + i * dim, records + i * stride, dim);
+  });
+}
+
+template <typename Rule>
+cudaError_t StepRows(cudaStream_t stream, const float* hyper, const float* gradients, float* records,
+                     int64_t stride, int64_t rows, int64_t dim) {
+  cudaError_t status = cudaSuccess;
+  WithStep<Rule>(hyper, [&](const auto& step) {
+    status = RunStep<Rule>(stream, step, gradients, records, stride, rows, dim);
+  });
+  return status;
+}
+
+using StepRowsOfRule = cudaError_t (*)(cudaStream_t, const float*, const float*, float*, int64_t, int64_t,
+                                       int64_t);
+
+template <typename... Rules>
+StepRowsOfRule FindRule(std::string_view name, RuleList<Rules...>) {
+  StepRowsOfRule found = nullptr;
+  ((found = name == Rules::kName ? StepRows<Rules> : found), ...);
+  return found;
 }
 
 }  // namespace
@@ -69,33 +80,11 @@ cudaError_t EvaluateCatchUp(cudaStream_t stream, const AdamCatchUp<4>& catch_up,
   return ForEach(stream, n, [=] __device__(int64_t i) { catch_up(weights[i], m[i], v[i]); });
 }
 
-template <typename Rule>
-cudaError_t EvaluateStep(cudaStream_t stream, const Rule& rule, const float* gradients, float* weights,
-                         const DeviceSlots& slots, int64_t n) {
-  return ForEach(stream, n, [=] __device__(int64_t i) {
-    Step(rule, gradients[i], weights[i], slots, i, std::make_index_sequence<Rule::kSlots>());
-  });
+cudaError_t EvaluateStep(cudaStream_t stream, std::string_view rule, const float* hyper,
+                         const float* gradients, float* records, int64_t stride, int64_t rows, int64_t dim) {
+  const StepRowsOfRule step_rows = FindRule(rule, AllRules());
+  if (step_rows == nullptr) return cudaErrorInvalidValue;
+  return step_rows(stream, hyper, gradients, records, stride, rows, dim);
 }
-
-#define SOK_INSTANTIATE_STEP(...)                                                                        \
-  template cudaError_t EvaluateStep<__VA_ARGS__>(cudaStream_t, const __VA_ARGS__&, const float*, float*, \
-                                                 const DeviceSlots&, int64_t)
-SOK_INSTANTIATE_STEP(Sgd);
-SOK_INSTANTIATE_STEP(Momentum<false>);
-SOK_INSTANTIATE_STEP(Momentum<true>);
-SOK_INSTANTIATE_STEP(KerasMomentum<false>);
-SOK_INSTANTIATE_STEP(KerasMomentum<true>);
-SOK_INSTANTIATE_STEP(Adagrad);
-SOK_INSTANTIATE_STEP(AdagradDecay);
-SOK_INSTANTIATE_STEP(Rmsprop);
-SOK_INSTANTIATE_STEP(RmspropCentered);
-SOK_INSTANTIATE_STEP(KerasRmsprop);
-SOK_INSTANTIATE_STEP(KerasRmspropCentered);
-SOK_INSTANTIATE_STEP(FtrlStep<true, true>);
-SOK_INSTANTIATE_STEP(Adadelta);
-SOK_INSTANTIATE_STEP(Adamax);
-SOK_INSTANTIATE_STEP(Nadam);
-SOK_INSTANTIATE_STEP(AdamStep);
-#undef SOK_INSTANTIATE_STEP
 
 }  // namespace sok

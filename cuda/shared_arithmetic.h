@@ -4,17 +4,18 @@
 // same bits on CPU and GPU. The launchers here are how that promise is held: nvcc compiles every such header
 // through them, and shared_arithmetic_test compares their results with the host's, bit for bit.
 //
-// All pointers are to device memory of `n` elements; nothing is done for n = 0. A launch is asynchronous on
-// `stream`; the result says whether it could be enqueued.
+// Pointers are to device memory of `n` elements where nothing else is said; nothing is done for n = 0. A
+// launch is asynchronous on `stream`; the result says whether it could be enqueued.
 #ifndef SOK_CUDA_SHARED_ARITHMETIC_H_
 #define SOK_CUDA_SHARED_ARITHMETIC_H_
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <string_view>
 
 #include "cc/initializers/initializer.h"
-#include "cc/optimizers/adam_catch_up.h"
+#include "cc/optimizers/adam.h"
 #include "cc/placement/key_owners.h"
 
 namespace sok {
@@ -34,17 +35,11 @@ cudaError_t EvaluateRowOf(cudaStream_t stream, const int64_t* keys, const Static
 cudaError_t EvaluateInitialValue(cudaStream_t stream, const Initializer& initializer, const int64_t* keys,
                                  int64_t column, float* values, int64_t n);
 
-// The elements of up to three optimizer slots; those beyond a rule's kSlots are not read.
-struct DeviceSlots {
-  float* slot[3];
-};
-
-// One step of an element-wise rule of cc/optimizers: rule(gradients[i], weights[i], slots.slot[0][i], ...).
-// Instantiated for Sgd, Momentum, KerasMomentum, Adagrad, AdagradDecay, Rmsprop, RmspropCentered,
-// KerasRmsprop, KerasRmspropCentered, FtrlStep<true, true> and AdamStep.
-template <typename Rule>
-cudaError_t EvaluateStep(cudaStream_t stream, const Rule& rule, const float* gradients, float* weights,
-                         const DeviceSlots& slots, int64_t n);
+// One step of the rule of that name (cc/optimizers/rules.h) on `rows` records with their gradients, one
+// thread each: records[i * stride] has `dim` weights and then the slots, gradients is [rows, dim]. `hyper` is
+// in host memory. cudaErrorInvalidValue for an unknown name.
+cudaError_t EvaluateStep(cudaStream_t stream, std::string_view rule, const float* hyper,
+                         const float* gradients, float* records, int64_t stride, int64_t rows, int64_t dim);
 
 // The steps of the exact Adam that an element has missed: catch_up(weights[i], m[i], v[i]), of four terms.
 cudaError_t EvaluateCatchUp(cudaStream_t stream, const AdamCatchUp<4>& catch_up, float* weights, float* m,

@@ -5,25 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "cc/base/hash.h"
 #include "cc/initializers/initializer.h"
-#include "cc/optimizers/adadelta.h"
-#include "cc/optimizers/adagrad.h"
-#include "cc/optimizers/adagrad_decay.h"
-#include "cc/optimizers/adam_catch_up.h"
-#include "cc/optimizers/adam_step.h"
-#include "cc/optimizers/adamax.h"
-#include "cc/optimizers/ftrl.h"
-#include "cc/optimizers/keras_rmsprop.h"
-#include "cc/optimizers/momentum.h"
-#include "cc/optimizers/nadam.h"
-#include "cc/optimizers/rmsprop.h"
-#include "cc/optimizers/sgd.h"
+#include "cc/optimizers/rule_cases.h"
+#include "cc/optimizers/trained_rows.h"
 #include "cc/placement/placement.h"
 #include "cuda/device_array.h"
 #include "gtest/gtest.h"
@@ -130,43 +118,53 @@ std::vector<float> Numbers(int seed, bool positive) {
   return numbers;
 }
 
-template <typename Rule, std::size_t... kSlot>
-void StepOnHost(const Rule& rule, const std::vector<float>& gradients, std::vector<float>* weights,
-                [[maybe_unused]] std::vector<std::vector<float>>* slots, std::index_sequence<kSlot...>) {
-  for (int64_t i = 0; i < kSize; ++i) rule(gradients[i], (*weights)[i], (*slots)[kSlot][i]...);
-}
+class SharedStepTest : public SharedArithmeticTest, public ::testing::WithParamInterface<RuleCase> {};
 
-template <typename Rule>
-class SharedStepTest : public SharedArithmeticTest {};
-
-using Rules =
-    ::testing::Types<Sgd, Momentum<false>, Momentum<true>, KerasMomentum<false>, KerasMomentum<true>, Adagrad,
-                     AdagradDecay, Rmsprop, RmspropCentered, KerasRmsprop, KerasRmspropCentered,
-                     FtrlStep<true, true>, Adadelta, Adamax, Nadam, AdamStep>;
-TYPED_TEST_SUITE(SharedStepTest, Rules);
-
-TYPED_TEST(SharedStepTest, OneStep) {
-  const float hyper[] = {0.05f, 0.9f, 0.1f, 0.01f, 0.02f, 0.003f, 0.5f};
-  const TypeParam rule(hyper);
-  const std::vector<float> gradients = Numbers(1, false);
-  std::vector<float> weights = Numbers(2, false);
-  std::vector<std::vector<float>> slots;
-  for (int s = 0; s < TypeParam::kSlots; ++s) slots.push_back(Numbers(3 + s, true));
-
-  DeviceArray<float> device_gradients(gradients), device_weights(weights);
-  std::vector<std::unique_ptr<DeviceArray<float>>> device_slots;
-  DeviceSlots pointers = {};
-  for (int s = 0; s < TypeParam::kSlots; ++s) {
-    device_slots.push_back(std::make_unique<DeviceArray<float>>(slots[s]));
-    pointers.slot[s] = device_slots[s]->data();
+TEST_P(SharedStepTest, StepsOfRowsAreThoseOfTheEngine) {
+  constexpr int64_t kRows = 1000;
+  constexpr int64_t kDim = 37;
+  const std::vector<float>& hyper = GetParam().hyper;
+  InlineExecutor executor;
+  TrainedRows rows(GetParam().name, kRows, kDim, hyper);
+  const int64_t stride = rows.store().stride();
+  // Slots that are never negative; gradients and weights of either sign.
+  const std::vector<float> weights = Numbers(2, false), slots = Numbers(3, true);
+  std::vector<float> records(kRows * stride, 0.0f);
+  for (int64_t row = 0; row < kRows; ++row) {
+    const int64_t floats = static_cast<int64_t>(rows.Record(row).size());
+    for (int64_t c = 0; c < floats; ++c) {
+      const int64_t at = row * kDim + c;
+      records[row * stride + c] = c < kDim ? weights[at] : slots[(at * 7) % kSize];
+    }
+    std::copy_n(&records[row * stride], floats, rows.store().weights(row));
   }
-  ASSERT_EQ(EvaluateStep(nullptr, rule, device_gradients.data(), device_weights.data(), pointers, kSize),
-            cudaSuccess);
+  std::vector<float> gradients = Numbers(1, false);
+  gradients.resize(kRows * kDim);
 
-  StepOnHost(rule, gradients, &weights, &slots, std::make_index_sequence<TypeParam::kSlots>());
-  ExpectSameBits(device_weights.Fetch(), weights);
-  for (int s = 0; s < TypeParam::kSlots; ++s) ExpectSameBits(device_slots[s]->Fetch(), slots[s]);
+  DeviceArray<float> device_records(records), device_gradients(gradients);
+  ASSERT_EQ(EvaluateStep(nullptr, GetParam().name, hyper.data(), device_gradients.data(),
+                         device_records.data(), stride, kRows, kDim),
+            cudaSuccess);
+  rows.Step(executor, hyper, rows.AllRows(), gradients);
+  ASSERT_TRUE(rows.status().ok()) << rows.status().message();
+
+  const bool same_bits = GetParam().rule().has_same_bits_everywhere(hyper.data());
+  const std::vector<float> stepped = device_records.Fetch();
+  int64_t different = 0;
+  for (int64_t row = 0; row < kRows; ++row) {
+    const std::vector<float> expected = rows.Record(row);
+    for (size_t c = 0; c < expected.size(); ++c) {
+      const float actual = stepped[row * stride + static_cast<int64_t>(c)];
+      const bool same = same_bits ? std::memcmp(&actual, &expected[c], sizeof(float)) == 0
+                                  : std::fabs(actual - expected[c]) <= 1e-4f * (1 + std::fabs(expected[c]));
+      different += same ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(different, 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, SharedStepTest, ::testing::ValuesIn(AllRuleCases()),
+                         RuleCaseName<::testing::TestParamInfo<RuleCase>>);
 
 TEST_F(SharedArithmeticTest, CatchUp) {
   const AdamCatchUp<4> catch_up{{0.01f, 0.002f, -0.0003f, 0.00004f}, 1e-3f, 0.35f, 0.97f};
@@ -185,6 +183,14 @@ TEST(WithoutDevice, LaunchersReturnAnError) {
   if (HasDevice()) GTEST_SKIP() << "this machine has a CUDA device";
   EXPECT_NE(EvaluateMix64(nullptr, nullptr, nullptr, 5), cudaSuccess);
   EXPECT_EQ(EvaluateMix64(nullptr, nullptr, nullptr, 0), cudaSuccess);
+}
+
+TEST(EvaluateStep, KnowsEveryRuleAndNoOther) {
+  for (const RuleCase& one : OneCasePerRule()) {
+    EXPECT_EQ(EvaluateStep(nullptr, one.name, one.hyper.data(), nullptr, nullptr, 1, 0, 1), cudaSuccess)
+        << one.name;
+  }
+  EXPECT_EQ(EvaluateStep(nullptr, "none", nullptr, nullptr, nullptr, 1, 0, 1), cudaErrorInvalidValue);
 }
 
 }  // namespace

@@ -8,25 +8,13 @@
 
 #include "cc/base/thread_pool.h"
 #include "cc/group/random_group.h"
+#include "cc/optimizers/rule_cases.h"
 
 namespace sok {
 namespace {
 
-struct NamedOptimizer {
-  std::string name;
-  std::vector<float> hyper;
-};
-
-const NamedOptimizer kOptimizers[] = {{"sgd", {0.1f}},
-                                      {"adagrad", {0.1f, 0.1f, 1e-7f}},
-                                      {"rowwise_adagrad", {0.1f, 0.1f, 1e-7f}},
-                                      {"ftrl", {0.1f, -0.5f, 0.1f, 0.01f, 0.01f, 0.0f, 0.0f}},
-                                      {"keras_rmsprop", {0.01f, 0.9f, 1e-7f}},
-                                      {"adadelta", {1.0f, 0.95f, 1e-7f}},
-                                      {"adamax", {0.01f, 0.9f, 0.999f, 1e-7f}},
-                                      {"nadam", {0.01f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f}},
-                                      {"lazy_adam", {0.01f, 0.9f, 0.999f, 1e-8f}},
-                                      {"adam", {0.01f, 0.9f, 0.999f, 1e-8f}}};
+const RuleCase kSgd = {"sgd", {0.1f}};
+const RuleCase kAdagrad = {"adagrad", {0.1f, 0.1f, 1e-7f}};
 
 // The gradients of a group's outputs.
 struct OutputGradients {
@@ -54,8 +42,7 @@ std::vector<TableStep> AllSteps(const Group& group, const std::vector<float>& hy
 }
 
 // The same by two passes: the sums into memory, then each table's step.
-Status TrainInTwoPasses(const Group& group, Span<const GradientRows> gradients,
-                        const NamedOptimizer& optimizer) {
+Status TrainInTwoPasses(const Group& group, Span<const GradientRows> gradients, const RuleCase& optimizer) {
   InlineExecutor executor;
   std::vector<int64_t> dims;
   std::vector<std::vector<float>> grads;
@@ -94,7 +81,7 @@ std::vector<float> Records(const Group& group) {
 class GroupTrainingTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(GroupTrainingTest, EqualsTwoPassesBitForBit) {
-  for (const NamedOptimizer& optimizer : kOptimizers) {
+  for (const RuleCase& optimizer : OneCasePerRule()) {
     for (const int threads : {1, 2, 3, 4}) {
       ThreadPool executor(threads, /*min_block_ns=*/1);
       Group one = RandomGroup(GetParam(), GetParam());
@@ -141,10 +128,10 @@ TEST(GroupTrainingOfOneTableTest, FrequentIdsAndLongRowsEqualTwoPasses) {
       ASSERT_TRUE(two.Forward(executor).ok());
       const OutputGradients gradients(one, 5);
       GradientScratch scratch;
-      ASSERT_TRUE(GroupTrain(executor, one.plan, gradients.rows, "adagrad",
-                             AllSteps(one, kOptimizers[1].hyper), &scratch)
-                      .ok());
-      ASSERT_TRUE(TrainInTwoPasses(two, gradients.rows, kOptimizers[1]).ok());
+      ASSERT_TRUE(
+          GroupTrain(executor, one.plan, gradients.rows, "adagrad", AllSteps(one, kAdagrad.hyper), &scratch)
+              .ok());
+      ASSERT_TRUE(TrainInTwoPasses(two, gradients.rows, kAdagrad).ok());
       EXPECT_EQ(Records(one), Records(two)) << "dim " << dim << ", " << threads << " threads";
     }
   }
@@ -183,14 +170,13 @@ TEST(GroupTrainingErrorsTest, AnErrorOfOneTableLeavesAllAsTheyWere) {
   Group group = RandomGroup(3, 20);
   ASSERT_TRUE(group.Forward(executor).ok());
   // The last table has another optimizer.
-  ASSERT_TRUE(group.tables[3]
-                  ->ApplyGradients(executor, "sgd", kOptimizers[0].hyper, {}, nullptr, /*distinct=*/true)
-                  .ok());
+  ASSERT_TRUE(
+      group.tables[3]->ApplyGradients(executor, "sgd", kSgd.hyper, {}, nullptr, /*distinct=*/true).ok());
   const std::vector<float> before = Records(group);
   const OutputGradients gradients(group, 1);
   GradientScratch scratch;
-  const Status status = GroupTrain(executor, group.plan, gradients.rows, "adagrad",
-                                   AllSteps(group, kOptimizers[1].hyper), &scratch);
+  const Status status =
+      GroupTrain(executor, group.plan, gradients.rows, "adagrad", AllSteps(group, kAdagrad.hyper), &scratch);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("'table3'"), std::string::npos) << status.message();
   EXPECT_EQ(Records(group), before);

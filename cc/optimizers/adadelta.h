@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
@@ -14,13 +14,15 @@ namespace sok {
 //   step = sqrt(u + epsilon) / sqrt(a + epsilon) * g
 //   w -= learning_rate * step
 //   u = rho * u + (1 - rho) * step^2
-struct Adadelta {
+struct Adadelta : RuleDefaults {
+  static constexpr const char* kName = "adadelta";
+  static constexpr const char* kSource =
+      "Zeiler, 2012; TensorFlow's AdadeltaOptimizer and Keras' legacy Adadelta";
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"rho", HyperRange::kUnit},
                                               {"epsilon", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 2;
-  static const char* SlotName(int slot) { return slot == 0 ? "accumulator" : "accumulated_update"; }
-  static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"accumulator"}, {"accumulated_update"}};
+  static constexpr float kSamples[][3] = {{1.0f, 0.95f, 1e-3f}, {0.1f, 0.5f, 1e-8f}};
 
   explicit Adadelta(const float* hyper) : learning_rate(hyper[0]), rho(hyper[1]), epsilon(hyper[2]) {}
 
@@ -29,6 +31,17 @@ struct Adadelta {
     const float step = sqrtf(u + epsilon) / sqrtf(a + epsilon) * g;
     w -= step * learning_rate;
     u = u * rho + step * step * (1.0f - rho);
+  }
+
+  static void Reference(const double* hyper, ReferenceRow row) {
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& a = row.slots[0][c];
+      double& u = row.slots[1][c];
+      a = hyper[1] * a + (1.0 - hyper[1]) * row.g[c] * row.g[c];
+      const double step = sqrt(u + hyper[2]) / sqrt(a + hyper[2]) * row.g[c];
+      row.w[c] -= hyper[0] * step;
+      u = hyper[1] * u + (1.0 - hyper[1]) * step * step;
+    }
   }
 
   float learning_rate;

@@ -4,37 +4,42 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
 // Adagrad whose accumulators decay from one period of training to the next, as DeepRec's
-// AdagradDecayOptimizer has it:
-//   a = max(decay_rate * a, initial_accumulator)     in a step in which the row's accumulators decay
+// AdagradDecayOptimizer has it. A row has one accumulator per element and counts its decays, d:
+//   if period > d:  a = max(decay_rate * a, initial_accumulator),  d += 1
 //   a += g^2
 //   w -= learning_rate * g / sqrt(a)
-// A row decays in a step that touches it where the period, a count from 0, is above the row's own count of
-// decays, which then goes up by one. So a row that has missed periods makes up for one of them in each step
-// that touches it.
-struct AdagradDecay {
+// The period is a count from 0. A row that has missed periods makes up for one of them in each step that
+// touches it. d is a float, which is exact up to 2^24; callers give periods no larger than that.
+struct AdagradDecay : RuleDefaults {
+  static constexpr const char* kName = "adagrad_decay";
+  static constexpr const char* kSource = "DeepRec's AdagradDecayOptimizer";
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"initial_accumulator", HyperRange::kPositive},
                                               {"decay_rate", HyperRange::kUnit},
                                               {"period", HyperRange::kNonNegative}};
-  // Of an element; the row has one number more, its count of decays.
-  static constexpr int kSlots = 1;
-  static const char* SlotName(int /*slot*/) { return "accumulator"; }
-  static float SlotFill(const float* hyper, int /*slot*/) { return hyper[1]; }
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"accumulator", /*fill=*/"initial_accumulator"},
+                                                 {"decay_power", nullptr, /*one_per_row=*/true}};
+  static constexpr float kSamples[][4] = {{0.1f, 0.1f, 0.5f, 4.0f}, {0.1f, 0.1f, 0.9f, 0.0f}};
 
-  // The step of a row whose accumulators decay.
-  explicit AdagradDecay(const float* hyper) : learning_rate(hyper[0]), factor(hyper[2]), least(hyper[1]) {}
+  explicit AdagradDecay(const float* hyper)
+      : learning_rate(hyper[0]), factor(hyper[2]), least(hyper[1]), period(hyper[3]) {}
 
-  // The step of a row whose accumulators do not.
-  SOK_HOST_DEVICE AdagradDecay WithoutDecay() const {
-    AdagradDecay rule = *this;
-    rule.factor = 1.0f;
-    rule.least = 0.0f;
-    return rule;
+  // The step of the row's elements: without decay, factor and least leave an accumulator as it is.
+  template <typename Dim>
+  SOK_HOST_DEVICE AdagradDecay ForRow(const float* /*g*/, float* row_slots, Dim /*dim*/) const {
+    AdagradDecay step = *this;
+    if (period > row_slots[0]) {
+      row_slots[0] += 1.0f;
+    } else {
+      step.factor = 1.0f;
+      step.least = 0.0f;
+    }
+    return step;
   }
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& a) const {
@@ -43,9 +48,22 @@ struct AdagradDecay {
     w -= learning_rate * g / sqrtf(a);
   }
 
+  static void Reference(const double* hyper, ReferenceRow row) {
+    double& decays = row.slots[1][0];
+    const bool decay = hyper[3] > decays;
+    if (decay) decays += 1.0;
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& a = row.slots[0][c];
+      if (decay) a = fmax(hyper[2] * a, hyper[1]);
+      a += row.g[c] * row.g[c];
+      row.w[c] -= hyper[0] * row.g[c] / sqrt(a);
+    }
+  }
+
   float learning_rate;
   float factor;
   float least;
+  float period;
 };
 
 }  // namespace sok

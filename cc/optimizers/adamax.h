@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
@@ -14,14 +14,15 @@ namespace sok {
 //   w -= alpha * m / (v + epsilon)
 // alpha is the bias-corrected rate of the step, learning_rate / (1 - beta1^t). An element that has never had
 // a gradient stays where it is when epsilon is 0.
-struct Adamax {
+struct Adamax : RuleDefaults {
+  static constexpr const char* kName = "adamax";
+  static constexpr const char* kSource = "Kingma and Ba, 2015, section 7.1; Keras' legacy Adamax";
   static constexpr HyperParameter kHyper[] = {{"alpha", HyperRange::kFinite},
                                               {"beta1", HyperRange::kBelowOne},
                                               {"beta2", HyperRange::kUnit},
                                               {"epsilon", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 2;
-  static const char* SlotName(int slot) { return slot == 0 ? "m" : "v"; }
-  static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"m"}, {"v"}};
+  static constexpr float kSamples[][4] = {{0.01f, 0.9f, 0.999f, 1e-7f}, {0.01f, 0.0f, 0.25f, 1e-2f}};
 
   explicit Adamax(const float* hyper)
       : alpha(hyper[0]), beta1(hyper[1]), beta2(hyper[2]), epsilon(hyper[3]) {}
@@ -32,6 +33,16 @@ struct Adamax {
     const float size = fabsf(g);
     v = decayed < size ? size : decayed;
     w -= m / (v + epsilon) * alpha;
+  }
+
+  static void Reference(const double* hyper, ReferenceRow row) {
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& m = row.slots[0][c];
+      double& v = row.slots[1][c];
+      m = hyper[1] * m + (1.0 - hyper[1]) * row.g[c];
+      v = fmax(hyper[2] * v, fabs(row.g[c]));
+      row.w[c] -= hyper[0] * m / (v + hyper[3]);
+    }
   }
 
   float alpha;

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <string_view>
 #include <vector>
 
-#include "cc/optimizers/elementwise_optimizer.h"
-#include "cc/optimizers/power_table.h"
-#include "cc/optimizers/row_steps.h"
+#include "cc/optimizers/missed_steps.h"
+#include "cc/optimizers/optimizer.h"
+#include "cc/optimizers/row_loop.h"
 
 namespace sok {
 
@@ -22,9 +21,9 @@ namespace sok {
 // power of the steps that it has missed when it is next touched or read. When a factor changes, the whole
 // table is brought up to date first.
 template <typename Rule>
-class DecayingSlotsOptimizer final : public RuleOptimizer<Rule> {
+class DecayingSlotsOptimizer final : public Optimizer {
  public:
-  explicit DecayingSlotsOptimizer(std::string_view name) : RuleOptimizer<Rule>(name) {}
+  DecayingSlotsOptimizer() : Optimizer(RuleInfoOf<Rule>()) {}
 
   Status Reserve(int64_t rows) override { return row_steps_.Reserve(rows); }
 
@@ -35,27 +34,27 @@ class DecayingSlotsOptimizer final : public RuleOptimizer<Rule> {
 
   Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                const RowGradients& gradients, RowStore* store) override {
-    SOK_RETURN_IF_ERROR(this->CheckHyper(hyper));
+    SOK_RETURN_IF_ERROR(CheckHyper(hyper));
     SOK_RETURN_IF_ERROR(Reserve(store->rows()));
     PreparePowers(executor, hyper, store);
     row_steps_.Use(rows);
     const Rule rule(hyper.data());
     const int64_t dim = store->dim();
     ForEachRow(
-        executor, rows, &gradients, store, [&](int64_t row) { row_steps_.AskFor(row); },
+        executor, rows, &gradients, store, [&](int64_t row) { row_steps_.PrefetchRow(row); },
         [&](int64_t i, const float* g, float* record) {
           Rule row_rule = rule;
           const uint32_t missed = row_steps_.missed(rows[i]);
           if (missed > 0) {
-            for (int slot = 0; slot < Rule::kSlots; ++slot) {
+            for (int slot = 0; slot < kSlots; ++slot) {
               row_rule.decay[slot] = Decay(slot, int64_t{missed} + 1);
             }
           }
-          ApplyToRecord(row_rule, g, record, dim);
+          ApplyToRecord<Rule>(row_rule, g, record, dim);
           row_steps_.SetCurrentAt(rows[i], row_steps_.now() + 1);
         });
     row_steps_.Advance();
-    this->CountStep();
+    CountStep();
     return OkStatus();
   }
 
@@ -65,11 +64,11 @@ class DecayingSlotsOptimizer final : public RuleOptimizer<Rule> {
     if (powers_.empty()) return;
     const int64_t dim = store->dim();
     ForEachRow(
-        executor, rows, /*gradients=*/nullptr, store, [&](int64_t row) { row_steps_.AskFor(row); },
+        executor, rows, /*gradients=*/nullptr, store, [&](int64_t row) { row_steps_.PrefetchRow(row); },
         [&](int64_t i, const float* /*g*/, float* record) {
           const uint32_t missed = row_steps_.missed(rows[i]);
           if (missed == 0) return;
-          for (int slot = 0; slot < Rule::kSlots; ++slot) {
+          for (int slot = 0; slot < kSlots; ++slot) {
             const float decay = Decay(slot, missed);
             float* const values = record + (1 + slot) * dim;
             for (int64_t c = 0; c < dim; ++c) values[c] *= decay;
@@ -79,6 +78,7 @@ class DecayingSlotsOptimizer final : public RuleOptimizer<Rule> {
   }
 
  private:
+  static constexpr int kSlots = kElementSlots<Rule>;
   // Row steps are 32 bits wide and start anew long before they run out.
   static constexpr uint32_t kMaxSteps = uint32_t{1} << 31;
 
@@ -97,7 +97,7 @@ class DecayingSlotsOptimizer final : public RuleOptimizer<Rule> {
   // Makes powers_ those of the factors in `hyper`; none before the first step, when no row has missed any.
   void PreparePowers(Executor& executor, Span<const float> hyper, RowStore* store) {
     bool same = true;
-    for (int slot = 0; slot < Rule::kSlots; ++slot) {
+    for (int slot = 0; slot < kSlots; ++slot) {
       same = same && factors_[slot] == hyper[Rule::kDecayOfSlot[slot]];
     }
     if (!powers_.empty()) {
@@ -105,15 +105,15 @@ class DecayingSlotsOptimizer final : public RuleOptimizer<Rule> {
       row_steps_.ForAllRows([&](Span<const int64_t> rows) { CatchUp(executor, rows, store); });
     }
     powers_.clear();
-    for (int slot = 0; slot < Rule::kSlots; ++slot) {
+    for (int slot = 0; slot < kSlots; ++slot) {
       factors_[slot] = hyper[Rule::kDecayOfSlot[slot]];
       powers_.emplace_back(factors_[slot]);
     }
     row_steps_.Restart();
   }
 
-  float factors_[Rule::kSlots] = {};  // of all steps that a row can have missed
-  std::vector<PowerTable> powers_;    // of each of them
+  float factors_[kSlots] = {};      // of all steps that a row can have missed
+  std::vector<PowerTable> powers_;  // of each of them
   RowSteps row_steps_;
 };
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "cc/base/columns.h"
-#include "cc/optimizers/adam_missed_steps.h"
-#include "cc/optimizers/elementwise_optimizer.h"
 #include "cc/optimizers/row_loop.h"
 
 namespace sok {
@@ -13,7 +11,7 @@ namespace {
 // What a record [w | m | v] has missed and, if `step` is not null, one more step with the gradient g, in one
 // pass over the elements.
 template <int kTerms, typename Dim>
-void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const AdamStep* step, const float* __restrict g,
+void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const Adam* step, const float* __restrict g,
                     float* __restrict record, Dim dim) {
   float* __restrict w = record;
   float* __restrict m = record + dim;
@@ -22,7 +20,7 @@ void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const AdamStep* step, c
     for (int64_t c = 0; c < dim; ++c) catch_up(w[c], m[c], v[c]);
     return;
   }
-  const AdamStep next = *step;
+  const Adam next = *step;
   for (int64_t c = 0; c < dim; ++c) {
     catch_up(w[c], m[c], v[c]);
     next(g[c], w[c], m[c], v[c]);
@@ -31,16 +29,16 @@ void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const AdamStep* step, c
 
 // Brings a record that was last current at step t0 up to date and takes `step`, as above, walking the steps
 // that it has missed.
-void WalkRecord(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step, const float* g,
+void WalkRecord(const AdamHistory& history, int64_t t0, float epsilon, const Adam* step, const float* g,
                 float* record, int64_t dim) {
   WalkMissedSteps(history, t0, epsilon, dim, record, record + dim, record + 2 * dim);
-  if (step != nullptr) ApplyToRecord(*step, g, record, dim);
+  if (step != nullptr) ApplyToRecord<Adam>(*step, g, record, dim);
 }
 
 // The same by kTerms terms of the series, or by a walk where that has none or does not fit the row.
 template <int kTerms>
-void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const AdamStep* step,
-                   const float* g, float* record, int64_t dim) {
+void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const Adam* step, const float* g,
+                   float* record, int64_t dim) {
   if constexpr (kTerms == 0) {
     WalkRecord(history, t0, epsilon, step, g, record, dim);
   } else {
@@ -54,25 +52,25 @@ void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const 
 
 // The loop over rows: those that have missed steps are caught up, and all take `step` if there is one.
 template <int kTerms>
-void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const AdamStep* step,
+void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const Adam* step,
                 Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
                 RowStore* store) {
   const int64_t dim = store->dim();
   const uint32_t after = row_steps->now() + (step != nullptr ? 1 : 0);
   ForEachRow(
-      executor, rows, gradients, store, [&](int64_t row) { row_steps->AskFor(row); },
+      executor, rows, gradients, store, [&](int64_t row) { row_steps->PrefetchRow(row); },
       [&](int64_t i, const float* g, float* record) {
         const uint32_t missed = row_steps->missed(rows[i]);
         if (missed > 0) {
           CatchUpRecord<kTerms>(history, row_steps->now() - missed, epsilon, step, g, record, dim);
         } else if (step != nullptr) {
-          ApplyToRecord(*step, g, record, dim);
+          ApplyToRecord<Adam>(*step, g, record, dim);
         }
         row_steps->SetCurrentAt(rows[i], after);
       });
 }
 
-void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const AdamStep* step,
+void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const Adam* step,
                 Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
                 RowStore* store) {
   const int terms = epsilon == 0.0f ? std::min(history.terms(), 1) : history.terms();
@@ -111,7 +109,7 @@ Status ExactAdam::Apply(Executor& executor, Span<const float> hyper, Span<const 
   SOK_RETURN_IF_ERROR(CheckHyper(hyper));
   SOK_RETURN_IF_ERROR(Reserve(store->rows()));
   PrepareHistory(executor, hyper[1], hyper[2], hyper[3], store);
-  const AdamStep step(hyper.data());
+  const Adam step(hyper.data());
   row_steps_.Use(rows);
   UpdateRows(executor, *history_, epsilon_, &step, rows, &gradients, &row_steps_, store);
   history_->Append(step.alpha);

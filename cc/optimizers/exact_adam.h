@@ -3,12 +3,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
+#include "cc/optimizers/adam.h"
 #include "cc/optimizers/adam_history.h"
-#include "cc/optimizers/adam_step.h"
-#include "cc/optimizers/row_steps.h"
-#include "cc/optimizers/rule_optimizer.h"
+#include "cc/optimizers/missed_steps.h"
+#include "cc/optimizers/optimizer.h"
 
 namespace sok {
 
@@ -26,11 +25,11 @@ namespace sok {
 // TensorFlow: an element whose v is inf moves no more. With epsilon 0, an element of a row becomes NaN, 0 /
 // 0, in the first step in which it has never had a gradient, as in TensorFlow; a row that a later step makes
 // is not there yet.
-class ExactAdam final : public RuleOptimizer<AdamStep> {
+class ExactAdam final : public Optimizer {
  public:
   static constexpr int64_t kMaxHistory = 1 << 17;
 
-  explicit ExactAdam(std::string_view name) : RuleOptimizer<AdamStep>(name) {}
+  ExactAdam() : Optimizer(RuleInfoOf<Adam>()) {}
 
   Status Reserve(int64_t rows) override { return row_steps_.Reserve(rows); }
   void OnNewRow(int64_t row) override;

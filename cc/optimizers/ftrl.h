@@ -4,22 +4,15 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
-// Follow the regularized leader (McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013) with
-// the arithmetic of TensorFlow's FtrlV2 kernels. With p = -learning_rate_power and l2' = l2 + beta / (2 lr):
-//   n' = n + g^2
-//   z += g + 2 * l2_shrinkage * w - (n'^p - n^p) / lr * w
-//   w = (max(-l1, min(z, l1)) - z) / (n'^p / lr + 2 * l2')
-//   n = n'
-// kSquareRoot: learning_rate_power is -1/2, the default, and powers are square roots. kShrinkage:
+// One step of FTRL, compiled for its hyper-parameters; see Ftrl. kSquareRoot: learning_rate_power is -1/2,
+// the default, and powers are square roots, which vectorize as general powers do not. kShrinkage:
 // l2_shrinkage is not 0; a term of 0 * w would make NaN of a weight that is inf.
 template <bool kSquareRoot, bool kShrinkage>
 struct FtrlStep {
-  static constexpr int kSlots = 2;
-
   explicit FtrlStep(const float* hyper)
       : learning_rate(hyper[0]),
         power(-hyper[1]),
@@ -47,8 +40,16 @@ struct FtrlStep {
   float twice_shrinkage;
 };
 
-// What FTRL's two steps share: hyper-parameters and slots.
-struct Ftrl {
+// Follow the regularized leader (McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013) with
+// the arithmetic of TensorFlow's FtrlV2 kernels. With p = -learning_rate_power and l2' = l2 + beta / (2 lr):
+//   n' = n + g^2
+//   z += g + 2 * l2_shrinkage * w - (n'^p - n^p) / lr * w
+//   w = (max(-l1, min(z, l1)) - z) / (n'^p / lr + 2 * l2')
+//   n = n'
+struct Ftrl : RuleDefaults {
+  static constexpr const char* kName = "ftrl";
+  static constexpr const char* kSource =
+      "McMahan et al., 2013; TensorFlow's FtrlOptimizer and Keras' legacy Ftrl";
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kPositive},
                                               {"learning_rate_power", HyperRange::kNonPositive},
                                               {"initial_accumulator", HyperRange::kNonNegative},
@@ -56,9 +57,41 @@ struct Ftrl {
                                               {"l2", HyperRange::kNonNegative},
                                               {"l2_shrinkage", HyperRange::kNonNegative},
                                               {"beta", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 2;
-  static const char* SlotName(int slot) { return slot == 0 ? "accumulator" : "linear"; }
-  static float SlotFill(const float* hyper, int slot) { return slot == 0 ? hyper[2] : 0.0f; }
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"accumulator", /*fill=*/"initial_accumulator"}, {"linear"}};
+  static constexpr float kSamples[][7] = {{0.1f, -0.5f, 0.1f, 0.05f, 0.02f, 0.03f, 0.5f},
+                                          {0.1f, -0.5f, 0.1f, 0.0f, 0.0f, 0.0f, 0.0f},
+                                          {0.1f, -0.7f, 0.1f, 0.05f, 0.02f, 0.03f, 0.0f},
+                                          {0.1f, 0.0f, 0.1f, 0.05f, 0.02f, 0.0f, 0.0f}};
+  static constexpr bool kHasVariants = true;
+
+  // Devices round general powers in their own way.
+  static bool HasSameBitsEverywhere(const float* hyper) { return hyper[1] == -0.5f; }
+
+  template <typename Body>
+  static void WithVariant(const float* hyper, const Body& body) {
+    const bool square_root = hyper[1] == -0.5f;
+    const bool shrinkage = hyper[5] != 0.0f;
+    if (square_root && shrinkage) return body(FtrlStep<true, true>(hyper));
+    if (square_root) return body(FtrlStep<true, false>(hyper));
+    if (shrinkage) return body(FtrlStep<false, true>(hyper));
+    return body(FtrlStep<false, false>(hyper));
+  }
+
+  static void Reference(const double* hyper, ReferenceRow row) {
+    const double power = -hyper[1];
+    const double l2 = hyper[4] + hyper[6] / (2.0 * hyper[0]);
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& n = row.slots[0][c];
+      double& z = row.slots[1][c];
+      double& w = row.w[c];
+      const double new_n = n + row.g[c] * row.g[c];
+      const double sigma = (pow(new_n, power) - pow(n, power)) / hyper[0];
+      z += row.g[c] + 2.0 * hyper[5] * w - sigma * w;
+      const double quadratic = pow(new_n, power) / hyper[0] + 2.0 * l2;
+      w = fabs(z) > hyper[3] ? (copysign(hyper[3], z) - z) / quadratic : 0.0;
+      n = new_n;
+    }
+  }
 };
 
 }  // namespace sok

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
@@ -15,14 +15,16 @@ namespace sok {
 //   w -= learning_rate * g / (sqrt(rms) + epsilon)
 // `decay` holds what the slots of the row at hand decay by: rho to the power of the steps that it has missed
 // and this one.
-struct KerasRmsprop {
+struct KerasRmsprop : RuleDefaults {
+  static constexpr const char* kName = "keras_rmsprop";
+  static constexpr const char* kSource = "Keras' legacy RMSprop without momentum";
+  static constexpr UntouchedRows kUntouched = UntouchedRows::kSlotsDecay;
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"rho", HyperRange::kUnit},
                                               {"epsilon", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 1;
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"rms"}};
   static constexpr int kDecayOfSlot[] = {1};
-  static const char* SlotName(int /*slot*/) { return "rms"; }
-  static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
+  static constexpr float kSamples[][3] = {{0.01f, 0.9f, 1e-3f}};
 
   explicit KerasRmsprop(const float* hyper)
       : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay{hyper[1]} {}
@@ -32,24 +34,34 @@ struct KerasRmsprop {
     w -= learning_rate * g / (sqrtf(rms) + epsilon);
   }
 
+  static void Reference(const double* hyper, ReferenceRow row) {
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& rms = row.slots[0][c];
+      rms = hyper[1] * rms + (1.0 - hyper[1]) * row.g[c] * row.g[c];
+      row.w[c] -= hyper[0] * row.g[c] / (sqrt(rms) + hyper[2]);
+    }
+  }
+
   float learning_rate;
   float gain;
   float epsilon;
-  float decay[kSlots];
+  float decay[1];
 };
 
 // The centered form: the root is of the gradients' variance.
 //   mg = rho * mg + (1 - rho) * g
 //   w -= learning_rate * g / (sqrt(rms - mg^2) + epsilon)
 // Where rounding makes rms - mg^2 negative, which Keras turns into NaN, the variance counts as 0.
-struct KerasRmspropCentered {
+struct KerasRmspropCentered : RuleDefaults {
+  static constexpr const char* kName = "keras_rmsprop_centered";
+  static constexpr const char* kSource = "Keras' legacy RMSprop without momentum";
+  static constexpr UntouchedRows kUntouched = UntouchedRows::kSlotsDecay;
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"rho", HyperRange::kUnit},
                                               {"epsilon", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 2;
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"rms"}, {"mg"}};
   static constexpr int kDecayOfSlot[] = {1, 1};
-  static const char* SlotName(int slot) { return slot == 0 ? "rms" : "mg"; }
-  static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
+  static constexpr float kSamples[][3] = {{0.01f, 0.9f, 1e-3f}};
 
   explicit KerasRmspropCentered(const float* hyper)
       : learning_rate(hyper[0]), gain(1.0f - hyper[1]), epsilon(hyper[2]), decay{hyper[1], hyper[1]} {}
@@ -62,10 +74,20 @@ struct KerasRmspropCentered {
     w -= learning_rate * g / (sqrtf(raised) + epsilon);
   }
 
+  static void Reference(const double* hyper, ReferenceRow row) {
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& rms = row.slots[0][c];
+      double& mg = row.slots[1][c];
+      rms = hyper[1] * rms + (1.0 - hyper[1]) * row.g[c] * row.g[c];
+      mg = hyper[1] * mg + (1.0 - hyper[1]) * row.g[c];
+      row.w[c] -= hyper[0] * row.g[c] / (sqrt(rms - mg * mg) + hyper[2]);
+    }
+  }
+
   float learning_rate;
   float gain;
   float epsilon;
-  float decay[kSlots];
+  float decay[2];
 };
 
 }  // namespace sok

@@ -1,4 +1,5 @@
-// Keras' RMSprop, whose averages decay on every step for every row, against the dense form of it.
+// Keras' RMSprop, whose averages decay on every step for every row: another rho, gradients that do not
+// change, overflow.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,7 +39,7 @@ class DenseRmsprop {
   bool centered_;
 };
 
-void Check(const char* name, int64_t dim, bool change_rho) {
+void CheckWithChangingRho(const char* name, int64_t dim) {
   constexpr int64_t kRows = 20;
   ThreadPool pool(2, /*min_block_ns=*/0);
   std::vector<float> hyper = {1e-2f, 0.9f, 1e-3f};
@@ -50,7 +51,7 @@ void Check(const char* name, int64_t dim, bool change_rho) {
   }
   std::mt19937_64 random(9);
   for (int t = 0; t < 200; ++t) {
-    if (change_rho) hyper[1] = t / 50 % 2 == 0 ? 0.9f : 0.95f;
+    hyper[1] = t / 50 % 2 == 0 ? 0.9f : 0.95f;
     // Rows below 10 often, the others seldom.
     RandomStep step = MakeRandomStep(kRows / 2, dim, 0.5, &random);
     const RandomStep seldom = MakeRandomStep(kRows / 2, dim, 0.02, &random);
@@ -74,17 +75,9 @@ void Check(const char* name, int64_t dim, bool change_rho) {
   }
 }
 
-TEST(KerasRmsprop, FollowsTheDenseFormForEveryDim) {
-  for (int64_t dim : {1, 2, 3, 7, 16, 63, 64, 129, 1025}) Check("keras_rmsprop", dim, false);
-}
-
-TEST(KerasRmsprop, CenteredFollowsTheDenseForm) {
-  for (int64_t dim : {1, 7, 64}) Check("keras_rmsprop_centered", dim, false);
-}
-
 TEST(KerasRmsprop, RhoMayChangeBetweenSteps) {
-  Check("keras_rmsprop", 5, true);
-  Check("keras_rmsprop_centered", 5, true);
+  CheckWithChangingRho("keras_rmsprop", 5);
+  CheckWithChangingRho("keras_rmsprop_centered", 5);
 }
 
 // The same gradient for long: the variance is zero but for rounding, whose sign must not turn into NaN.

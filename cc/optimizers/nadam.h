@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
@@ -21,16 +21,18 @@ namespace sok {
 //   v_correction = 1 - beta2^t,
 // which the caller computes. `decay` holds what the moments of the row at hand decay by: the betas to the
 // power of the steps that it has missed and this one.
-struct Nadam {
+struct Nadam : RuleDefaults {
+  static constexpr const char* kName = "nadam";
+  static constexpr const char* kSource = "Dozat, 2016; Keras' legacy Nadam";
+  static constexpr UntouchedRows kUntouched = UntouchedRows::kSlotsDecay;
   static constexpr HyperParameter kHyper[] = {
       {"learning_rate", HyperRange::kFinite},   {"beta1", HyperRange::kUnit},
       {"beta2", HyperRange::kBelowOne},         {"epsilon", HyperRange::kNonNegative},
       {"gradient_weight", HyperRange::kFinite}, {"moment_weight", HyperRange::kFinite},
       {"v_correction", HyperRange::kPositive}};
-  static constexpr int kSlots = 2;
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"m"}, {"v"}};
   static constexpr int kDecayOfSlot[] = {1, 2};
-  static const char* SlotName(int slot) { return slot == 0 ? "m" : "v"; }
-  static float SlotFill(const float* /*hyper*/, int /*slot*/) { return 0.0f; }
+  static constexpr float kSamples[][7] = {{0.01f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f}};
 
   explicit Nadam(const float* hyper)
       : learning_rate(hyper[0]),
@@ -49,6 +51,17 @@ struct Nadam {
     w -= learning_rate * direction / (sqrtf(v / v_correction) + epsilon);
   }
 
+  static void Reference(const double* hyper, ReferenceRow row) {
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& m = row.slots[0][c];
+      double& v = row.slots[1][c];
+      m = hyper[1] * m + (1.0 - hyper[1]) * row.g[c];
+      v = hyper[2] * v + (1.0 - hyper[2]) * row.g[c] * row.g[c];
+      const double direction = hyper[4] * row.g[c] + hyper[5] * m;
+      row.w[c] -= hyper[0] * direction / (sqrt(v / hyper[6]) + hyper[3]);
+    }
+  }
+
   float learning_rate;
   float gain1;
   float gain2;
@@ -56,7 +69,7 @@ struct Nadam {
   float gradient_weight;
   float moment_weight;
   float v_correction;
-  float decay[kSlots];
+  float decay[2];
 };
 
 }  // namespace sok

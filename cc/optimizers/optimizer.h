@@ -11,6 +11,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/optimizers/row_gradients.h"
+#include "cc/optimizers/rule_info.h"
 #include "cc/store/row_store.h"
 
 namespace sok {
@@ -36,21 +37,24 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
+  // What the optimizer states about itself.
+  const RuleInfo& rule() const { return rule_; }
   // The name that MakeOptimizer knows it by.
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return rule_.name; }
   // Steps taken since the optimizer was made, those before a restored checkpoint included.
   int64_t steps() const { return steps_; }
 
-  // InvalidArgument unless `hyper` holds this optimizer's hyper-parameters in their order (see
-  // hyper_parameters()), all finite and in range; the message names the hyper-parameter and the value.
-  Status CheckHyper(Span<const float> hyper) const;
-  // The hyper-parameters' names, in the order in which `hyper` holds their values.
-  virtual std::vector<std::string> hyper_parameters() const = 0;
+  // InvalidArgument unless `hyper` holds the rule's hyper-parameters in their order, all finite and in range;
+  // the message names the hyper-parameter and the value.
+  Status CheckHyper(Span<const float> hyper) const { return rule_.CheckHyper(hyper); }
+
+  // Their names, in the order in which `hyper` holds their values.
+  std::vector<std::string> hyper_parameters() const;
 
   // The slots of a row of `dim` weights, in the order in which they follow the weights, and their names. What
   // new rows' slots are filled with may come from `hyper`, which must have passed CheckHyper.
-  virtual std::vector<SlotSpec> Slots(int64_t dim, Span<const float> hyper) const = 0;
-  virtual std::vector<std::string> slot_names() const = 0;
+  std::vector<SlotSpec> Slots(int64_t dim, Span<const float> hyper) const;
+  std::vector<std::string> slot_names() const;
 
   // Makes room for the state that is kept for each of the rows [0, rows).
   virtual Status Reserve(int64_t rows);
@@ -96,42 +100,21 @@ class Optimizer {
   Status RestoreState(std::string_view state);
 
  protected:
-  explicit Optimizer(std::string_view name) : name_(name) {}
+  explicit Optimizer(const RuleInfo& rule) : rule_(rule) {}
 
-  // What CheckHyper does once the count is right.
-  virtual Status CheckValues(Span<const float> hyper) const = 0;
   // Forgets past steps: every row's weights and slots are now those of the current step.
   virtual void ForgetHistory() {}
   void CountStep() { ++steps_; }
 
  private:
-  std::string name_;
+  const RuleInfo& rule_;
   int64_t steps_ = 0;
 };
 
-// A new optimizer. The names and their hyper-parameters, in order (the first named is the first value):
-//
-//   sgd                         learning_rate
-//   momentum, nesterov          learning_rate, momentum                  TensorFlow's MomentumOptimizer
-//   keras_momentum, keras_nesterov  learning_rate, momentum              Keras' legacy SGD
-//   adagrad                     learning_rate, initial_accumulator, epsilon
-//   adagrad_decay               learning_rate, initial_accumulator, decay_rate, period    DeepRec's
-//   rowwise_adagrad             learning_rate, initial_accumulator, epsilon    one accumulator per row
-//   rmsprop, rmsprop_centered   learning_rate, rho, momentum, epsilon, initial_ms
-//                                                                        TensorFlow's, touched rows
-//   keras_rmsprop, keras_rmsprop_centered  learning_rate, rho, epsilon   Keras' legacy, all means decay
-//   ftrl                        learning_rate, learning_rate_power, initial_accumulator, l1, l2,
-//                               l2_shrinkage, beta
-//   adadelta                    learning_rate, rho, epsilon              TensorFlow's and Keras' legacy
-//   adamax                      alpha, beta1, beta2, epsilon             Keras' legacy, touched rows
-//   nadam                       learning_rate, beta1, beta2, epsilon, gradient_weight, moment_weight,
-//                               v_correction                             Keras' legacy, all moments decay
-//   lazy_adam                   alpha, beta1, beta2, epsilon             touched rows only
-//   adam                        alpha, beta1, beta2, epsilon             TensorFlow's on every row
-//
-// alpha is the bias-corrected rate of the step, learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t) and for
-// adamax learning_rate / (1 - beta1^t), which the caller computes; nadam.h says what the last three of nadam
-// are. An unknown name is an InvalidArgument that lists the known ones.
+// All rules, in the order of rules.h. docs/optimizers.md has them in a table.
+std::vector<const RuleInfo*> KnownRules();
+
+// A new optimizer by the name of its rule. An unknown name is an InvalidArgument that lists the known ones.
 StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(std::string_view name);
 
 }  // namespace sok

@@ -1,50 +1,66 @@
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "cc/optimizers/optimizer.h"
+#include "cc/optimizers/rule_cases.h"
 
 namespace sok {
 namespace {
 
-const std::vector<std::string> kNames = {"sgd",
-                                         "momentum",
-                                         "nesterov",
-                                         "keras_momentum",
-                                         "keras_nesterov",
-                                         "adagrad",
-                                         "adagrad_decay",
-                                         "rmsprop",
-                                         "rmsprop_centered",
-                                         "keras_rmsprop",
-                                         "keras_rmsprop_centered",
-                                         "ftrl",
-                                         "rowwise_adagrad",
-                                         "adadelta",
-                                         "adamax",
-                                         "nadam",
-                                         "adam",
-                                         "lazy_adam"};
+TEST(KnownRules, StateAllThatTheyHaveToOnce) {
+  std::set<std::string> names;
+  for (const RuleInfo* rule : KnownRules()) {
+    EXPECT_TRUE(names.insert(rule->name).second) << rule->name;
+    EXPECT_FALSE(rule->source.empty()) << rule->name;
+    EXPECT_FALSE(rule->hyper.empty()) << rule->name;
+    EXPECT_FALSE(rule->samples.empty()) << rule->name;
+    std::set<std::string> slots;
+    for (const RuleSlot& slot : rule->slots) EXPECT_TRUE(slots.insert(slot.name).second) << rule->name;
+  }
+  EXPECT_GE(names.size(), 18u);
+}
 
-TEST(MakeOptimizer, KnowsEveryNameItDocuments) {
-  for (const std::string& name : kNames) {
-    auto optimizer = MakeOptimizer(name);
-    ASSERT_TRUE(optimizer.ok()) << name;
-    EXPECT_EQ(optimizer.value()->name(), name);
-    const std::vector<float> hyper(optimizer.value()->hyper_parameters().size(), 0.5f);
-    EXPECT_EQ(optimizer.value()->Slots(8, hyper).size(), optimizer.value()->slot_names().size()) << name;
+TEST(KnownRules, SlotsAreFilledWithZerosOrAHyperParameter) {
+  for (const RuleInfo* rule : KnownRules()) {
+    for (const RuleSlot& slot : rule->slots) {
+      if (slot.fill == nullptr) continue;
+      bool found = false;
+      for (const HyperParameter& hyper : rule->hyper) found |= std::string(hyper.name) == slot.fill;
+      EXPECT_TRUE(found) << rule->name << " fills " << slot.name << " with " << slot.fill;
+    }
+  }
+}
+
+TEST(KnownRules, SlotsOfOneNumberComeLast) {
+  for (const RuleInfo* rule : KnownRules()) {
+    for (size_t k = 1; k < rule->slots.size(); ++k) {
+      EXPECT_LE(rule->slots[k - 1].one_per_row, rule->slots[k].one_per_row) << rule->name;
+    }
+  }
+}
+
+TEST(MakeOptimizer, MakesEveryRule) {
+  for (const RuleInfo* rule : KnownRules()) {
+    auto optimizer = MakeOptimizer(rule->name);
+    ASSERT_TRUE(optimizer.ok()) << rule->name;
+    EXPECT_EQ(&optimizer.value()->rule(), rule);
+    EXPECT_EQ(optimizer.value()->name(), rule->name);
+    EXPECT_EQ(optimizer.value()->has_catch_up(), rule->untouched != UntouchedRows::kStay) << rule->name;
+    EXPECT_EQ(optimizer.value()->Slots(8, rule->samples[0]).size(), optimizer.value()->slot_names().size());
   }
 }
 
 TEST(MakeOptimizer, UnknownNameIsRefusedWithTheKnownOnes) {
-  for (const char* name : {"", "Adam", "adamw", "Nadam", "sgd "}) {
+  for (const char* name : {"", "Adam", "no_such_rule", "Nadam", "sgd "}) {
     auto optimizer = MakeOptimizer(name);
     ASSERT_FALSE(optimizer.ok());
     EXPECT_EQ(optimizer.status().code(), StatusCode::kInvalidArgument);
     EXPECT_NE(optimizer.status().message().find(std::string("'") + name + "'"), std::string::npos);
-    for (const std::string& known : kNames) {
-      EXPECT_NE(optimizer.status().message().find(known), std::string::npos) << known;
+    for (const RuleInfo* rule : KnownRules()) {
+      EXPECT_NE(optimizer.status().message().find(rule->name), std::string::npos) << rule->name;
     }
   }
 }

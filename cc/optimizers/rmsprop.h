@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
@@ -14,15 +14,16 @@ namespace sok {
 //   mom = momentum * mom + learning_rate / sqrt(ms + epsilon) * g
 //   w -= mom
 // The quotient comes first, as in TensorFlow: learning_rate * g may overflow where it does not.
-struct Rmsprop {
+struct Rmsprop : RuleDefaults {
+  static constexpr const char* kName = "rmsprop";
+  static constexpr const char* kSource = "TensorFlow's RMSPropOptimizer; Keras' legacy RMSprop with momentum";
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"rho", HyperRange::kUnit},
                                               {"momentum", HyperRange::kNonNegative},
                                               {"epsilon", HyperRange::kNonNegative},
                                               {"initial_ms", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 2;
-  static const char* SlotName(int slot) { return slot == 0 ? "rms" : "momentum"; }
-  static float SlotFill(const float* hyper, int slot) { return slot == 0 ? hyper[4] : 0.0f; }
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"rms", /*fill=*/"initial_ms"}, {"momentum"}};
+  static constexpr float kSamples[][5] = {{0.01f, 0.9f, 0.8f, 1e-10f, 1.0f}};
 
   explicit Rmsprop(const float* hyper)
       : learning_rate(hyper[0]), rho(hyper[1]), momentum(hyper[2]), epsilon(hyper[3]) {}
@@ -31,6 +32,16 @@ struct Rmsprop {
     ms = ms * rho + g * g * (1.0f - rho);
     mom = mom * momentum + learning_rate / sqrtf(ms + epsilon) * g;
     w -= mom;
+  }
+
+  static void Reference(const double* hyper, ReferenceRow row) {
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& ms = row.slots[0][c];
+      double& mom = row.slots[1][c];
+      ms = hyper[1] * ms + (1.0 - hyper[1]) * row.g[c] * row.g[c];
+      mom = hyper[2] * mom + hyper[0] * row.g[c] / sqrt(ms + hyper[3]);
+      row.w[c] -= mom;
+    }
   }
 
   float learning_rate;
@@ -44,15 +55,16 @@ struct Rmsprop {
 //   mom = momentum * mom + learning_rate / sqrt(ms - mg^2 + epsilon) * g
 // Where rounding makes ms - mg^2 + epsilon negative, which TensorFlow turns into NaN, the variance counts as
 // 0.
-struct RmspropCentered {
+struct RmspropCentered : RuleDefaults {
+  static constexpr const char* kName = "rmsprop_centered";
+  static constexpr const char* kSource = "TensorFlow's RMSPropOptimizer; Keras' legacy RMSprop with momentum";
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"rho", HyperRange::kUnit},
                                               {"momentum", HyperRange::kNonNegative},
                                               {"epsilon", HyperRange::kNonNegative},
                                               {"initial_ms", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 3;
-  static const char* SlotName(int slot) { return slot == 0 ? "rms" : slot == 1 ? "momentum" : "mg"; }
-  static float SlotFill(const float* hyper, int slot) { return slot == 0 ? hyper[4] : 0.0f; }
+  static constexpr RuleSlot kSlots[kMaxSlots] = {{"rms", /*fill=*/"initial_ms"}, {"momentum"}, {"mg"}};
+  static constexpr float kSamples[][5] = {{0.01f, 0.9f, 0.8f, 1e-2f, 1.0f}};
 
   explicit RmspropCentered(const float* hyper)
       : learning_rate(hyper[0]), rho(hyper[1]), momentum(hyper[2]), epsilon(hyper[3]) {}
@@ -63,6 +75,18 @@ struct RmspropCentered {
     const float variance = ms - mg * mg + epsilon;
     mom = mom * momentum + learning_rate / sqrtf(variance < 0.0f ? epsilon : variance) * g;
     w -= mom;
+  }
+
+  static void Reference(const double* hyper, ReferenceRow row) {
+    for (int64_t c = 0; c < row.dim; ++c) {
+      double& ms = row.slots[0][c];
+      double& mom = row.slots[1][c];
+      double& mg = row.slots[2][c];
+      ms = hyper[1] * ms + (1.0 - hyper[1]) * row.g[c] * row.g[c];
+      mg = hyper[1] * mg + (1.0 - hyper[1]) * row.g[c];
+      mom = hyper[2] * mom + hyper[0] * row.g[c] / sqrt(ms - mg * mg + hyper[3]);
+      row.w[c] -= mom;
+    }
   }
 
   float learning_rate;

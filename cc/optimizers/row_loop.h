@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cc/base/columns.h"
 #include "cc/base/executor.h"
 #include "cc/base/prefetch.h"
 #include "cc/base/span.h"
 #include "cc/base/vectorize.h"
 #include "cc/optimizers/row_gradients.h"
+#include "cc/optimizers/rule.h"
 #include "cc/pooling/bag_ranges.h"
 #include "cc/store/row_store.h"
 
@@ -72,6 +74,12 @@ void ForEachRow(Executor& executor, Span<const int64_t> rows, const RowGradients
 struct NothingAhead {
   void operator()(int64_t /*row*/) const {}
 };
+
+// One step of the rule on a record, as ApplyToRow, in loops that are compiled for the usual dims.
+template <typename Rule, typename Step>
+void ApplyToRecord(const Step& step, const float* g, float* record, int64_t dim) {
+  WithColumns(dim, [&](auto columns) { ApplyToRow<Rule>(step, g, record, columns); });
+}
 
 }  // namespace sok
 

@@ -4,30 +4,68 @@
 #include <math.h>
 
 #include "cc/base/host_device.h"
-#include "cc/optimizers/hyper_parameter.h"
+#include "cc/optimizers/rule.h"
 
 namespace sok {
 
 // Adagrad with one accumulator per row, as recommendation models use it to save memory:
 //   a += mean over the row of g^2
 //   w -= learning_rate * g / (sqrt(a) + epsilon)
-struct RowwiseAdagrad {
+struct RowwiseAdagrad : RuleDefaults {
+  static constexpr const char* kName = "rowwise_adagrad";
+  static constexpr const char* kSource = "Adagrad with the mean square of a row's gradient";
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kFinite},
                                               {"initial_accumulator", HyperRange::kNonNegative},
                                               {"epsilon", HyperRange::kNonNegative}};
-  static constexpr int kSlots = 1;
-  static const char* SlotName(int /*slot*/) { return "accumulator"; }
-  static float SlotFill(const float* hyper, int /*slot*/) { return hyper[1]; }
+  static constexpr RuleSlot kSlots[kMaxSlots] = {
+      {"accumulator", /*fill=*/"initial_accumulator", /*one_per_row=*/true}};
+  static constexpr float kSamples[][3] = {{0.1f, 0.1f, 0.0f}, {0.1f, 0.0f, 1e-8f}};
 
   explicit RowwiseAdagrad(const float* hyper) : learning_rate(hyper[0]), epsilon(hyper[2]) {}
 
-  // What the row's elements are divided by, once its accumulator has grown.
-  SOK_HOST_DEVICE float Divisor(float sum_of_squares, int dim, float& a) const {
-    a += sum_of_squares / static_cast<float>(dim);
-    return sqrtf(a) + epsilon;
+  // The step of the row's elements, once its accumulator has grown.
+  struct Elements {
+    SOK_HOST_DEVICE void operator()(float g, float& w) const { w -= learning_rate * g / divisor; }
+
+    float learning_rate;
+    float divisor;
+  };
+
+  template <typename Dim>
+  SOK_HOST_DEVICE Elements ForRow(const float* g, float* row_slots, Dim dim) const {
+    row_slots[0] += SumOfSquares(g, dim) / static_cast<float>(static_cast<int>(dim));
+    return {learning_rate, sqrtf(row_slots[0]) + epsilon};
   }
-  SOK_HOST_DEVICE void operator()(float g, float divisor, float& w) const {
-    w -= learning_rate * g / divisor;
+
+  // In double, so that the order of the terms hardly shows. Of whole blocks of kLanes columns, column c goes
+  // to sum c % kLanes: one sum would have each addition wait for the one before, which took as long as all
+  // else that a step does to a row of 64. Columns behind the last block have a sum of their own; going
+  // through the lanes one by one, they would keep vectors waiting for them.
+  template <typename Dim>
+  SOK_HOST_DEVICE static float SumOfSquares(const float* __restrict g, Dim dim) {
+    constexpr int64_t kLanes = 16;
+    const int64_t whole = dim / kLanes * kLanes;
+    double rest = 0.0;
+    for (int64_t c = whole; c < dim; ++c) rest += static_cast<double>(g[c]) * g[c];
+    if (whole == 0) return static_cast<float>(rest);
+    double sums[kLanes] = {};
+    for (int64_t first = 0; first < whole; first += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        sums[lane] += static_cast<double>(g[first + lane]) * g[first + lane];
+      }
+    }
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+      for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+    }
+    return static_cast<float>(sums[0] + rest);
+  }
+
+  static void Reference(const double* hyper, ReferenceRow row) {
+    double& a = row.slots[0][0];
+    double squares = 0.0;
+    for (int64_t c = 0; c < row.dim; ++c) squares += row.g[c] * row.g[c];
+    a += squares / static_cast<double>(row.dim);
+    for (int64_t c = 0; c < row.dim; ++c) row.w[c] -= hyper[0] * row.g[c] / (sqrt(a) + hyper[2]);
   }
 
   float learning_rate;

@@ -37,6 +37,7 @@ class TrainedRows {
   const Status& status() const { return status_; }
   Optimizer& optimizer() { return *optimizer_; }
   RowStore& store() { return store_; }
+  const RowStore& store() const { return store_; }
   int64_t size() const { return rows_; }
 
   void Step(Executor& executor, Span<const float> hyper, const std::vector<int64_t>& rows,

@@ -1,4 +1,4 @@
-#include "cc/optimizers/power_table.h"
+#include "cc/optimizers/missed_steps.h"
 
 #include <gtest/gtest.h>
 

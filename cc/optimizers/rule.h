@@ -1,0 +1,145 @@
+// What an optimizer states about itself, in one header: see the steps in CONTRIBUTING.md.
+//
+// A rule is a struct that g++ and nvcc compile. It has these constants:
+//
+//   kName       the name by which MakeOptimizer and checkpoints know it
+//   kSource     the paper, or the TensorFlow or Keras optimizer whose arithmetic it has
+//   kUntouched  what a step does to rows without a gradient (UntouchedRows)
+//   kHyper      its hyper-parameters and their ranges, in the order in which a step takes their values
+//   kSlots      what a row keeps behind its weights
+//   kSamples    values of all hyper-parameters that its tests train with, [samples, hyper-parameters]
+//
+// and these functions:
+//
+//   explicit Rule(const float* hyper)                    one step
+//   SOK_HOST_DEVICE operator()(g, w, slots...) const     updates one element: its gradient, its weight and
+//                                                        its element of each slot that is as wide as a row
+//   Reference(const double* hyper, ReferenceRow row)     the same step of a whole row in double precision,
+//                                                        straight from the formulas, for tests
+//
+// A rule with slots of one number per row also has
+//
+//   template <typename Dim>
+//   SOK_HOST_DEVICE ForRow(const float* g, float* row_slots, Dim dim) const
+//
+// which updates those slots from the row's gradient and returns the function that updates its elements. The
+// arithmetic uses neither the standard library nor virtual functions: devices run it.
+#ifndef SOK_CC_OPTIMIZERS_RULE_H_
+#define SOK_CC_OPTIMIZERS_RULE_H_
+
+#include <cstdint>
+
+#include "cc/base/host_device.h"
+
+namespace sok {
+
+// Which values of a hyper-parameter make sense; all are finite.
+enum class HyperRange {
+  kFinite,       // any
+  kNonNegative,  // >= 0
+  kPositive,     // > 0
+  kNonPositive,  // <= 0
+  kUnit,         // [0, 1]
+  kBelowOne,     // [0, 1)
+};
+
+// A hyper-parameter of an optimizer, as error messages name it.
+struct HyperParameter {
+  const char* name;
+  HyperRange range;
+};
+
+// What a row keeps for its optimizer: a number for each weight, or one number. A slot without a name is none.
+struct RuleSlot {
+  constexpr RuleSlot() = default;
+  constexpr RuleSlot(const char* name, const char* fill = nullptr, bool one_per_row = false)
+      : name(name), fill(fill), one_per_row(one_per_row) {}
+
+  const char* name = nullptr;
+  const char* fill = nullptr;  // the hyper-parameter whose value new rows hold; null: zeros
+  bool one_per_row = false;    // such slots come last
+};
+
+constexpr int kMaxSlots = 3;
+
+// What a step does to rows that have no gradient.
+enum class UntouchedRows {
+  kStay,        // nothing
+  kSlotsDecay,  // weights stay; slots are multiplied by hyper-parameters, those numbered Rule::kDecayOfSlot
+  kMove,        // weights and slots change as with a gradient of zero
+};
+
+// What most rules have in common.
+struct RuleDefaults {
+  static constexpr UntouchedRows kUntouched = UntouchedRows::kStay;
+  // Whether Rule::WithVariant(hyper, body) calls body with a step that is compiled for the hyper-parameters.
+  static constexpr bool kHasVariants = false;
+  // Whether a step has the same bits on the host and on devices: all operations are rounded as IEEE 754 says.
+  static bool HasSameBitsEverywhere(const float* /*hyper*/) { return true; }
+};
+
+// A row for Rule::Reference. slots[k] has `dim` numbers, or one.
+struct ReferenceRow {
+  int64_t dim;
+  const double* g;
+  double* w;
+  double* const* slots;
+};
+
+// How many slots a rule has with a number for each weight, and how many with one number.
+template <typename Rule>
+constexpr int CountSlots(bool one_per_row) {
+  int count = 0;
+  for (const RuleSlot& slot : Rule::kSlots) {
+    count += slot.name != nullptr && slot.one_per_row == one_per_row ? 1 : 0;
+  }
+  return count;
+}
+template <typename Rule>
+constexpr int kElementSlots = CountSlots<Rule>(false);
+template <typename Rule>
+constexpr int kRowSlots = CountSlots<Rule>(true);
+
+// Calls body(step) with one step of the rule.
+template <typename Rule, typename Body>
+void WithStep(const float* hyper, const Body& body) {
+  if constexpr (Rule::kHasVariants) {
+    Rule::WithVariant(hyper, body);
+  } else {
+    body(Rule(hyper));
+  }
+}
+
+// Applies step(g, w, slots...) to every element of a row with kSlots slots as wide as its weights. Plain
+// loops over the columns, which vectorize.
+template <int kSlots, typename Step, typename Dim>
+SOK_HOST_DEVICE void ApplyToElements(const Step& step, const float* __restrict g, float* __restrict record,
+                                     Dim dim) {
+  float* __restrict w = record;
+  float* __restrict s0 = record + dim;
+  float* __restrict s1 = record + 2 * dim;
+  float* __restrict s2 = record + 3 * dim;
+  static_assert(kSlots <= kMaxSlots && kMaxSlots == 3);
+  for (int64_t c = 0; c < dim; ++c) {
+    if constexpr (kSlots == 0) step(g[c], w[c]);
+    if constexpr (kSlots == 1) step(g[c], w[c], s0[c]);
+    if constexpr (kSlots == 2) step(g[c], w[c], s0[c], s1[c]);
+    if constexpr (kSlots == 3) step(g[c], w[c], s0[c], s1[c], s2[c]);
+  }
+}
+
+// One step on a record: `dim` weights, then the slots in their order. `step` is what WithStep gives.
+template <typename Rule, typename Step, typename Dim>
+SOK_HOST_DEVICE void ApplyToRow(const Step& step, const float* g, float* record, Dim dim) {
+  constexpr int kSlots = kElementSlots<Rule>;
+  if constexpr (kRowSlots<Rule> == 0) {
+    ApplyToElements<kSlots>(step, g, record, dim);
+  } else {
+    float* const row_slots = record + (1 + kSlots) * dim;
+    ApplyToElements<kSlots>(step.ForRow(g, row_slots, dim), g, record, dim);
+  }
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_RULE_H_

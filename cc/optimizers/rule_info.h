@@ -1,0 +1,65 @@
+#ifndef SOK_CC_OPTIMIZERS_RULE_INFO_H_
+#define SOK_CC_OPTIMIZERS_RULE_INFO_H_
+
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/optimizers/rule.h"
+
+namespace sok {
+
+// What a rule states about itself (see rule.h), as values.
+struct RuleInfo {
+  std::string name;
+  std::string source;
+  UntouchedRows untouched;
+  std::vector<HyperParameter> hyper;
+  std::vector<RuleSlot> slots;              // in the order of the record
+  std::vector<std::vector<float>> samples;  // hyper-parameters that tests train with; at least one
+  void (*reference)(const double* hyper, ReferenceRow row);
+  bool (*has_same_bits_everywhere)(const float* hyper);
+
+  // InvalidArgument, naming the optimizer, the hyper-parameter and the value, unless `values` holds all
+  // hyper-parameters in their order, finite and in their ranges.
+  Status CheckHyper(Span<const float> values) const;
+
+  // What a new row's slot holds; `values` as above.
+  float SlotFill(const RuleSlot& slot, Span<const float> values) const;
+};
+
+// A range in words, as it follows "must be".
+const char* Describe(HyperRange range);
+
+template <typename Rule>
+RuleInfo MakeRuleInfo() {
+  RuleInfo info;
+  info.name = Rule::kName;
+  info.source = Rule::kSource;
+  info.untouched = Rule::kUntouched;
+  info.hyper.assign(std::begin(Rule::kHyper), std::end(Rule::kHyper));
+  for (const RuleSlot& slot : Rule::kSlots) {
+    if (slot.name != nullptr) info.slots.push_back(slot);
+  }
+  static_assert(std::size(Rule::kSamples[0]) == std::size(Rule::kHyper), "a sample is one of all of them");
+  for (const auto& sample : Rule::kSamples) {
+    info.samples.emplace_back(std::begin(sample), std::end(sample));
+  }
+  info.reference = Rule::Reference;
+  info.has_same_bits_everywhere = Rule::HasSameBitsEverywhere;
+  return info;
+}
+
+// The one RuleInfo of a rule.
+template <typename Rule>
+const RuleInfo& RuleInfoOf() {
+  static const RuleInfo info = MakeRuleInfo<Rule>();
+  return info;
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_OPTIMIZERS_RULE_INFO_H_
