@@ -10,7 +10,9 @@ import pytest
 
 import forked
 import harness  # noqa: F401 - quiets TensorFlow in the children too
+import optimizer_tables
 import ranks
+from sparse_operation_kit import compat
 
 # In Bazel's runfiles and in a checkout alike, the documents lie one level above this file.
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,3 +97,9 @@ def test_links_lead_somewhere(document):
         target = document.parent / path if path else document
         assert target.exists(), f"{document.name} links to {link}"
         assert not anchor or anchor in _anchors(target), f"{document.name} links to {link}"
+
+
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="the tables name Keras 2's optimizers as TensorFlow does")
+def test_optimizer_tables_are_those_of_the_registries():
+    written = optimizer_tables.DOCUMENT.read_text()
+    assert written == optimizer_tables.with_tables(written), f"run {optimizer_tables.__file__} as it says"

@@ -6,6 +6,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
+from sparse_operation_kit.optimizers.mapping import known_optimizers
 
 _KERAS = compat.legacy_keras_optimizers()
 keras_2 = pytest.mark.skipif(not _KERAS, reason="this TensorFlow has no legacy Keras optimizers")
@@ -26,8 +27,8 @@ def test_unknown_optimizer_is_named_with_the_known_ones(table):
         tf.compat.v1.train.ProximalAdagradOptimizer(0.1).apply_gradients([(_gradient(), table)])
     message = str(error.value)
     assert "ProximalAdagradOptimizer cannot train embedding variable 'my_table'" in message
-    for known in ("tf.compat.v1.train.AdamOptimizer", "sok.optimizers.RowWiseAdagrad", "LazyAdamOptimizer"):
-        assert known in message
+    for known in known_optimizers():
+        assert known.public_name in message
 
 
 @keras_2
@@ -80,18 +81,6 @@ def test_amsgrad_is_refused(table):
 def test_amsgrad_of_our_adam_is_refused():
     with pytest.raises(ValueError, match="amsgrad=True is not supported"):
         sok.optimizers.Adam(amsgrad=True)
-
-
-def test_dense_gradient_is_refused(table):
-    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
-    with pytest.raises(TypeError, match="gradient of embedding variable 'my_table' must be tf.IndexedSlices"):
-        optimizer.apply_gradients([(tf.ones([3, 2]), table)])
-
-
-def test_gradient_of_another_dtype_is_refused(table):
-    gradient = tf.IndexedSlices(tf.ones([1, 2], tf.float16), tf.constant([0], tf.int64))
-    with pytest.raises(TypeError, match="gradient of embedding variable 'my_table' is float16, not float32"):
-        tf.compat.v1.train.GradientDescentOptimizer(0.1).apply_gradients([(gradient, table)])
 
 
 def test_all_gradients_missing_is_tensorflows_error(table):

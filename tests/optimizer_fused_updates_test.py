@@ -3,6 +3,7 @@
 All on one rank, with the op of one rank and with those of several.
 """
 
+import functools
 import types
 
 import numpy as np
@@ -13,6 +14,7 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat, native
 from sparse_operation_kit.lookup import group
+from sparse_operation_kit.optimizers.mapping import known_optimizers
 
 train = tf.compat.v1.train
 DIMS = (4, 16, 3)
@@ -25,13 +27,9 @@ def _keras_optimizers():
 
 
 MAKERS = [
-    train.GradientDescentOptimizer,
-    train.AdagradOptimizer,
-    train.AdadeltaOptimizer,
-    train.AdamOptimizer,
-    sok.tf.keras.optimizers.LazyAdamOptimizer,
-    sok.optimizers.AdamAsyncOptimizer,
-    *_keras_optimizers(),
+    pytest.param(functools.partial(entry.make, rule), id=f"{entry.public_name}-{rule}")
+    for entry in known_optimizers()
+    for rule in entry.rules
 ]
 
 

@@ -4,7 +4,9 @@
 needs Horovod and is loaded when they are first asked for.
 """
 
+import ctypes
 import functools
+import json
 import os
 import types
 
@@ -70,6 +72,19 @@ def _check_horovod() -> None:
         raise ImportError(
             f"This Horovod is built for GPUs; {_HOROVOD_LIBRARY} works with one built for the CPU."
         )
+
+
+@functools.cache
+def optimizer_rules() -> dict:
+    """Returns the rules that tables are trained by, as the engine states them (cc/optimizers/rules.h).
+
+    By name: `hyper`, the ranges of its hyper-parameters by name, in the order in which the ops take their
+    values; `slots`, by name, in the order of a row's record; `untouched`, what a step does to rows without a
+    gradient ("stay", "slots decay", "move"); and `source`, whose arithmetic it is.
+    """
+    function = ctypes.CDLL(library_path()).SokOptimizerRules
+    function.restype = ctypes.c_char_p
+    return json.loads(function().decode())
 
 
 @functools.cache

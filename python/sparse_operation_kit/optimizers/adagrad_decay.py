@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
 # Of periods that are told apart: a table counts in float32.
@@ -145,14 +146,28 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
         return tf.IndexedSlices(values, indices)
 
 
-def adagrad_decay(optimizer: AdagradDecayOptimizer) -> TableUpdate:
+def table_update(optimizer: AdagradDecayOptimizer) -> TableUpdate:
     """What a step of the optimizer is on a table."""
     return TableUpdate(
         "adagrad_decay",
-        (
-            optimizer._learning_rate_tensor,
-            optimizer._initial_accumulator_value,
-            optimizer._decay_rate,
-            optimizer._period,
-        ),
+        {
+            "learning_rate": optimizer._learning_rate_tensor,
+            "initial_accumulator": optimizer._initial_accumulator_value,
+            "decay_rate": optimizer._decay_rate,
+            "period": optimizer._period,
+        },
     )
+
+
+ENTRY = of_v1(
+    "sok.optimizers.AdagradDecayOptimizer",
+    AdagradDecayOptimizer,
+    table_update,
+    {
+        "adagrad_decay": {
+            "global_step": tf.compat.v1.train.get_or_create_global_step,
+            "accumulator_decay_step": 5,
+        }
+    },
+    slots={"accumulator_decay_power": "decay_power"},
+)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.core.graph_keys import GraphKeys
-from sparse_operation_kit.optimizers.scalar_state import initializer_of, scalar_state
+from sparse_operation_kit.optimizers import v1_rules
+from sparse_operation_kit.optimizers.iterations import CountsIterations
+from sparse_operation_kit.optimizers.known_optimizer import of_v1
 
 
-class Adam(tf.compat.v1.train.AdamOptimizer):
+class Adam(CountsIterations, tf.compat.v1.train.AdamOptimizer):
     """`tf.compat.v1.train.AdamOptimizer` under Keras' argument names, for embedding and ordinary variables.
 
     On an embedding variable a step does what AdamOptimizer does on a dense variable that holds the same
@@ -48,7 +48,7 @@ class Adam(tf.compat.v1.train.AdamOptimizer):
         if amsgrad:
             raise ValueError("amsgrad=True is not supported: tables keep no maximum of the second moment")
         self._learning_rate = learning_rate
-        super().__init__(self._current_learning_rate, beta_1, beta_2, epsilon, name=name)
+        super().__init__(lambda: self._current(learning_rate), beta_1, beta_2, epsilon, name=name)
         if not tf.executing_eagerly():
             tf.compat.v1.add_to_collection(GraphKeys.SparseOperationKitOptimizer, self)
 
@@ -57,30 +57,11 @@ class Adam(tf.compat.v1.train.AdamOptimizer):
         """The learning rate as it was given."""
         return self._learning_rate
 
-    @property
-    def iterations(self) -> tf.Variable:
-        """Scalar int64 variable of the current graph: how often gradients were applied."""
-        return scalar_state(self, "iterations", 0, tf.int64)
 
-    @property
-    def initializer(self) -> tf.Operation:
-        """The op that initializes the optimizer's own variables: those of the current graph, made so far.
-
-        `tf.compat.v1.global_variables_initializer()` does it too, where it is called after the last
-        `apply_gradients`. Moments of embedding variables lie in their tables and stay as they are.
-        """
-        return initializer_of(self)
-
-    def _current_learning_rate(self) -> Any:
-        if not callable(self._learning_rate):
-            return self._learning_rate
-        try:
-            inspect.signature(self._learning_rate).bind()
-        except TypeError:
-            return self._learning_rate(self.iterations)
-        return self._learning_rate()
-
-    def _finish(self, update_ops: list, name_scope: str) -> tf.Operation:
-        with tf.control_dependencies(update_ops):
-            count = self.iterations.assign_add(1, read_value=False)
-        return super()._finish([*update_ops, count], name_scope)
+ENTRY = of_v1(
+    "sok.optimizers.Adam",
+    Adam,
+    v1_rules.adam,
+    {"adam": {}},
+    create_shared_state=v1_rules.create_beta_powers,
+)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
+from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.scalar_state import scalar_state
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
@@ -146,17 +147,37 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         )
 
 
-def adam_async(optimizer: AdamAsyncOptimizer, table: tf.Variable) -> TableUpdate:
+def table_update(optimizer: AdamAsyncOptimizer, table: tf.Variable) -> TableUpdate:
     """What a step of the optimizer is on a table."""
     rate, beta1, beta2, epsilon = optimizer._cast(tf.float32)
     if optimizer._apply_sparse_rmsprop:
-        initial_mean_square = 0.0
-        return TableUpdate("rmsprop", (rate, beta2, beta1, epsilon, initial_mean_square))
+        return TableUpdate(
+            "rmsprop",
+            {
+                "learning_rate": rate,
+                "rho": beta2,
+                "momentum": beta1,
+                "epsilon": epsilon,
+                "initial_ms": 0.0,
+            },
+        )
     powers = optimizer._powers_of_table(table)
     optimizer._table_powers.append(powers)
-    return TableUpdate("lazy_adam", (_alpha(rate, *powers), beta1, beta2, epsilon))
+    return TableUpdate(
+        "lazy_adam",
+        {"alpha": _alpha(rate, *powers), "beta1": beta1, "beta2": beta2, "epsilon": epsilon},
+    )
 
 
 def _alpha(rate: tf.Tensor, beta1_power: tf.Variable, beta2_power: tf.Variable) -> tf.Tensor:
     one = tf.ones([], rate.dtype)
     return rate * tf.sqrt(one - beta2_power) / (one - beta1_power)
+
+
+ENTRY = of_v1(
+    "sok.optimizers.AdamAsyncOptimizer",
+    AdamAsyncOptimizer,
+    table_update,
+    {"lazy_adam": {}, "rmsprop": {"apply_sparse_rmsprop": True, "epsilon": 1e-3}},
+    differs_by_table=True,
+)

@@ -42,7 +42,7 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
         coefficients = (apply_state or {}).get(device_and_dtype)
         if coefficients is None:
             coefficients = optimizer._fallback_apply_state(*device_and_dtype)
-        update = known.rule(optimizer, coefficients)
+        update = known.update(optimizer, coefficients)
         claim_table(variable, optimizer, update.kernel)
         return ops.update(variable, gradient, update.kernel, update.packed_hyper())
 

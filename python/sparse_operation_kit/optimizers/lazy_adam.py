@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from sparse_operation_kit.optimizers import v1_rules
+from sparse_operation_kit.optimizers.known_optimizer import of_v1
+
 
 class LazyAdamOptimizer(tf.compat.v1.train.AdamOptimizer):
     """Adam that updates moments and weights of the rows in the batch only.
@@ -56,3 +59,12 @@ class LazyAdamOptimizer(tf.compat.v1.train.AdamOptimizer):
             second.scatter_update(tf.IndexedSlices(v, indices), use_locking=self._use_locking).op,
             var.scatter_sub(tf.IndexedSlices(step, indices), use_locking=self._use_locking).op,
         )
+
+
+ENTRY = of_v1(
+    "sok.tf.keras.optimizers.LazyAdamOptimizer",
+    LazyAdamOptimizer,
+    v1_rules.lazy_adam,
+    {"lazy_adam": {}},
+    create_shared_state=v1_rules.create_beta_powers,
+)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
 
@@ -89,11 +90,15 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
         return learning_rate * grad / tf.reshape(root, _one_per_row(grad))
 
 
-def rowwise_adagrad(optimizer: RowWiseAdagrad) -> TableUpdate:
+def table_update(optimizer: RowWiseAdagrad) -> TableUpdate:
     """What a step of the optimizer is on a table."""
     return TableUpdate(
         "rowwise_adagrad",
-        (optimizer._learning_rate_tensor, optimizer._initial_accumulator_value, optimizer._epsilon_tensor),
+        {
+            "learning_rate": optimizer._learning_rate_tensor,
+            "initial_accumulator": optimizer._initial_accumulator_value,
+            "epsilon": optimizer._epsilon_tensor,
+        },
     )
 
 
@@ -105,3 +110,6 @@ def _one_per_row(grad: tf.Tensor) -> tf.Tensor:
     # [rows, 1, 1, ...], which broadcasts over the row; the empty shape for a scalar.
     ones = [1] * max(grad.shape.rank - 1, 0)
     return tf.concat([tf.shape(grad)[:1], tf.constant(ones, tf.int32)], axis=0)
+
+
+ENTRY = of_v1("sok.optimizers.RowWiseAdagrad", RowWiseAdagrad, table_update, {"rowwise_adagrad": {}})

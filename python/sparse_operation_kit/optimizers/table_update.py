@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -12,8 +13,6 @@ from sparse_operation_kit.core import global_step, graph_ops
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.horovod_check import is_gathered
 
-# These kernels keep nothing between steps, so several optimizers may share a table through them.
-_STATELESS_KERNELS = ("sgd",)
 _OWNER_ATTRIBUTE = "_sok_optimizer_and_kernel"
 
 
@@ -22,16 +21,23 @@ class TableUpdate:
     """What an optimizer's step is on a table.
 
     Attributes:
-      kernel: the name of a kernel of `cc/optimizers`.
-      hyper: its hyper-parameters in the kernel's order; Python numbers or scalar tensors of any float dtype.
+      kernel: the name of a rule of `cc/optimizers`.
+      hyper: its hyper-parameters by name; Python numbers or scalar tensors of any float dtype.
     """
 
     kernel: str
-    hyper: tuple
+    hyper: Mapping[str, Any]
 
     def packed_hyper(self) -> tf.Tensor:
-        """The hyper-parameters as the kernel takes them: a float32 vector."""
-        return tf.stack([tf.cast(value, tf.float32) for value in self.hyper], name="hyper")
+        """The hyper-parameters as the kernel takes them: a float32 vector.
+
+        Raises:
+          ValueError: if `hyper` has other names than the rule.
+        """
+        names = list(native.optimizer_rules()[self.kernel]["hyper"])
+        if set(names) != set(self.hyper):
+            raise ValueError(f"Rule '{self.kernel}' takes {names}, not {list(self.hyper)}")
+        return tf.stack([tf.cast(self.hyper[name], tf.float32) for name in names], name="hyper")
 
 
 def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
@@ -44,7 +50,9 @@ def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
         optimizer and the kernel keeps state.
     """
     owner, its_kernel = getattr(variable, _OWNER_ATTRIBUTE, (optimizer, kernel))
-    if its_kernel != kernel or (owner is not optimizer and kernel not in _STATELESS_KERNELS):
+    # A rule without slots keeps nothing between steps, so several optimizers may share a table through it.
+    has_state = bool(native.optimizer_rules()[kernel]["slots"])
+    if its_kernel != kernel or (owner is not optimizer and has_state):
         raise ValueError(
             f"Embedding variable '{variable.m_var_name}' is trained by a {type(owner).__name__} already, and"
             f" its rows carry that one's state. A {type(optimizer).__name__} cannot train it too: use one"

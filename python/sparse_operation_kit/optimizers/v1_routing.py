@@ -34,9 +34,9 @@ class _Step:
         check_gradient(variable, gradient)
         # Made at the first table and not before the call: rules need what the optimizer's _prepare leaves.
         if self._known.differs_by_table:
-            self._use(self._known.rule(self._optimizer, variable))
+            self._use(self._known.update(self._optimizer, variable))
         elif self._update is None:
-            self._use(self._known.rule(self._optimizer))
+            self._use(self._known.update(self._optimizer))
         claim_table(variable, self._optimizer, self._update.kernel)
         return self._ops.update(variable, gradient, self._update.kernel, self._hyper)
 

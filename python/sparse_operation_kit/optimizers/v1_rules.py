@@ -1,7 +1,7 @@
 """What the optimizers of tf.compat.v1.train do to a table.
 
-Each rule reads the tensors that the optimizer's own `_prepare` has just made of its arguments, so numbers,
-tensors and callables all reach the kernel as they reach TensorFlow's ops.
+Each function reads the tensors that the optimizer's own `_prepare` has just made of its arguments, so
+numbers, tensors and callables all reach the kernel as they reach TensorFlow's ops.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer, of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
 _train = tf.compat.v1.train
@@ -17,68 +18,75 @@ _train = tf.compat.v1.train
 
 def sgd(optimizer: _train.GradientDescentOptimizer) -> TableUpdate:
     """The step of gradient descent."""
-    return TableUpdate("sgd", (optimizer._learning_rate_tensor,))
+    return TableUpdate("sgd", {"learning_rate": optimizer._learning_rate_tensor})
 
 
 def momentum(optimizer: _train.MomentumOptimizer) -> TableUpdate:
     """The step of momentum, Nesterov's or the plain one."""
-    kernel = "nesterov" if optimizer._use_nesterov else "momentum"
-    return TableUpdate(kernel, (optimizer._learning_rate_tensor, optimizer._momentum_tensor))
+    return TableUpdate(
+        "nesterov" if optimizer._use_nesterov else "momentum",
+        {"learning_rate": optimizer._learning_rate_tensor, "momentum": optimizer._momentum_tensor},
+    )
 
 
 def adagrad(optimizer: _train.AdagradOptimizer) -> TableUpdate:
     """The step of Adagrad, whose root has no epsilon here."""
-    no_epsilon = 0.0
     return TableUpdate(
-        "adagrad", (optimizer._learning_rate_tensor, optimizer._initial_accumulator_value, no_epsilon)
+        "adagrad",
+        {
+            "learning_rate": optimizer._learning_rate_tensor,
+            "initial_accumulator": optimizer._initial_accumulator_value,
+            "epsilon": 0.0,
+        },
     )
 
 
 def rmsprop(optimizer: _train.RMSPropOptimizer) -> TableUpdate:
     """The step of RMSProp, centered or not; it touches the rows of the batch only."""
-    kernel = "rmsprop_centered" if optimizer._centered else "rmsprop"
-    initial_mean_square = 1.0
     return TableUpdate(
-        kernel,
-        (
-            optimizer._learning_rate_tensor,
-            optimizer._decay_tensor,
-            optimizer._momentum_tensor,
-            optimizer._epsilon_tensor,
-            initial_mean_square,
-        ),
+        "rmsprop_centered" if optimizer._centered else "rmsprop",
+        {
+            "learning_rate": optimizer._learning_rate_tensor,
+            "rho": optimizer._decay_tensor,
+            "momentum": optimizer._momentum_tensor,
+            "epsilon": optimizer._epsilon_tensor,
+            "initial_ms": 1.0,
+        },
     )
 
 
 def adadelta(optimizer: _train.AdadeltaOptimizer) -> TableUpdate:
     """The step of Adadelta; it touches the rows of the batch only."""
-    return TableUpdate("adadelta", (optimizer._lr_t, optimizer._rho_t, optimizer._epsilon_t))
+    return TableUpdate(
+        "adadelta",
+        {"learning_rate": optimizer._lr_t, "rho": optimizer._rho_t, "epsilon": optimizer._epsilon_t},
+    )
 
 
 def ftrl(optimizer: _train.FtrlOptimizer) -> TableUpdate:
     """The step of FTRL with its shrinkage and beta."""
     return TableUpdate(
         "ftrl",
-        (
-            optimizer._learning_rate_tensor,
-            optimizer._learning_rate_power_tensor,
-            optimizer._initial_accumulator_value,
-            optimizer._l1_regularization_strength_tensor,
-            optimizer._l2_regularization_strength,
-            optimizer._l2_shrinkage_regularization_strength_tensor,
-            optimizer._beta,
-        ),
+        {
+            "learning_rate": optimizer._learning_rate_tensor,
+            "learning_rate_power": optimizer._learning_rate_power_tensor,
+            "initial_accumulator": optimizer._initial_accumulator_value,
+            "l1": optimizer._l1_regularization_strength_tensor,
+            "l2": optimizer._l2_regularization_strength,
+            "l2_shrinkage": optimizer._l2_shrinkage_regularization_strength_tensor,
+            "beta": optimizer._beta,
+        },
     )
 
 
 def adam(optimizer: _train.AdamOptimizer) -> TableUpdate:
     """The step of Adam, which moves every row."""
-    return TableUpdate("adam", _adam_hyper(optimizer))
+    return TableUpdate("adam", adam_hyper(optimizer))
 
 
 def lazy_adam(optimizer: _train.AdamOptimizer) -> TableUpdate:
     """The step of Adam on the rows of the batch only."""
-    return TableUpdate("lazy_adam", _adam_hyper(optimizer))
+    return TableUpdate("lazy_adam", adam_hyper(optimizer))
 
 
 def create_beta_powers(optimizer: _train.AdamOptimizer, variables: Sequence[tf.Variable]) -> None:
@@ -88,10 +96,56 @@ def create_beta_powers(optimizer: _train.AdamOptimizer, variables: Sequence[tf.V
         optimizer._create_non_slot_variable(initial_value=beta, name=name, colocate_with=first)
 
 
-def _adam_hyper(optimizer: _train.AdamOptimizer) -> tuple:
+def adam_hyper(optimizer: _train.AdamOptimizer) -> dict:
+    """The hyper-parameters of a step of Adam, with its bias-corrected rate."""
     # In float32 and in this order, as TensorFlow's kernel has it. The powers are those before this step's
     # `_finish` moves them on, since that waits for all updates.
     beta1_power, beta2_power = (tf.cast(power, tf.float32) for power in optimizer._get_beta_accumulators())
     learning_rate = tf.cast(optimizer._lr_t, tf.float32)
     alpha = learning_rate * tf.sqrt(1.0 - beta2_power) / (1.0 - beta1_power)
-    return (alpha, optimizer._beta1_t, optimizer._beta2_t, optimizer._epsilon_t)
+    return {
+        "alpha": alpha,
+        "beta1": optimizer._beta1_t,
+        "beta2": optimizer._beta2_t,
+        "epsilon": optimizer._epsilon_t,
+    }
+
+
+def entries() -> list[KnownOptimizer]:
+    """The entries of the optimizers of tf.compat.v1.train."""
+    known = (
+        ("GradientDescentOptimizer", sgd, {"sgd": {}}, {}),
+        (
+            "MomentumOptimizer",
+            momentum,
+            {"momentum": {"momentum": 0.9}, "nesterov": {"momentum": 0.9, "use_nesterov": True}},
+            {},
+        ),
+        ("AdagradOptimizer", adagrad, {"adagrad": {}}, {}),
+        (
+            "RMSPropOptimizer",
+            rmsprop,
+            {
+                "rmsprop": {"momentum": 0.5, "epsilon": 1e-3},
+                "rmsprop_centered": {"momentum": 0.3, "epsilon": 1e-2, "centered": True},
+            },
+            {},
+        ),
+        (
+            "AdadeltaOptimizer",
+            adadelta,
+            {"adadelta": {"epsilon": 0.01}},
+            {"slots": {"accum": "accumulator", "accum_update": "accumulated_update"}},
+        ),
+        (
+            "FtrlOptimizer",
+            ftrl,
+            {"ftrl": {"l1_regularization_strength": 0.01, "l2_shrinkage_regularization_strength": 0.05}},
+            {"slots": {"accum": "accumulator"}},
+        ),
+        ("AdamOptimizer", adam, {"adam": {}}, {"create_shared_state": create_beta_powers}),
+    )
+    return [
+        of_v1(f"tf.compat.v1.train.{name}", getattr(_train, name), update, rules, **more)
+        for name, update, rules, more in known
+    ]

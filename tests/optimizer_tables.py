@@ -1,0 +1,81 @@
+"""The tables of docs/optimizers.md, from the registries. Run as a program, it writes them there:
+
+tools/python.sh tests/optimizer_tables.py
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+from sparse_operation_kit import native
+from sparse_operation_kit.optimizers.mapping import known_optimizers
+
+DOCUMENT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "optimizers.md"
+
+_UNTOUCHED = {
+    "stay": "stay as they are",
+    "slots decay": "weights stay, slots decay",
+    "move": "weights and slots change as with a gradient of zero",
+}
+
+# The engine's words for ranges, shorter: all hyper-parameters are finite.
+_RANGES = {
+    "finite": "",
+    "finite and at least 0": " ≥ 0",
+    "finite and above 0": " > 0",
+    "finite and at most 0": " ≤ 0",
+    "between 0 and 1": " in [0, 1]",
+    "at least 0 and below 1": " in [0, 1)",
+}
+
+
+def tables() -> dict[str, str]:
+    """Each table in Markdown, by the name in its marks."""
+    return {"classes": _classes(), "rules": _rules()}
+
+
+def with_tables(text: str) -> str:
+    """The document with the tables between their marks replaced."""
+    for name, table in tables().items():
+        begin, end = f"<!-- {name}: tests/optimizer_tables.py -->\n", f"<!-- end of {name} -->"
+        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        assert pattern.search(text), f"{DOCUMENT.name} has no marks of '{name}'"
+        text = pattern.sub(lambda _, new=f"{begin}{table}{end}": new, text)
+    return text
+
+
+def _table(*rows: tuple[str, ...]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    return "\n".join(lines) + "\n"
+
+
+def _classes() -> str:
+    rows = [("class", "rules", "slots of other names in TensorFlow")]
+    for entry in known_optimizers():
+        rules = ", ".join(f"`{rule}`" for rule in entry.rules)
+        slots = ", ".join(f"`{ours}`: `{theirs}`" for theirs, ours in entry.slots.items())
+        rows.append((f"`{entry.public_name}`", rules, slots))
+    return _table(*rows)
+
+
+def _rules() -> str:
+    rows = [("rule", "arithmetic of", "hyper-parameters", "slots", "rows without a gradient")]
+    for name, rule in native.optimizer_rules().items():
+        hyper = ", ".join(f"`{one}`{_RANGES[span]}" for one, span in rule["hyper"].items())
+        slots = ", ".join(map(_slot, rule["slots"], rule["slots"].values()))
+        rows.append((f"`{name}`", rule["source"], hyper, slots or "none", _UNTOUCHED[rule["untouched"]]))
+    return _table(*rows)
+
+
+def _slot(name: str, slot: dict) -> str:
+    details = [
+        *(["one number per row"] if slot["one_per_row"] else []),
+        *([f"from `{slot['fill']}`"] if slot["fill"] else []),
+    ]
+    return f"`{name}`" + (f" ({', '.join(details)})" if details else "")
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_tables(DOCUMENT.read_text()))
