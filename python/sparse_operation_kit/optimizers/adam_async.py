@@ -178,6 +178,7 @@ ENTRY = of_v1(
     "sok.optimizers.AdamAsyncOptimizer",
     AdamAsyncOptimizer,
     table_update,
-    {"lazy_adam": {}, "rmsprop": {"apply_sparse_rmsprop": True, "epsilon": 1e-3}},
+    {"lazy_adam": {}, "rmsprop": {"apply_sparse_rmsprop": True, "beta2": 0.9, "epsilon": 1e-3}},
+    slots={"v": "rms", "m": "momentum"},
     differs_by_table=True,
 )
