@@ -26,6 +26,7 @@ PATHS = [
     "nn.group_embedding_lookup_sparse",
     "train.AdagradDecayOptimizer",
     "train.AdamAsyncOptimizer",
+    "train.AdamWOptimizer",
 ]
 ROOTS = [tf, tf.compat.v1]
 

@@ -1,4 +1,10 @@
 // Makes the optimizers of rules.h.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
 #include "cc/optimizers/decaying_slots_optimizer.h"
 #include "cc/optimizers/exact_adam.h"
 #include "cc/optimizers/optimizer.h"

@@ -7,6 +7,7 @@
 #include "cc/optimizers/adagrad_decay.h"
 #include "cc/optimizers/adam.h"
 #include "cc/optimizers/adamax.h"
+#include "cc/optimizers/adamw.h"
 #include "cc/optimizers/ftrl.h"
 #include "cc/optimizers/keras_rmsprop.h"
 #include "cc/optimizers/momentum.h"
@@ -39,6 +40,7 @@ using AllRules = RuleList<
     Adamax,
     Nadam,
     LazyAdam,
+    AdamW,
     Adam>;
 // clang-format on
 

@@ -30,11 +30,12 @@ from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
     group_embedding_lookup_sparse,
 )
-from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer
+from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
 
 __all__ = [
     "AdagradDecayOptimizer",
     "AdamAsyncOptimizer",
+    "AdamWOptimizer",
     "CBFFilter",
     "CollectiveStrategy",
     "CounterFilter",

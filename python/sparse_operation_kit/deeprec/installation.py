@@ -14,7 +14,7 @@ from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import get_embedding_variable, row_policies
 from sparse_operation_kit.deeprec import collective
 from sparse_operation_kit.lookup import embedding_lookup
-from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer
+from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
 
 _logger = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "train": {
         "AdagradDecayOptimizer": AdagradDecayOptimizer,
         "AdamAsyncOptimizer": AdamAsyncOptimizer,
+        "AdamWOptimizer": AdamWOptimizer,
     },
 }
 

@@ -3,6 +3,7 @@
 from sparse_operation_kit.optimizers.adagrad_decay import AdagradDecayOptimizer
 from sparse_operation_kit.optimizers.adam import Adam
 from sparse_operation_kit.optimizers.adam_async import AdamAsyncOptimizer
+from sparse_operation_kit.optimizers.adamw import AdamW, AdamWOptimizer
 from sparse_operation_kit.optimizers.rowwise_adagrad import RowWiseAdagrad
 from sparse_operation_kit.optimizers.step_ops import fused_updates
 from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
@@ -11,6 +12,8 @@ __all__ = [
     "AdagradDecayOptimizer",
     "Adam",
     "AdamAsyncOptimizer",
+    "AdamW",
+    "AdamWOptimizer",
     "RowWiseAdagrad",
     "fused_updates",
     "split_embedding_variable_from_others",

@@ -15,6 +15,7 @@ from sparse_operation_kit.optimizers import (
     adagrad_decay,
     adam,
     adam_async,
+    adamw,
     keras_rules,
     lazy_adam,
     rowwise_adagrad,
@@ -33,6 +34,7 @@ def known_optimizers() -> tuple[KnownOptimizer, ...]:
         adam_async.ENTRY,
         rowwise_adagrad.ENTRY,
         lazy_adam.ENTRY,
+        *adamw.ENTRIES,
         *keras_rules.entries(),
     )
 

@@ -1,0 +1,145 @@
+"""Adam with decoupled weight decay that leaves untouched rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from sparse_operation_kit.optimizers import v1_rules
+from sparse_operation_kit.optimizers.iterations import CountsIterations
+from sparse_operation_kit.optimizers.known_optimizer import of_v1
+from sparse_operation_kit.optimizers.lazy_adam import LazyAdamOptimizer
+from sparse_operation_kit.optimizers.table_update import TableUpdate
+
+
+class AdamWOptimizer(LazyAdamOptimizer):
+    """DeepRec's `tf.train.AdamWOptimizer`, for embedding and ordinary variables.
+
+    With gradient g, moments m and v, and the bias-corrected rate alpha of Adam::
+
+        w -= weight_decay * w
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g * g
+        w -= alpha * m / (sqrt(v) + epsilon)
+
+    The decay is decoupled (Loshchilov and Hutter, 2019): it is not part of the gradient, and the learning
+    rate does not scale it. Where the learning rate has a schedule, give `weight_decay` one too.
+
+    A step changes the rows of an embedding variable that its lookups have read, each once, however often its
+    key occurs. Rows without a gradient keep their weights and moments: they do not decay, neither in that
+    step nor later. The same holds for ordinary variables whose gradient is tf.IndexedSlices. With a dense
+    gradient every element of an ordinary variable decays and moves.
+
+    Methods are those of tf.compat.v1.train.Optimizer.
+
+    Args:
+      weight_decay: the part of a weight that a step takes off, in [0, 1]; a number, a scalar tensor, or a
+        function without arguments that gives one.
+      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
+      beta1: decay of the first moment.
+      beta2: decay of the second moment.
+      epsilon: added to the root of the second moment.
+      use_locking: whether updates of ordinary variables take locks.
+      name: prefix of the names of ops and variables.
+    """
+
+    def __init__(
+        self,
+        weight_decay: float | tf.Tensor | Callable,
+        learning_rate: float | tf.Tensor | Callable = 0.001,
+        beta1: float | tf.Tensor = 0.9,
+        beta2: float | tf.Tensor = 0.999,
+        epsilon: float | tf.Tensor = 1e-8,
+        use_locking: bool = False,
+        name: str = "AdamW",
+    ):
+        super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
+        self._weight_decay = weight_decay
+        # Of the step under construction.
+        self._weight_decay_tensor = None
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._weight_decay_tensor = tf.convert_to_tensor(
+            self._call_if_callable(self._weight_decay), name="weight_decay"
+        )
+
+    def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Operation:
+        with tf.control_dependencies([self._decay(var)]):
+            return super()._apply_dense(grad, var)
+
+    def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
+        with tf.control_dependencies([self._decay(handle)]):
+            return super()._resource_apply_dense(grad, handle)
+
+    def _resource_apply_sparse(self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor) -> tf.Operation:
+        decay = tf.cast(self._weight_decay_tensor, grad.dtype) * tf.gather(var, indices)
+        decayed = var.scatter_sub(tf.IndexedSlices(decay, indices), use_locking=self._use_locking)
+        with tf.control_dependencies([decayed.op]):
+            return super()._resource_apply_sparse(grad, var, indices)
+
+    def _decay(self, variable: tf.Variable) -> tf.Operation:
+        decay = tf.cast(self._weight_decay_tensor, variable.dtype.base_dtype) * variable
+        return variable.assign_sub(decay, use_locking=self._use_locking).op
+
+
+class AdamW(CountsIterations, AdamWOptimizer):
+    """`AdamWOptimizer` under the argument names of Keras' legacy optimizers and TensorFlow Addons' AdamW.
+
+    Keras' newer `tf.keras.optimizers.AdamW` multiplies the decay by the learning rate. A schedule `wd` with
+    `wd(step) == 0.004 * learning_rate(step)` does here what `weight_decay=0.004` does there.
+
+    Args:
+      weight_decay: the part of a weight that a step takes off, in [0, 1]; as `learning_rate` may be.
+      learning_rate: a number, a scalar tensor, a function without arguments that gives one, or a Keras
+        LearningRateSchedule (any function of one argument), which is given `iterations`.
+      beta_1: decay of the first moment, a number or a scalar tensor.
+      beta_2: decay of the second moment, a number or a scalar tensor.
+      epsilon: added to the root of the second moment ("epsilon hat" of Kingma and Ba's paper).
+      amsgrad: must be False.
+      name: prefix of the names of ops and variables.
+
+    Raises:
+      ValueError: if `amsgrad` is true.
+    """
+
+    def __init__(
+        self,
+        weight_decay: float | tf.Tensor | Callable,
+        learning_rate: float | tf.Tensor | Callable = 0.001,
+        beta_1: float | tf.Tensor = 0.9,
+        beta_2: float | tf.Tensor = 0.999,
+        epsilon: float | tf.Tensor = 1e-7,
+        amsgrad: bool = False,
+        name: str = "AdamW",
+    ):
+        if amsgrad:
+            raise ValueError("amsgrad=True is not supported: tables keep no maximum of the second moment")
+        super().__init__(
+            lambda: self._current(weight_decay),
+            lambda: self._current(learning_rate),
+            beta_1,
+            beta_2,
+            epsilon,
+            name=name,
+        )
+
+
+def table_update(optimizer: AdamWOptimizer) -> TableUpdate:
+    """What a step of the optimizer is on a table."""
+    return TableUpdate(
+        "adamw", {**v1_rules.adam_hyper(optimizer), "weight_decay": optimizer._weight_decay_tensor}
+    )
+
+
+ENTRIES = tuple(
+    of_v1(
+        f"sok.optimizers.{cls.__name__}",
+        cls,
+        table_update,
+        {"adamw": {"weight_decay": 0.01}},
+        create_shared_state=v1_rules.create_beta_powers,
+    )
+    for cls in (AdamWOptimizer, AdamW)
+)
