@@ -66,22 +66,25 @@ class AdamWOptimizer(LazyAdamOptimizer):
         )
 
     def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Operation:
-        with tf.control_dependencies([self._decay(var)]):
+        with tf.control_dependencies([self._decay(var, grad)]):
             return super()._apply_dense(grad, var)
 
     def _resource_apply_dense(self, grad: tf.Tensor, handle: tf.Variable) -> tf.Operation:
-        with tf.control_dependencies([self._decay(handle)]):
+        with tf.control_dependencies([self._decay(handle, grad)]):
             return super()._resource_apply_dense(grad, handle)
 
     def _resource_apply_sparse(self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor) -> tf.Operation:
-        decay = tf.cast(self._weight_decay_tensor, grad.dtype) * tf.gather(var, indices)
-        decayed = var.scatter_sub(tf.IndexedSlices(decay, indices), use_locking=self._use_locking)
+        with tf.control_dependencies([grad]):  # see _decay
+            decay = tf.cast(self._weight_decay_tensor, grad.dtype) * tf.gather(var, indices)
+            decayed = var.scatter_sub(tf.IndexedSlices(decay, indices), use_locking=self._use_locking)
         with tf.control_dependencies([decayed.op]):
             return super()._resource_apply_sparse(grad, var, indices)
 
-    def _decay(self, variable: tf.Variable) -> tf.Operation:
-        decay = tf.cast(self._weight_decay_tensor, variable.dtype.base_dtype) * variable
-        return variable.assign_sub(decay, use_locking=self._use_locking).op
+    def _decay(self, variable: tf.Variable, grad: tf.Tensor) -> tf.Operation:
+        # The decay needs no gradient, but has to wait for it: the model reads the weights before that.
+        with tf.control_dependencies([grad]):
+            decay = tf.cast(self._weight_decay_tensor, variable.dtype.base_dtype) * variable
+            return variable.assign_sub(decay, use_locking=self._use_locking).op
 
 
 class AdamW(CountsIterations, AdamWOptimizer):
