@@ -8,21 +8,10 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/group/lookup_plan.h"
+#include "cc/group/output_rows.h"
 #include "cc/pooling/pool.h"
 
 namespace sok {
-
-// Where the output of a lookup goes: row b (a bag, or an id where nothing is pooled) at data + b * stride.
-struct OutputRows {
-  float* data = nullptr;
-  int64_t stride = 0;  // floats, at least the table's dim
-};
-
-// The gradient of a lookup's output, laid out as the output.
-struct GradientRows {
-  const float* data = nullptr;
-  int64_t stride = 0;
-};
 
 // Writes a lookup's output. `rows` are those of the distinct ids of `part`, `dim` floats each.
 void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part,

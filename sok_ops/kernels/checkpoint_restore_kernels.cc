@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cc/checkpoint/table_checkpoint.h"
+#include "sok_ops/kernels/cpu_tables.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
 #include "sok_ops/kernels/state_variant.h"
@@ -42,7 +43,7 @@ Status GiveUpRows(Executor& executor, TableOptions options, TableRef* ref) {
   options.use_hashtable = true;  // without hashing all rows would be there at once
   StatusOr<std::unique_ptr<Table>> made = Table::Create(executor, std::move(options));
   SOK_RETURN_IF_ERROR(made.status());
-  ref->table = std::move(made.value());
+  ref->table = BehindSeam(std::move(made.value()));
   ref->resource->Replace(ref->table);
   return OkStatus();
 }
@@ -76,8 +77,8 @@ class CheckCheckpointOp : public tf::OpKernel {
       TableRef ref;
       TF_RETURN_IF_ERROR(LookupTable(context, i, &ref));
       CheckedTable one;
-      TF_RETURN_IF_ERROR(
-          ToTf(CheckOne(executor, *ref.table, prefix, references.flat<tf::tstring>()(i), &one)));
+      TF_RETURN_IF_ERROR(ToTf(
+          CheckOne(executor, *CpuTableBehind(*ref.table), prefix, references.flat<tf::tstring>()(i), &one)));
       checked->push_back(std::move(one));
     }
     return tf::Status();
@@ -136,8 +137,9 @@ class LoadCheckpointOp : public tf::OpKernel {
   static Status LoadOne(Executor& executor, const CheckedTable& checked, TableRef& ref) {
     bool tracks_changes;
     {
-      const std::lock_guard<std::mutex> lock(ref.table->mutex());
-      tracks_changes = ref.table->tracks_changes();
+      const Table& table = *CpuTableBehind(*ref.table);
+      const std::lock_guard<std::mutex> lock(table.mutex());
+      tracks_changes = table.tracks_changes();
     }
     std::shared_ptr<Table> loaded = checked.loaded;
     if (loaded == nullptr) {
@@ -146,7 +148,7 @@ class LoadCheckpointOp : public tf::OpKernel {
       // The disk has failed since it was checked. What is left is a table as its initializer makes it.
       if (!read.ok()) {
         StatusOr<std::unique_ptr<Table>> made = Table::Create(executor, checked.restore->options());
-        if (made.ok()) ref.resource->Replace(std::move(made.value()));
+        if (made.ok()) ref.resource->Replace(BehindSeam(std::move(made.value())));
         return read.status();
       }
       loaded = std::move(read.value());
@@ -155,7 +157,7 @@ class LoadCheckpointOp : public tf::OpKernel {
       const std::lock_guard<std::mutex> lock(loaded->mutex());
       SOK_RETURN_IF_ERROR(loaded->TrackChanges());
     }
-    ref.resource->Replace(std::move(loaded));
+    ref.resource->Replace(BehindSeam(std::move(loaded)));
     return OkStatus();
   }
 

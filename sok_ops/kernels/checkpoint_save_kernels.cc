@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/checkpoint/table_checkpoint.h"
+#include "sok_ops/kernels/cpu_tables.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
 #include "sok_ops/kernels/tf_executor.h"
@@ -35,8 +36,9 @@ std::string HexDigits(int64_t id) {
 void EndSave(const TableRef& ref, bool succeeded) {
   const std::optional<SaveRequest> save = ref.resource->ExchangeSave(std::nullopt);
   if (!save.has_value()) return;
-  const std::lock_guard<std::mutex> lock(ref.table->mutex());
-  EndTableCheckpoint(ref.table.get(), *save, succeeded);
+  Table* const table = CpuTableBehind(*ref.table);
+  const std::lock_guard<std::mutex> lock(table->mutex());
+  EndTableCheckpoint(table, *save, succeeded);
 }
 
 class CheckpointStageOp : public tf::OpKernel {
@@ -90,7 +92,7 @@ class CheckpointStageOp : public tf::OpKernel {
 
   Status RunOne(Executor& executor, const TableRef& ref, const SaveRequest& request, bool proceed,
                 std::string* reference) {
-    Table* const table = ref.table.get();
+    Table* const table = CpuTableBehind(*ref.table);
     const int rank = table->options().rank;
     if (stage_ == "begin") {
       if (!proceed) return OkStatus();
@@ -153,8 +155,9 @@ class TrackChangesOp : public tf::OpKernel {
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
       OP_REQUIRES_OK(context, LookupTable(context, i, &ref));
-      const std::lock_guard<std::mutex> lock(ref.table->mutex());
-      OP_REQUIRES_OK(context, ToTf(ref.table->TrackChanges()));
+      Table* const table = CpuTableBehind(*ref.table);
+      const std::lock_guard<std::mutex> lock(table->mutex());
+      OP_REQUIRES_OK(context, ToTf(table->TrackChanges()));
     }
   }
 

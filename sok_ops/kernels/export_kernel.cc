@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "sok_ops/kernels/cpu_tables.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_executor.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -22,7 +23,7 @@ class TableExportOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     TableRef ref;
     OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
-    Table& table = *ref.table;
+    Table& table = *CpuTableBehind(*ref.table);
     OP_REQUIRES(context, table.options().dim == dim_,
                 tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' has rows of ",
                                             table.options().dim, " floats, not of ", dim_));

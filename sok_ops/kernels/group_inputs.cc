@@ -4,13 +4,15 @@
 #include <set>
 #include <utility>
 
+#include "sok_ops/kernels/lookup_tensors.h"
+#include "sok_ops/kernels/tf_status.h"
+
 namespace sok {
 
 namespace tf = ::tensorflow;
 
-tf::Status LookupTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims,
-                        std::vector<TableRef>* refs, std::vector<Table*>* tables) {
-  std::set<const Table*> seen;
+tf::Status ReadTables(tf::OpKernelContext* context, const std::vector<int64_t>& dims, GroupTables* tables) {
+  std::set<const EngineTable*> seen;
   for (size_t t = 0; t < dims.size(); ++t) {
     TableRef ref;
     TF_RETURN_IF_ERROR(LookupTable(context, static_cast<int>(t), &ref));
@@ -22,20 +24,31 @@ tf::Status LookupTables(tf::OpKernelContext* context, const std::vector<int64_t>
       return tf::errors::InvalidArgument("Embedding variable '", ref.name(),
                                          "' stands twice in a group's handles");
     }
-    tables->push_back(ref.table.get());
-    refs->push_back(std::move(ref));
+    Engine& engine = ref.table->engine();
+    if (t == 0) tables->engine = &engine;
+    if (&engine != tables->engine) {
+      return tf::errors::InvalidArgument("Embedding variables '", tables->refs[0].name(), "' and '",
+                                         ref.name(), "' cannot be looked up in one group: the table of one ",
+                                         "belongs to the engine '", tables->engine->name(),
+                                         "', that of the other to '", engine.name(), "'");
+    }
+    tables->tables.push_back(ref.table.get());
+    tables->refs.push_back(std::move(ref));
   }
   return tf::Status();
 }
 
-tf::Status CheckOneRank(const TableRef& table) {
-  const TableOptions& options = table.table->options();
+tf::Status CheckOneRank(const GroupTables& tables) {
+  const TableOptions& options = tables.options();
   if (options.ranks == 1) return tf::Status();
   return tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
                                         "' was built for one rank, and there are ", options.ranks,
                                         ": initialize Horovod before lookups are built");
 }
 
+namespace {
+
+// The last input of a lookup, a scalar bool. `table` is any of the group's, for the error.
 tf::Status ReadTraining(tf::OpKernelContext* context, const TableRef& table, bool* is_training) {
   const tf::Tensor& training = context->input(context->num_inputs() - 1);
   if (training.NumElements() != 1) {
@@ -47,60 +60,40 @@ tf::Status ReadTraining(tf::OpKernelContext* context, const TableRef& table, boo
   return tf::Status();
 }
 
-namespace {
-
-const tf::Tensor* NextInput(tf::OpKernelContext* context, int* next) { return &context->input((*next)++); }
-
 }  // namespace
 
-std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context, const std::vector<LookupSpec>& specs,
-                                        int64_t num_tables) {
-  int input = static_cast<int>(num_tables);
-  int bags = input + static_cast<int>(specs.size());
-  int weights = bags;
-  for (const LookupSpec& spec : specs) weights += spec.bag_inputs();
-  std::vector<LookupTensors> all;
-  for (const LookupSpec& spec : specs) {
-    LookupTensors tensors;
-    tensors.ids = NextInput(context, &input);
-    if (spec.layout == IdLayout::kSparse) {
-      tensors.indices = NextInput(context, &bags);
-      tensors.dense_shape = NextInput(context, &bags);
-    } else if (spec.layout == IdLayout::kRagged) {
-      tensors.row_splits = NextInput(context, &bags);
-    }
-    if (spec.placed) tensors.places = NextInput(context, &bags);
-    if (spec.weighted) tensors.weights = NextInput(context, &weights);
-    all.push_back(tensors);
+tf::Status ReadGroupInputs(tf::OpKernelContext* context, const GroupTables& tables, GroupShape* shape,
+                           std::vector<LookupInput>* inputs) {
+  const GroupAttributes& attributes = *shape->attributes;
+  TF_RETURN_IF_ERROR(ReadTraining(context, tables.refs[0], &shape->training));
+  const std::vector<LookupTensors> tensors = InputTensors(context, attributes);
+  std::vector<tf::TensorShape> of_lookups(tensors.size());
+  inputs->resize(tensors.size());
+  shape->num_ids.resize(tensors.size());
+  shape->outputs.clear();
+  for (size_t l = 0; l < tensors.size(); ++l) {
+    const LookupSpec& spec = attributes.specs[l];
+    TF_RETURN_IF_ERROR(ReadLookupTensors(spec, attributes.tensors[l], tensors[l], tables.refs[spec.table],
+                                         &of_lookups[l], &(*inputs)[l]));
+    shape->num_ids[l] = (*inputs)[l].num_ids;
   }
-  return all;
-}
-
-tf::Status GroupOutputShapes(const OutputLayout& layout, const std::vector<LookupSpec>& specs,
-                             const std::vector<LookupTensors>& tensors, const std::vector<TableRef>& tables,
-                             std::vector<tf::TensorShape>* shapes) {
-  std::vector<tf::TensorShape> of_lookups(specs.size());
-  for (size_t l = 0; l < specs.size(); ++l) {
-    TF_RETURN_IF_ERROR(OutputShape(specs[l], tensors[l], tables[specs[l].table], &of_lookups[l]));
-  }
-  return layout.Shapes(of_lookups, tables, shapes);
+  return attributes.layout.Shapes(of_lookups, tables.refs, &shape->outputs);
 }
 
 namespace {
 
-bool GradientsFit(tf::OpKernelContext* context, int first_input, int num_gradients, const LookupPlan& plan,
-                  const OutputLayout& layout, const std::vector<int64_t>& dims,
-                  const std::vector<bool>& weighted) {
-  if (plan.parts.size() != dims.size() || num_gradients != layout.num_outputs() ||
-      weighted.size() != plan.lookups.size()) {
+bool GradientsFit(tf::OpKernelContext* context, int first_input, int num_gradients, const GroupShape& shape,
+                  const std::vector<int64_t>& dims, const std::vector<bool>& weighted) {
+  const GroupAttributes& attributes = *shape.attributes;
+  if (attributes.dims != dims || weighted.size() != attributes.specs.size() ||
+      static_cast<int>(shape.outputs.size()) != num_gradients) {
     return false;
   }
-  for (int o = 0; o < layout.num_outputs(); ++o) {
-    const int64_t floats = context->input(first_input + o).NumElements();
-    for (int l = layout.begin(o); l < layout.begin(o + 1); ++l) {
-      const Lookup& lookup = plan.lookups[l];
-      if (lookup.num_bags() * layout.Width(o) != floats || (weighted[l] && !lookup.pooled)) return false;
-    }
+  for (int o = 0; o < num_gradients; ++o) {
+    if (context->input(first_input + o).NumElements() != shape.outputs[o].num_elements()) return false;
+  }
+  for (size_t l = 0; l < weighted.size(); ++l) {
+    if (weighted[l] && !attributes.specs[l].weighted) return false;
   }
   return true;
 }
@@ -108,31 +101,49 @@ bool GradientsFit(tf::OpKernelContext* context, int first_input, int num_gradien
 }  // namespace
 
 tf::Status ReadOutputGradients(tf::OpKernelContext* context, int first_input, int num_gradients,
-                               const LookupPlan& plan, const OutputLayout& layout,
-                               const std::vector<int64_t>& dims, const std::vector<bool>& weighted,
-                               std::vector<GradientRows>* gradients) {
-  if (!GradientsFit(context, first_input, num_gradients, plan, layout, dims, weighted)) {
+                               const GroupShape& shape, const std::vector<int64_t>& dims,
+                               const std::vector<bool>& weighted, std::vector<GradientRows>* gradients) {
+  if (!GradientsFit(context, first_input, num_gradients, shape, dims, weighted)) {
     return tf::errors::InvalidArgument(context->op_kernel().type_string(),
                                        ": gradients do not fit the plan's outputs");
   }
-  for (int o = 0; o < layout.num_outputs(); ++o) {
-    layout.AppendParts(o, context->input(first_input + o).flat<float>().data(), gradients);
+  for (int o = 0; o < num_gradients; ++o) {
+    shape.attributes->layout.AppendParts(o, context->input(first_input + o).flat<float>().data(), gradients);
   }
   return tf::Status();
 }
 
-tf::Status AllocateRowGradients(tf::OpKernelContext* context, int t, int num_tables, const TablePart& part,
-                                int64_t dim, float** values) {
+tf::Status AllocateRowGradients(tf::OpKernelContext* context, const EngineContext& engine_context, int t,
+                                int num_tables, const TrainedGroup& group, int64_t dim, float** values) {
   *values = nullptr;
   if (!context->output_required(t) && !context->output_required(num_tables + t)) return tf::Status();
   tf::Tensor* indices = nullptr;
   tf::Tensor* gradients = nullptr;
-  TF_RETURN_IF_ERROR(context->allocate_output(t, tf::TensorShape({part.trained}), &indices));
-  TF_RETURN_IF_ERROR(
-      context->allocate_output(num_tables + t, tf::TensorShape({part.trained, dim}), &gradients));
-  std::copy_n(part.rows.begin(), part.trained, indices->flat<int64_t>().data());
+  const int64_t rows = group.trained_rows(t);
+  TF_RETURN_IF_ERROR(context->allocate_output(t, tf::TensorShape({rows}), &indices));
+  TF_RETURN_IF_ERROR(context->allocate_output(num_tables + t, tf::TensorShape({rows, dim}), &gradients));
   *values = gradients->flat<float>().data();
+  return ToTf(group.WriteReferences(engine_context, t, indices->flat<int64_t>().data()));
+}
+
+tf::Status AllocateWeightGradients(tf::OpKernelContext* context, int first_output, const GroupShape& shape,
+                                   const std::vector<bool>& weighted, std::vector<float*>* weight_grads) {
+  weight_grads->assign(weighted.size(), nullptr);
+  int output = first_output;
+  for (size_t l = 0; l < weighted.size(); ++l) {
+    if (!weighted[l]) continue;
+    if (context->output_required(output)) {
+      tf::Tensor* gradient = nullptr;
+      TF_RETURN_IF_ERROR(context->allocate_output(output, tf::TensorShape({shape.num_ids[l]}), &gradient));
+      (*weight_grads)[l] = gradient->flat<float>().data();
+    }
+    ++output;
+  }
   return tf::Status();
+}
+
+bool WantsAny(const std::vector<float*>& gradients) {
+  return std::any_of(gradients.begin(), gradients.end(), [](const float* one) { return one != nullptr; });
 }
 
 }  // namespace sok

@@ -1,13 +1,11 @@
 // The kernel that trains the rows of a group's tables with the gradients of the group's outputs.
 #include <vector>
 
-#include "cc/base/object_pool.h"
-#include "cc/group/group_training.h"
+#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/group_inputs.h"
-#include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/state_variant.h"
+#include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/table_steps.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -26,29 +24,26 @@ class GroupLookupApplyGradientsOp : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     const int num_tables = static_cast<int>(dims_.size());
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    const GroupLookup* state = StateIn<GroupLookup>(context->input(num_tables));
-    OP_REQUIRES(context, state != nullptr,
-                tf::errors::InvalidArgument(
-                    "SokGroupLookupApplyGradients: `plan` is not the plan of a SokGroupLookup"));
-    const LookupPlan& plan = state->plan;
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    const GroupLookup* lookup = nullptr;
+    OP_REQUIRES_OK(context, ReadGroupLookup(context, num_tables, tables, &lookup));
+    const std::vector<bool> no_weights(lookup->shape.num_lookups());
     std::vector<GradientRows> gradients;
-    OP_REQUIRES_OK(context, ReadOutputGradients(context, num_tables + 1, num_outputs_, plan, state->layout,
-                                                dims_, std::vector<bool>(plan.lookups.size()), &gradients));
-    std::vector<TableStep> steps;
-    OP_REQUIRES_OK(context, steps_.Steps(context, refs, tables, &steps));
-    TfExecutor executor(context);
-    OP_REQUIRES_OK(context, ToTf(GroupTrain(executor, plan, gradients, steps_.optimizer(), steps,
-                                            scratch_.Take().get())));
+    OP_REQUIRES_OK(context, ReadOutputGradients(context, num_tables + 1, num_outputs_, lookup->shape, dims_,
+                                                no_weights, &gradients));
+    std::vector<EngineStep> steps;
+    OP_REQUIRES_OK(context, steps_.Steps(context, tables, &steps));
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(tables.engine->Train(*call, *lookup->plan, gradients, steps_.optimizer(),
+                                                      steps, scratch_.Take(tables.engine).get())));
   }
 
  private:
   std::vector<int64_t> dims_;
   TableSteps steps_;
   int num_outputs_ = 0;
-  ObjectPool<GradientScratch> scratch_;
+  ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupApplyGradients").Device(tf::DEVICE_CPU),
                         GroupLookupApplyGradientsOp);

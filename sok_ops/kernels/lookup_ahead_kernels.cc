@@ -7,12 +7,11 @@
 
 #include "cc/base/object_pool.h"
 #include "cc/base/within_memory.h"
-#include "cc/group/group_lookup.h"
+#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/group_inputs.h"
-#include "sok_ops/kernels/lookup_inputs.h"
-#include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -25,7 +24,6 @@ namespace tf = ::tensorflow;
 struct LookupAhead {
   Status status;  // what is wrong with the ids; then there is no more than the tables' names
   std::vector<std::string> tables;
-  std::vector<tf::TensorShape> output_shapes;
   std::shared_ptr<GroupLookup> lookup;    // which the read fills in
   mutable std::atomic<bool> read{false};  // whether one has begun
 };
@@ -33,41 +31,33 @@ struct LookupAhead {
 class GroupLookupAheadOp : public tf::OpKernel {
  public:
   explicit GroupLookupAheadOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, ReadLookupSpecs(construction, &specs_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
-    OP_REQUIRES_OK(construction, layout_.Read(construction, specs_, dims_));
+    OP_REQUIRES_OK(construction, attributes_->Read(construction));
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    OP_REQUIRES_OK(context, CheckOneRank(refs[0]));
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, attributes_->dims, &tables));
+    OP_REQUIRES_OK(context, CheckOneRank(tables));
     auto ahead = std::make_shared<LookupAhead>();
-    for (const TableRef& ref : refs) ahead->tables.push_back(ref.name());
-    ahead->lookup = TakeShared(done_);
-    ahead->lookup->layout = layout_;
+    for (const TableRef& ref : tables.refs) ahead->tables.push_back(ref.name());
+    ahead->lookup = TakeWithPlan(done_, tables.engine);
+    ahead->lookup->shape.attributes = attributes_;
     // The batch under way is fine, whatever is wrong with this one: an error waits for its turn.
-    ahead->status = WithinMemory([&] { return Merge(context, refs, ahead.get()); });
+    ahead->status = WithinMemory([&] { return Merge(context, tables, ahead->lookup.get()); });
     OP_REQUIRES_OK(context, OutputState(context, 0, std::move(ahead)));
   }
 
  private:
-  Status Merge(tf::OpKernelContext* context, const std::vector<TableRef>& refs, LookupAhead* ahead) {
-    LookupPlan* plan = &ahead->lookup->plan;
-    SOK_RETURN_IF_ERROR(FromTf(ReadTraining(context, refs[0], &plan->training)));
-    const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
-    SOK_RETURN_IF_ERROR(FromTf(GroupOutputShapes(layout_, specs_, tensors, refs, &ahead->output_shapes)));
-    TfExecutor executor(context);
-    const ObjectPool<LookupScratch>::Lease scratch = scratch_.Take();
-    SOK_RETURN_IF_ERROR(ReadLookups(executor, specs_, tensors, refs, plan, &scratch->ids));
-    return MergeGroup(executor, scratch->ids.views, plan, &scratch->group);
+  Status Merge(tf::OpKernelContext* context, const GroupTables& tables, GroupLookup* lookup) {
+    std::vector<LookupInput> inputs;
+    SOK_RETURN_IF_ERROR(FromTf(ReadGroupInputs(context, tables, &lookup->shape, &inputs)));
+    const GroupBatch batch{tables.tables, attributes_->specs, inputs, lookup->shape.training};
+    const TfEngineContext call(context);
+    return tables.engine->Merge(*call, batch, lookup->plan.get(), scratch_.Take(tables.engine).get());
   }
 
-  std::vector<LookupSpec> specs_;
-  std::vector<int64_t> dims_;
-  OutputLayout layout_;
-  ObjectPool<LookupScratch> scratch_;
+  const std::shared_ptr<GroupAttributes> attributes_ = std::make_shared<GroupAttributes>();
+  ScratchPool scratch_;
   // What is held for a later run, or used by its gradient, may outlive the kernel.
   const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
@@ -82,41 +72,45 @@ class GroupLookupReadOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    OP_REQUIRES_OK(context, CheckOneRank(refs[0]));
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    OP_REQUIRES_OK(context, CheckOneRank(tables));
     const auto* ahead = StateIn<LookupAhead>(context->input(static_cast<int>(dims_.size())));
     OP_REQUIRES(
         context, ahead != nullptr,
         tf::errors::InvalidArgument("SokGroupLookupRead: `ahead` is not that of a SokGroupLookupAhead"));
-    OP_REQUIRES_OK(context, CheckFits(*ahead, refs));
+    OP_REQUIRES_OK(context, CheckFits(*ahead, tables));
     OP_REQUIRES(
         context, !ahead->read.exchange(true),
-        tf::errors::FailedPrecondition("Lookup in embedding variable '", refs[0].name(),
+        tf::errors::FailedPrecondition("Lookup in embedding variable '", tables.refs[0].name(),
                                        "': the ids that were merged ahead have been looked up already"));
     OP_REQUIRES_OK(context, ToTf(ahead->status));
-    GroupLookup* const lookup = ahead->lookup.get();
+    const GroupShape& shape = ahead->lookup->shape;
     std::vector<OutputRows> outputs;
-    OP_REQUIRES_OK(context, AllocateOutputs(context, lookup->layout, ahead->output_shapes, refs, &outputs));
-    TfExecutor executor(context);
-    OP_REQUIRES_OK(context, ToTf(ReadGroup(executor, tables, &lookup->plan, outputs, scratch_.Take().get())));
+    OP_REQUIRES_OK(context,
+                   AllocateOutputs(context, shape.attributes->layout, shape.outputs, tables.refs, &outputs));
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(tables.engine->Read(*call, tables.tables, ahead->lookup->plan.get(), outputs,
+                                                     scratch_.Take(tables.engine).get())));
     OP_REQUIRES_OK(context, OutputState(context, num_outputs_, ahead->lookup));
   }
 
  private:
-  tf::Status CheckFits(const LookupAhead& ahead, const std::vector<TableRef>& refs) const {
-    const OutputLayout& layout = ahead.lookup->layout;
-    if (ahead.tables.size() != refs.size() || layout.num_outputs() != num_outputs_ ||
+  tf::Status CheckFits(const LookupAhead& ahead, const GroupTables& tables) const {
+    const OutputLayout& layout = ahead.lookup->shape.attributes->layout;
+    if (ahead.tables.size() != tables.refs.size() || layout.num_outputs() != num_outputs_ ||
         layout.num_lookups() != num_lookups_) {
-      return tf::errors::InvalidArgument("SokGroupLookupRead: ", num_lookups_, " lookups in ", refs.size(),
-                                         " tables with ", num_outputs_, " outputs, and `ahead` has ",
-                                         layout.num_lookups(), " in ", ahead.tables.size(), " with ",
-                                         layout.num_outputs());
+      return tf::errors::InvalidArgument("SokGroupLookupRead: ", num_lookups_, " lookups in ",
+                                         tables.refs.size(), " tables with ", num_outputs_,
+                                         " outputs, and `ahead` has ", layout.num_lookups(), " in ",
+                                         ahead.tables.size(), " with ", layout.num_outputs());
     }
-    for (size_t t = 0; t < refs.size(); ++t) {
-      if (refs[t].name() == ahead.tables[t] && dims_[t] == refs[t].table->options().dim) continue;
-      return tf::errors::InvalidArgument("Lookup in embedding variable '", refs[t].name(),
+    for (size_t t = 0; t < tables.refs.size(); ++t) {
+      const std::string& name = tables.refs[t].name();
+      const bool same_kind = ahead.lookup->shape.attributes->dims[t] == dims_[t] &&
+                             &ahead.lookup->plan->engine() == tables.engine;
+      if (name == ahead.tables[t] && same_kind) continue;
+      return tf::errors::InvalidArgument("Lookup in embedding variable '", name,
                                          "': the ids were merged ahead for embedding variable '",
                                          ahead.tables[t], "'");
     }
@@ -126,7 +120,7 @@ class GroupLookupReadOp : public tf::OpKernel {
   std::vector<int64_t> dims_;
   int num_outputs_ = 0;
   int num_lookups_ = 0;
-  ObjectPool<GroupScratch> scratch_;
+  ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupRead").Device(tf::DEVICE_CPU), GroupLookupReadOp);
 

@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "cc/base/object_pool.h"
-#include "cc/group/group_lookup.h"
+#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/group_inputs.h"
-#include "sok_ops/kernels/lookup_inputs.h"
-#include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -22,39 +21,31 @@ namespace tf = ::tensorflow;
 class GroupLookupOp : public tf::OpKernel {
  public:
   explicit GroupLookupOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, ReadLookupSpecs(construction, &specs_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
-    OP_REQUIRES_OK(construction, layout_.Read(construction, specs_, dims_));
+    OP_REQUIRES_OK(construction, attributes_->Read(construction));
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    OP_REQUIRES_OK(context, CheckOneRank(refs[0]));
-    std::shared_ptr<GroupLookup> done = TakeShared(done_);
-    done->layout = layout_;
-    LookupPlan* plan = &done->plan;
-    OP_REQUIRES_OK(context, ReadTraining(context, refs[0], &plan->training));
-    const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
-    std::vector<tf::TensorShape> shapes;
-    OP_REQUIRES_OK(context, GroupOutputShapes(layout_, specs_, tensors, refs, &shapes));
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, attributes_->dims, &tables));
+    OP_REQUIRES_OK(context, CheckOneRank(tables));
+    std::shared_ptr<GroupLookup> done = TakeWithPlan(done_, tables.engine);
+    GroupShape& shape = done->shape;
+    shape.attributes = attributes_;
+    std::vector<LookupInput> inputs;
+    OP_REQUIRES_OK(context, ReadGroupInputs(context, tables, &shape, &inputs));
     std::vector<OutputRows> outputs;
-    OP_REQUIRES_OK(context, AllocateOutputs(context, layout_, shapes, refs, &outputs));
-    TfExecutor executor(context);
-    const ObjectPool<LookupScratch>::Lease scratch = scratch_.Take();
-    OP_REQUIRES_OK(context, ToTf(ReadLookups(executor, specs_, tensors, refs, plan, &scratch->ids)));
     OP_REQUIRES_OK(context,
-                   ToTf(GroupForward(executor, tables, scratch->ids.views, plan, outputs, &scratch->group)));
-    OP_REQUIRES_OK(context, OutputState(context, layout_.num_outputs(), std::move(done)));
+                   AllocateOutputs(context, attributes_->layout, shape.outputs, tables.refs, &outputs));
+    const GroupBatch batch{tables.tables, attributes_->specs, inputs, shape.training};
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(tables.engine->Lookup(*call, batch, done->plan.get(), outputs,
+                                                       scratch_.Take(tables.engine).get())));
+    OP_REQUIRES_OK(context, OutputState(context, attributes_->layout.num_outputs(), std::move(done)));
   }
 
  private:
-  std::vector<LookupSpec> specs_;
-  std::vector<int64_t> dims_;
-  OutputLayout layout_;
-  // Steps of one session may overlap, and a gradient may come after the kernel is gone.
-  ObjectPool<LookupScratch> scratch_;
+  const std::shared_ptr<GroupAttributes> attributes_ = std::make_shared<GroupAttributes>();
+  ScratchPool scratch_;
   const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
@@ -73,48 +64,37 @@ class GroupLookupGradOp : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     const int num_tables = static_cast<int>(dims_.size());
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    const GroupLookup* state = StateIn<GroupLookup>(context->input(num_tables));
-    OP_REQUIRES(
-        context, state != nullptr,
-        tf::errors::InvalidArgument("SokGroupLookupGrad: `plan` is not the plan of a SokGroupLookup"));
-    const LookupPlan& plan = state->plan;
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    const GroupLookup* lookup = nullptr;
+    OP_REQUIRES_OK(context, ReadGroupLookup(context, num_tables, tables, &lookup));
     std::vector<GradientRows> gradients;
     OP_REQUIRES_OK(context,
-                   ReadOutputGradients(context, num_tables + 1, context->num_inputs() - num_tables - 1, plan,
-                                       state->layout, dims_, weighted_, &gradients));
+                   ReadOutputGradients(context, num_tables + 1, context->num_inputs() - num_tables - 1,
+                                       lookup->shape, dims_, weighted_, &gradients));
 
+    const TfEngineContext call(context);
     std::vector<float*> grads(num_tables);
     for (int t = 0; t < num_tables; ++t) {
       OP_REQUIRES_OK(context,
-                     AllocateRowGradients(context, t, num_tables, plan.parts[t], dims_[t], &grads[t]));
+                     AllocateRowGradients(context, *call, t, num_tables, *lookup->plan, dims_[t], &grads[t]));
     }
-    TfExecutor executor(context);
-    if (plan.training) {
-      OP_REQUIRES_OK(context,
-                     ToTf(GroupBackward(executor, plan, dims_, gradients, grads, scratch_.Take().get())));
+    if (lookup->shape.training && WantsAny(grads)) {
+      OP_REQUIRES_OK(context, ToTf(tables.engine->Backward(*call, *lookup->plan, gradients, grads,
+                                                           scratch_.Take(tables.engine).get())));
     }
-    int next_output = 2 * num_tables;
-    for (int l = 0; l < state->layout.num_lookups(); ++l) {
-      if (!weighted_[l]) continue;
-      const int output = next_output++;
-      // Mostly weights are inputs of the model, whose gradients nobody asks for.
-      if (!context->output_required(output)) continue;
-      const Lookup& lookup = plan.lookups[l];
-      tf::Tensor* weight_grads = nullptr;
-      OP_REQUIRES_OK(context,
-                     context->allocate_output(output, tf::TensorShape({lookup.given}), &weight_grads));
-      OP_REQUIRES_OK(context, ToTf(WeightBackward(executor, tables[lookup.table], plan, l, gradients[l],
-                                                  {weight_grads->flat<float>().data(), lookup.given})));
-    }
+    std::vector<float*> weight_grads;
+    OP_REQUIRES_OK(context,
+                   AllocateWeightGradients(context, 2 * num_tables, lookup->shape, weighted_, &weight_grads));
+    if (!WantsAny(weight_grads)) return;
+    OP_REQUIRES_OK(context, ToTf(tables.engine->WeightGradients(*call, tables.tables, *lookup->plan,
+                                                                gradients, weight_grads)));
   }
 
  private:
   std::vector<int64_t> dims_;
   std::vector<bool> weighted_;
-  ObjectPool<GradientScratch> scratch_;
+  ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupGrad").Device(tf::DEVICE_CPU), GroupLookupGradOp);
 

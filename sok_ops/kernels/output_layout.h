@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc/group/lookup_passes.h"
-#include "sok_ops/kernels/lookup_inputs.h"
+#include "cc/group/lookup_input.h"
+#include "cc/group/output_rows.h"
 #include "sok_ops/kernels/resources.h"
 #include "tensorflow/core/framework/op_kernel.h"
 

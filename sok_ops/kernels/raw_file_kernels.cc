@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cc/checkpoint/raw_files.h"
+#include "sok_ops/kernels/cpu_tables.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
 #include "sok_ops/kernels/tf_executor.h"
@@ -84,7 +85,7 @@ class DumpStageOp : public StageOp {
  private:
   static Status Write(Executor& executor, const TableRef& ref, Span<const int64_t> row_counts,
                       const RawFilesWriter& writer) {
-    Table& table = *ref.table;
+    Table& table = *CpuTableBehind(*ref.table);
     const int rank = table.options().rank;
     const int64_t first = std::accumulate(row_counts.begin(), row_counts.begin() + rank, int64_t{0});
     const std::lock_guard<std::mutex> lock(table.mutex());
@@ -136,7 +137,7 @@ class RestoreStageOp : public StageOp {
       SOK_RETURN_IF_ERROR(
           fresh->Assign(executor, Span<const int64_t>(keys).subspan(first, count), values.data()));
     }
-    ref.resource->Replace(std::move(fresh));
+    ref.resource->Replace(BehindSeam(std::move(fresh)));
     return OkStatus();
   }
 

@@ -11,7 +11,7 @@
 
 #include "cc/base/status.h"
 #include "cc/checkpoint/table_checkpoint.h"
-#include "cc/table/table.h"
+#include "cc/engine/engine_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 
@@ -51,17 +51,17 @@ tensorflow::Status LookupRuntime(tensorflow::OpKernelContext* context, const std
 // save under way. Thread-safe.
 class TableResource : public tensorflow::ResourceBase {
  public:
-  TableResource(std::shared_ptr<Table> table, tensorflow::DataType key_dtype)
+  TableResource(std::shared_ptr<EngineTable> table, tensorflow::DataType key_dtype)
       : key_dtype_(key_dtype), table_(std::move(table)) {}
   std::string DebugString() const override { return StrCat("SOK table '", table()->options().name, "'"); }
 
   tensorflow::DataType key_dtype() const { return key_dtype_; }
-  std::shared_ptr<Table> table() const {
+  std::shared_ptr<EngineTable> table() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return table_;
   }
   // Kernels that work on the table it had until now go on doing so.
-  void Replace(std::shared_ptr<Table> table) {
+  void Replace(std::shared_ptr<EngineTable> table) {
     const std::lock_guard<std::mutex> lock(mutex_);
     table_ = std::move(table);
   }
@@ -76,14 +76,14 @@ class TableResource : public tensorflow::ResourceBase {
  private:
   const tensorflow::DataType key_dtype_;
   mutable std::mutex mutex_;
-  std::shared_ptr<Table> table_;
+  std::shared_ptr<EngineTable> table_;
   std::optional<SaveRequest> save_;
 };
 
 // A table in use by a kernel, and the resource that holds it.
 struct TableRef {
   tensorflow::core::RefCountPtr<TableResource> resource;
-  std::shared_ptr<Table> table;
+  std::shared_ptr<EngineTable> table;
 
   const std::string& name() const { return table->options().name; }
 };

@@ -4,19 +4,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc/base/object_pool.h"
 #include "cc/base/vectorize.h"
-#include "cc/base/within_memory.h"
 #include "cc/pooling/vector_math.h"
-#include "cc/sharded/combine_group.h"
-#include "cc/sharded/reduce_group.h"
-#include "cc/sharded/sum_group.h"
+#include "cc/sharded/gradient_format.h"
+#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/routed_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
 #include "sok_ops/kernels/table_steps.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_executor.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -48,55 +46,28 @@ class GroupReduceOp : public tf::OpKernel {
     const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(0));
     OP_REQUIRES(context, routed != nullptr,
                 tf::errors::InvalidArgument("SokGroupReduce: `plan` is not that of a SokGroupRoute"));
-    const RoutePlan& plan = routed->plan;
     Inbox replies;
-    OP_REQUIRES_OK(context, ReadInbox(context, 1, plan.rank, &replies));
+    OP_REQUIRES_OK(context, ReadInbox(context, 1, routed->rank, &replies));
     std::vector<GradientRows> gradients;
     OP_REQUIRES_OK(context,
                    ReadOutputGradients(context, 1 + kInboxInputs, context->num_inputs() - 1 - kInboxInputs,
-                                       plan.lookups, routed->layout, dims_, weighted_, &gradients));
+                                       routed->shape, dims_, weighted_, &gradients));
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
-    TfExecutor executor(context);
-    OutgoingWords outgoing(context, plan.rank);
-    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] {
-                     return ReduceGroup(executor, plan, gradients, replies, FormatOf(runtime->gradient_dtype),
-                                        outgoing);
-                   })));
-    if (!WantsWeightGradients(context)) return;
-    ReceivedRows rows;
-    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] { return ReadReplies({}, plan, replies, &rows); })));
-    OP_REQUIRES_OK(context, WriteWeightGradients(context, executor, plan, rows, gradients));
+    Engine& engine = routed->group->engine();
+    const TfEngineContext call(context);
+    OutgoingWords outgoing(context, routed->rank);
+    OP_REQUIRES_OK(context, ToTf(engine.Reduce(*call, *routed->group, gradients, replies,
+                                               FormatOf(runtime->gradient_dtype), outgoing)));
+    std::vector<float*> weight_grads;
+    OP_REQUIRES_OK(context, AllocateWeightGradients(context, kFirstWeightGradient, routed->shape, weighted_,
+                                                    &weight_grads));
+    if (!WantsAny(weight_grads)) return;
+    OP_REQUIRES_OK(
+        context, ToTf(engine.RoutedWeightGradients(*call, *routed->group, replies, gradients, weight_grads)));
   }
 
  private:
-  // Mostly weights are inputs of the model, whose gradients nobody asks for.
-  static bool WantsWeightGradients(const tf::OpKernelContext* context) {
-    for (int output = kFirstWeightGradient; output < context->num_outputs(); ++output) {
-      if (context->output_required(output)) return true;
-    }
-    return false;
-  }
-
-  tf::Status WriteWeightGradients(tf::OpKernelContext* context, Executor& executor, const RoutePlan& plan,
-                                  const ReceivedRows& rows, const std::vector<GradientRows>& gradients) {
-    int output = kFirstWeightGradient;
-    for (size_t l = 0; l < weighted_.size(); ++l) {
-      if (!weighted_[l]) continue;
-      if (!context->output_required(output)) {
-        ++output;
-        continue;
-      }
-      const Lookup& lookup = plan.lookups.lookups[l];
-      tf::Tensor* weight_grads = nullptr;
-      TF_RETURN_IF_ERROR(context->allocate_output(output++, tf::TensorShape({lookup.given}), &weight_grads));
-      LookupWeightGradients(executor, plan.lookups, static_cast<int>(l), rows[lookup.table],
-                            dims_[lookup.table], gradients[l],
-                            {weight_grads->flat<float>().data(), lookup.given});
-    }
-    return tf::Status();
-  }
-
   static constexpr int kFirstWeightGradient = 2;  // after words and splits
 
   std::vector<int64_t> dims_;
@@ -104,18 +75,16 @@ class GroupReduceOp : public tf::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupReduce").Device(tf::DEVICE_CPU), GroupReduceOp);
 
-// Reads a ServedPlan in input `first_input`, and the gradients that arrived for it, in the inputs that
-// follow. *plan lives as long as the inputs.
+// Reads a ServedLookup in input `first_input`, and the messages with the gradients that arrived for it, in
+// the inputs that follow. Both live as long as the inputs.
 tf::Status ReadArrived(tf::OpKernelContext* context, int first_input, const std::vector<int64_t>& dims,
-                       const ServedPlan** plan, ArrivedGradients* arrived) {
-  *plan = StateIn<ServedPlan>(context->input(first_input));
-  if (*plan == nullptr || (*plan)->parts.size() != dims.size()) {
+                       const ServedLookup** served, Inbox* messages) {
+  *served = StateIn<ServedLookup>(context->input(first_input));
+  if (*served == nullptr || (*served)->dims != dims) {
     return tf::errors::InvalidArgument(context->op_kernel().type_string(),
                                        ": `served` is not that of its SokGroupServe");
   }
-  Inbox messages;
-  TF_RETURN_IF_ERROR(ReadInbox(context, first_input + 1, (*plan)->rank, &messages));
-  return ToTf(WithinMemory([&] { return ReadGradients(**plan, dims, messages, arrived); }));
+  return ReadInbox(context, first_input + 1, (*served)->rank, messages);
 }
 
 class GroupSumOp : public tf::OpKernel {
@@ -125,22 +94,24 @@ class GroupSumOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    const ServedPlan* plan = nullptr;
-    ArrivedGradients arrived;
-    OP_REQUIRES_OK(context, ReadArrived(context, 0, dims_, &plan, &arrived));
+    const ServedLookup* served = nullptr;
+    Inbox messages;
+    OP_REQUIRES_OK(context, ReadArrived(context, 0, dims_, &served, &messages));
     const int num_tables = static_cast<int>(dims_.size());
+    const TfEngineContext call(context);
     std::vector<float*> sums(num_tables);
     for (int t = 0; t < num_tables; ++t) {
       OP_REQUIRES_OK(context,
-                     AllocateRowGradients(context, t, num_tables, plan->parts[t].part, dims_[t], &sums[t]));
+                     AllocateRowGradients(context, *call, t, num_tables, *served->group, dims_[t], &sums[t]));
     }
-    TfExecutor executor(context);
-    OP_REQUIRES_OK(context, ToTf(SumGradients(executor, *plan, arrived, dims_, sums, scratch_.Take().get())));
+    Engine& engine = served->group->engine();
+    OP_REQUIRES_OK(context,
+                   ToTf(engine.Sum(*call, *served->group, messages, sums, scratch_.Take(&engine).get())));
   }
 
  private:
   std::vector<int64_t> dims_;
-  ObjectPool<GradientScratch> scratch_;
+  ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupSum").Device(tf::DEVICE_CPU), GroupSumOp);
 
@@ -154,24 +125,27 @@ class GroupSumApplyGradientsOp : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     const int num_tables = static_cast<int>(dims_.size());
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    const ServedPlan* plan = nullptr;
-    ArrivedGradients arrived;
-    OP_REQUIRES_OK(context, ReadArrived(context, num_tables, dims_, &plan, &arrived));
-    std::vector<TableStep> steps;
-    OP_REQUIRES_OK(context, steps_.Steps(context, refs, tables, &steps));
-    TfExecutor executor(context);
-    OP_REQUIRES_OK(context, ToTf(SumAndTrain(executor, *plan, arrived, static_cast<float>(divisor_),
-                                             steps_.optimizer(), steps, scratch_.Take().get())));
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    const ServedLookup* served = nullptr;
+    Inbox messages;
+    OP_REQUIRES_OK(context, ReadArrived(context, num_tables, dims_, &served, &messages));
+    OP_REQUIRES(context, &served->group->engine() == tables.engine,
+                tf::errors::InvalidArgument("SokGroupSumApplyGradients: `served` is of tables of another ",
+                                            "engine than '", tables.engine->name(), "'"));
+    std::vector<EngineStep> steps;
+    OP_REQUIRES_OK(context, steps_.Steps(context, tables, &steps));
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(tables.engine->SumAndTrain(*call, *served->group, messages,
+                                                            static_cast<float>(divisor_), steps_.optimizer(),
+                                                            steps, scratch_.Take(tables.engine).get())));
   }
 
  private:
   std::vector<int64_t> dims_;
   int divisor_ = 1;
   TableSteps steps_;
-  ObjectPool<GradientScratch> scratch_;
+  ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupSumApplyGradients").Device(tf::DEVICE_CPU), GroupSumApplyGradientsOp);
 

@@ -4,18 +4,13 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/object_pool.h"
 #include "cc/base/within_memory.h"
-#include "cc/sharded/combine_group.h"
-#include "cc/sharded/route_group.h"
-#include "cc/sharded/serve_group.h"
+#include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/group_inputs.h"
-#include "sok_ops/kernels/lookup_inputs.h"
-#include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/routed_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -36,43 +31,42 @@ tf::Status ReadModes(tf::OpKernelConstruction* construction, std::vector<Exchang
 class GroupRouteOp : public tf::OpKernel {
  public:
   explicit GroupRouteOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
-    OP_REQUIRES_OK(construction, ReadLookupSpecs(construction, &specs_));
-    OP_REQUIRES_OK(construction, construction->GetAttr("dims", &dims_));
-    OP_REQUIRES_OK(construction, layout_.Read(construction, specs_, dims_));
+    OP_REQUIRES_OK(construction, attributes_->Read(construction));
     OP_REQUIRES_OK(construction, ReadModes(construction, &modes_));
     OP_REQUIRES_OK(construction, CheckModes());
-    for (LookupSpec& spec : specs_) spec.keeps_bags = modes_[spec.table] == ExchangeMode::kSums;
+    for (LookupSpec& spec : attributes_->specs) spec.keeps_bags = modes_[spec.table] == ExchangeMode::kSums;
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, attributes_->dims, &tables));
     auto routed = std::make_shared<RoutedLookup>();
-    routed->plan.rank = tables[0]->options().rank;
-    routed->plan.ranks = tables[0]->options().ranks;
-    routed->plan.modes = modes_;
-    routed->layout = layout_;
-    const ObjectPool<LookupScratch>::Lease scratch = scratch_.Take();
+    routed->group = tables.engine->NewRoutedGroup();
+    routed->rank = tables.options().rank;
+    routed->shape.attributes = attributes_;
+    std::vector<LookupInput> inputs;
     // From here on an error is a message: the other ranks wait for one from this rank.
     const Status status =
-        WithinMemory([&] { return Route(context, refs, tables, routed.get(), scratch.get()); });
-    OutgoingWords outgoing(context, routed->plan.rank);
-    OP_REQUIRES_OK(context,
-                   ToTf(WithinMemory([&] { return WriteRequests(tables, status, routed->plan, outgoing); })));
+        WithinMemory([&] { return FromTf(ReadGroupInputs(context, tables, &routed->shape, &inputs)); });
+    if (!status.ok()) routed->shape.outputs.clear();
+    const GroupBatch batch{tables.tables, attributes_->specs, inputs, routed->shape.training};
+    OutgoingWords outgoing(context, routed->rank);
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(tables.engine->Route(*call, batch, modes_, status, routed->group.get(),
+                                                      scratch_.Take(tables.engine).get(), outgoing)));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(routed)));
   }
 
  private:
   tf::Status CheckModes() const {
-    bool fits = modes_.size() == dims_.size();
+    bool fits = modes_.size() == attributes_->dims.size();
     for (size_t t = 0; fits && t < modes_.size(); ++t) {
       int lookups = 0;
       bool can_be_summed = true;
-      for (const LookupSpec& spec : specs_) {
+      for (const LookupSpec& spec : attributes_->specs) {
         if (spec.table != static_cast<int>(t)) continue;
         ++lookups;
-        can_be_summed = can_be_summed && spec.pooled && !spec.weighted;
+        can_be_summed = can_be_summed && spec.pooled() && !spec.weighted;
       }
       fits = modes_[t] == ExchangeMode::kRows || (lookups == 1 && can_be_summed);
     }
@@ -81,22 +75,9 @@ class GroupRouteOp : public tf::OpKernel {
                       "SokGroupRoute: sums are exchanged for tables with one pooled lookup without weights");
   }
 
-  Status Route(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
-               const std::vector<Table*>& tables, RoutedLookup* routed, LookupScratch* scratch) {
-    LookupPlan* lookups = &routed->plan.lookups;
-    SOK_RETURN_IF_ERROR(FromTf(ReadTraining(context, refs[0], &lookups->training)));
-    const std::vector<LookupTensors> tensors = InputTensors(context, specs_, dims_.size());
-    SOK_RETURN_IF_ERROR(FromTf(GroupOutputShapes(layout_, specs_, tensors, refs, &routed->output_shapes)));
-    TfExecutor executor(context);
-    SOK_RETURN_IF_ERROR(ReadLookups(executor, specs_, tensors, refs, lookups, &scratch->ids));
-    return RouteGroup(executor, tables, scratch->ids.views, &routed->plan, &scratch->group);
-  }
-
-  std::vector<LookupSpec> specs_;
-  std::vector<int64_t> dims_;
-  OutputLayout layout_;
+  const std::shared_ptr<GroupAttributes> attributes_ = std::make_shared<GroupAttributes>();
   std::vector<ExchangeMode> modes_;
-  ObjectPool<LookupScratch> scratch_;  // steps of one session may overlap
+  ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupRoute").Device(tf::DEVICE_CPU), GroupRouteOp);
 
@@ -108,27 +89,26 @@ class GroupServeOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
-    const int rank = tables[0]->options().rank;
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    auto served = std::make_shared<ServedLookup>();
+    served->group = tables.engine->NewServedGroup();
+    served->rank = tables.options().rank;
+    served->dims = dims_;
     Inbox requests;
-    OP_REQUIRES_OK(context, ReadInbox(context, static_cast<int>(dims_.size()), rank, &requests));
-    auto served = std::make_shared<ServedPlan>();
-    const ObjectPool<GroupScratch>::Lease scratch = scratch_.Take();
-    TfExecutor executor(context);
-    OutgoingWords outgoing(context, rank);
-    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] {
-                     return ServeGroup(executor, tables, modes_, rank, requests, served.get(), scratch.get(),
-                                       outgoing);
-                   })));
+    OP_REQUIRES_OK(context, ReadInbox(context, static_cast<int>(dims_.size()), served->rank, &requests));
+    OutgoingWords outgoing(context, served->rank);
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context,
+                   ToTf(tables.engine->Serve(*call, tables.tables, modes_, requests, served->group.get(),
+                                             scratch_.Take(tables.engine).get(), outgoing)));
     OP_REQUIRES_OK(context, OutputState(context, 2, std::move(served)));
   }
 
  private:
   std::vector<int64_t> dims_;
   std::vector<ExchangeMode> modes_;
-  ObjectPool<GroupScratch> scratch_;
+  ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupServe").Device(tf::DEVICE_CPU), GroupServeOp);
 
@@ -140,26 +120,27 @@ class GroupCombineOp : public tf::OpKernel {
 
   void Compute(tf::OpKernelContext* context) override {
     const int num_tables = static_cast<int>(dims_.size());
-    std::vector<TableRef> refs;
-    std::vector<Table*> tables;
-    OP_REQUIRES_OK(context, LookupTables(context, dims_, &refs, &tables));
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
     const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(num_tables));
-    OP_REQUIRES(context, routed != nullptr,
+    OP_REQUIRES(context, routed != nullptr && &routed->group->engine() == tables.engine,
                 tf::errors::InvalidArgument("SokGroupCombine: `plan` is not that of a SokGroupRoute"));
+    const GroupAttributes& attributes = *routed->shape.attributes;
+    OP_REQUIRES(context,
+                attributes.layout.num_outputs() == context->num_outputs() && attributes.dims == dims_,
+                tf::errors::InvalidArgument("SokGroupCombine: ", context->num_outputs(), " outputs and ",
+                                            num_tables, " tables do not fit the plan"));
     Inbox replies;
-    OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, routed->plan.rank, &replies));
-    ReceivedRows received;
-    OP_REQUIRES_OK(context,
-                   ToTf(WithinMemory([&] { return ReadReplies(tables, routed->plan, replies, &received); })));
-    OP_REQUIRES(
-        context,
-        routed->layout.num_outputs() == context->num_outputs() && routed->plan.modes.size() == dims_.size(),
-        tf::errors::InvalidArgument("SokGroupCombine: ", context->num_outputs(), " outputs and ", num_tables,
-                                    " tables do not fit the plan"));
+    OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, routed->rank, &replies));
     std::vector<OutputRows> outputs;
-    OP_REQUIRES_OK(context, AllocateOutputs(context, routed->layout, routed->output_shapes, refs, &outputs));
-    TfExecutor executor(context);
-    OP_REQUIRES_OK(context, ToTf(CombineGroup(executor, routed->plan, received, outputs)));
+    // Where this rank's inputs were wrong, the replies say so.
+    if (!routed->shape.outputs.empty()) {
+      OP_REQUIRES_OK(
+          context, AllocateOutputs(context, attributes.layout, routed->shape.outputs, tables.refs, &outputs));
+    }
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context,
+                   ToTf(tables.engine->Combine(*call, tables.tables, *routed->group, replies, outputs)));
   }
 
  private:

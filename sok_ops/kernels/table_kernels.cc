@@ -1,5 +1,6 @@
 // Kernels that make and inspect tables.
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -8,9 +9,10 @@
 #include <vector>
 
 #include "cc/base/hash.h"
-#include "cc/base/within_memory.h"
+#include "cc/engine/engine.h"
+#include "cc/engine/registry.h"
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -69,6 +71,15 @@ tf::Status PoliciesFromAttrs(tf::OpKernelConstruction* construction, TableOption
   return tf::Status();
 }
 
+// The engine that an op's attribute names, else the one of the device that the op runs on.
+tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::string* name) {
+  TF_RETURN_IF_ERROR(construction->GetAttr("engine", name));
+  if (!name->empty()) return tf::Status();
+  *name = construction->device_type().type_string();
+  std::transform(name->begin(), name->end(), name->begin(), [](unsigned char c) { return std::tolower(c); });
+  return tf::Status();
+}
+
 class InitializeTableOp : public tf::OpKernel {
  public:
   explicit InitializeTableOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
@@ -81,6 +92,7 @@ class InitializeTableOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("initializer_seed", &seed_));
     OP_REQUIRES_OK(construction, construction->GetAttr("placement", &placement_));
     OP_REQUIRES_OK(construction, construction->GetAttr("keep_existing", &keep_existing_));
+    OP_REQUIRES_OK(construction, EngineNameFromAttr(construction, &engine_name_));
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -106,10 +118,13 @@ class InitializeTableOp : public tf::OpKernel {
     // Rows are a function of (seed, table, key): the session's seed, the initializer's and the name.
     options.initializer.seed = Mix64(Mix64(runtime->seed ^ Mix64(static_cast<uint64_t>(seed_))) ^
                                      Fingerprint64(name.data(), name.size()));
-    TfExecutor executor(context);
-    StatusOr<std::unique_ptr<Table>> made = Table::Create(executor, std::move(options));
+    const StatusOr<Engine*> engine = FindEngine(engine_name_);
+    OP_REQUIRES(context, engine.ok(),
+                tf::errors::InvalidArgument("Embedding variable '", name, "': ", engine.status().message()));
+    const TfEngineContext call(context);
+    StatusOr<std::shared_ptr<EngineTable>> made = engine.value()->MakeTable(*call, std::move(options));
     OP_REQUIRES_OK(context, ToTf(made.status()));
-    std::shared_ptr<Table> table = std::move(made.value());
+    std::shared_ptr<EngineTable> table = std::move(made.value());
 
     TableResource* resource = nullptr;
     OP_REQUIRES_OK(context, tf::LookupOrCreateResource<TableResource>(
@@ -127,6 +142,7 @@ class InitializeTableOp : public tf::OpKernel {
   std::string placement_;
   int64_t seed_;
   bool keep_existing_;
+  std::string engine_name_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
 
@@ -150,8 +166,7 @@ class TableSizeOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
     tf::Tensor* rows = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &rows));
-    const std::lock_guard<std::mutex> lock(ref.table->mutex());
-    rows->scalar<int64_t>()() = ref.table->size();
+    rows->scalar<int64_t>()() = ref.table->Describe().rows;
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableSize").Device(tf::DEVICE_CPU), TableSizeOp);
@@ -167,9 +182,9 @@ class TableStatisticsOp : public tf::OpKernel {
     for (int t = 0; t < context->num_inputs(); ++t, next += kNumbers) {
       TableRef ref;
       OP_REQUIRES_OK(context, LookupTable(context, t, &ref));
-      const LookupCounts& counts = *ref.table->lookup_counts();
-      const std::lock_guard<std::mutex> lock(ref.table->mutex());
-      const int64_t rows = ref.table->represents_rows() ? ref.table->size() : 0;
+      const LookupCounts& counts = ref.table->lookup_counts();
+      const TableOptions& options = ref.table->options();
+      const int64_t rows = options.placement.represents(options.rank) ? ref.table->Describe().rows : 0;
       const int64_t numbers[kNumbers] = {
           rows, counts.ids, counts.distinct_ids, counts.admitted_ids, counts.filtered_ids, counts.bytes_sent};
       std::copy(std::begin(numbers), std::end(numbers), next);
@@ -196,8 +211,7 @@ class TableSetGlobalStepOp : public tf::OpKernel {
     OP_REQUIRES(context, step >= 0 && step < std::numeric_limits<int64_t>::max(),
                 tf::errors::InvalidArgument("Embedding variable '", ref.table->options().name,
                                             "': the global step is ", step, ", not in [0, 2^63 - 1)"));
-    const std::lock_guard<std::mutex> lock(ref.table->mutex());
-    ref.table->SetGlobalStep(step);
+    OP_REQUIRES_OK(context, ToTf(ref.table->SetGlobalStep(step)));
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableSetGlobalStep").Device(tf::DEVICE_CPU), TableSetGlobalStepOp);
@@ -211,12 +225,9 @@ class TableEvictOp : public tf::OpKernel {
     const tf::Tensor& keys = context->input(1);
     tf::Tensor* evicted = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &evicted));
-    TfExecutor executor(context);
-    const std::lock_guard<std::mutex> lock(ref.table->mutex());
-    OP_REQUIRES_OK(context, ToTf(WithinMemory([&] {
-                     return ref.table->Erase(executor, {keys.flat<int64_t>().data(), keys.NumElements()},
-                                             &evicted->scalar<int64_t>()());
-                   })));
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(ref.table->Erase(*call, {keys.flat<int64_t>().data(), keys.NumElements()},
+                                                  &evicted->scalar<int64_t>()())));
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableEvict").Device(tf::DEVICE_CPU), TableEvictOp);

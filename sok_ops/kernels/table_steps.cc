@@ -25,17 +25,18 @@ tf::Status TableSteps::Read(tf::OpKernelConstruction* construction, int64_t num_
   return tf::Status();
 }
 
-tf::Status TableSteps::Steps(tf::OpKernelContext* context, const std::vector<TableRef>& refs,
-                             const std::vector<Table*>& tables, std::vector<TableStep>* steps) const {
+tf::Status TableSteps::Steps(tf::OpKernelContext* context, const GroupTables& tables,
+                             std::vector<EngineStep>* steps) const {
   const int first_input = context->num_inputs() - static_cast<int>(trained_.size());
   for (size_t i = 0; i < trained_.size(); ++i) {
     const tf::Tensor& hyper = context->input(first_input + static_cast<int>(i));
     if (hyper.dims() != 1) {
-      return tf::errors::InvalidArgument("Embedding variable '", refs[trained_[i]].name(),
+      return tf::errors::InvalidArgument("Embedding variable '", tables.refs[trained_[i]].name(),
                                          "': hyper-parameters of shape ", hyper.shape().DebugString(),
                                          ", not [h]");
     }
-    steps->push_back({trained_[i], tables[trained_[i]], {hyper.flat<float>().data(), hyper.NumElements()}});
+    steps->push_back(
+        {trained_[i], tables.tables[trained_[i]], {hyper.flat<float>().data(), hyper.NumElements()}});
   }
   return tf::Status();
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cc/group/group_training.h"
-#include "sok_ops/kernels/resources.h"
+#include "cc/engine/engine.h"
+#include "sok_ops/kernels/group_inputs.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -22,8 +22,8 @@ class TableSteps {
 
   // The steps of the trained ones of the group's tables. Their hyper-parameters live as long as the inputs.
   // InvalidArgument where one's are no vector.
-  tensorflow::Status Steps(tensorflow::OpKernelContext* context, const std::vector<TableRef>& refs,
-                           const std::vector<Table*>& tables, std::vector<TableStep>* steps) const;
+  tensorflow::Status Steps(tensorflow::OpKernelContext* context, const GroupTables& tables,
+                           std::vector<EngineStep>* steps) const;
 
  private:
   std::vector<int32_t> trained_;

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -35,13 +35,11 @@ class ApplyGradientsOp : public tf::OpKernel {
                 tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' of dim ", dim,
                                             ": gradients of shape ", values.shape().DebugString(), " for ",
                                             indices.dim_size(0), " rows"));
-    TfExecutor executor(context);
-    const std::lock_guard<std::mutex> lock(ref.table->mutex());
-    const Status status =
-        ref.table->ApplyGradients(executor, optimizer_, {hyper.flat<float>().data(), hyper.NumElements()},
-                                  {indices.flat<int64_t>().data(), indices.NumElements()},
-                                  values.flat<float>().data(), indices_unique_);
-    OP_REQUIRES_OK(context, ToTf(status));
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context, ToTf(ref.table->ApplyGradients(
+                                *call, optimizer_, {hyper.flat<float>().data(), hyper.NumElements()},
+                                {indices.flat<int64_t>().data(), indices.NumElements()},
+                                values.flat<float>().data(), indices_unique_)));
   }
 
  private:

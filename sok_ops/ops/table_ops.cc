@@ -62,6 +62,7 @@ REGISTER_OP("SokInitializeTable")
     .Attr("l2_weight_threshold: float = 0.0")
     .Attr("placement: string = 'by_key'")
     .Attr("keep_existing: bool = false")
+    .Attr("engine: string = ''")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Makes the table of an embedding variable; one that is there is replaced by an empty one, or stays
@@ -69,7 +70,8 @@ if keep_existing.
 capacity: rows on this rank; 0 grows without bound.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
 on_full ... l2_weight_threshold: as of TableOptions.
-placement: which rank holds which key, as Placement::Text writes it.)");
+placement: which rank holds which key, as Placement::Text writes it.
+engine: which engine makes the table; empty: that of the device which the op runs on.)");
 
 REGISTER_OP("SokTableIsInitialized")
     .Input("handle: resource")

@@ -20,6 +20,7 @@ from sparse_operation_kit.core.row_policies import (
     InitializerOption,
     L2WeightEvict,
 )
+from sparse_operation_kit.core.table_device import table_device
 
 _logger = logging.getLogger(__name__)
 
@@ -226,11 +227,10 @@ def _eviction(
 
 
 def _made(make: Callable[[], EmbeddingVariable]) -> EmbeddingVariable:
-    # As TensorFlow makes variables: outside of conditionals, under the name of the variable scope alone. The
-    # table is in memory wherever the program wants its model to be.
+    # As TensorFlow makes variables: outside of conditionals, under the name of the variable scope alone.
     with tf.init_scope():
         graph = tf.compat.v1.get_default_graph()
-        with graph.name_scope(None), tf.device("/device:CPU:0"):
+        with graph.name_scope(None), table_device():
             ready_graph()
             return make()
 

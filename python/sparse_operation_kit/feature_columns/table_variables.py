@@ -14,6 +14,7 @@ from tensorflow.python.framework import ops
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import InitializerOption
+from sparse_operation_kit.core.table_device import table_device
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +103,8 @@ def _create(
     del ignored
     init, admission, eviction = _options(spec.options)
     # By keyword, since TensorFlow takes what comes by position for its own variables' arguments.
-    # Outside of conditionals, as TensorFlow makes variables, and in memory wherever the model is to be.
-    with tf.init_scope(), tf.device("/device:CPU:0"):
+    # Outside of conditionals, as TensorFlow makes variables.
+    with tf.init_scope(), table_device():
         ready_graph()
         variable = EmbeddingVariable(
             name=name,

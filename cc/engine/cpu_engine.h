@@ -1,0 +1,58 @@
+// The engine of the host's memory and processors: what cc/table, cc/group and cc/sharded do, behind the seam.
+#ifndef SOK_CC_ENGINE_CPU_ENGINE_H_
+#define SOK_CC_ENGINE_CPU_ENGINE_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cc/engine/engine.h"
+
+namespace sok {
+
+// Registered as "cpu". Tables are CpuTables.
+class CpuEngine final : public Engine {
+ public:
+  const std::string& name() const override;
+  StatusOr<std::shared_ptr<EngineTable>> MakeTable(const EngineContext& context,
+                                                   TableOptions options) override;
+  std::unique_ptr<GroupPlan> NewPlan() override;
+  std::unique_ptr<EngineScratch> NewScratch() override;
+  std::unique_ptr<RoutedGroup> NewRoutedGroup() override;
+  std::unique_ptr<ServedGroup> NewServedGroup() override;
+
+  Status Lookup(const EngineContext& context, const GroupBatch& batch, GroupPlan* plan,
+                Span<const OutputRows> outputs, EngineScratch* scratch) override;
+  Status Merge(const EngineContext& context, const GroupBatch& batch, GroupPlan* plan,
+               EngineScratch* scratch) override;
+  Status Read(const EngineContext& context, Span<EngineTable* const> tables, GroupPlan* plan,
+              Span<const OutputRows> outputs, EngineScratch* scratch) override;
+  Status Backward(const EngineContext& context, const GroupPlan& plan, Span<const GradientRows> gradients,
+                  Span<float* const> grads_out, EngineScratch* scratch) override;
+  Status WeightGradients(const EngineContext& context, Span<EngineTable* const> tables, const GroupPlan& plan,
+                         Span<const GradientRows> gradients, Span<float* const> weight_grads) override;
+  Status Train(const EngineContext& context, const GroupPlan& plan, Span<const GradientRows> gradients,
+               std::string_view optimizer, Span<const EngineStep> steps, EngineScratch* scratch) override;
+
+  Status Route(const EngineContext& context, const GroupBatch& batch, Span<const ExchangeMode> modes,
+               const Status& status, RoutedGroup* routed, EngineScratch* scratch,
+               AllocateWords allocate) override;
+  Status Serve(const EngineContext& context, Span<EngineTable* const> tables, Span<const ExchangeMode> modes,
+               const Inbox& requests, ServedGroup* served, EngineScratch* scratch,
+               AllocateWords allocate) override;
+  Status Combine(const EngineContext& context, Span<EngineTable* const> tables, const RoutedGroup& routed,
+                 const Inbox& replies, Span<const OutputRows> outputs) override;
+  Status Reduce(const EngineContext& context, const RoutedGroup& routed, Span<const GradientRows> gradients,
+                const Inbox& replies, GradientFormat format, AllocateWords allocate) override;
+  Status RoutedWeightGradients(const EngineContext& context, const RoutedGroup& routed, const Inbox& replies,
+                               Span<const GradientRows> gradients, Span<float* const> weight_grads) override;
+  Status Sum(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
+             Span<float* const> grads_out, EngineScratch* scratch) override;
+  Status SumAndTrain(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
+                     float divisor, std::string_view optimizer, Span<const EngineStep> steps,
+                     EngineScratch* scratch) override;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_ENGINE_CPU_ENGINE_H_

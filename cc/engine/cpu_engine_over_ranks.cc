@@ -1,0 +1,140 @@
+#include <utility>
+
+#include "cc/base/within_memory.h"
+#include "cc/engine/cpu_engine.h"
+#include "cc/engine/cpu_group.h"
+#include "cc/sharded/combine_group.h"
+#include "cc/sharded/reduce_group.h"
+#include "cc/sharded/route_group.h"
+#include "cc/sharded/serve_group.h"
+#include "cc/sharded/sum_group.h"
+
+namespace sok {
+namespace {
+
+// Does everything of Route but the messages. After an error `plan` has no lookups.
+Status RouteBatch(const EngineContext& context, const GroupBatch& batch, CpuScratch* scratch,
+                  RoutePlan* plan) {
+  const Status status = WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(BuildBags(context.executor, scratch->tables, batch.specs, batch.inputs,
+                                  &plan->lookups, &scratch->ids));
+    return RouteGroup(context.executor, scratch->tables, scratch->ids.views, plan, &scratch->group);
+  });
+  if (!status.ok()) {
+    plan->lookups.lookups.clear();
+    plan->routes.clear();
+  }
+  return status;
+}
+
+// A group's later calls need what its earlier ones leave where they succeed.
+Status CheckRouted(const RoutePlan& plan, int64_t lookups) {
+  if (static_cast<int64_t>(plan.lookups.lookups.size()) == lookups) return OkStatus();
+  return FailedPrecondition("this rank has routed ", plan.lookups.lookups.size(), " lookups of ", lookups);
+}
+Status CheckServed(const CpuServedGroup& served) {
+  if (served.plan.parts.size() == served.dims.size()) return OkStatus();
+  return FailedPrecondition("gradients arrived for a lookup that had an error");
+}
+
+}  // namespace
+
+std::unique_ptr<RoutedGroup> CpuEngine::NewRoutedGroup() { return std::make_unique<CpuRoutedGroup>(this); }
+std::unique_ptr<ServedGroup> CpuEngine::NewServedGroup() { return std::make_unique<CpuServedGroup>(this); }
+
+Status CpuEngine::Route(const EngineContext& context, const GroupBatch& batch, Span<const ExchangeMode> modes,
+                        const Status& status, RoutedGroup* routed, EngineScratch* scratch,
+                        AllocateWords allocate) {
+  RoutePlan& plan = static_cast<CpuRoutedGroup*>(routed)->plan;
+  auto* const cpu_scratch = static_cast<CpuScratch*>(scratch);
+  return WithinMemory([&] {
+    TablesOf(batch.tables, &cpu_scratch->tables);
+    plan.rank = batch.tables[0]->options().rank;
+    plan.ranks = batch.tables[0]->options().ranks;
+    plan.modes.assign(modes.begin(), modes.end());
+    plan.lookups.training = batch.training;
+    const Status outcome = status.ok() ? RouteBatch(context, batch, cpu_scratch, &plan) : status;
+    return WriteRequests(cpu_scratch->tables, outcome, plan, allocate);
+  });
+}
+
+Status CpuEngine::Serve(const EngineContext& context, Span<EngineTable* const> tables,
+                        Span<const ExchangeMode> modes, const Inbox& requests, ServedGroup* served,
+                        EngineScratch* scratch, AllocateWords allocate) {
+  auto* const cpu_served = static_cast<CpuServedGroup*>(served);
+  auto* const cpu_scratch = static_cast<CpuScratch*>(scratch);
+  return WithinMemory([&] {
+    TablesOf(tables, &cpu_scratch->tables);
+    DimsOf(tables, &cpu_served->dims);
+    return ServeGroup(context.executor, cpu_scratch->tables, modes, tables[0]->options().rank, requests,
+                      &cpu_served->plan, &cpu_scratch->group, allocate);
+  });
+}
+
+Status CpuEngine::Combine(const EngineContext& context, Span<EngineTable* const> tables,
+                          const RoutedGroup& routed, const Inbox& replies, Span<const OutputRows> outputs) {
+  const RoutePlan& plan = static_cast<const CpuRoutedGroup&>(routed).plan;
+  return WithinMemory([&] {
+    ReceivedRows received;
+    SOK_RETURN_IF_ERROR(ReadReplies(TablesOf(tables), plan, replies, &received));
+    SOK_RETURN_IF_ERROR(CheckRouted(plan, outputs.size()));
+    return CombineGroup(context.executor, plan, received, outputs);
+  });
+}
+
+Status CpuEngine::Reduce(const EngineContext& context, const RoutedGroup& routed,
+                         Span<const GradientRows> gradients, const Inbox& replies, GradientFormat format,
+                         AllocateWords allocate) {
+  const RoutePlan& plan = static_cast<const CpuRoutedGroup&>(routed).plan;
+  return WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(CheckRouted(plan, gradients.size()));
+    return ReduceGroup(context.executor, plan, gradients, replies, format, allocate);
+  });
+}
+
+Status CpuEngine::RoutedWeightGradients(const EngineContext& context, const RoutedGroup& routed,
+                                        const Inbox& replies, Span<const GradientRows> gradients,
+                                        Span<float* const> weight_grads) {
+  const RoutePlan& plan = static_cast<const CpuRoutedGroup&>(routed).plan;
+  return WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(CheckRouted(plan, gradients.size()));
+    ReceivedRows rows;
+    SOK_RETURN_IF_ERROR(ReadReplies({}, plan, replies, &rows));
+    for (int l = 0; l < static_cast<int>(weight_grads.size()); ++l) {
+      if (weight_grads[l] == nullptr) continue;
+      const sok::Lookup& lookup = plan.lookups.lookups[l];
+      LookupWeightGradients(context.executor, plan.lookups, l, rows[lookup.table], plan.dims[lookup.table],
+                            gradients[l], {weight_grads[l], lookup.given});
+    }
+    return OkStatus();
+  });
+}
+
+Status CpuEngine::Sum(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
+                      Span<float* const> grads_out, EngineScratch* scratch) {
+  const auto& cpu_served = static_cast<const CpuServedGroup&>(served);
+  return WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(CheckServed(cpu_served));
+    ArrivedGradients arrived;
+    SOK_RETURN_IF_ERROR(ReadGradients(cpu_served.plan, cpu_served.dims, messages, &arrived));
+    return SumGradients(context.executor, cpu_served.plan, arrived, cpu_served.dims, grads_out,
+                        &static_cast<CpuScratch*>(scratch)->gradients);
+  });
+}
+
+Status CpuEngine::SumAndTrain(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
+                              float divisor, std::string_view optimizer, Span<const EngineStep> steps,
+                              EngineScratch* scratch) {
+  const auto& cpu_served = static_cast<const CpuServedGroup&>(served);
+  auto* const cpu_scratch = static_cast<CpuScratch*>(scratch);
+  return WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(CheckServed(cpu_served));
+    ArrivedGradients arrived;
+    SOK_RETURN_IF_ERROR(ReadGradients(cpu_served.plan, cpu_served.dims, messages, &arrived));
+    StepsOf(steps, &cpu_scratch->steps);
+    return sok::SumAndTrain(context.executor, cpu_served.plan, arrived, divisor, optimizer,
+                            cpu_scratch->steps, &cpu_scratch->gradients);
+  });
+}
+
+}  // namespace sok

@@ -1,0 +1,61 @@
+#include "cc/engine/cpu_table.h"
+
+#include <mutex>
+#include <vector>
+
+#include "cc/base/within_memory.h"
+#include "cc/dedup/dedup.h"
+
+namespace sok {
+namespace {
+
+// InvalidArgument for the first key that stands twice.
+Status CheckDistinct(Executor& executor, const Table& table, Span<const int64_t> keys) {
+  Deduplicator deduplicator;
+  std::vector<int64_t> unique;
+  std::vector<int32_t> inverse(keys.size());
+  SOK_RETURN_IF_ERROR(deduplicator.Run(executor, keys, &unique, Span<int32_t>(inverse)));
+  for (int64_t i = 0; i < keys.size(); ++i) {
+    if (inverse[i] == i) continue;
+    return InvalidArgument("Embedding variable '", table.options().name, "': key ", keys[i],
+                           " stands twice among the keys to set");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+TableDescription CpuTable::Describe() const {
+  const std::lock_guard<std::mutex> lock(table_->mutex());
+  return {table_->size(), table_->bytes(), table_->steps(), table_->optimizer_name()};
+}
+
+Status CpuTable::ApplyGradients(const EngineContext& context, std::string_view optimizer,
+                                Span<const float> hyper, Span<const int64_t> references, const float* grads,
+                                bool distinct) {
+  const std::lock_guard<std::mutex> lock(table_->mutex());
+  return WithinMemory([&] {
+    return table_->ApplyGradients(context.executor, optimizer, hyper, references, grads, distinct);
+  });
+}
+
+Status CpuTable::Assign(const EngineContext& context, Span<const int64_t> keys, const float* values) {
+  return WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(CheckDistinct(context.executor, *table_, keys));
+    const std::lock_guard<std::mutex> lock(table_->mutex());
+    return table_->Assign(context.executor, keys, values);
+  });
+}
+
+Status CpuTable::Erase(const EngineContext& context, Span<const int64_t> keys, int64_t* erased) {
+  const std::lock_guard<std::mutex> lock(table_->mutex());
+  return WithinMemory([&] { return table_->Erase(context.executor, keys, erased); });
+}
+
+Status CpuTable::SetGlobalStep(int64_t step) {
+  const std::lock_guard<std::mutex> lock(table_->mutex());
+  table_->SetGlobalStep(step);
+  return OkStatus();
+}
+
+}  // namespace sok

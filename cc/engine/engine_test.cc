@@ -1,0 +1,83 @@
+#include "cc/engine/engine.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/engine/least_engine.h"
+#include "gtest/gtest.h"
+
+namespace sok {
+namespace {
+
+class EngineTest : public testing::Test {
+ protected:
+  EngineTest() {
+    TableOptions options;
+    options.name = "clicks";
+    options.dim = 2;
+    table_ = engine_.MakeTable(context_, options).value();
+    tables_ = {table_.get()};
+    batch_.tables = tables_;
+    plan_ = engine_.NewPlan();
+    scratch_ = engine_.NewScratch();
+  }
+
+  static void ExpectUnimplemented(const Status& status, const std::string& message) {
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_EQ(status.message(), message);
+  }
+
+  InlineExecutor executor_;
+  const EngineContext context_{executor_};
+  LeastEngine engine_{"least"};
+  std::shared_ptr<EngineTable> table_;
+  std::vector<EngineTable*> tables_;
+  GroupBatch batch_;
+  std::unique_ptr<GroupPlan> plan_;
+  std::unique_ptr<EngineScratch> scratch_;
+};
+
+TEST_F(EngineTest, ObjectsKnowTheirEngine) {
+  EXPECT_EQ(&table_->engine(), &engine_);
+  EXPECT_EQ(&plan_->engine(), &engine_);
+  EXPECT_EQ(&scratch_->engine(), &engine_);
+}
+
+TEST_F(EngineTest, CallsThatAreNotImplementedNameTheEngineAndTheVariable) {
+  const std::string who = "Embedding variable 'clicks': the engine 'least' does not implement ";
+  ExpectUnimplemented(engine_.Merge(context_, batch_, plan_.get(), scratch_.get()),
+                      who + "lookups a step ahead");
+  ExpectUnimplemented(engine_.Read(context_, tables_, plan_.get(), {}, scratch_.get()),
+                      who + "lookups a step ahead");
+  ExpectUnimplemented(engine_.WeightGradients(context_, tables_, *plan_, {}, {}),
+                      who + "gradients of weights");
+  const EngineStep step{0, table_.get(), {}};
+  ExpectUnimplemented(engine_.Train(context_, *plan_, {}, "sgd", {&step, 1}, scratch_.get()),
+                      who + "fused updates");
+  ExpectUnimplemented(table_->Erase(context_, {}, nullptr), who + "evicting keys");
+  ExpectUnimplemented(table_->SetGlobalStep(1), who + "global steps");
+}
+
+TEST_F(EngineTest, LookupsOverRanksNeedNotBeImplemented) {
+  EXPECT_EQ(engine_.NewRoutedGroup(), nullptr);
+  EXPECT_EQ(engine_.NewServedGroup(), nullptr);
+  const auto never = [](Span<const int64_t> /*sizes*/) -> int64_t* { return nullptr; };
+  const std::string what = " does not implement lookups over ranks";
+  const std::string who = "Embedding variable 'clicks': the engine 'least'" + what;
+  ExpectUnimplemented(engine_.Route(context_, batch_, {}, OkStatus(), nullptr, scratch_.get(), never), who);
+  ExpectUnimplemented(engine_.Serve(context_, tables_, {}, {}, nullptr, scratch_.get(), never), who);
+  class NoRoute final : public RoutedGroup {
+   public:
+    using RoutedGroup::RoutedGroup;
+  };
+  const NoRoute routed(&engine_);
+  ExpectUnimplemented(engine_.Combine(context_, tables_, routed, {}, {}), who);
+  ExpectUnimplemented(engine_.Reduce(context_, routed, {}, {}, GradientFormat::kFloat32, never),
+                      "The engine 'least'" + what);
+  ExpectUnimplemented(engine_.RoutedWeightGradients(context_, routed, {}, {}, {}),
+                      "The engine 'least'" + what);
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,41 @@
+#include "cc/engine/registry.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace sok {
+namespace {
+
+struct Engines {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<Engine>, std::less<>> by_name;
+};
+
+// Never destroyed: threads of the program may use engines until the process ends.
+Engines& AllEngines() {
+  static auto* const engines = new Engines();
+  return *engines;
+}
+
+}  // namespace
+
+bool RegisterEngine(std::unique_ptr<Engine> engine) {
+  Engines& all = AllEngines();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const std::string name = engine->name();
+  return all.by_name.emplace(name, std::move(engine)).second;
+}
+
+StatusOr<Engine*> FindEngine(std::string_view name) {
+  Engines& all = AllEngines();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.by_name.find(name);
+  if (found != all.by_name.end()) return found->second.get();
+  std::string names;
+  for (const auto& [known, engine] : all.by_name) names += (names.empty() ? "'" : ", '") + known + "'";
+  return InvalidArgument("There is no engine '", name, "', but ", names.empty() ? "none at all" : names);
+}
+
+}  // namespace sok

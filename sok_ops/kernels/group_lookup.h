@@ -1,0 +1,31 @@
+#ifndef SOK_SOK_OPS_KERNELS_GROUP_LOOKUP_H_
+#define SOK_SOK_OPS_KERNELS_GROUP_LOOKUP_H_
+
+#include <memory>
+
+#include "cc/engine/engine.h"
+#include "sok_ops/kernels/group_inputs.h"
+#include "sok_ops/kernels/state_variant.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+
+// What SokGroupLookup leaves for its gradient.
+struct GroupLookup {
+  std::unique_ptr<GroupPlan> plan;
+  GroupShape shape;
+};
+
+// The GroupLookup in input `index` of a kernel on `tables`. InvalidArgument where it is none, or that of
+// tables of another engine.
+inline tensorflow::Status ReadGroupLookup(tensorflow::OpKernelContext* context, int index,
+                                          const GroupTables& tables, const GroupLookup** lookup) {
+  *lookup = StateIn<GroupLookup>(context->input(index));
+  if (*lookup != nullptr && &(*lookup)->plan->engine() == tables.engine) return tensorflow::Status();
+  return tensorflow::errors::InvalidArgument(context->op_kernel().type_string(),
+                                             ": `plan` is not the plan of a SokGroupLookup in these tables");
+}
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_GROUP_LOOKUP_H_

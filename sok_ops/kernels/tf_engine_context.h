@@ -1,0 +1,24 @@
+#ifndef SOK_SOK_OPS_KERNELS_TF_ENGINE_CONTEXT_H_
+#define SOK_SOK_OPS_KERNELS_TF_ENGINE_CONTEXT_H_
+
+#include "cc/engine/engine_context.h"
+#include "sok_ops/kernels/tf_executor.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+
+// What a kernel's calls into an engine run on. Valid while the kernel runs.
+class TfEngineContext {
+ public:
+  explicit TfEngineContext(tensorflow::OpKernelContext* context) : executor_(context) {}
+
+  const EngineContext& operator*() const { return context_; }
+
+ private:
+  TfExecutor executor_;
+  const EngineContext context_{executor_};
+};
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_KERNELS_TF_ENGINE_CONTEXT_H_

@@ -1,0 +1,79 @@
+"""Tables of an engine that comes in a library of its own, beside those of the CPU's engine."""
+
+import ctypes
+import os
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+from sparse_operation_kit.lookup import group
+
+DIM = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def least_engine():
+    """Loads `cc/engine/least_engine.h`, whose registration is a function of the op library."""
+    ctypes.CDLL(native.library_path(), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(
+        str(pathlib.Path(os.environ.get("SOK_BAZEL_BIN", "."), "cc/engine/least_engine.so").absolute())
+    )
+
+
+def moved_to(table, engine):
+    """An op that makes the variable's table anew, by the engine of that name."""
+    return native.ops.sok_initialize_table(table.handle, dim=table.dim, engine=engine)
+
+
+def test_an_op_asks_the_engine_of_its_table():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="clicks", dim=DIM)
+        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+        step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+        harness.initialize(session)
+        session.run(step)
+        assert session.run(table.size()) == 2
+        session.run(moved_to(table, "least"))
+        session.run(rows)
+        assert session.run(table.size()) == 0
+        with pytest.raises(tf.errors.UnimplementedError, match="'clicks': the engine 'least' does not"):
+            session.run(step)
+
+
+def test_an_engine_that_is_not_there():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="clicks", dim=DIM)
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="'clicks': There is no engine 'abacus', but 'cpu'"
+        ):
+            session.run(moved_to(table, "abacus"))
+
+
+def test_a_group_of_tables_of_two_engines():
+    with harness.graph_and_session() as session:
+        tables = [sok.EmbeddingVariable(name=name, dim=DIM) for name in ("clicks", "views")]
+        ids = tf.constant([1, 2], tf.int64)
+        outputs = group.lookup_group([group.DenseLookup(table, ids) for table in tables])
+        harness.initialize(session)
+        session.run(outputs)
+        session.run(moved_to(tables[1], "least"))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="'clicks' and 'views'.*'cpu'.*'least'"):
+            session.run(outputs)
+
+
+def test_the_gradient_of_a_lookup_in_a_table_of_another_engine():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="clicks", dim=DIM)
+        rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+        with tf.control_dependencies([rows]):
+            moved = moved_to(table, "least")
+        with tf.control_dependencies([moved]):
+            late = tf.ones([2, DIM])
+        (gradient,) = tf.gradients(rows, [table], grad_ys=late)
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="is not the plan of a SokGroupLookup"):
+            session.run(gradient.values)
