@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import kernel_def_pb2
+from tensorflow.python.framework import kernels
 
 import harness
 import sparse_operation_kit as sok
@@ -288,6 +290,18 @@ def test_a_scope_of_another_device_is_no_matter(graph):
     with tf.device("/GPU:0"):
         table = sok.get_embedding_variable("x", 2, initializer="ones")
     np.testing.assert_array_equal(rows_of(table, [1]), [[1.0, 1.0]])
+
+
+@pytest.mark.parametrize(("kinds", "where"), [(["CPU"], "CPU"), (["CPU", "GPU"], "GPU")])
+def test_tables_go_where_the_program_says_if_there_are_kernels(graph, monkeypatch, kinds, where):
+    found = kernel_def_pb2.KernelList()
+    for kind in kinds:
+        found.kernel.add(op="SokTable", device_type=kind)
+    monkeypatch.setattr(kernels, "get_registered_kernels_for_op", lambda name: found)
+    with tf.device("/job:worker/task:1/GPU:0"):
+        table = sok.get_embedding_variable("x", 2)
+    device = tf.DeviceSpec.from_string(table.handle.device)
+    assert (device.job, device.task, device.device_type) == ("worker", 1, where)
 
 
 def test_eager_execution_is_refused():

@@ -38,8 +38,9 @@ install_clang() {
 }
 
 sources() {
-  find cc/base cc/checkpoint cc/dedup cc/index cc/initializers cc/optimizers cc/placement cc/pooling cc/store cc/table \
-    -name '*.cc' ! -name '*_test.cc' | sort
+  find cc/base cc/checkpoint cc/dedup cc/engine cc/group cc/index cc/initializers cc/optimizers cc/placement \
+    cc/pooling cc/sharded cc/store cc/table -path cc/engine/contract -prune -o -name '*.cc' ! -name '*_test.cc' \
+    ! -name 'least_engine_library.cc' -print | sort
 }
 
 compile() {  # compile SOURCE

@@ -19,6 +19,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/checkpoint/table_checkpoint.h"
+#include "cc/engine/registry.h"
 
 namespace sok {
 namespace {
@@ -96,25 +97,26 @@ void DropCache(const std::string& folder) {
   }
 }
 
-std::unique_ptr<Table> MakeTable(Executor& executor, int64_t rows) {
+std::shared_ptr<EngineTable> MakeTable(const EngineContext& context, int64_t rows) {
   TableOptions options;
   options.name = "items";
   options.dim = kDim;
-  auto table = Table::Create(executor, options);
+  auto table = FindEngine("cpu").value()->MakeTable(context, options);
   Must(table.status());
   std::vector<int64_t> keys(1 << 16);
-  std::vector<int64_t> found(keys.size());
+  const std::vector<float> values(keys.size() * kDim, 0.5f);
   for (int64_t first = 0; first < rows; first += static_cast<int64_t>(keys.size())) {
     for (size_t i = 0; i < keys.size(); ++i) keys[i] = first + static_cast<int64_t>(i);
-    Must(table.value()->FindOrMake(executor, keys, Span<int64_t>(found)));
+    Must(table.value()->Assign(context, keys, values.data()));
   }
   return std::move(table.value());
 }
 
 void Run(const std::string& folder, int64_t mib) {
   InlineExecutor executor;
+  const EngineContext context{executor};
   const int64_t bytes = mib << 20;
-  auto table = MakeTable(executor, bytes / (kDim * static_cast<int64_t>(sizeof(float)) + 8));
+  auto table = MakeTable(context, bytes / (kDim * static_cast<int64_t>(sizeof(float)) + 8));
   SaveRequest request;
   request.prefix = folder + "/model.ckpt-1";
   request.id = "00c0ffee00c0ffee";
@@ -123,10 +125,10 @@ void Run(const std::string& folder, int64_t mib) {
               static_cast<long long>(kDim), folder.c_str());
   Measure("plain write and fsync", bytes, [&] { WritePlain(folder + "/plain", bytes); });
   Measure("save", bytes, [&] {
-    Must(BeginTableCheckpoint(*table, request));
-    Must(WriteTableShard(executor, table.get(), request));
-    reference = PublishTableCheckpoint(table.get(), request).value();
-    EndTableCheckpoint(table.get(), request, true);
+    Must(BeginTableCheckpoint(context, table.get(), request));
+    Must(WriteTableShard(context, table.get(), request));
+    reference = PublishTableCheckpoint(table->options(), request).value();
+    Must(EndTableCheckpoint(context, table.get(), request, true));
   });
   table.reset();
   DropCache(folder);
@@ -136,11 +138,12 @@ void Run(const std::string& folder, int64_t mib) {
   options.dim = kDim;
   auto restore = TableRestore::Open(request.prefix, reference, options, RestoreParts());
   Must(restore.status());
-  Measure("check", bytes, [&] { Must(restore.value()->Check(executor)); });
+  Measure("check", bytes, [&] { Must(restore.value()->Check()); });
   DropCache(folder);
   Measure("load", bytes, [&] {
-    table = std::move(Table::Create(executor, options).value());
-    Must(restore.value()->Load(executor, table.get()));
+    auto loaded = restore.value()->Load(context, FindEngine("cpu").value());
+    Must(loaded.status());
+    table = std::move(loaded.value());
   });
 }
 

@@ -175,16 +175,15 @@ TEST(FaultsTest, ASaveToTheSamePrefixKeepsTheOldOne) {
   TwoSaves saves(2, false);
   SaveRequest request = Request(1, false, &saves.disk);
   request.id = SaveId(9);
-  InlineExecutor executor;
-  for (const auto& table : saves.tables) ASSERT_TRUE(BeginTableCheckpoint(*table, request).ok());
+  for (const auto& table : saves.tables) ASSERT_TRUE(Begin(table.get(), request).ok());
   for (const auto& table : saves.tables) {
-    ASSERT_TRUE(WriteTableShard(executor, table.get(), request).ok());
+    ASSERT_TRUE(Write(table.get(), request).ok());
     ExpectFirstSave(&saves, "while shards are written");
   }
-  const auto reference = PublishTableCheckpoint(saves.tables[0].get(), request);
+  const auto reference = PublishTableCheckpoint(saves.tables[0]->options(), request);
   ASSERT_TRUE(reference.ok());
   ExpectFirstSave(&saves, "while TensorFlow writes its files");
-  for (const auto& table : saves.tables) EndTableCheckpoint(table.get(), request, true);
+  for (const auto& table : saves.tables) EXPECT_TRUE(End(table.get(), request, true).ok());
   ExpectFirstSave(&saves, "once the new one is complete");
   EXPECT_TRUE(RestoreFrom(&saves.disk, 1, reference.value(), 2).ok());
 }
@@ -192,12 +191,11 @@ TEST(FaultsTest, ASaveToTheSamePrefixKeepsTheOldOne) {
 TEST(FaultsTest, AMissingShardIsNotPublished) {
   const Tables tables = MakeTables(Options(), 2);
   MemoryFiles disk;
-  InlineExecutor executor;
   const SaveRequest request = Request(1, false, &disk);
-  EXPECT_EQ(WriteTableShard(executor, tables[0].get(), request).code(), StatusCode::kNotFound);
-  ASSERT_TRUE(BeginTableCheckpoint(*tables[0], request).ok());
-  ASSERT_TRUE(WriteTableShard(executor, tables[0].get(), request).ok());
-  EXPECT_EQ(PublishTableCheckpoint(tables[0].get(), request).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Write(tables[0].get(), request).code(), StatusCode::kNotFound);
+  ASSERT_TRUE(Begin(tables[0].get(), request).ok());
+  ASSERT_TRUE(Write(tables[0].get(), request).ok());
+  EXPECT_EQ(PublishTableCheckpoint(tables[0]->options(), request).status().code(), StatusCode::kNotFound);
 }
 
 TEST(FaultsTest, IdsAndPrefixesAreChecked) {
@@ -206,11 +204,11 @@ TEST(FaultsTest, IdsAndPrefixesAreChecked) {
   SaveRequest request = Request(1, false, &disk);
   for (const std::string id : {"", "12", "../../../../etc/x", "00C0FFEE00C0FFEE", "g000000000000000"}) {
     request.id = id;
-    EXPECT_EQ(BeginTableCheckpoint(*tables[0], request).code(), StatusCode::kInvalidArgument) << id;
+    EXPECT_EQ(Begin(tables[0].get(), request).code(), StatusCode::kInvalidArgument) << id;
   }
   request = Request(1, false, &disk);
   request.prefix = "/ckpt/";
-  EXPECT_EQ(BeginTableCheckpoint(*tables[0], request).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(Begin(tables[0].get(), request).code(), StatusCode::kInvalidArgument);
 }
 
 // Damage of every kind: restoring is exact, or refused with the name of a file.
@@ -329,7 +327,6 @@ TEST_F(DamageTest, CheckingChangesNothingAndFindsWhatLoadingFinds) {
     ASSERT_TRUE(MakeFolders(disk, file.substr(0, file.rfind('/'))).ok());
     ASSERT_TRUE(WriteWholeFile(disk, file, bytes).ok());
   }
-  InlineExecutor executor;
   RestoreParts parts;
   parts.files = &disk;
   TableOptions options = Options();
@@ -337,9 +334,8 @@ TEST_F(DamageTest, CheckingChangesNothingAndFindsWhatLoadingFinds) {
   options.rank = 1;
   auto restore = TableRestore::Open(Request(3, false, &disk).prefix, reference_, options, parts);
   ASSERT_TRUE(restore.ok());
-  const Status checked = restore.value()->Check(executor);
-  auto table = Table::Create(executor, options);
-  const Status loaded = restore.value()->Load(executor, table.value().get());
+  const Status checked = restore.value()->Check();
+  const Status loaded = Load(restore.value().get()).status();
   EXPECT_EQ(checked.code(), StatusCode::kDataLoss);
   EXPECT_EQ(loaded.code(), StatusCode::kDataLoss);
   EXPECT_EQ(checked.message(), loaded.message());

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cc/base/status.h"
+#include "cc/table/table_options.h"
 
 namespace sok {
 
@@ -15,6 +16,9 @@ Status CheckPath(const std::string& path);
 // for what is not there, ResourceExhausted for a full disk or a file too large, FailedPrecondition where
 // something else is in the way or this process may not do it, else Internal.
 Status FileError(const char* what, const std::string& path);
+
+// An error with the variable's name in front, where it does not have it already.
+Status Named(const TableOptions& table, const Status& status);
 
 }  // namespace sok
 

@@ -142,13 +142,12 @@ TEST_F(LinksTest, ASaveLeavesWhatLinksInItsFolderLeadTo) {
 }
 
 TEST_F(LinksTest, ASaveThatIsGivenUpRemovesLinksThemselves) {
-  ASSERT_TRUE(BeginTableCheckpoint(*tables_[0], Request(1)).ok());
+  ASSERT_TRUE(Begin(tables_[0].get(), Request(1)).ok());
   const std::string unfinished = TableFolder(1) + ".unfinished";
   fs::create_directory_symlink(victim_, unfinished + "/shard-00000");
-  InlineExecutor executor;
-  ExpectRefused(WriteTableShard(executor, tables_[0].get(), Request(1)), unfinished + "/shard-00000");
-  AbandonTableCheckpoint(*tables_[0], Request(1));
-  EndTableCheckpoint(tables_[0].get(), Request(1), false);
+  ExpectRefused(Write(tables_[0].get(), Request(1)), unfinished + "/shard-00000");
+  AbandonTableCheckpoint(tables_[0]->options(), Request(1));
+  EXPECT_TRUE(End(tables_[0].get(), Request(1), false).ok());
   EXPECT_FALSE(fs::exists(unfinished));
   ExpectVictimUnharmed();
 }
@@ -193,10 +192,9 @@ TEST_F(LinksTest, AChainLeadsThroughNoLink) {
   const std::string first = Request(1).prefix + ".sok";
   ReplaceByLink(first, folder_ + "/elsewhere");
   ExpectRefused(Restore(Request(2).prefix, delta.value(), options_, 1, RestoreParts()).status(), first);
-  InlineExecutor executor;
   SaveRequest full = Request(9);
   full.delta = false;
-  ExpectRefused(CompactCheckpoint(executor, TableFolder(2), full).status(), first);
+  ExpectRefused(Compact(TableFolder(2), full).status(), first);
   // The next incremental checkpoint has nothing to build on.
   const auto next = Save(tables_, Request(3));
   ASSERT_TRUE(next.ok());
@@ -210,10 +208,9 @@ TEST_F(LinksTest, CompactionWritesThroughNoLink) {
   ASSERT_TRUE(Save(tables_, Request(1)).ok());
   const std::string link = folder_ + "/m-2.sok";
   fs::create_directory_symlink(victim_, link);
-  InlineExecutor executor;
   SaveRequest full = Request(2);
   full.delta = false;
-  ExpectRefused(CompactCheckpoint(executor, TableFolder(1), full).status(), link);
+  ExpectRefused(Compact(TableFolder(1), full).status(), link);
 }
 
 }  // namespace

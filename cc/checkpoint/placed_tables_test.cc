@@ -99,9 +99,10 @@ class PlacedTablesTest : public ::testing::Test {
         EXPECT_TRUE(StateOf(restored.value()) == state);
         for (const auto& table : restored.value()) {
           const int rank = table->options().rank;
-          for (const int64_t key : table->Keys()) ASSERT_TRUE(table->key_owners().Holds(rank, key)) << key;
+          const KeyOwners owners = placement.owners(ranks);
+          for (const int64_t key : KeysOf(table.get())) ASSERT_TRUE(owners.Holds(rank, key)) << key;
           TableState own;
-          AddState(*table, &own);
+          AddState(table.get(), &own);
           EXPECT_TRUE(!placement.is_replicated() || own == state) << "replica " << rank;
         }
       }
@@ -128,10 +129,8 @@ class PlacedTablesTest : public ::testing::Test {
           ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, keys, 0.2, &random).ok());
         }
         if (hashed) {
-          InlineExecutor executor;
           for (const auto& table : tables) {
-            int64_t erased = 0;
-            ASSERT_TRUE(table->Erase(executor, Span<const int64_t>(keys).subspan(0, 20), &erased).ok());
+            ASSERT_TRUE(Erase(table.get(), {keys.begin(), keys.begin() + 20}).ok());
           }
         }
         const SaveRequest delta = Request(++save, /*delta=*/true);

@@ -146,8 +146,7 @@ Status RawFilesWriter::Begin() const {
   return SyncDirectory(parent);
 }
 
-Status RawFilesWriter::Write(int64_t first, Span<const int64_t> keys,
-                             FunctionRef<const float*(int64_t row)> weights) const {
+Status RawFilesWriter::Write(int64_t first, Span<const int64_t> keys, Span<const float* const> rows) const {
   SOK_RETURN_IF_ERROR(CheckPaths());
   OpenFile keys_file(Unfinished(keys_path_), 0);
   OpenFile values_file(Unfinished(values_path_), 0);
@@ -163,11 +162,20 @@ Status RawFilesWriter::Write(int64_t first, Span<const int64_t> keys,
   std::vector<float> buffer(std::min(rows_at_once, keys.size()) * dim_);
   for (int64_t row = 0; row < keys.size(); row += rows_at_once) {
     const int64_t count = std::min(rows_at_once, keys.size() - row);
-    for (int64_t i = 0; i < count; ++i) std::copy_n(weights(row + i), dim_, buffer.data() + i * dim_);
+    for (int64_t i = 0; i < count; ++i) std::copy_n(rows[row + i], dim_, buffer.data() + i * dim_);
     SOK_RETURN_IF_ERROR(values_file.WriteAt((first + row) * dim_ * 4, buffer.data(), count * dim_ * 4));
   }
-  SOK_RETURN_IF_ERROR(keys_file.Sync());
-  return values_file.Sync();
+  return OkStatus();
+}
+
+Status RawFilesWriter::Sync() const {
+  SOK_RETURN_IF_ERROR(CheckPaths());
+  for (const std::string& path : {keys_path_, values_path_}) {
+    OpenFile file(Unfinished(path), 0);
+    SOK_RETURN_IF_ERROR(file.opened());
+    SOK_RETURN_IF_ERROR(file.Sync());
+  }
+  return OkStatus();
 }
 
 Status RawFilesWriter::Publish() const {

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 
@@ -33,10 +32,11 @@ class RawFilesWriter {
   // Makes the directory, where it is missing, and the files in their whole size.
   Status Begin() const;
   // Writes the rows first, first + 1, ...: row first + i has key keys[i], of key_dtype, and the `dim` floats
-  // at weights(i).
-  // Synced to the disk. NotFound where Begin() has not run, or has run in a directory that this process does
-  // not see.
-  Status Write(int64_t first, Span<const int64_t> keys, FunctionRef<const float*(int64_t row)> weights) const;
+  // at rows[i]. NotFound here and below where Begin() has not run, or has run in a directory that this
+  // process does not see.
+  Status Write(int64_t first, Span<const int64_t> keys, Span<const float* const> rows) const;
+  // Brings what was written to the disk. Every writer does so after its last row.
+  Status Sync() const;
   // Gives the files their names. Needs all rows to be written.
   Status Publish() const;
   // Removes what Begin() made.

@@ -26,11 +26,17 @@ class RawFilesTest : public ::testing::Test {
                const std::string& name = "table", const std::string& key_dtype = "int64") {
     const RawFilesWriter writer(directory_.string(), name, static_cast<int64_t>(keys.size()), dim, key_dtype);
     SOK_RETURN_IF_ERROR(writer.Begin());
-    SOK_RETURN_IF_ERROR(writer.Write(0, keys, [&](int64_t row) { return rows.data() + row * dim; }));
+    SOK_RETURN_IF_ERROR(writer.Write(0, keys, RowsOf(rows, dim)));
+    SOK_RETURN_IF_ERROR(writer.Sync());
     return writer.Publish();
   }
   StatusOr<RawFilesReader> Open(int64_t dim, const std::string& name = "table") {
     return RawFilesReader::Open(directory_.string(), name, dim);
+  }
+  static std::vector<const float*> RowsOf(const std::vector<float>& values, int64_t dim) {
+    std::vector<const float*> rows;
+    for (size_t at = 0; at < values.size(); at += static_cast<size_t>(dim)) rows.push_back(&values[at]);
+    return rows;
   }
   // The keys that a table of `key_dtype` reads, with rows of one float.
   StatusOr<std::vector<int64_t>> ReadKeys(const std::string& key_dtype) {
@@ -96,12 +102,13 @@ TEST_F(RawFilesTest, FourByteKeysComeBack) {
 
 TEST_F(RawFilesTest, FourByteWritersOfSomeRowsEachMakeOneTable) {
   const std::vector<int64_t> keys = {-10, 20, -30};
-  const float row = 1;
+  const float one = 1;
+  const float* const row = &one;
   const RawFilesWriter writer(directory_.string(), "table", 3, 1, "int32");
   ASSERT_TRUE(writer.Begin().ok());
   for (const int64_t first : {2, 0, 1}) {
     const auto keys_of_one = Span<const int64_t>(keys).subspan(first, 1);
-    ASSERT_TRUE(writer.Write(first, keys_of_one, [&](int64_t) { return &row; }).ok());
+    ASSERT_TRUE(writer.Write(first, keys_of_one, Span<const float* const>(&row, 1)).ok());
   }
   ASSERT_TRUE(writer.Publish().ok());
   EXPECT_EQ(ReadKeys("int32").value(), keys);
@@ -164,19 +171,22 @@ TEST_F(RawFilesTest, LinksGiveWayAndWhatTheyLeadToStays) {
   fs::remove(directory_ / "table_keys.file.unfinished");
   fs::create_symlink(victim, directory_ / "table_keys.file.unfinished");
   const std::vector<int64_t> keys = {5};
-  const float row = 2.0f;
-  EXPECT_FALSE(writer.Write(0, keys, [&](int64_t) { return &row; }).ok());
+  const float one = 2.0f;
+  const float* const row = &one;
+  EXPECT_FALSE(writer.Write(0, keys, Span<const float* const>(&row, 1)).ok());
   EXPECT_EQ(Bytes(victim), "bytes");
 }
 
 TEST_F(RawFilesTest, WritersOfSomeRowsEachMakeOneTable) {
   const std::vector<int64_t> keys = {10, 20, 30, 40, 50};
   const std::vector<float> rows = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const std::vector<const float*> pointers = RowsOf(rows, 2);
   const RawFilesWriter writer(directory_.string(), "table", 5, 2);
   ASSERT_TRUE(writer.Begin().ok());
   const auto write = [&](int64_t first, int64_t count) {
-    return writer.Write(first, Span<const int64_t>(keys).subspan(first, count),
-                        [&](int64_t row) { return rows.data() + (first + row) * 2; });
+    SOK_RETURN_IF_ERROR(writer.Write(first, Span<const int64_t>(keys).subspan(first, count),
+                                     Span<const float* const>(pointers).subspan(first, count)));
+    return writer.Sync();
   };
   ASSERT_TRUE(write(3, 2).ok());
   ASSERT_TRUE(write(3, 0).ok());
@@ -195,9 +205,8 @@ TEST_F(RawFilesTest, WritersOfSomeRowsEachMakeOneTable) {
 
 TEST_F(RawFilesTest, AWriterThatNobodyHasBegunForIsNotFound) {
   const RawFilesWriter writer(directory_.string(), "table", 1, 1);
-  const std::vector<int64_t> keys = {1};
-  const float row = 2;
-  EXPECT_EQ(writer.Write(0, keys, [&](int64_t) { return &row; }).code(), StatusCode::kNotFound);
+  EXPECT_EQ(writer.Write(0, {}, {}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(writer.Sync().code(), StatusCode::kNotFound);
 }
 
 TEST_F(RawFilesTest, AnAbandonedWriterLeavesWhatWasThere) {

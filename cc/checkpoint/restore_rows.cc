@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <utility>
 
-#include "cc/checkpoint/at_once.h"
+#include "cc/checkpoint/column_pieces.h"
+#include "cc/table/bloom_counters.h"
 
 namespace sok {
 namespace {
 
 // Checks a piece, in which no key may stand twice.
-Status CheckRowsAtOnce(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
+Status CheckPiece(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
   for (const int64_t key : keys) SOK_RETURN_IF_ERROR(filter.Check(key, path));
   std::vector<int64_t> sorted = keys;
   std::sort(sorted.begin(), sorted.end());
@@ -24,183 +26,265 @@ StatusOr<std::unique_ptr<ArrayReader>> OpenArray(const ShardSource& source, cons
 }
 
 // Reads numbers that cannot be negative.
-Status ReadCount(ArrayReader* reader, int64_t* value) {
-  SOK_RETURN_IF_ERROR(reader->Read(value, sizeof(*value)));
-  return *value >= 0 ? OkStatus() : DataLoss("'", reader->path(), "' has the negative number ", *value);
+Status ReadCounts(ArrayReader* reader, Span<int64_t> values) {
+  SOK_RETURN_IF_ERROR(reader->Read(values.data(), values.size() * static_cast<int64_t>(sizeof(int64_t))));
+  for (const int64_t value : values) {
+    if (value < 0) return DataLoss("'", reader->path(), "' has the negative number ", value);
+  }
+  return OkStatus();
 }
+
+// Keys of a piece of a shard, as they are read, and which of them are wanted.
+struct PieceOfKeys {
+  std::vector<int64_t> all;
+  std::vector<bool> wanted;
+  std::vector<int64_t> own;  // those that are
+
+  // Reads and checks the next `count` keys.
+  Status Read(ArrayReader* reader, const KeyFilter& filter, int64_t count) {
+    all.resize(static_cast<size_t>(count));
+    SOK_RETURN_IF_ERROR(reader->Read(all.data(), count * static_cast<int64_t>(sizeof(int64_t))));
+    SOK_RETURN_IF_ERROR(CheckPiece(filter, all, reader->path()));
+    wanted.resize(all.size());
+    own.clear();
+    for (size_t i = 0; i < all.size(); ++i) {
+      wanted[i] = filter.Wants(all[i]);
+      if (wanted[i]) own.push_back(all[i]);
+    }
+    return OkStatus();
+  }
+};
+
+// Ids that wait for admission, as far as they are wanted.
+struct PieceOfWaiting {
+  std::vector<int64_t> ids;
+  std::vector<int64_t> counts;
+  std::vector<int64_t> last_steps;
+
+  // Reads and checks the next `count` of a shard.
+  Status Read(int64_t count, ArrayReader* ids_reader, ArrayReader* counts_reader, ArrayReader* steps_reader,
+              const KeyFilter& filter) {
+    for (std::vector<int64_t>* column : {&ids, &counts, &last_steps})
+      column->resize(static_cast<size_t>(count));
+    SOK_RETURN_IF_ERROR(ids_reader->Read(ids.data(), count * static_cast<int64_t>(sizeof(int64_t))));
+    for (const int64_t id : ids) SOK_RETURN_IF_ERROR(filter.Check(id, ids_reader->path()));
+    SOK_RETURN_IF_ERROR(ReadCounts(counts_reader, Span<int64_t>(counts)));
+    SOK_RETURN_IF_ERROR(ReadCounts(steps_reader, Span<int64_t>(last_steps)));
+    size_t kept = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (!filter.Wants(ids[i])) continue;
+      ids[kept] = ids[i];
+      counts[kept] = counts[i];
+      last_steps[kept++] = last_steps[i];
+    }
+    for (std::vector<int64_t>* column : {&ids, &counts, &last_steps}) column->resize(kept);
+    return OkStatus();
+  }
+};
 
 // Reads the rows of one shard.
 class RowReader {
  public:
-  RowReader(Executor& executor, const ShardSource& source, const RowsToRestore& what, Table* table)
-      : executor_(executor), source_(source), what_(what), table_(table), filter_(table->options(), source) {}
+  RowReader(Executor& executor, const ShardSource& source, const RowsToRestore& what, HeldTable* table)
+      : executor_(executor),
+        source_(source),
+        what_(what),
+        table_(*table),
+        filter_(table->options(), source) {}
 
   Status Run(int64_t* restored) {
     auto keys = OpenArray(source_, "keys");
     SOK_RETURN_IF_ERROR(keys.status());
     SOK_RETURN_IF_ERROR(AddColumns());
+    const auto fill = [this](const RowsToFill& rows) {
+      return ForEachColumn(executor_, static_cast<int64_t>(columns_.size()),
+                           [&](int64_t i) { return columns_[static_cast<size_t>(i)](rows); });
+    };
     const int64_t rows = source_.saved().rows;
-    for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
-      SOK_RETURN_IF_ERROR(ReadPiece(std::min(kRowsAtOnce, rows - first), keys.value().get(), restored));
+    const int64_t at_once = std::min(kPieceItems, table_.max_rows_to_fill());
+    for (int64_t first = 0; first < rows; first += at_once) {
+      SOK_RETURN_IF_ERROR(keys_.Read(keys.value().get(), filter_, std::min(at_once, rows - first)));
+      SOK_RETURN_IF_ERROR(table_.FillRows(keys_.own, parts_, fill));
+      *restored += static_cast<int64_t>(keys_.own.size());
     }
     return OkStatus();
   }
 
  private:
-  // An array beside the keys. read(row, reader) takes the next item; row is kAbsent for one that is not
-  // wanted.
-  struct Column {
-    std::unique_ptr<ArrayReader> reader;
-    int64_t bytes;  // of an item
-    std::function<Status(int64_t row, ArrayReader* reader)> read;
+  // Fills a part of all rows of a piece. Columns have nothing in common, so that they can be filled together.
+  using Column = std::function<Status(const RowsToFill& rows)>;
+  // An array beside the keys.
+  using Reader = std::shared_ptr<ArrayReader>;
+  struct Floats {
+    Reader reader;
+    int64_t first;  // of a row's record
+    int64_t bytes;
   };
 
-  Status Add(const std::string& name, std::function<Status(int64_t row, ArrayReader* reader)> read) {
+  StatusOr<Reader> OpenColumn(const std::string& name) {
     auto reader = OpenArray(source_, name);
     SOK_RETURN_IF_ERROR(reader.status());
-    const ArrayType& type = source_.Find(name)->type;
-    const int64_t width = type.shape.size() == 2 ? type.shape[1] : 1;
-    columns_.push_back(Column{std::move(reader.value()), width * ItemBytes(type.dtype), std::move(read)});
-    return OkStatus();
-  }
-
-  // The `width` floats from `first` on of a row's record.
-  Status AddFloats(const std::string& name, int64_t first, int64_t width) {
-    const int64_t bytes = width * static_cast<int64_t>(sizeof(float));
-    return Add(name, [this, first, bytes](int64_t row, ArrayReader* reader) {
-      return reader->Read(RecordOf(row) + first, bytes);
-    });
+    return Reader(std::move(reader.value()));
   }
 
   Status AddColumns() {
-    const int64_t dim = table_->options().dim;
-    SOK_RETURN_IF_ERROR(AddFloats("values", 0, dim));
-    if (what_.contents != RowContents::kWeights) {
-      int64_t first = dim;
-      for (const SavedOptimizer::Slot& slot : source_.manifest.optimizer->slots) {
-        SOK_RETURN_IF_ERROR(AddFloats("slot-" + slot.name, first, slot.width));
-        first += slot.width;
-      }
-      SOK_RETURN_IF_ERROR(AddStep());
+    switch (what_.contents) {
+      case RowContents::kWeights:
+      case RowContents::kWeightsAndSlots:
+        SOK_RETURN_IF_ERROR(AddRecords());
+        break;
+      case RowContents::kWeightsCaughtUp:
+        SOK_RETURN_IF_ERROR(AddCaughtUp());
+        break;
     }
-    independent_ = static_cast<int64_t>(columns_.size());
     return AddUsage();
   }
 
-  Status AddStep() {
-    if (source_.Find("adam_step") == nullptr) return OkStatus();
-    const SavedOptimizer& optimizer = *source_.manifest.optimizer;
-    const int64_t first = optimizer.history->first_step;
-    return Add("adam_step", [this, first, last = optimizer.steps](int64_t row, ArrayReader* reader) {
-      uint32_t step;
-      SOK_RETURN_IF_ERROR(reader->Read(&step, sizeof(step)));
-      if (step < first || step > last) {
-        return DataLoss("'", reader->path(), "' has the step ", step, ", which is not in [", first, ", ",
-                        last, "]");
-      }
-      SetStep(row, step);
+  // The arrays of weights, and unless there are only those, of slots.
+  Status OpenFloats(std::vector<Floats>* floats) {
+    int64_t first = 0;
+    const auto open = [&](const std::string& name, int64_t width) -> Status {
+      auto reader = OpenColumn(name);
+      SOK_RETURN_IF_ERROR(reader.status());
+      floats->push_back(Floats{reader.value(), first, width * static_cast<int64_t>(sizeof(float))});
+      first += width;
       return OkStatus();
-    });
+    };
+    SOK_RETURN_IF_ERROR(open("values", table_.options().dim));
+    if (what_.contents == RowContents::kWeights) return OkStatus();
+    for (const SavedOptimizer::Slot& slot : source_.manifest.optimizer->slots) {
+      SOK_RETURN_IF_ERROR(open("slot-" + slot.name, slot.width));
+    }
+    return OkStatus();
   }
 
-  Status AddCounts(const std::string& name, bool has, std::function<void(int64_t row, int64_t value)> set) {
-    if (!has || !what_.counts || source_.Find(name) == nullptr) return OkStatus();
-    return Add(name, [set = std::move(set)](int64_t row, ArrayReader* reader) {
-      int64_t value;
-      SOK_RETURN_IF_ERROR(ReadCount(reader, &value));
-      set(row, value);
+  Status AddRecords() {
+    std::vector<Floats> floats;
+    SOK_RETURN_IF_ERROR(OpenFloats(&floats));
+    for (const Floats& one : floats) {
+      columns_.push_back([this, one](const RowsToFill& rows) {
+        return ForEachItem(
+            [&](int64_t i) { return one.reader->Read(rows.records[i] + one.first, one.bytes); },
+            [&] { return one.reader->Skip(one.bytes); });
+      });
+    }
+    if (what_.contents == RowContents::kWeights) return OkStatus();
+    parts_.slots = floats.size() > 1;
+    parts_.last_current = table_.state().parts.last_current;
+    return AddSteps();
+  }
+
+  // When rows were last current.
+  Status AddSteps() {
+    if (source_.Find("adam_step") == nullptr) {
+      columns_.push_back([this](const RowsToFill& rows) {
+        std::fill(rows.last_current.begin(), rows.last_current.end(), what_.first_step);
+        return OkStatus();
+      });
       return OkStatus();
+    }
+    auto reader = OpenColumn("adam_step");
+    SOK_RETURN_IF_ERROR(reader.status());
+    columns_.push_back([this, reader = reader.value()](const RowsToFill& rows) {
+      int64_t step = 0;
+      return ForEachItem(
+          [&](int64_t i) {
+            SOK_RETURN_IF_ERROR(ReadStep(reader.get(), &step));
+            if (!rows.last_current.empty()) rows.last_current[i] = step;
+            return OkStatus();
+          },
+          [&] { return reader->Skip(sizeof(uint32_t)); });
     });
+    return OkStatus();
+  }
+
+  Status ReadStep(ArrayReader* reader, int64_t* step) const {
+    const SavedOptimizer& optimizer = *source_.manifest.optimizer;
+    uint32_t read;
+    SOK_RETURN_IF_ERROR(reader->Read(&read, sizeof(read)));
+    *step = read;
+    const int64_t first = optimizer.history->first_step;
+    if (first <= *step && *step <= optimizer.steps) return OkStatus();
+    return DataLoss("'", reader->path(), "' has the step ", read, ", which is not in [", first, ", ",
+                    optimizer.steps, "]");
+  }
+
+  // Reads records row by row, and brings each up to date before its weights go into the table.
+  Status AddCaughtUp() {
+    std::vector<Floats> floats;
+    SOK_RETURN_IF_ERROR(OpenFloats(&floats));
+    Reader steps;
+    if (source_.Find("adam_step") != nullptr) {
+      auto reader = OpenColumn("adam_step");
+      SOK_RETURN_IF_ERROR(reader.status());
+      steps = reader.value();
+    }
+    columns_.push_back([this, floats, steps](const RowsToFill& rows) {
+      float* const record = what_.catch_up->record();
+      const auto read = [&](int64_t i) {
+        int64_t step = what_.first_step;
+        for (const Floats& one : floats) SOK_RETURN_IF_ERROR(one.reader->Read(record + one.first, one.bytes));
+        if (steps != nullptr) SOK_RETURN_IF_ERROR(ReadStep(steps.get(), &step));
+        what_.catch_up->Run(step);
+        std::copy_n(record, table_.options().dim, rows.records[i]);
+        return OkStatus();
+      };
+      const auto skip = [&] {
+        for (const Floats& one : floats) SOK_RETURN_IF_ERROR(one.reader->Skip(one.bytes));
+        return steps != nullptr ? steps->Skip(sizeof(uint32_t)) : OkStatus();
+      };
+      return ForEachItem(read, skip);
+    });
+    return OkStatus();
   }
 
   Status AddUsage() {
-    SOK_RETURN_IF_ERROR(AddCounts("frequency", table_->has_frequency(),
-                                  [this](int64_t row, int64_t value) { table_->set_frequency(row, value); }));
-    SOK_RETURN_IF_ERROR(AddCounts("last_step", table_->has_last_step(),
-                                  [this](int64_t row, int64_t value) { table_->set_last_step(row, value); }));
-    return AddCounts("last_used", table_->has_last_used(),
-                     [this](int64_t row, int64_t value) { table_->set_last_used(row, value); });
-  }
-
-  float* RecordOf(int64_t row) {
-    return what_.contents == RowContents::kWeightsCaughtUp ? what_.catch_up->record() : table_->weights(row);
-  }
-  void SetStep(int64_t row, int64_t step) {
-    if (what_.contents == RowContents::kWeightsCaughtUp) {
-      scratch_step_ = step;
-    } else {
-      table_->mutable_optimizer()->SetLastCurrent(row, step);
-    }
-  }
-
-  Status ReadPiece(int64_t count, ArrayReader* keys, int64_t* restored) {
-    keys_.resize(static_cast<size_t>(count));
-    SOK_RETURN_IF_ERROR(keys->Read(keys_.data(), count * static_cast<int64_t>(sizeof(int64_t))));
-    SOK_RETURN_IF_ERROR(CheckRowsAtOnce(filter_, keys_, keys->path()));
-    own_.clear();
-    for (const int64_t key : keys_) {
-      if (filter_.Wants(key)) own_.push_back(key);
-    }
-    rows_.resize(own_.size());
-    SOK_RETURN_IF_ERROR(table_->FindOrMake(executor_, own_, Span<int64_t>(rows_)));
-    *restored += static_cast<int64_t>(own_.size());
-    for (const int64_t row : rows_) SetDefaults(row);
-    return what_.contents == RowContents::kWeightsCaughtUp ? ReadRowByRow() : ReadColumnByColumn();
-  }
-
-  // What a checkpoint without such columns says about its rows.
-  void SetDefaults(int64_t row) {
-    const Admission& admission = table_->options().admission;
-    const bool unknown = !what_.counts || source_.Find("frequency") == nullptr;
-    if (admission.kind != Admission::Kind::kNone && unknown)
-      table_->set_frequency(row, admission.filter_freq);
-    if (what_.contents == RowContents::kWeightsAndSlots) SetStep(row, what_.first_step);
-  }
-
-  Status ReadColumnByColumn() {
-    const auto read = [this](int64_t i) { return ReadColumn(columns_[static_cast<size_t>(i)]); };
-    SOK_RETURN_IF_ERROR(ForEachColumn(executor_, independent_, read));
-    const int64_t columns = static_cast<int64_t>(columns_.size());
-    for (int64_t i = independent_; i < columns; ++i) SOK_RETURN_IF_ERROR(read(i));
-    return OkStatus();
-  }
-  Status ReadColumn(Column& column) {
-    size_t next = 0;
-    for (const int64_t key : keys_) {
-      SOK_RETURN_IF_ERROR(filter_.Wants(key) ? column.read(rows_[next++], column.reader.get())
-                                             : column.reader->Skip(column.bytes));
-    }
+    const RowParts kept = table_.state().parts;
+    const Admission& admission = table_.options().admission;
+    SOK_RETURN_IF_ERROR(AddCounts("frequency", kept.frequency, &RowParts::frequency, &RowsToFill::frequency));
+    SOK_RETURN_IF_ERROR(AddCounts("last_step", kept.last_step, &RowParts::last_step, &RowsToFill::last_step));
+    SOK_RETURN_IF_ERROR(AddCounts("last_used", kept.last_used, &RowParts::last_used, &RowsToFill::last_used));
+    if (parts_.frequency || admission.kind == Admission::Kind::kNone) return OkStatus();
+    // A row without a count was admitted once.
+    parts_.frequency = true;
+    columns_.push_back([count = admission.filter_freq](const RowsToFill& rows) {
+      std::fill(rows.frequency.begin(), rows.frequency.end(), count);
+      return OkStatus();
+    });
     return OkStatus();
   }
 
-  // Where the record is one for all rows.
-  Status ReadRowByRow() {
-    size_t next = 0;
-    for (const int64_t key : keys_) {
-      const bool wanted = filter_.Wants(key);
-      scratch_step_ = what_.first_step;
-      for (Column& column : columns_) {
-        SOK_RETURN_IF_ERROR(wanted ? column.read(rows_[next], column.reader.get())
-                                   : column.reader->Skip(column.bytes));
-      }
-      if (!wanted) continue;
-      what_.catch_up->Run(scratch_step_);
-      std::copy_n(what_.catch_up->record(), table_->options().dim, table_->weights(rows_[next++]));
-    }
+  Status AddCounts(const std::string& name, bool kept, bool RowParts::* part,
+                   Span<int64_t> RowsToFill::* column) {
+    if (!kept || !what_.counts || source_.Find(name) == nullptr) return OkStatus();
+    auto reader = OpenColumn(name);
+    SOK_RETURN_IF_ERROR(reader.status());
+    parts_.*part = true;
+    columns_.push_back([this, column, reader = reader.value()](const RowsToFill& rows) {
+      const Span<int64_t> counts = rows.*column;
+      if (counts.size() == static_cast<int64_t>(keys_.all.size())) return ReadCounts(reader.get(), counts);
+      return ForEachItem([&](int64_t i) { return ReadCounts(reader.get(), counts.subspan(i, 1)); },
+                         [&] { return reader->Skip(sizeof(int64_t)); });
+    });
+    return OkStatus();
+  }
+
+  // Goes through an array beside the keys: read(i) takes the item of the i-th wanted key, skip() any other.
+  template <typename Read, typename Skip>
+  Status ForEachItem(const Read& read, const Skip& skip) const {
+    int64_t next = 0;
+    for (const bool wanted : keys_.wanted) SOK_RETURN_IF_ERROR(wanted ? read(next++) : skip());
     return OkStatus();
   }
 
   Executor& executor_;
   const ShardSource& source_;
   const RowsToRestore& what_;
-  Table* const table_;
+  HeldTable& table_;
   const KeyFilter filter_;
+  RowParts parts_;
   std::vector<Column> columns_;
-  int64_t independent_ = 0;  // the first of columns_, which change nothing in common
-  std::vector<int64_t> keys_;
-  std::vector<int64_t> own_;
-  std::vector<int64_t> rows_;  // of own_
-  int64_t scratch_step_ = 0;
+  PieceOfKeys keys_;
 };
 
 }  // namespace
@@ -236,11 +320,11 @@ Status ForEachKeyPiece(const ShardSource& source, const std::string& array, cons
   SOK_RETURN_IF_ERROR(reader.status());
   const int64_t rows = source.Find(array)->type.shape[0];
   std::vector<int64_t> keys;
-  for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
-    keys.resize(static_cast<size_t>(std::min(kRowsAtOnce, rows - first)));
+  for (int64_t first = 0; first < rows; first += kPieceItems) {
+    keys.resize(static_cast<size_t>(std::min(kPieceItems, rows - first)));
     SOK_RETURN_IF_ERROR(
         reader.value()->Read(keys.data(), static_cast<int64_t>(keys.size() * sizeof(int64_t))));
-    SOK_RETURN_IF_ERROR(CheckRowsAtOnce(filter, keys, reader.value()->path()));
+    SOK_RETURN_IF_ERROR(CheckPiece(filter, keys, reader.value()->path()));
     keys.erase(std::remove_if(keys.begin(), keys.end(), [&](int64_t key) { return !filter.Wants(key); }),
                keys.end());
     SOK_RETURN_IF_ERROR(visit(keys));
@@ -265,55 +349,50 @@ void RowCatchUp::Run(int64_t last_current) {
   optimizer_->CatchUp(executor, Span<const int64_t>(&kRow, 1), &store_);
 }
 
-Status RestoreRows(Executor& executor, const ShardSource& source, const RowsToRestore& what, Table* table,
+Status RestoreRows(Executor& executor, const ShardSource& source, const RowsToRestore& what, HeldTable* table,
                    int64_t* rows) {
   return RowReader(executor, source, what, table).Run(rows);
 }
 
-Status RestoreWaiting(const ShardSource& source, Table* table) {
+Status RestoreWaiting(const ShardSource& source, HeldTable* table) {
   if (source.Find("waiting_keys") == nullptr) return OkStatus();
-  if (table->waiting() == nullptr && table->bloom() == nullptr) return OkStatus();
-  auto keys = OpenArray(source, "waiting_keys");
+  if (table->options().admission.kind == Admission::Kind::kNone) return OkStatus();
+  auto ids = OpenArray(source, "waiting_keys");
   auto counts = OpenArray(source, "waiting_counts");
   auto last_steps = OpenArray(source, "waiting_last_step");
-  for (const auto* reader : {&keys, &counts, &last_steps}) SOK_RETURN_IF_ERROR(reader->status());
+  for (const auto* reader : {&ids, &counts, &last_steps}) SOK_RETURN_IF_ERROR(reader->status());
   const KeyFilter filter(table->options(), source);
   const int64_t waiting = source.Find("waiting_keys")->type.shape[0];
-  for (int64_t i = 0; i < waiting; ++i) {
-    int64_t key;
-    int64_t count;
-    int64_t last_step;
-    SOK_RETURN_IF_ERROR(keys.value()->Read(&key, sizeof(key)));
-    SOK_RETURN_IF_ERROR(filter.Check(key, keys.value()->path()));
-    SOK_RETURN_IF_ERROR(ReadCount(counts.value().get(), &count));
-    SOK_RETURN_IF_ERROR(ReadCount(last_steps.value().get(), &last_step));
-    if (!filter.Wants(key)) continue;
-    if (table->waiting() != nullptr) {
-      SOK_RETURN_IF_ERROR(table->waiting()->Set(key, count, last_step));
-    } else {
-      // A chain may tell the count of an id several times, always as a whole.
-      table->bloom()->Add(key, std::max<int64_t>(0, count - table->bloom()->Count(key)));
-    }
+  PieceOfWaiting piece;
+  for (int64_t first = 0; first < waiting; first += kPieceItems) {
+    const int64_t count = std::min(kPieceItems, waiting - first);
+    SOK_RETURN_IF_ERROR(
+        piece.Read(count, ids.value().get(), counts.value().get(), last_steps.value().get(), filter));
+    SOK_RETURN_IF_ERROR(table->SetWaiting(WaitingPiece{piece.ids, piece.counts, piece.last_steps}));
   }
   return OkStatus();
 }
 
-Status RestoreBloom(const ShardSource& source, Table* table) {
-  BloomCounters* const bloom = table->bloom();
+Status RestoreBloom(const ShardSource& source, HeldTable* table) {
+  const Admission& admission = table->options().admission;
   const SavedTable& saved = source.manifest.table;
-  if (bloom == nullptr || source.Find("bloom_counters") == nullptr || bloom->hashes() != saved.hashes ||
-      bloom->counters() != saved.counters || bloom->counter_bits() != saved.options.admission.counter_bits) {
+  if (admission.kind != Admission::Kind::kBloom || source.Find("bloom_counters") == nullptr)
+    return OkStatus();
+  const BloomCounters::Shape shape =
+      BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
+  if (shape.hashes != saved.hashes || shape.counters != saved.counters ||
+      admission.counter_bits != saved.options.admission.counter_bits) {
     return OkStatus();
   }
   auto reader = OpenArray(source, "bloom_counters");
   SOK_RETURN_IF_ERROR(reader.status());
   std::vector<char> piece;
-  const int64_t width = bloom->counter_bits() / 8;
+  const int64_t width = admission.counter_bits / 8;
   constexpr int64_t kCounters = 1 << 13;
-  for (int64_t first = 0; first < bloom->counters(); first += kCounters) {
-    piece.resize(static_cast<size_t>(std::min(kCounters, bloom->counters() - first) * width));
+  for (int64_t first = 0; first < shape.counters; first += kCounters) {
+    piece.resize(static_cast<size_t>(std::min(kCounters, shape.counters - first) * width));
     SOK_RETURN_IF_ERROR(reader.value()->Read(piece.data(), static_cast<int64_t>(piece.size())));
-    SOK_RETURN_IF_ERROR(bloom->MergeMax(first, piece));
+    SOK_RETURN_IF_ERROR(table->MergeBloom(first, piece));
   }
   return OkStatus();
 }

@@ -10,9 +10,10 @@
 #include "cc/base/status.h"
 #include "cc/checkpoint/files.h"
 #include "cc/checkpoint/manifest.h"
+#include "cc/engine/held_table.h"
 #include "cc/optimizers/optimizer.h"
 #include "cc/store/row_store.h"
-#include "cc/table/table.h"
+#include "cc/table/table_options.h"
 
 namespace sok {
 
@@ -87,14 +88,14 @@ struct RowsToRestore {
 };
 
 // Reads the rows of a shard into a table. *rows += those that were wanted.
-Status RestoreRows(Executor& executor, const ShardSource& source, const RowsToRestore& what, Table* table,
+Status RestoreRows(Executor& executor, const ShardSource& source, const RowsToRestore& what, HeldTable* table,
                    int64_t* rows);
 
 // Reads the ids that wait for admission, where the table has a place for them.
-Status RestoreWaiting(const ShardSource& source, Table* table);
+Status RestoreWaiting(const ShardSource& source, HeldTable* table);
 
 // Raises the counters of the table's Bloom filter to those of the shard, where both filters are alike.
-Status RestoreBloom(const ShardSource& source, Table* table);
+Status RestoreBloom(const ShardSource& source, HeldTable* table);
 
 }  // namespace sok
 

@@ -5,7 +5,9 @@
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/memory_files.h"
 #include "cc/checkpoint/saved_ranks.h"
+#include "cc/optimizers/optimizer.h"
 #include "cc/optimizers/rule_cases.h"
+#include "cc/table/bloom_counters.h"
 
 namespace sok {
 namespace {
@@ -18,6 +20,19 @@ std::vector<int64_t> SomeKeys() {
   const std::vector<int64_t> more = DistinctIds(120, 5);
   keys.insert(keys.end(), more.begin(), more.end());
   return keys;
+}
+
+// How often a table's Bloom filter has counted a key.
+int64_t BloomCountOf(EngineTable* table, int64_t key) {
+  const Admission& admission = table->options().admission;
+  BloomCounters counters =
+      std::move(BloomCounters::Create(admission.max_element_size, admission.false_positive_probability,
+                                      admission.counter_bits)
+                    .value());
+  TableState state;
+  AddState(table, &state);
+  EXPECT_TRUE(counters.MergeMax(0, state.bloom).ok());
+  return counters.Count(key);
 }
 
 class RoundTripTest : public ::testing::Test {
@@ -107,7 +122,7 @@ TEST_F(RoundTripTest, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
     const Tables restored = MustRestore(request, MustSave(tables, request), Options(), to);
     EXPECT_TRUE(StateOf(restored) == StateOf(tables));
     for (const auto& table : restored) {
-      for (const int64_t key : table->Keys()) EXPECT_EQ(OwnerByKey(key, to), table->options().rank);
+      for (const int64_t key : KeysOf(table.get())) EXPECT_EQ(OwnerByKey(key, to), table->options().rank);
     }
   }
 }
@@ -194,7 +209,7 @@ TEST_F(RoundTripTest, CountsAndIdsThatWait) {
   options.admission.max_element_size = 1000;
   const Tables bloomed = MustRestore(request, reference, options, 3);
   for (const auto& [key, waiting] : state.waiting) {
-    EXPECT_GE(bloomed[static_cast<size_t>(OwnerByKey(key, 3))]->bloom()->Count(key), waiting.first);
+    EXPECT_GE(BloomCountOf(bloomed[static_cast<size_t>(OwnerByKey(key, 3))].get(), key), waiting.first);
   }
 }
 
@@ -215,8 +230,8 @@ TEST_F(RoundTripTest, CountersOfABloomFilter) {
     EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 2)) == StateOf(tables));
     const Tables three = MustRestore(request, reference, options, 3);
     for (const int64_t key : SomeKeys()) {
-      EXPECT_GE(three[static_cast<size_t>(OwnerByKey(key, 3))]->bloom()->Count(key),
-                tables[static_cast<size_t>(OwnerByKey(key, 2))]->bloom()->Count(key));
+      EXPECT_GE(BloomCountOf(three[static_cast<size_t>(OwnerByKey(key, 3))].get(), key),
+                BloomCountOf(tables[static_cast<size_t>(OwnerByKey(key, 2))].get(), key));
     }
   }
 }
@@ -231,8 +246,9 @@ TEST_F(RoundTripTest, RowsOfATableWithoutFilterAreAdmitted) {
   options.admission.filter_freq = 9;
   const Tables restored = MustRestore(request, MustSave(tables, request), options, 1);
   ASSERT_EQ(restored.size(), 1u);
-  EXPECT_EQ(restored[0]->size(), 2);
-  EXPECT_EQ(restored[0]->frequency(0), 9);
+  const TableState state = StateOf(restored);
+  ASSERT_EQ(state.rows.size(), 2u);
+  for (const auto& [key, row] : state.rows) EXPECT_EQ(std::get<1>(row), 9) << key;
 }
 
 TEST_F(RoundTripTest, WeightsAlone) {
@@ -246,13 +262,13 @@ TEST_F(RoundTripTest, WeightsAlone) {
   parts.counts = false;
   auto restored = Restore(request.prefix, reference, Options(), 1, parts);
   ASSERT_TRUE(restored.ok());
-  const Table& table = *restored.value()[0];
-  EXPECT_EQ(table.optimizer(), nullptr);
-  EXPECT_EQ(table.steps(), 0);
-  ASSERT_EQ(table.size(), static_cast<int64_t>(SomeKeys().size()));
+  const TableState alone = StateOf(restored.value());
+  EXPECT_EQ(alone.optimizer, "");
+  EXPECT_EQ(alone.clock.first, 0);
+  ASSERT_EQ(alone.rows.size(), SomeKeys().size());
   const TableState state = StateOf(tables);
-  for (int64_t row = 0; row < table.size(); ++row) {
-    EXPECT_EQ(table.weights(row)[0], std::get<0>(state.rows.at(table.key(row)))[0]);
+  for (const auto& [key, row] : alone.rows) {
+    EXPECT_EQ(std::get<0>(row)[0], std::get<0>(state.rows.at(key))[0]);
   }
   EXPECT_TRUE(TrainOn(restored.value(), "sgd", {0.1f}, {1}, &random).ok()) << "another optimizer";
 }
@@ -267,8 +283,8 @@ TEST_F(RoundTripTest, RowsThatGoAtASaveAreNotInIt) {
   for (int t = 0; t < 2; ++t) ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {2}, &random).ok());
   const SaveRequest request = Request(1);
   const Tables restored = MustRestore(request, MustSave(tables, request), options, 1);
-  EXPECT_EQ(restored[0]->Keys(), (std::vector<int64_t>{2}));
-  EXPECT_EQ(tables[0]->Keys(), (std::vector<int64_t>{2}));
+  EXPECT_EQ(KeysOf(restored[0].get()), (std::vector<int64_t>{2}));
+  EXPECT_EQ(KeysOf(tables[0].get()), (std::vector<int64_t>{2}));
 }
 
 TEST_F(RoundTripTest, ARenamedCheckpointIsFound) {
@@ -324,18 +340,17 @@ TEST_F(RoundTripTest, SavesToOnePrefixLeaveEachOtherAlone) {
   SaveRequest request = Request(1);
   const std::string first = MustSave(tables, request);
   request.id = SaveId(2);
-  ASSERT_TRUE(BeginTableCheckpoint(*others[0], request).ok());
+  ASSERT_TRUE(Begin(others[0].get(), request).ok());
   SaveRequest later = Request(1);
   later.id = SaveId(3);
   const std::string second = MustSave(tables, later);
   for (const auto& table : others) {
-    InlineExecutor executor;
-    const Status status = WriteTableShard(executor, table.get(), request);
+    const Status status = Write(table.get(), request);
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  const auto third = PublishTableCheckpoint(others[0].get(), request);
+  const auto third = PublishTableCheckpoint(others[0]->options(), request);
   ASSERT_TRUE(third.ok()) << third.status().message();
-  for (const auto& table : others) EndTableCheckpoint(table.get(), request, true);
+  for (const auto& table : others) EXPECT_TRUE(End(table.get(), request, true).ok());
   for (const std::string& reference : {first, second, third.value()}) {
     EXPECT_TRUE(Restore(request.prefix, reference, Options(), 1, Parts()).ok());
   }
@@ -395,7 +410,6 @@ TEST_F(RoundTripTest, AChainRestoresWeightsSlotsAndTheFuture) {
       RemoveTree(files_, "/ckpt");
       std::mt19937_64 random(13);
       const Tables tables = MakeTables(options, 2);
-      InlineExecutor executor;
       for (int n = 1; n <= 5; ++n) {
         for (int t = 0; t < 4; ++t) {
           std::vector<float> rate = hyper;
@@ -403,11 +417,7 @@ TEST_F(RoundTripTest, AChainRestoresWeightsSlotsAndTheFuture) {
           ASSERT_TRUE(TrainOnSome(tables, optimizer, rate, SomeKeys(), 0.1, &random).ok());
         }
         if (n == 3) {
-          int64_t erased;
-          for (const auto& table : tables) {
-            ASSERT_TRUE(table->Erase(executor, SomeKeys(), &erased).ok() || erased > 0);
-            break;
-          }
+          ASSERT_TRUE(Erase(tables[0].get(), SomeKeys()).ok());
         }
         const SaveRequest request = Request(n, true);
         const std::string reference = MustSave(tables, request);
@@ -441,16 +451,14 @@ TEST_F(RoundTripTest, AChainRestoresWeightsSlotsAndTheFuture) {
 TEST_F(RoundTripTest, AChainIsReadByAnyNumberOfRanks) {
   std::mt19937_64 random(14);
   const Tables tables = MakeTables(Options(), 3);
-  InlineExecutor executor;
   std::string reference;
   for (int n = 1; n <= 4; ++n) {
     for (int t = 0; t < 3; ++t) {
       ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.2, &random).ok());
     }
-    int64_t erased;
-    std::vector<int64_t> keys = tables[1]->Keys();
+    std::vector<int64_t> keys = KeysOf(tables[1].get());
     keys.resize(3);
-    ASSERT_TRUE(tables[1]->Erase(executor, keys, &erased).ok());
+    ASSERT_TRUE(Erase(tables[1].get(), keys).ok());
     reference = MustSave(tables, Request(n, true));
   }
   for (const int ranks : {1, 2, 3, 6}) {
@@ -461,7 +469,7 @@ TEST_F(RoundTripTest, AChainIsReadByAnyNumberOfRanks) {
   parts.optimizer = false;
   auto weights = Restore(Request(4).prefix, reference, Options(), 2, parts);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
-  for (const auto& table : tables) table->BringUpToDate(executor, table->Rows());
+  for (const auto& table : tables) BringUpToDate(table.get());
   const TableState state = StateOf(tables);
   const TableState alone = StateOf(weights.value());
   ASSERT_EQ(alone.rows.size(), state.rows.size());
@@ -493,7 +501,7 @@ TEST_F(RoundTripTest, AfterAFailureTheNextIsFull) {
   MustSave(tables, Request(1, true));
   ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
   SaveRequest request = Request(2, true);
-  EndTableCheckpoint(tables[0].get(), request, false);
+  EXPECT_TRUE(End(tables[0].get(), request, false).ok());
   const std::string reference = MustSave(tables, request);
   EXPECT_FALSE(IsDelta(request));
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
@@ -539,14 +547,14 @@ TEST_F(RoundTripTest, ACompactedChainIsAFullCheckpoint) {
     }
     MustSave(tables, Request(n, true));
   }
-  InlineExecutor executor;
   const SaveRequest request = Request(9);
-  const auto compacted =
-      CompactCheckpoint(executor, "/ckpt/model.ckpt-3.sok/scope%2Fitems-" + SaveId(3), request);
+  const auto compacted = Compact("/ckpt/model.ckpt-3.sok/scope%2Fitems-" + SaveId(3), request);
   ASSERT_TRUE(compacted.ok()) << compacted.status().message();
   EXPECT_FALSE(IsDelta(request));
   for (int n = 1; n <= 3; ++n) RemoveTree(files_, Request(n).prefix + ".sok");
-  for (const auto& table : tables) table->SettleOptimizer(executor);
+  for (const auto& table : tables) {
+    WhileHeld(table.get(), [](HeldTable* held) { return held->SettleOptimizer(); });
+  }
   EXPECT_TRUE(StateOf(MustRestore(request, compacted.value(), options, 3)) == StateOf(tables));
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
@@ -14,11 +16,31 @@
 
 #include "cc/base/executor.h"
 #include "cc/checkpoint/table_checkpoint.h"
-#include "cc/table/table.h"
+#include "cc/engine/engine.h"
+#include "cc/engine/registry.h"
+#include "cc/optimizers/optimizer.h"
 
 namespace sok {
 
-using Tables = std::vector<std::unique_ptr<Table>>;
+using Tables = std::vector<std::shared_ptr<EngineTable>>;
+
+// The engine that the tests of checkpoints are about.
+inline Engine* EngineOfTests() { return FindEngine("cpu").value(); }
+
+inline void MustBeOk(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  std::abort();
+}
+
+// Calls work(held), a Status that must be OK, without a context of the caller's.
+template <typename Work>
+void WhileHeld(EngineTable* table, const Work& work) {
+  InlineExecutor executor;
+  const auto held = table->Hold(EngineContext{executor});
+  MustBeOk(held.status());
+  MustBeOk(work(held.value().get()));
+}
 
 // All that a table is, to compare: rows by key, with their floats as they lie in memory.
 struct TableState {
@@ -36,35 +58,62 @@ struct TableState {
   }
 };
 
-// Adds the table to a state, which may have those of other ranks already.
-inline void AddState(const Table& table, TableState* state) {
-  for (int64_t row = 0; row < table.row_limit(); ++row) {
-    if (!table.in_use(row)) continue;
-    const int64_t floats = table.options().dim + table.slot_width();
-    state->rows[table.key(row)] = TableState::Row(
-        std::vector<float>(table.weights(row), table.weights(row) + floats),
-        table.has_frequency() ? table.frequency(row) : -1, table.has_last_step() ? table.last_step(row) : -1,
-        table.has_last_used() ? table.last_used(row) : -1,
-        table.optimizer() != nullptr ? table.optimizer()->last_current(row) : -1);
+inline Status AddRows(HeldTable* table, TableState* state) {
+  const HeldState held = table->state();
+  int64_t floats = table->options().dim;
+  if (held.optimizer.has_value()) {
+    const auto optimizer = MakeOptimizer(held.optimizer->name);
+    for (const SlotSpec& slot : optimizer.value()->Slots(floats, held.optimizer->first_hyper))
+      floats += slot.width;
   }
-  if (table.waiting() != nullptr) {
-    for (int64_t place = 0; place < table.waiting()->limit(); ++place) {
-      if (!table.waiting()->in_use(place)) continue;
-      state->waiting[table.waiting()->id(place)] = {table.waiting()->count(place),
-                                                    table.waiting()->last_step(place)};
+  const auto at = [](Span<const int64_t> column, int64_t i) { return column.empty() ? -1 : column[i]; };
+  RowsToRead what;
+  what.parts = held.parts;
+  return table->ReadRows(what, [&](const RowPiece& piece) {
+    for (int64_t i = 0; i < piece.keys.size(); ++i) {
+      const float* const record = piece.records[i];
+      state->rows[piece.keys[i]] =
+          TableState::Row(std::vector<float>(record, record + floats), at(piece.frequency, i),
+                          at(piece.last_step, i), at(piece.last_used, i), at(piece.last_current, i));
     }
+    return OkStatus();
+  });
+}
+
+inline Status AddAdmission(HeldTable* table, TableState* state) {
+  const Admission::Kind kind = table->options().admission.kind;
+  if (kind == Admission::Kind::kNone) return OkStatus();
+  if (kind == Admission::Kind::kCounter) {
+    return table->ReadWaiting(RowSet::kAll, [&](const WaitingPiece& piece) {
+      for (int64_t i = 0; i < piece.ids.size(); ++i) {
+        state->waiting[piece.ids[i]] = {piece.counts[i], piece.last_steps[i]};
+      }
+      return OkStatus();
+    });
   }
-  if (table.bloom() != nullptr) {
-    state->bloom.append(table.bloom()->bytes().data(), static_cast<size_t>(table.bloom()->bytes().size()));
-  }
-  state->clock = {table.steps(), table.uses()};
-  state->optimizer = table.optimizer_name();
-  if (table.optimizer() != nullptr) state->optimizer_steps = table.optimizer()->steps();
+  return table->ReadBloom([&](Span<const char> bytes) {
+    state->bloom.append(bytes.data(), static_cast<size_t>(bytes.size()));
+    return OkStatus();
+  });
+}
+
+// Adds the table to a state, which may have those of other ranks already.
+inline void AddState(EngineTable* table, TableState* state) {
+  WhileHeld(table, [&](HeldTable* held) -> Status {
+    SOK_RETURN_IF_ERROR(AddRows(held, state));
+    SOK_RETURN_IF_ERROR(AddAdmission(held, state));
+    const HeldState now = held->state();
+    state->clock = {now.clock.steps, now.clock.uses};
+    if (!now.optimizer.has_value()) return OkStatus();
+    state->optimizer = now.optimizer->name;
+    state->optimizer_steps = now.optimizer->steps;
+    return OkStatus();
+  });
 }
 
 inline TableState StateOf(const Tables& tables) {
   TableState state;
-  for (const auto& table : tables) AddState(*table, &state);
+  for (const auto& table : tables) AddState(table.get(), &state);
   return state;
 }
 
@@ -73,50 +122,88 @@ inline Tables MakeTables(TableOptions options, int ranks) {
   Tables tables;
   options.ranks = ranks;
   for (options.rank = 0; options.rank < ranks; ++options.rank) {
-    auto made = Table::Create(executor, options);
+    auto made = EngineOfTests()->MakeTable(EngineContext{executor}, options);
     if (!made.ok()) return {};
     tables.push_back(std::move(made.value()));
   }
   return tables;
 }
 
-// One step of all ranks on some keys, each of which stands `count` times in the batch.
+// The keys of a table, in the order of their rows.
+inline std::vector<int64_t> KeysOf(EngineTable* table) {
+  std::vector<int64_t> keys;
+  WhileHeld(table, [&](HeldTable* held) {
+    return held->ReadRows(RowsToRead(), [&](const RowPiece& piece) {
+      keys.insert(keys.end(), piece.keys.begin(), piece.keys.end());
+      return OkStatus();
+    });
+  });
+  return keys;
+}
+
+// Makes all rows take the steps that the optimizer has postponed.
+inline void BringUpToDate(EngineTable* table) {
+  WhileHeld(table, [](HeldTable* held) {
+    RowsToRead what;
+    what.up_to_date = true;
+    return held->ReadRows(what, [](const RowPiece&) { return OkStatus(); });
+  });
+}
+
+// Takes keys out.
+inline Status Erase(EngineTable* table, const std::vector<int64_t>& keys) {
+  InlineExecutor executor;
+  int64_t erased = 0;
+  return table->Erase(EngineContext{executor}, keys, &erased);
+}
+
+// One step of one rank on `ids`, which may repeat; grads[i, :] belongs to ids[i].
+inline Status TrainOneRank(EngineTable* table, const std::string& optimizer, const std::vector<float>& hyper,
+                           const std::vector<int64_t>& ids, const std::vector<float>& grads) {
+  InlineExecutor executor;
+  const EngineContext context{executor};
+  Engine& engine = table->engine();
+  const int64_t dim = table->options().dim;
+  const LookupSpec spec;
+  LookupInput input;
+  input.ids = ids.data();
+  input.num_ids = static_cast<int64_t>(ids.size());
+  std::vector<float> read(grads.size());
+  const OutputRows output{read.data(), dim};
+  const GradientRows gradient{grads.data(), dim};
+  const auto plan = engine.NewPlan();
+  const auto scratch = engine.NewScratch();
+  SOK_RETURN_IF_ERROR(engine.Lookup(context, {{&table, 1}, {&spec, 1}, {&input, 1}, true}, plan.get(),
+                                    {&output, 1}, scratch.get()));
+  std::vector<int64_t> references(static_cast<size_t>(plan->trained_rows(0)));
+  std::vector<float> sums(references.size() * static_cast<size_t>(dim));
+  SOK_RETURN_IF_ERROR(plan->WriteReferences(context, 0, references.data()));
+  float* const sums_of_table = sums.data();
+  SOK_RETURN_IF_ERROR(engine.Backward(context, *plan, {&gradient, 1}, {&sums_of_table, 1}, scratch.get()));
+  return table->ApplyGradients(context, optimizer, hyper, references, sums.data(), /*distinct=*/true);
+}
+
+// One step of all ranks on some keys, each of which stands some times in the batch.
 inline Status TrainOn(const Tables& tables, const std::string& optimizer, const std::vector<float>& hyper,
                       const std::vector<int64_t>& keys, std::mt19937_64* random) {
-  InlineExecutor executor;
   std::normal_distribution<float> normal(0.0f, 1.0f);
   const int64_t dim = tables[0]->options().dim;
-  std::vector<std::vector<int64_t>> own(tables.size());
-  std::vector<std::vector<int64_t>> counts(tables.size());
+  std::vector<std::vector<int64_t>> ids(tables.size());
   std::vector<std::vector<float>> grads(tables.size());
-  const KeyOwners owners = tables[0]->key_owners();
+  const TableOptions& options = tables[0]->options();
+  const KeyOwners owners = options.placement.owners(options.ranks);
   for (const int64_t key : keys) {
-    const int64_t count = 1 + static_cast<int64_t>((*random)() % 3);
-    std::vector<float> gradient(static_cast<size_t>(dim));
-    for (float& value : gradient) value = normal(*random);
+    const uint64_t count = 1 + (*random)() % 3;
+    std::vector<float> gradients(count * static_cast<size_t>(dim));
+    for (float& value : gradients) value = normal(*random);
     for (size_t rank = 0; rank < tables.size(); ++rank) {
       if (!owners.Holds(static_cast<int>(rank), key)) continue;
-      own[rank].push_back(key);
-      counts[rank].push_back(count);
-      grads[rank].insert(grads[rank].end(), gradient.begin(), gradient.end());
+      ids[rank].insert(ids[rank].end(), count, key);
+      grads[rank].insert(grads[rank].end(), gradients.begin(), gradients.end());
     }
   }
   for (size_t rank = 0; rank < tables.size(); ++rank) {
-    std::vector<int64_t> rows(own[rank].size());
-    SOK_RETURN_IF_ERROR(
-        tables[rank]->FindForTraining(executor, own[rank], counts[rank], Span<int64_t>(rows)));
-    std::vector<int64_t> references;
-    std::vector<float> own_grads;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i] == Table::kAbsent) continue;
-      references.push_back(rows[i]);
-      const auto grad = grads[rank].begin() + static_cast<int64_t>(i) * dim;
-      own_grads.insert(own_grads.end(), grad, grad + dim);
-    }
-    tables[rank]->BringUpToDate(executor, references);
-    tables[rank]->MakeReferences(Span<int64_t>(references));
-    SOK_RETURN_IF_ERROR(
-        tables[rank]->ApplyGradients(executor, optimizer, hyper, references, own_grads.data(), true));
+    SOK_RETURN_IF_ERROR(TrainOneRank(tables[rank].get(), optimizer, hyper, ids[rank], grads[rank]));
   }
   return OkStatus();
 }
@@ -132,15 +219,37 @@ inline Status TrainOnSome(const Tables& tables, const std::string& optimizer, co
   return TrainOn(tables, optimizer, hyper, some, random);
 }
 
+// Stages of a save, without a context of the caller's.
+inline Status Begin(EngineTable* table, const SaveRequest& request) {
+  InlineExecutor executor;
+  return BeginTableCheckpoint(EngineContext{executor}, table, request);
+}
+inline Status Write(EngineTable* table, const SaveRequest& request) {
+  InlineExecutor executor;
+  return WriteTableShard(EngineContext{executor}, table, request);
+}
+inline Status End(EngineTable* table, const SaveRequest& request, bool ok) {
+  InlineExecutor executor;
+  return EndTableCheckpoint(EngineContext{executor}, table, request, ok);
+}
+inline StatusOr<std::shared_ptr<EngineTable>> Load(TableRestore* restore) {
+  InlineExecutor executor;
+  return restore->Load(EngineContext{executor}, EngineOfTests());
+}
+
+inline StatusOr<std::string> Compact(const std::string& folder, const SaveRequest& request) {
+  InlineExecutor executor;
+  return CompactCheckpoint(EngineContext{executor}, EngineOfTests(), folder, request);
+}
+
 // All stages on all ranks, and what follows when one fails.
 inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& request) {
-  InlineExecutor executor;
   const auto stages = [&]() -> StatusOr<std::string> {
-    for (const auto& table : tables) SOK_RETURN_IF_ERROR(BeginTableCheckpoint(*table, request));
-    for (const auto& table : tables) SOK_RETURN_IF_ERROR(WriteTableShard(executor, table.get(), request));
+    for (const auto& table : tables) SOK_RETURN_IF_ERROR(Begin(table.get(), request));
+    for (const auto& table : tables) SOK_RETURN_IF_ERROR(Write(table.get(), request));
     std::string reference;
     for (const auto& table : tables) {
-      auto published = PublishTableCheckpoint(table.get(), request);
+      auto published = PublishTableCheckpoint(table->options(), request);
       if (!published.ok()) return published;
       if (table != tables.front() && published.value() != reference) return Internal("ranks disagree");
       reference = published.value();
@@ -149,8 +258,8 @@ inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& reque
   };
   auto reference = stages();
   for (const auto& table : tables) {
-    if (!reference.ok()) AbandonTableCheckpoint(*table, request);
-    EndTableCheckpoint(table.get(), request, reference.ok());
+    if (!reference.ok()) AbandonTableCheckpoint(table->options(), request);
+    SOK_RETURN_IF_ERROR(End(table.get(), request, reference.ok()));
   }
   return reference;
 }
@@ -158,7 +267,6 @@ inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& reque
 // New tables from a checkpoint, each checked before any is loaded.
 inline StatusOr<Tables> Restore(const std::string& prefix, const std::string& reference, TableOptions options,
                                 int ranks, const RestoreParts& parts) {
-  InlineExecutor executor;
   std::vector<std::unique_ptr<TableRestore>> restores;
   options.ranks = ranks;
   for (options.rank = 0; options.rank < ranks; ++options.rank) {
@@ -166,13 +274,12 @@ inline StatusOr<Tables> Restore(const std::string& prefix, const std::string& re
     if (!restore.ok()) return restore.status();
     restores.push_back(std::move(restore.value()));
   }
-  for (const auto& restore : restores) SOK_RETURN_IF_ERROR(restore->Check(executor));
+  for (const auto& restore : restores) SOK_RETURN_IF_ERROR(restore->Check());
   Tables tables;
   for (const auto& restore : restores) {
-    auto table = Table::Create(executor, restore->options());
-    if (!table.ok()) return table.status();
-    SOK_RETURN_IF_ERROR(restore->Load(executor, table.value().get()));
-    tables.push_back(std::move(table.value()));
+    auto loaded = Load(restore.get());
+    SOK_RETURN_IF_ERROR(loaded.status());
+    tables.push_back(std::move(loaded.value()));
   }
   return tables;
 }

@@ -8,17 +8,18 @@
 #include "cc/base/status.h"
 #include "cc/checkpoint/files.h"
 #include "cc/checkpoint/manifest.h"
-#include "cc/table/table.h"
+#include "cc/engine/held_table.h"
 
 namespace sok {
 
-// The state of a table's optimizer as a manifest has it; with `history` that of rows that lag.
-std::optional<SavedOptimizer> OptimizerOf(const Table& table, bool history);
+// The state of a table's optimizer as a manifest has it, nothing before its first step; with `history` that
+// of rows that lag.
+StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool history);
 
-// Writes the arrays of the shard of table.options().rank into `folder`: all of a table whose rows are up to
+// Writes the arrays of the shard of table->options().rank into `folder`: all of a table whose rows are up to
 // date, or, of a delta, what changed. Everything is synced.
-StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder,
-                                const Table& table, bool delta);
+StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder, HeldTable* table,
+                                bool delta);
 
 }  // namespace sok
 

@@ -10,10 +10,10 @@
 #include <memory>
 #include <string>
 
-#include "cc/base/executor.h"
 #include "cc/base/status.h"
 #include "cc/checkpoint/files.h"
-#include "cc/table/table.h"
+#include "cc/engine/engine.h"
+#include "cc/table/table_options.h"
 
 namespace sok {
 
@@ -27,32 +27,32 @@ struct SaveRequest {
 
 // The stages of saving one table. Every rank runs each stage once all ranks have done the one before; Publish
 // on rank 0 comes before Publish elsewhere. Whatever fails, AbandonTableCheckpoint and EndTableCheckpoint
-// with ok = false follow. The table's mutex is held by the caller in every one of them. Nothing of another
-// save is touched: what has been replaced, or was left by a process that was killed, is removed by who knows
-// which checkpoints there are (retention.py).
+// with ok = false follow. Nothing of another save is touched: what has been replaced, or was left by a
+// process that was killed, is removed by who knows which checkpoints there are (retention.py).
 
 // Rank 0 makes the folder and decides between full and delta; others do nothing. It is a full one where there
 // is nothing that changes count from: at first, after a restore or a failed save, where the last checkpoint
 // or one that it builds on is no longer on the disk, or calls the table otherwise; where betas or epsilon of
 // an exact Adam have changed, or its history began anew; and always with keras_rmsprop and nadam, whose rows
 // lag without a history.
-Status BeginTableCheckpoint(const Table& table, const SaveRequest& request);
+Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
 // Writes this rank's rows, synced to the disk. First the rows go that the variable's eviction policy sends
 // away at a save; a full checkpoint also brings all rows up to date. NotFound where the folder that rank 0
 // made is not to be seen.
-Status WriteTableShard(Executor& executor, Table* table, const SaveRequest& request);
+Status WriteTableShard(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
 // Rank 0 makes the checkpoint complete. Returns the reference to it, on every rank the same: JSON with
 // "folder", relative to the prefix's folder, "manifest_crc32" and "steps".
-StatusOr<std::string> PublishTableCheckpoint(Table* table, const SaveRequest& request);
+StatusOr<std::string> PublishTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
 // Rank 0 removes what is unfinished.
-void AbandonTableCheckpoint(const Table& table, const SaveRequest& request);
+void AbandonTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
 // After the reference has been stored where readers will find it (ok): the table counts its changes from this
 // checkpoint on. Or after a failure: the next checkpoint is a full one.
-void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok);
+Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request,
+                          bool ok);
 
 // Which parts of a checkpoint go into a table.
 struct RestoreParts {
@@ -82,16 +82,16 @@ class TableRestore {
 
   // Reads everything that Load will read, and compares all checksums, so that Load can only fail where the
   // disk does, or where the rows of a chain, or of another number of ranks, turn out to be too many.
-  virtual Status Check(Executor& executor) = 0;
+  virtual Status Check() = 0;
 
-  // Fills a table that has just been made with options(). After an error the table is of no use.
-  virtual Status Load(Executor& executor, Table* fresh) = 0;
+  // A table of `engine` with options(), and in it what the checkpoint has.
+  virtual StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) = 0;
 };
 
 // Makes one full checkpoint of a chain: that of `prefix` and `id` out of the one that ends in `folder`, with
-// as many shards, one of which is in memory at a time. Returns the reference to it.
-StatusOr<std::string> CompactCheckpoint(Executor& executor, const std::string& folder,
-                                        const SaveRequest& request);
+// as many shards, one of which is in memory at a time, in a table of `engine`. Returns the reference to it.
+StatusOr<std::string> CompactCheckpoint(const EngineContext& context, Engine* engine,
+                                        const std::string& folder, const SaveRequest& request);
 
 }  // namespace sok
 

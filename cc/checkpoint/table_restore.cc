@@ -10,7 +10,6 @@
 #include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/restore_rows.h"
-#include "cc/checkpoint/save_stages.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/optimizers/optimizer_state.h"
 
@@ -26,12 +25,10 @@ class ChainRestore final : public TableRestore {
 
   // Takes over what the checkpoint says, if it fits the variable.
   Status Prepare();
-  Status Check(Executor& executor) override {
-    return Named(options_, WithinMemory([&] { return CheckAll(executor); }));
+  Status Check() override {
+    return Named(options_, WithinMemory([&] { return CheckAll(); }));
   }
-  Status Load(Executor& executor, Table* fresh) override {
-    return Named(options_, WithinMemory([&] { return LoadAll(executor, fresh); }));
-  }
+  StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) override;
 
  private:
   const Manifest& last() const { return chain_.back().manifest; }
@@ -50,16 +47,16 @@ class ChainRestore final : public TableRestore {
   Status CheckFits() const;
   Status PrepareOptimizer();
   StatusOr<std::unique_ptr<Optimizer>> MakeSavedOptimizer() const;
-  Status CheckAll(Executor& executor);
+  Status CheckAll();
   Status CheckShard(const ShardSource& source, int64_t* rows) const;
   StatusOr<PastSteps> ReadPastSteps() const;
-  Status LoadAll(Executor& executor, Table* fresh);
-  Status AttachOptimizer(Table* table) const;
+  Status LoadAll(Executor& executor, HeldTable* fresh);
+  Status AttachOptimizer(HeldTable* table) const;
   StatusOr<std::unique_ptr<RowCatchUp>> MakeCatchUp() const;
   Status LoadCheckpoint(Executor& executor, const ReadCheckpoint& checkpoint, const RowsToRestore& what,
-                        Table* table, int64_t* rows) const;
-  Status Delete(Executor& executor, const ShardSource& source, Table* table) const;
-  Status CheckSize(const Table& table, int64_t rows) const;
+                        HeldTable* table, int64_t* rows) const;
+  Status Delete(const ShardSource& source, HeldTable* table) const;
+  Status CheckSize(int64_t table_rows, int64_t rows) const;
 
   const std::vector<ReadCheckpoint> chain_;
   TableOptions options_;
@@ -141,7 +138,7 @@ std::vector<int> ChainRestore::Shards() const {
   return shards;
 }
 
-Status ChainRestore::CheckAll(Executor& /*executor*/) {
+Status ChainRestore::CheckAll() {
   int64_t rows = 0;
   for (const ReadCheckpoint& checkpoint : chain_) {
     for (const int shard : Shards()) SOK_RETURN_IF_ERROR(CheckShard(SourceOf(checkpoint, shard), &rows));
@@ -191,15 +188,14 @@ StatusOr<std::unique_ptr<Optimizer>> ChainRestore::MakeSavedOptimizer() const {
   return made;
 }
 
-Status ChainRestore::AttachOptimizer(Table* table) const {
+Status ChainRestore::AttachOptimizer(HeldTable* table) const {
   if (!parts_.optimizer || !last().optimizer.has_value()) return OkStatus();
   const SavedOptimizer& saved = *last().optimizer;
-  SOK_RETURN_IF_ERROR(
-      table->RestoreOptimizer(saved.name, hyper_, EncodeOptimizerState({saved.name, saved.steps})));
+  SOK_RETURN_IF_ERROR(table->RestoreOptimizer({saved.name, saved.steps, hyper_}));
   if (!lags()) return OkStatus();
   const auto past = ReadPastSteps();
   SOK_RETURN_IF_ERROR(past.status());
-  const Status status = table->mutable_optimizer()->RestorePastSteps(past.value());
+  const Status status = table->RestorePastSteps(past.value());
   return status.ok() ? status : DataLoss("'", last_path(), "': ", status.message());
 }
 
@@ -209,20 +205,28 @@ StatusOr<std::unique_ptr<RowCatchUp>> ChainRestore::MakeCatchUp() const {
   return RowCatchUp::Create(std::move(optimizer.value()), options_.dim, hyper_);
 }
 
-Status ChainRestore::LoadAll(Executor& executor, Table* fresh) {
-  if (fresh->options().dim != options_.dim || fresh->options().ranks != options_.ranks ||
-      fresh->options().rank != options_.rank || fresh->options().placement != options_.placement ||
-      (options_.use_hashtable && fresh->size() != 0)) {
-    return FailedPrecondition("the table to restore into is not a new one of the same options");
+StatusOr<std::shared_ptr<EngineTable>> ChainRestore::Load(const EngineContext& context, Engine* engine) {
+  auto made = engine->MakeTable(context, options_);
+  SOK_RETURN_IF_ERROR(made.status());
+  const auto held = made.value()->Hold(context);
+  SOK_RETURN_IF_ERROR(held.status());
+  const Status status = WithinMemory([&] { return LoadAll(context.executor, held.value().get()); });
+  if (!status.ok()) return Named(options_, status);
+  return made;
+}
+
+Status ChainRestore::LoadAll(Executor& executor, HeldTable* fresh) {
+  if (parts_.counts) {
+    SOK_RETURN_IF_ERROR(fresh->RestoreClock({last().steps, last().uses, last().table.counts_global_steps}));
   }
-  if (parts_.counts) fresh->SetClock(last().steps, last().uses, last().table.counts_global_steps);
   SOK_RETURN_IF_ERROR(AttachOptimizer(fresh));
+  const bool is_trained = fresh->state().optimizer.has_value();
   RowsToRestore what;
   what.counts = parts_.counts;
-  if (fresh->optimizer() != nullptr) what.contents = RowContents::kWeightsAndSlots;
+  if (is_trained) what.contents = RowContents::kWeightsAndSlots;
   if (last().optimizer.has_value()) what.first_step = chain_.front().manifest.optimizer->steps;
   std::unique_ptr<RowCatchUp> catch_up;
-  if (lags() && fresh->optimizer() == nullptr) {
+  if (lags() && !is_trained) {
     auto made = MakeCatchUp();
     SOK_RETURN_IF_ERROR(made.status());
     catch_up = std::move(made.value());
@@ -233,14 +237,14 @@ Status ChainRestore::LoadAll(Executor& executor, Table* fresh) {
   for (const ReadCheckpoint& checkpoint : chain_) {
     SOK_RETURN_IF_ERROR(LoadCheckpoint(executor, checkpoint, what, fresh, &rows));
   }
-  return CheckSize(*fresh, rows);
+  return CheckSize(fresh->state().rows, rows);
 }
 
 Status ChainRestore::LoadCheckpoint(Executor& executor, const ReadCheckpoint& checkpoint,
-                                    const RowsToRestore& what, Table* table, int64_t* rows) const {
+                                    const RowsToRestore& what, HeldTable* table, int64_t* rows) const {
   for (const int shard : Shards()) {
     const ShardSource source = SourceOf(checkpoint, shard);
-    SOK_RETURN_IF_ERROR(Delete(executor, source, table));
+    SOK_RETURN_IF_ERROR(Delete(source, table));
     SOK_RETURN_IF_ERROR(RestoreRows(executor, source, what, table, rows));
     if (!parts_.counts) continue;
     SOK_RETURN_IF_ERROR(RestoreWaiting(source, table));
@@ -249,33 +253,27 @@ Status ChainRestore::LoadCheckpoint(Executor& executor, const ReadCheckpoint& ch
   return OkStatus();
 }
 
-Status ChainRestore::Delete(Executor& executor, const ShardSource& source, Table* table) const {
+Status ChainRestore::Delete(const ShardSource& source, HeldTable* table) const {
   if (!options_.use_hashtable) return OkStatus();
   const KeyFilter filter(options_, source);
   for (const char* name : {"deleted", "waiting_deleted"}) {
     if (source.Find(name) == nullptr) continue;
     SOK_RETURN_IF_ERROR(ForEachKeyPiece(source, name, filter, [&](Span<const int64_t> keys) {
-      if (std::string_view(name) == "deleted") {
-        int64_t erased = 0;
-        return table->Erase(executor, keys, &erased);
-      }
-      if (table->waiting() == nullptr) return OkStatus();
-      SOK_RETURN_IF_ERROR(table->waiting()->Reserve(0, keys.size()));
-      for (const int64_t key : keys) table->waiting()->Erase(key);
-      return OkStatus();
+      if (std::string_view(name) == "deleted") return table->Erase(keys);
+      return options_.admission.kind == Admission::Kind::kCounter ? table->EraseWaiting(keys) : OkStatus();
     }));
   }
   return OkStatus();
 }
 
 // Keys that stand twice, in different pieces or in shards that were exchanged, show here.
-Status ChainRestore::CheckSize(const Table& table, int64_t rows) const {
+Status ChainRestore::CheckSize(int64_t table_rows, int64_t rows) const {
   if (!options_.use_hashtable) return OkStatus();
-  int64_t expected = table.size();
+  int64_t expected = table_rows;
   if (chain_.size() == 1) expected = rows;
   if (const SavedShard* own = OwnShard()) expected = own->table_rows;
-  if (table.size() == expected) return OkStatus();
-  return DataLoss("'", last_path(), "' gives ", table.size(), " rows on rank ", options_.rank, ", not ",
+  if (table_rows == expected) return OkStatus();
+  return DataLoss("'", last_path(), "' gives ", table_rows, " rows on rank ", options_.rank, ", not ",
                   expected, ": keys stand twice, or its chain does not belong together");
 }
 

@@ -6,10 +6,11 @@
 #include "cc/base/within_memory.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/save_notes.h"
-#include "cc/checkpoint/save_stages.h"
 #include "cc/checkpoint/shard_writer.h"
 #include "cc/checkpoint/table_checkpoint.h"
+#include "cc/table/bloom_counters.h"
 
 namespace sok {
 namespace {
@@ -25,71 +26,73 @@ StatusOr<SavePaths> PathsOf(const TableOptions& table, const SaveRequest& reques
 }
 
 // Whether the optimizer's state can be told as a difference to that in the checkpoint that begins a chain.
-bool OptimizerAllowsDelta(const Table& table, const Manifest& full) {
-  const Optimizer* optimizer = table.optimizer();
-  if (optimizer == nullptr || !full.optimizer.has_value()) {
-    return optimizer == nullptr && !full.optimizer.has_value();
-  }
-  if (optimizer->name() != full.optimizer->name) return false;
-  if (!optimizer->has_catch_up()) return true;
-  return optimizer->can_save_lag() && optimizer->steps() <= std::numeric_limits<uint32_t>::max() &&
-         optimizer->past_steps().first_step == full.optimizer->steps;
+bool OptimizerAllowsDelta(HeldTable* table, const Manifest& full) {
+  const std::optional<HeldOptimizer> own = table->state().optimizer;
+  if (!own.has_value() || !full.optimizer.has_value()) return !own.has_value() && !full.optimizer.has_value();
+  if (own->name != full.optimizer->name) return false;
+  const auto optimizer = MakeOptimizer(own->name);
+  if (!optimizer.ok()) return false;
+  if (!optimizer.value()->has_catch_up()) return true;
+  if (!optimizer.value()->can_save_lag() || own->steps > std::numeric_limits<uint32_t>::max()) return false;
+  PastSteps past;
+  return table->ReadPastSteps(&past).ok() && past.first_step == full.optimizer->steps;
 }
 
 // Reading a longer chain takes longer than writing a full checkpoint costs.
 constexpr size_t kMaxChain = 1000;
 
 // The links of a delta of this table; none where it has to be a full checkpoint.
-std::vector<ChainLink> ChainFor(const Table& table, const SaveRequest& request, const SavePaths& paths) {
+std::vector<ChainLink> ChainFor(HeldTable* table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
-  const Table::ChainEnd& end = table.chain_end();
-  if (!table.tracks_changes() || end.folder.empty()) return {};
+  const HeldState state = table->state();
+  const ChainEnd& end = state.chain_end;
+  if (!state.tracks_changes || end.folder.empty()) return {};
   const auto chain = ReadChain(files, end.folder);
   if (!chain.ok() || chain.value().back().manifest_crc32 != end.manifest_crc32) return {};
   if (chain.value().size() >= kMaxChain) return {};
   const Manifest& full = chain.value().front().manifest;
-  if (full.table.options.name != NameOf(table.options(), request)) return {};
   const TableOptions& saved = full.table.options;
-  if (saved.ranks != table.options().ranks || saved.placement != table.options().placement) return {};
+  const TableOptions& own = table->options();
+  if (saved.name != NameOf(own, request)) return {};
+  if (saved.ranks != own.ranks || saved.placement != own.placement) return {};
   if (!OptimizerAllowsDelta(table, full)) return {};
   auto links = LinksTo(files, chain.value(), paths.folder, paths.unfinished);
   return links.ok() ? links.value() : std::vector<ChainLink>();
 }
 
 // What comes before a table is written.
-Status PrepareTable(Executor& executor, Table* table, const SaveRequest& request, const SavePlan& plan) {
-  if (table->options().use_hashtable) {
-    int64_t evicted = 0;
-    SOK_RETURN_IF_ERROR(table->EvictForSave(executor, &evicted));
-  }
+Status PrepareTable(HeldTable* table, const SaveRequest& request, const SavePlan& plan) {
+  if (table->options().use_hashtable) SOK_RETURN_IF_ERROR(table->EvictForSave());
   if (plan.delta) {
-    const Table::ChainEnd& end = table->chain_end();
-    if (!table->tracks_changes() || end.manifest_crc32 != plan.chain.back().crc32) {
+    const HeldState state = table->state();
+    if (!state.tracks_changes || state.chain_end.manifest_crc32 != plan.chain.back().crc32) {
       return FailedPrecondition("its changes on rank ", table->options().rank,
                                 " do not count from the checkpoint '", plan.chain.back().path,
                                 "', as those of rank 0 do");
     }
   } else {
-    table->SettleOptimizer(executor);
+    SOK_RETURN_IF_ERROR(table->SettleOptimizer());
     if (request.delta) SOK_RETURN_IF_ERROR(table->TrackChanges());
   }
-  table->BeginSave();
-  return OkStatus();
+  return table->BeginSave();
 }
 
-SavedTable DescriptionOf(const Table& table, const SaveRequest& request) {
+SavedTable DescriptionOf(const TableOptions& options, const TableClock& clock, const SaveRequest& request) {
   SavedTable saved;
-  saved.options = table.options();
-  saved.options.name = NameOf(table.options(), request);
-  saved.counts_global_steps = table.counts_global_steps();
-  if (table.bloom() != nullptr) {
-    saved.hashes = table.bloom()->hashes();
-    saved.counters = table.bloom()->counters();
+  saved.options = options;
+  saved.options.name = NameOf(options, request);
+  saved.counts_global_steps = clock.counts_global_steps;
+  const Admission& admission = options.admission;
+  if (admission.kind == Admission::Kind::kBloom) {
+    const BloomCounters::Shape shape =
+        BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
+    saved.hashes = shape.hashes;
+    saved.counters = shape.counters;
   }
   return saved;
 }
 
-Status BeginIn(const Table& table, const SaveRequest& request, const SavePaths& paths) {
+Status BeginIn(HeldTable* table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
   SOK_RETURN_IF_ERROR(MakeFolders(files, paths.parent));
   SOK_RETURN_IF_ERROR(files.MakeFolder(paths.unfinished));
@@ -99,7 +102,7 @@ Status BeginIn(const Table& table, const SaveRequest& request, const SavePaths& 
   return WriteSavePlan(files, paths.unfinished, plan);
 }
 
-Status WriteIn(Executor& executor, Table* table, const SaveRequest& request, const SavePaths& paths) {
+Status WriteIn(Executor& executor, HeldTable* table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
   const int rank = table->options().rank;
   const auto plan = ReadSavePlan(files, paths.unfinished);
@@ -108,14 +111,17 @@ Status WriteIn(Executor& executor, Table* table, const SaveRequest& request, con
                     "': a checkpoint needs a directory that all ranks share (", plan.status().message(), ")");
   }
   SOK_RETURN_IF_ERROR(plan.status());
-  SOK_RETURN_IF_ERROR(PrepareTable(executor, table, request, plan.value()));
-  auto shard = WriteShard(executor, files, paths.unfinished, *table, plan.value().delta);
+  SOK_RETURN_IF_ERROR(PrepareTable(table, request, plan.value()));
+  auto shard = WriteShard(executor, files, paths.unfinished, table, plan.value().delta);
   SOK_RETURN_IF_ERROR(shard.status());
+  auto optimizer = SavedOptimizerOf(table, plan.value().delta);
+  SOK_RETURN_IF_ERROR(optimizer.status());
+  const TableClock clock = table->state().clock;
   ShardNote note;
-  note.table = DescriptionOf(*table, request);
-  note.steps = table->steps();
-  note.uses = table->uses();
-  note.optimizer = OptimizerOf(*table, plan.value().delta);
+  note.table = DescriptionOf(table->options(), clock, request);
+  note.steps = clock.steps;
+  note.uses = clock.uses;
+  note.optimizer = std::move(optimizer.value());
   note.shard = std::move(shard.value());
   return WriteShardNote(files, paths.unfinished, rank, note);
 }
@@ -165,14 +171,17 @@ StatusOr<std::string> ReferenceTo(const SaveRequest& request, const SavePaths& p
   return EncodeReference(Reference{paths.relative, read.value().manifest_crc32, read.value().manifest.steps});
 }
 
-}  // namespace
-
-Status Named(const TableOptions& table, const Status& status) {
-  if (status.ok() || status.message().find("'" + table.name + "'") != std::string::npos) return status;
-  return Status(status.code(), StrCat("Embedding variable '", table.name, "': ", status.message()));
+// work(held), with errors that name the variable.
+template <typename Work>
+Status WhileHeld(const EngineContext& context, EngineTable* table, const Work& work) {
+  const auto held = table->Hold(context);
+  SOK_RETURN_IF_ERROR(held.status());
+  return Named(table->options(), WithinMemory([&] { return work(held.value().get()); }));
 }
 
-StatusOr<std::string> PublishShards(const TableOptions& table, const SaveRequest& request) {
+}  // namespace
+
+StatusOr<std::string> PublishTableCheckpoint(const TableOptions& table, const SaveRequest& request) {
   const auto paths = PathsOf(table, request);
   SOK_RETURN_IF_ERROR(paths.status());
   auto reference =
@@ -181,46 +190,38 @@ StatusOr<std::string> PublishShards(const TableOptions& table, const SaveRequest
   return reference;
 }
 
-void AbandonShards(const TableOptions& table, const SaveRequest& request) {
+void AbandonTableCheckpoint(const TableOptions& table, const SaveRequest& request) {
   const auto paths = PathsOf(table, request);
   if (paths.ok() && table.rank == 0) RemoveTree(*request.files, paths.value().unfinished);
 }
 
-Status BeginTableCheckpoint(const Table& table, const SaveRequest& request) {
-  const auto paths = PathsOf(table.options(), request);
-  SOK_RETURN_IF_ERROR(paths.status());
-  if (table.options().rank != 0) return OkStatus();
-  return Named(table.options(), WithinMemory([&] { return BeginIn(table, request, paths.value()); }));
-}
-
-Status WriteTableShard(Executor& executor, Table* table, const SaveRequest& request) {
+Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request) {
   const auto paths = PathsOf(table->options(), request);
   SOK_RETURN_IF_ERROR(paths.status());
-  return Named(table->options(),
-               WithinMemory([&] { return WriteIn(executor, table, request, paths.value()); }));
+  if (table->options().rank != 0) return OkStatus();
+  return WhileHeld(context, table, [&](HeldTable* held) { return BeginIn(held, request, paths.value()); });
 }
 
-StatusOr<std::string> PublishTableCheckpoint(Table* table, const SaveRequest& request) {
-  return PublishShards(table->options(), request);
-}
-
-void AbandonTableCheckpoint(const Table& table, const SaveRequest& request) {
-  AbandonShards(table.options(), request);
-}
-
-void EndTableCheckpoint(Table* table, const SaveRequest& request, bool ok) {
-  table->EndSave(ok);
-  // After a failure the ranks may disagree about what the last checkpoint is: the next one is full.
-  if (!ok) table->chain_end() = Table::ChainEnd();
+Status WriteTableShard(const EngineContext& context, EngineTable* table, const SaveRequest& request) {
   const auto paths = PathsOf(table->options(), request);
-  if (!ok || !paths.ok()) return;
-  Files& files = *request.files;
-  const auto read = ReadCheckpointManifest(files, paths.value().folder);
-  table->chain_end() = Table::ChainEnd();
-  if (!read.ok()) return;
-  if (table->tracks_changes()) {
-    table->chain_end() = Table::ChainEnd{AbsolutePath(paths.value().folder), read.value().manifest_crc32};
-  }
+  SOK_RETURN_IF_ERROR(paths.status());
+  return WhileHeld(context, table,
+                   [&](HeldTable* held) { return WriteIn(context.executor, held, request, paths.value()); });
+}
+
+Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request,
+                          bool ok) {
+  const auto paths = PathsOf(table->options(), request);
+  return WhileHeld(context, table, [&](HeldTable* held) {
+    // After a failure the ranks may disagree about what the last checkpoint is: the next one is full.
+    ChainEnd end;
+    if (ok && paths.ok() && held->state().tracks_changes) {
+      const auto read = ReadCheckpointManifest(*request.files, paths.value().folder);
+      if (read.ok()) end = ChainEnd{AbsolutePath(paths.value().folder), read.value().manifest_crc32};
+    }
+    held->EndSave(ok, std::move(end));
+    return OkStatus();
+  });
 }
 
 }  // namespace sok

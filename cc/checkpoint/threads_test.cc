@@ -31,16 +31,17 @@ Tables MakeTrained(const std::string& optimizer, const std::vector<float>& hyper
 }
 
 // All files of a save, by path.
-std::map<std::string, std::string> SavedFiles(Executor& executor, Table* table, MemoryFiles* files,
+std::map<std::string, std::string> SavedFiles(Executor& executor, EngineTable* table, MemoryFiles* files,
                                               std::string* reference) {
   SaveRequest request;
   request.files = files;
   request.prefix = "/model.ckpt-1";
   request.id = SaveId(1);
-  EXPECT_TRUE(BeginTableCheckpoint(*table, request).ok());
-  EXPECT_TRUE(WriteTableShard(executor, table, request).ok());
-  *reference = PublishTableCheckpoint(table, request).value();
-  EndTableCheckpoint(table, request, true);
+  const EngineContext context{executor};
+  EXPECT_TRUE(BeginTableCheckpoint(context, table, request).ok());
+  EXPECT_TRUE(WriteTableShard(context, table, request).ok());
+  *reference = PublishTableCheckpoint(table->options(), request).value();
+  EXPECT_TRUE(EndTableCheckpoint(context, table, request, true).ok());
   std::map<std::string, std::string> saved;
   for (const auto& [path, bytes] : files->AllFiles()) saved[path] = *bytes;
   return saved;
@@ -63,9 +64,9 @@ TEST_P(CheckpointThreadsTest, FilesAndRowsAreThoseOfOneThread) {
     parts.files = &files;
     auto restore = TableRestore::Open("/model.ckpt-1", reference, tables[0]->options(), parts);
     ASSERT_TRUE(restore.ok()) << restore.status().message();
-    Tables loaded = MakeTables(tables[0]->options(), 1);
-    ASSERT_TRUE(restore.value()->Load(threads, loaded[0].get()).ok());
-    EXPECT_TRUE(StateOf(loaded) == StateOf(tables));
+    const auto loaded = restore.value()->Load(EngineContext{threads}, EngineOfTests());
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_TRUE(StateOf({loaded.value()}) == StateOf(tables));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "cc/base/within_memory.h"
 #include "cc/dedup/dedup.h"
+#include "cc/engine/held_cpu_table.h"
 
 namespace sok {
 namespace {
@@ -56,6 +57,10 @@ Status CpuTable::SetGlobalStep(int64_t step) {
   const std::lock_guard<std::mutex> lock(table_->mutex());
   table_->SetGlobalStep(step);
   return OkStatus();
+}
+
+StatusOr<std::unique_ptr<HeldTable>> CpuTable::Hold(const EngineContext& context) {
+  return HoldTable(context.executor, table_.get());
 }
 
 }  // namespace sok

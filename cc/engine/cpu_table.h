@@ -24,6 +24,7 @@ class CpuTable final : public EngineTable {
   Status Assign(const EngineContext& context, Span<const int64_t> keys, const float* values) override;
   Status Erase(const EngineContext& context, Span<const int64_t> keys, int64_t* erased) override;
   Status SetGlobalStep(int64_t step) override;
+  StatusOr<std::unique_ptr<HeldTable>> Hold(const EngineContext& context) override;
 
   Table& table() const { return *table_; }
 

@@ -19,6 +19,10 @@ Status EngineTable::Erase(const EngineContext& /*context*/, Span<const int64_t> 
 
 Status EngineTable::SetGlobalStep(int64_t /*step*/) { return NotOffered("global steps"); }
 
+StatusOr<std::unique_ptr<HeldTable>> EngineTable::Hold(const EngineContext& /*context*/) {
+  return NotOffered("checkpoints, exports and raw files");
+}
+
 Status EngineTable::NotOffered(const char* call) const {
   return Unimplemented(engine(), call, options().name);
 }

@@ -2,6 +2,7 @@
 #define SOK_CC_ENGINE_ENGINE_TABLE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,7 @@
 #include "cc/base/status.h"
 #include "cc/engine/engine_context.h"
 #include "cc/engine/engine_object.h"
+#include "cc/engine/held_table.h"
 #include "cc/table/lookup_counts.h"
 #include "cc/table/table_options.h"
 
@@ -58,6 +60,11 @@ class EngineTable : public EngineObject {
   // Tells the table the training program's global step, at least 0, which is that of the next step: see
   // Table::SetGlobalStep.
   virtual Status SetGlobalStep(int64_t step);
+
+  // Waits until no other call works on the table, and keeps all others out for as long as the result lives:
+  // for checkpoints, exports and raw files. The table and what `context` refers to have to outlive it. The
+  // thread that has it must not call the table itself.
+  virtual StatusOr<std::unique_ptr<HeldTable>> Hold(const EngineContext& context);
 
  protected:
   // What a call returns that the engine does not implement; `call` says what it does.

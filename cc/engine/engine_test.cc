@@ -57,6 +57,7 @@ TEST_F(EngineTest, CallsThatAreNotImplementedNameTheEngineAndTheVariable) {
                       who + "fused updates");
   ExpectUnimplemented(table_->Erase(context_, {}, nullptr), who + "evicting keys");
   ExpectUnimplemented(table_->SetGlobalStep(1), who + "global steps");
+  ExpectUnimplemented(table_->Hold(context_).status(), who + "checkpoints, exports and raw files");
 }
 
 TEST_F(EngineTest, LookupsOverRanksNeedNotBeImplemented) {

@@ -61,15 +61,19 @@ Status BloomCounters::Check(int64_t max_elements, double p, int counter_bits) {
   return OkStatus();
 }
 
+BloomCounters::Shape BloomCounters::ShapeOf(int64_t max_elements, double p) {
+  const int hashes = std::max(1, static_cast<int>(std::ceil(std::log2(1.0 / p))));
+  return {hashes,
+          static_cast<int64_t>(std::ceil(hashes * static_cast<double>(max_elements) / std::log(2.0)))};
+}
+
 StatusOr<BloomCounters> BloomCounters::Create(int64_t max_elements, double p, int counter_bits) {
   SOK_RETURN_IF_ERROR(Check(max_elements, p, counter_bits));
-  const int hashes = std::max(1, static_cast<int>(std::ceil(std::log2(1.0 / p))));
-  const auto counters =
-      static_cast<int64_t>(std::ceil(hashes * static_cast<double>(max_elements) / std::log(2.0)));
-  StatusOr<PageBuffer> memory = PageBuffer::Allocate(counters * (counter_bits / 8));
+  const Shape shape = ShapeOf(max_elements, p);
+  StatusOr<PageBuffer> memory = PageBuffer::Allocate(shape.counters * (counter_bits / 8));
   if (!memory.ok())
-    return ResourceExhausted("a filter of ", counters, " counters: ", memory.status().message());
-  return BloomCounters(hashes, counters, counter_bits, std::move(memory.value()));
+    return ResourceExhausted("a filter of ", shape.counters, " counters: ", memory.status().message());
+  return BloomCounters(shape, counter_bits, std::move(memory.value()));
 }
 
 int64_t BloomCounters::Count(int64_t id) const {

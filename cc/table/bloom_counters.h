@@ -22,6 +22,13 @@ class BloomCounters {
   // InvalidArgument unless 1 <= max_elements <= 2^40, 1e-15 <= p < 1, and counter_bits is 8, 16, 32 or 64.
   static Status Check(int64_t max_elements, double p, int counter_bits);
 
+  // What a filter of arguments that pass Check has.
+  struct Shape {
+    int hashes;
+    int64_t counters;
+  };
+  static Shape ShapeOf(int64_t max_elements, double p);
+
   // Of arguments that pass Check. ResourceExhausted where memory does not suffice.
   static StatusOr<BloomCounters> Create(int64_t max_elements, double p, int counter_bits);
 
@@ -46,8 +53,11 @@ class BloomCounters {
   Status MergeMax(int64_t first, Span<const char> bytes);
 
  private:
-  BloomCounters(int hashes, int64_t counters, int counter_bits, PageBuffer memory)
-      : hashes_(hashes), counters_(counters), counter_bits_(counter_bits), memory_(std::move(memory)) {}
+  BloomCounters(const Shape& shape, int counter_bits, PageBuffer memory)
+      : hashes_(shape.hashes),
+        counters_(shape.counters),
+        counter_bits_(counter_bits),
+        memory_(std::move(memory)) {}
 
   int hashes_;
   int64_t counters_;

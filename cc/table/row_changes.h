@@ -2,12 +2,19 @@
 #define SOK_CC_TABLE_ROW_CHANGES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cc/base/status.h"
 #include "cc/table/bitmap.h"
 
 namespace sok {
+
+// The checkpoint that a table's changes count from: its folder, "" where there is none.
+struct ChainEnd {
+  std::string folder;
+  uint32_t manifest_crc32 = 0;
+};
 
 // Which rows changed, and which ids went, since the last checkpoint of a chain.
 //

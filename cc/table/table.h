@@ -180,11 +180,6 @@ class Table {
   std::vector<int64_t> erased_keys() const { return changes_.erased(); }
   void BeginSave();
   void EndSave(bool ok);
-  // The checkpoint that changes count from, for cc/checkpoint: its folder, "" where there is none.
-  struct ChainEnd {
-    std::string folder;
-    uint32_t manifest_crc32 = 0;
-  };
   ChainEnd& chain_end() { return chain_end_; }
   const ChainEnd& chain_end() const { return chain_end_; }
 

@@ -1,7 +1,6 @@
 // Kernels that save tables into the folder beside a checkpoint of TensorFlow's.
 #include <cinttypes>
 #include <cstdio>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -9,10 +8,9 @@
 #include <vector>
 
 #include "cc/checkpoint/table_checkpoint.h"
-#include "sok_ops/kernels/cpu_tables.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -33,12 +31,10 @@ std::string HexDigits(int64_t id) {
 }
 
 // Tells the table how its last save ended, if none has told it yet.
-void EndSave(const TableRef& ref, bool succeeded) {
+Status EndSave(const EngineContext& call, const TableRef& ref, bool succeeded) {
   const std::optional<SaveRequest> save = ref.resource->ExchangeSave(std::nullopt);
-  if (!save.has_value()) return;
-  Table* const table = CpuTableBehind(*ref.table);
-  const std::lock_guard<std::mutex> lock(table->mutex());
-  EndTableCheckpoint(table, *save, succeeded);
+  if (!save.has_value()) return OkStatus();
+  return EndTableCheckpoint(call, ref.table.get(), *save, succeeded);
 }
 
 class CheckpointStageOp : public tf::OpKernel {
@@ -80,38 +76,35 @@ class CheckpointStageOp : public tf::OpKernel {
     std::vector<TableRef> tables(num_tables_);
     for (int i = 0; i < num_tables_; ++i) TF_RETURN_IF_ERROR(LookupTable(context, i, &tables[i]));
     SaveRequest request{path, HexDigits(*id), incremental_};
-    TfExecutor executor(context);
+    const TfEngineContext call(context);
     tf::Status first_error;
     for (int i = 0; i < num_tables_; ++i) {
       if (!names_.empty()) request.name = names_[i];
-      const Status status = RunOne(executor, tables[i], request, proceed, &(*references)[i]);
+      const Status status = RunOne(*call, tables[i], request, proceed, &(*references)[i]);
       if (first_error.ok()) first_error = ToTf(status);
     }
     return first_error;
   }
 
-  Status RunOne(Executor& executor, const TableRef& ref, const SaveRequest& request, bool proceed,
+  Status RunOne(const EngineContext& call, const TableRef& ref, const SaveRequest& request, bool proceed,
                 std::string* reference) {
-    Table* const table = CpuTableBehind(*ref.table);
-    const int rank = table->options().rank;
+    const TableOptions& options = ref.table->options();
     if (stage_ == "begin") {
       if (!proceed) return OkStatus();
-      EndSave(ref, false);
-      const std::lock_guard<std::mutex> lock(table->mutex());
-      return BeginTableCheckpoint(*table, request);
+      SOK_RETURN_IF_ERROR(EndSave(call, ref, false));
+      return BeginTableCheckpoint(call, ref.table.get(), request);
     }
-    const std::lock_guard<std::mutex> lock(table->mutex());
     if (stage_ == "write") {
       ref.resource->ExchangeSave(request);
-      return proceed ? WriteTableShard(executor, table, request) : OkStatus();
+      return proceed ? WriteTableShard(call, ref.table.get(), request) : OkStatus();
     }
     if (!proceed) {
-      if (stage_ == "publish") AbandonTableCheckpoint(*table, request);
+      if (stage_ == "publish") AbandonTableCheckpoint(options, request);
       return OkStatus();
     }
     // The others read what rank 0 has published.
-    if ((stage_ == "publish") != (rank == 0)) return OkStatus();
-    StatusOr<std::string> published = PublishTableCheckpoint(table, request);
+    if ((stage_ == "publish") != (options.rank == 0)) return OkStatus();
+    StatusOr<std::string> published = PublishTableCheckpoint(options, request);
     SOK_RETURN_IF_ERROR(published.status());
     *reference = std::move(published.value());
     return OkStatus();
@@ -133,10 +126,12 @@ class EndCheckpointOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     bool succeeded = false;
     OP_REQUIRES_OK(context, ScalarInput(context, num_tables_, "succeeded", &succeeded));
+    const TfEngineContext call(context);
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
       // A table that is not there has no save under way.
-      if (LookupTable(context, i, &ref).ok()) EndSave(ref, succeeded);
+      if (!LookupTable(context, i, &ref).ok()) continue;
+      OP_REQUIRES_OK(context, ToTf(EndSave(*call, ref, succeeded)));
     }
   }
 
@@ -152,12 +147,13 @@ class TrackChangesOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
+    const TfEngineContext call(context);
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
       OP_REQUIRES_OK(context, LookupTable(context, i, &ref));
-      Table* const table = CpuTableBehind(*ref.table);
-      const std::lock_guard<std::mutex> lock(table->mutex());
-      OP_REQUIRES_OK(context, ToTf(table->TrackChanges()));
+      const auto held = ref.table->Hold(*call);
+      OP_REQUIRES_OK(context, ToTf(held.status()));
+      OP_REQUIRES_OK(context, ToTf(held.value()->TrackChanges()));
     }
   }
 

@@ -3,7 +3,9 @@
 
 #include "cc/base/printable.h"
 #include "cc/checkpoint/table_checkpoint.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "cc/engine/registry.h"
+#include "sok_ops/kernels/tf_engine_context.h"
+#include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -21,8 +23,10 @@ class CompactCheckpointOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, Scalar(context, 0, "folder", &folder));
     OP_REQUIRES_OK(context, Scalar(context, 1, "prefix", &request.prefix));
     OP_REQUIRES_OK(context, Scalar(context, 2, "id", &request.id));
-    TfExecutor executor(context);
-    StatusOr<std::string> reference = CompactCheckpoint(executor, folder, request);
+    const StatusOr<Engine*> engine = FindEngine("cpu");
+    OP_REQUIRES_OK(context, ToTf(engine.status()));
+    const TfEngineContext call(context);
+    StatusOr<std::string> reference = CompactCheckpoint(*call, engine.value(), folder, request);
     OP_REQUIRES_OK(context, Output(context, 0, reference.ok() ? reference.value() : ""));
     OP_REQUIRES_OK(context,
                    Output(context, 1, reference.ok() ? "" : Printable(reference.status().message())));

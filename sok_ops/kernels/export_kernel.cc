@@ -1,12 +1,10 @@
 // The kernel that gives all rows of a table as tensors.
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
-#include <vector>
 
-#include "sok_ops/kernels/cpu_tables.h"
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/tf_executor.h"
+#include "sok_ops/kernels/tf_engine_context.h"
+#include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -23,28 +21,30 @@ class TableExportOp : public tf::OpKernel {
   void Compute(tf::OpKernelContext* context) override {
     TableRef ref;
     OP_REQUIRES_OK(context, LookupTable(context, 0, &ref));
-    Table& table = *CpuTableBehind(*ref.table);
-    OP_REQUIRES(context, table.options().dim == dim_,
+    OP_REQUIRES(context, ref.table->options().dim == dim_,
                 tf::errors::InvalidArgument("Embedding variable '", ref.name(), "' has rows of ",
-                                            table.options().dim, " floats, not of ", dim_));
-    TfExecutor executor(context);
-    const std::lock_guard<std::mutex> lock(table.mutex());
-    const std::vector<int64_t> rows = table.Rows();
-    table.BringUpToDate(executor, rows);
-    const int64_t count = static_cast<int64_t>(rows.size());
+                                            ref.table->options().dim, " floats, not of ", dim_));
+    const TfEngineContext call(context);
+    const auto held = ref.table->Hold(*call);
+    OP_REQUIRES_OK(context, ToTf(held.status()));
+    const int64_t count = held.value()->state().rows;
     tf::Tensor* keys = nullptr;
     tf::Tensor* numbers = nullptr;
     tf::Tensor* values = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({count}), &keys));
     OP_REQUIRES_OK(context, context->allocate_output(1, tf::TensorShape({count}), &numbers));
     OP_REQUIRES_OK(context, context->allocate_output(2, tf::TensorShape({count, dim_}), &values));
-    std::copy(rows.begin(), rows.end(), numbers->flat<int64_t>().data());
-    int64_t* const next_key = keys->flat<int64_t>().data();
-    float* const next_row = values->flat<float>().data();
-    for (int64_t i = 0; i < count; ++i) {
-      next_key[i] = table.key(rows[i]);
-      std::copy_n(table.weights(rows[i]), dim_, next_row + i * dim_);
-    }
+    int64_t* next_key = keys->flat<int64_t>().data();
+    int64_t* next_number = numbers->flat<int64_t>().data();
+    float* next_row = values->flat<float>().data();
+    RowsToRead what;
+    what.up_to_date = true;
+    OP_REQUIRES_OK(context, ToTf(held.value()->ReadRows(what, [&](const RowPiece& piece) {
+                     next_key = std::copy(piece.keys.begin(), piece.keys.end(), next_key);
+                     next_number = std::copy(piece.numbers.begin(), piece.numbers.end(), next_number);
+                     for (const float* row : piece.records) next_row = std::copy_n(row, dim_, next_row);
+                     return OkStatus();
+                   })));
   }
 
  private:

@@ -82,7 +82,7 @@ const T* DataOf(const tf::Tensor* tensor) {
 
 LookupInput InputOf(const LookupTensors& tensors, int64_t bags) {
   LookupInput input;
-  input.ids = tensors.ids->data();
+  input.ids = tensors.ids->tensor_data().data();
   input.key_type = KeyTypeOf(tensors.ids->dtype());
   input.num_ids = tensors.ids->NumElements();
   input.num_bags = bags;

@@ -92,13 +92,11 @@ Image MakeImage(int kind, const std::string& optimizer, const std::vector<float>
   std::vector<int64_t> keys;
   for (int64_t key = 0; key < 24; ++key) keys.push_back(kind == 3 ? key : key * 0x123456789abcdef);
   Image image;
-  InlineExecutor executor;
   for (int n = 1; n <= saves; ++n) {
     for (int t = 0; t < 4; ++t) {
       if (!TrainOnSome(tables, optimizer, hyper, keys, 0.4, &random).ok()) Die("training");
     }
-    int64_t erased;
-    if (n == 2 && kind != 3 && !tables[0]->Erase(executor, keys, &erased).ok()) Die("erasing");
+    if (n == 2 && kind != 3 && !Erase(tables[0].get(), keys).ok()) Die("erasing");
     SaveRequest request;
     image.prefix = request.prefix = "/c/m-" + std::to_string(n);
     request.id = SaveId(static_cast<uint64_t>(n));
@@ -294,7 +292,6 @@ void Fill(const std::map<std::string, std::string>& contents, MemoryFiles* files
 
 // Reads the checkpoint; `good` says that it must be readable.
 void Read(const Image& image, MemoryFiles* files, const TableOptions& options, bool optimizer, bool good) {
-  InlineExecutor executor;
   RestoreParts parts;
   parts.files = files;
   parts.optimizer = optimizer;
@@ -304,10 +301,9 @@ void Read(const Image& image, MemoryFiles* files, const TableOptions& options, b
     if (good) Die("opening: " + restore.status().message());
     return;
   }
-  const Status checked = restore.value()->Check(executor);
-  auto table = Table::Create(executor, restore.value()->options());
-  if (!table.ok()) Die("table: " + table.status().message());
-  const Status loaded = restore.value()->Load(executor, table.value().get());
+  const Status checked = restore.value()->Check();
+  const auto table = Load(restore.value().get());
+  const Status& loaded = table.status();
   if (good && !(checked.ok() && loaded.ok())) Die("reading: " + checked.message() + loaded.message());
   // What passes the check can only turn out to have keys twice, or too many.
   const bool expected = loaded.ok() || loaded.code() == StatusCode::kDataLoss ||
@@ -315,11 +311,9 @@ void Read(const Image& image, MemoryFiles* files, const TableOptions& options, b
   if (checked.ok() && !expected) Die("loading: " + loaded.message());
   // Whatever was in the files, the table must be one that can be used.
   if (loaded.ok()) {
-    Tables tables;
-    tables.push_back(std::move(table.value()));
     TableState state;
-    AddState(*tables[0], &state);
-    tables[0]->BringUpToDate(executor, tables[0]->Rows());
+    AddState(table.value().get(), &state);
+    BringUpToDate(table.value().get());
   }
 }
 

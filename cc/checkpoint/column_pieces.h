@@ -1,5 +1,5 @@
-#ifndef SOK_CC_CHECKPOINT_AT_ONCE_H_
-#define SOK_CC_CHECKPOINT_AT_ONCE_H_
+#ifndef SOK_CC_CHECKPOINT_COLUMN_PIECES_H_
+#define SOK_CC_CHECKPOINT_COLUMN_PIECES_H_
 
 #include <cstdint>
 #include <vector>
@@ -10,12 +10,11 @@
 
 namespace sok {
 
-// Rows whose columns are written or read together: what a thread does between two meetings with the others,
-// which take long where programs compete for cores.
-constexpr int64_t kRowsAtOnce = 32768;
+// Items of an array that are read together where no table says how many.
+constexpr int64_t kPieceItems = 32768;
 
-// Calls work(i), a Status, for each column i in [0, columns), at the same time where there are threads.
-// Returns the error of the first column that has one.
+// Calls work(i), a Status, for each column i in [0, columns) of a piece, at the same time where there are
+// threads. Returns the error of the first column that has one.
 template <typename Work>
 Status ForEachColumn(Executor& executor, int64_t columns, const Work& work) {
   constexpr int64_t kNsOfColumn = 1'000'000;
@@ -31,4 +30,4 @@ Status ForEachColumn(Executor& executor, int64_t columns, const Work& work) {
 
 }  // namespace sok
 
-#endif  // SOK_CC_CHECKPOINT_AT_ONCE_H_
+#endif  // SOK_CC_CHECKPOINT_COLUMN_PIECES_H_

@@ -1,0 +1,56 @@
+#include "cc/checkpoint/table_replacement.h"
+
+#include <utility>
+
+namespace sok {
+
+StatusOr<TableReplacement> TableReplacement::Check(const EngineContext& context, EngineTable* current,
+                                                   const std::string& prefix, const std::string& reference,
+                                                   const RestoreParts& parts) {
+  auto opened = TableRestore::Open(prefix, reference, current->options(), parts);
+  SOK_RETURN_IF_ERROR(opened.status());
+  TableReplacement replacement(std::move(opened.value()));
+  if (current->Describe().rows > 0) {
+    SOK_RETURN_IF_ERROR(replacement.restore_->Check());
+    return StatusOr<TableReplacement>(std::move(replacement));
+  }
+  auto loaded = replacement.restore_->Load(context, &current->engine());
+  SOK_RETURN_IF_ERROR(loaded.status());
+  replacement.loaded_ = std::move(loaded.value());
+  return StatusOr<TableReplacement>(std::move(replacement));
+}
+
+Status TableReplacement::Load(const EngineContext& context, EngineTable* current,
+                              FunctionRef<void(std::shared_ptr<EngineTable>)> replace) const {
+  Engine& engine = current->engine();
+  bool tracks_changes = false;
+  {
+    const auto held = current->Hold(context);
+    SOK_RETURN_IF_ERROR(held.status());
+    tracks_changes = held.value()->state().tracks_changes;
+  }
+  std::shared_ptr<EngineTable> loaded = loaded_;
+  if (loaded == nullptr) {
+    TableOptions empty = restore_->options();
+    empty.use_hashtable = true;  // without hashing all rows would be there at once
+    auto made = engine.MakeTable(context, std::move(empty));
+    SOK_RETURN_IF_ERROR(made.status());
+    replace(std::move(made.value()));
+    auto read = restore_->Load(context, &engine);
+    if (!read.ok()) {
+      auto initial = engine.MakeTable(context, restore_->options());
+      if (initial.ok()) replace(std::move(initial.value()));
+      return read.status();
+    }
+    loaded = std::move(read.value());
+  }
+  if (tracks_changes) {
+    const auto held = loaded->Hold(context);
+    SOK_RETURN_IF_ERROR(held.status());
+    SOK_RETURN_IF_ERROR(held.value()->TrackChanges());
+  }
+  replace(std::move(loaded));
+  return OkStatus();
+}
+
+}  // namespace sok

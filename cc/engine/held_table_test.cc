@@ -1,0 +1,241 @@
+#include "cc/engine/held_table.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "cc/engine/engine.h"
+#include "cc/engine/registry.h"
+#include "gtest/gtest.h"
+
+namespace sok {
+namespace {
+
+constexpr int64_t kDim = 2;
+
+TableOptions Options() {
+  TableOptions options;
+  options.name = "clicks";
+  options.dim = kDim;
+  return options;
+}
+
+class HeldTableTest : public testing::Test {
+ protected:
+  std::shared_ptr<EngineTable> MakeTable(const TableOptions& options = Options()) {
+    return FindEngine("cpu").value()->MakeTable(context_, options).value();
+  }
+  std::unique_ptr<HeldTable> Hold(EngineTable* table) { return std::move(table->Hold(context_).value()); }
+
+  // Gives keys[i] the row {i, -i}.
+  Status Assign(EngineTable* table, const std::vector<int64_t>& keys) {
+    std::vector<float> values;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      values.push_back(static_cast<float>(i));
+      values.push_back(-static_cast<float>(i));
+    }
+    return table->Assign(context_, keys, values.data());
+  }
+
+  static std::vector<int64_t> KeysIn(HeldTable* table, RowSet set, int64_t limit = INT64_MAX) {
+    RowsToRead what;
+    what.set = set;
+    what.limit = limit;
+    std::vector<int64_t> keys;
+    const Status status = table->ReadRows(what, [&](const RowPiece& piece) {
+      keys.insert(keys.end(), piece.keys.begin(), piece.keys.end());
+      return OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+    return keys;
+  }
+
+  InlineExecutor executor_;
+  const EngineContext context_{executor_};
+};
+
+TEST_F(HeldTableTest, RowsComeInTheOrderOfTheirNumbersInBoundedPieces) {
+  std::vector<int64_t> keys(100000);
+  std::iota(keys.rbegin(), keys.rend(), -3);
+  const auto table = MakeTable();
+  ASSERT_TRUE(Assign(table.get(), keys).ok());
+  const auto held = Hold(table.get());
+  int64_t next = 0;
+  const Status status = held->ReadRows(RowsToRead(), [&](const RowPiece& piece) {
+    EXPECT_LE(piece.keys.size(), 1 << 16);
+    EXPECT_EQ(piece.records.size(), piece.keys.size());
+    EXPECT_TRUE(piece.frequency.empty() && piece.last_step.empty() && piece.last_current.empty());
+    for (int64_t i = 0; i < piece.keys.size(); ++i, ++next) {
+      EXPECT_EQ(piece.numbers[i], next);
+      EXPECT_EQ(piece.keys[i], keys[static_cast<size_t>(next)]);
+      EXPECT_EQ(piece.records[i][0], static_cast<float>(next));
+      EXPECT_EQ(piece.records[i][1], -static_cast<float>(next));
+    }
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(next, 100000);
+  EXPECT_EQ(held->CountRows(RowSet::kAll).value(), 100000);
+  EXPECT_EQ(KeysIn(held.get(), RowSet::kAll, 40000),
+            std::vector<int64_t>(keys.begin(), keys.begin() + 40000));
+}
+
+TEST_F(HeldTableTest, AnErrorOfAVisitEndsTheReading) {
+  const auto table = MakeTable();
+  ASSERT_TRUE(Assign(table.get(), std::vector<int64_t>({1, 2})).ok());
+  const Status status =
+      Hold(table.get())->ReadRows(RowsToRead(), [](const RowPiece&) { return DataLoss("full"); });
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+}
+
+TEST_F(HeldTableTest, WhatIsFilledInIsReadBack) {
+  TableOptions options = Options();
+  options.capacity = 10;
+  options.on_full = OnFull::kEvictLfu;
+  options.eviction.kind = Eviction::Kind::kGlobalStep;
+  options.eviction.steps_to_live = 100;
+  const auto table = MakeTable(options);
+  const auto held = Hold(table.get());
+  ASSERT_TRUE(held->RestoreOptimizer({"adam", 5, {0.01f, 0.9f, 0.999f, 1e-8f}}).ok());
+  ASSERT_TRUE(held->RestorePastSteps({0.9f, 0.999f, 1e-8f, 4, {0.01f}}).ok());
+  ASSERT_TRUE(held->RestoreClock({7, 8, true}).ok());
+  const RowParts parts = held->state().parts;
+  EXPECT_TRUE(parts.slots && parts.frequency && parts.last_step && parts.last_used && parts.last_current);
+  const std::vector<int64_t> keys = {5, -6, INT64_MAX};
+  const auto fill = [&](const RowsToFill& rows) {
+    for (int64_t i = 0; i < rows.records.size(); ++i) {
+      std::iota(rows.records[i], rows.records[i] + 3 * kDim, static_cast<float>(10 * i));
+      rows.frequency[i] = 20 + i;
+      rows.last_step[i] = 30 + i;
+      rows.last_used[i] = 40 + i;
+      rows.last_current[i] = 4 + i % 2;
+    }
+    return OkStatus();
+  };
+  ASSERT_TRUE(held->FillRows(keys, parts, fill).ok());
+  RowsToRead what;
+  what.parts = parts;
+  const Status status = held->ReadRows(what, [&](const RowPiece& piece) {
+    EXPECT_EQ(std::vector<int64_t>(piece.keys.begin(), piece.keys.end()), keys);
+    for (int64_t i = 0; i < piece.keys.size(); ++i) {
+      for (int64_t c = 0; c < 3 * kDim; ++c) EXPECT_EQ(piece.records[i][c], static_cast<float>(10 * i + c));
+      EXPECT_EQ(
+          std::make_tuple(piece.frequency[i], piece.last_step[i], piece.last_used[i], piece.last_current[i]),
+          std::make_tuple(20 + i, 30 + i, 40 + i, 4 + i % 2));
+    }
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  const HeldState state = held->state();
+  EXPECT_EQ(state.rows, 3);
+  EXPECT_EQ(state.clock.steps, 7);
+  EXPECT_EQ(state.clock.uses, 8);
+  EXPECT_TRUE(state.clock.counts_global_steps);
+  EXPECT_EQ(state.optimizer->name, "adam");
+  EXPECT_EQ(state.optimizer->steps, 5);
+  PastSteps past;
+  ASSERT_TRUE(held->ReadPastSteps(&past).ok());
+  EXPECT_EQ(past.first_step, 4);
+  EXPECT_EQ(past.alphas, std::vector<float>({0.01f}));
+}
+
+TEST_F(HeldTableTest, KeysBeyondTheCapacityFillNothing) {
+  TableOptions options = Options();
+  options.capacity = 2;
+  const auto table = MakeTable(options);
+  const auto held = Hold(table.get());
+  bool called = false;
+  const Status status = held->FillRows(std::vector<int64_t>({1, 2, 3}), RowParts(), [&](const RowsToFill&) {
+    called = true;
+    return OkStatus();
+  });
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(called);
+  EXPECT_EQ(held->state().rows, 0);
+}
+
+TEST_F(HeldTableTest, ChangesCountFromTheLastSaveThatSucceeded) {
+  const auto table = MakeTable();
+  ASSERT_TRUE(Assign(table.get(), {1, 2, 3}).ok());
+  ASSERT_TRUE(Hold(table.get())->TrackChanges().ok());
+  ASSERT_TRUE(Hold(table.get())->BeginSave().ok());
+  Hold(table.get())->EndSave(true, ChainEnd{"/full", 7});
+  ASSERT_TRUE(Assign(table.get(), {2, 4}).ok());
+  int64_t erased = 0;
+  ASSERT_TRUE(table->Erase(context_, std::vector<int64_t>({3}), &erased).ok());
+  const auto held = Hold(table.get());
+  EXPECT_EQ(held->state().chain_end.folder, "/full");
+  EXPECT_EQ(held->CountRows(RowSet::kChanged).value(), 2);
+  EXPECT_EQ(KeysIn(held.get(), RowSet::kChanged), (std::vector<int64_t>{2, 4}));
+  std::vector<int64_t> keys;
+  ASSERT_TRUE(held->ErasedKeys(&keys).ok());
+  EXPECT_EQ(keys, (std::vector<int64_t>{3}));
+  ASSERT_TRUE(held->BeginSave().ok());
+  held->EndSave(false, ChainEnd());
+  EXPECT_EQ(KeysIn(held.get(), RowSet::kChanged), (std::vector<int64_t>{2, 4})) << "after a failed save";
+  EXPECT_EQ(held->state().chain_end.folder, "");
+}
+
+TEST_F(HeldTableTest, WaitingIdsAndCountersGoInAndOut) {
+  const std::vector<int64_t> ids = {8, -9};
+  const std::vector<int64_t> counts = {2, 3};
+  const std::vector<int64_t> last_steps = {5, 6};
+  TableOptions options = Options();
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 4;
+  const auto table = MakeTable(options);
+  const auto held = Hold(table.get());
+  ASSERT_TRUE(held->SetWaiting({ids, counts, last_steps}).ok());
+  EXPECT_EQ(held->CountWaiting(RowSet::kAll).value(), 2);
+  ASSERT_TRUE(held->EraseWaiting(std::vector<int64_t>({8, 100})).ok());
+  std::map<int64_t, std::pair<int64_t, int64_t>> waiting;
+  const Status read = held->ReadWaiting(RowSet::kAll, [&](const WaitingPiece& piece) {
+    for (int64_t i = 0; i < piece.ids.size(); ++i)
+      waiting[piece.ids[i]] = {piece.counts[i], piece.last_steps[i]};
+    return OkStatus();
+  });
+  EXPECT_TRUE(read.ok());
+  EXPECT_EQ(waiting, (std::map<int64_t, std::pair<int64_t, int64_t>>{{-9, {3, 6}}}));
+
+  options.admission.kind = Admission::Kind::kBloom;
+  options.admission.max_element_size = 100;
+  options.admission.counter_bits = 8;
+  const auto bloomed = MakeTable(options);
+  const auto other = MakeTable(options);
+  const auto from = Hold(bloomed.get());
+  const auto into = Hold(other.get());
+  ASSERT_TRUE(from->SetWaiting({ids, counts, last_steps}).ok());
+  const auto bytes_of = [](HeldTable* table) {
+    std::string bytes;
+    EXPECT_TRUE(table
+                    ->ReadBloom([&](Span<const char> piece) {
+                      bytes.append(piece.data(), static_cast<size_t>(piece.size()));
+                      return OkStatus();
+                    })
+                    .ok());
+    return bytes;
+  };
+  const std::string bytes = bytes_of(from.get());
+  EXPECT_EQ(*std::max_element(bytes.begin(), bytes.end()), 3);
+  ASSERT_TRUE(into->MergeBloom(0, bytes).ok());
+  EXPECT_EQ(bytes_of(into.get()), bytes);
+}
+
+TEST_F(HeldTableTest, OtherCallsWaitUntilItGoes) {
+  const auto table = MakeTable();
+  ASSERT_TRUE(Assign(table.get(), {1}).ok());
+  auto held = Hold(table.get());
+  std::thread other([&] { EXPECT_TRUE(Assign(table.get(), {2, 3}).ok()); });
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(KeysIn(held.get(), RowSet::kAll), std::vector<int64_t>({1}));
+  held.reset();
+  other.join();
+  EXPECT_EQ(table->Describe().rows, 3);
+}
+
+}  // namespace
+}  // namespace sok
