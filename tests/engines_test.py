@@ -1,9 +1,12 @@
 """Tables of an engine that comes in a library of its own, beside those of the CPU's engine."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import pathlib
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -16,12 +19,11 @@ DIM = 2
 
 
 @pytest.fixture(scope="module", autouse=True)
-def least_engine():
-    """Loads `cc/engine/least_engine.h`, whose registration is a function of the op library."""
+def sketch_engine():
+    """Loads the sketch of `cc/engine/contract`, whose registration is a function of the op library."""
     ctypes.CDLL(native.library_path(), mode=ctypes.RTLD_GLOBAL)
-    return ctypes.CDLL(
-        str(pathlib.Path(os.environ.get("SOK_BAZEL_BIN", "."), "cc/engine/least_engine.so").absolute())
-    )
+    builds = pathlib.Path(os.environ.get("SOK_BAZEL_BIN", "."))
+    return ctypes.CDLL(str((builds / "cc/engine/contract/sketch_engine.so").absolute()))
 
 
 def moved_to(table, engine):
@@ -29,18 +31,35 @@ def moved_to(table, engine):
     return native.ops.sok_initialize_table(table.handle, dim=table.dim, engine=engine)
 
 
-def test_an_op_asks_the_engine_of_its_table():
+def test_lookups_and_updates_run_on_the_engine_of_their_table():
+    results = []
+    for engine in ("cpu", "sketch"):
+        with harness.graph_and_session() as session:
+            table = sok.EmbeddingVariable(name="clicks", dim=DIM)
+            ids = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([5, -6, 5], tf.int64), [2, 2])
+            pooled = tf.nn.embedding_lookup_sparse(table, ids, None, combiner="mean")
+            optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.5)
+            with sok.optimizers.fused_updates(False):
+                step = optimizer.minimize(tf.reduce_sum(pooled * [[1.0, 2.0], [3.0, 4.0]]))
+            harness.initialize(session)
+            session.run(moved_to(table, engine))
+            before = session.run(pooled)
+            session.run(step)
+            session.run(step)
+            assert session.run(table.size()) == 2
+            results.append((before, session.run(pooled)))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5)
+    assert np.all(results[0][0] != results[0][1])
+
+
+def test_what_an_engine_does_not_offer_is_an_error_with_both_names():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="clicks", dim=DIM)
         rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
         step = tf.compat.v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
         harness.initialize(session)
-        session.run(step)
-        assert session.run(table.size()) == 2
-        session.run(moved_to(table, "least"))
-        session.run(rows)
-        assert session.run(table.size()) == 0
-        with pytest.raises(tf.errors.UnimplementedError, match="'clicks': the engine 'least' does not"):
+        session.run(moved_to(table, "sketch"))
+        with pytest.raises(tf.errors.UnimplementedError, match="'clicks': the engine 'sketch' does not"):
             session.run(step)
 
 
@@ -60,8 +79,8 @@ def test_a_group_of_tables_of_two_engines():
         outputs = group.lookup_group([group.DenseLookup(table, ids) for table in tables])
         harness.initialize(session)
         session.run(outputs)
-        session.run(moved_to(tables[1], "least"))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="'clicks' and 'views'.*'cpu'.*'least'"):
+        session.run(moved_to(tables[1], "sketch"))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="'clicks' and 'views'.*'cpu'.*'sketch'"):
             session.run(outputs)
 
 
@@ -70,7 +89,7 @@ def test_the_gradient_of_a_lookup_in_a_table_of_another_engine():
         table = sok.EmbeddingVariable(name="clicks", dim=DIM)
         rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
         with tf.control_dependencies([rows]):
-            moved = moved_to(table, "least")
+            moved = moved_to(table, "sketch")
         with tf.control_dependencies([moved]):
             late = tf.ones([2, DIM])
         (gradient,) = tf.gradients(rows, [table], grad_ys=late)

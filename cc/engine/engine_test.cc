@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cc/engine/least_engine.h"
+#include "cc/engine/contract/sketch_engine.h"
 #include "gtest/gtest.h"
 
 namespace sok {
@@ -30,7 +30,8 @@ class EngineTest : public testing::Test {
 
   InlineExecutor executor_;
   const EngineContext context_{executor_};
-  LeastEngine engine_{"least"};
+  const std::unique_ptr<Engine> made_ = MakeSketchEngine();
+  Engine& engine_ = *made_;
   std::shared_ptr<EngineTable> table_;
   std::vector<EngineTable*> tables_;
   GroupBatch batch_;
@@ -45,7 +46,7 @@ TEST_F(EngineTest, ObjectsKnowTheirEngine) {
 }
 
 TEST_F(EngineTest, CallsThatAreNotImplementedNameTheEngineAndTheVariable) {
-  const std::string who = "Embedding variable 'clicks': the engine 'least' does not implement ";
+  const std::string who = "Embedding variable 'clicks': the engine 'sketch' does not implement ";
   ExpectUnimplemented(engine_.Merge(context_, batch_, plan_.get(), scratch_.get()),
                       who + "lookups a step ahead");
   ExpectUnimplemented(engine_.Read(context_, tables_, plan_.get(), {}, scratch_.get()),
@@ -55,7 +56,6 @@ TEST_F(EngineTest, CallsThatAreNotImplementedNameTheEngineAndTheVariable) {
   const EngineStep step{0, table_.get(), {}};
   ExpectUnimplemented(engine_.Train(context_, *plan_, {}, "sgd", {&step, 1}, scratch_.get()),
                       who + "fused updates");
-  ExpectUnimplemented(table_->Erase(context_, {}, nullptr), who + "evicting keys");
   ExpectUnimplemented(table_->SetGlobalStep(1), who + "global steps");
   ExpectUnimplemented(table_->Hold(context_).status(), who + "checkpoints, exports and raw files");
 }
@@ -65,7 +65,7 @@ TEST_F(EngineTest, LookupsOverRanksNeedNotBeImplemented) {
   EXPECT_EQ(engine_.NewServedGroup(), nullptr);
   const auto never = [](Span<const int64_t> /*sizes*/) -> int64_t* { return nullptr; };
   const std::string what = " does not implement lookups over ranks";
-  const std::string who = "Embedding variable 'clicks': the engine 'least'" + what;
+  const std::string who = "Embedding variable 'clicks': the engine 'sketch'" + what;
   ExpectUnimplemented(engine_.Route(context_, batch_, {}, OkStatus(), nullptr, scratch_.get(), never), who);
   ExpectUnimplemented(engine_.Serve(context_, tables_, {}, {}, nullptr, scratch_.get(), never), who);
   class NoRoute final : public RoutedGroup {
@@ -75,9 +75,9 @@ TEST_F(EngineTest, LookupsOverRanksNeedNotBeImplemented) {
   const NoRoute routed(&engine_);
   ExpectUnimplemented(engine_.Combine(context_, tables_, routed, {}, {}), who);
   ExpectUnimplemented(engine_.Reduce(context_, routed, {}, {}, GradientFormat::kFloat32, never),
-                      "The engine 'least'" + what);
+                      "The engine 'sketch'" + what);
   ExpectUnimplemented(engine_.RoutedWeightGradients(context_, routed, {}, {}, {}),
-                      "The engine 'least'" + what);
+                      "The engine 'sketch'" + what);
 }
 
 }  // namespace

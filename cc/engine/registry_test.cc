@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "cc/engine/least_engine.h"
+#include "cc/engine/contract/sketch_engine.h"
 #include "gtest/gtest.h"
 
 namespace sok {
@@ -24,10 +24,10 @@ TEST(EngineRegistry, AnUnknownNameIsAnErrorThatListsTheEngines) {
 }
 
 TEST(EngineRegistry, TakesEachNameOnce) {
-  auto engine = std::make_unique<LeastEngine>("registry_test");
+  auto engine = MakeSketchEngine("registry_test");
   const Engine* const first = engine.get();
   EXPECT_TRUE(RegisterEngine(std::move(engine)));
-  EXPECT_FALSE(RegisterEngine(std::make_unique<LeastEngine>("registry_test")));
+  EXPECT_FALSE(RegisterEngine(MakeSketchEngine("registry_test")));
   EXPECT_EQ(FindEngine("registry_test").value(), first);
 }
 

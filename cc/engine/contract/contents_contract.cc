@@ -1,70 +1,62 @@
-#include "cc/engine/held_table.h"
-
+// Rows out of a table and into another, as checkpoints, exports and raw files move them: EngineTable::Hold.
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "cc/engine/engine.h"
-#include "cc/engine/registry.h"
-#include "gtest/gtest.h"
+#include "cc/engine/contract/contract_group.h"
+#include "cc/engine/contract/suites.h"
+#include "cc/engine/held_table.h"
 
 namespace sok {
 namespace {
 
+SOK_CONTRACT_SUITE(ContentsContract);
+
 constexpr int64_t kDim = 2;
 
-TableOptions Options() {
-  TableOptions options;
-  options.name = "clicks";
-  options.dim = kDim;
-  return options;
+TableOptions Options() { return ContractOptions("clicks", kDim); }
+
+std::unique_ptr<HeldTable> Hold(ContractGroup& group) {
+  return std::move(group.table(0).Hold(group.context()).value());
 }
 
-class HeldTableTest : public testing::Test {
- protected:
-  std::shared_ptr<EngineTable> MakeTable(const TableOptions& options = Options()) {
-    return FindEngine("cpu").value()->MakeTable(context_, options).value();
+// Gives keys[i] the row {i, -i}.
+Status Assign(ContractGroup& group, const std::vector<int64_t>& keys) {
+  std::vector<float> values;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    values.push_back(static_cast<float>(i));
+    values.push_back(-static_cast<float>(i));
   }
-  std::unique_ptr<HeldTable> Hold(EngineTable* table) { return std::move(table->Hold(context_).value()); }
+  return group.Assign(0, keys, values);
+}
 
-  // Gives keys[i] the row {i, -i}.
-  Status Assign(EngineTable* table, const std::vector<int64_t>& keys) {
-    std::vector<float> values;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      values.push_back(static_cast<float>(i));
-      values.push_back(-static_cast<float>(i));
-    }
-    return table->Assign(context_, keys, values.data());
-  }
+std::vector<int64_t> KeysIn(HeldTable* table, RowSet set, int64_t limit = INT64_MAX) {
+  RowsToRead what;
+  what.set = set;
+  what.limit = limit;
+  std::vector<int64_t> keys;
+  const Status status = table->ReadRows(what, [&](const RowPiece& piece) {
+    keys.insert(keys.end(), piece.keys.begin(), piece.keys.end());
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  return keys;
+}
 
-  static std::vector<int64_t> KeysIn(HeldTable* table, RowSet set, int64_t limit = INT64_MAX) {
-    RowsToRead what;
-    what.set = set;
-    what.limit = limit;
-    std::vector<int64_t> keys;
-    const Status status = table->ReadRows(what, [&](const RowPiece& piece) {
-      keys.insert(keys.end(), piece.keys.begin(), piece.keys.end());
-      return OkStatus();
-    });
-    EXPECT_TRUE(status.ok()) << status.message();
-    return keys;
-  }
-
-  InlineExecutor executor_;
-  const EngineContext context_{executor_};
-};
-
-TEST_F(HeldTableTest, RowsComeInTheOrderOfTheirNumbersInBoundedPieces) {
+TEST_P(ContentsContract, RowsComeInTheOrderOfTheirNumbersInBoundedPieces) {
   std::vector<int64_t> keys(100000);
   std::iota(keys.rbegin(), keys.rend(), -3);
-  const auto table = MakeTable();
-  ASSERT_TRUE(Assign(table.get(), keys).ok());
-  const auto held = Hold(table.get());
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {Options()});
+  ASSERT_TRUE(Assign(table, keys).ok());
+  const auto held = Hold(table);
   int64_t next = 0;
   const Status status = held->ReadRows(RowsToRead(), [&](const RowPiece& piece) {
     EXPECT_LE(piece.keys.size(), 1 << 16);
@@ -85,22 +77,23 @@ TEST_F(HeldTableTest, RowsComeInTheOrderOfTheirNumbersInBoundedPieces) {
             std::vector<int64_t>(keys.begin(), keys.begin() + 40000));
 }
 
-TEST_F(HeldTableTest, AnErrorOfAVisitEndsTheReading) {
-  const auto table = MakeTable();
-  ASSERT_TRUE(Assign(table.get(), std::vector<int64_t>({1, 2})).ok());
-  const Status status =
-      Hold(table.get())->ReadRows(RowsToRead(), [](const RowPiece&) { return DataLoss("full"); });
+TEST_P(ContentsContract, AnErrorOfAVisitEndsTheReading) {
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {Options()});
+  ASSERT_TRUE(Assign(table, std::vector<int64_t>({1, 2})).ok());
+  const Status status = Hold(table)->ReadRows(RowsToRead(), [](const RowPiece&) { return DataLoss("full"); });
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
 }
 
-TEST_F(HeldTableTest, WhatIsFilledInIsReadBack) {
+TEST_P(ContentsContract, WhatIsFilledInIsReadBack) {
   TableOptions options = Options();
   options.capacity = 10;
   options.on_full = OnFull::kEvictLfu;
   options.eviction.kind = Eviction::Kind::kGlobalStep;
   options.eviction.steps_to_live = 100;
-  const auto table = MakeTable(options);
-  const auto held = Hold(table.get());
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {options});
+  const auto held = Hold(table);
   ASSERT_TRUE(held->RestoreOptimizer({"adam", 5, {0.01f, 0.9f, 0.999f, 1e-8f}}).ok());
   ASSERT_TRUE(held->RestorePastSteps({0.9f, 0.999f, 1e-8f, 4, {0.01f}}).ok());
   ASSERT_TRUE(held->RestoreClock({7, 8, true}).ok());
@@ -144,11 +137,12 @@ TEST_F(HeldTableTest, WhatIsFilledInIsReadBack) {
   EXPECT_EQ(past.alphas, std::vector<float>({0.01f}));
 }
 
-TEST_F(HeldTableTest, KeysBeyondTheCapacityFillNothing) {
+TEST_P(ContentsContract, KeysBeyondTheCapacityFillNothing) {
   TableOptions options = Options();
   options.capacity = 2;
-  const auto table = MakeTable(options);
-  const auto held = Hold(table.get());
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {options});
+  const auto held = Hold(table);
   bool called = false;
   const Status status = held->FillRows(std::vector<int64_t>({1, 2, 3}), RowParts(), [&](const RowsToFill&) {
     called = true;
@@ -159,16 +153,17 @@ TEST_F(HeldTableTest, KeysBeyondTheCapacityFillNothing) {
   EXPECT_EQ(held->state().rows, 0);
 }
 
-TEST_F(HeldTableTest, ChangesCountFromTheLastSaveThatSucceeded) {
-  const auto table = MakeTable();
-  ASSERT_TRUE(Assign(table.get(), {1, 2, 3}).ok());
-  ASSERT_TRUE(Hold(table.get())->TrackChanges().ok());
-  ASSERT_TRUE(Hold(table.get())->BeginSave().ok());
-  Hold(table.get())->EndSave(true, ChainEnd{"/full", 7});
-  ASSERT_TRUE(Assign(table.get(), {2, 4}).ok());
+TEST_P(ContentsContract, ChangesCountFromTheLastSaveThatSucceeded) {
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {Options()});
+  ASSERT_TRUE(Assign(table, {1, 2, 3}).ok());
+  ASSERT_TRUE(Hold(table)->TrackChanges().ok());
+  ASSERT_TRUE(Hold(table)->BeginSave().ok());
+  Hold(table)->EndSave(true, ChainEnd{"/full", 7});
+  ASSERT_TRUE(Assign(table, {2, 4}).ok());
   int64_t erased = 0;
-  ASSERT_TRUE(table->Erase(context_, std::vector<int64_t>({3}), &erased).ok());
-  const auto held = Hold(table.get());
+  ASSERT_TRUE(table.Erase(0, {3}, &erased).ok());
+  const auto held = Hold(table);
   EXPECT_EQ(held->state().chain_end.folder, "/full");
   EXPECT_EQ(held->CountRows(RowSet::kChanged).value(), 2);
   EXPECT_EQ(KeysIn(held.get(), RowSet::kChanged), (std::vector<int64_t>{2, 4}));
@@ -181,15 +176,16 @@ TEST_F(HeldTableTest, ChangesCountFromTheLastSaveThatSucceeded) {
   EXPECT_EQ(held->state().chain_end.folder, "");
 }
 
-TEST_F(HeldTableTest, WaitingIdsAndCountersGoInAndOut) {
+TEST_P(ContentsContract, WaitingIdsAndCountersGoInAndOut) {
   const std::vector<int64_t> ids = {8, -9};
   const std::vector<int64_t> counts = {2, 3};
   const std::vector<int64_t> last_steps = {5, 6};
   TableOptions options = Options();
   options.admission.kind = Admission::Kind::kCounter;
   options.admission.filter_freq = 4;
-  const auto table = MakeTable(options);
-  const auto held = Hold(table.get());
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {options});
+  const auto held = Hold(table);
   ASSERT_TRUE(held->SetWaiting({ids, counts, last_steps}).ok());
   EXPECT_EQ(held->CountWaiting(RowSet::kAll).value(), 2);
   ASSERT_TRUE(held->EraseWaiting(std::vector<int64_t>({8, 100})).ok());
@@ -205,10 +201,10 @@ TEST_F(HeldTableTest, WaitingIdsAndCountersGoInAndOut) {
   options.admission.kind = Admission::Kind::kBloom;
   options.admission.max_element_size = 100;
   options.admission.counter_bits = 8;
-  const auto bloomed = MakeTable(options);
-  const auto other = MakeTable(options);
-  const auto from = Hold(bloomed.get());
-  const auto into = Hold(other.get());
+  ContractGroup bloomed(GetParam(), executor, {options});
+  ContractGroup other(GetParam(), executor, {options});
+  const auto from = Hold(bloomed);
+  const auto into = Hold(other);
   ASSERT_TRUE(from->SetWaiting({ids, counts, last_steps}).ok());
   const auto bytes_of = [](HeldTable* table) {
     std::string bytes;
@@ -226,15 +222,16 @@ TEST_F(HeldTableTest, WaitingIdsAndCountersGoInAndOut) {
   EXPECT_EQ(bytes_of(into.get()), bytes);
 }
 
-TEST_F(HeldTableTest, OtherCallsWaitUntilItGoes) {
-  const auto table = MakeTable();
-  ASSERT_TRUE(Assign(table.get(), {1}).ok());
-  auto held = Hold(table.get());
-  std::thread other([&] { EXPECT_TRUE(Assign(table.get(), {2, 3}).ok()); });
+TEST_P(ContentsContract, OtherCallsWaitUntilItGoes) {
+  InlineExecutor executor;
+  ContractGroup table(GetParam(), executor, {Options()});
+  ASSERT_TRUE(Assign(table, {1}).ok());
+  auto held = Hold(table);
+  std::thread other([&] { EXPECT_TRUE(Assign(table, {2, 3}).ok()); });
   for (int i = 0; i < 100; ++i) EXPECT_EQ(KeysIn(held.get(), RowSet::kAll), std::vector<int64_t>({1}));
   held.reset();
   other.join();
-  EXPECT_EQ(table->Describe().rows, 3);
+  EXPECT_EQ(table.table(0).Describe().rows, 3);
 }
 
 }  // namespace

@@ -1,0 +1,196 @@
+#include "cc/engine/contract/contract_ranks.h"
+
+#include <cmath>
+#include <utility>
+
+namespace sok {
+
+ContractRanks::ContractRanks(const EngineCase& engine, Executor& executor, int ranks,
+                             const std::vector<TableOptions>& options, std::vector<ExchangeMode> modes)
+    : engine_(engine), executor_(executor), modes_(std::move(modes)), ranks_(static_cast<size_t>(ranks)) {
+  for (int r = 0; r < ranks; ++r) {
+    Rank& rank = ranks_[r];
+    for (TableOptions table_options : options) {
+      table_options.rank = r;
+      table_options.ranks = ranks;
+      auto made = engine.engine->MakeTable(context(), table_options);
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      rank.tables.push_back(std::move(made.value()));
+      rank.pointers.push_back(rank.tables.back().get());
+    }
+    rank.scratch = engine.engine->NewScratch();
+  }
+}
+
+int64_t* ContractRanks::Allocation::operator()(Span<const int64_t> sizes) const {
+  rank->sizes.assign(sizes.begin(), sizes.end());
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  // What is not written shows as garbage.
+  rank->words = std::make_unique<EngineArray<int64_t>>(
+      *memory, std::vector<int64_t>(static_cast<size_t>(total), 0x7ff8dead7ff8dead));
+  return rank->words->data();
+}
+
+void ContractRanks::Exchange() {
+  std::vector<std::vector<std::vector<int64_t>>> messages(ranks_.size());  // by receiver and sender
+  for (size_t from = 0; from < ranks_.size(); ++from) {
+    std::vector<int64_t> words = ranks_[from].words->Read();
+    words.push_back(0);  // an address for no words at all
+    const std::vector<int64_t*> starts =
+        MessageStarts(static_cast<int>(from), ranks_[from].sizes, words.data());
+    for (size_t to = 0; to < ranks_.size(); ++to) {
+      messages[to].emplace_back(starts[to], starts[to] + ranks_[from].sizes[to]);
+    }
+  }
+  for (size_t to = 0; to < ranks_.size(); ++to) {
+    ranks_[to].arrived.clear();
+    ranks_[to].inbox.clear();
+    for (const std::vector<int64_t>& message : messages[to]) {
+      ranks_[to].arrived.emplace_back(*engine_.memory, message);
+      ranks_[to].inbox.push_back(ranks_[to].arrived.back().view());
+    }
+  }
+}
+
+void ContractRanks::Forward(const std::vector<ContractBatch>& batches, bool training,
+                            const std::vector<Status>& errors) {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = ranks_[r];
+    rank.batch = batches[r];
+    rank.arrays = std::make_unique<BatchArrays>(*engine_.memory, batches[r]);
+    rank.routed = engine_.engine->NewRoutedGroup();
+    rank.status = engine_.engine->Route(
+        context(), {rank.pointers, rank.arrays->specs(), rank.arrays->inputs(), training}, modes_,
+        errors.empty() ? OkStatus() : errors[r], rank.routed.get(), rank.scratch.get(), AllocationOf(rank));
+    ASSERT_TRUE(rank.status.ok()) << rank.status.message();
+  }
+  Exchange();
+  for (Rank& rank : ranks_) {
+    rank.served = engine_.engine->NewServedGroup();
+    rank.status = engine_.engine->Serve(context(), rank.pointers, modes_, rank.inbox, rank.served.get(),
+                                        rank.scratch.get(), AllocationOf(rank));
+    ASSERT_TRUE(rank.status.ok()) << rank.status.message();
+  }
+  Exchange();
+  for (Rank& rank : ranks_) Combine(rank);
+}
+
+void ContractRanks::Combine(Rank& rank) {
+  std::vector<EngineArray<float>> arrays;
+  std::vector<OutputRows> rows;
+  for (const ContractLookup& lookup : rank.batch) {
+    const int64_t dim = rank.pointers[lookup.spec.table]->options().dim;
+    arrays.emplace_back(*engine_.memory,
+                        std::vector<float>(lookup.bags.size() * static_cast<size_t>(dim), std::nanf("")));
+    rows.push_back({arrays.back().data(), dim});
+  }
+  rank.status = engine_.engine->Combine(context(), rank.pointers, *rank.routed, rank.inbox, rows);
+  rank.outputs.clear();
+  for (const EngineArray<float>& array : arrays) rank.outputs.push_back(array.Read());
+}
+
+std::vector<GradientRows> ContractRanks::Upload(const Rank& rank, const OutputValues& gradients,
+                                                std::vector<EngineArray<float>>* arrays) {
+  std::vector<GradientRows> rows;
+  for (size_t l = 0; l < rank.batch.size(); ++l) {
+    arrays->emplace_back(*engine_.memory, gradients[l]);
+    rows.push_back({arrays->back().data(), rank.pointers[rank.batch[l].spec.table]->options().dim});
+  }
+  return rows;
+}
+
+void ContractRanks::Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
+                          const std::vector<float>& hyper, bool fused, GradientFormat format) {
+  for (int r = 0; r < size(); ++r) {
+    ranks_[r].status = Reduce(r, gradients[r], format);
+    ASSERT_TRUE(ranks_[r].status.ok()) << ranks_[r].status.message();
+  }
+  Exchange();
+  for (Rank& rank : ranks_) rank.status = TrainOn(rank, optimizer, hyper, fused);
+}
+
+Status ContractRanks::Reduce(int r, const OutputValues& gradients, GradientFormat format) {
+  Rank& rank = ranks_[r];
+  std::vector<EngineArray<float>> arrays;
+  return engine_.engine->Reduce(context(), *rank.routed, Upload(rank, gradients, &arrays), rank.inbox, format,
+                                AllocationOf(rank));
+}
+
+Status ContractRanks::TrainOn(Rank& rank, const std::string& optimizer, const std::vector<float>& hyper,
+                              bool fused) {
+  if (fused) {
+    std::vector<EngineStep> steps;
+    for (size_t t = rank.pointers.size(); t-- > 0;) {
+      steps.push_back({static_cast<int>(t), rank.pointers[t], Span<const float>(hyper)});
+    }
+    return engine_.engine->SumAndTrain(context(), *rank.served, rank.inbox, 1.0f, optimizer, steps,
+                                       rank.scratch.get());
+  }
+  std::vector<EngineArray<int64_t>> references;
+  std::vector<EngineArray<float>> sums;
+  std::vector<float*> grads_out;
+  for (size_t t = 0; t < rank.pointers.size(); ++t) {
+    const int64_t trained = rank.served->trained_rows(static_cast<int>(t));
+    references.push_back(EngineArray<int64_t>::Unwritten(*engine_.memory, trained));
+    sums.push_back(EngineArray<float>::Unwritten(*engine_.memory, trained * rank.pointers[t]->options().dim));
+    grads_out.push_back(sums.back().data());
+    SOK_RETURN_IF_ERROR(
+        rank.served->WriteReferences(context(), static_cast<int>(t), references.back().data()));
+  }
+  SOK_RETURN_IF_ERROR(
+      engine_.engine->Sum(context(), *rank.served, rank.inbox, grads_out, rank.scratch.get()));
+  for (size_t t = 0; t < rank.pointers.size(); ++t) {
+    SOK_RETURN_IF_ERROR(rank.pointers[t]->ApplyGradients(context(), optimizer, hyper, references[t].view(),
+                                                         sums[t].data(), /*distinct=*/true));
+  }
+  return OkStatus();
+}
+
+Status ContractRanks::WeightGradients(int r, const OutputValues& gradients, OutputValues* weight_gradients) {
+  Rank& rank = ranks_[r];
+  std::vector<EngineArray<float>> gradient_arrays;
+  const std::vector<GradientRows> rows = Upload(rank, gradients, &gradient_arrays);
+  std::vector<EngineArray<float>> arrays;
+  std::vector<float*> out;
+  for (const ContractLookup& lookup : rank.batch) {
+    arrays.emplace_back(*engine_.memory,
+                        std::vector<float>(static_cast<size_t>(lookup.num_ids()), std::nanf("")));
+    out.push_back(lookup.spec.weighted ? arrays.back().data() : nullptr);
+  }
+  SOK_RETURN_IF_ERROR(engine_.engine->RoutedWeightGradients(context(), *rank.routed, rank.inbox, rows, out));
+  weight_gradients->clear();
+  for (size_t l = 0; l < rank.batch.size(); ++l) {
+    const std::vector<float> given = arrays[l].Read();
+    std::vector<float> in_bags(given.size());
+    for (size_t i = 0; i < given.size(); ++i) {
+      in_bags[static_cast<size_t>(rank.arrays->given_order(l)[i])] = given[i];
+    }
+    weight_gradients->push_back(std::move(in_bags));
+  }
+  return OkStatus();
+}
+
+ValuesByKey ContractRanks::Rows(size_t t, const std::vector<int64_t>& keys) {
+  ContractLookup dense;
+  dense.spec.layout = IdLayout::kDense;
+  dense.spec.table = static_cast<int>(t);
+  for (const int64_t key : keys) dense.bags.push_back({{key}, {1.0}});
+  // Sums are of pooled lookups: here all tables answer with rows.
+  std::vector<ExchangeMode> rows_of_all(modes_.size(), ExchangeMode::kRows);
+  rows_of_all.swap(modes_);
+  std::vector<ContractBatch> batches(ranks_.size());
+  batches[0].push_back(dense);
+  Forward(batches, /*training=*/false);
+  rows_of_all.swap(modes_);
+  EXPECT_TRUE(status(0).ok()) << status(0).message();
+  const int64_t dim = ranks_[0].pointers[t]->options().dim;
+  ValuesByKey rows;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto row = outputs(0)[0].begin() + static_cast<int64_t>(i) * dim;
+    rows[keys[i]].assign(row, row + dim);
+  }
+  return rows;
+}
+
+}  // namespace sok

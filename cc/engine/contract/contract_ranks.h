@@ -1,0 +1,86 @@
+// A group of an engine's tables over ranks that are objects of one process, driven through the seam.
+#ifndef SOK_CC_ENGINE_CONTRACT_CONTRACT_RANKS_H_
+#define SOK_CC_ENGINE_CONTRACT_CONTRACT_RANKS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/engine/contract/contract_batch.h"
+#include "cc/engine/contract/contract_group.h"
+#include "cc/engine/contract/engine_case.h"
+
+namespace sok {
+
+class ContractRanks {
+ public:
+  // `options` are those of the tables on one rank; rank and number of ranks are filled in.
+  ContractRanks(const EngineCase& engine, Executor& executor, int ranks,
+                const std::vector<TableOptions>& options, std::vector<ExchangeMode> modes);
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  EngineTable& table(int rank, size_t t) { return *ranks_[rank].tables[t]; }
+  // What the last pass came to on a rank.
+  const Status& status(int rank) const { return ranks_[rank].status; }
+  const OutputValues& outputs(int rank) const { return ranks_[rank].outputs; }
+
+  // The forward pass of all ranks. errors[r], where given, is what the op of rank r found wrong with its
+  // inputs.
+  void Forward(const std::vector<ContractBatch>& batches, bool training = true,
+               const std::vector<Status>& errors = {});
+  // The backward pass of all ranks, and a step of every table: fused, or from sums in memory.
+  void Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
+             const std::vector<float>& hyper, bool fused, GradientFormat format = GradientFormat::kFloat32);
+  // The first call of the backward pass on one rank.
+  Status Reduce(int rank, const OutputValues& gradients, GradientFormat format = GradientFormat::kFloat32);
+  const ServedGroup& served(int rank) const { return *ranks_[rank].served; }
+  // Gradients of weights of the last forward pass on a rank, by lookup, in the order of the bags' ids.
+  Status WeightGradients(int rank, const OutputValues& gradients, OutputValues* weight_gradients);
+  // Exchanges a rank with that of another group of as many ranks.
+  void SwapRank(int rank, ContractRanks* other) { std::swap(ranks_[rank], other->ranks_[rank]); }
+  // The rows of `keys` in table `t`, looked up by rank 0.
+  ValuesByKey Rows(size_t t, const std::vector<int64_t>& keys);
+
+ private:
+  struct Rank {
+    std::vector<std::shared_ptr<EngineTable>> tables;
+    std::vector<EngineTable*> pointers;
+    std::unique_ptr<EngineScratch> scratch;
+    std::unique_ptr<RoutedGroup> routed;
+    std::unique_ptr<ServedGroup> served;
+    ContractBatch batch;
+    std::unique_ptr<BatchArrays> arrays;
+    OutputValues outputs;
+    Status status;
+    // The messages that the rank has written, and those that have arrived.
+    std::unique_ptr<EngineArray<int64_t>> words;
+    std::vector<int64_t> sizes;
+    std::vector<EngineArray<int64_t>> arrived;
+    Inbox inbox;
+  };
+  // An AllocateWords of a rank's message buffer.
+  struct Allocation {
+    EngineMemory* memory;
+    Rank* rank;
+    int64_t* operator()(Span<const int64_t> sizes) const;
+  };
+
+  EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
+  Allocation AllocationOf(Rank& rank) { return {engine_.memory.get(), &rank}; }
+  // Brings every message to its rank, for this exchange.
+  void Exchange();
+  void Combine(Rank& rank);
+  std::vector<GradientRows> Upload(const Rank& rank, const OutputValues& gradients,
+                                   std::vector<EngineArray<float>>* arrays);
+  Status TrainOn(Rank& rank, const std::string& optimizer, const std::vector<float>& hyper, bool fused);
+
+  const EngineCase& engine_;
+  Executor& executor_;
+  std::vector<ExchangeMode> modes_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_ENGINE_CONTRACT_CONTRACT_RANKS_H_

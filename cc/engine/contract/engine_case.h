@@ -1,0 +1,99 @@
+// The parameter of the contract suites: an engine, and how a test reaches its memory.
+#ifndef SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_
+#define SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/engine/engine.h"
+
+namespace sok {
+
+// The memory of an engine, as a test sees it. The default is the host's.
+class EngineMemory {
+ public:
+  virtual ~EngineMemory() = default;
+  // At least one byte, so that empty arrays have an address.
+  virtual void* Allocate(int64_t bytes) { return ::operator new(static_cast<size_t>(bytes)); }
+  virtual void Free(void* memory) { ::operator delete(memory); }
+  // Copies between the host and the engine's memory, in the order of the stream's work; done on return.
+  virtual void CopyIn(void* to, const void* from, int64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  virtual void CopyOut(void* to, const void* from, int64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  // What calls of the engine run on.
+  virtual void* stream() { return nullptr; }
+};
+
+// One engine under test. An engine's test instantiates the suites of what the engine offers.
+struct EngineCase {
+  std::string name;
+  Engine* engine = nullptr;
+  std::shared_ptr<EngineMemory> memory = std::make_shared<EngineMemory>();
+  // Numbers of host threads to run with. All have to give the same bits.
+  std::vector<int> threads = {1, 2, 3};
+  // Optimizers that the engine trains with; names of MakeOptimizer.
+  std::vector<std::string> optimizers;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const EngineCase& engine_case) {
+  return out << engine_case.name;
+}
+
+// An array in the engine's memory. Move-only.
+template <typename T>
+class EngineArray {
+ public:
+  EngineArray(EngineMemory& memory, const std::vector<T>& values)
+      : memory_(&memory),
+        size_(static_cast<int64_t>(values.size())),
+        data_(static_cast<T*>(memory.Allocate((size_ + 1) * static_cast<int64_t>(sizeof(T))))) {
+    memory.CopyIn(data_, values.data(), size_ * static_cast<int64_t>(sizeof(T)));
+  }
+  // Elements with the bits of a value that no test expects.
+  static EngineArray Unwritten(EngineMemory& memory, int64_t size) {
+    std::vector<T> values(static_cast<size_t>(size));
+    std::memset(values.data(), 0xfa, values.size() * sizeof(T));
+    return EngineArray(memory, values);
+  }
+  EngineArray(EngineArray&& other) noexcept
+      : memory_(other.memory_), size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
+  EngineArray& operator=(EngineArray&&) = delete;
+  ~EngineArray() {
+    if (data_ != nullptr) memory_->Free(data_);
+  }
+
+  T* data() const { return data_; }
+  int64_t size() const { return size_; }
+  Span<const T> view() const { return {data_, size_}; }
+  std::vector<T> Read() const {
+    std::vector<T> values(static_cast<size_t>(size_));
+    memory_->CopyOut(values.data(), data_, size_ * static_cast<int64_t>(sizeof(T)));
+    return values;
+  }
+
+ private:
+  EngineMemory* memory_;
+  int64_t size_;
+  T* data_;
+};
+
+inline void ExpectNames(const Status& status, StatusCode code, const std::vector<std::string>& words) {
+  EXPECT_EQ(status.code(), code) << status.message();
+  for (const std::string& word : words) {
+    EXPECT_NE(status.message().find(word), std::string::npos) << word << " in: " << status.message();
+  }
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_

@@ -1,0 +1,282 @@
+// Which keys get rows and which rows go: admission filters and full tables, held to rules in maps.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cc/base/test_ids.h"
+#include "cc/engine/contract/contract_group.h"
+#include "cc/engine/contract/lookup_reference.h"
+#include "cc/engine/contract/suites.h"
+#include "cc/engine/held_table.h"
+
+namespace sok {
+namespace {
+
+SOK_CONTRACT_SUITE(AdmissionContract);
+SOK_CONTRACT_SUITE(CapacityContract);
+SOK_CONTRACT_SUITE(SaveEvictionContract);
+
+constexpr float kNotAdmitted = 77.0f;
+
+// A table of one column. Every training lookup adds 1 to each row that it trains, so that reading a key tells
+// whether it has had a row since, and how often that was trained.
+class CountingTable {
+ public:
+  CountingTable(const EngineCase& engine, const TableOptions& options)
+      : group_(engine, executor_, {options}), options_(options) {}
+
+  // Looks ids[i] up counts[i] times, and trains what has a row.
+  Status Train(const std::vector<int64_t>& ids, const std::vector<int64_t>& counts) {
+    std::vector<std::vector<int64_t>> bags;
+    std::vector<float> gradients;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      for (int64_t k = 0; k < counts[i]; ++k) {
+        bags.push_back({ids[i]});
+        // The first occurrence alone has a gradient.
+        gradients.push_back(k == 0 ? -1.0f : 0.0f);
+      }
+    }
+    SOK_RETURN_IF_ERROR(group_.Lookup({SumOf(0, bags)}));
+    return group_.BackwardAndApply({gradients}, "sgd", {1.0f});
+  }
+  std::map<int64_t, float> Read(const std::vector<int64_t>& ids) {
+    std::map<int64_t, float> values;
+    for (const auto& [key, row] : group_.Rows(0, ids)) values[key] = row[0];
+    return values;
+  }
+  float Initial(int64_t key) const { return ReferenceInitialRow(options_, key)[0]; }
+  Status Erase(const std::vector<int64_t>& keys) {
+    int64_t erased = 0;
+    return group_.Erase(0, keys, &erased);
+  }
+  // What a save does first; returns the keys that are left of `ids`.
+  std::set<int64_t> EvictForSave(const std::vector<int64_t>& ids) {
+    {
+      const auto held = group_.table(0).Hold(group_.context());
+      EXPECT_TRUE(held.ok());
+      EXPECT_TRUE(held.value()->EvictForSave().ok());
+    }
+    std::set<int64_t> left;
+    for (const auto& [key, value] : Read(ids)) {
+      if (value != Initial(key)) left.insert(key);
+    }
+    return left;
+  }
+  EngineTable& table() { return group_.table(0); }
+  int64_t trained_rows() const { return group_.plan().trained_rows(0); }
+
+ private:
+  InlineExecutor executor_;
+  ContractGroup group_;
+  TableOptions options_;
+};
+
+// As CountingTable adds: a sum of several would round differently.
+float AddOnes(float value, int64_t times) {
+  for (int64_t i = 0; i < times; ++i) value += 1.0f;
+  return value;
+}
+
+std::vector<TableOptions> Filters() {
+  std::vector<TableOptions> filters;
+  for (const int64_t filter_freq : {0, 1, 2, 7, 1000}) {
+    TableOptions options = ContractOptions("counted", 1);
+    options.admission.kind = Admission::Kind::kCounter;
+    options.admission.filter_freq = filter_freq;
+    options.admission.default_value = kNotAdmitted;
+    filters.push_back(options);
+  }
+  for (const int bits : {8, 16, 32, 64}) {
+    TableOptions options = ContractOptions("bloom", 1);
+    options.admission.kind = Admission::Kind::kBloom;
+    options.admission.filter_freq = 5;
+    options.admission.default_value = kNotAdmitted;
+    options.admission.max_element_size = 1000;
+    options.admission.false_positive_probability = 1e-9;
+    options.admission.counter_bits = bits;
+    filters.push_back(options);
+  }
+  return filters;
+}
+
+// A key has a row from the lookup on in which its occurrences, those of that lookup included, reach
+// filter_freq.
+TEST_P(AdmissionContract, RandomStreamsEqualTheRule) {
+  for (const TableOptions& options : Filters()) {
+    SCOPED_TRACE(Describe(options));
+    CountingTable table(GetParam(), options);
+    std::map<int64_t, int64_t> occurrences;
+    std::map<int64_t, int64_t> trained;
+    std::mt19937_64 random(2);
+    std::vector<int64_t> pool = DistinctIds(100, 3);
+    for (const int64_t id : HostileIds()) pool.push_back(id);
+    int64_t filtered = 0;
+    for (int round = 0; round < 40; ++round) {
+      std::set<int64_t> distinct;
+      for (size_t i = 0; i < pool.size(); ++i) {
+        if (random() % (2 + i % 40) == 0) distinct.insert(pool[i]);
+      }
+      const std::vector<int64_t> ids(distinct.begin(), distinct.end());
+      std::vector<int64_t> counts;
+      for (size_t i = 0; i < ids.size(); ++i) counts.push_back(1 + static_cast<int64_t>(random() % 3));
+      ASSERT_TRUE(table.Train(ids, counts).ok());
+      int64_t with_rows = 0;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        occurrences[ids[i]] += counts[i];
+        const bool admitted = occurrences[ids[i]] >= options.admission.filter_freq;
+        if (admitted) ++trained[ids[i]];
+        with_rows += admitted ? 1 : 0;
+        filtered += admitted ? 0 : 1;
+      }
+      ASSERT_EQ(table.trained_rows(), with_rows);
+      ASSERT_EQ(table.table().Describe().rows, static_cast<int64_t>(trained.size()));
+      ASSERT_EQ(table.table().lookup_counts().filtered_ids, filtered);
+      ASSERT_EQ(table.table().lookup_counts().admitted_ids, static_cast<int64_t>(trained.size()));
+    }
+    for (const auto& [key, value] : table.Read(pool)) {
+      const bool admitted = trained.count(key) == 1;
+      EXPECT_EQ(value, admitted ? AddOnes(table.Initial(key), trained[key]) : kNotAdmitted) << key;
+    }
+  }
+}
+
+TEST_P(AdmissionContract, ReadingCountsNothing) {
+  TableOptions options = Filters()[2];
+  CountingTable table(GetParam(), options);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(table.Read({9})[9], kNotAdmitted);
+  ASSERT_TRUE(table.Train({9}, {1}).ok());
+  EXPECT_EQ(table.Read({9})[9], kNotAdmitted);
+  ASSERT_TRUE(table.Train({9}, {1}).ok());
+  EXPECT_EQ(table.Read({9})[9], AddOnes(table.Initial(9), 1));
+}
+
+TEST_P(AdmissionContract, AnErasedKeyWaitsAgain) {
+  TableOptions options = Filters()[2];
+  CountingTable table(GetParam(), options);
+  ASSERT_TRUE(table.Train({5, 6}, {2, 1}).ok());
+  ASSERT_TRUE(table.Erase({5, 6}).ok());
+  EXPECT_EQ(table.table().Describe().rows, 0);
+  ASSERT_TRUE(table.Train({5, 6}, {1, 1}).ok());
+  EXPECT_EQ(table.table().Describe().rows, 0) << "6 had waited, and was taken out of those that wait";
+}
+
+// Keeps all rows in a map, and sorts them when some have to go.
+struct FullTableRule {
+  struct Row {
+    int64_t frequency = 0;
+    int64_t last_used = 0;
+    int64_t trained = 0;
+  };
+
+  OnFull on_full;
+  int64_t capacity;
+  std::map<int64_t, Row> rows;
+  int64_t uses = 0;
+
+  // False, and nothing changes, where the lookup alone does not fit.
+  bool Train(const std::vector<int64_t>& ids, const std::vector<int64_t>& counts) {
+    if (static_cast<int64_t>(ids.size()) > capacity) return false;
+    const std::set<int64_t> looked_up(ids.begin(), ids.end());
+    std::vector<std::tuple<int64_t, int64_t, int64_t>> others;
+    for (const auto& [id, row] : rows) {
+      if (looked_up.count(id) == 1) continue;
+      others.emplace_back(on_full == OnFull::kEvictLfu ? row.frequency : 0, row.last_used, id);
+    }
+    std::sort(others.begin(), others.end());
+    const int64_t surplus = static_cast<int64_t>(others.size() + looked_up.size()) - capacity;
+    for (int64_t i = 0; i < surplus; ++i) rows.erase(std::get<2>(others[i]));
+    ++uses;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      Row& row = rows[ids[i]];
+      row.frequency += counts[i];
+      row.last_used = uses;
+      ++row.trained;
+    }
+    return true;
+  }
+};
+
+TEST_P(CapacityContract, AFullTableEvictsExactlyTheLeast) {
+  for (const OnFull on_full : {OnFull::kEvictLru, OnFull::kEvictLfu}) {
+    for (const uint64_t seed : {1, 2, 3}) {
+      SCOPED_TRACE(std::string(NameOf(on_full)) + ", seed " + std::to_string(seed));
+      std::mt19937_64 random(seed);
+      const int64_t capacity = 1 + static_cast<int64_t>(random() % 40);
+      TableOptions options = ContractOptions("full", 1, capacity);
+      options.on_full = on_full;
+      CountingTable table(GetParam(), options);
+      FullTableRule rule{on_full, capacity, {}, 0};
+      std::vector<int64_t> pool = DistinctIds(60, seed);
+      for (const int64_t id : HostileIds()) pool.push_back(id);
+      for (int round = 0; round < 80; ++round) {
+        const uint64_t most =
+            random() % 7 == 0 ? static_cast<uint64_t>(capacity) + 3 : 1 + static_cast<uint64_t>(capacity) / 3;
+        std::set<int64_t> distinct;
+        for (uint64_t i = random() % (most + 1); i > 0; --i) {
+          distinct.insert(pool[random() % (1 + random() % pool.size())]);
+        }
+        std::vector<int64_t> ids(distinct.begin(), distinct.end());
+        std::shuffle(ids.begin(), ids.end(), random);
+        std::vector<int64_t> counts;
+        for (size_t i = 0; i < ids.size(); ++i) counts.push_back(1 + static_cast<int64_t>(random() % 4));
+        const Status status = table.Train(ids, counts);
+        ASSERT_EQ(status.ok(), rule.Train(ids, counts)) << status.message();
+        if (!status.ok()) ExpectNames(status, StatusCode::kResourceExhausted, {"'full'"});
+        ASSERT_EQ(table.table().Describe().rows, static_cast<int64_t>(rule.rows.size()));
+        for (const auto& [key, value] : table.Read(pool)) {
+          const auto row = rule.rows.find(key);
+          const int64_t trained = row == rule.rows.end() ? 0 : row->second.trained;
+          ASSERT_EQ(value, AddOnes(table.Initial(key), trained)) << "key " << key << " in round " << round;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SaveEvictionContract, RowsWithoutAnUpdateForLongGo) {
+  TableOptions options = ContractOptions("aging", 1);
+  options.eviction.kind = Eviction::Kind::kGlobalStep;
+  options.eviction.steps_to_live = 2;
+  CountingTable table(GetParam(), options);
+  for (const int64_t key : {1, 2, 3, 4}) ASSERT_TRUE(table.Train({key}, {1}).ok());
+  EXPECT_EQ(table.EvictForSave({1, 2, 3, 4}), (std::set<int64_t>{2, 3, 4})) << "1 is 3 steps old";
+  ASSERT_TRUE(table.Train({2}, {1}).ok());
+  EXPECT_EQ(table.EvictForSave({1, 2, 3, 4}), (std::set<int64_t>{2, 3, 4}));
+  ASSERT_TRUE(table.Train({5}, {1}).ok());
+  EXPECT_EQ(table.EvictForSave({1, 2, 3, 4, 5}), (std::set<int64_t>{2, 4, 5}));
+}
+
+TEST_P(SaveEvictionContract, TheProgramsGlobalStepIsTheClock) {
+  TableOptions options = ContractOptions("aging", 1);
+  options.eviction.kind = Eviction::Kind::kGlobalStep;
+  options.eviction.steps_to_live = 10;
+  CountingTable table(GetParam(), options);
+  ASSERT_TRUE(table.table().SetGlobalStep(100).ok());
+  ASSERT_TRUE(table.Train({1}, {1}).ok());
+  EXPECT_EQ(table.table().Describe().steps, 100);
+  ASSERT_TRUE(table.table().SetGlobalStep(110).ok());
+  ASSERT_TRUE(table.Train({2}, {1}).ok());
+  EXPECT_EQ(table.EvictForSave({1, 2}), (std::set<int64_t>{1, 2}));
+  ASSERT_TRUE(table.table().SetGlobalStep(111).ok());
+  EXPECT_EQ(table.EvictForSave({1, 2}), (std::set<int64_t>{2}));
+}
+
+TEST_P(SaveEvictionContract, RowsOfSmallNormGo) {
+  TableOptions options = ContractOptions("small", 1);
+  options.eviction.kind = Eviction::Kind::kL2Weight;
+  options.eviction.l2_weight_threshold = 2.0f;  // of 0.5 w^2: |w| < 2
+  CountingTable table(GetParam(), options);
+  // Rows start in [-1, 1), and each step adds one.
+  for (int step = 0; step < 4; ++step) ASSERT_TRUE(table.Train({7}, {1}).ok());
+  ASSERT_TRUE(table.Train({8}, {1}).ok());
+  const float small = AddOnes(table.Initial(8), 1);
+  ASSERT_LT(small * small, 4.0f);
+  EXPECT_EQ(table.EvictForSave({7, 8}), (std::set<int64_t>{7}));
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,193 @@
+// Groups over ranks: the numbers of one process on the batches of all, and errors that all ranks learn of.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/base/thread_pool.h"
+#include "cc/engine/contract/contract_ranks.h"
+#include "cc/engine/contract/suites.h"
+#include "cc/engine/contract/training_reference.h"
+
+namespace sok {
+namespace {
+
+SOK_CONTRACT_SUITE(RanksContract);
+
+// The first tables answer with rows; the last one, with one pooled lookup without weights, with sums.
+const std::vector<int64_t> kDims = {16, 3, 1, 5};
+const std::vector<ExchangeMode> kModes = {ExchangeMode::kRows, ExchangeMode::kRows, ExchangeMode::kRows,
+                                          ExchangeMode::kSums};
+
+std::vector<TableOptions> Tables() {
+  std::vector<TableOptions> options;
+  for (size_t t = 0; t < kDims.size(); ++t) {
+    options.push_back(ContractOptions("table" + std::to_string(t), kDims[t]));
+  }
+  return options;
+}
+
+ContractBatch BatchOfRank(uint32_t seed, int64_t bags) {
+  ContractBatch batch = RandomBatch(seed, bags, {kDims.begin(), kDims.end() - 1});
+  ContractLookup summed = RandomBatch(seed + 1, bags, kDims)[4];
+  summed.spec = LookupSpec();
+  summed.spec.layout = IdLayout::kSparse;
+  summed.spec.table = 3;
+  summed.spec.combiner = Combiner::kMean;
+  summed.spec.keeps_bags = true;
+  for (ReferenceBag& bag : summed.bags) bag.weights.assign(bag.ids.size(), 1.0);
+  batch.push_back(summed);
+  return batch;
+}
+
+std::vector<ContractBatch> BatchesOfRanks(uint32_t seed, int ranks, int64_t bags) {
+  std::vector<ContractBatch> batches;
+  // Ranks have batches of different sizes, and one of them has none.
+  for (int r = 0; r < ranks; ++r) {
+    batches.push_back(BatchOfRank(seed + static_cast<uint32_t>(r), r == 1 && seed % 2 == 1 ? 0 : bags + r));
+  }
+  return batches;
+}
+
+TEST_P(RanksContract, OutputsAndTrainedRowsEqualOneProcess) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const bool fused : {true, false}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, fused: " + std::to_string(fused));
+      ThreadPool executor(2);
+      ContractRanks group(GetParam(), executor, ranks, Tables(), kModes);
+      ContractGroup one(GetParam(), executor, Tables());
+      std::vector<std::set<int64_t>> keys(kDims.size());
+      for (uint32_t step = 0; step < 3; ++step) {
+        const std::vector<ContractBatch> batches = BatchesOfRanks(step, ranks, 20);
+        std::vector<OutputValues> gradients;
+        ContractBatch all;
+        OutputValues all_gradients;
+        for (const ContractBatch& batch : batches) {
+          gradients.push_back(one.RandomGradients(batch, step));
+          all.insert(all.end(), batch.begin(), batch.end());
+          all_gradients.insert(all_gradients.end(), gradients.back().begin(), gradients.back().end());
+          for (const ContractLookup& lookup : batch) {
+            for (const ReferenceBag& bag : lookup.bags) {
+              keys[lookup.spec.table].insert(bag.ids.begin(), bag.ids.end());
+            }
+          }
+        }
+        group.Forward(batches);
+        ASSERT_TRUE(one.Lookup(all).ok());
+        size_t lookup = 0;
+        for (int r = 0; r < ranks; ++r) {
+          ASSERT_TRUE(group.status(r).ok()) << group.status(r).message();
+          for (const std::vector<float>& output : group.outputs(r)) {
+            const std::vector<float>& expected = one.outputs()[lookup++];
+            ASSERT_EQ(output.size(), expected.size());
+            for (size_t i = 0; i < output.size(); ++i) ASSERT_NEAR(output[i], expected[i], 2e-5);
+          }
+        }
+        group.Train(gradients, "sgd", {0.5f}, fused);
+        for (int r = 0; r < ranks; ++r) ASSERT_TRUE(group.status(r).ok()) << group.status(r).message();
+        ASSERT_TRUE(one.BackwardAndApply(all_gradients, "sgd", {0.5f}).ok());
+      }
+      for (size_t t = 0; t < kDims.size(); ++t) {
+        const std::vector<int64_t> list(keys[t].begin(), keys[t].end());
+        const ValuesByKey expected = one.Rows(t, list);
+        for (const auto& [key, row] : group.Rows(t, list)) {
+          for (size_t c = 0; c < row.size(); ++c) {
+            ASSERT_NEAR(row[c], expected.at(key)[c], 1e-4 * std::max(1.0f, std::abs(row[c])))
+                << "key " << key;
+          }
+        }
+        int64_t rows = 0;
+        for (int r = 0; r < ranks; ++r) rows += group.table(r, t).Describe().rows;
+        EXPECT_EQ(rows, one.table(t).Describe().rows) << "every row on one rank";
+      }
+    }
+  }
+}
+
+TEST_P(RanksContract, GradientsOfWeightsEqualOneRank) {
+  for (const int ranks : {2, 3}) {
+    InlineExecutor executor;
+    ContractRanks group(GetParam(), executor, ranks, Tables(), kModes);
+    const std::vector<ContractBatch> batches = BatchesOfRanks(4, ranks, 20);
+    group.Forward(batches);
+    for (int r = 0; r < ranks; ++r) {
+      ContractGroup one(GetParam(), executor, Tables());
+      const OutputValues gradients = one.RandomGradients(batches[r], 3);
+      ASSERT_TRUE(one.Lookup(batches[r]).ok());
+      OutputValues expected;
+      OutputValues actual;
+      ASSERT_TRUE(one.WeightGradients(gradients, &expected).ok());
+      ASSERT_TRUE(group.WeightGradients(r, gradients, &actual).ok());
+      for (size_t l = 0; l < expected.size(); ++l) {
+        if (!batches[r][l].spec.weighted) continue;
+        EXPECT_EQ(actual[l], expected[l]) << "rank " << r << ", lookup " << l;
+      }
+    }
+  }
+}
+
+TEST_P(RanksContract, AnErrorOfOneRankIsEveryRanksAndChangesNothing) {
+  InlineExecutor executor;
+  ContractRanks group(GetParam(), executor, 3, Tables(), kModes);
+  const std::vector<ContractBatch> batches = BatchesOfRanks(2, 3, 5);
+  group.Forward(batches, true, {OkStatus(), InvalidArgument("what rank 1 found"), OkStatus()});
+  for (int r = 0; r < 3; ++r) {
+    ExpectNames(group.status(r), StatusCode::kInvalidArgument, {"what rank 1 found", "rank 1"});
+    for (size_t t = 0; t < kDims.size(); ++t) EXPECT_EQ(group.table(r, t).Describe().rows, 0);
+  }
+  group.Forward(batches);
+  for (int r = 0; r < 3; ++r) EXPECT_TRUE(group.status(r).ok()) << "the next step is a good one";
+}
+
+TEST_P(RanksContract, TheBackwardPassOfALookupThatFailedIsRefused) {
+  InlineExecutor executor;
+  ContractRanks group(GetParam(), executor, 2, {ContractOptions("table", 1)}, {ExchangeMode::kRows});
+  ContractLookup weighted = SumOf(0, {{1}});
+  weighted.spec.weighted = true;
+  group.Forward({{weighted}, {weighted}}, true, {InvalidArgument("bad"), OkStatus()});
+  EXPECT_EQ(group.Reduce(0, {{1.0f}}).code(), StatusCode::kFailedPrecondition);
+  OutputValues weight_gradients;
+  EXPECT_EQ(group.WeightGradients(0, {{1.0f}}, &weight_gradients).code(), StatusCode::kFailedPrecondition);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(group.served(r).trained_rows(0), 0);
+}
+
+TEST_P(RanksContract, AFullTableOnOneRankIsEveryRanksError) {
+  InlineExecutor executor;
+  ContractRanks group(GetParam(), executor, 2, {ContractOptions("bounded", 1, /*capacity=*/2)},
+                      {ExchangeMode::kRows});
+  const ContractBatch fits = {SumOf(0, {{0, 1, 2}})};
+  const ContractBatch too_many = {SumOf(0, {{4, 6}})};
+  group.Forward({fits, too_many});
+  for (int r = 0; r < 2; ++r) {
+    ExpectNames(group.status(r), StatusCode::kResourceExhausted, {"'bounded'", "2"});
+  }
+}
+
+TEST_P(RanksContract, RanksWhoseTablesDifferAreTold) {
+  InlineExecutor executor;
+  ContractRanks group(GetParam(), executor, 2, {ContractOptions("table", 1)}, {ExchangeMode::kRows});
+  ContractRanks other(GetParam(), executor, 2, {ContractOptions("table", 1, /*capacity=*/9)},
+                      {ExchangeMode::kRows});
+  group.SwapRank(1, &other);
+  group.Forward({{SumOf(0, {{1, 2}})}, {SumOf(0, {{3}})}});
+  for (int r = 0; r < 2; ++r) ExpectNames(group.status(r), StatusCode::kFailedPrecondition, {"'table'", "9"});
+}
+
+TEST_P(RanksContract, GradientsMayTravelInSixteenBits) {
+  for (const GradientFormat format : {GradientFormat::kFloat16, GradientFormat::kBfloat16}) {
+    InlineExecutor executor;
+    ContractRanks group(GetParam(), executor, 2, {ContractOptions("table", 1)}, {ExchangeMode::kRows});
+    const ValuesByKey before = group.Rows(0, {4, 5});
+    group.Forward({{SumOf(0, {{4}, {5}})}, {SumOf(0, {{5}})}});
+    // 0.5 and 2 are exact in both formats; a third is rounded.
+    group.Train({{{0.5f, 1.0f / 3}}, {{2.0f}}}, "sgd", {1.0f}, /*fused=*/true, format);
+    const ValuesByKey after = group.Rows(0, {4, 5});
+    EXPECT_EQ(after.at(4)[0], before.at(4)[0] - 0.5f);
+    EXPECT_NEAR(after.at(5)[0], before.at(5)[0] - 2.0f - 1.0f / 3, 2e-3);
+    EXPECT_NE(after.at(5)[0], before.at(5)[0] - (2.0f + 1.0f / 3));
+  }
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,243 @@
+// Backward passes and optimizer steps, in two calls and fused, held to references row by row.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/base/thread_pool.h"
+#include "cc/engine/contract/contract_group.h"
+#include "cc/engine/contract/lookup_reference.h"
+#include "cc/engine/contract/suites.h"
+#include "cc/engine/contract/training_reference.h"
+
+namespace sok {
+namespace {
+
+SOK_CONTRACT_SUITE(GradientContract);
+SOK_CONTRACT_SUITE(WeightsContract);
+SOK_CONTRACT_SUITE(TrainingContract);
+SOK_CONTRACT_SUITE(FusedContract);
+
+const std::vector<int64_t> kDims = {16, 3, 1, 65};
+
+std::vector<TableOptions> ManyTables() {
+  std::vector<TableOptions> options;
+  for (size_t t = 0; t < kDims.size(); ++t) {
+    options.push_back(ContractOptions("table" + std::to_string(t), kDims[t]));
+  }
+  return options;
+}
+
+TEST_P(GradientContract, SumsEqualTheReferenceAndAreTheSameBitsForAllThreads) {
+  for (const int64_t bags : {int64_t{0}, int64_t{1}, int64_t{40}, int64_t{300}}) {
+    const ContractBatch batch = RandomBatch(static_cast<uint32_t>(bags) + 7, bags, kDims);
+    std::vector<ValuesByKey> first;
+    for (const int threads : GetParam().threads) {
+      ThreadPool executor(threads);
+      ContractGroup group(GetParam(), executor, ManyTables());
+      TrainingReference reference(ManyTables());
+      const OutputValues gradients = group.RandomGradients(batch, 9);
+      ASSERT_TRUE(group.Lookup(batch).ok());
+      std::vector<ValuesByKey> sums;
+      ASSERT_TRUE(group.Backward(gradients, &sums).ok());
+      if (first.empty()) first = sums;
+      EXPECT_EQ(sums, first) << threads << " threads";
+      // A step of SGD with a rate of one shows the sum of each key.
+      ASSERT_TRUE(group.BackwardAndApply(gradients, "sgd", {1.0f}).ok());
+      reference.Step(batch, gradients, "sgd", {1.0f});
+      reference.ExpectRows(group, 2e-5);
+    }
+  }
+}
+
+TEST_P(GradientContract, AHotIdHasTheSumOfAllItsOccurrences) {
+  InlineExecutor executor;
+  ContractGroup group(GetParam(), executor, {ContractOptions("table", 2)});
+  std::vector<std::vector<int64_t>> bags(1, std::vector<int64_t>(20000, 7));
+  bags.resize(3, {7, 8});
+  ASSERT_TRUE(group.Lookup({SumOf(0, bags)}).ok());
+  std::vector<ValuesByKey> sums;
+  ASSERT_TRUE(group.Backward({{0.5f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f}}, &sums).ok());
+  std::multiset<float> firsts;
+  for (const auto& [reference, row] : sums[0]) firsts.insert(row[0]);
+  EXPECT_EQ(firsts, (std::multiset<float>{2.0f + 4.0f, 20000 * 0.5f + 2.0f + 4.0f}));
+}
+
+TEST_P(WeightsContract, GradientsOfWeightsEqualTheReference) {
+  for (const int64_t bags : {int64_t{1}, int64_t{40}, int64_t{200}}) {
+    for (const bool training : {true, false}) {
+      InlineExecutor executor;
+      ContractGroup group(GetParam(), executor, ManyTables());
+      ContractBatch batch = RandomBatch(static_cast<uint32_t>(bags), bags, kDims);
+      // A divisor near zero would magnify rounding without bound.
+      for (ContractLookup& lookup : batch) {
+        for (ReferenceBag& bag : lookup.bags) {
+          for (double& weight : bag.weights) weight = weight == 0.0 ? 0.0 : weight + 1.0;
+        }
+      }
+      const OutputValues gradients = group.RandomGradients(batch, 4);
+      ASSERT_TRUE(group.Lookup(batch, training).ok());
+      OutputValues weight_gradients;
+      ASSERT_TRUE(group.WeightGradients(gradients, &weight_gradients).ok());
+      TrainingReference(ManyTables()).ExpectWeightGradients(batch, gradients, weight_gradients);
+    }
+  }
+}
+
+// Some steps of one optimizer on random batches. `step` takes one.
+template <typename Step>
+void TrainBesideReference(const EngineCase& engine, const std::string& optimizer, const Step& step) {
+  ThreadPool executor(2);
+  ContractGroup group(engine, executor, ManyTables());
+  TrainingReference reference(ManyTables());
+  for (uint32_t i = 0; i < 6; ++i) {
+    const ContractBatch batch = RandomBatch(i, i == 3 ? 0 : 30, kDims);
+    const OutputValues gradients = group.RandomGradients(batch, i + 1);
+    const std::vector<float> hyper = SampleHyper(optimizer, i);
+    ASSERT_TRUE(group.Lookup(batch).ok());
+    const Status status = step(group, gradients, optimizer, hyper);
+    ASSERT_TRUE(status.ok()) << optimizer << ": " << status.message();
+    reference.Step(batch, gradients, optimizer, hyper);
+  }
+  reference.ExpectRows(group, 1e-4);
+  for (size_t t = 0; t < kDims.size(); ++t) {
+    EXPECT_EQ(group.table(t).Describe().optimizer, optimizer);
+    EXPECT_EQ(group.table(t).Describe().steps, 6);
+  }
+}
+
+TEST_P(TrainingContract, StepsOfEveryOptimizerEqualTheReference) {
+  for (const std::string& optimizer : GetParam().optimizers) {
+    SCOPED_TRACE(optimizer);
+    TrainBesideReference(
+        GetParam(), optimizer,
+        [](ContractGroup& group, const OutputValues& gradients, const std::string& name,
+           const std::vector<float>& hyper) { return group.BackwardAndApply(gradients, name, hyper); });
+  }
+}
+
+TEST_P(FusedContract, StepsOfEveryOptimizerEqualTheReference) {
+  for (const std::string& optimizer : GetParam().optimizers) {
+    SCOPED_TRACE(optimizer);
+    TrainBesideReference(GetParam(), optimizer,
+                         [](ContractGroup& group, const OutputValues& gradients, const std::string& name,
+                            const std::vector<float>& hyper) { return group.Train(gradients, name, hyper); });
+  }
+}
+
+TEST_P(FusedContract, FusedAndSeparateStepsAreTheSameBitsForAllThreads) {
+  for (const std::string& optimizer : GetParam().optimizers) {
+    std::vector<ValuesByKey> first;
+    for (const int threads : GetParam().threads) {
+      for (const bool fused : {false, true}) {
+        ThreadPool executor(threads);
+        ContractGroup group(GetParam(), executor, ManyTables());
+        std::set<int64_t> keys;
+        for (uint32_t i = 0; i < 3; ++i) {
+          const ContractBatch batch = RandomBatch(i, 60, kDims);
+          for (const ContractLookup& lookup : batch) {
+            for (const ReferenceBag& bag : lookup.bags) keys.insert(bag.ids.begin(), bag.ids.end());
+          }
+          const OutputValues gradients = group.RandomGradients(batch, i);
+          const std::vector<float> hyper = SampleHyper(optimizer, i);
+          ASSERT_TRUE(group.Lookup(batch).ok());
+          ASSERT_TRUE((fused ? group.Train(gradients, optimizer, hyper)
+                             : group.BackwardAndApply(gradients, optimizer, hyper))
+                          .ok());
+        }
+        std::vector<ValuesByKey> rows;
+        for (size_t t = 0; t < kDims.size(); ++t) {
+          rows.push_back(group.Rows(t, std::vector<int64_t>(keys.begin(), keys.end())));
+        }
+        if (first.empty()) first = rows;
+        EXPECT_EQ(rows, first) << optimizer << ", " << threads << " threads, fused: " << fused;
+      }
+    }
+  }
+}
+
+TEST_P(TrainingContract, GradientsOfARepeatedRowAreSummedFirst) {
+  InlineExecutor executor;
+  for (const std::string& optimizer : GetParam().optimizers) {
+    const std::vector<float> hyper = SampleHyper(optimizer, 0);
+    std::vector<ValuesByKey> results;
+    for (const bool repeated : {false, true}) {
+      ContractGroup group(GetParam(), executor, {ContractOptions("table", 1)});
+      ASSERT_TRUE(group.Lookup({SumOf(0, {{5}})}).ok());
+      const auto reference = EngineArray<int64_t>::Unwritten(group.memory(), 1);
+      ASSERT_TRUE(group.plan().WriteReferences(group.context(), 0, reference.data()).ok());
+      const int64_t row = reference.Read()[0];
+      const EngineArray<int64_t> references(
+          group.memory(), repeated ? std::vector<int64_t>{row, row, row} : std::vector<int64_t>{row});
+      const EngineArray<float> grads(
+          group.memory(), repeated ? std::vector<float>{0.5f, 0.25f, 1.0f} : std::vector<float>{1.75f});
+      ASSERT_TRUE(group.table(0)
+                      .ApplyGradients(group.context(), optimizer, hyper, references.view(), grads.data(),
+                                      /*distinct=*/!repeated)
+                      .ok());
+      results.push_back(group.Rows(0, {5}));
+    }
+    EXPECT_EQ(results[0], results[1]) << optimizer;
+  }
+}
+
+TEST_P(TrainingContract, BadStepsAreRefusedByNameAndChangeNothing) {
+  InlineExecutor executor;
+  const TableOptions options = ContractOptions("table", 1);
+  ContractGroup group(GetParam(), executor, {options});
+  ASSERT_TRUE(group.Lookup({SumOf(0, {{5}})}).ok());
+  ExpectNames(group.BackwardAndApply({{1.0f}}, "no_such_optimizer", {1.0f}), StatusCode::kInvalidArgument,
+              {"'table'", "no_such_optimizer"});
+  ExpectNames(group.BackwardAndApply({{1.0f}}, "sgd", {1.0f, 2.0f}), StatusCode::kInvalidArgument,
+              {"'table'"});
+  ExpectNames(group.BackwardAndApply({{1.0f}}, "sgd", {std::nanf("")}), StatusCode::kInvalidArgument,
+              {"'table'", "nan"});
+  const EngineArray<int64_t> unknown(group.memory(), {99});
+  const EngineArray<float> grads(group.memory(), {1.0f});
+  ExpectNames(group.table(0).ApplyGradients(group.context(), "sgd", std::vector<float>{1.0f}, unknown.view(),
+                                            grads.data(), true),
+              StatusCode::kInvalidArgument, {"'table'", "99"});
+  EXPECT_EQ(group.Rows(0, {5})[5], ReferenceInitialRow(options, 5));
+  EXPECT_EQ(group.table(0).Describe().optimizer, "");
+  EXPECT_EQ(group.table(0).Describe().steps, 0);
+}
+
+TEST_P(FusedContract, ATableKeepsItsFirstOptimizer) {
+  ASSERT_GE(GetParam().optimizers.size(), 2u);
+  InlineExecutor executor;
+  ContractGroup group(GetParam(), executor, {ContractOptions("table", 1)});
+  const std::string& first = GetParam().optimizers[0];
+  const std::string& second = GetParam().optimizers[1];
+  ASSERT_TRUE(group.Lookup({SumOf(0, {{5}})}).ok());
+  ASSERT_TRUE(group.BackwardAndApply({{1.0f}}, first, SampleHyper(first, 0)).ok());
+  const ValuesByKey before = group.Rows(0, {5});
+  ExpectNames(group.BackwardAndApply({{1.0f}}, second, SampleHyper(second, 0)),
+              StatusCode::kFailedPrecondition, {"'table'", first, second});
+  EXPECT_EQ(group.Rows(0, {5}), before);
+}
+
+TEST_P(FusedContract, ABadStepOfOneTableLeavesAllAsTheyWere) {
+  InlineExecutor executor;
+  ContractGroup group(GetParam(), executor, {ContractOptions("good", 1), ContractOptions("bad", 1)});
+  ASSERT_TRUE(group.Lookup({SumOf(0, {{5}}), SumOf(1, {{6}})}).ok());
+  const ValuesByKey before = group.Rows(0, {5});
+  // The table called "bad" already has another optimizer.
+  const auto none = EngineArray<int64_t>::Unwritten(group.memory(), 0);
+  const auto no_grads = EngineArray<float>::Unwritten(group.memory(), 0);
+  const std::string& other = GetParam().optimizers.back();
+  ASSERT_NE(other, "sgd");
+  ASSERT_TRUE(
+      group.table(1)
+          .ApplyGradients(group.context(), other, SampleHyper(other, 0), none.view(), no_grads.data(), true)
+          .ok());
+  ExpectNames(group.Train({{1.0f}, {1.0f}}, "sgd", {1.0f}), StatusCode::kFailedPrecondition,
+              {"'bad'", other});
+  EXPECT_EQ(group.Rows(0, {5}), before);
+  EXPECT_EQ(group.table(0).Describe().steps, 0);
+}
+
+}  // namespace
+}  // namespace sok
