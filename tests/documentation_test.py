@@ -1,4 +1,4 @@
-"""The README and docs/: Python snippets run, commands exist, links lead to a file and a heading of it."""
+"""The README and docs/: snippets run, commands exist, links lead somewhere, a table is that of the code."""
 
 import importlib.util
 import os
@@ -13,6 +13,7 @@ import harness  # noqa: F401 - quiets TensorFlow in the children too
 import optimizer_tables
 import ranks
 from sparse_operation_kit import compat
+from sparse_operation_kit.core import replacement_table
 
 # In Bazel's runfiles and in a checkout alike, the documents lie one level above this file.
 ROOT = Path(__file__).resolve().parent.parent
@@ -103,3 +104,26 @@ def test_links_lead_somewhere(document):
 def test_optimizer_tables_are_those_of_the_registries():
     written = optimizer_tables.DOCUMENT.read_text()
     assert written == optimizer_tables.with_tables(written), f"run {optimizer_tables.__file__} as it says"
+
+
+def _table_of_replacements():
+    """The table as docs/tensorflow-changes.md shows it."""
+    lines = []
+    for part in replacement_table.Part:
+        title = f"### {part.value[0].upper()}{part.value[1:]}"
+        installed = f"Installed by {replacement_table.INSTALLED_BY[part]}."
+        lines += [title, "", installed, "", "| what | how | why | TensorFlow |", "|---|---|---|---|"]
+        for entry in replacement_table.TABLE:
+            if entry.part is part:
+                versions = f">= {'.'.join(map(str, entry.since))}"
+                if entry.before is not None:
+                    versions += f", < {'.'.join(map(str, entry.before))}"
+                lines.append(f"| `{entry.name}` | {entry.how.value} | {entry.reason} | {versions} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def test_the_list_of_what_changes_in_tensorflow_is_the_table_of_the_code():
+    shown = (ROOT / "docs" / "tensorflow-changes.md").read_text().partition("## The table\n\n")[2]
+    wanted = _table_of_replacements()
+    assert shown.strip() == wanted.strip(), f"docs/tensorflow-changes.md is to show:\n{wanted}"

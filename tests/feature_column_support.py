@@ -8,7 +8,8 @@ import tensorflow as tf
 from tensorflow.python.feature_column import feature_column
 
 from sparse_operation_kit import compat, feature_columns
-from sparse_operation_kit.feature_columns import hooks
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.replacement_table import Part
 
 fc = tf.compat.v1.feature_column
 input_layer = fc.input_layer
@@ -18,7 +19,7 @@ input_layer = fc.input_layer
 def originals_afterwards():
     """TensorFlow is as it was after each test of a module that has this."""
     yield
-    hooks.uninstall()
+    replacements.uninstall(Part.FEATURE_COLUMNS)
 
 
 def in_scope(name):

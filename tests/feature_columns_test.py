@@ -23,8 +23,9 @@ from feature_column_support import (
     strings,
 )
 from sparse_operation_kit import feature_columns
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
-from sparse_operation_kit.feature_columns import hooks
+from sparse_operation_kit.core.replacement_table import Part
 
 originals_afterwards = support.originals_afterwards
 
@@ -181,10 +182,10 @@ def test_partitioners_do_not_concern_tables(scope):
         assert session.run(layer).shape == (2, 5)
 
 
-def test_hooks_can_be_undone_and_leave_others_alone():
+def test_replacements_can_be_undone_and_leave_others_alone():
     from tensorflow.python.feature_column import feature_column, feature_column_v2
 
-    hooks.uninstall()
+    replacements.uninstall(Part.FEATURE_COLUMNS)
     watched = [
         (feature_column, "_internal_input_layer"),
         (feature_column_v2.EmbeddingColumn, "__new__"),
@@ -193,13 +194,13 @@ def test_hooks_can_be_undone_and_leave_others_alone():
         (feature_column._SharedEmbeddingColumn, "__new__"),
     ]
     before = [getattr(owner, name) for owner, name in watched]
-    hooks.install()
-    assert hooks.is_installed()
-    hooks.install()
+    replacements.install(Part.FEATURE_COLUMNS)
+    assert replacements.is_installed(Part.FEATURE_COLUMNS)
+    replacements.install(Part.FEATURE_COLUMNS)
     plain = fc.embedding_column(fc.categorical_column_with_identity("a", 9), 2)
     assert type(plain) is feature_column_v2.EmbeddingColumn
-    hooks.uninstall()
-    assert not hooks.is_installed()
+    replacements.uninstall(Part.FEATURE_COLUMNS)
+    assert not replacements.is_installed(Part.FEATURE_COLUMNS)
     assert [getattr(owner, name) for owner, name in watched] == before
     assert "__new__" not in vars(feature_column._SharedEmbeddingColumn)
     assert (
@@ -249,7 +250,7 @@ def test_checkpoints_are_those_of_the_same_columns_without_a_scope(tmp_path):
 def _round_trip(columns, custom_objects=None):
     """The columns after they were text."""
     text = json.dumps(serialization.serialize_feature_columns(columns))
-    hooks.uninstall()
+    replacements.uninstall(Part.FEATURE_COLUMNS)
     return serialization.deserialize_feature_columns(json.loads(text), custom_objects)
 
 

@@ -11,9 +11,10 @@ import harness
 import ranks
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.lookup import group
-from sparse_operation_kit.optimizers import averaged_gradients
 
 v1 = tf.compat.v1
 train = v1.train
@@ -81,11 +82,11 @@ def _bags(keys):
 @contextlib.contextmanager
 def averages():
     """As in collective training."""
-    averaged_gradients.install()
+    replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING)
     try:
         yield
     finally:
-        averaged_gradients.uninstall()
+        replacements.uninstall(Part.COLLECTIVE_TRAINING)
 
 
 def op_counts():

@@ -15,7 +15,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
-from sparse_operation_kit.saver import hooks
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.replacement_table import Part
 
 v1 = tf.compat.v1
 train = v1.train
@@ -404,7 +405,7 @@ def test_a_checkpoint_without_the_table(tmp_path):
 
 
 def test_savers_without_tables_get_the_same_ops(tmp_path):
-    """Whether the hooks on Savers are there or not."""
+    """Whether Savers' methods are wrapped or not."""
 
     def build(sharded):
         with tf.Graph().as_default() as graph, v1.Session() as session:
@@ -415,10 +416,10 @@ def test_savers_without_tables_get_the_same_ops(tmp_path):
             saver.restore(session, path)
             return graph.as_graph_def()
 
-    hooks.uninstall()
+    replacements.uninstall(Part.SAVERS)
     without = [build(sharded) for sharded in (False, True)]
-    hooks.install()
-    assert hooks.is_installed()
+    replacements.install(Part.SAVERS)
+    assert replacements.is_installed(Part.SAVERS)
     assert [build(sharded) for sharded in (False, True)] == without
 
 

@@ -1,5 +1,7 @@
 """What differs between the TensorFlow versions that the library supports, and nowhere else is asked for."""
 
+from __future__ import annotations
+
 import importlib
 import importlib.util
 from types import ModuleType
@@ -10,6 +12,9 @@ import tensorflow as tf
 # TensorFlow 2.21 makes `tf.compat.v1` another module when it is first imported by this name. Later, what was
 # added to the one before would be lost.
 import tensorflow.compat.v1  # noqa: F401
+
+# TensorFlow's (major, minor).
+VERSION: tuple[int, int] = tuple(int(part) for part in tf.__version__.split(".")[:2])
 
 
 def _gradient_record() -> ModuleType:

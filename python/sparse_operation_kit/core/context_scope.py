@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sparse_operation_kit.optimizers import hooks
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.replacement_table import Part
 
 
 class OptimizerScope:
@@ -26,7 +27,7 @@ class OptimizerScope:
             )
 
     def __enter__(self) -> OptimizerScope:
-        hooks.install()
+        replacements.install(Part.OPTIMIZERS)
         return self
 
     def __exit__(self, *exc_info) -> None:

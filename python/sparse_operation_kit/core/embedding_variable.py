@@ -10,8 +10,16 @@ from tensorflow.python.ops import handle_data_util, resource_variable_ops
 from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import graph_ops, initialize, initializers, row_policies
+from sparse_operation_kit.core import (
+    graph_ops,
+    initialize,
+    initializers,
+    replacements,
+    row_lookup,
+    row_policies,
+)
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES
 
 # Of a row, as in cc/table.
 MAX_DIM = 2**28
@@ -162,7 +170,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         if trainable:
             collections.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
         ops.add_to_collections(collections, self)
-        _install_hooks()
+        # Here and not at import: a process that only imports the library has TensorFlow as it was.
+        replacements.install(*OF_EMBEDDING_VARIABLES)
 
     @property
     def evicts_by_step(self) -> bool:
@@ -220,12 +229,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         This is what `tf.gather` and `tf.nn.embedding_lookup` call. Keys of a narrower integer dtype than
         `key_dtype` are widened, for TensorFlow makes int32 tensors of Python numbers.
         """
-        from sparse_operation_kit.lookup import group
-
         keys = tf.convert_to_tensor(indices)
         if self.key_dtype == tf.int64 and keys.dtype in (tf.int32, tf.uint32):
             keys = tf.cast(keys, tf.int64)
-        return group.lookup_group([group.DenseLookup(self, keys)], name=name)[0]
+        return row_lookup.look_up(self, keys, name)
 
     def keys_and_rows(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what this rank holds, `(keys, rows)`: `[n]` of `key_dtype` and float32 `[n, dim]`.
@@ -331,7 +338,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
 
     @property
     def specs(self) -> list[saveable_object.SaveSpec]:
-        """What TensorFlow's checkpoints hold of the table. The hooks on Savers give it its value."""
+        """What TensorFlow's checkpoints hold of the table. Savers' wrapped methods give it its value."""
         return [
             saveable_object.SaveSpec(
                 self._refuse_specs, "", self.checkpoint_key, tf.string, device=self.handle.device
@@ -342,7 +349,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         self._refuse("can be saved by tf.compat.v1.train.Saver with TensorFlow's own builders only")
 
     def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> NoReturn:
-        """Refuses: the hooks on Savers restore tables."""
+        """Refuses: Savers' wrapped methods restore tables."""
         del restored_tensors, restored_shapes
         self._refuse("can be restored by tf.compat.v1.train.Saver with TensorFlow's own builders only")
 
@@ -355,6 +362,11 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
         """Makes `initializer_op` what initializes the variable."""
         self._initializer_op = initializer_op
+
+
+def is_embedding_variable(variable: Any) -> bool:
+    """Whether `variable` is an embedding variable. Any object may be asked about."""
+    return isinstance(variable, EmbeddingVariable)
 
 
 @ops.RegisterGradient(graph_ops.TABLE_EXPORT)
@@ -403,14 +415,3 @@ def _check_arguments(
     if dtype != tf.float32:
         raise ValueError(f"{who}: rows are tf.float32, not {dtype!r}; cast what a lookup returns")
     row_policies.check_policies(who, capacity, use_hashtable, on_full, admission, eviction)
-
-
-def _install_hooks() -> None:
-    # Here and not at import: a process that only imports the library has TensorFlow as it was.
-    from sparse_operation_kit.lookup import jacobian_hook
-    from sparse_operation_kit.optimizers import hooks as optimizer_hooks
-    from sparse_operation_kit.saver import hooks as saver_hooks
-
-    jacobian_hook.install()
-    optimizer_hooks.install()
-    saver_hooks.install()

@@ -1,4 +1,9 @@
-"""Gives ordinary variables rank 0's initial values: their initializers broadcast what they assign."""
+"""Gives ordinary variables rank 0's initial values: their initializers broadcast what they assign.
+
+It holds for variables that are made while `Part.COLLECTIVE_TRAINING` is installed. Every rank runs the
+initializers of the same variables, as global_variables_initializer does. Local variables are each rank's own,
+and so are strings.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import ref_variable, resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.replacements import Replacements
 
-_replaced = Replacements()
-
-
-def install() -> None:
-    """Has variables that are made from now on initialized with rank 0's values. Harmless when done already.
-
-    Every rank runs the initializers of the same variables, as global_variables_initializer does. Local
-    variables are each rank's own, and so are strings. Not thread-safe, as building graphs is not.
-    """
-    if not _replaced:
-        for cls in (resource_variable_ops.ResourceVariable, ref_variable.RefVariable):
-            _replaced.replace(cls, "_init_from_args", _with_broadcast)
+_VARIABLES = "tensorflow.python.ops"
 
 
-def uninstall() -> None:
-    """Undoes `install`, for variables that are made from now on."""
-    _replaced.undo()
-
-
+@replacements.implements(
+    f"{_VARIABLES}.resource_variable_ops.ResourceVariable._init_from_args",
+    f"{_VARIABLES}.ref_variable.RefVariable._init_from_args",
+)
 def _with_broadcast(original: Callable) -> Callable:
     @functools.wraps(original)
     def init_from_args(self, initial_value=None, *args, **kwargs):

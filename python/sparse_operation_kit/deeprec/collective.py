@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparse_operation_kit.core import initial_values
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.deeprec import exported_model
-from sparse_operation_kit.optimizers import averaged_gradients
 
 _logger = logging.getLogger(__name__)
 
@@ -54,14 +54,14 @@ def enable_distributed_strategy(strategy: str = "collective") -> None:
     if strategy == "collective":
         _initialize_horovod()
         _enabled = True
-        _update_hooks()
+        _update_replacements()
 
 
 def disable_distributed_strategy() -> None:
     """Undoes `enable_distributed_strategy` for what is built from now on. Horovod stays initialized."""
     global _enabled
     _enabled = False
-    _update_hooks()
+    _update_replacements()
 
 
 class _Number(int):
@@ -103,12 +103,12 @@ class CollectiveStrategy:
         if args or kwargs:
             _logger.warning("CollectiveStrategy: arguments of a scope that are unused: %s %s", args, kwargs)
         _scopes += 1
-        _update_hooks()
+        _update_replacements()
         try:
             yield self
         finally:
             _scopes -= 1
-            _update_hooks()
+            _update_replacements()
 
     def embedding_scope(self, **kwargs: Any) -> contextlib.AbstractContextManager:
         """As `scope`. Embedding variables are spread over the ranks inside and outside of it.
@@ -196,10 +196,9 @@ def _initialize_horovod() -> None:
     communicator()
 
 
-def _update_hooks() -> None:
+def _update_replacements() -> None:
     if _enabled or _scopes:
-        averaged_gradients.install()
-        initial_values.install()
+        # Optimizers refuse gradients that were not averaged, of embedding variables and of others.
+        replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING)
     else:
-        averaged_gradients.uninstall()
-        initial_values.uninstall()
+        replacements.uninstall(Part.COLLECTIVE_TRAINING)

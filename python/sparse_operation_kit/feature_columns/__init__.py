@@ -6,8 +6,15 @@
 `DenseFeatures`. `training_scope` says whether lookups insert keys.
 """
 
-# For TensorFlow, which looks classes up by name when it deserializes columns.
-import sparse_operation_kit.feature_columns.embedding_columns  # noqa: F401
+# They register what is replaced of TensorFlow's, and the classes that TensorFlow looks up by name when it
+# deserializes columns.
+from sparse_operation_kit.feature_columns import (  # noqa: F401
+    column_constructors,
+    dense_features,
+    embedding_columns,
+    input_layer,
+    linear_model,
+)
 from sparse_operation_kit.feature_columns.categorical_column import categorical_column_with_embedding
 from sparse_operation_kit.feature_columns.scopes import group_embedding_column_scope, training_scope
 

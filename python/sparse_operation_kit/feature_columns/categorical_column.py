@@ -10,7 +10,8 @@ from tensorflow.python.feature_column import feature_column as columns_v1
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2
 from tensorflow.python.feature_column import serialization
 
-from sparse_operation_kit.core import row_policies
+from sparse_operation_kit.core import replacements, row_policies
+from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.feature_columns.configs import options_config, options_from_config
 
 # What TensorFlow takes for the number of rows when it makes a column's variable. A table has no such bound.
@@ -158,8 +159,6 @@ def categorical_column_with_embedding(
       TypeError: `key`, `partition_num` or an option is of the wrong type.
       ValueError: `key` is empty, `dtype` is neither string nor integer, or `partition_num` is below 1.
     """
-    from sparse_operation_kit.feature_columns import hooks
-
     if not isinstance(key, str):
         raise TypeError(f"categorical_column_with_embedding: key must be a string, not {key!r}")
     if not key:
@@ -169,7 +168,7 @@ def categorical_column_with_embedding(
         raise ValueError(f"Column '{key}': dtype must be tf.string or an integer dtype, not {dtype.name}")
     _check_partition_num(key, partition_num)
     _check_options(key, ev_option)
-    hooks.install()
+    replacements.install(Part.FEATURE_COLUMNS)
     return EmbeddingCategoricalColumn(key, dtype, partition_num, ev_option)
 
 

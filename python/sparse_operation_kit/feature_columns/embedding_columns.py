@@ -1,8 +1,8 @@
 """TensorFlow's embedding columns, over an embedding variable.
 
-`hooks` makes TensorFlow's functions construct these where the categorical column is one of ours. Each knows
-the group of the scope that it was made in, and can say what it wants looked up, so that a group's lookups
-become one; by itself it looks up like any column.
+`column_constructors` has TensorFlow's functions construct these where the categorical column is one of ours.
+Each knows the group of the scope that it was made in, and can say what it wants looked up, so that a group's
+lookups become one; by itself it looks up like any column.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.feature_column import feature_column as columns_v1
 
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups
 from sparse_operation_kit.feature_columns.lookups import (
     LookupRequest,
@@ -17,6 +18,7 @@ from sparse_operation_kit.feature_columns.lookups import (
 )
 
 
+@replacements.implements("tensorflow.python.feature_column.feature_column._internal_input_layer")
 def with_groups(original: Callable) -> Callable:
     """Wraps TensorFlow's function behind `input_layer`; calls without columns of groups go to it at once."""
 

@@ -9,16 +9,20 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.categorical_column import embedding_root
 from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone, outputs_of_columns
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
 
+_COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
+_COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
 # What the columns of the model that is being built want looked up; None where none is.
 _wanted: contextvars.ContextVar[list[LookupRequest] | None] = contextvars.ContextVar(
     "linear_model_lookups", default=None
 )
 
 
+@replacements.implements(f"{_COLUMNS_V1}._FCLinearWrapper.build")
 def with_tables_for_weights(original: Callable) -> Callable:
     """Wraps what makes a column's weights, so that keys without bound have them in a table."""
 
@@ -34,6 +38,7 @@ def with_tables_for_weights(original: Callable) -> Callable:
     return build
 
 
+@replacements.implements(f"{_COLUMNS_V1}._create_categorical_column_weighted_sum")
 def with_table_lookups(original: Callable) -> Callable:
     """Wraps the sum of a categorical column's weights."""
 
@@ -65,6 +70,7 @@ def with_table_lookups(original: Callable) -> Callable:
     return weighted_sum
 
 
+@replacements.implements(f"{_COLUMNS_V2}._StateManagerImpl.create_variable")
 def without_estimators_weights(original: Callable) -> Callable:
     """Wraps what makes the variables of Estimator's linear models, which read all weights for a summary."""
 
@@ -79,6 +85,7 @@ def without_estimators_weights(original: Callable) -> Callable:
     return create_variable
 
 
+@replacements.implements(f"{_COLUMNS_V1}._LinearModel.call")
 def with_one_lookup(original: Callable) -> Callable:
     """Wraps a linear model's call: the weights of all columns that have them in tables are one lookup."""
 

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.replacement_table import Part
+
 
 @dataclasses.dataclass(frozen=True)
 class Group:
@@ -57,14 +60,11 @@ def group_embedding_column_scope(name: str | None = None) -> Iterator[None]:
       TypeError: The name is neither a string nor None.
       ValueError: It is empty.
     """
-    # Here and not at the top: the columns ask this module for their group.
-    from sparse_operation_kit.feature_columns import hooks
-
     if name is not None and not isinstance(name, str):
         raise TypeError(f"group_embedding_column_scope: name must be a string or None, not {name!r}")
     if name is not None and not name:
         raise ValueError("group_embedding_column_scope: name must not be empty")
-    hooks.install()
+    replacements.install(Part.FEATURE_COLUMNS)
     group = Group("group_embedding", next(_numbers)) if name is None else Group(name)
     token = _current.set(group)
     try:

@@ -17,7 +17,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import resource_variable_ops
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.core import graph_ops, row_lookup
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import sharded
@@ -226,6 +226,11 @@ def lookup_group(
     for shape, output in zip(shapes, outputs, strict=True):
         output.set_shape(shape)
     return outputs
+
+
+@row_lookup.register
+def _look_up_rows(variable: EmbeddingVariable, keys: tf.Tensor, name: str | None) -> tf.Tensor:
+    return lookup_group([DenseLookup(variable, keys)], name=name)[0]
 
 
 def _look_up_in_two(arguments: dict[str, Any], name: str | None) -> list[tf.Tensor]:

@@ -1,12 +1,14 @@
 """Optimizers for embedding variables, and what lets TensorFlow's own train them."""
 
+# They register what is replaced of TensorFlow's.
+from sparse_operation_kit.optimizers import apply_gradients, averaged_gradients, sharded_norms  # noqa: F401
 from sparse_operation_kit.optimizers.adagrad_decay import AdagradDecayOptimizer
 from sparse_operation_kit.optimizers.adam import Adam
 from sparse_operation_kit.optimizers.adam_async import AdamAsyncOptimizer
 from sparse_operation_kit.optimizers.adamw import AdamW, AdamWOptimizer
 from sparse_operation_kit.optimizers.rowwise_adagrad import RowWiseAdagrad
 from sparse_operation_kit.optimizers.step_ops import fused_updates
-from sparse_operation_kit.optimizers.utils import split_embedding_variable_from_others
+from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
 
 __all__ = [
     "AdagradDecayOptimizer",

@@ -1,4 +1,11 @@
-"""Has every optimizer of tf.compat.v1.train average its gradients over the ranks."""
+"""Has every optimizer of tf.compat.v1.train average its gradients over the ranks.
+
+`compute_gradients`, and so `minimize`, do it while `Part.COLLECTIVE_TRAINING` is installed. The gradients of
+ordinary variables are the averages of the ranks', and those of embedding variables, which the exchange has
+summed, are divided by the number of ranks: with a loss that is the mean over each rank's part of the batch,
+and parts of one size, they are those of one process on the whole batch. Norms of them count all ranks' rows
+(`sharded_norms`). A `sok.DistributedOptimizer` goes before it.
+"""
 
 from __future__ import annotations
 
@@ -10,44 +17,19 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
-from sparse_operation_kit.core.replacements import Replacements
-from sparse_operation_kit.optimizers import hooks, sharded_norms
+from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.optimizers import apply_gradients
 from sparse_operation_kit.optimizers.combination import Pairs, combine, graphs_of, is_by_hand
-from sparse_operation_kit.optimizers.utils import is_embedding_variable
 from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
 
-_replaced = Replacements()
 # The graphs for which gradients have been averaged.
 _averaged: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
 
-def install() -> None:
-    """Has `compute_gradients`, and so `minimize`, average over the ranks. Harmless when done already.
-
-    The gradients of ordinary variables are the averages of the ranks', and those of embedding variables,
-    which the exchange has summed, are divided by the number of ranks: with a loss that is the mean over each
-    rank's part of the batch, and parts of one size, they are those of one process on the whole batch. Norms
-    of them count all ranks' rows (`sharded_norms`). A `sok.DistributedOptimizer` goes before it.
-
-    Not thread-safe, as building graphs is not.
-    """
-    if _replaced:
-        return
-    hooks.install()
-    hooks.add_check(_refuse_others)
-    sharded_norms.install()
-    _replaced.replace(tf.compat.v1.train.Optimizer, "compute_gradients", _with_averages)
-
-
-def uninstall() -> None:
-    """Undoes `install`."""
-    if _replaced:
-        _replaced.undo()
-        sharded_norms.uninstall()
-        hooks.remove_check(_refuse_others)
-
-
+@replacements.implements("tf.compat.v1.train.Optimizer.compute_gradients")
 def _with_averages(original: Callable) -> Callable:
     @functools.wraps(original)
     def compute_gradients(self, *args, **kwargs):
@@ -84,7 +66,9 @@ def _divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 
 def _refuse_others(optimizer: Any, pairs: Sequence) -> None:
     """Refuses gradients that each rank has for itself, with which ordinary variables would grow apart."""
-    if communicator().size == 1 or is_by_hand() or isinstance(optimizer, OptimizerWrapper):
+    if not replacements.is_installed(Part.COLLECTIVE_TRAINING) or communicator().size == 1:
+        return
+    if is_by_hand() or isinstance(optimizer, OptimizerWrapper):
         return
     well_formed = [pair for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
     if any(graph not in _averaged for graph in graphs_of(well_formed)):
@@ -92,3 +76,6 @@ def _refuse_others(optimizer: Any, pairs: Sequence) -> None:
             "These gradients were not averaged over the ranks: take them from compute_gradients of an"
             " optimizer, or pass them through combine_gradients of a sok.DistributedOptimizer first"
         )
+
+
+apply_gradients.add_check(_refuse_others)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import tensorflow as tf
 
 from sparse_operation_kit.core.communicator import Communicator, communicator
-from sparse_operation_kit.optimizers.utils import is_embedding_variable
+from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.optimizers.wrapper import Gradient
 
 Pairs = list[tuple[Gradient, tf.Variable]]

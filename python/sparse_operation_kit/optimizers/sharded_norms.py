@@ -14,33 +14,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.core import graph_ops, replacements
 from sparse_operation_kit.core.communicator import communicator
 
-_installed = False
+# Lists that have tf.IndexedSlices among whatever else.
+_ANYTHING = typing.List[typing.Union[tf.IndexedSlices, object]]  # noqa: UP006, UP007 - what TensorFlow knows
 
 
-def install() -> None:
-    """Makes the norms count all ranks' rows, in the whole process. Harmless when done already."""
-    global _installed
-    if _installed:
-        return
-    # Lists that have tf.IndexedSlices among whatever else.
-    anything = typing.List[typing.Union[tf.IndexedSlices, object]]  # noqa: UP006, UP007 - what TensorFlow knows
-    tf.experimental.dispatch_for_api(tf.linalg.global_norm, {"t_list": anything})(_global_norm)
-    tf.experimental.dispatch_for_api(tf.clip_by_norm, {"t": tf.IndexedSlices})(_clip_by_norm)
-    _installed = True
-
-
-def uninstall() -> None:
-    """Undoes `install`."""
-    global _installed
-    if _installed:
-        tf.experimental.unregister_dispatch_for(_global_norm)
-        tf.experimental.unregister_dispatch_for(_clip_by_norm)
-        _installed = False
-
-
+@replacements.implements_for_types("tf.linalg.global_norm", {"t_list": _ANYTHING})
 def _global_norm(t_list: Sequence[Any], name: str | None = None) -> tf.Tensor:
     ours = [one for one in t_list if _is_sharded(one)]
     others = [_values(one) for one in t_list if not _is_sharded(one)]
@@ -55,6 +36,7 @@ def _global_norm(t_list: Sequence[Any], name: str | None = None) -> tf.Tensor:
         return tf.sqrt(half * 2.0)
 
 
+@replacements.implements_for_types("tf.clip_by_norm", {"t": tf.IndexedSlices})
 def _clip_by_norm(
     t: tf.IndexedSlices, clip_norm: Any, axes: Any = None, name: str | None = None
 ) -> tf.IndexedSlices:

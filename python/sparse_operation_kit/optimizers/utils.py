@@ -1,32 +1,5 @@
-"""Telling embedding variables from ordinary ones."""
+"""The split of variables at the path under which the original SOK has it."""
 
-from __future__ import annotations
+from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
 
-from typing import Any
-
-
-def is_embedding_variable(variable: Any) -> bool:
-    """Whether `variable` is a table of ours. Any object may be asked about."""
-    # Here and not at the top: embedding variables install the optimizer hooks, which need this module.
-    from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-
-    return isinstance(variable, EmbeddingVariable)
-
-
-def split_embedding_variable_from_others(variables: list | tuple) -> tuple[list, list]:
-    """Splits trainable variables into embedding variables and the others, each in the order given.
-
-    Args:
-      variables: a list or tuple of variables.
-
-    Returns:
-      `(embedding_variables, other_variables)`, two lists.
-
-    Raises:
-      ValueError: if `variables` is neither a list nor a tuple.
-    """
-    if not isinstance(variables, (list, tuple)):
-        raise ValueError(f"variables must be a list or a tuple of variables, not {type(variables).__name__}")
-    embedding_variables = [v for v in variables if is_embedding_variable(v)]
-    other_variables = [v for v in variables if not is_embedding_variable(v)]
-    return embedding_variables, other_variables
+__all__ = ["split_embedding_variable_from_others"]

@@ -1,5 +1,7 @@
 """Rows of embedding variables in files."""
 
+# They register what is replaced of TensorFlow's.
+from sparse_operation_kit.saver import agreed_timer, tensorflow_saver  # noqa: F401
 from sparse_operation_kit.saver.incremental_hook import IncrementalCheckpointHook
 from sparse_operation_kit.saver.Saver import Saver
 from sparse_operation_kit.saver.warm_start import init_from_checkpoint

@@ -13,11 +13,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
 
 # Between two looks at rank 0's clock.
 _MOST_STEPS = 1000
+_HOOK = "tensorflow.python.training.basic_session_run_hooks.CheckpointSaverHook"
 
 
 class AgreedTimer:
@@ -86,7 +88,8 @@ def use_agreed_timer(hook: Any, graph: tf.Graph) -> None:
         hook._timer = AgreedTimer(seconds, exchange)
 
 
-def wrap_begin(original: Callable) -> Callable:
+@replacements.implements(f"{_HOOK}.begin")
+def _with_exchange(original: Callable) -> Callable:
     """Wraps `CheckpointSaverHook.begin`: the graph takes no ops later."""
 
     @functools.wraps(original)
@@ -98,7 +101,8 @@ def wrap_begin(original: Callable) -> Callable:
     return begin
 
 
-def wrap_after_create_session(original: Callable) -> Callable:
+@replacements.implements(f"{_HOOK}.after_create_session")
+def _with_agreed_timer(original: Callable) -> Callable:
     """Wraps `CheckpointSaverHook.after_create_session`: Savers are built by now."""
 
     @functools.wraps(original)
@@ -109,7 +113,8 @@ def wrap_after_create_session(original: Callable) -> Callable:
     return after_create_session
 
 
-def wrap_after_run(original: Callable) -> Callable:
+@replacements.implements(f"{_HOOK}.after_run")
+def _saving_when_agreed(original: Callable) -> Callable:
     """Wraps `CheckpointSaverHook.after_run`."""
 
     @functools.wraps(original)

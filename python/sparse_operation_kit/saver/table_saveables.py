@@ -38,7 +38,7 @@ class RenamedTable(saveable_object.SaveableObject):
         )
 
     def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> NoReturn:
-        """Refuses: the hooks on Savers restore tables."""
+        """Refuses: Savers' wrapped methods restore tables."""
         del restored_tensors, restored_shapes
         self._refuse()
 

@@ -1,4 +1,4 @@
-"""The hooks on TensorFlow's optimizers: there from the first embedding variable on, and nothing to others."""
+"""TensorFlow's optimizers train embedding variables from the first one on, and others as they did before."""
 
 import os
 import subprocess
@@ -12,18 +12,19 @@ import harness
 import optimizer_parity
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
-from sparse_operation_kit.optimizers import hooks
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.replacement_table import Part
 
 _KERAS = compat.legacy_keras_optimizers()
 
 
 @pytest.fixture(autouse=True)
-def _leave_hooks_as_they_were():
-    installed = hooks.is_installed()
+def _leave_optimizers_as_they_were():
+    installed = replacements.is_installed(Part.OPTIMIZERS)
     yield
-    hooks.uninstall()
+    replacements.uninstall(Part.OPTIMIZERS)
     if installed:
-        hooks.install()
+        replacements.install(Part.OPTIMIZERS)
 
 
 def _plain_optimizers():
@@ -58,9 +59,9 @@ def _train_plain_model(name):
 
 @pytest.mark.parametrize("name", _plain_optimizers())
 def test_plain_models_are_untouched(name):
-    hooks.uninstall()
+    replacements.uninstall(Part.OPTIMIZERS)
     want, want_names = _train_plain_model(name)
-    hooks.install()
+    replacements.install(Part.OPTIMIZERS)
     got, got_names = _train_plain_model(name)
     for one, other in zip(got, want, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -68,7 +69,7 @@ def test_plain_models_are_untouched(name):
 
 
 def test_errors_of_plain_models_are_tensorflows():
-    hooks.install()
+    replacements.install(Part.OPTIMIZERS)
     with tf.Graph().as_default():
         optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
         with pytest.raises(ValueError, match="No variables provided"):
@@ -82,23 +83,23 @@ def test_errors_of_plain_models_are_tensorflows():
 
 
 def test_install_twice_is_install_once():
-    hooks.uninstall()
+    replacements.uninstall(Part.OPTIMIZERS)
     original = tf.compat.v1.train.Optimizer.apply_gradients
-    hooks.install()
-    hooked = tf.compat.v1.train.Optimizer.apply_gradients
-    hooks.install()
-    assert tf.compat.v1.train.Optimizer.apply_gradients is hooked is not original
-    hooks.uninstall()
+    replacements.install(Part.OPTIMIZERS)
+    wrapped = tf.compat.v1.train.Optimizer.apply_gradients
+    replacements.install(Part.OPTIMIZERS)
+    assert tf.compat.v1.train.Optimizer.apply_gradients is wrapped is not original
+    replacements.uninstall(Part.OPTIMIZERS)
     assert tf.compat.v1.train.Optimizer.apply_gradients is original
-    assert not hooks.is_installed()
+    assert not replacements.is_installed(Part.OPTIMIZERS)
 
 
-def test_the_first_embedding_variable_installs_the_hooks():
-    hooks.uninstall()
+def test_the_first_embedding_variable_installs_them():
+    replacements.uninstall(Part.OPTIMIZERS)
     with harness.graph_and_session():
-        assert not hooks.is_installed()
+        assert not replacements.is_installed(Part.OPTIMIZERS)
         sok.EmbeddingVariable(name="table", dim=2)
-        assert hooks.is_installed()
+        assert replacements.is_installed(Part.OPTIMIZERS)
 
 
 def test_importing_changes_no_optimizer():
@@ -114,7 +115,7 @@ def test_importing_changes_no_optimizer():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
 
 
-def test_hooked_methods_stay_on_their_objects():
+def test_methods_replaced_for_a_call_are_back_after_it():
     # What replaces an optimizer's methods during a call must not outlast it.
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="table", dim=2)

@@ -1,7 +1,7 @@
 """Lets optimizers that know nothing of embedding variables train them.
 
-`install` wraps `apply_gradients` of the base classes of optimizers. A call without embedding variables goes
-to the original at once, with the very pairs it came with.
+It wraps `apply_gradients` of the base classes of optimizers. A call without embedding variables goes to the
+original at once, with the very pairs it came with.
 """
 
 from __future__ import annotations
@@ -13,51 +13,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import compat
-from sparse_operation_kit.core.replacements import Replacements
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.optimizers import keras_routing, v1_routing
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
-from sparse_operation_kit.optimizers.utils import is_embedding_variable
 
-_replaced = Replacements()
 # What looks at the pairs before they are applied: functions of the optimizer and them.
 _checks: list[Callable[[Any, Sequence], None]] = []
 
 
-def install() -> None:
-    """Makes optimizers accept embedding variables, in the whole process. Harmless when done already.
-
-    Not thread-safe, as building graphs is not.
-    """
-    if _replaced:
-        return
-    _replaced.replace(tf.compat.v1.train.Optimizer, "apply_gradients", _with_tables(v1_routing.routed))
-    for _, module in compat.legacy_keras_optimizers():
-        _replaced.replace(module.Optimizer, "apply_gradients", _with_tables(keras_routing.routed))
-        _replaced.replace(module.Optimizer, "get_slot", _without_slots)
-    for base in compat.other_keras_optimizers():
-        _replaced.replace(base, "apply_gradients", _with_tables(_refuse))
-
-
-def uninstall() -> None:
-    """Undoes `install`: every class is as it was before."""
-    _replaced.undo()
-
-
 def add_check(check: Callable[[Any, Sequence], None]) -> None:
-    """Has `check(optimizer, grads_and_vars)` called before gradients are applied, while installed."""
+    """Has `check(optimizer, grads_and_vars)` called before gradients are applied, from now on."""
     _checks.append(check)
-
-
-def remove_check(check: Callable[[Any, Sequence], None]) -> None:
-    """Undoes `add_check`."""
-    _checks.remove(check)
-
-
-def is_installed() -> bool:
-    """Whether optimizers accept embedding variables now."""
-    return bool(_replaced)
 
 
 def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.AbstractContextManager]):
@@ -92,6 +60,7 @@ def _check_tables(grads_and_vars: Sequence) -> list[tf.Variable]:
     return tables
 
 
+@replacements.implements("tf.keras.optimizers.legacy.Optimizer.get_slot")
 def _without_slots(original: Callable) -> Callable:
     @functools.wraps(original)
     def get_slot(self, var, slot_name):
@@ -105,3 +74,10 @@ def _without_slots(original: Callable) -> Callable:
 def _refuse(optimizer: Any, tables: Sequence[tf.Variable]):
     find_known(optimizer, tables[0])
     yield
+
+
+replacements.implements("tf.compat.v1.train.Optimizer.apply_gradients")(_with_tables(v1_routing.routed))
+replacements.implements("tf.keras.optimizers.legacy.Optimizer.apply_gradients")(
+    _with_tables(keras_routing.routed)
+)
+replacements.implements("tf.keras.optimizers.Optimizer.apply_gradients")(_with_tables(_refuse))

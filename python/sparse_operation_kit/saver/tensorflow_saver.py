@@ -1,7 +1,7 @@
-"""Lets TensorFlow's Savers, and the hooks that use them, save and restore embedding variables.
+"""Lets TensorFlow's Savers save and restore embedding variables.
 
-`install` wraps methods of TensorFlow's classes. A Saver without embedding variables goes to the originals at
-once, and gets the same ops as without.
+It wraps methods of TensorFlow's Saver and of its builder. A Saver without embedding variables goes to the
+originals at once, and gets the same ops as without.
 """
 
 from __future__ import annotations
@@ -11,48 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.training import basic_session_run_hooks
-from tensorflow.python.training import saver as tf_saver
 
-from sparse_operation_kit.core.replacements import Replacements
-from sparse_operation_kit.saver import agreed_timer, checkpoint_restore, checkpoint_save, old_checkpoints
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.saver import checkpoint_restore, checkpoint_save, old_checkpoints
 from sparse_operation_kit.saver.table_saveables import tables_of, with_given_names
 
-_replaced = Replacements()
+_BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
+_SAVER = "tensorflow.python.training.saver.Saver"
 
 
-def install() -> None:
-    """Makes Savers accept embedding variables, in the whole process. Harmless when done already.
-
-    Not thread-safe, as building graphs is not.
-    """
-    if _replaced:
-        return
-    builder = tf_saver.BaseSaverBuilder
-    _replaced.replace(builder, "_build_internal", _build_internal)
-    _replaced.replace(builder, "_AddSaveOps", _add_save_ops)
-    _replaced.replace(builder, "_AddShardedSaveOps", _add_sharded_save_ops)
-    _replaced.replace(builder, "_AddRestoreOps", _add_restore_ops)
-    _replaced.replace(builder, "_AddShardedRestoreOps", _add_sharded_restore_ops)
-    _replaced.replace(tf_saver.Saver, "save", _save)
-    _replaced.replace(tf_saver.Saver, "restore", _restore)
-    _replaced.replace(tf_saver.Saver, "_MaybeDeleteOldCheckpoints", _remove_old)
-    hook = basic_session_run_hooks.CheckpointSaverHook
-    _replaced.replace(hook, "begin", agreed_timer.wrap_begin)
-    _replaced.replace(hook, "after_create_session", agreed_timer.wrap_after_create_session)
-    _replaced.replace(hook, "after_run", agreed_timer.wrap_after_run)
-
-
-def uninstall() -> None:
-    """Undoes `install`: every class is as it was before."""
-    _replaced.undo()
-
-
-def is_installed() -> bool:
-    """Whether Savers accept embedding variables now."""
-    return bool(_replaced)
-
-
+@replacements.implements(f"{_BUILDER}._build_internal")
 def _build_internal(original: Callable) -> Callable:
     @functools.wraps(original)
     def wrapped(self, names_to_saveables, *args, **kwargs):
@@ -61,6 +29,7 @@ def _build_internal(original: Callable) -> Callable:
     return wrapped
 
 
+@replacements.implements(f"{_BUILDER}._AddSaveOps")
 def _add_save_ops(original: Callable) -> Callable:
     @functools.wraps(original)
     def wrapped(self, filename_tensor, saveables):
@@ -76,6 +45,7 @@ def _add_save_ops(original: Callable) -> Callable:
     return wrapped
 
 
+@replacements.implements(f"{_BUILDER}._AddShardedSaveOps")
 def _add_sharded_save_ops(original: Callable) -> Callable:
     # It calls _AddSaveOps with other file names, and with references in the place of the tables.
     @functools.wraps(original)
@@ -100,6 +70,7 @@ def _is_incremental(builder: Any) -> bool:
     return getattr(builder, "sok_incremental", False)
 
 
+@replacements.implements(f"{_BUILDER}._AddRestoreOps")
 def _add_restore_ops(original: Callable) -> Callable:
     @functools.wraps(original)
     def wrapped(
@@ -119,6 +90,7 @@ def _add_restore_ops(original: Callable) -> Callable:
     return wrapped
 
 
+@replacements.implements(f"{_BUILDER}._AddShardedRestoreOps")
 def _add_sharded_restore_ops(original: Callable) -> Callable:
     @functools.wraps(original)
     def wrapped(self, filename_tensor, per_device, restore_sequentially, reshape):
@@ -131,6 +103,7 @@ def _add_sharded_restore_ops(original: Callable) -> Callable:
     return wrapped
 
 
+@replacements.implements(f"{_SAVER}.save")
 def _save(original: Callable) -> Callable:
     @functools.wraps(original)
     def save(self, *args, **kwargs):
@@ -139,6 +112,7 @@ def _save(original: Callable) -> Callable:
     return save
 
 
+@replacements.implements(f"{_SAVER}._MaybeDeleteOldCheckpoints")
 def _remove_old(original: Callable) -> Callable:
     @functools.wraps(original)
     def remove_old(self, *args, **kwargs):
@@ -147,6 +121,7 @@ def _remove_old(original: Callable) -> Callable:
     return remove_old
 
 
+@replacements.implements(f"{_SAVER}.restore")
 def _restore(original: Callable) -> Callable:
     @functools.wraps(original)
     def restore(self, sess, save_path):

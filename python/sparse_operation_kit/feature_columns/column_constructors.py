@@ -1,0 +1,66 @@
+"""Has TensorFlow's embedding columns over our categorical columns be ours, which know tables and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.feature_column import feature_column as columns_v1
+from tensorflow.python.feature_column import feature_column_v2 as columns_v2
+
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.feature_columns import embedding_columns, scopes
+from sparse_operation_kit.feature_columns.categorical_column import embedding_root
+
+_COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
+_COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
+
+
+def _making(theirs: type, ours: type) -> Callable[[Callable], Callable]:
+    """Wraps a column's constructor so that it makes `ours` over our categorical columns."""
+
+    def wrap(original: Callable) -> Callable:
+        def make(cls: type, categorical_column: Any, *args: Any, **kwargs: Any) -> Any:
+            if cls not in (theirs, ours) or embedding_root(categorical_column) is None:
+                return original(cls, categorical_column, *args, **kwargs)
+            column = original(ours, categorical_column, *args, **kwargs)
+            if column.max_norm is not None:
+                raise ValueError(
+                    f"Column '{column.name}': max_norm={column.max_norm} is not supported for embedding "
+                    "variables; clip the column's output, or look up with tf.nn.embedding_lookup"
+                )
+            column.group = scopes.current_group()
+            return column
+
+        return make
+
+    return wrap
+
+
+@replacements.implements(f"{_COLUMNS_V2}.IndicatorColumn.__new__")
+def _refuse_indicators(original: Callable) -> Callable:
+    def make(cls: type, categorical_column: Any, *args: Any, **kwargs: Any) -> Any:
+        if embedding_root(categorical_column) is not None:
+            raise ValueError(
+                f"Column '{categorical_column.name}': an indicator_column needs a number of buckets, which "
+                "categorical_column_with_embedding has not; use an embedding_column"
+            )
+        return original(cls, categorical_column, *args, **kwargs)
+
+    return make
+
+
+for _name, _theirs, _ours in (
+    (f"{_COLUMNS_V2}.EmbeddingColumn", columns_v2.EmbeddingColumn, embedding_columns.TableEmbeddingColumn),
+    (
+        f"{_COLUMNS_V2}.SharedEmbeddingColumn",
+        columns_v2.SharedEmbeddingColumn,
+        embedding_columns.TableSharedEmbeddingColumn,
+    ),
+    (
+        f"{_COLUMNS_V1}._SharedEmbeddingColumn",
+        columns_v1._SharedEmbeddingColumn,
+        embedding_columns.TableSharedEmbeddingColumnV1,
+    ),
+):
+    replacements.implements(f"{_name}.__new__")(_making(_theirs, _ours))
