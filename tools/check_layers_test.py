@@ -1,0 +1,153 @@
+"""The check of the package's imports: what counts as one, circles, and layers."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import check_layers
+
+LAYERS = (("base",), ("core",), ("lookup", "saver"))
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Writes the files of a package, given by their paths in it, and returns its folder."""
+
+    def write(files):
+        folder = tmp_path / "kit"
+        for path, text in {"__init__.py": "", **files}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+        return folder
+
+    return write
+
+
+def _upward(folder, exceptions=frozenset()):
+    return check_layers.find_upward_imports(check_layers.read_imports(folder), LAYERS, exceptions)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import kit.lookup.group",
+        "import kit.lookup.group as group",
+        "from kit.lookup import group",
+        "from kit.lookup.group import look_up",
+        "from ..lookup import group",
+        "from ..lookup.group import look_up",
+        "from .. import lookup\n",
+        "def f():\n    from kit.lookup import group",
+        "class C:\n    def f(self):\n        import kit.lookup.group",
+        "try:\n    import kit.lookup.group\nexcept ImportError:\n    pass",
+        "if some_condition:\n    import kit.lookup.group",
+        "if TYPE_CHECKING:\n    pass\nelse:\n    import kit.lookup.group",
+        "import importlib\nimportlib.import_module('kit.lookup.group')",
+    ],
+)
+def test_what_counts_as_an_import(package, statement):
+    folder = package({"core/variable.py": statement, "lookup/__init__.py": "", "lookup/group.py": ""})
+    [(importer, imported)] = _upward(folder)
+    assert importer == "kit.core.variable"
+    assert imported in ("kit.lookup.group", "kit.lookup")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from kit.lookup import group",
+        "import typing\nif typing.TYPE_CHECKING:\n    import kit.lookup.group",
+        "# import kit.lookup.group",
+        "import lookup.group",
+        "import kittens.lookup.group",
+    ],
+)
+def test_what_does_not_count_as_one(package, statement):
+    folder = package({"core/variable.py": statement, "lookup/__init__.py": "", "lookup/group.py": ""})
+    assert _upward(folder) == []
+
+
+def test_imports_down_and_within_a_folder_are_allowed(package):
+    folder = package(
+        {
+            "__init__.py": "from kit.core import a\nfrom kit import lookup",
+            "base.py": "",
+            "core/a.py": "import kit.base\nfrom kit.core import b",
+            "core/b.py": "",
+            "lookup/__init__.py": "from kit.lookup import group",
+            "lookup/group.py": "from kit import base\nfrom kit.core import a",
+        }
+    )
+    assert _upward(folder) == []
+    assert check_layers.find_circles(check_layers.read_imports(folder)) == []
+
+
+def test_imports_within_a_layer_and_of_the_package_are_not(package):
+    folder = package(
+        {
+            "lookup/group.py": "import kit.saver.save\nfrom kit import version",
+            "saver/save.py": "",
+            "core/a.py": "import kit",
+        }
+    )
+    assert _upward(folder) == [
+        ("kit.core.a", "kit"),
+        ("kit.lookup.group", "kit"),
+        ("kit.lookup.group", "kit.saver.save"),
+    ]
+
+
+def test_exceptions_are_allowed_and_must_be_there(package):
+    folder = package({"core/a.py": "import kit.lookup.group", "lookup/group.py": ""})
+    known = ("kit.core.a", "kit.lookup.group")
+    stale = ("kit.core.a", "kit.lookup.gone")
+    assert _upward(folder, frozenset({known})) == []
+    assert _upward(folder, frozenset({known, stale})) == [stale]
+
+
+def test_a_folder_without_a_layer_is_an_error(package):
+    with pytest.raises(ValueError, match="No layer has novel"):
+        _upward(package({"novel/a.py": ""}))
+
+
+def test_circles_are_found_through_functions_and_packages(package):
+    folder = package(
+        {
+            "core/a.py": "def f():\n    from kit.core import b",
+            "core/b.py": "from kit.core.c import x",
+            "core/c.py": "from kit.core import a",
+            "saver/__init__.py": "from kit.saver import save",
+            "saver/save.py": "import kit.saver",
+            "lookup/alone.py": "import kit.core.a",
+        }
+    )
+    circles = check_layers.find_circles(check_layers.read_imports(folder))
+    assert sorted(circles) == [
+        ["kit.core.a", "kit.core.b", "kit.core.c", "kit.core.a"],
+        ["kit.saver", "kit.saver.save", "kit.saver"],
+    ]
+
+
+def test_a_module_that_does_not_parse_is_named(package):
+    with pytest.raises(SyntaxError, match=r"broken\.py"):
+        check_layers.read_imports(package({"core/broken.py": "def"}))
+
+
+def test_the_program_prints_what_is_wrong(package):
+    folder = package(
+        {"core/a.py": "\nimport kit.lookup.b", "lookup/b.py": "import kit.core.a", "native/c.py": ""}
+    )
+    program = [sys.executable, str(Path(check_layers.__file__)), str(folder)]
+    run = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 1
+    assert run.stdout.splitlines() == [
+        "A circle of imports: kit.core.a -> kit.lookup.b -> kit.core.a",
+        "kit.core.a, line 2: imports kit.lookup.b, which is not in a lower layer",
+    ]
+
+
+def test_a_folder_without_modules_is_an_error(tmp_path, capsys):
+    assert check_layers.main([str(tmp_path)]) == 1
+    assert "no module" in capsys.readouterr().out
