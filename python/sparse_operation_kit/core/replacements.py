@@ -61,7 +61,11 @@ def implements_for_types(name: str, types: Mapping[str, Any]) -> Callable[[_T], 
 
 
 def install(*parts: Part) -> None:
-    """Changes TensorFlow in the whole process as the entries of the parts say. Harmless when done already."""
+    """Changes TensorFlow in the whole process as the entries of the parts say. Harmless when done already.
+
+    Raises:
+      RuntimeError: The module that implements an entry is not imported; nothing of its part is changed.
+    """
     for part in parts:
         if part not in _installed:
             _installed[part] = _make_changes(part)
@@ -106,6 +110,8 @@ def _make_changes(part: Part) -> dict[tuple[Any, str], Change]:
 def _make_change(entry: Replacement, owner: Any, before: Change | None) -> Change:
     if before is not None and before.redo():
         return before
+    if entry.name not in _implementations:
+        raise RuntimeError(f"{entry.name}: no module that is imported implements its replacement")
     return _CHANGES[entry.how](owner, entry.attribute, _implementations[entry.name])
 
 
