@@ -83,6 +83,7 @@ main() {
   done
   mkdir -p "$OUT"
   "$BENCHMARKS/setup_peers.sh"
+  [ "$all" = 0 ] || "$SOK_ROOT/tools/setup.sh" --horovod
   say "Building"
   "$SOK_ROOT/tools/python.sh" -c ''
   sok_bazel build --jobs="$(nproc)" //benchmarks/engine:group_benchmark \

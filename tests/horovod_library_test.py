@@ -2,12 +2,11 @@
 
 import sys
 
+import horovod
+import horovod.tensorflow as hvd
 import pytest
 
 from sparse_operation_kit import native
-
-horovod = pytest.importorskip("horovod")
-hvd = pytest.importorskip("horovod.tensorflow")
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +24,9 @@ def test_the_library_is_loaded_once_and_needs_no_initialization():
 
 def test_without_horovod(monkeypatch):
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
-    with pytest.raises(ImportError, match=r"needs Horovod 0\.28\.1 .* tools/setup\.sh installs it"):
+    with pytest.raises(
+        ImportError, match=r"needs Horovod 0\.28\.1 .* `tools/setup\.sh --horovod` installs it"
+    ):
         native.horovod_ops()
 
 
@@ -44,6 +45,6 @@ def test_a_horovod_for_gpus(monkeypatch):
 def test_a_package_built_without_horovod(monkeypatch, tmp_path):
     monkeypatch.setattr(native, "_candidates", lambda library: [str(tmp_path / library)])
     with pytest.raises(
-        ImportError, match=r"sok_horovod\.so is not built.*bazel build //sok_ops:sok_horovod\.so"
+        ImportError, match=r"sok_horovod\.so is not built.*--horovod && bazel build //sok_ops:sok_horovod\.so"
     ):
         native.horovod_ops()

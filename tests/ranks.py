@@ -144,8 +144,6 @@ def launch(
 def require(transport: str) -> None:
     """Skips the running test, with a reason, where ranks cannot be started over `transport`."""
     assert transport in TRANSPORTS, transport
-    if importlib.util.find_spec("horovod") is None:
-        pytest.skip("Horovod is not installed")
     if transport == "mpi" and shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed")
 

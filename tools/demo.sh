@@ -35,6 +35,7 @@ say "Building; the first time takes several minutes."
 program=("$SOK_ROOT/tools/python.sh" "$SOK_ROOT/examples/train_ctr.py" "${arguments[@]}")
 [ "$ranks" != 1 ] || exec "${program[@]}"
 # Once, and not by every rank.
+"$SOK_ROOT/tools/setup.sh" --horovod
 "$SOK_ROOT/tools/python.sh" -c ""
 export SOK_BUILD=0
 exec_on_ranks "$ranks" "${program[@]}"

@@ -16,7 +16,8 @@ case "${SOK_ARGS[*]}" in
 esac
 folder="${SOK_ARGS[0]:-$SOK_ROOT/dist}"
 
-"$SOK_ROOT/tools/setup.sh"
+# For the exchange between ranks, which the wheel holds too.
+"$SOK_ROOT/tools/setup.sh" --horovod-source
 say "Building the wheel for TensorFlow $SOK_TENSORFLOW; the first time takes several minutes."
 sok_bazel build --jobs="$(nproc)" --noshow_progress //tools:wheel >&2
 mkdir -p "$folder"

@@ -38,8 +38,9 @@ def library_path(library: str = _LIBRARY) -> str:
     for path in paths:
         if os.path.exists(path):
             return path
+    option = " --horovod" if library == _HOROVOD_LIBRARY else ""
     raise ImportError(
-        f"The op library {library} is not built. Build it with `tools/setup.sh && bazel build "
+        f"The op library {library} is not built. Build it with `tools/setup.sh{option} && bazel build "
         f"//sok_ops:{library}` or install the wheel. Looked at: {', '.join(paths)}"
     )
 
@@ -62,7 +63,7 @@ def _check_horovod() -> None:
     except ImportError as error:
         raise ImportError(
             f"More than one rank needs Horovod {_HOROVOD_VERSION} with TensorFlow, which cannot be imported: "
-            f"{error}. tools/setup.sh installs it."
+            f"{error}. `tools/setup.sh --horovod` installs it."
         ) from error
     if horovod.__version__ != _HOROVOD_VERSION:
         raise ImportError(

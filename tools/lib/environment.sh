@@ -22,12 +22,12 @@ requirement_files() {
   find "$folder" -name "no-deps-$SOK_TENSORFLOW.txt"
 }
 
-# Identifies what an environment was made from; the first word is the requirements' hash.
-environment_stamp() {
-  local horovod=without
-  [ "$SOK_HOROVOD" = 0 ] || horovod="horovod-$HOROVOD_VERSION"
-  printf '%s %s' "$(requirement_files | xargs cat | sha256sum | cut -c 1-16)" "$horovod"
-}
+requirements_hash() { requirement_files | xargs cat | sha256sum | cut -c 1-16; }
+
+# What the environment was made from: the requirements' hash and, where Horovod is installed, its version.
+environment_stamp() { cat "$(sok_env)/.stamp" 2> /dev/null || true; }
+
+has_horovod() { [ "$(environment_stamp)" = "$(requirements_hash) horovod-$HOROVOD_VERSION" ]; }
 
 check_disk() {
   local free
@@ -38,14 +38,12 @@ check_disk() {
 }
 
 make_environment() {
-  local env stamp made
+  local env hash made
   env="$(sok_env)"
-  stamp="$(environment_stamp)"
-  made="$(cat "$env/.stamp" 2> /dev/null || true)"
-  # An environment with Horovod serves who asks for one without.
-  if [ "$made" = "$stamp" ] || { [ "$SOK_HOROVOD" = 0 ] && [ "${made%% *}" = "${stamp%% *}" ]; }; then return 0; fi
-  check_disk
-  if [ "${made%% *}" != "${stamp%% *}" ]; then
+  hash="$(requirements_hash)"
+  made="$(environment_stamp)"
+  if [ "${made%% *}" != "$hash" ]; then
+    check_disk
     if [ -n "$made" ]; then
       say "      The environment in $env is old: it was made from other requirements. Making it anew."
     elif [ -e "$env" ]; then
@@ -53,9 +51,13 @@ make_environment() {
     fi
     rm -rf "$env"
     install_python_packages
+    printf '%s without' "$hash" > "$env/.stamp"
   fi
-  if [ "$SOK_HOROVOD" = 1 ]; then install_horovod; fi
-  printf '%s' "$stamp" > "$env/.stamp"
+  if [ "$SOK_HOROVOD" = 1 ] && ! has_horovod; then
+    check_disk
+    install_horovod
+    printf '%s horovod-%s' "$hash" "$HOROVOD_VERSION" > "$env/.stamp"
+  fi
 }
 
 install_python_packages() {
@@ -100,15 +102,15 @@ write_if_changed() {
 }
 
 write_bazel_configuration() {
-  local stamp command horovod_source=
-  stamp="$(environment_stamp)"
-  [ "$SOK_HOROVOD" = 0 ] || horovod_source="$HOROVOD_SOURCE"
+  local command horovod_source=
+  # Where it has been fetched, whoever asks: else builds would alternate between two configurations.
+  [ ! -e "$HOROVOD_SOURCE/setup.py" ] || horovod_source="$HOROVOD_SOURCE"
   {
     echo "# Written by tools/setup.sh; personal settings belong in .bazelrc.user."
     # A query that lacked them would throw away the repositories that a build made.
     for command in build query; do
       echo "$command --repo_env=SOK_PYTHON=$(sok_python)"
-      echo "$command --repo_env=SOK_ENV_STAMP=${stamp%% *}"
+      echo "$command --repo_env=SOK_ENV_STAMP=$(requirements_hash)"
       # Always named: an empty one hides whatever the caller's shell has set.
       echo "$command --repo_env=SOK_HOROVOD=$horovod_source"
     done

@@ -22,7 +22,7 @@ fetch_horovod_source() {
   "$(sok_python)" -m pip download --quiet --no-deps --no-build-isolation --no-binary :all: \
     -d "$folder" "horovod==$HOROVOD_VERSION" > "$folder/log" 2>&1 ||
     fail "Horovod's source package could not be fetched: is there a network? pip said:" "$(tail -n 5 "$folder/log")" \
-      "Distributed training needs it; tools/setup.sh --no-horovod goes without."
+      "Training on several ranks needs it; everything else goes without: tools/setup.sh"
   tar -xzf "$folder/horovod-$HOROVOD_VERSION.tar.gz" -C "$folder"
   mkdir -p "$SOK_HOME/horovod"
   mv "$folder/horovod-$HOROVOD_VERSION" "$HOROVOD_SOURCE"
@@ -56,7 +56,7 @@ build_horovod_wheel() {
     HOROVOD_WITH_GLOO=1 "${with_mpi[@]}" CMAKE_POLICY_VERSION_MINIMUM=3.5 MAKEFLAGS="-j$(nproc)" \
     "$(sok_python)" -m pip wheel --no-deps --no-build-isolation -w "$folder/dist" "$folder/source" > "$log" 2>&1 ||
     fail "Horovod could not be built; the whole log is in $log and ends so:" "$(tail -n 15 "$log")" \
-      "Distributed training needs it; tools/setup.sh --no-horovod goes without."
+      "Training on several ranks needs it; everything else goes without: tools/setup.sh"
   mkdir -p "$(horovod_wheel_folder)"
   mv "$folder"/dist/horovod-*.whl "$(horovod_wheel_folder)/"
   rm -rf "$folder" "$log"
