@@ -27,9 +27,9 @@ for argument in "${SOK_ARGS[@]}"; do
 done
 [ ${#targets[@]} -gt 0 ] || targets=(//...)
 
-"$SOK_ROOT/tools/setup.sh"
+"$SOK_ROOT/tools/setup.sh" --horovod
 events="$(mktemp)"
 trap 'rm -f "$events"' EXIT
 # Its status is not needed: a target that does not build or fails is in the events.
-sok_bazel test "${options[@]}" --build_event_json_file="$events" "${targets[@]}" || true
+sok_bazel_test "${options[@]}" --build_event_json_file="$events" "${targets[@]}" || true
 "$(sok_python)" "$SOK_ROOT/tools/count_tests.py" "$events"

@@ -69,5 +69,11 @@ sok_bazel() {
   fi
 }
 
+# As `sok_bazel test`, with a process beside it from which Python tests are forked: see tools/fork_server.py.
+sok_bazel_test() {
+  "$(sok_python)" "$SOK_ROOT/tools/fork_server.py" "$BASH" -c \
+    'source "$0" && sok_bazel test "$@"' "$SOK_ROOT/tools/lib/common.sh" "$@"
+}
+
 # Prints the calling script's opening comment.
 print_usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }

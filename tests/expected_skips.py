@@ -1,0 +1,78 @@
+"""Where a test may skip itself: a skip for another reason, or in another environment, is a failure.
+
+A test skips itself because of what it finds (`skipif`, `pytest.skip`). Without this list, an environment that
+has lost a package would pass without running the tests that need it. So each reason stands here with the
+environments that it is expected in. Where possible they are told by something else than the test's own probe.
+`tools/run_pytest.py` installs the plugin; plain pytest skips as usual.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Generator
+
+import pytest
+
+
+def _has_keras_3() -> bool:
+    """TensorFlow 2.16 brought Keras 3, and has neither Estimator nor Keras 2."""
+    import tensorflow as tf
+
+    return tuple(int(part) for part in tf.__version__.split(".")[:2]) >= (2, 16)
+
+
+# A regular expression of the whole reason, and whether it is to be expected here.
+_EXPECTED: dict[str, Callable[[], bool]] = {
+    r"(this )?TensorFlow.* has no Estimator": _has_keras_3,
+    r"there is no Estimator": _has_keras_3,
+    r"the layers are no Keras layers beside Keras 3": _has_keras_3,
+    r"Keras 3 has no graphs with sessions": _has_keras_3,
+    r"root reads everything": lambda: os.geteuid() == 0,
+    # tools/setup.sh installs Open MPI where it may, and valgrind nowhere.
+    r"mpirun is not installed": lambda: os.geteuid() != 0,
+    r"needs valgrind": lambda: shutil.which("valgrind") is None,
+}
+
+
+def is_expected(reason: str) -> bool:
+    """Whether a test may skip itself in this environment for this reason."""
+    return any(re.fullmatch(text, reason) and holds() for text, holds in _EXPECTED.items())
+
+
+class Plugin:
+    """A plugin of pytest that turns unexpected skips into failures.
+
+    Attributes:
+      modules: how many files were skipped as a whole, as is to be expected.
+    """
+
+    def __init__(self) -> None:
+        """Starts with none."""
+        self.modules = 0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Called by pytest for each phase of each test."""
+        report = yield
+        # An expected failure is reported as a skip, too.
+        if report.skipped and not hasattr(report, "wasxfail"):
+            _judge(report)
+        return report
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Called by pytest for each file that it reads."""
+        report = yield
+        if report.skipped:
+            _judge(report)
+            self.modules += report.skipped
+        return report
+
+
+def _judge(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2].removeprefix("Skipped: ")
+    if not is_expected(reason):
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} skipped itself, which is not expected here: {reason}"

@@ -1,0 +1,112 @@
+"""tools/fork_server.py: a program in a forked process behaves as one that was started."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import fork_server
+
+# Asks for a process, with a copy of the module whose server no other run of the tests shares.
+ASKER = """
+import os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+import fork_server
+status = fork_server.run_in_fork([sys.argv[1], "first", "second"])
+print("status", status)
+"""
+
+PROGRAM = """
+import os, sys
+print("modules", "tensorflow" in sys.modules, "fork_server" in sys.modules)
+print("arguments", sys.argv[1:], __name__)
+print("environment", os.environ.get("MARK"), os.getcwd())
+print("to the other stream", file=sys.stderr)
+sys.exit(7)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> pathlib.Path:
+    """Holds the module, and the programs asker.py and program.py."""
+    path = tmp_path_factory.mktemp("programs")
+    shutil.copy(fork_server.__file__, path)
+    for module in ("tensorflow", "pytest"):  # what a server imports need not be the real ones here
+        (path / f"{module}.py").touch()
+    (path / "asker.py").write_text(ASKER)
+    (path / "program.py").write_text(PROGRAM)
+    return path
+
+
+def command(folder: pathlib.Path, program: pathlib.Path) -> list[str]:
+    return [sys.executable, str(folder / "asker.py"), str(program)]
+
+
+def beside_a_server(folder: pathlib.Path, *args: str, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, str(folder / "fork_server.py"), *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_without_a_server_there_is_no_process(folder):
+    output = subprocess.run(command(folder, folder / "program.py"), capture_output=True, text=True).stdout
+    assert output == "status None\n"
+
+
+def test_a_program_finds_what_it_was_asked_for_with(folder, tmp_path):
+    environment = {**os.environ, "MARK": "here"}
+    asker = ["env", "-C", str(tmp_path), *command(folder, folder / "program.py")]
+    output, errors = beside_a_server(folder, *asker, env=environment).communicate(timeout=60)
+    assert output.splitlines() == [
+        "modules True False",
+        "arguments ['first', 'second'] __main__",
+        f"environment here {tmp_path}",
+        "status 7",
+    ]
+    assert errors.splitlines()[-1] == "to the other stream"
+
+
+def test_the_commands_status_is_the_servers(folder):
+    process = beside_a_server(folder, sys.executable, "-c", "import sys; sys.exit(5)")
+    process.communicate(timeout=60)
+    assert process.returncode == 5
+
+
+def wait_for(path: pathlib.Path) -> str:
+    for _ in range(3000):
+        if path.exists() and path.read_text():
+            return path.read_text()
+        time.sleep(0.02)
+    raise AssertionError(f"{path} was not written")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_ends_with_the_one_that_asked(folder, tmp_path):
+    program, asker_pid, pid = tmp_path / "sleeps.py", tmp_path / "asker", tmp_path / "program"
+    program.write_text(f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    # The shell's number is its successor's.
+    script = 'echo $$ > "$0" && exec "$@"'
+    run = beside_a_server(folder, "sh", "-c", script, str(asker_pid), *command(folder, program))
+    child = int(wait_for(pid))
+    os.kill(int(wait_for(asker_pid)), signal.SIGKILL)
+    run.communicate(timeout=60)
+    for _ in range(3000):
+        if not is_running(child):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the program outlived the one that asked for it")

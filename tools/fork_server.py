@@ -1,0 +1,146 @@
+"""Gives tests processes that have TensorFlow imported: the import takes 2.5 s, more than most tests.
+
+tools/test.sh runs the server while Bazel runs tests. The server is a process that has imported TensorFlow and
+pytest, used neither, and imported nothing of this checkout. tools/run_pytest.py, the program of every Python
+test, asks it for a process. The server forks one, which takes over the arguments, environment, working
+directory and standard streams; the program that asked waits until it ends. Where no server runs, as under a
+plain `bazel test`, the program imports TensorFlow itself.
+
+A server answers only programs of its own checkout, interpreter and user.
+
+Usage: fork_server.py COMMAND...    runs the command beside a server; ends with the command's status
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import hashlib
+import os
+import pickle
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+
+_MAX_REQUEST_BYTES = 1 << 18
+_STREAMS = (0, 1, 2)
+
+
+def run_in_fork(command: list[str]) -> int | None:
+    """Runs a Python program with its arguments in a process forked by the server.
+
+    Returns:
+      Its exit status, minus the signal's number where one ended it; None where no server runs.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        try:
+            server.connect(_address())
+        except OSError:
+            return None
+        if _peer_user(server) != os.getuid():
+            return None
+        request = pickle.dumps((command, dict(os.environ), os.getcwd(), sys.path))
+        streams = array.array("i", _STREAMS).tobytes()
+        server.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        answer = server.recv(64)
+        return pickle.loads(answer) if answer else 1
+
+
+def _address() -> str:
+    """The name of the server's socket, in Linux's abstract namespace: no file that could be left behind."""
+    identity = f"{os.path.dirname(os.path.realpath(__file__))} {sys.prefix}"
+    return f"\0sok-fork-server-{os.getuid()}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+def _peer_user(connection: socket.socket) -> int:
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", credentials)[1]
+
+
+def _serve(listener: socket.socket, over: int) -> Callable[[], object]:
+    """Accepts requests until the pipe `over` is closed. Each process forked for one returns what runs it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the processes that watch programs
+    while True:
+        if over in select.select([listener, over], [], [])[0]:
+            os._exit(0)
+        connection, _ = listener.accept()
+        if os.fork():
+            connection.close()
+            continue
+        listener.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        return _watched_program(connection)
+
+
+def _watched_program(connection: socket.socket) -> Callable[[], object]:
+    """Forks the program's process and returns there. This one waits, or kills it when the asker ends."""
+    if _peer_user(connection) != os.getuid():
+        os._exit(1)
+    request, rights, _, _ = connection.recvmsg(_MAX_REQUEST_BYTES, socket.CMSG_SPACE(4 * len(_STREAMS)))
+    streams = array.array("i", rights[0][2])
+    pid = os.fork()
+    if not pid:
+        connection.close()
+        os.setpgid(0, 0)  # here and in the other process: whichever runs first
+        return lambda: _run_program(list(streams), *pickle.loads(request))
+    for stream in streams:
+        os.close(stream)
+    os.setpgid(pid, pid)
+    end = os.pidfd_open(pid)
+    ended = end in select.select([end, connection], [], [])[0]
+    if not ended:
+        os.killpg(pid, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if ended:
+        connection.send(pickle.dumps(status))
+    os._exit(0)
+
+
+def _run_program(
+    streams: list[int], command: list[str], environment: dict[str, str], cwd: str, path: list[str]
+) -> None:
+    for number, stream in zip(_STREAMS, streams, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:] = path
+    sys.argv = command
+    runpy.run_path(command[0], run_name="__main__")
+
+
+def main(command: list[str]) -> int:
+    """Runs the command, and a server while it runs; returns the command's exit status."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        try:
+            listener.bind(_address())
+        except OSError:  # another run of the tests has one
+            return subprocess.call(command)
+        listener.listen()
+        over, running = os.pipe()  # closed with this process, however it ends
+        server = os.fork()
+        if server:
+            listener.close()
+            status = subprocess.call(command)
+            os.close(running)
+            os.waitpid(server, 0)
+            return status
+        os.close(running)
+        import pytest  # noqa: F401
+        import tensorflow  # noqa: F401
+
+        # Forked processes need not collect what they share; doing so takes a second of each.
+        gc.freeze()
+        _serve(listener, over)()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
