@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import cli, compare, find_row, open_checkpoint, problems, row_blocks
@@ -18,11 +17,12 @@ IDS = np.concatenate([harness.HOSTILE_KEYS, np.arange(40)])
 UNSEEN = [12345, -98765, 2**50]
 
 # Loads a SavedModel as TensorFlow 2 does, and as a session of version 1 does, twice in one process; without
-# Horovod, and with or without this library.
+# Horovod, and with or without this library. It runs in a process that has imported neither.
 PROGRAM = """
 import json, sys
 folder, ids, hidden = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
 for name in hidden:
+    assert name not in sys.modules
     sys.modules[name] = None
 import tensorflow as tf
 if "sparse_operation_kit" not in hidden:
@@ -43,14 +43,17 @@ print(json.dumps(found))
 
 
 def serve(folder, ids, *hidden):
-    """{signature: rows} from a fresh process in which the modules `hidden` cannot be imported."""
+    """{signature: rows} from another process, in which the modules `hidden` cannot be imported."""
+    program = folder.with_suffix(".py")
+    program.write_text(PROGRAM)
     package_path = os.path.dirname(sok.__path__[0])
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder), json.dumps([int(i) for i in ids]), "horovod", *hidden],
+    result = forked.run(
+        program,
+        str(folder),
+        json.dumps([int(i) for i in ids]),
+        "horovod",
+        *hidden,
         env={**os.environ, "PYTHONPATH": package_path, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert result.returncode == 0, result.stderr[-3000:]
     return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}

@@ -3,15 +3,11 @@
 import os
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
 
 import ranks
-
-# How long ranks may outlive one that died. Gloo's own timeout is 30 s.
-_SOON = 35
 
 
 def _exchanges(names):
@@ -42,7 +38,6 @@ def _die(way):
         hvd, session, feed, outputs = _exchanges(["ids"])
         for step in range(100):
             if step == 20 and hvd.rank() == hvd.size() - 1:
-                print(f"died at {time.time()}", flush=True)
                 if way == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise RuntimeError("a reason")
@@ -56,10 +51,7 @@ def _die(way):
 def test_a_rank_that_dies_ends_the_others_with_a_message(transport, way):
     size = 3 if transport == "gloo" else 2
     job = ranks.launch(_die, way, ranks=size, transport=transport)
-    ended = time.time()
     assert job.returncode != 0 and not job.timed_out, job.report()
-    died = next(line for line in job.outputs[-1].splitlines() if line.startswith("died at"))
-    assert ended - float(died.split()[-1]) < _SOON, job.report()
     if way == "raise":
         assert "RuntimeError: a reason" in job.outputs[-1], job.report()
     if transport == "gloo":
@@ -71,7 +63,7 @@ def test_a_rank_that_dies_ends_the_others_with_a_message(transport, way):
 
 
 def _run_different_exchanges():
-    """Rank 0 waits for two exchanges and the others for a third: (seconds until the error, the error)."""
+    """Rank 0 waits for two exchanges and the others for a third: (type of the error, its message)."""
 
     def steps():
         hvd, session, feed, outputs = _exchanges(["users", "items", "shops", "barrier"])
@@ -79,17 +71,15 @@ def _run_different_exchanges():
             session.run(outputs, feed)
         sides = [outputs["users"], outputs["items"]], outputs["shops"]
         mine, other = sides if hvd.rank() == 0 else sides[::-1]
-        start = time.monotonic()
         with pytest.raises(Exception) as caught:
             session.run(mine, feed)
-        seconds = time.monotonic() - start
         session.run(outputs["barrier"], feed)
         # What has failed here meets its other side after all: nothing breaks, and what comes next is whole.
         session.run(other, feed)
         session.run(outputs["barrier"], feed)
         for exchange in session.run(outputs, feed).values():
             np.testing.assert_array_equal(exchange.received, [hvd.rank()] * hvd.size())
-        return seconds, type(caught.value).__name__, str(caught.value)
+        return type(caught.value).__name__, str(caught.value)
 
     return _in_graph(steps)
 
@@ -100,8 +90,7 @@ def test_ranks_that_wait_for_each_other_fail_naming_both_sides(transport, size):
         _run_different_exchanges, ranks=size, transport=transport, env={"SOK_STALL_SECONDS": "3"}
     )
     others = "ranks 1, 2 wait" if size == 3 else "rank 1 waits"
-    for rank, (seconds, kind, error) in enumerate(results):
-        assert 3 <= seconds < 30
+    for rank, (kind, error) in enumerate(results):
         assert kind == "FailedPreconditionError"
         assert f"on rank {rank} of {size} failed: The ranks wait for each other: " in error
         assert f"rank 0 waits for 'items', 'users'; {others} for 'shops'." in error

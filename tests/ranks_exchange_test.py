@@ -217,7 +217,8 @@ def _error_of(run):
 
 
 def check_an_error_elsewhere_ends_the_step_at_once():
-    # Rank 0 fails before the others have come to the exchange, and must not wait for them.
+    # Rank 0 fails before the others come to the exchange, and does not wait for them: they come after a
+    # barrier that rank 0 enters once it has its error.
     me = _Rank()
     words, splits, outputs = me.fed_exchange("left")
     barrier = me.fed_exchange("barrier")
@@ -232,9 +233,7 @@ def check_an_error_elsewhere_ends_the_step_at_once():
     with me.graph.as_default():
         failing = me.tf.numpy_function(fail, [], me.tf.int64)
     if me.rank == 0:
-        start = time.monotonic()
         assert "of another kind" in _error_of(lambda: me.session.run([outputs, failing], feed))
-        assert time.monotonic() - start < 5
     me.session.run(barrier[2], all_feed)
     if me.rank != 0:
         # What rank 0 had handed over before its error arrives still.
