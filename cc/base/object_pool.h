@@ -2,9 +2,11 @@
 #define SOK_CC_BASE_OBJECT_POOL_H_
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "cc/base/mutex.h"
+#include "cc/base/thread_annotations.h"
 
 namespace sok {
 
@@ -23,6 +25,7 @@ class ObjectPool {
       if (object_ != nullptr) pool_->Return(std::move(object_));
     }
     T* get() const { return object_.get(); }
+    T& operator*() const { return *object_; }
     T* operator->() const { return object_.get(); }
 
    private:
@@ -33,7 +36,7 @@ class ObjectPool {
   // An idle object in the state in which its last user left it, or a new one.
   Lease Take() {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!idle_.empty()) {
         Lease lease(this, std::move(idle_.back()));
         idle_.pop_back();
@@ -45,12 +48,12 @@ class ObjectPool {
 
  private:
   void Return(std::unique_ptr<T> object) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     idle_.push_back(std::move(object));
   }
 
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<T>> idle_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<T>> idle_ SOK_GUARDED_BY(mutex_);
 };
 
 // As pool->Take(), with shared ownership: the last owner returns the object, and keeps the pool alive until

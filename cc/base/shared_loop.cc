@@ -23,8 +23,8 @@ void SharedLoop::Help() {
     body_(begin, end);
     // Release what the body wrote; acquire what other bodies wrote, because the last one wakes the owner.
     if (unfinished_.fetch_sub(end - begin, std::memory_order_acq_rel) > end - begin) continue;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    finished_.notify_all();
+    const MutexLock lock(mutex_);
+    finished_.NotifyAll();
   }
 }
 
@@ -32,8 +32,8 @@ void SharedLoop::Finish() {
   Help();
   const auto is_finished = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
   if (is_finished()) return;
-  std::unique_lock<std::mutex> lock(mutex_);
-  finished_.wait(lock, is_finished);
+  const MutexLock lock(mutex_);
+  while (!is_finished()) finished_.Wait(mutex_);
 }
 
 }  // namespace sok

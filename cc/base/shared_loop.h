@@ -2,11 +2,10 @@
 #define SOK_CC_BASE_SHARED_LOOP_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
 #include "cc/base/function_ref.h"
+#include "cc/base/mutex.h"
 
 namespace sok {
 
@@ -43,8 +42,8 @@ class SharedLoop {
   const FunctionRef<void(int64_t, int64_t)> body_;
   std::atomic<int64_t> next_{0};     // first item that no thread has taken
   std::atomic<int64_t> unfinished_;  // items whose block has not finished
-  std::mutex mutex_;
-  std::condition_variable finished_;
+  Mutex mutex_;
+  CondVar finished_;
 };
 
 }  // namespace sok

@@ -6,7 +6,29 @@
 #include <type_traits>
 #include <vector>
 
+#ifdef SOK_CHECK_BOUNDS
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#endif
+
 namespace sok {
+
+// In sanitized builds (SOK_CHECK_BOUNDS) an index out of a Span's bounds ends the process: sanitizers see it
+// only where the memory behind the Span ends too. Other builds check nothing.
+namespace span_internal {
+#ifdef SOK_CHECK_BOUNDS
+constexpr void CheckRange(int64_t first, int64_t count, int64_t size) {
+  if (first >= 0 && count >= 0 && first <= size - count) return;
+  std::fprintf(stderr,
+               "Span of %" PRId64 " elements: %" PRId64 " from %" PRId64 " on are out of its bounds\n", size,
+               count, first);
+  std::abort();
+}
+#else
+constexpr void CheckRange(int64_t, int64_t, int64_t) {}
+#endif
+}  // namespace span_internal
 
 // A view of `size` consecutive elements owned by someone else. Copying it copies the view.
 //
@@ -32,10 +54,16 @@ class Span {
   constexpr bool empty() const { return size_ == 0; }
   constexpr T* begin() const { return data_; }
   constexpr T* end() const { return data_ + size_; }
-  constexpr T& operator[](int64_t i) const { return data_[i]; }
+  constexpr T& operator[](int64_t i) const {
+    span_internal::CheckRange(i, 1, size_);
+    return data_[i];
+  }
 
   // The `count` elements from `first` on; the caller keeps both within size().
-  constexpr Span subspan(int64_t first, int64_t count) const { return Span(data_ + first, count); }
+  constexpr Span subspan(int64_t first, int64_t count) const {
+    span_internal::CheckRange(first, count, size_);
+    return Span(data_ + first, count);
+  }
 
  private:
   T* data_ = nullptr;

@@ -41,5 +41,26 @@ TEST(FunctionRefTest, CallsWhatItRefersTo) {
   EXPECT_EQ(copy(3), 5);
 }
 
+#ifdef SOK_CHECK_BOUNDS
+TEST(SpanDeathTest, AnIndexOutOfBoundsEndsTheProcess) {
+  std::vector<int> vector(8);
+  const Span<int> span = Span<int>(vector).subspan(2, 3);  // memory goes on behind it
+  EXPECT_EQ(span[2], 0);
+  EXPECT_DEATH(span[3], "Span of 3 elements: 1 from 3 on");
+  EXPECT_DEATH(span[-1], "Span of 3 elements: 1 from -1 on");
+  EXPECT_DEATH(Span<int>()[0], "Span of 0 elements");
+}
+
+TEST(SpanDeathTest, APartOutOfBoundsEndsTheProcess) {
+  std::vector<int> vector(8);
+  const Span<int> span = Span<int>(vector).subspan(2, 3);
+  EXPECT_DEATH(span.subspan(1, 3), "3 from 1 on");
+  EXPECT_DEATH(span.subspan(4, 0), "0 from 4 on");
+  EXPECT_DEATH(span.subspan(-1, 2), "2 from -1 on");
+  EXPECT_DEATH(span.subspan(1, -1), "-1 from 1 on");
+  EXPECT_DEATH(span.subspan(1, INT64_MAX), "from 1 on");
+}
+#endif
+
 }  // namespace
 }  // namespace sok

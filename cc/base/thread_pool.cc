@@ -8,10 +8,10 @@ ThreadPool::ThreadPool(int threads, int64_t min_block_ns) : min_block_ns_(min_bl
 
 ThreadPool::~ThreadPool() {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -22,26 +22,24 @@ void ThreadPool::ParallelFor(int64_t n, int64_t ns_per_item, FunctionRef<void(in
     body(0, n);
     return;
   }
-  const std::lock_guard<std::mutex> serial(serial_);
+  const MutexLock serial(serial_);
   const auto loop = std::make_shared<SharedLoop>(n, block, body);
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     loop_ = loop;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   loop->Finish();
 }
 
 void ThreadPool::WorkerLoop() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stopping_ || (loop_ != nullptr && loop_->HasBlocks()); });
-    if (stopping_) return;
-    const std::shared_ptr<SharedLoop> loop = loop_;
-    lock.unlock();
-    loop->Help();
-    lock.lock();
-  }
+  while (const std::shared_ptr<SharedLoop> loop = NextLoop()) loop->Help();
+}
+
+std::shared_ptr<SharedLoop> ThreadPool::NextLoop() {
+  const MutexLock lock(mutex_);
+  while (!stopping_ && (loop_ == nullptr || !loop_->HasBlocks())) wake_.Wait(mutex_);
+  return stopping_ ? nullptr : loop_;
 }
 
 }  // namespace sok

@@ -1,15 +1,15 @@
 #ifndef SOK_CC_BASE_THREAD_POOL_H_
 #define SOK_CC_BASE_THREAD_POOL_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "cc/base/executor.h"
+#include "cc/base/mutex.h"
 #include "cc/base/shared_loop.h"
+#include "cc/base/thread_annotations.h"
 
 namespace sok {
 
@@ -29,13 +29,15 @@ class ThreadPool final : public Executor {
 
  private:
   void WorkerLoop();
+  // Waits for a loop with blocks left; null when the pool ends.
+  std::shared_ptr<SharedLoop> NextLoop();
 
   const int64_t min_block_ns_;
-  std::mutex serial_;  // held during a ParallelFor
-  std::mutex mutex_;   // guards what follows
-  std::condition_variable wake_;
-  std::shared_ptr<SharedLoop> loop_;  // the latest
-  bool stopping_ = false;
+  Mutex serial_;  // held during a ParallelFor
+  Mutex mutex_;
+  CondVar wake_;
+  std::shared_ptr<SharedLoop> loop_ SOK_GUARDED_BY(mutex_);  // the latest
+  bool stopping_ SOK_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> workers_;
 };
 

@@ -11,12 +11,12 @@ class MemoryFiles::Writer final : public FileWriter {
   Writer(MemoryFiles* files, std::shared_ptr<Node> node) : files_(files), node_(std::move(node)) {}
 
   Status Write(const void* data, int64_t bytes) override {
-    const std::lock_guard<std::mutex> lock(files_->mutex_);
+    const MutexLock lock(files_->mutex_);
     node_->bytes.append(static_cast<const char*>(data), static_cast<size_t>(bytes));
     return OkStatus();
   }
   Status Sync() override {
-    const std::lock_guard<std::mutex> lock(files_->mutex_);
+    const MutexLock lock(files_->mutex_);
     node_->synced_bytes = node_->bytes;
     return OkStatus();
   }
@@ -66,7 +66,7 @@ std::shared_ptr<MemoryFiles::Node> MemoryFiles::Parent(const std::string& path, 
 }
 
 Status MemoryFiles::MakeFolder(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string name;
   const std::shared_ptr<Node> parent = Parent(path, &name);
   if (parent == nullptr) return NotFound("No folder for '", path, "'");
@@ -79,7 +79,7 @@ Status MemoryFiles::MakeFolder(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::Create(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string name;
   const std::shared_ptr<Node> parent = Parent(path, &name);
   if (parent == nullptr) return NotFound("No folder for '", path, "'");
@@ -90,7 +90,7 @@ StatusOr<std::unique_ptr<FileWriter>> MemoryFiles::Create(const std::string& pat
 }
 
 StatusOr<std::unique_ptr<FileReader>> MemoryFiles::Open(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::shared_ptr<Node> node = Find(path);
   if (node == nullptr) return NotFound("No file '", path, "'");
   if (node->folder) return DataLoss("'", path, "' is no file");
@@ -98,7 +98,7 @@ StatusOr<std::unique_ptr<FileReader>> MemoryFiles::Open(const std::string& path)
 }
 
 Status MemoryFiles::SyncFolder(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::shared_ptr<Node> node = Find(path);
   if (node == nullptr || !node->folder) return NotFound("No folder '", path, "'");
   node->synced_names = node->names;
@@ -106,7 +106,7 @@ Status MemoryFiles::SyncFolder(const std::string& path) {
 }
 
 Status MemoryFiles::Rename(const std::string& from, const std::string& to) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string from_name;
   std::string to_name;
   const std::shared_ptr<Node> from_parent = Parent(from, &from_name);
@@ -125,7 +125,7 @@ Status MemoryFiles::Rename(const std::string& from, const std::string& to) {
 }
 
 Status MemoryFiles::Remove(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string name;
   const std::shared_ptr<Node> parent = Parent(path, &name);
   if (parent == nullptr || parent->names.count(name) == 0) return NotFound("No '", path, "' to remove");
@@ -135,7 +135,7 @@ Status MemoryFiles::Remove(const std::string& path) {
 }
 
 Status MemoryFiles::List(const std::string& path, std::vector<std::string>* names) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::shared_ptr<Node> node = Find(path);
   names->clear();
   if (node == nullptr || !node->folder) return NotFound("No folder '", path, "'");
@@ -144,18 +144,18 @@ Status MemoryFiles::List(const std::string& path, std::vector<std::string>* name
 }
 
 bool MemoryFiles::IsFolder(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::shared_ptr<Node> node = Find(path);
   return node != nullptr && node->folder;
 }
 
 bool MemoryFiles::Exists(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return Find(path) != nullptr;
 }
 
 void MemoryFiles::CutPower(uint64_t seed) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::mt19937_64 random(seed);
   std::set<const Node*> done;
   CutPower(root_.get(), &random, &done);
@@ -198,7 +198,7 @@ void MemoryFiles::Collect(const std::string& path, Node& node, std::map<std::str
 }
 
 std::map<std::string, std::string*> MemoryFiles::AllFiles() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::map<std::string, std::string*> all;
   Collect("", *root_, &all);
   return all;

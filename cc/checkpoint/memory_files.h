@@ -4,12 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "cc/base/mutex.h"
+#include "cc/base/thread_annotations.h"
 #include "cc/checkpoint/files.h"
 
 namespace sok {
@@ -50,14 +51,14 @@ class MemoryFiles final : public Files {
   class Reader;
 
   // Null where there is none.
-  std::shared_ptr<Node> Find(const std::string& path) const;
+  std::shared_ptr<Node> Find(const std::string& path) const SOK_REQUIRES(mutex_);
   // The folder that the path lies in, and its name there.
-  std::shared_ptr<Node> Parent(const std::string& path, std::string* name) const;
+  std::shared_ptr<Node> Parent(const std::string& path, std::string* name) const SOK_REQUIRES(mutex_);
   void Collect(const std::string& path, Node& node, std::map<std::string, std::string*>* all);
   void CutPower(Node* node, std::mt19937_64* random, std::set<const Node*>* done);
 
-  mutable std::mutex mutex_;
-  std::shared_ptr<Node> root_;
+  mutable Mutex mutex_;
+  const std::shared_ptr<Node> root_ SOK_GUARDED_BY(mutex_);
 };
 
 }  // namespace sok

@@ -82,7 +82,7 @@ Status Deduplicator::Run(Executor& executor, Span<const int64_t> ids, std::vecto
 
 Status Deduplicator::RunWhole(Span<const int64_t> ids, std::vector<int64_t>* unique, Span<int32_t> inverse) {
   const int64_t n = ids.size();
-  std::unique_ptr<ProbeTable> table = TakeTable();
+  const ObjectPool<ProbeTable>::Lease table = tables_.Take();
   int64_t room = static_cast<int64_t>(unique->size());
   room = std::max(room + room / 8, n / 4);
   if (room <= kSparseIds) room *= 2;
@@ -106,7 +106,6 @@ Status Deduplicator::RunWhole(Span<const int64_t> ids, std::vector<int64_t>* uni
     return true;
   });
   SOK_RETURN_IF_ERROR(grown);
-  ReturnTable(std::move(table));
   SOK_RETURN_IF_ERROR(Resize(count, unique));
   std::copy_n(distinct, count, unique->data());
   return OkStatus();
@@ -206,7 +205,7 @@ Status Deduplicator::FindFirstOccurrences(Executor& executor, Span<int32_t> firs
   const int64_t cost = partition_begin_[partitions] / partitions * kProbeNs;
   std::atomic<bool> failed{false};
   executor.ParallelFor(partitions, cost, [&](int64_t begin, int64_t end) {
-    std::unique_ptr<ProbeTable> table = TakeTable();
+    const ObjectPool<ProbeTable>::Lease table = tables_.Take();
     for (int64_t p = begin; p < end; ++p) {
       const int64_t part = partition_begin_[p + 1] - partition_begin_[p];
       if (!table->Start(part).ok()) {
@@ -220,23 +219,9 @@ Status Deduplicator::FindFirstOccurrences(Executor& executor, Span<int32_t> firs
         return true;
       });
     }
-    ReturnTable(std::move(table));
   });
   if (failed) return ResourceExhausted("cannot allocate the working memory of ", first.size(), " ids");
   return OkStatus();
-}
-
-std::unique_ptr<ProbeTable> Deduplicator::TakeTable() {
-  const std::lock_guard<std::mutex> lock(tables_mutex_);
-  if (tables_.empty()) return std::make_unique<ProbeTable>();
-  std::unique_ptr<ProbeTable> table = std::move(tables_.back());
-  tables_.pop_back();
-  return table;
-}
-
-void Deduplicator::ReturnTable(std::unique_ptr<ProbeTable> table) {
-  const std::lock_guard<std::mutex> lock(tables_mutex_);
-  tables_.push_back(std::move(table));
 }
 
 }  // namespace sok

@@ -2,12 +2,11 @@
 #define SOK_CC_DEDUP_DEDUP_H_
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <vector>
 
 #include "cc/base/executor.h"
 #include "cc/base/huge_pages.h"
+#include "cc/base/object_pool.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/dedup/probe_table.h"
@@ -36,8 +35,6 @@ class Deduplicator {
                         Span<int32_t> inverse);
   Status ScatterByHash(Executor& executor, Span<const int64_t> ids);
   Status FindFirstOccurrences(Executor& executor, Span<int32_t> first);
-  std::unique_ptr<ProbeTable> TakeTable();
-  void ReturnTable(std::unique_ptr<ProbeTable> table);
 
   // Partitioned: the batch ordered by partition, each in the batch's order. Otherwise: the distinct ids.
   PageBuffer scratch_ids_;        // int64
@@ -45,8 +42,7 @@ class Deduplicator {
   int partition_bits_ = 0;
   std::vector<int64_t> partition_begin_;  // partitions + 1
 
-  std::mutex tables_mutex_;
-  std::vector<std::unique_ptr<ProbeTable>> tables_;  // idle
+  ObjectPool<ProbeTable> tables_;
 };
 
 }  // namespace sok

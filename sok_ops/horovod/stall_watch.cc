@@ -34,10 +34,10 @@ class StallWatch::Round final : public Alltoall {
     return received_splits_.data();
   }
   void Done(const Status& status) override {
-    std::lock_guard<std::mutex> lock(watch_->mutex_);
+    const MutexLock lock(watch_->mutex_);
     status_ = status;
     done = true;
-    watch_->changed_.notify_all();
+    watch_->changed_.NotifyAll();
   }
 
   // Once done.
@@ -54,7 +54,7 @@ class StallWatch::Round final : public Alltoall {
     return states;
   }
 
-  bool done = false;  // guarded by the watch's mutex
+  bool done = false;  // guarded by the watch's mutex, which the thread-safety analysis cannot name here
 
  private:
   StallWatch* const watch_;
@@ -82,7 +82,7 @@ StatusOr<int64_t> StallWatch::PeriodMs() {
 }
 
 void StallWatch::Begin(std::shared_ptr<WatchedExchange> exchange, int ranks, int64_t period_ms) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const WatchedExchange* const key = exchange.get();
   exchanges_.emplace(key, std::move(exchange));
   ++changes_;
@@ -92,7 +92,7 @@ void StallWatch::Begin(std::shared_ptr<WatchedExchange> exchange, int ranks, int
 }
 
 void StallWatch::End(const WatchedExchange* exchange) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   changes_ += exchanges_.erase(exchange);
 }
 
@@ -104,18 +104,21 @@ void StallWatch::Run(int ranks, int64_t own_period_ms) {
     const Status judgement = CheckForDeadlock(states.value());
     if (!judgement.ok()) FailAll(judgement);
 
-    std::unique_lock<std::mutex> lock(mutex_);
     const std::chrono::milliseconds period(states.value()[0].period_ms);
+    const auto next_round = std::chrono::steady_clock::now() + period;
+    const MutexLock lock(mutex_);
     off_ = period.count() == 0;
-    stopped = off_ || changed_.wait_for(lock, period, [this] { return stopping_; });
+    while (!off_ && !stopping_ && changed_.WaitUntil(mutex_, next_round)) {
+    }
+    stopped = off_ || stopping_;
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   running_ = false;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Waiting StallWatch::Sample(int64_t own_period_ms) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   unchanged_rounds_ = exchanges_.empty() || changes_ != sampled_changes_ ? 0 : unchanged_rounds_ + 1;
   sampled_changes_ = changes_;
   Waiting waiting{own_period_ms, unchanged_rounds_ >= kRoundsPerStall, {}};
@@ -126,8 +129,8 @@ Waiting StallWatch::Sample(int64_t own_period_ms) {
 StatusOr<std::vector<Waiting>> StallWatch::RunRound(int ranks, const Waiting& own) {
   const auto round = std::make_shared<Round>(this, ranks, Encode(own));
   SOK_RETURN_IF_ERROR(queue_(kRoundName, round));
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [&] { return round->done || stopping_; });
+  const MutexLock lock(mutex_);
+  while (!round->done && !stopping_) changed_.Wait(mutex_);
   if (!round->done) return FailedPrecondition("the process exits");
   return round->States();
 }
@@ -135,18 +138,20 @@ StatusOr<std::vector<Waiting>> StallWatch::RunRound(int ranks, const Waiting& ow
 void StallWatch::FailAll(const Status& status) {
   std::vector<std::shared_ptr<WatchedExchange>> exchanges;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [key, exchange] : exchanges_) exchanges.push_back(exchange);
   }
   for (const auto& exchange : exchanges) exchange->FailStalled(status);
 }
 
 void StallWatch::Stop() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const MutexLock lock(mutex_);
   stopping_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
   // In a child of fork() there is no such thread.
-  changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !running_; });
+  while (running_ && changed_.WaitUntil(mutex_, latest)) {
+  }
 }
 
 }  // namespace sok

@@ -1,17 +1,17 @@
 #ifndef SOK_SOK_OPS_HOROVOD_STALL_WATCH_H_
 #define SOK_SOK_OPS_HOROVOD_STALL_WATCH_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/base/mutex.h"
 #include "cc/base/status.h"
+#include "cc/base/thread_annotations.h"
 #include "sok_ops/horovod/alltoall.h"
 #include "sok_ops/horovod/stall_round.h"
 
@@ -83,15 +83,15 @@ class StallWatch {
   void FailAll(const Status& status);
 
   const Queue queue_;
-  std::mutex mutex_;
-  std::condition_variable changed_;  // a round ended, the thread ended, or it shall
-  std::map<const WatchedExchange*, std::shared_ptr<WatchedExchange>> exchanges_;
-  int64_t changes_ = 0;          // exchanges that began or ended, ever
-  int64_t sampled_changes_ = 0;  // changes_ at the last round
-  int unchanged_rounds_ = 0;     // since then, while waiting
-  bool running_ = false;
-  bool off_ = false;       // rank 0 wants no watch
-  bool stopping_ = false;  // the process exits
+  Mutex mutex_;
+  CondVar changed_;  // a round ended, the thread ended, or it shall
+  std::map<const WatchedExchange*, std::shared_ptr<WatchedExchange>> exchanges_ SOK_GUARDED_BY(mutex_);
+  int64_t changes_ SOK_GUARDED_BY(mutex_) = 0;          // exchanges that began or ended, ever
+  int64_t sampled_changes_ SOK_GUARDED_BY(mutex_) = 0;  // changes_ at the last round
+  int unchanged_rounds_ SOK_GUARDED_BY(mutex_) = 0;     // since then, while waiting
+  bool running_ SOK_GUARDED_BY(mutex_) = false;
+  bool off_ SOK_GUARDED_BY(mutex_) = false;       // rank 0 wants no watch
+  bool stopping_ SOK_GUARDED_BY(mutex_) = false;  // the process exits
 };
 
 }  // namespace sok
