@@ -6,6 +6,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/packages.sh"
+source "$SOK_ROOT/tools/lib/clang.sh"
 
 seconds=60
 while [ $# -gt 0 ]; do
@@ -18,36 +19,24 @@ done
 [[ "$seconds" =~ ^[0-9]+$ ]] || fail "--seconds needs a number, not '$seconds'."
 
 folder="$SOK_HOME/fuzz/$(printf '%s' "$SOK_ROOT" | cksum | cut -d' ' -f1)"
-options=(-std=c++17 -g1 -O1 -w -I"$SOK_ROOT" -ffp-contract=off -fsanitize=fuzzer-no-link,address,undefined
-  -fno-sanitize-recover=all)
-
-can_fuzz() {
-  command -v clang++ > /dev/null &&
-    echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
-    clang++ -x c++ -fsanitize=fuzzer,address - -o "$folder/probe" 2> /dev/null
-}
-
-install_clang() {
-  local as_root packages="clang libclang-rt-dev"
-  as_root="$(root_prefix)" || fail "Fuzzing needs clang with libFuzzer: apt-get install $packages"
-  say "Installing $packages"
-  { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y --no-install-recommends $packages; } > "$folder/apt.log" 2>&1 || true
-  can_fuzz || fail "Fuzzing needs clang with libFuzzer ($packages), which could not be installed; see" \
-    "$folder/apt.log."
-}
+sanitizers="-fsanitize=address,undefined -fno-sanitize-recover=all"
+export options="-std=c++17 -g1 -O1 -w -I. -DSOK_CHECK_BOUNDS -ffp-contract=off -fsanitize=fuzzer-no-link $sanitizers"
 
 sources() {
   find cc/base cc/checkpoint cc/dedup cc/engine cc/group cc/index cc/initializers cc/optimizers cc/placement \
     cc/pooling cc/sharded cc/store cc/table -path cc/engine/contract -prune -o -name '*.cc' ! -name '*_test.cc' \
-    ! -name 'least_engine_library.cc' -print | sort
+    ! -name check_manifests.cc -print
 }
 
+object_of() { printf '%s' "$folder/objects/${1//\//_}.o"; }  # object_of SOURCE
+
 compile() {  # compile SOURCE
-  local object="$folder/objects/${1//\//_}.o"
+  local object
+  object="$(object_of "$1")"
   if [ ! -e "$object" ] || [ -n "$(find cc -name '*.h' -newer "$object" -print -quit)" ] ||
     [ "$1" -nt "$object" ]; then
-    clang++ "${options[@]}" -c "$1" -o "$object"
+    # shellcheck disable=SC2086  # a list of words
+    clang++ $options -c "$1" -o "$object"
   fi
 }
 
@@ -67,10 +56,15 @@ make_seeds() {
 
 cd "$SOK_ROOT"
 mkdir -p "$folder/objects" "$folder/seeds" "$folder/corpus"
-can_fuzz || install_clang
+install_clang
 say "Building the fuzzer"
-while read -r source; do compile "$source"; done < <(sources)
-clang++ "${options[@]}" -fsanitize=fuzzer "$folder"/objects/*.o -lz -lpthread -o "$folder/read_checkpoint"
+export -f compile object_of
+export folder
+sources | xargs -P "$(nproc)" -I{} "$BASH" -euo pipefail -c 'compile {}'
+objects=()
+while read -r source; do objects+=("$(object_of "$source")"); done < <(sources)
+# shellcheck disable=SC2086  # lists of words
+clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lz -lpthread -o "$folder/read_checkpoint"
 make_seeds
 say "Fuzzing for $seconds seconds; what is found goes to $folder"
 cd "$folder"

@@ -4,6 +4,8 @@
 # Usage: tools/lint.sh [--fix]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$SOK_ROOT/tools/lib/packages.sh"
+source "$SOK_ROOT/tools/lib/clang.sh"
 
 take_tensorflow_option "$@"
 cd "$SOK_ROOT"
@@ -35,6 +37,12 @@ check_shell_syntax() {
   while read -r file; do bash -n "$file" || return 1; done < <(shell_files)
 }
 
+# Of the sources that lock or share, and need no TensorFlow.
+check_thread_safety() {
+  grep -rlE --include='*.cc' --exclude='*_test.cc' 'Mutex|ObjectPool|LowestError' cc sok_ops/horovod/stall_watch.cc |
+    xargs -n 4 -P "$(nproc)" clang++ -std=c++17 -fsyntax-only -I. -Wno-everything -Wthread-safety -Werror
+}
+
 if [ "${SOK_ARGS[*]}" = --fix ]; then
   cpp_files | xargs "$(sok_env)/bin/clang-format" -i
   tool ruff format --quiet .
@@ -55,5 +63,10 @@ check "shell syntax" check_shell_syntax
 if command -v shellcheck > /dev/null; then
   # shellcheck disable=SC2046
   check "shell rules" shellcheck --external-sources --severity=warning $(shell_files)
+fi
+# clang is not needed otherwise; only .ci/run installs it.
+[ "${CI:-}" != true ] || install_clang
+if command -v clang++ > /dev/null; then
+  check "thread safety" check_thread_safety
 fi
 [ "$failures" = 0 ] || fail "$failures checks failed; tools/lint.sh --fix repairs formatting."
