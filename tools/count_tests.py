@@ -2,19 +2,25 @@
 
 Bazel counts targets; this reads the report that each target wrote (JUnit's XML, as GoogleTest and pytest
 write it), of the targets in Bazel's build event file. A target that failed without naming a failed case
-(it crashed, timed out or did not build) counts as one failure.
+(it crashed, timed out or did not build) counts as one failure. So does a C++ test that skips itself for a
+reason that is not expected here; skips of Python tests are judged by tests/expected_skips.py.
 
 Usage: count_tests.py EVENT_FILE...
 Exit status: 0 if something ran and nothing failed.
 """
 
 import json
+import os
 import sys
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+# Why a C++ test may skip itself, and whether it may here.
+_HAS_CUDA_DEVICE = os.path.exists("/dev/nvidiactl")
+_EXPECTED_SKIPS = {"no CUDA device": not _HAS_CUDA_DEVICE, "this machine has a CUDA device": _HAS_CUDA_DEVICE}
 
 
 @dataclass
@@ -28,14 +34,25 @@ class Counts:
 
 def count_report(label: str, path: str, counts: Counts) -> None:
     """Adds the cases of one report."""
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
+    report = ElementTree.parse(path).getroot()
+    is_pytest = any(suite.get("name") == "pytest" for suite in report.iter("testsuite"))
+    for case in report.iter("testcase"):
         name = f"{label} {case.get('classname', '')}.{case.get('name', '')}"
+        skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
             counts.failed.append(name)
-        elif case.find("skipped") is not None or case.get("status") == "notrun":
+        elif skipped is not None and not (is_pytest or _is_expected(skipped)):
+            counts.failed.append(f"{name} (skipped)")
+        elif skipped is not None or case.get("status") == "notrun":
             counts.skipped[label] += 1
         else:
             counts.passed += 1
+
+
+def _is_expected(skipped: ElementTree.Element) -> bool:
+    """Whether a test of GoogleTest may skip itself; the last line of its message is the reason."""
+    lines = (skipped.get("message") or skipped.text or "").strip().splitlines()
+    return bool(lines) and _EXPECTED_SKIPS.get(lines[-1], False)
 
 
 def read_events(path: str) -> Iterator[dict]:

@@ -1,0 +1,99 @@
+"""tools/count_tests.py: what counts as passed, failed and skipped in a run of Bazel."""
+
+import json
+import pathlib
+
+import pytest
+
+import count_tests
+
+GTEST = "<testsuites><testsuite name='Pool'>{}</testsuite></testsuites>"
+PYTEST = "<testsuites><testsuite name='pytest'>{}</testsuite></testsuites>"
+PASSED = "<testcase classname='a' name='passes'/>"
+FAILED = "<testcase classname='a' name='fails'><failure/></testcase>"
+ERROR = "<testcase classname='a' name='errs'><error/></testcase>"
+DISABLED = "<testcase classname='a' name='is_disabled' status='notrun'/>"
+
+
+def skipped(reason: str) -> str:
+    return f"<testcase classname='a' name='skips'><skipped message='file.cc:3&#x0A;{reason}'/></testcase>"
+
+
+class Run:
+    """The events of a run of Bazel."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        self._events = []
+
+    def test(self, name: str, report: str | None, status: str = "PASSED") -> None:
+        outputs = []
+        if report is not None:
+            path = self._folder / f"{name}.xml"
+            path.write_text(report)
+            outputs.append({"name": "test.xml", "uri": path.as_uri()})
+        result = {"status": status, "testActionOutput": outputs}
+        self._events.append({"id": {"testResult": {"label": f"//:{name}"}}, "testResult": result})
+
+    def unbuilt(self, name: str) -> None:
+        configured = {
+            "id": {"targetConfigured": {"label": f"//:{name}"}},
+            "configured": {"testSize": "MEDIUM"},
+        }
+        self._events += [configured, {"id": {"targetCompleted": {"label": f"//:{name}"}}, "completed": {}}]
+
+    def count(self, capsys) -> tuple[int, list[str]]:
+        """The exit status, and the lines printed."""
+        path = self._folder / "events"
+        path.write_text("\n".join(json.dumps(event) for event in self._events))
+        status = count_tests.main([str(path)])
+        return status, capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    return Run(tmp_path)
+
+
+def test_cases_are_counted_over_targets(run, capsys):
+    run.test("one", GTEST.format(PASSED + DISABLED))
+    run.test("two", PYTEST.format(PASSED + PASSED + skipped("as the plugin allows")))
+    assert run.count(capsys) == (0, ["skipped: 1 of //:one", "skipped: 1 of //:two", "3 passed, 0 failed"])
+
+
+def test_failed_cases_are_named(run, capsys):
+    run.test("one", GTEST.format(PASSED + FAILED), "FAILED")
+    run.test("two", PYTEST.format(ERROR), "FAILED")
+    assert run.count(capsys) == (1, ["failed: //:one a.fails", "failed: //:two a.errs", "1 passed, 2 failed"])
+
+
+def test_a_target_that_fails_without_a_failed_case_is_a_failure(run, capsys):
+    run.test("crashes", GTEST.format(PASSED), "FAILED")
+    run.test("hangs", None, "TIMEOUT")
+    run.unbuilt("unbuilt")
+    status, lines = run.count(capsys)
+    assert status == 1 and lines[-1] == "1 passed, 3 failed"
+    assert lines[:-1] == [
+        "failed: //:crashes (failed)",
+        "failed: //:hangs (timeout)",
+        "failed: //:unbuilt (not built)",
+    ]
+
+
+def test_a_skip_that_is_not_expected_is_a_failure(run, capsys, monkeypatch):
+    monkeypatch.setattr(count_tests, "_EXPECTED_SKIPS", {"no device": True, "a device": False})
+    for reason in ("no device", "a device", "no reason that is listed"):
+        run.test(reason.replace(" ", "_"), GTEST.format(skipped(reason)))
+    assert run.count(capsys) == (
+        1,
+        [
+            "skipped: 1 of //:no_device",
+            "failed: //:a_device a.skips (skipped)",
+            "failed: //:no_reason_that_is_listed a.skips (skipped)",
+            "0 passed, 2 failed",
+        ],
+    )
+
+
+def test_nothing_that_ran_is_no_success(run, capsys):
+    assert run.count(capsys) == (1, ["No test ran.", "0 passed, 0 failed"])
