@@ -76,8 +76,19 @@ install_python_packages() {
       *) requirements+=(-r "$file") ;;
     esac
   done < <(requirement_files)
+  build_engine &
+  local engine=$!
   pip_install "${requirements[@]}"
   [ ${#without_dependencies[@]} = 0 ] || pip_install --no-deps "${without_dependencies[@]}"
+  # What needs the engine builds it again, and tells what is wrong.
+  wait "$engine" || true
+}
+
+# Of the op library, the part that needs no TensorFlow: it is built while pip downloads and unpacks that.
+build_engine() {
+  write_bazel_configuration
+  # The lock of the set-up is closed: a Bazel server that starts here would hold it.
+  sok_bazel build --jobs="$(nproc)" //cc/checkpoint //cc/group //cc/sharded //cc/table > /dev/null 2>&1 9>&-
 }
 
 pip_install() {  # pip_install PIP_ARGUMENT...
