@@ -83,7 +83,7 @@ if HAS_KERAS_2:
 
 
 # The base of the library's layers.
-Layer = _KerasLayer if HAS_KERAS_2 else _ModuleLayer
+Layer: Any = _KerasLayer if HAS_KERAS_2 else _ModuleLayer
 
 
 def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:

@@ -125,7 +125,8 @@ def _load_part(
     table: Table, columns: list[str], part: tuple[int, int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The rows of a part of the keys, sorted by key."""
-    keys, rows = [np.zeros([0], np.int64)], {name: [] for name in columns}
+    keys = [np.zeros([0], np.int64)]
+    rows: dict[str, list[np.ndarray]] = {name: [] for name in columns}
     for block in row_blocks(table, columns):
         mine = _chosen(block.keys, part)
         keys.append(block.keys[mine])

@@ -177,7 +177,8 @@ class Table:
                     link.path, f"builds on other checkpoints than {self.last.path}, whose chain it is in"
                 )
             history = found.optimizer.history if found.optimizer else None
-            if history is not None and history["first_step"] != self.links[0].manifest.optimizer.steps:
+            first = self.links[0].manifest.optimizer
+            if history is not None and (first is None or history["first_step"] != first.steps):
                 raise CheckpointError(
                     link.path,
                     f"has an optimizer's history that does not begin where {self.links[0].path} ends",

@@ -415,7 +415,7 @@ def _check_history(kind: str, optimizer: Optimizer | None, shards: tuple[ShardSp
         for name, wanted in (("adam_step", has_history), ("alphas", has_history and number == 0)):
             if (name in shard.arrays) != wanted:
                 raise ValueError(f"shard {number} {'lacks' if wanted else 'has'} the array {name!r}")
-    if has_history:
+    if optimizer is not None and optimizer.history is not None:
         steps = optimizer.steps - optimizer.history["first_step"]
         if shards[0].arrays["alphas"].shape != (steps,):
             raise ValueError(f"the array 'alphas' does not have the {steps} rates of the optimizer's history")

@@ -94,8 +94,11 @@ def find_waiting(table: Table, key: int) -> tuple[int, int] | None:
         found = link.find(key, "waiting_keys")
         if found is not None:
             shard, row = found
-            names = ("waiting_counts", "waiting_last_step")
-            return tuple(int(shard.arrays[name].read(row, row + 1)[0]) for name in names)
+            count, last_step = (
+                int(shard.arrays[name].read(row, row + 1)[0])
+                for name in ("waiting_counts", "waiting_last_step")
+            )
+            return count, last_step
         if link.find(key, "waiting_deleted") is not None:
             return None
     return None

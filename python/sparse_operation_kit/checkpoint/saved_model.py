@@ -31,7 +31,8 @@ def write_saved_model(tables: Sequence[Table], folder: Path, default: float | No
     """
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
-        variables, signatures = [], {}
+        variables: list[tf.Variable] = []
+        signatures: dict[str, Any] = {}
         for number, table in enumerate(tables):
             keys, rows = _variables(session, table, number, _default_of(table, default))
             variables += [keys, rows]

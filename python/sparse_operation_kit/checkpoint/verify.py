@@ -162,7 +162,9 @@ def _column_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
     }
     for name, (low, high) in limits.items():
         array = shard.arrays.get(name)
-        for values in array.blocks(_BLOCK_ROWS) if array is not None else ():
+        if array is None:
+            continue
+        for values in array.blocks(_BLOCK_ROWS):
             outside = values[(values < low) | (values > high)]
             if outside.size:
                 yield f"{array.path}: has {outside[0]}, which is not in [{low}, {high}]"

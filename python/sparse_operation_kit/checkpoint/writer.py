@@ -27,7 +27,8 @@ class ArrayWriter:
         self._file: BinaryIO = open(path, "xb", opener=own_files.opener)  # noqa: SIM115 - closed by finish
         self._path = path
         self._dtype, self._shape = np.dtype(dtype), shape
-        self._bytes, self._checksums, self._crc = 0, [], 0
+        self._bytes, self._crc = 0, 0
+        self._checksums: list[int] = []
         self._write(npy.header(self._dtype, shape))
 
     def append(self, rows: np.ndarray) -> None:

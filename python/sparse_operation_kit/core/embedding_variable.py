@@ -285,7 +285,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         # the graph, and takes None for an answer, so a hash table must not raise here.
         if self.use_hashtable:
             return None
-        if self._graph_element is None:
+        if self._graph_element is None:  # type: ignore[has-type]
             with tf.control_dependencies(None), tf.name_scope(self.m_var_name + "/"):
                 self._graph_element = self._read_variable_op()
         return self._graph_element

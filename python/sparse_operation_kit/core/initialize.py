@@ -228,7 +228,7 @@ def _check_seed(value: Any) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"sok.Init: seed must be an int or None, not {value!r}")
-    if not -(2**63) <= value < 2**64:
+    if not -(2**63) <= int(value) < 2**64:
         raise ValueError(f"sok.Init: seed must fit 64 bits, and {value} does not")
     return int(value)
 

@@ -61,7 +61,7 @@ def table_statistics(variables: Sequence[EmbeddingVariable] | None = None) -> di
     ratios = tf.math.divide_no_nan(tf.cast(numbers[:, 2], tf.float64), tf.cast(numbers[:, 1], tf.float64))
     by_table = zip(tables, tf.unstack(numbers, len(tables)), tf.unstack(ratios, len(tables)), strict=True)
     return {
-        table.m_var_name: TableStatistics(*tf.unstack(row, len(TableStatistics._fields) - 1), ratio)
+        table.m_var_name: TableStatistics._make([*tf.unstack(row, len(TableStatistics._fields) - 1), ratio])
         for table, row, ratio in by_table
     }
 

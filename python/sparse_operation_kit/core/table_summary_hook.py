@@ -129,9 +129,9 @@ class TableSummaryHook(v1.train.SessionRunHook):
         since_last = np.where(numbers >= self._last_numbers, numbers - self._last_numbers, numbers)
         summary = v1.Summary()
         for name, now, change in zip(self._names, numbers, since_last, strict=True):
-            change = TableStatistics(*change, unique_ratio=None)
+            change = TableStatistics._make([*change, None])
             values = {
-                "rows": TableStatistics(*now, unique_ratio=None).rows,
+                "rows": TableStatistics._make([*now, None]).rows,
                 "admitted_ids_per_step": change.admitted_ids / steps,
                 "filtered_ids_per_step": change.filtered_ids / steps,
                 "exchange_bytes_per_step": change.exchange_bytes / steps,

@@ -25,7 +25,7 @@ def Variable(*args: Any, **kwargs: Any) -> EmbeddingVariable:  # noqa: N802 - th
     target = target_of(kwargs.pop("mode", None))
     if target == ALL_RANKS:
         return DistributedVariable(*args, **kwargs)
-    return LocalizedVariable(*args, target_gpu=target, **kwargs)
+    return LocalizedVariable(*args, **{**kwargs, "target_gpu": target})
 
 
 class FixedRows(EmbeddingVariable):

@@ -172,7 +172,7 @@ def categorical_column_with_embedding(
     return EmbeddingCategoricalColumn(key, dtype, partition_num, ev_option)
 
 
-def embedding_root(column: Any) -> EmbeddingCategoricalColumn | None:
+def embedding_root(column: Any) -> Any:
     """The column with an embedding variable below weights, None where there is none."""
     while isinstance(column, (columns_v2.WeightedCategoricalColumn, columns_v1._WeightedCategoricalColumn)):
         column = column.categorical_column

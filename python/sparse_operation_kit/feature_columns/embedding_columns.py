@@ -54,6 +54,10 @@ class TableColumn(abc.ABC):
     """
 
     group: Group | None = None
+    # TensorFlow's columns have these.
+    name: str
+    combiner: str
+    use_safe_embedding_lookup: bool
 
     @abc.abstractmethod
     def request(self, inputs: Any, weight_collections: Any, trainable: bool) -> LookupRequest:
@@ -214,7 +218,7 @@ def _get_table(
     return check_table(spec, variable)
 
 
-def _warm(variable: Any, checkpoint: str | None, name: str | None) -> Any:
+def _warm(variable: Any, checkpoint: str | None, name: Any) -> Any:
     """Has the variable's initializer load what the column names of a checkpoint."""
     if checkpoint is not None:
         init_from_checkpoint(checkpoint, {name: variable})

@@ -6,7 +6,7 @@ several, however many features there are. Ordinary variables go through TensorFl
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Union
 
 import tensorflow as tf
 from tensorflow.python.ops import variables
@@ -25,7 +25,7 @@ from sparse_operation_kit.lookup.keys import as_keys
 
 PARTITION_STRATEGIES = ("mod", "div")
 
-Ids = tf.SparseTensor | tf.RaggedTensor
+Ids = Union[tf.SparseTensor, tf.RaggedTensor]
 
 
 def group_embedding_lookup_sparse(

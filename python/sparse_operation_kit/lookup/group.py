@@ -80,7 +80,7 @@ class SparseLookup:
     variable: EmbeddingVariable
     ids: tf.SparseTensor
     combiner: str
-    weights: tf.Tensor | tf.SparseTensor | None = None
+    weights: Any = None  # tf.Tensor, tf.SparseTensor or None
     slots: int = 0
     exchange: str = "rows"
     positive_weights_only: bool = False
@@ -122,7 +122,7 @@ class RaggedLookup:
     variable: EmbeddingVariable
     ids: tf.RaggedTensor
     combiner: str
-    weights: tf.Tensor | tf.RaggedTensor | None = None
+    weights: Any = None  # tf.Tensor, tf.RaggedTensor or None
     positive_weights_only: bool = False
 
     layout = "ragged"

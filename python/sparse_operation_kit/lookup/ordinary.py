@@ -1,11 +1,11 @@
 """Lookups in ordinary variables, by TensorFlow's own ops."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Union
 
 import tensorflow as tf
 
-Bags = tf.SparseTensor | tf.RaggedTensor
+Bags = Union[tf.SparseTensor, tf.RaggedTensor]
 
 
 def name_of(variables: Sequence[Any]) -> str:

@@ -6,6 +6,7 @@ The first part may run a step ahead of the second. Tensors that go from one to t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -44,7 +45,7 @@ class StepCut:
         self._inputs: list[tuple[tf.Operation, int, tf.Tensor]] = []
         self._waiting: list[tf.Operation] = []
         self._classify()
-        known = set()
+        known: set[Any] = set()
         for op in made:
             if op in self._of_step:
                 self._cut_inputs(op, known)

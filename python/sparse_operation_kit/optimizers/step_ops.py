@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -63,7 +63,7 @@ class StepOps:
 
     def __init__(self) -> None:
         self._fused: dict[tuple[GroupGradient, str], list[_TableStep]] = {}
-        self._gate: tf.Operation | None = None
+        self._gate: Any = None
 
     def update(
         self, variable: tf.Variable, gradient: tf.IndexedSlices, kernel: str, hyper: tf.Tensor

@@ -26,7 +26,7 @@ class _Step:
     def __init__(self, optimizer: Any, known: KnownOptimizer):
         self._optimizer = optimizer
         self._known = known
-        self._update: TableUpdate | None = None
+        self._update: Any = None
         self._hyper: tf.Tensor | None = None
         self._ops = StepOps()
 

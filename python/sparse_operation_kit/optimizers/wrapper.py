@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Union
 
 import tensorflow as tf
 
 from sparse_operation_kit import compat
 
-Gradient = tf.Tensor | tf.IndexedSlices | None
+Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
 
 
 class OptimizerWrapper(tf.compat.v1.train.Optimizer):

@@ -89,7 +89,7 @@ class Saver:
 
 
 # The original has the class at `saver.Saver.Saver`. Here `saver.Saver` is the class itself.
-Saver.Saver = Saver
+Saver.Saver = Saver  # type: ignore[attr-defined]
 
 
 def _run_stages(

@@ -50,7 +50,8 @@ def add_load_ops(
     sound = checks.raise_failures()
     with tf.control_dependencies([sound]):
         loads = Stages(what)
-        loads.add(*native.ops.sok_load_checkpoint(handles, checked.checked), "load")
+        loaded = native.ops.sok_load_checkpoint(handles, checked.checked)
+        loads.add(loaded.code, loaded.message, "load")
         return sound, loads.raise_failures()
 
 

@@ -273,7 +273,7 @@ def _lock(
 
 def _run(work: Callable[[], str], session: Any, ending: _Ending) -> str:
     """Calls `work`, has the ranks agree on how it ended, tells the tables, and raises where it failed."""
-    path, error = None, None
+    path, error = "", None
     try:
         path = work()
     except Exception as raised:

@@ -151,12 +151,12 @@ class LossScaleOptimizer(OptimizerWrapper):
     def _scale_variable(self) -> tf.Variable:
         return scalar_state(self, "current_loss_scale", self._initial_scale, tf.float32)
 
-    def _state(self) -> tuple[tf.Variable | None, tf.Variable | None]:
+    def _state(self) -> tuple[Any, Any]:
         if not self._dynamic:
             return None, None
         return self._scale_variable(), scalar_state(self, "good_steps", 0, tf.int64)
 
-    def _grow(self, scale: tf.Variable | None, good_steps: tf.Variable | None) -> list:
+    def _grow(self, scale: Any, good_steps: Any) -> list:
         if not self._dynamic:
             return []
         counted = good_steps + 1
@@ -167,7 +167,7 @@ class LossScaleOptimizer(OptimizerWrapper):
             good_steps.assign(tf.where(due, tf.zeros_like(counted), counted), read_value=False),
         ]
 
-    def _back_off(self, scale: tf.Variable | None, good_steps: tf.Variable | None) -> list:
+    def _back_off(self, scale: Any, good_steps: Any) -> list:
         if not self._dynamic:
             return []
         return [
@@ -176,7 +176,7 @@ class LossScaleOptimizer(OptimizerWrapper):
         ]
 
 
-def _parse_scale(loss_scale: str | bool | float, initial_scale: float | None) -> tuple[bool, float]:
+def _parse_scale(loss_scale: Any, initial_scale: float | None) -> tuple[bool, float]:
     """(whether the scale is dynamic, what it starts from)."""
     if isinstance(loss_scale, str) and loss_scale != "dynamic":
         raise ValueError(f"loss_scale must be 'dynamic', a bool or a number, not '{loss_scale}'")
