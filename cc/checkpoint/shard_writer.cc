@@ -126,8 +126,7 @@ class ShardWriter {
     what.parts = state_.parts;
     what.parts.last_current = Lags();
     if (has_rows_) {
-      SOK_RETURN_IF_ERROR(
-          table_.ReadRows(what, [&](const RowPiece& piece) { return columns.Write(piece); }));
+      SOK_RETURN_IF_ERROR(table_.ReadRows(what, [&](const RowPiece& piece) { return columns.Write(piece); }));
     }
     return columns.Finish(&shard_.arrays);
   }

@@ -14,7 +14,8 @@ import tensorflow as tf
 import tensorflow.compat.v1  # noqa: F401
 
 # TensorFlow's (major, minor).
-VERSION: tuple[int, int] = tuple(int(part) for part in tf.__version__.split(".")[:2])
+_major, _minor = tf.__version__.split(".")[:2]
+VERSION = (int(_major), int(_minor))
 
 
 def _gradient_record() -> ModuleType:

@@ -86,7 +86,7 @@ class Wrapper(Change):
             return wrapper(*args, **kwargs) if self._is_on else original(*args, **kwargs)
 
         # Keras asks functions for the names of their arguments, and does not look below a wrapper for them.
-        switch.__signature__ = inspect.signature(wrapper)
+        vars(switch)["__signature__"] = inspect.signature(wrapper)
         return switch
 
 

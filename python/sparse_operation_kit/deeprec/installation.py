@@ -39,7 +39,7 @@ def is_installed() -> bool:
 
 def _strategy_module() -> types.ModuleType:
     module = types.ModuleType(STRATEGY_MODULE, collective.__doc__)
-    module.CollectiveStrategy = collective.CollectiveStrategy
+    vars(module)["CollectiveStrategy"] = collective.CollectiveStrategy
     return module
 
 

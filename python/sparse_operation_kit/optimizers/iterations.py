@@ -40,4 +40,4 @@ class CountsIterations:
     def _finish(self, update_ops: list, name_scope: str) -> tf.Operation:
         with tf.control_dependencies(update_ops):
             count = self.iterations.assign_add(1, read_value=False)
-        return super()._finish([*update_ops, count], name_scope)
+        return super()._finish([*update_ops, count], name_scope)  # type: ignore[misc]  # of the optimizer mixed with

@@ -131,7 +131,7 @@ def nadam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 def entries() -> list[KnownOptimizer]:
     """The entries of the legacy optimizers of every Keras at hand."""
-    known = (
+    known: tuple[tuple[Any, ...], ...] = (
         (
             "SGD",
             sgd,

@@ -6,6 +6,8 @@ numbers, tensors and callables all reach the kernel as they reach TensorFlow's o
 
 from __future__ import annotations
 
+from typing import Any
+
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -113,7 +115,7 @@ def adam_hyper(optimizer: _train.AdamOptimizer) -> dict:
 
 def entries() -> list[KnownOptimizer]:
     """The entries of the optimizers of tf.compat.v1.train."""
-    known = (
+    known: tuple[tuple[Any, ...], ...] = (
         ("GradientDescentOptimizer", sgd, {"sgd": {}}, {}),
         (
             "MomentumOptimizer",
