@@ -6,9 +6,8 @@ numbers, tensors and callables all reach the kernel as they reach TensorFlow's o
 
 from __future__ import annotations
 
-from typing import Any
-
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
