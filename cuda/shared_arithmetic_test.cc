@@ -10,8 +10,8 @@
 
 #include "cc/base/hash.h"
 #include "cc/initializers/initializer.h"
-#include "cc/optimizers/rule_cases.h"
-#include "cc/optimizers/trained_rows.h"
+#include "cc/optimizers/testing/rule_cases.h"
+#include "cc/optimizers/testing/trained_rows.h"
 #include "cc/placement/placement.h"
 #include "cuda/device_array.h"
 #include "gtest/gtest.h"

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "benchmarks/engine/comparison.h"
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/base/thread_pool.h"
 #include "cc/dedup/dedup.h"
-#include "cc/dedup/dedup_reference.h"
 #include "cc/dedup/segments.h"
+#include "cc/dedup/testing/dedup_reference.h"
 
 namespace sok {
 namespace {

@@ -10,9 +10,9 @@
 #include "benchmarks/engine/bare_loops.h"
 #include "benchmarks/engine/comparison.h"
 #include "cc/base/hash.h"
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/index/id_index.h"
-#include "cc/index/id_index_reference.h"
+#include "cc/index/testing/id_index_reference.h"
 
 namespace sok {
 namespace {

@@ -12,7 +12,7 @@
 #include "benchmarks/engine/bare_loops.h"
 #include "benchmarks/engine/comparison.h"
 #include "cc/base/prefetch.h"
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/base/thread_pool.h"
 #include "cc/dedup/segments.h"
 #include "cc/pooling/pool.h"

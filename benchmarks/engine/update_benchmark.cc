@@ -15,7 +15,7 @@
 
 #include "benchmarks/engine/comparison.h"
 #include "cc/base/prefetch.h"
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/base/thread_pool.h"
 #include "cc/optimizers/optimizer.h"
 #include "cc/store/row_store.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "cc/base/vector_levels_for_tests.h"
+#include "cc/base/testing/vector_levels.h"
 
 namespace sok {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cc/checkpoint/memory_files.h"
+#include "cc/checkpoint/testing/memory_files.h"
 
 namespace sok {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <map>
 
-#include "cc/base/test_ids.h"
-#include "cc/checkpoint/failing_files.h"
-#include "cc/checkpoint/memory_files.h"
-#include "cc/checkpoint/saved_ranks.h"
+#include "cc/base/testing/test_ids.h"
+#include "cc/checkpoint/testing/failing_files.h"
+#include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
 namespace {

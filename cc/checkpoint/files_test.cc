@@ -7,8 +7,8 @@
 #include <csignal>
 #include <filesystem>
 
-#include "cc/checkpoint/memory_files.h"
-#include "cc/checkpoint/saved_ranks.h"
+#include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cc/checkpoint/files.h"
-#include "cc/checkpoint/saved_ranks.h"
+#include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
 namespace {

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "cc/checkpoint/saved_ranks.h"
+#include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace {
 

@@ -4,10 +4,10 @@
 #include <map>
 #include <set>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/checkpoint/manifest.h"
-#include "cc/checkpoint/memory_files.h"
-#include "cc/checkpoint/saved_ranks.h"
+#include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
 namespace {

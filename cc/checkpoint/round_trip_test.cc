@@ -1,12 +1,12 @@
 // What is saved comes back, bit for bit, and training goes on as if nothing had been.
 #include <gtest/gtest.h>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/checkpoint/chain.h"
-#include "cc/checkpoint/memory_files.h"
-#include "cc/checkpoint/saved_ranks.h"
+#include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/saved_ranks.h"
 #include "cc/optimizers/optimizer.h"
-#include "cc/optimizers/rule_cases.h"
+#include "cc/optimizers/testing/rule_cases.h"
 #include "cc/table/bloom_counters.h"
 
 namespace sok {

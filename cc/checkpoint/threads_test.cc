@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/checkpoint/memory_files.h"
-#include "cc/checkpoint/saved_ranks.h"
+#include "cc/checkpoint/testing/memory_files.h"
+#include "cc/checkpoint/testing/saved_ranks.h"
 
 namespace sok {
 namespace {

@@ -39,13 +39,13 @@ void ForEachHash(const int64_t* ids, int64_t n, const ProbeTable& table, Visit v
   uint64_t hashes[kAhead];
   for (int64_t i = 0; i < std::min(n, kAhead); ++i) {
     hashes[i] = HashOf(ids[i]);
-    table.AskFor(hashes[i]);
+    table.PrefetchSlot(hashes[i]);
   }
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t hash = hashes[i % kAhead];
     if (i + kAhead < n) {
       hashes[i % kAhead] = HashOf(ids[i + kAhead]);
-      table.AskFor(hashes[i % kAhead]);
+      table.PrefetchSlot(hashes[i % kAhead]);
     }
     if (!visit(i, hash)) return;
   }

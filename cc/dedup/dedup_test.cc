@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/base/thread_pool.h"
-#include "cc/dedup/dedup_reference.h"
+#include "cc/dedup/testing/dedup_reference.h"
 
 namespace sok {
 namespace {

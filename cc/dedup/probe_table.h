@@ -41,7 +41,7 @@ class ProbeTable {
   // Distinct ids that there is room for.
   int64_t room() const { return static_cast<int64_t>((mask_ + 1) / 2); }
 
-  void AskFor(uint64_t hash) const { Prefetch<true>(&slots_[hash & mask_]); }
+  void PrefetchSlot(uint64_t hash) const { Prefetch<true>(&slots_[hash & mask_]); }
 
   // The position stored with `id`, whose hash is `hash`; stores `position` first if there is none. The caller
   // counts what it stores and stays within room() + 1.

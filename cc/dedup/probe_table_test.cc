@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 
 namespace sok {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc/base/test_ids.h"
-#include "cc/dedup/dedup_reference.h"
+#include "cc/base/testing/test_ids.h"
+#include "cc/dedup/testing/dedup_reference.h"
 
 namespace sok {
 namespace {

@@ -16,12 +16,12 @@ namespace {
 Status RouteBatch(const EngineContext& context, const GroupBatch& batch, CpuScratch* scratch,
                   RoutePlan* plan) {
   const Status status = WithinMemory([&] {
-    SOK_RETURN_IF_ERROR(BuildBags(context.executor, scratch->tables, batch.specs, batch.inputs,
-                                  &plan->lookups, &scratch->ids));
+    SOK_RETURN_IF_ERROR(
+        BuildBags(context.executor, scratch->tables, batch.specs, batch.inputs, &plan->group, &scratch->ids));
     return RouteGroup(context.executor, scratch->tables, scratch->ids.views, plan, &scratch->group);
   });
   if (!status.ok()) {
-    plan->lookups.lookups.clear();
+    plan->group.lookups.clear();
     plan->routes.clear();
   }
   return status;
@@ -29,8 +29,8 @@ Status RouteBatch(const EngineContext& context, const GroupBatch& batch, CpuScra
 
 // A group's later calls need what its earlier ones leave where they succeed.
 Status CheckRouted(const RoutePlan& plan, int64_t lookups) {
-  if (static_cast<int64_t>(plan.lookups.lookups.size()) == lookups) return OkStatus();
-  return FailedPrecondition("this rank has routed ", plan.lookups.lookups.size(), " lookups of ", lookups);
+  if (static_cast<int64_t>(plan.group.lookups.size()) == lookups) return OkStatus();
+  return FailedPrecondition("this rank has routed ", plan.group.lookups.size(), " lookups of ", lookups);
 }
 Status CheckServed(const CpuServedGroup& served) {
   if (served.plan.parts.size() == served.dims.size()) return OkStatus();
@@ -52,7 +52,7 @@ Status CpuEngine::Route(const EngineContext& context, const GroupBatch& batch, S
     plan.rank = batch.tables[0]->options().rank;
     plan.ranks = batch.tables[0]->options().ranks;
     plan.modes.assign(modes.begin(), modes.end());
-    plan.lookups.training = batch.training;
+    plan.group.training = batch.training;
     const Status outcome = status.ok() ? RouteBatch(context, batch, cpu_scratch, &plan) : status;
     return WriteRequests(cpu_scratch->tables, outcome, plan, allocate);
   });
@@ -102,8 +102,8 @@ Status CpuEngine::RoutedWeightGradients(const EngineContext& context, const Rout
     SOK_RETURN_IF_ERROR(ReadReplies({}, plan, replies, &rows));
     for (int l = 0; l < static_cast<int>(weight_grads.size()); ++l) {
       if (weight_grads[l] == nullptr) continue;
-      const sok::Lookup& lookup = plan.lookups.lookups[l];
-      LookupWeightGradients(context.executor, plan.lookups, l, rows[lookup.table], plan.dims[lookup.table],
+      const sok::Lookup& lookup = plan.group.lookups[l];
+      LookupWeightGradients(context.executor, plan.group, l, rows[lookup.table], plan.dims[lookup.table],
                             gradients[l], {weight_grads[l], lookup.given});
     }
     return OkStatus();

@@ -45,9 +45,9 @@ class CpuServedGroup final : public ServedGroup {
  public:
   using ServedGroup::ServedGroup;
   // After an error no table has a part, and none is trained.
-  int64_t trained_rows(int t) const override { return plan.parts.empty() ? 0 : plan.parts[t].part.trained; }
+  int64_t trained_rows(int t) const override { return plan.parts.empty() ? 0 : plan.parts[t].merged.trained; }
   Status WriteReferences(const EngineContext& /*context*/, int t, int64_t* references) const override {
-    if (!plan.parts.empty()) WriteReferencesOf(plan.parts[t].part, references);
+    if (!plan.parts.empty()) WriteReferencesOf(plan.parts[t].merged, references);
     return OkStatus();
   }
 

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "cc/base/huge_pages.h"
+#include "cc/base/testing/vector_levels.h"
 #include "cc/base/thread_pool.h"
-#include "cc/base/vector_levels_for_tests.h"
 #include "cc/group/group_lookup.h"
 #include "cc/group/group_training.h"
-#include "cc/group/random_group.h"
+#include "cc/group/testing/random_group.h"
 
 namespace sok {
 namespace {

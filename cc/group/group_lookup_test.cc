@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/group/group_reference.h"
-#include "cc/group/random_group.h"
+#include "cc/group/testing/group_reference.h"
+#include "cc/group/testing/random_group.h"
 
 namespace sok {
 namespace {

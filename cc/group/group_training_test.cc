@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/group/random_group.h"
-#include "cc/optimizers/rule_cases.h"
+#include "cc/group/testing/random_group.h"
+#include "cc/optimizers/testing/rule_cases.h"
 
 namespace sok {
 namespace {

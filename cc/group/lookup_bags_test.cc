@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/group/random_group.h"
+#include "cc/group/testing/random_group.h"
 #include "gtest/gtest.h"
 
 namespace sok {

@@ -9,7 +9,7 @@
 
 #include "cc/base/thread_pool.h"
 #include "cc/group/group_lookup.h"
-#include "cc/group/random_group.h"
+#include "cc/group/testing/random_group.h"
 
 namespace sok {
 namespace {

@@ -86,7 +86,7 @@ uint64_t IdIndex::EndOfSearch(int64_t id, uint64_t home) const {
   return at;
 }
 
-inline void IdIndex::AskFor(Span<const int64_t> ids, uint64_t* homes) const {
+inline void IdIndex::PrefetchHomes(Span<const int64_t> ids, uint64_t* homes) const {
   if (ids.size() == kAhead) {
     for (int64_t i = 0; i < kAhead; ++i) homes[i] = Home(ids[i]);
   } else {
@@ -116,7 +116,7 @@ inline void IdIndex::FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) c
   uint64_t homes[2][kAhead];
   const auto ask_for = [&](int64_t begin) {
     const int64_t count = std::min(kAhead, ids.size() - begin);
-    if (count > 0) AskFor(ids.subspan(begin, count), homes[begin / kAhead % 2]);
+    if (count > 0) PrefetchHomes(ids.subspan(begin, count), homes[begin / kAhead % 2]);
   };
   ask_for(0);
   // Ids that may have overflowed from their home bucket. Their next bucket was not prefetched in time, so it

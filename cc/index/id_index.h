@@ -91,7 +91,7 @@ class IdIndex {
   // Find for a non-empty index, in blocks of ids.
   void FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const;
   // Prefetches the home buckets of a block's ids and stores them in homes[i].
-  void AskFor(Span<const int64_t> ids, uint64_t* homes) const;
+  void PrefetchHomes(Span<const int64_t> ids, uint64_t* homes) const;
   // Searches the home bucket of each id. Positions of ids that may be in a later bucket go to `past`, which
   // has at least ids.size() places; the next bucket of each is prefetched. Returns their number.
   int64_t FindAtHome(Span<const int64_t> ids, const uint64_t* homes, int64_t* rows, int64_t* past) const;

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/base/thread_pool.h"
 #include "cc/index/id_index.h"
 

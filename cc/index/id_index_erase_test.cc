@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cc/base/hash.h"
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/index/id_index.h"
-#include "cc/index/id_index_reference.h"
+#include "cc/index/testing/id_index_reference.h"
 
 namespace sok {
 namespace {

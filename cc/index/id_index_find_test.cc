@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cc/base/hash.h"
-#include "cc/base/test_ids.h"
-#include "cc/base/vector_levels_for_tests.h"
+#include "cc/base/testing/test_ids.h"
+#include "cc/base/testing/vector_levels.h"
 #include "cc/index/id_index.h"
-#include "cc/index/id_index_reference.h"
+#include "cc/index/testing/id_index_reference.h"
 
 namespace sok {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/index/id_index.h"
 
 namespace sok {

@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "cc/base/test_ids.h"
-#include "cc/base/vector_levels_for_tests.h"
+#include "cc/base/testing/test_ids.h"
+#include "cc/base/testing/vector_levels.h"
 
 namespace sok {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/thread_pool.h"
-#include "cc/optimizers/trained_rows.h"
+#include "cc/optimizers/testing/trained_rows.h"
 
 namespace sok {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cc/base/executor.h"
-#include "cc/optimizers/adam_reference.h"
 #include "cc/optimizers/exact_adam.h"
-#include "cc/optimizers/trained_rows.h"
+#include "cc/optimizers/testing/adam_reference.h"
+#include "cc/optimizers/testing/trained_rows.h"
 
 namespace sok {
 namespace {

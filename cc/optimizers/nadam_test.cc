@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/optimizers/trained_rows.h"
+#include "cc/optimizers/testing/trained_rows.h"
 
 namespace sok {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cc/optimizers/optimizer.h"
-#include "cc/optimizers/rule_cases.h"
+#include "cc/optimizers/testing/rule_cases.h"
 
 namespace sok {
 namespace {

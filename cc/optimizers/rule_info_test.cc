@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cc/base/executor.h"
-#include "cc/optimizers/rule_cases.h"
-#include "cc/optimizers/trained_rows.h"
+#include "cc/optimizers/testing/rule_cases.h"
+#include "cc/optimizers/testing/trained_rows.h"
 
 namespace sok {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "cc/base/testing/vector_levels.h"
 #include "cc/base/thread_pool.h"
-#include "cc/base/vector_levels_for_tests.h"
-#include "cc/optimizers/rule_cases.h"
-#include "cc/optimizers/trained_rows.h"
+#include "cc/optimizers/testing/rule_cases.h"
+#include "cc/optimizers/testing/trained_rows.h"
 
 namespace sok {
 namespace {

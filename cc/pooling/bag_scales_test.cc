@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "cc/pooling/pool_reference.h"
-#include "cc/pooling/random_lookup.h"
 #include "cc/pooling/segment_sum.h"
+#include "cc/pooling/testing/pool_reference.h"
+#include "cc/pooling/testing/random_lookup.h"
 
 namespace sok {
 namespace {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "cc/base/executor.h"
+#include "cc/base/testing/vector_levels.h"
 #include "cc/base/thread_pool.h"
-#include "cc/base/vector_levels_for_tests.h"
-#include "cc/pooling/pool_reference.h"
-#include "cc/pooling/random_lookup.h"
+#include "cc/pooling/testing/pool_reference.h"
+#include "cc/pooling/testing/random_lookup.h"
 
 namespace sok {
 namespace {

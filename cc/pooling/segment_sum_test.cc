@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "cc/base/executor.h"
+#include "cc/base/testing/vector_levels.h"
 #include "cc/base/thread_pool.h"
-#include "cc/base/vector_levels_for_tests.h"
 #include "cc/dedup/segments.h"
-#include "cc/pooling/random_lookup.h"
-#include "cc/pooling/segment_sum_reference.h"
+#include "cc/pooling/testing/random_lookup.h"
+#include "cc/pooling/testing/segment_sum_reference.h"
 
 namespace sok {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/thread_pool.h"
-#include "cc/pooling/random_lookup.h"
 #include "cc/pooling/segment_sum.h"
-#include "cc/pooling/segment_sum_reference.h"
+#include "cc/pooling/testing/random_lookup.h"
+#include "cc/pooling/testing/segment_sum_reference.h"
 
 namespace sok {
 namespace {

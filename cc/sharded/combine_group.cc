@@ -81,15 +81,15 @@ Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox
 
 Status CombineGroup(Executor& executor, const RoutePlan& plan, const ReceivedRows& received,
                     Span<const OutputRows> outputs) {
-  const std::vector<Lookup>& lookups = plan.lookups.lookups;
+  const std::vector<Lookup>& lookups = plan.group.lookups;
   for (const Lookup& lookup : lookups) {
-    if (plan.lookups.training) LookupCounts::Add(plan.counts[lookup.table]->ids, lookup.count);
+    if (plan.group.training) LookupCounts::Add(plan.counts[lookup.table]->ids, lookup.count);
   }
   return ForEachPart(executor, static_cast<int64_t>(lookups.size()), [&](Executor& inner, int64_t l) {
     const Lookup& lookup = lookups[l];
     const int t = lookup.table;
     if (plan.modes[t] == ExchangeMode::kRows) {
-      WriteOutput(inner, lookup, plan.lookups.parts[t], received[t], plan.dims[t], outputs[l]);
+      WriteOutput(inner, lookup, plan.group.parts[t], received[t], plan.dims[t], outputs[l]);
     } else {
       CombineSums(inner, lookup, plan.routes[t], received[t], plan.dims[t], outputs[l]);
     }

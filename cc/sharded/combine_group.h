@@ -22,7 +22,7 @@ using ReceivedRows = std::vector<std::vector<const float*>>;
 Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies,
                    ReceivedRows* received);
 
-// Writes every lookup's output; outputs[l] belongs to plan.lookups.lookups[l]. The same bits for every
+// Writes every lookup's output; outputs[l] belongs to plan.group.lookups[l]. The same bits for every
 // executor.
 Status CombineGroup(Executor& executor, const RoutePlan& plan, const ReceivedRows& received,
                     Span<const OutputRows> outputs);

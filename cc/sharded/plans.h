@@ -47,14 +47,14 @@ struct RoutePlan {
   std::vector<std::shared_ptr<LookupCounts>> counts;  // one per table
   // Of parts[t] only `inverse` is filled in, and only of kRows: positions in routes[t].ids. Rows have numbers
   // on their owners alone.
-  LookupPlan lookups;
+  LookupPlan group;
   std::vector<PartRoute> routes;  // one per table
 };
 
 // What all ranks together asked of one table, for training.
 struct ServedPart {
-  TablePart part;                    // over the ids of all training ranks, in the ranks' order
-  std::vector<int64_t> ids_begin;    // ranks + 1: rank r's ids are part.inverse[ids_begin[r] ..)
+  TablePart merged;                  // over the ids of all training ranks, in the ranks' order
+  std::vector<int64_t> ids_begin;    // ranks + 1: rank r's ids are merged.inverse[ids_begin[r] ..)
   std::vector<int64_t> rows_begin;   // ranks + 1: of the rows whose gradients the ranks send, likewise
   std::vector<int64_t> row_offsets;  // kSums: row i was the sum of ids [row_offsets[i], row_offsets[i + 1])
 };

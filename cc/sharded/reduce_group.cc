@@ -17,11 +17,11 @@ class TableGradients {
   TableGradients(const RoutePlan& plan, int t, Span<const GradientRows> gradients)
       : mode_(plan.modes[t]), dim_(plan.dims[t]), route_(plan.routes[t]) {
     if (mode_ == ExchangeMode::kRows) {
-      GradientsOfOccurrences(plan.lookups, t, gradients, &occurrences_);
-      BuildSegments(plan.lookups.parts[t].inverse, route_.rows, &segments_);
+      GradientsOfOccurrences(plan.group, t, gradients, &occurrences_);
+      BuildSegments(plan.group.parts[t].inverse, route_.rows, &segments_);
       return;
     }
-    const std::vector<Lookup>& lookups = plan.lookups.lookups;
+    const std::vector<Lookup>& lookups = plan.group.lookups;
     for (size_t l = 0; l < lookups.size(); ++l) {
       if (lookups[l].table != t) continue;
       lookup_ = &lookups[l];
@@ -62,7 +62,7 @@ class TableGradients {
 
 int64_t FloatsFor(const RoutePlan& plan, int r) {
   int64_t floats = 0;
-  if (!plan.lookups.training) return floats;
+  if (!plan.group.training) return floats;
   for (size_t t = 0; t < plan.routes.size(); ++t) {
     floats += plan.routes[t].rows_for[r].size() * plan.dims[t];
   }
@@ -135,7 +135,7 @@ Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const Gradien
     if (payload < end) end[-1] = 0;
     payloads[r] = payload;
   }
-  if (!plan.lookups.training) return OkStatus();
+  if (!plan.group.training) return OkStatus();
   CountGradients(plan, format);
 
   std::vector<float*> starts(plan.ranks);

@@ -14,7 +14,7 @@ namespace sok {
 
 // Sums the gradients of each distinct id (kRows) or of each bag (kSums) and writes the messages of exchange
 // 3: to each owner one gradient for each row that it answered with, in its order, in `format`. A group that
-// was not training sends no gradients. gradients[l] belongs to plan.lookups.lookups[l]; `replies` are those
+// was not training sends no gradients. gradients[l] belongs to plan.group.lookups[l]; `replies` are those
 // that ReadReplies accepted, whose tokens go back to their owners. The same bits for every executor.
 Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const GradientRows> gradients,
                    const Inbox& replies, GradientFormat format, AllocateWords allocate);

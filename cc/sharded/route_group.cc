@@ -22,7 +22,7 @@ void RouteToReplicas(const RoutePlan& plan, PartRoute* route) {
   const RouteRange all_ids = route->ids_for[0];
   const RouteRange all_rows = route->rows_for[0];
   for (int r = 0; r < plan.ranks; ++r) {
-    const bool asked = r == plan.rank || plan.lookups.training;
+    const bool asked = r == plan.rank || plan.group.training;
     route->ids_for[r] = asked ? all_ids : RouteRange();
     route->rows_for[r] = asked ? all_rows : RouteRange();
     route->rows_from[r] = r == plan.rank ? all_rows : RouteRange();
@@ -92,9 +92,9 @@ Status RouteTable(Executor& executor, const Table& table, int64_t t, const Looku
                   Span<const int64_t> ids, RoutePlan* plan, GroupScratch* scratch) {
   PartRoute* route = &plan->routes[t];
   if (plan->modes[t] == ExchangeMode::kRows) {
-    const bool counts = plan->lookups.training && table.counts_lookups();
+    const bool counts = plan->group.training && table.counts_lookups();
     SOK_RETURN_IF_ERROR(RouteRows(executor, ids, table.key_owners(), counts,
-                                  scratch->deduplicators.Take().get(), &plan->lookups.parts[t], route));
+                                  scratch->deduplicators.Take().get(), &plan->group.parts[t], route));
   } else {
     SOK_RETURN_IF_ERROR(RouteSums(table, *lookup, ids, route));
   }
@@ -136,7 +136,7 @@ void CountRequests(const RoutePlan& plan, const std::vector<std::vector<TableReq
 
 Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                   RoutePlan* plan, GroupScratch* scratch) {
-  plan->lookups.parts.resize(tables.size());
+  plan->group.parts.resize(tables.size());
   plan->routes.resize(tables.size());
   plan->dims.clear();
   plan->counts.clear();
@@ -145,7 +145,7 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
     plan->counts.push_back(table->lookup_counts());
   }
   std::vector<const Lookup*> lookup_of(tables.size());
-  for (const Lookup& lookup : plan->lookups.lookups) lookup_of[lookup.table] = &lookup;
+  for (const Lookup& lookup : plan->group.lookups) lookup_of[lookup.table] = &lookup;
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
     return RouteTable(inner, *tables[t], t, lookup_of[t], ids[t], plan, scratch);
   });
@@ -161,12 +161,12 @@ Status WriteRequests(Span<Table* const> tables, const Status& status, const Rout
   int64_t* words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
   const std::vector<int64_t*> starts = MessageStarts(plan.rank, sizes, words);
-  const MessageHeader header{MessageKind::kRequest, status, plan.lookups.training ? 1 : 0};
+  const MessageHeader header{MessageKind::kRequest, status, plan.group.training ? 1 : 0};
   for (int r = 0; r < ranks; ++r) {
     int64_t* payload = WriteHeader(header, starts[r]);
     if (status.ok()) WriteRequest(requests[r], payload);
   }
-  if (status.ok() && plan.lookups.training) CountRequests(plan, requests);
+  if (status.ok() && plan.group.training) CountRequests(plan, requests);
   return OkStatus();
 }
 

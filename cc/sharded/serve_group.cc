@@ -70,7 +70,7 @@ class TableServer {
     const int64_t dim = table_->options().dim;
     const int64_t first = part.ids_begin[r];
     const int64_t count = part.ids_begin[r + 1] - first;
-    const Span<const int32_t> inverse = Span<const int32_t>(part.part.inverse).subspan(first, count);
+    const Span<const int32_t> inverse = Span<const int32_t>(part.merged.inverse).subspan(first, count);
     if (mode_ == ExchangeMode::kRows) {
       GatherForward(executor, served.pointers.rows, inverse, dim, out, dim);
       return;
@@ -116,11 +116,11 @@ class TableServer {
         occurrences.size() != ids.size()) {
       return Internal("ranks sent ", occurrences.size(), " counts of ", ids.size(), " ids");
     }
-    part.part.inverse.resize(ids.size());
+    part.merged.inverse.resize(ids.size());
     SOK_RETURN_IF_ERROR(
-        deduplicator->Run(executor, ids, &part.part.unique, Span<int32_t>(part.part.inverse)));
-    SOK_RETURN_IF_ERROR(ResolveRows(executor, table_, training, occurrences, &part.part));
-    served->pointers.Fill(*table_, part.part.unique, part.part.rows);
+        deduplicator->Run(executor, ids, &part.merged.unique, Span<int32_t>(part.merged.inverse)));
+    SOK_RETURN_IF_ERROR(ResolveRows(executor, table_, training, occurrences, &part.merged));
+    served->pointers.Fill(*table_, part.merged.unique, part.merged.rows);
     return OkStatus();
   }
 

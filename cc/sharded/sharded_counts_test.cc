@@ -6,7 +6,7 @@
 #include <set>
 
 #include "cc/base/thread_pool.h"
-#include "cc/sharded/sharded_step.h"
+#include "cc/sharded/testing/sharded_step.h"
 
 namespace sok {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cc/sharded/sharded_step.h"
+#include "cc/sharded/testing/sharded_step.h"
 
 namespace sok {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "cc/base/thread_pool.h"
-#include "cc/sharded/random_batches.h"
-#include "cc/sharded/sharded_step.h"
+#include "cc/sharded/testing/random_batches.h"
+#include "cc/sharded/testing/sharded_step.h"
 
 namespace sok {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "cc/base/thread_pool.h"
-#include "cc/sharded/random_batches.h"
-#include "cc/sharded/sharded_step.h"
+#include "cc/sharded/testing/random_batches.h"
+#include "cc/sharded/testing/sharded_step.h"
 
 namespace sok {
 namespace {
@@ -34,7 +34,7 @@ void TrainInTwoPasses(ShardedGroup& group, const Gradients& gradients, GradientF
     Rank& rank = group.rank(r);
     ASSERT_TRUE(rank.status.ok()) << rank.status.message();
     for (size_t t = 0; t < rank.tables.size(); ++t) {
-      const TablePart& part = rank.served.parts[t].part;
+      const TablePart& part = rank.served.parts[t].merged;
       std::vector<float> grads;
       for (int64_t u = 0; u < part.trained; ++u) {
         for (const float sum : sums[t].at(part.unique[u])) grads.push_back(sum / divisor);

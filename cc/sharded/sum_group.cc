@@ -60,7 +60,7 @@ class ServedGradients final : public GroupGradients {
  public:
   ServedGradients(const ServedPlan& plan, const ArrivedGradients& arrived, float divisor)
       : plan_(plan), arrived_(arrived), divisor_(divisor) {}
-  const TablePart& part(int t) const override { return plan_.parts[t].part; }
+  const TablePart& part(int t) const override { return plan_.parts[t].merged; }
   void Prepare(int t, PartGradients* gradients) const override {
     gradients->Prepare(part(t), arrived_.rows[t], divisor_);
   }
@@ -77,7 +77,7 @@ Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inb
                      ArrivedGradients* arrived) {
   SOK_RETURN_IF_ERROR(CheckRanks(messages, plan.ranks));
   arrived->rows.assign(dims.size(), {});
-  for (int64_t t = 0; t < dims.size(); ++t) arrived->rows[t].reserve(plan.parts[t].part.inverse.size());
+  for (int64_t t = 0; t < dims.size(); ++t) arrived->rows[t].reserve(plan.parts[t].merged.inverse.size());
   arrived->decoded.resize(static_cast<int>(messages.size()));
   for (int r = 0; r < static_cast<int>(messages.size()); ++r) {
     const float* row = nullptr;

@@ -17,7 +17,7 @@
 
 namespace sok {
 
-// The gradients that all ranks sent: rows[t][p] is that of occurrence p of plan.parts[t].part.
+// The gradients that all ranks sent: rows[t][p] is that of occurrence p of plan.parts[t].merged.
 struct ArrivedGradients {
   std::vector<std::vector<const float*>> rows;  // into the messages, or into `decoded`
   std::vector<std::vector<float>> decoded;      // by rank: what did not come as float32
@@ -29,8 +29,8 @@ struct ArrivedGradients {
 Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
                      ArrivedGradients* arrived);
 
-// In grads_out[t], row u becomes the sum of all gradients of plan.parts[t].part.unique[u], one of the first
-// part.trained, in the order of the ranks and of each rank's occurrences. Where grads_out[t] is null, those
+// In grads_out[t], row u becomes the sum of all gradients of plan.parts[t].merged.unique[u], one of the first
+// merged.trained, in the order of the ranks and of each rank's occurrences. Where grads_out[t] is null, those
 // of table t are not wanted. The same bits for every executor. ResourceExhausted where memory does not
 // suffice.
 Status SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived,

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 
 namespace sok {
 namespace {

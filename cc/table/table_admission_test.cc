@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "cc/base/test_ids.h"
-#include "cc/table/table_for_tests.h"
+#include "cc/base/testing/test_ids.h"
+#include "cc/table/testing/test_table.h"
 
 namespace sok {
 namespace {

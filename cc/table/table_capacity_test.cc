@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/base/thread_pool.h"
-#include "cc/table/table_for_tests.h"
+#include "cc/table/testing/test_table.h"
 
 namespace sok {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "cc/table/table_for_tests.h"
+#include "cc/table/testing/test_table.h"
 
 namespace sok {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cc/table/table.h"
-#include "cc/table/table_for_tests.h"
+#include "cc/table/testing/test_table.h"
 #include "gtest/gtest.h"
 
 namespace sok {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
-#include "cc/table/table_for_tests.h"
+#include "cc/table/testing/test_table.h"
 
 namespace sok {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 #include <utility>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 
 namespace sok {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "cc/group/group_reference.h"
+#include "cc/group/testing/group_reference.h"
 #include "cc/initializers/initializer.h"
 #include "cc/table/table_options.h"
 

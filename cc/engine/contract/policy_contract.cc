@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "cc/base/test_ids.h"
+#include "cc/base/testing/test_ids.h"
 #include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/lookup_reference.h"
 #include "cc/engine/contract/suites.h"

@@ -1,6 +1,6 @@
 // Batches of ids that tests and benchmarks share.
-#ifndef SOK_CC_BASE_TEST_IDS_H_
-#define SOK_CC_BASE_TEST_IDS_H_
+#ifndef SOK_CC_BASE_TESTING_TEST_IDS_H_
+#define SOK_CC_BASE_TESTING_TEST_IDS_H_
 
 #include <algorithm>
 #include <cmath>
@@ -61,4 +61,4 @@ inline std::vector<int64_t> DistinctIds(int64_t n, uint64_t seed) {
 
 }  // namespace sok
 
-#endif  // SOK_CC_BASE_TEST_IDS_H_
+#endif  // SOK_CC_BASE_TESTING_TEST_IDS_H_

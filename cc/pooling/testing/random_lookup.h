@@ -1,5 +1,5 @@
-#ifndef SOK_CC_POOLING_RANDOM_LOOKUP_H_
-#define SOK_CC_POOLING_RANDOM_LOOKUP_H_
+#ifndef SOK_CC_POOLING_TESTING_RANDOM_LOOKUP_H_
+#define SOK_CC_POOLING_TESTING_RANDOM_LOOKUP_H_
 
 #include <algorithm>
 #include <cmath>
@@ -66,4 +66,4 @@ constexpr int64_t kAllDims[] = {1, 2, 3, 7, 16, 32, 63, 64, 128, 129, 1025};
 
 }  // namespace sok
 
-#endif  // SOK_CC_POOLING_RANDOM_LOOKUP_H_
+#endif  // SOK_CC_POOLING_TESTING_RANDOM_LOOKUP_H_

@@ -1,6 +1,6 @@
 // IdIndex's contract on a standard map: the reference for tests and benchmarks.
-#ifndef SOK_CC_INDEX_ID_INDEX_REFERENCE_H_
-#define SOK_CC_INDEX_ID_INDEX_REFERENCE_H_
+#ifndef SOK_CC_INDEX_TESTING_ID_INDEX_REFERENCE_H_
+#define SOK_CC_INDEX_TESTING_ID_INDEX_REFERENCE_H_
 
 #include <cstdint>
 #include <unordered_map>
@@ -39,4 +39,4 @@ class ReferenceIdIndex {
 
 }  // namespace sok
 
-#endif  // SOK_CC_INDEX_ID_INDEX_REFERENCE_H_
+#endif  // SOK_CC_INDEX_TESTING_ID_INDEX_REFERENCE_H_

@@ -1,6 +1,6 @@
 // Slow, obvious dedup and segments: the reference for tests and benchmarks.
-#ifndef SOK_CC_DEDUP_DEDUP_REFERENCE_H_
-#define SOK_CC_DEDUP_DEDUP_REFERENCE_H_
+#ifndef SOK_CC_DEDUP_TESTING_DEDUP_REFERENCE_H_
+#define SOK_CC_DEDUP_TESTING_DEDUP_REFERENCE_H_
 
 #include <cstdint>
 #include <unordered_map>
@@ -41,4 +41,4 @@ inline Segments ReferenceSegments(Span<const int32_t> inverse, int64_t num_uniqu
 
 }  // namespace sok
 
-#endif  // SOK_CC_DEDUP_DEDUP_REFERENCE_H_
+#endif  // SOK_CC_DEDUP_TESTING_DEDUP_REFERENCE_H_

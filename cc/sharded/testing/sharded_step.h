@@ -1,6 +1,6 @@
 // Steps of a group over ranks that are objects of one process, and the same steps of one process, for tests.
-#ifndef SOK_CC_SHARDED_SHARDED_STEP_H_
-#define SOK_CC_SHARDED_SHARDED_STEP_H_
+#ifndef SOK_CC_SHARDED_TESTING_SHARDED_STEP_H_
+#define SOK_CC_SHARDED_TESTING_SHARDED_STEP_H_
 
 #include <cstdint>
 #include <map>
@@ -12,11 +12,11 @@
 #include "cc/base/executor.h"
 #include "cc/group/group_lookup.h"
 #include "cc/sharded/combine_group.h"
-#include "cc/sharded/in_process_ranks.h"
 #include "cc/sharded/reduce_group.h"
 #include "cc/sharded/route_group.h"
 #include "cc/sharded/serve_group.h"
 #include "cc/sharded/sum_group.h"
+#include "cc/sharded/testing/in_process_ranks.h"
 
 namespace sok {
 
@@ -153,7 +153,7 @@ class ShardedGroup {
                                          GradientFormat format) {
     for (int r = 0; r < size(); ++r) {
       Rank& rank = ranks_[r];
-      const std::vector<Lookup>& lookups = rank.route.lookups.lookups;
+      const std::vector<Lookup>& lookups = rank.route.group.lookups;
       rank.status = ReduceGroup(executor_, rank.route, Views(gradients[r], lookups, Pointers(rank.tables)),
                                 rank.replies.inbox, format, Allocator(&rank));
     }
@@ -179,8 +179,8 @@ class ShardedGroup {
     rank.route.rank = r;
     rank.route.ranks = size();
     rank.route.modes = modes_;
-    rank.route.lookups.training = batch.training;
-    rank.route.lookups.lookups = batch.lookups;
+    rank.route.group.training = batch.training;
+    rank.route.group.lookups = batch.lookups;
     if (status.ok()) status = RouteGroup(executor_, tables, batch.views(), &rank.route, &rank.scratch);
     rank.status = WriteRequests(tables, status, rank.route, Allocator(&rank));
   }
@@ -198,7 +198,7 @@ class ShardedGroup {
     rank.replies = std::move(replies);
     rank.status = ReadReplies(tables, rank.route, rank.replies.inbox, &rank.received);
     if (!rank.status.ok()) return;
-    rank.outputs.Resize(rank.route.lookups.lookups, tables);
+    rank.outputs.Resize(rank.route.group.lookups, tables);
     rank.status = CombineGroup(executor_, rank.route, rank.received, rank.outputs.rows);
   }
 
@@ -211,12 +211,12 @@ class ShardedGroup {
     std::vector<std::vector<float>> sums;
     std::vector<float*> pointers;
     for (size_t t = 0; t < dims.size(); ++t) {
-      sums.emplace_back(rank.served.parts[t].part.trained * dims[t] + 1);
+      sums.emplace_back(rank.served.parts[t].merged.trained * dims[t] + 1);
     }
     for (auto& sum : sums) pointers.push_back(sum.data());
     rank.status = SumGradients(executor_, rank.served, arrived, dims, pointers, &rank.gradient_scratch);
     for (size_t t = 0; t < dims.size(); ++t) {
-      AddById(rank.served.parts[t].part, sums[t], dims[t], &(*result)[t]);
+      AddById(rank.served.parts[t].merged, sums[t], dims[t], &(*result)[t]);
     }
   }
 
@@ -300,4 +300,4 @@ struct OneProcess {
 
 }  // namespace sok
 
-#endif  // SOK_CC_SHARDED_SHARDED_STEP_H_
+#endif  // SOK_CC_SHARDED_TESTING_SHARDED_STEP_H_

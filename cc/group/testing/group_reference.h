@@ -1,6 +1,6 @@
 // Slow, obvious group lookups in double precision, which tests hold the real ones to.
-#ifndef SOK_CC_GROUP_GROUP_REFERENCE_H_
-#define SOK_CC_GROUP_GROUP_REFERENCE_H_
+#ifndef SOK_CC_GROUP_TESTING_GROUP_REFERENCE_H_
+#define SOK_CC_GROUP_TESTING_GROUP_REFERENCE_H_
 
 #include <cmath>
 #include <cstdint>
@@ -53,4 +53,4 @@ inline void ReferenceBackward(const ReferenceBag& bag, Combiner combiner, const 
 
 }  // namespace sok
 
-#endif  // SOK_CC_GROUP_GROUP_REFERENCE_H_
+#endif  // SOK_CC_GROUP_TESTING_GROUP_REFERENCE_H_

@@ -1,7 +1,7 @@
 // Slow, obvious PoolForward and GatherForward: one bag after the other, one column after the other, with the
 // same operations in the same order, so that results agree bit for bit.
-#ifndef SOK_CC_POOLING_POOL_REFERENCE_H_
-#define SOK_CC_POOLING_POOL_REFERENCE_H_
+#ifndef SOK_CC_POOLING_TESTING_POOL_REFERENCE_H_
+#define SOK_CC_POOLING_TESTING_POOL_REFERENCE_H_
 
 #include <algorithm>
 #include <cmath>
@@ -77,4 +77,4 @@ inline std::vector<float> GatherReference(Span<const float* const> rows, Span<co
 
 }  // namespace sok
 
-#endif  // SOK_CC_POOLING_POOL_REFERENCE_H_
+#endif  // SOK_CC_POOLING_TESTING_POOL_REFERENCE_H_

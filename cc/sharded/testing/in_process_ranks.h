@@ -1,6 +1,6 @@
 // Exchanges between ranks that are objects of one process.
-#ifndef SOK_CC_SHARDED_IN_PROCESS_RANKS_H_
-#define SOK_CC_SHARDED_IN_PROCESS_RANKS_H_
+#ifndef SOK_CC_SHARDED_TESTING_IN_PROCESS_RANKS_H_
+#define SOK_CC_SHARDED_TESTING_IN_PROCESS_RANKS_H_
 
 #include <cstdint>
 #include <utility>
@@ -55,4 +55,4 @@ inline std::vector<Arrived> Exchange(std::vector<Outbox> outboxes) {
 
 }  // namespace sok
 
-#endif  // SOK_CC_SHARDED_IN_PROCESS_RANKS_H_
+#endif  // SOK_CC_SHARDED_TESTING_IN_PROCESS_RANKS_H_

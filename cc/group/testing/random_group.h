@@ -1,6 +1,6 @@
 // Groups of random lookups, for tests.
-#ifndef SOK_CC_GROUP_RANDOM_GROUP_H_
-#define SOK_CC_GROUP_RANDOM_GROUP_H_
+#ifndef SOK_CC_GROUP_TESTING_RANDOM_GROUP_H_
+#define SOK_CC_GROUP_TESTING_RANDOM_GROUP_H_
 
 #include <cmath>
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/group/group_lookup.h"
-#include "cc/group/group_reference.h"
+#include "cc/group/testing/group_reference.h"
 #include "cc/table/table.h"
 
 namespace sok {
@@ -135,4 +135,4 @@ inline Group RandomGroup(uint32_t seed, int batch) {
 
 }  // namespace sok
 
-#endif  // SOK_CC_GROUP_RANDOM_GROUP_H_
+#endif  // SOK_CC_GROUP_TESTING_RANDOM_GROUP_H_

@@ -1,6 +1,6 @@
 // For tests: the tables of several ranks as objects of one process; how they train, are saved and restored.
-#ifndef SOK_CC_CHECKPOINT_SAVED_RANKS_H_
-#define SOK_CC_CHECKPOINT_SAVED_RANKS_H_
+#ifndef SOK_CC_CHECKPOINT_TESTING_SAVED_RANKS_H_
+#define SOK_CC_CHECKPOINT_TESTING_SAVED_RANKS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -292,4 +292,4 @@ inline std::string SaveId(uint64_t n) {
 
 }  // namespace sok
 
-#endif  // SOK_CC_CHECKPOINT_SAVED_RANKS_H_
+#endif  // SOK_CC_CHECKPOINT_TESTING_SAVED_RANKS_H_

@@ -1,7 +1,7 @@
 // A slow, obvious backward pass. Gradients are summed in the same order as in SegmentSum and agree bit for
 // bit; gradients with respect to weights are in double precision.
-#ifndef SOK_CC_POOLING_SEGMENT_SUM_REFERENCE_H_
-#define SOK_CC_POOLING_SEGMENT_SUM_REFERENCE_H_
+#ifndef SOK_CC_POOLING_TESTING_SEGMENT_SUM_REFERENCE_H_
+#define SOK_CC_POOLING_TESTING_SEGMENT_SUM_REFERENCE_H_
 
 #include <cmath>
 #include <cstdint>
@@ -62,4 +62,4 @@ inline std::vector<double> WeightGradientsReference(Combiner combiner, Span<cons
 
 }  // namespace sok
 
-#endif  // SOK_CC_POOLING_SEGMENT_SUM_REFERENCE_H_
+#endif  // SOK_CC_POOLING_TESTING_SEGMENT_SUM_REFERENCE_H_

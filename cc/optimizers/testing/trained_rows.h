@@ -1,5 +1,5 @@
-#ifndef SOK_CC_OPTIMIZERS_TRAINED_ROWS_H_
-#define SOK_CC_OPTIMIZERS_TRAINED_ROWS_H_
+#ifndef SOK_CC_OPTIMIZERS_TESTING_TRAINED_ROWS_H_
+#define SOK_CC_OPTIMIZERS_TESTING_TRAINED_ROWS_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -99,4 +99,4 @@ inline RandomStep MakeRandomStep(int64_t rows, int64_t dim, double probability, 
 
 }  // namespace sok
 
-#endif  // SOK_CC_OPTIMIZERS_TRAINED_ROWS_H_
+#endif  // SOK_CC_OPTIMIZERS_TESTING_TRAINED_ROWS_H_

@@ -1,5 +1,5 @@
-#ifndef SOK_CC_OPTIMIZERS_RULE_CASES_H_
-#define SOK_CC_OPTIMIZERS_RULE_CASES_H_
+#ifndef SOK_CC_OPTIMIZERS_TESTING_RULE_CASES_H_
+#define SOK_CC_OPTIMIZERS_TESTING_RULE_CASES_H_
 
 #include <ostream>
 #include <string>
@@ -51,4 +51,4 @@ std::string RuleCaseName(const Info& info) {
 
 }  // namespace sok
 
-#endif  // SOK_CC_OPTIMIZERS_RULE_CASES_H_
+#endif  // SOK_CC_OPTIMIZERS_TESTING_RULE_CASES_H_

@@ -1,5 +1,5 @@
-#ifndef SOK_CC_CHECKPOINT_FAILING_FILES_H_
-#define SOK_CC_CHECKPOINT_FAILING_FILES_H_
+#ifndef SOK_CC_CHECKPOINT_TESTING_FAILING_FILES_H_
+#define SOK_CC_CHECKPOINT_TESTING_FAILING_FILES_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -98,4 +98,4 @@ class FailingFiles final : public Files {
 
 }  // namespace sok
 
-#endif  // SOK_CC_CHECKPOINT_FAILING_FILES_H_
+#endif  // SOK_CC_CHECKPOINT_TESTING_FAILING_FILES_H_

@@ -1,4 +1,4 @@
-#include "cc/checkpoint/memory_files.h"
+#include "cc/checkpoint/testing/memory_files.h"
 
 #include <cstring>
 #include <filesystem>

@@ -1,5 +1,5 @@
-#ifndef SOK_CC_CHECKPOINT_MEMORY_FILES_H_
-#define SOK_CC_CHECKPOINT_MEMORY_FILES_H_
+#ifndef SOK_CC_CHECKPOINT_TESTING_MEMORY_FILES_H_
+#define SOK_CC_CHECKPOINT_TESTING_MEMORY_FILES_H_
 
 #include <cstdint>
 #include <map>
@@ -63,4 +63,4 @@ class MemoryFiles final : public Files {
 
 }  // namespace sok
 
-#endif  // SOK_CC_CHECKPOINT_MEMORY_FILES_H_
+#endif  // SOK_CC_CHECKPOINT_TESTING_MEMORY_FILES_H_

@@ -1,5 +1,5 @@
-#ifndef SOK_CC_BASE_VECTOR_LEVELS_FOR_TESTS_H_
-#define SOK_CC_BASE_VECTOR_LEVELS_FOR_TESTS_H_
+#ifndef SOK_CC_BASE_TESTING_VECTOR_LEVELS_H_
+#define SOK_CC_BASE_TESTING_VECTOR_LEVELS_H_
 
 #include <vector>
 
@@ -30,4 +30,4 @@ class WithVectorLevel {
 
 }  // namespace sok
 
-#endif  // SOK_CC_BASE_VECTOR_LEVELS_FOR_TESTS_H_
+#endif  // SOK_CC_BASE_TESTING_VECTOR_LEVELS_H_

@@ -1,5 +1,5 @@
-#ifndef SOK_CC_OPTIMIZERS_ADAM_REFERENCE_H_
-#define SOK_CC_OPTIMIZERS_ADAM_REFERENCE_H_
+#ifndef SOK_CC_OPTIMIZERS_TESTING_ADAM_REFERENCE_H_
+#define SOK_CC_OPTIMIZERS_TESTING_ADAM_REFERENCE_H_
 
 #include <cmath>
 #include <cstdint>
@@ -38,4 +38,4 @@ class DenseAdam {
 
 }  // namespace sok
 
-#endif  // SOK_CC_OPTIMIZERS_ADAM_REFERENCE_H_
+#endif  // SOK_CC_OPTIMIZERS_TESTING_ADAM_REFERENCE_H_

@@ -1,6 +1,6 @@
 // Tables as tests make and read them.
-#ifndef SOK_CC_TABLE_TABLE_FOR_TESTS_H_
-#define SOK_CC_TABLE_TABLE_FOR_TESTS_H_
+#ifndef SOK_CC_TABLE_TESTING_TEST_TABLE_H_
+#define SOK_CC_TABLE_TESTING_TEST_TABLE_H_
 
 #include <gtest/gtest.h>
 
@@ -74,4 +74,4 @@ inline void ExpectMentions(const Status& status, const std::vector<std::string>&
 
 }  // namespace sok
 
-#endif  // SOK_CC_TABLE_TABLE_FOR_TESTS_H_
+#endif  // SOK_CC_TABLE_TESTING_TEST_TABLE_H_

@@ -1,6 +1,6 @@
 // Tables of several kinds, and random batches of all ranks with gradients of their outputs, for tests.
-#ifndef SOK_CC_SHARDED_RANDOM_BATCHES_H_
-#define SOK_CC_SHARDED_RANDOM_BATCHES_H_
+#ifndef SOK_CC_SHARDED_TESTING_RANDOM_BATCHES_H_
+#define SOK_CC_SHARDED_TESTING_RANDOM_BATCHES_H_
 
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/sharded/sharded_step.h"
+#include "cc/sharded/testing/sharded_step.h"
 
 namespace sok {
 
@@ -112,4 +112,4 @@ inline std::vector<std::vector<std::vector<float>>> RandomGradients(uint64_t see
 
 }  // namespace sok
 
-#endif  // SOK_CC_SHARDED_RANDOM_BATCHES_H_
+#endif  // SOK_CC_SHARDED_TESTING_RANDOM_BATCHES_H_
