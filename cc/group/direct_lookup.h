@@ -16,15 +16,15 @@
 
 namespace sok {
 
-// Lookups that only read, id by id: a row is found, read and added to its bag for each occurrence of an id.
-// Finding out which ids are distinct takes longer, unless most of them are repeated.
+// Read-only lookups id by id: each occurrence of an id is found, read and added to its bag. That is faster
+// than merging duplicates unless most ids are repeated.
 
-// Whether lookups of part `t` of a plan, of `ids` ids in `table`, are read so: nobody asks for the distinct
-// ids later, as gradients do (those of weights also without training), no row has to be brought up to date
-// first, and there are at most four ids for each row of the table.
+// Whether the lookups of part `t` of a plan, with `ids` ids in `table`, are read directly: distinct ids are
+// not needed later, as they are for gradients (for those of weights even without training), no row has to be
+// brought up to date first, and there are at most four ids per row of the table.
 bool CanReadDirectly(const LookupPlan& plan, int t, const Table& table, int64_t ids);
 
-// Some ids of a lookup on their way to the output. Memory is used again for the next ones.
+// A block of a lookup's ids in flight. Its memory is reused for later blocks.
 struct IdBlock {
   int64_t first = 0;  // bags [first, last) of the lookup; ids where nothing is pooled
   int64_t last = 0;
@@ -41,9 +41,9 @@ struct DirectScratch {
 // without training. `ids` are the lookup's. The table is locked by the caller. Errors as Table::Find, of the
 // first id that has one; ResourceExhausted where memory does not suffice.
 //
-// Gives up where so many ids have no row that the initial rows of their repetitions would cost more than
-// finding out which are distinct: sets *gave_up, and of the output some rows are not written. Ends soon also
-// once another call, for a lookup of the same table, has set it.
+// Gives up if so many ids have no row that computing their initial rows repeatedly would cost more than
+// merging duplicates: sets *gave_up, and leaves some output rows unwritten. Also ends early once another
+// call, for a lookup of the same table, has set it.
 Status ReadDirectly(Executor& executor, const Table& table, const Lookup& lookup, Span<const int64_t> ids,
                     const OutputRows& output, OutputStores stores, ObjectPool<DirectScratch>* scratch,
                     std::atomic<bool>* gave_up);

@@ -17,49 +17,48 @@
 
 namespace sok {
 
-// Working memory of GroupForward; one call at a time. Calls after the first find it as large as they need it.
+// Working memory of GroupForward; one call at a time. Later calls reuse the allocations of the first.
 struct GroupScratch {
   ObjectPool<Deduplicator> deduplicators;  // one for each thread
-  ObjectPool<RowPointers> pointers;        // as well
-  ObjectPool<DirectScratch> direct;        // as well
+  ObjectPool<RowPointers> pointers;        // one for each thread
+  ObjectPool<DirectScratch> direct;        // one for each thread
 };
 
-// Looks up a whole group: merges duplicate ids per table, finds their rows (and in training inserts those
-// that are new), and writes every lookup's output. Takes the lookups of `plan`, and fills in its parts: part
-// t belongs to tables[t], which are distinct, and to ids[t], the ids of the table's lookups one after the
-// other, each lookup's in the order of its bags. outputs[l] belongs to plan->lookups[l]. Without training,
-// tables whose distinct ids nobody needs are read id by id, unless too many ids have no row, and their parts
-// stay empty: see CanReadDirectly and ReadDirectly.
+// Looks up a whole group: merges duplicate ids per table, finds their rows (in training inserts new ones),
+// and writes the output of every lookup. Reads plan->lookups and fills in plan->parts: part t belongs to
+// tables[t], which are distinct, and to ids[t], the concatenated ids of the table's lookups, each in the
+// order of its bags. outputs[l] belongs to plan->lookups[l]. Without training, tables whose distinct ids are
+// not needed are read id by id, unless too many ids have no row, and their parts stay empty: see
+// CanReadDirectly and ReadDirectly.
 //
-// Locks the tables it works on, in one global order, so that groups that share tables cannot deadlock. On an
-// error no output is to be used; rows that were in the tables are as they were.
+// Locks the tables in one global order, so that groups that share tables cannot deadlock. After an error the
+// outputs must not be used, and rows that were in the tables are unchanged.
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch);
 
-// GroupForward in two calls, for who has the ids before the rows are as the lookup is to find them. Together
-// they do what it does, whatever happens to the tables in between.
+// GroupForward in two calls, for callers whose ids arrive before the tables are in the state that the lookup
+// must see. Together they do the same, whatever happens to the tables between them.
 //
-// The first merges duplicate ids per table: takes the lookups of `plan`, and of its parts fills in what no
-// table is needed for.
+// MergeGroup merges duplicate ids per table. It reads plan->lookups and fills in those fields of plan->parts
+// that need no table.
 Status MergeGroup(Executor& executor, Span<const Span<const int64_t>> ids, LookupPlan* plan,
                   GroupScratch* scratch);
-// The second does the rest, with a plan that MergeGroup has filled in and that was not read before.
+// ReadGroup does the rest, once for each plan that MergeGroup filled in.
 Status ReadGroup(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
                  Span<const OutputRows> outputs, GroupScratch* scratch);
 
-// The gradients of all trained ids of a group: in grads_out[t], row u < plan.parts[t].trained is the sum over
-// the occurrences of id plan.parts[t].unique[u], in order, of each one's share of its bag's gradient. Table t
-// has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. Where grads_out[t] is null, those of
-// table t are not wanted. The result does not depend on the executor. `plan` comes from GroupForward and was
-// training. ResourceExhausted where memory does not suffice.
+// The gradients of all trained ids of a group: row u < plan.parts[t].trained of grads_out[t] is the sum over
+// the occurrences of id plan.parts[t].unique[u], in order, of their shares of their bags' gradients. Table t
+// has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. A null grads_out[t] skips table t. The
+// result does not depend on the executor. `plan` comes from GroupForward in training. ResourceExhausted if
+// memory does not suffice.
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
                      Span<const GradientRows> gradients, Span<float* const> grads_out,
                      GradientScratch* scratch);
 
 // The gradient of the weights of lookup `l`, in the order of the caller's ids: weight_grads[given]. Reads the
-// rows as they are now, so it has to run before the optimizer does. InvalidArgument where the table never had
-// the plan's rows: it is another, or was made anew since the lookup. FailedPrecondition where one was evicted
-// since.
+// current rows, so it must run before the optimizer. InvalidArgument if the table never had the plan's rows
+// because it was replaced since the lookup. FailedPrecondition if a row was evicted since.
 Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, int l,
                       const GradientRows& gradient, Span<float> weight_grads);
 

@@ -15,31 +15,31 @@ namespace sok {
 
 // One table's step.
 struct TableStep {
-  int part = 0;            // of the group
-  Table* table = nullptr;  // the part's
+  int part = 0;            // position of the table in the group
+  Table* table = nullptr;  // the table of that part
   Span<const float> hyper;
 };
 
-// Where the gradients of a group's tables come from.
+// The source of the gradients of a group's tables.
 class GroupGradients {
  public:
   virtual ~GroupGradients() = default;
-  // What was looked up in table `t` of the group.
+  // The part of table `t` of the group.
   virtual const TablePart& part(int t) const = 0;
-  // Prepares the gradients of that part. Threads may call at the same time.
+  // Prepares the gradients of that part. Threads may call it at the same time.
   virtual void Prepare(int t, PartGradients* gradients) const = 0;
 };
 
-// Sums the gradients of some tables of a group and takes Table::ApplyGradients with them, in one pass over
-// the rows: the sum of a row's gradients goes from the cache into the row. The same bits as in two passes.
-// `steps` are of distinct tables.
+// Sums the gradients of some tables of a group and applies them as Table::ApplyGradients does, in one pass
+// over the rows: the sum of a row's gradients goes from the cache into the row. The same bits as in two
+// passes. The tables of `steps` are distinct.
 //
-// Locks the tables as GroupForward does. All steps are checked before the first is taken: after an error of
-// theirs, as of ApplyGradients, no table has changed. ResourceExhausted where memory does not suffice.
+// Locks the tables as GroupForward does. Checks all steps before taking the first: after an error of a check
+// no table has changed. ResourceExhausted if memory does not suffice.
 Status TrainTables(Executor& executor, const GroupGradients& gradients, std::string_view optimizer,
                    Span<const TableStep> steps, GradientScratch* scratch);
 
-// TrainTables with what GroupBackward sums: gradients[l] belongs to plan.lookups[l].
+// TrainTables with the sums of GroupBackward: gradients[l] belongs to plan.lookups[l].
 Status GroupTrain(Executor& executor, const LookupPlan& plan, Span<const GradientRows> gradients,
                   std::string_view optimizer, Span<const TableStep> steps, GradientScratch* scratch);
 

@@ -1,4 +1,4 @@
-// From the ids, indices and weights of a step to the bags that a plan describes.
+// Builds the bags of a plan from the ids, indices and weights of a step.
 #ifndef SOK_CC_GROUP_LOOKUP_BAGS_H_
 #define SOK_CC_GROUP_LOOKUP_BAGS_H_
 
@@ -14,18 +14,18 @@
 
 namespace sok {
 
-// The ids of each table of a group, as GroupForward takes them: the input's own where one lookup brings them
-// as int64 in the order of its bags, else a copy. Memory is used again for the next step.
+// The ids of each table of a group, as GroupForward takes them: the input's own array if one lookup provides
+// them as int64 in the order of its bags, otherwise a copy. The memory is reused for the next step.
 struct GroupIds {
   std::vector<Span<const int64_t>> views;    // valid as long as the inputs
   std::vector<std::vector<int64_t>> copies;  // for the views that need one
 };
 
-// Fills in the lookups of `plan`, whatever it held, and `ids`. inputs[l] belongs to specs[l]; its sizes are
-// right, and its values are checked here: InvalidArgument, which names the variable, of the first lookup that
-// has an error. `tables` are used for their names alone, and are not locked. A pooled lookup whose bags have
-// one id each, in order, without weights, is not pooled in the plan unless it keeps its bags.
-// ResourceExhausted where memory does not suffice.
+// Overwrites the lookups of `plan`, and `ids`. inputs[l] belongs to specs[l]. The caller has checked sizes;
+// values are checked here: InvalidArgument for the first lookup with an error, which names the variable. Uses
+// only the names of `tables`, and does not lock them. A pooled lookup whose bags have one id each, in order,
+// without weights, is not pooled in the plan unless it keeps its bags. ResourceExhausted if memory does not
+// suffice.
 Status BuildBags(Executor& executor, Span<Table* const> tables, Span<const LookupSpec> specs,
                  Span<const LookupInput> inputs, LookupPlan* plan, GroupIds* ids);
 

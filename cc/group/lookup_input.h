@@ -1,4 +1,4 @@
-// What a caller passes to look up one feature: the part that stays the same, and the arrays of one step.
+// The inputs of a lookup of one feature: the constant part, and the arrays of one step.
 #ifndef SOK_CC_GROUP_LOOKUP_INPUT_H_
 #define SOK_CC_GROUP_LOOKUP_INPUT_H_
 

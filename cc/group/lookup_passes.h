@@ -1,4 +1,4 @@
-// The passes of a lookup between rows and outputs, wherever its rows lie.
+// The passes of a lookup between rows and outputs, for rows in the table or in a message.
 #ifndef SOK_CC_GROUP_LOOKUP_PASSES_H_
 #define SOK_CC_GROUP_LOOKUP_PASSES_H_
 
@@ -18,8 +18,7 @@ void WriteOutput(Executor& executor, const Lookup& lookup, const TablePart& part
                  Span<const float* const> rows, int64_t dim, const OutputRows& output,
                  OutputStores stores = OutputStores::kCached);
 
-// What reaches each occurrence of table `t`'s ids from the gradients of the outputs: scales[i] * *rows[i], or
-// *rows[i] where scales is empty.
+// The gradient of each occurrence of table `t`'s ids: scales[i] * *rows[i], or *rows[i] if scales is empty.
 struct OccurrenceGradients {
   std::vector<const float*> rows;
   std::vector<float> scales;

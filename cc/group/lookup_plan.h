@@ -15,8 +15,8 @@ struct Lookup {
   Combiner combiner = Combiner::kSum;
   std::vector<int64_t> offsets;  // pooled: bag b holds ids [offsets[b], offsets[b + 1])
   std::vector<float> weights;    // empty, or one per id; finite
-  // Where the caller's ids were not ordered by bag, or not all are in one: the caller's position of each id.
-  // Else empty.
+  // The caller's position of each id if the caller's ids were not ordered by bag, or some are in no bag; else
+  // empty.
   std::vector<int64_t> order;
   int64_t first = 0;  // the lookup's ids are [first, first + count) of its table's
   int64_t count = 0;
@@ -25,15 +25,15 @@ struct Lookup {
   int64_t num_bags() const { return pooled ? static_cast<int64_t>(offsets.size()) - 1 : count; }
 };
 
-// What the lookups of a group ask of one table. Empty where they were read without merging duplicates.
+// The ids that a group looks up in one table. Empty if they were read without merging duplicates.
 struct TablePart {
-  // Distinct ids, in order of first occurrence; where admission leaves some without rows in training, those
-  // that have rows come first.
+  // Distinct ids in order of first occurrence. If admission leaves some without rows in training, those with
+  // rows come first.
   std::vector<int64_t> unique;
   std::vector<int32_t> inverse;  // for each id of the table its position in `unique`
   // For each distinct id a reference to its row (see row_reference.h), Table::kAbsent where it has none.
   std::vector<int64_t> rows;
-  // The first so many distinct ids are trained: the gradients of the part are theirs. 0 without training.
+  // How many of the first distinct ids are trained, and have gradients. 0 without training.
   int64_t trained = 0;
 
   void Clear() {
@@ -44,8 +44,8 @@ struct TablePart {
   }
 };
 
-// A group of lookups on its way from ids to outputs and back: what the forward pass finds out (distinct ids,
-// their rows) the backward pass uses again, so that no id is looked up twice in a step.
+// A group of lookups in one step. The backward pass reuses what the forward pass found (distinct ids and
+// their rows), so that no id is looked up twice in a step.
 struct LookupPlan {
   bool training = true;  // false: unseen ids are not inserted, and the group has no gradients
   std::vector<Lookup> lookups;

@@ -8,7 +8,7 @@
 
 namespace sok {
 
-// Of the errors of some pieces of work that run side by side, the one of the lowest number. Thread-safe.
+// The error with the lowest number among those of concurrent pieces of work. Thread-safe.
 class LowestError {
  public:
   void Add(int64_t number, const Status& status) {
@@ -18,7 +18,7 @@ class LowestError {
     number_ = number;
     error_ = status;
   }
-  // OK where there was none. To be called when all work is done.
+  // OK if there was none. Call it when all work is done.
   const Status& status() const { return error_; }
 
  private:

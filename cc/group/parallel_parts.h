@@ -12,9 +12,9 @@
 
 namespace sok {
 
-// Calls work(executor, i) for every i in [0, n). With enough parts to keep all threads busy, the parts run
-// side by side, each on one thread; else one after the other, each with all threads. Returns the error of
-// the lowest i that had one; ResourceExhausted where memory did not suffice.
+// Calls work(executor, i) for every i in [0, n). With enough parts to keep all threads busy, the parts run in
+// parallel, each on one thread; otherwise one after the other, each with all threads. Returns the error of
+// the lowest i that had one; ResourceExhausted if memory does not suffice.
 inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Executor&, int64_t)> work) {
   if (n < executor.concurrency()) {
     for (int64_t i = 0; i < n; ++i) SOK_RETURN_IF_ERROR(WithinMemory([&] { return work(executor, i); }));
@@ -23,8 +23,8 @@ inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Exec
   // A part is a table or a lookup of a batch: worth a thread of its own.
   constexpr int64_t kPartNs = 50 * 1000;
   LowestError error;
-  // Each thread takes the next part when it is done with one: parts differ in size, and a thread that is held
-  // up would keep the others waiting for a range of them.
+  // A free thread takes the next part: parts differ in size, and with fixed ranges a delayed thread would
+  // keep the others waiting.
   const int64_t threads = executor.concurrency();
   std::atomic<int64_t> next{0};
   executor.ParallelFor(threads, n * kPartNs / threads, [&](int64_t /*begin*/, int64_t /*end*/) {

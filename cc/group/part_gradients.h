@@ -14,17 +14,16 @@
 
 namespace sok {
 
-// The gradients of one part's trained ids, each the sum over the id's occurrences, in order. Memory is used
-// again by the next Prepare. What the arguments of Prepare point to has to stay.
+// The gradients of one part's trained ids, each the sum over the id's occurrences, in order. The next Prepare
+// reuses the memory. The arguments of Prepare must outlive the calls that follow it.
 class PartGradients {
  public:
-  // Takes part `t` of the plan: the gradient of an occurrence is its share of its bag's.
+  // Part `t` of the plan: the gradient of an occurrence is its share of its bag's gradient.
   void Prepare(const LookupPlan& plan, int t, Span<const GradientRows> gradients);
-  // Takes gradients rows[p] of the occurrences p of `part`. Their sums are divided by `divisor`, which is at
-  // least 1.
+  // Gradients rows[p] of the occurrences p of `part`. Their sums are divided by `divisor` >= 1.
   void Prepare(const TablePart& part, Span<const float* const> rows, float divisor);
 
-  // Writes them all: grads[u, 0..dim) of the distinct id u < trained.
+  // Writes all gradients: grads[u, 0..dim) of the distinct id u < trained.
   void Sum(Executor& executor, int64_t dim, float* grads) const;
 
   // For SummedRowGradients.
@@ -43,12 +42,12 @@ class PartGradients {
   Segments segments_;
 };
 
-// Working memory of backward passes; more than one may use it at a time.
+// Working memory of backward passes. Concurrent calls may share it.
 struct GradientScratch {
   ObjectPool<PartGradients> parts;
 };
 
-// A part's gradients, summed up when the optimizer asks for them: they never lie in memory. For dims of at
+// A part's gradients, summed when the optimizer reads them, so that they are never stored. For dims of at
 // most kBlockFloats.
 class SummedRowGradients final : public RowGradients {
  public:

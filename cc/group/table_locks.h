@@ -10,8 +10,8 @@
 
 namespace sok {
 
-// Holds the mutexes of several tables, each once, taken in the order of their addresses: two holders of
-// overlapping sets cannot wait for each other.
+// Holds the mutexes of several tables, each once, locked in order of address, so that holders of overlapping
+// sets cannot deadlock.
 class TableLocks {
  public:
   explicit TableLocks(Span<Table* const> tables) {

@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// A bit for each number from 0 on, all clear at first. Not thread-safe.
+// One bit for each number from 0, all clear at first. Not thread-safe.
 class Bitmap {
  public:
   // Room for the bits [0, bits); never shrinks. ResourceExhausted where memory does not suffice.
@@ -23,10 +23,10 @@ class Bitmap {
     });
   }
 
-  // Of bits that there is room for.
+  // The bit must be below the reserved size.
   void Set(int64_t i) { words_[i / 64] |= Mask(i); }
   void Clear(int64_t i) { words_[i / 64] &= ~Mask(i); }
-  // Bits that there is no room for are clear.
+  // Bits beyond the reserved size are clear.
   bool operator[](int64_t i) const {
     return static_cast<size_t>(i / 64) < words_.size() && (words_[i / 64] & Mask(i)) != 0;
   }

@@ -10,11 +10,11 @@
 
 namespace sok {
 
-// A counting Bloom filter: an array of saturating counters, `hashes` of which belong to an id. An id's count
-// is the smallest of its counters, never below what was added for it, unless they are saturated.
+// A counting Bloom filter: an array of saturating counters. Each id has `hashes` of them, and its count is
+// the smallest one, which is never below what was added for the id unless it is saturated.
 //
-// Sized as DeepRec sizes it: hashes = ceil(log2(1 / p)), counters = ceil(hashes * max_elements / ln 2), so
-// that about a share p of `max_elements` ids share all their counters with others.
+// The size follows DeepRec: hashes = ceil(log2(1 / p)), counters = ceil(hashes * max_elements / ln 2), so
+// that a fraction of about p of `max_elements` ids share all of their counters with other ids.
 //
 // Thread safety: const members may run at the same time. Move-only.
 class BloomCounters {
@@ -22,14 +22,14 @@ class BloomCounters {
   // InvalidArgument unless 1 <= max_elements <= 2^40, 1e-15 <= p < 1, and counter_bits is 8, 16, 32 or 64.
   static Status Check(int64_t max_elements, double p, int counter_bits);
 
-  // What a filter of arguments that pass Check has.
+  // The shape of a filter whose arguments pass Check.
   struct Shape {
     int hashes;
     int64_t counters;
   };
   static Shape ShapeOf(int64_t max_elements, double p);
 
-  // Of arguments that pass Check. ResourceExhausted where memory does not suffice.
+  // The arguments must pass Check. ResourceExhausted if memory does not suffice.
   static StatusOr<BloomCounters> Create(int64_t max_elements, double p, int counter_bits);
 
   int hashes() const { return hashes_; }
@@ -45,11 +45,11 @@ class BloomCounters {
   // Adds count >= 0 to each of the id's counters.
   void Add(int64_t id, int64_t count);
 
-  // The counters as they lie in memory: unsigned, little-endian.
+  // The counters in memory order: unsigned, little-endian.
   Span<const char> bytes() const { return {static_cast<const char*>(memory_.data()), memory_.size()}; }
   Span<char> mutable_bytes() { return {static_cast<char*>(memory_.data()), memory_.size()}; }
-  // Raises each counter of [first, first + n) to at least what `bytes`, n counters, have: for reading those
-  // of several ranks into one. InvalidArgument where they do not fit.
+  // Raises each counter in [first, first + n) to at least its value in `bytes`, n counters: merges the
+  // filters of several ranks. InvalidArgument if they do not fit.
   Status MergeMax(int64_t first, Span<const char> bytes);
 
  private:

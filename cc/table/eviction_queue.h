@@ -13,32 +13,32 @@
 
 namespace sok {
 
-// The order in which rows leave a full table: least (last_used, id) first where frequencies are not kept,
-// least (frequency, last_used, id) where they are and `by_frequency`. Ids compare as signed numbers.
+// The order in which a full table evicts rows: smallest (last_used, id) first, or with `by_frequency`
+// smallest (frequency, last_used, id). Ids compare as signed numbers.
 //
-// A heap of what rows' priorities were when they were put in. Priorities only rise, so the top is the least
-// unless its row was used since: then it goes back in as it is now. That costs O(log n) for each row taken
-// and for each use since, and nothing until the table is full for the first time. Entries of rows that were
-// freed are recognized by their references.
+// A heap of the rows' priorities at insertion into the heap. Priorities only rise, so the top is the smallest
+// unless its row was used since; then it is reinserted with its present priority. That costs O(log n) for
+// each row taken and for each use since, and nothing until the table is full for the first time. Entries of
+// freed rows are recognized by their references.
 //
 // Not thread-safe.
 class EvictionQueue {
  public:
   explicit EvictionQueue(bool by_frequency) : by_frequency_(by_frequency) {}
 
-  // Priorities fell, or may have: the queue is built anew when it is next needed.
+  // Priorities may have fallen: the queue is rebuilt when it is next needed.
   void Invalidate() { built_ = false; }
-  // Rows that are new in the directory; room was made.
+  // Adds rows that are new in the directory. Needs a Reserve or PrepareTake.
   void Add(const RowDirectory& directory, const RowUsage& usage, Span<const int64_t> rows);
 
-  // Makes room to Add `rows` rows. ResourceExhausted where memory does not suffice.
+  // Makes room to Add `rows` rows. ResourceExhausted if memory does not suffice.
   Status Reserve(const RowDirectory& directory, int64_t rows);
 
-  // Makes room to Take `n` rows while `kept` are kept, and to Add `added` afterwards. Errors as above.
+  // Makes room to Take `n` rows other than `kept`, and to Add `added` rows afterwards. Errors as above.
   Status PrepareTake(const RowDirectory& directory, const RowUsage& usage, int64_t n, int64_t kept,
                      int64_t added);
-  // Takes the first `n` rows that are not among `kept`, where RowDirectory::kAbsent may stand too, out of the
-  // queue: in order, valid until the next call. There are as many.
+  // Removes the first `n` rows that are not among `kept` from the queue and returns them in order; there must
+  // be as many. `kept` may contain RowDirectory::kAbsent. The result is valid until the next call.
   Span<const int64_t> Take(const RowDirectory& directory, const RowUsage& usage, int64_t n,
                            Span<const int64_t> kept);
 
@@ -62,7 +62,7 @@ class EvictionQueue {
   const bool by_frequency_;
   bool built_ = false;
   std::vector<Entry> heap_;
-  // Of Take.
+  // The result of Take.
   std::vector<int64_t> taken_;
   std::vector<Entry> put_back_;
   Bitmap is_kept_;  // clear between calls

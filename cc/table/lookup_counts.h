@@ -6,18 +6,18 @@
 
 namespace sok {
 
-// What training lookups have done with a table of one rank since it was made. Over several ranks `ids` are
-// those that this rank asked for and `bytes_sent` what it sent to others; the rest is about the ids that it
-// owns, whoever asked, and of replicas is counted on rank 0. So the sums over ranks are those of one process
-// on all batches together.
+// Statistics of the training lookups in a table since it was made, on one rank. Over several ranks `ids`
+// counts the ids that this rank looked up and `bytes_sent` what it sent to others; the other numbers count
+// the ids that it owns, whichever rank looked them up, and those of replicas on rank 0. So the sums over
+// ranks equal the numbers of one process with all batches.
 //
-// Thread-safe: each number is exact, and several are not of one moment.
+// Thread-safe. Each number is exact, but they are not read at one moment.
 struct LookupCounts {
-  std::atomic<int64_t> ids{0};           // looked up, duplicates counted
-  std::atomic<int64_t> distinct_ids{0};  // of each lookup of a group, duplicates merged
-  std::atomic<int64_t> admitted_ids{0};  // that got a row
-  std::atomic<int64_t> filtered_ids{0};  // of distinct_ids, those that admission left without a row
-  std::atomic<int64_t> bytes_sent{0};    // ids, rows and gradients in messages, without the messages' headers
+  std::atomic<int64_t> ids{0};           // looked up, with duplicates
+  std::atomic<int64_t> distinct_ids{0};  // distinct within each group lookup
+  std::atomic<int64_t> admitted_ids{0};  // ids that got a row
+  std::atomic<int64_t> filtered_ids{0};  // distinct_ids without a row because of admission
+  std::atomic<int64_t> bytes_sent{0};    // ids, rows and gradients in messages, without message headers
 
   static void Add(std::atomic<int64_t>& count, int64_t amount) {
     count.fetch_add(amount, std::memory_order_relaxed);

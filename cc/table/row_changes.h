@@ -10,20 +10,20 @@
 
 namespace sok {
 
-// The checkpoint that a table's changes count from: its folder, "" where there is none.
+// The checkpoint since which a table's changes are tracked: its folder, "" if there is none.
 struct ChainEnd {
   std::string folder;
   uint32_t manifest_crc32 = 0;
 };
 
-// Which rows changed, and which ids went, since the last checkpoint of a chain.
+// Which rows changed, and which ids were erased, since the last checkpoint of a chain.
 //
-// A save has two phases, for whether it succeeds is known only when training goes on again: changes made
-// after BeginSave are kept apart, and stay where EndSave forgets the older ones. One save at a time. Not
+// A save has two phases, because training continues before it is known whether the save succeeds: changes
+// after BeginSave are kept apart, and remain when EndSave forgets the older ones. One save at a time. Not
 // thread-safe.
 class RowChanges {
  public:
-  // Nothing is kept before Start. Starting again changes nothing.
+  // Nothing is tracked before Start. Calling it again changes nothing.
   void Start() { tracks_ = true; }
   bool tracks() const { return tracks_; }
   // Makes room for rows [0, rows) and for `erasures` more erased ids, so that nothing below can fail.
@@ -36,13 +36,13 @@ class RowChanges {
 
   // Since the last save that succeeded.
   bool changed(int64_t row) const { return changed_[row] || saving_[row]; }
-  // Ids that went since then, each once, increasing. Some may have come again, some were not there at the
-  // last save.
+  // Ids erased since then, each once, in increasing order. Some may have been inserted again, or were not
+  // there at the last save.
   std::vector<int64_t> erased() const;
 
-  // What changed until now is being written.
+  // The changes until now are being written.
   void BeginSave();
-  // It was written, and is forgotten; or it was not, and counts as changed again.
+  // They were written and are forgotten (`ok`), or count as changed again.
   void EndSave(bool ok);
 
  private:

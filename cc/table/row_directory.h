@@ -13,10 +13,10 @@
 
 namespace sok {
 
-// Which id has which row: the index, the id of each row, and the rows that are free again.
+// The mapping between ids and rows: the index, the id of each row, and the freed rows.
 //
-// New ids get the rows that were freed, the last freed first, then new ones in order. A row that was freed
-// has a new generation, so that whoever remembers the row can tell that it is no longer the same one's.
+// New ids get freed rows, the last freed first, then new rows in order. Freeing a row increments its
+// generation, so that a remembered reference shows that the row no longer belongs to the same id.
 //
 // Thread safety: any number of threads may call const members at the same time. Move-only.
 class RowDirectory {
@@ -24,9 +24,9 @@ class RowDirectory {
   static constexpr int64_t kAbsent = IdIndex::kAbsent;
 
   int64_t size() const { return index_.size(); }
-  // Row numbers that were ever in use are below.
+  // All row numbers that were ever in use are below this.
   int64_t row_limit() const { return row_limit_; }
-  // row_limit() once `n` more ids are inserted.
+  // row_limit() after inserting `n` more ids.
   int64_t RowLimitWith(int64_t n) const;
   bool in_use(int64_t row) const { return in_use_[row]; }
   // Of a row in use.
@@ -36,22 +36,23 @@ class RowDirectory {
   // rows[i] = the row of ids[i], or kAbsent; see IdIndex::Find.
   void Find(Span<const int64_t> ids, Span<int64_t> rows) const { index_.Find(ids, rows); }
 
-  // Makes room for `ids` ids in all and for the rows [0, rows). ResourceExhausted where memory does not
-  // suffice; the directory is then as it was.
+  // Makes room for `ids` ids in total and for the rows [0, rows). ResourceExhausted if memory does not
+  // suffice; the directory is then unchanged.
   Status Reserve(int64_t ids, int64_t rows);
-  // Gives ids that are distinct and absent their rows, in order. There is room for them.
+  // Assigns rows to ids, which are distinct and absent, in order. Needs a Reserve.
   Status Insert(Span<const int64_t> ids, Span<int64_t> rows);
 
-  // Makes room for freeing `n` rows. ResourceExhausted as above.
+  // Makes room to free `n` rows. ResourceExhausted as above.
   Status PrepareErase(int64_t n);
-  // Frees a row in use; room for it was made.
+  // Frees a row in use. Needs a PrepareErase.
   void Erase(int64_t row);
 
-  // Whether a row was ever freed; before, references are row numbers.
+  // Whether a row was ever freed. Until then references are row numbers.
   bool has_erased() const { return has_erased_; }
-  // What to remember of a row in use in order to ask later whether it is still the same one's.
+  // A reference to a row in use, with which IsCurrent tells later whether the row still belongs to the same
+  // id.
   int64_t Reference(int64_t row) const { return MakeRowReference(row, has_erased_ ? generations_[row] : 0); }
-  // Whether the row that a reference below row_limit() stands for has not been freed since.
+  // Whether the row of a reference below row_limit() has not been freed since the reference was made.
   bool IsCurrent(int64_t reference) const {
     const int64_t row = RowOf(reference);
     return in_use_[row] && Reference(row) == reference;

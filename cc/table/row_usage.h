@@ -11,7 +11,7 @@
 
 namespace sok {
 
-// What a table keeps of how its rows are used, one number per row, as far as its options need it.
+// How the rows of a table are used, one number per row for what the table's options need.
 struct RowUsage {
   using Column = std::optional<RowColumn<int64_t>>;
 
@@ -30,7 +30,7 @@ struct RowUsage {
     return OkStatus();
   }
 
-  // New rows, at a table's steps() and uses().
+  // Initializes new rows at a table's steps() and uses().
   void Start(Span<const int64_t> rows, int64_t steps, int64_t uses) {
     for (const int64_t row : rows) {
       if (frequency.has_value()) (*frequency)[row] = 0;

@@ -30,11 +30,11 @@ namespace sok {
 // The rows of one embedding variable that this rank holds: which keys have rows, the row records, how rows
 // are used, and the state of the optimizer that trains them.
 //
-// Row numbers start at 0, in the order of insertion, and a row keeps its number for as long as its key is in
-// the table. Rows of keys that went are given to new keys, the last freed first, before new numbers are.
+// Row numbers start at 0, in the order of insertion, and a row keeps its number while its key is in the
+// table. New keys get the rows of erased keys, the last freed first, before new row numbers.
 //
-// Thread safety: none inside. mutex() guards everything; hold it around calls and for as long as pointers
-// from weights() are in use. The executor's threads never take it, so holding it in ParallelFor is safe.
+// Thread safety: the caller holds mutex() around calls and while pointers from weights() are in use. The
+// executor's threads never take it, so holding it in ParallelFor is safe.
 class Table {
  public:
   static constexpr int64_t kAbsent = IdIndex::kAbsent;
@@ -45,7 +45,7 @@ class Table {
 
   std::mutex& mutex() const { return mutex_; }
   const TableOptions& options() const { return options_; }
-  // Of Describe(options()): equal on ranks whose tables are the same.
+  // A fingerprint of Describe(options()), equal on ranks with the same table.
   uint64_t definition_fingerprint() const { return definition_fingerprint_; }
   // Rows in use; their numbers are below row_limit().
   int64_t size() const { return options_.use_hashtable ? directory_.size() : static_rows_.count; }
@@ -57,47 +57,47 @@ class Table {
   int64_t key(int64_t row) const {
     return options_.use_hashtable ? directory_.id(row) : static_rows_.KeyOf(row);
   }
-  // The rows in use, and their keys, both by row number.
+  // The rows in use and their keys, in order of row number.
   std::vector<int64_t> Rows() const;
   std::vector<int64_t> Keys() const;
-  // Calls visit(rows) on the rows in use, piece by piece, by row number.
+  // Calls visit(rows) on pieces of the rows in use, in order of row number.
   void ForEachPiece(FunctionRef<void(Span<const int64_t> rows)> visit) const;
-  // Bytes of rows, slots, what is kept by row, index, and ids that wait for admission.
+  // Bytes of rows, slots, per-row data, index, and ids that wait for admission.
   int64_t bytes() const;
 
-  // rows[i] = row of ids[i]; kAbsent where there is none. For ids that this rank holds, which may repeat;
-  // those beyond rows.size() only have their memory asked for, see IdIndex::Find.
-  // Without hashing, an id beyond the keys of the placement is InvalidArgument.
+  // rows[i] = the row of ids[i], or kAbsent. This rank holds the ids, which may repeat; those beyond
+  // rows.size() are only prefetched, see IdIndex::Find. InvalidArgument without hashing for an id beyond the
+  // keys of the placement.
   Status Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const;
 
-  // As Find, and gives ids that are not there new rows in the order of `ids`, with their initial values: what
-  // loading needs, without admission, counting or eviction. ResourceExhausted where the capacity or the
-  // memory does not suffice; then nothing was inserted.
+  // As Find, but inserts absent ids in the order of `ids` with their initial values, without admission,
+  // counting or eviction: for loading. ResourceExhausted if the capacity or memory does not suffice; then
+  // nothing was inserted.
   Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
 
-  // What a training lookup does with its distinct ids, of which ids[i] occurs counts[i] >= 1 times: as
-  // FindOrMake, but ids that options().admission does not admit yet get no row, kAbsent, and in a full table
-  // rows of other ids make room as options().on_full says. `counts` is not read unless counts_lookups().
-  // After an error the table is as it was.
+  // Finds or inserts the distinct ids of a training lookup, in which ids[i] occurs counts[i] >= 1 times. As
+  // FindOrMake, but ids that options().admission does not admit yet get no row (kAbsent), and a full table
+  // evicts other rows as options().on_full says. Reads `counts` only if counts_lookups(). After an error the
+  // table is unchanged.
   Status FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                          Span<int64_t> rows);
   bool counts_lookups() const { return has_frequency(); }
-  // Whether this rank counts and saves what it holds: a replica is counted and saved on rank 0 alone.
+  // Whether this rank counts and saves the rows that it holds: replicas are counted and saved on rank 0 only.
   bool represents_rows() const { return options_.placement.represents(options_.rank); }
   // Who owns a key; valid as long as the table.
   KeyOwners key_owners() const { return options_.placement.owners(options_.ranks); }
   // Whether a training lookup may leave ids without rows, which then read as admission.default_value.
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
 
-  // What training lookups have done with the table. Counted here by FindForTraining; the rest by those who
-  // know it, which may outlive the table. Needs no lock.
+  // Statistics of training lookups. FindForTraining counts some of them, and the group's calls the others;
+  // they may outlive the table. Needs no lock.
   const std::shared_ptr<LookupCounts>& lookup_counts() const { return lookup_counts_; }
 
   // The initial values of `id`'s row, as an insertion would give it.
   void InitialRow(int64_t id, Span<float> row) const { FillRow(options_.initializer, id, row); }
 
-  // Makes the weights of `rows` current, where the optimizer postpones the steps of untouched rows. Needed
-  // before weights() is read. Rows are distinct.
+  // Makes the weights of `rows` current if the optimizer postpones the steps of untouched rows. Needed before
+  // weights() is read. Rows are distinct.
   void BringUpToDate(Executor& executor, Span<const int64_t> rows);
   // Whether weights may be read without it.
   bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
@@ -106,56 +106,55 @@ class Table {
   float* weights(int64_t row) { return store_.weights(row); }
   const float* weights(int64_t row) const { return store_.weights(row); }
 
-  // Turns rows in use into references, which a lookup hands to its gradient: see row_reference.h. kAbsent
-  // stays. References are row numbers until a row goes.
+  // Turns rows in use into references (row_reference.h), which a lookup passes to its gradient. kAbsent
+  // stays. References are row numbers until the first row is freed.
   void MakeReferences(Span<int64_t> rows) const;
-  // InvalidArgument where the table never had a row of a reference; kAbsent passes unless `lowest` is 0.
+  // InvalidArgument if the table never had the row of a reference. Accepts kAbsent unless `lowest` is 0.
   Status CheckReferences(Span<const int64_t> references, int64_t lowest = kAbsent) const;
-  // Whether the row of a reference that passes is still its key's.
+  // Whether the row of a reference that passes CheckReferences still belongs to its key.
   bool IsCurrent(int64_t reference) const {
     return !directory_.has_erased() || directory_.IsCurrent(reference);
   }
 
-  // One step of `optimizer` (a name that MakeOptimizer knows) with the gradients grads[i, :] of the row that
-  // references[i] stands for. Rows may repeat unless `distinct`: gradients of one row are summed before the
-  // optimizer sees them, in the order given. Gradients of rows that went since the lookup are dropped. No
-  // rows at all is a step too. The first call gives the table its optimizer; another one later is
-  // FailedPrecondition. A row that the table never had is InvalidArgument. After an error the table is as it
-  // was.
+  // One step of `optimizer` (a name that MakeOptimizer knows), where grads[i, :] is the gradient of the row
+  // of references[i]. Rows may repeat unless `distinct`: the gradients of a row are summed first, in the
+  // order given. Gradients of rows that were freed since the lookup are dropped. A step without rows counts
+  // as a step. The first call attaches the optimizer; another optimizer later is FailedPrecondition. A row
+  // that the table never had is InvalidArgument. After an error the table is unchanged.
   Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const float* grads, bool distinct);
-  // The same with gradients that are taken when they are needed, of distinct rows; CheckStep has passed.
+  // The same for distinct rows, with gradients that are computed on demand. CheckStep must have passed.
   Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const RowGradients& gradients);
-  // The error that ApplyGradients with these arguments begins with, if any; changes nothing.
+  // The error that ApplyGradients would return for these arguments, if any. Changes nothing.
   Status CheckStep(std::string_view optimizer, Span<const float> hyper, Span<const int64_t> references) const;
 
   // Sets the weights of keys[i] to values[i, :], inserting the keys that are not there. Keys are distinct;
   // those that other ranks hold are passed over. Errors as FindOrMake; optimizer slots stay as they are.
   Status Assign(Executor& executor, Span<const int64_t> keys, const float* values);
 
-  // Takes keys out, and out of those that wait for admission; those that are not there are passed over.
-  // *erased = the rows that went. InvalidArgument without hashing; ResourceExhausted where memory does not
-  // suffice, and then none went.
+  // Erases keys, also those that wait for admission; absent keys are skipped. *erased = the number of rows
+  // erased. InvalidArgument without hashing; ResourceExhausted if memory does not suffice, and then none was
+  // erased.
   Status Erase(Executor& executor, Span<const int64_t> keys, int64_t* erased);
-  // Takes out what options().eviction says goes when a checkpoint is written. Errors as Erase.
+  // Evicts the rows that options().eviction removes when a checkpoint is written. Errors as Erase.
   Status EvictForSave(Executor& executor, int64_t* evicted);
 
-  // Steps taken, which are calls of ApplyGradients unless SetGlobalStep tells others, and training lookups:
-  // what "long ago" is measured in.
+  // The clocks of eviction: steps taken, which are calls of ApplyGradients or the steps that SetGlobalStep
+  // sets, and training lookups.
   int64_t steps() const { return steps_; }
   int64_t uses() const { return uses_; }
-  // As a checkpoint has them; `of_graph` as counts_global_steps().
+  // Restores the clocks from a checkpoint; `of_graph` as counts_global_steps().
   void SetClock(int64_t steps, int64_t uses, bool of_graph);
-  // Tells the training program's global step, at least 0, which is that of the next ApplyGradients; steps()
-  // are those of the program from here on. Where the table has counted its own until now, or the global step
-  // of a checkpoint lies ahead, last steps are moved with steps(), so that rows are as old as they were, but
-  // not older than the global step. Later a value below an earlier one does nothing to steps(). Before
-  // EvictForSave, which takes it for the present.
+  // Sets the training program's global step, at least 0, of the next ApplyGradients. From then on steps() are
+  // the program's. If the table has counted its own steps until now, or a checkpoint's global step is ahead,
+  // last steps are shifted with steps(), so that rows keep their age, but are not older than the global step.
+  // A later value below an earlier one does not change steps(). Call it before EvictForSave, which takes it
+  // as the present.
   void SetGlobalStep(int64_t step);
-  // Whether steps() are those that SetGlobalStep has told, here or before the checkpoint that was restored.
+  // Whether steps() come from SetGlobalStep, here or before the restored checkpoint was saved.
   bool counts_global_steps() const { return counts_global_steps_; }
-  // Per row in use, where the options need them: see RowUsage.
+  // Of each row in use, if the options need them: see RowUsage.
   bool has_frequency() const { return usage_.frequency.has_value(); }
   bool has_last_step() const { return usage_.last_step.has_value(); }
   bool has_last_used() const { return usage_.last_used.has_value(); }
@@ -165,7 +164,7 @@ class Table {
   void set_frequency(int64_t row, int64_t value);
   void set_last_step(int64_t row, int64_t value) { (*usage_.last_step)[row] = value; }
   void set_last_used(int64_t row, int64_t value);
-  // What admission keeps of ids without rows; null where the table has none of that kind.
+  // Admission's data on ids without rows; null if the table has none of that kind.
   WaitingIds* waiting() { return admission_.waiting(); }
   const WaitingIds* waiting() const { return admission_.waiting(); }
   BloomCounters* bloom() { return admission_.bloom(); }
@@ -173,7 +172,7 @@ class Table {
 
   // Changes of rows and of waiting ids since the last checkpoint of a chain; see RowChanges. A row changes
   // when it is inserted, trained, counted, assigned or brought up to date, not when it is written to through
-  // a pointer. ResourceExhausted where memory does not suffice to keep track.
+  // a pointer. ResourceExhausted if memory does not suffice.
   Status TrackChanges();
   bool tracks_changes() const { return changes_.tracks(); }
   bool changed(int64_t row) const { return changes_.changed(row); }
@@ -193,13 +192,13 @@ class Table {
   // The slots of a row, slot_width() floats.
   const float* slots(int64_t row) const { return store_.weights(row) + options_.dim; }
   float* slots(int64_t row) { return store_.weights(row) + options_.dim; }
-  // The optimizer's state beside the rows; "" without an optimizer. All rows are brought up to date first.
+  // The optimizer's state beside the rows; "" without an optimizer. Brings all rows up to date first.
   std::string SerializeOptimizer(Executor& executor);
-  // Brings all rows up to date and forgets what that took: training continues as it does in a table that is
-  // restored from these rows, bit for bit.
+  // Brings all rows up to date and drops the history of past steps: training continues bit for bit as in a
+  // table that is restored from these rows.
   void SettleOptimizer(Executor& executor);
   // Gives a table without optimizer the one of `name` with the state that SerializeOptimizer returned.
-  // `hyper` are its hyper-parameters at the first step, which say what new rows' slots start from.
+  // `hyper` are its hyper-parameters at the first step, which determine the initial slots of new rows.
   Status RestoreOptimizer(std::string_view name, Span<const float> hyper, std::string_view state);
   // The hyper-parameters of the first step; empty without an optimizer.
   Span<const float> first_hyper() const { return first_hyper_; }
@@ -207,18 +206,18 @@ class Table {
  private:
   explicit Table(TableOptions options);
 
-  // Makes room for so many keys more; ReserveRecords for what is kept of rows [0, rows).
+  // Makes room for `new_keys` more keys; ReserveRecords for the data of the rows [0, rows).
   Status Reserve(int64_t new_keys);
   Status ReserveRecords(int64_t rows);
   Status CheckCapacity(int64_t new_keys) const;
-  // The same for a lookup with `rows`: takes out rows of others where the options say so.
+  // The same for a lookup with `rows`: evicts other rows if the options say so.
   Status MakeRoom(Span<const int64_t> rows, int64_t new_keys);
-  // Gives distinct ids that are not there rows, rows[i] of ids[i], with their initial values.
+  // Inserts ids, which are distinct and absent, with their initial values; rows[i] = the row of ids[i].
   Status Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
-  // The same for ids that stand at positions[i] of a lookup with `rows`.
+  // The same for ids at positions[i] of a lookup with `rows`.
   Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
                   Span<int64_t> rows);
-  // The same for those of the ids that are admitted; the others are counted.
+  // The same for the admitted ids; counts the others.
   Status InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                         Span<const int64_t> positions, Span<int64_t> rows);
   void CountUses(Span<const int64_t> rows, Span<const int64_t> counts);

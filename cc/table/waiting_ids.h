@@ -12,8 +12,8 @@
 
 namespace sok {
 
-// The ids that a CounterFilter has seen but not admitted yet, and how often. Each has a place, a number below
-// limit(); places of ids that went are used again.
+// The ids that a CounterFilter has seen but not admitted yet, with their counts. Each has a place, a number
+// below limit(); places of erased ids are reused.
 //
 // Thread safety: const members may run at the same time.
 class WaitingIds {
@@ -23,7 +23,7 @@ class WaitingIds {
   int64_t size() const { return directory_.size(); }
   int64_t limit() const { return directory_.row_limit(); }
   bool in_use(int64_t place) const { return directory_.in_use(place); }
-  // Of places in use: the id, its occurrences so far, and the table's steps() at the last of them.
+  // For a place in use: the id, its occurrences so far, and the table's steps() at the last of them.
   int64_t id(int64_t place) const { return directory_.id(place); }
   int64_t count(int64_t place) const { return counts_[place]; }
   int64_t last_step(int64_t place) const { return last_steps_[place]; }
@@ -32,16 +32,16 @@ class WaitingIds {
   // places[i] = the place of ids[i], or kAbsent.
   void Find(Span<const int64_t> ids, Span<int64_t> places) const { directory_.Find(ids, places); }
 
-  // Makes room for `insertions` new ids and `erasures` that go. ResourceExhausted where memory does not
+  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted if memory does not
   // suffice.
   Status Reserve(int64_t insertions, int64_t erasures);
-  // Sets what is known of an id, which may be new. The second form where there is room.
+  // Sets the count and last step of an id, which may be new. The second form needs a Reserve.
   Status Set(int64_t id, int64_t count, int64_t last_step);
   void SetReserved(int64_t id, int64_t count, int64_t last_step);
-  // False where the id is not there, or no room could be made to free its place.
+  // False if the id is not there, or if memory does not suffice to free its place.
   bool Erase(int64_t id);
 
-  // Adds `by` to all last steps, which stay at 0 where they would fall below. Changes nothing else.
+  // Adds `by` to all last steps, bounded below by 0. Changes nothing else.
   void MoveLastSteps(int64_t by);
 
   // Changes since the last checkpoint of a chain; see RowChanges. Changed places are those of ids that are
