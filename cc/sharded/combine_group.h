@@ -1,4 +1,4 @@
-// The last part of a sharded lookup, on the rank that asked: rows that arrived to outputs.
+// The last part of a sharded lookup, on the asking rank: combines the received rows into outputs.
 #ifndef SOK_CC_SHARDED_COMBINE_GROUP_H_
 #define SOK_CC_SHARDED_COMBINE_GROUP_H_
 
@@ -14,11 +14,11 @@
 
 namespace sok {
 
-// The rows that arrived, as pointers into the messages: [t][i] is the row of id i of plan.routes[t].ids
-// (kRows), or the sum that belongs to plan.routes[t].bags[i] (kSums).
+// The received rows, as pointers into the messages: [t][i] is the row of id i of plan.routes[t].ids (kRows),
+// or the partial sum of bag plan.routes[t].bags[i] (kSums).
 using ReceivedRows = std::vector<std::vector<const float*>>;
 
-// Reads the answers of all owners. Where any rank had an error, every rank returns that error.
+// Reads the answers of all owners. If any rank had an error, every rank returns that error.
 Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies,
                    ReceivedRows* received);
 

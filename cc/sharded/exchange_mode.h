@@ -3,7 +3,7 @@
 
 namespace sok {
 
-// What a table's owners send back to the ranks that look ids up in it.
+// What a table's owners send to the ranks that look up ids in it.
 enum class ExchangeMode {
   kRows,  // the row of each distinct id; the asking rank pools
   kSums,  // the sum of each bag's rows that they own; the asking rank adds the owners' sums up

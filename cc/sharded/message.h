@@ -1,4 +1,4 @@
-// What ranks send each other: messages of 64-bit words, one from each rank to each rank in an exchange.
+// The messages of an exchange: 64-bit words, one message from each rank to each rank.
 #ifndef SOK_CC_SHARDED_MESSAGE_H_
 #define SOK_CC_SHARDED_MESSAGE_H_
 
@@ -13,8 +13,9 @@ namespace sok {
 
 enum class MessageKind : int64_t { kRequest = 1, kReply = 2, kGradients = 3 };
 
-// A message is a header and, where its status is OK, a payload; else the error's text. The header is
-// kHeaderWords words: kind and format, status code, bytes of text, and a word whose meaning is the kind's.
+// A message is a header, followed by a payload if its status is OK and by the error's text otherwise. The
+// header is kHeaderWords words: kind and format, status code, bytes of text, and a word whose meaning depends
+// on the kind.
 constexpr int64_t kHeaderWords = 4;
 
 struct MessageHeader {
@@ -24,31 +25,32 @@ struct MessageHeader {
 };
 
 // Allocates one buffer for the messages to all ranks, sizes[r] words for rank r, laid out as in
-// MessageStarts. Returns null where that fails.
+// MessageStarts. Returns null if that fails.
 using AllocateWords = FunctionRef<int64_t*(Span<const int64_t> sizes)>;
 
-// Where the message to each rank stands in its buffer: those to other ranks one after the other, then the one
-// to the sender itself, which is not sent.
+// The start of the message to each rank in the buffer: first those to other ranks, then the one to the sender
+// itself, which is not sent.
 std::vector<int64_t*> MessageStarts(int rank, Span<const int64_t> sizes, int64_t* words);
 
-// The messages of an exchange that a rank got, one from each rank.
+// The messages that a rank received in an exchange, one from each rank.
 using Inbox = std::vector<Span<const int64_t>>;
 
-// Words of a message with `payload` words after its header; its text alone where the status is an error.
+// The number of words of a message with `payload` words after its header, or of header and text if the status
+// is an error.
 int64_t MessageWords(const Status& status, int64_t payload);
 
 // Writes the header, and the text of an error. Returns where the payload begins.
 int64_t* WriteHeader(const MessageHeader& header, int64_t* words);
 
-// Reads the header of a message of `kind`; *payload is what follows, empty where the header has an error.
-// Internal where the message is none of this kind: it is damaged, or of another version of the library.
+// Reads the header of a message of `kind`; *payload is the rest, empty if the header has an error. Internal
+// if the message is not of this kind because it is damaged, or written by another version of the library.
 Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* header,
                   Span<const int64_t>* payload);
 
 // Internal unless there is a message from each of `ranks` ranks.
 Status CheckRanks(const Inbox& inbox, int ranks);
 
-// What a function returns whose AllocateWords failed.
+// The error of a function whose AllocateWords failed.
 Status NoMemoryForMessages();
 
 // Words that `bytes` bytes take.

@@ -1,4 +1,4 @@
-// What a group of lookups remembers between its exchanges, on the rank that asks and on the rank that owns.
+// The state of a group of lookups between its exchanges, on the asking rank and on the owners.
 #ifndef SOK_CC_SHARDED_PLANS_H_
 #define SOK_CC_SHARDED_PLANS_H_
 
@@ -13,45 +13,45 @@
 
 namespace sok {
 
-// Some of the ids or rows of a PartRoute, which follow each other.
+// A range of the ids or rows of a PartRoute.
 struct RouteRange {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
 };
 
-// How one table's ids went to their owners. Of replicas the lookup reads this rank's alone, and in training
-// all ranks get the ids and the gradients, so that all replicas take the same step.
+// How one table's ids are routed to their owners. With replicas, the lookup reads this rank's replica only;
+// in training all ranks get the ids and the gradients, so that all replicas take the same step.
 struct PartRoute {
-  // What is sent, each owner's together and in their order: of kRows the distinct ids, of kSums all.
+  // The ids to send, grouped by owner, otherwise in order: distinct ids for kRows, all ids for kSums.
   std::vector<int64_t> ids;
   int64_t rows = 0;  // that are asked for: an id's of kRows, a sum of kSums
-  // By rank: its part of `ids`; the rows that it is asked for, whose gradients it gets; those of them that it
-  // answers with.
+  // By rank: its range of `ids`; the range of rows that it is asked for, whose gradients it gets; and those
+  // of them that it answers with.
   std::vector<RouteRange> ids_for;
   std::vector<RouteRange> rows_for;
   std::vector<RouteRange> rows_from;
-  // Of kRows in training, where the table counts: how often each of the ids was looked up.
+  // kRows in training, if the table counts: how often each of the ids was looked up.
   std::vector<int32_t> counts;
-  // Of kSums, one for each row: the bag it is a part of, and how many of its ids the owner has.
+  // kSums, for each row: the bag that it is a partial sum of, and how many of the bag's ids the owner has.
   std::vector<int32_t> bags;
   std::vector<int32_t> lengths;
 };
 
-// The asking rank's: filled by RouteGroup.
+// The asking rank's state, filled in by RouteGroup.
 struct RoutePlan {
   int rank = 0;
   int ranks = 1;
   std::vector<ExchangeMode> modes;                    // one per table
   std::vector<int64_t> dims;                          // one per table
   std::vector<std::shared_ptr<LookupCounts>> counts;  // one per table
-  // Of parts[t] only `inverse` is filled in, and only of kRows: positions in routes[t].ids. Rows have numbers
-  // on their owners alone.
+  // Of parts[t] only `inverse` is filled in, and only for kRows: positions in routes[t].ids. Row numbers
+  // exist only on the owners.
   LookupPlan group;
   std::vector<PartRoute> routes;  // one per table
 };
 
-// What all ranks together asked of one table, for training.
+// What all ranks together looked up in one table for training.
 struct ServedPart {
   TablePart merged;                  // over the ids of all training ranks, in the ranks' order
   std::vector<int64_t> ids_begin;    // ranks + 1: rank r's ids are merged.inverse[ids_begin[r] ..)
@@ -59,9 +59,9 @@ struct ServedPart {
   std::vector<int64_t> row_offsets;  // kSums: row i was the sum of ids [row_offsets[i], row_offsets[i + 1])
 };
 
-// The owner's: filled by ServeGroup.
+// The owner's state, filled in by ServeGroup.
 struct ServedPlan {
-  // Tells the answers of one ServeGroup from those of every other: gradients come back with it.
+  // Identifies the answers of one ServeGroup: gradients come back with it.
   int64_t token = 0;
   int rank = 0;
   int ranks = 1;

@@ -1,4 +1,4 @@
-// The first part of a sharded group's backward pass, on the rank that asked: gradients to the rows' owners.
+// The first part of a sharded group's backward pass, on the asking rank: sends gradients to the rows' owners.
 #ifndef SOK_CC_SHARDED_REDUCE_GROUP_H_
 #define SOK_CC_SHARDED_REDUCE_GROUP_H_
 
@@ -12,10 +12,10 @@
 
 namespace sok {
 
-// Sums the gradients of each distinct id (kRows) or of each bag (kSums) and writes the messages of exchange
-// 3: to each owner one gradient for each row that it answered with, in its order, in `format`. A group that
-// was not training sends no gradients. gradients[l] belongs to plan.group.lookups[l]; `replies` are those
-// that ReadReplies accepted, whose tokens go back to their owners. The same bits for every executor.
+// Sums the gradients of each distinct id (kRows) or takes those of each bag (kSums), and writes the messages
+// of exchange 3: to each owner one gradient for each row that it answered with, in the same order, in
+// `format`. Without training sends no gradients. gradients[l] belongs to plan.group.lookups[l]; `replies` are
+// those that ReadReplies accepted, whose tokens go back to their owners. The same bits for every executor.
 Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const GradientRows> gradients,
                    const Inbox& replies, GradientFormat format, AllocateWords allocate);
 

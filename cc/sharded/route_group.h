@@ -1,4 +1,4 @@
-// The first part of a sharded lookup, on the rank that asks: ids to their owners.
+// The first part of a sharded lookup, on the asking rank: routes ids to their owners.
 #ifndef SOK_CC_SHARDED_ROUTE_GROUP_H_
 #define SOK_CC_SHARDED_ROUTE_GROUP_H_
 
@@ -14,15 +14,15 @@
 
 namespace sok {
 
-// Sorts each table's ids by the owner that its placement gives them, those of kRows tables without their
-// duplicates. Takes rank, ranks, modes, the lookups and the training flag of `plan`, and fills in the rest;
-// ids[t] are as of GroupForward. A table of kSums has exactly one lookup in the group, pooled and without
-// weights. Does not lock the tables.
+// Sorts each table's ids by owner, as its placement says; ids of kRows tables are merged first. Reads rank,
+// ranks, modes, the lookups and the training flag of `plan`, and fills in the rest; ids[t] are as for
+// GroupForward. A kSums table has exactly one lookup in the group, pooled and without weights. Does not lock
+// the tables.
 Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                   RoutePlan* plan, GroupScratch* scratch);
 
-// Writes the messages of exchange 1. Where `status` is an error they say so, and of `plan` only `rank`,
-// `ranks` and the training flag are read. ResourceExhausted where `allocate` fails.
+// Writes the messages of exchange 1. If `status` is an error the messages carry it, and only `rank`, `ranks`
+// and the training flag of `plan` are read. ResourceExhausted if `allocate` fails.
 Status WriteRequests(Span<Table* const> tables, const Status& status, const RoutePlan& plan,
                      AllocateWords allocate);
 

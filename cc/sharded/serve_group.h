@@ -1,4 +1,4 @@
-// The part of a sharded lookup that the owners of the rows do.
+// The part of a sharded lookup on the owners of the rows.
 #ifndef SOK_CC_SHARDED_SERVE_GROUP_H_
 #define SOK_CC_SHARDED_SERVE_GROUP_H_
 
@@ -13,13 +13,13 @@
 
 namespace sok {
 
-// Reads the requests of all ranks, merges the ids that several of them ask for, finds their rows (and inserts
-// those that are new to ranks in training), and writes the messages of exchange 2. `rank` is this rank.
+// Reads the requests of all ranks, merges ids that several ranks request, finds their rows (inserts new ones
+// for ranks in training), and writes the messages of exchange 2. `rank` is this rank.
 //
 // Every rank gets an answer. An error of any rank, a disagreement between ranks about a table, and an error
 // of this rank's tables become plan->status and the answer to all ranks; then nothing is inserted, except in
-// tables that had no error while another had one. Returns an error only where no answer could be written,
-// because `allocate` failed. Locks the tables, in one global order.
+// tables without an error of their own. Returns an error only if no answer could be written because
+// `allocate` failed. Locks the tables in one global order.
 Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const ExchangeMode> modes, int rank,
                   const Inbox& requests, ServedPlan* plan, GroupScratch* scratch, AllocateWords allocate);
 
