@@ -29,6 +29,7 @@ GROUP_SUM = "SokGroupSum"
 GROUP_SUM_APPLY_GRADIENTS = "SokGroupSumApplyGradients"
 DIVIDE_GRADIENTS = "SokDivideGradients"
 OPAQUE = "SokOpaque"
+TABLE = "SokTable"
 
 _PREFIX = "Sok"
 # Ops that need no row of the tables whose handles they take.
