@@ -22,7 +22,7 @@ struct ArrayFile {
   std::vector<uint32_t> crc32;  // of each block of kBlockBytes of the file
 };
 
-// Writes one .npy file of a shape that is known before. Not thread-safe.
+// Writes one .npy file of a shape that is known in advance. Not thread-safe.
 class ArrayWriter {
  public:
   // `folder` + "/" + `file` is the path.
@@ -30,7 +30,7 @@ class ArrayWriter {
                                                        const std::string& file, const ArrayType& type);
 
   Status Write(const void* data, int64_t bytes);
-  // Syncs the file, which is complete. Internal where data are missing or too many.
+  // Syncs the complete file. Internal if there are too few or too many data.
   Status Finish();
   // The facts of a finished file.
   const ArrayFile& array() const { return array_; }
@@ -45,10 +45,10 @@ class ArrayWriter {
   std::vector<char> block_;
 };
 
-// Reads one .npy file as a manifest describes it, and hands out nothing that is not checked. Not thread-safe.
+// Reads one .npy file as a manifest describes it, and returns only verified data. Not thread-safe.
 class ArrayReader {
  public:
-  // Errors here and below: NotFound for a missing file, DataLoss where it is not the one described.
+  // Errors here and below: NotFound for a missing file, DataLoss if it does not match the description.
   static StatusOr<std::unique_ptr<ArrayReader>> Open(Files& files, const std::string& folder,
                                                      const ArrayFile& array);
 
@@ -60,7 +60,7 @@ class ArrayReader {
 
  private:
   ArrayReader(std::string path, std::unique_ptr<FileReader> file, const ArrayFile& array);
-  // Makes the next block the one that is handed out.
+  // Reads and verifies the next block.
   Status NextBlock();
 
   const std::string path_;
@@ -71,7 +71,7 @@ class ArrayReader {
   int64_t at_ = 0;  // of block_
 };
 
-// Reads a whole file and compares everything: size, header, checksums.
+// Reads a whole file and verifies its size, header and checksums.
 Status CheckArray(Files& files, const std::string& folder, const ArrayFile& array);
 
 }  // namespace sok

@@ -20,12 +20,12 @@ struct ReadCheckpoint {
 
 StatusOr<ReadCheckpoint> ReadCheckpointManifest(Files& files, const std::string& folder);
 
-// The checkpoint and those that it builds on, the full one first. NotFound where one is missing; DataLoss,
-// which names the file, where one is damaged, is not the one that was there, or does not fit the others.
+// The checkpoint and those that it builds on, the full one first. NotFound if one is missing; DataLoss, which
+// names the file, if one is damaged, was replaced, or does not fit the others.
 StatusOr<std::vector<ReadCheckpoint>> ReadChain(Files& files, const std::string& folder);
 
-// The links from a checkpoint that will lie in `folder`, and now lies in `unfinished`, to `chain`. NotFound
-// where a link does not lead there, as over symbolic links.
+// The links to `chain` of a checkpoint that will be at `folder`, and is now at `unfinished`. NotFound if a
+// link does not lead there, for example because of symbolic links.
 StatusOr<std::vector<ChainLink>> LinksTo(Files& files, const std::vector<ReadCheckpoint>& chain,
                                          const std::string& folder, const std::string& unfinished);
 

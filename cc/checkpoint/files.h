@@ -10,28 +10,28 @@
 
 namespace sok {
 
-// A file under construction. Nothing is certain to be on the disk before Sync() returned.
+// A file being written. Its data are certain to be on the disk only after Sync() has returned.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
-  // Appends all bytes, or fails; after a failure some of them may be in the file.
+  // Appends all bytes. After a failure some of them may be in the file.
   virtual Status Write(const void* data, int64_t bytes) = 0;
   virtual Status Sync() = 0;
 };
 
-// A file that is read. Its size is that at the time when it was opened.
+// A file being read. Its size is that when it was opened.
 class FileReader {
  public:
   virtual ~FileReader() = default;
   virtual int64_t size() const = 0;
-  // The next `bytes` bytes. DataLoss where the file ends before.
+  // Reads the next `bytes` bytes. DataLoss if the file ends before.
   virtual Status Read(void* data, int64_t bytes) = 0;
 };
 
-// The file operations that checkpoints are made of, each of which can fail or be the last one before the
-// power is cut. Tests bring their own. Errors: InvalidArgument for what is no path (CheckPath), NotFound for
-// what is not there, FailedPrecondition for something else in the way, ResourceExhausted for a full disk,
-// else Internal; the message names operation, path and reason. Thread-safe.
+// The file operations of checkpoints, each of which can fail or be the last one before a power failure; tests
+// implement their own. Errors: InvalidArgument for an invalid path (CheckPath), NotFound for a missing file,
+// FailedPrecondition for a file of another type, ResourceExhausted for a full disk, otherwise Internal; the
+// message names operation, path and reason. Thread-safe.
 //
 // A checkpoint owns the folder `<prefix>.sok` and its contents, where no symbolic link is followed: from the
 // last component of a path that ends with ".sok", a link is removed or renamed itself, and otherwise refused
@@ -41,12 +41,12 @@ class Files {
  public:
   virtual ~Files() = default;
 
-  // Makes one folder; one that is there already is fine.
+  // Makes one folder, if it does not exist yet.
   virtual Status MakeFolder(const std::string& path) = 0;
-  // A new, empty file. Fails where there is something of that name.
+  // Creates an empty file. Fails if the name exists.
   virtual StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) = 0;
   virtual StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) = 0;
-  // Makes the names in a folder last: those of files that were made, renamed or removed.
+  // Syncs a folder: names of files that were made, renamed or removed in it are then on the disk.
   virtual Status SyncFolder(const std::string& path) = 0;
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   // Removes a file, a link, or an empty folder.
@@ -56,16 +56,16 @@ class Files {
   virtual bool IsFolder(const std::string& path) = 0;
 };
 
-// Those of the operating system.
+// The file operations of the operating system.
 Files& PosixFiles();
 
-// Makes the folder and those that it lies in, as far as they are missing, and has all of them last.
+// Makes the folder and its missing parents, and syncs them.
 Status MakeFolders(Files& files, const std::string& path);
-// Removes what lies in the folder, and the folder; of links, the links. What cannot be removed stays.
+// Removes a folder with its contents; links are removed and not followed. What cannot be removed stays.
 void RemoveTree(Files& files, const std::string& path);
-// The whole of a small file. DataLoss for one of more than `limit` bytes.
+// The contents of a small file. DataLoss for one of more than `limit` bytes.
 Status ReadWholeFile(Files& files, const std::string& path, int64_t limit, std::string* bytes);
-// A new file with these bytes, synced; its name lasts only once the folder is synced too.
+// Writes and syncs a new file. Its name is certain to be on the disk only after the folder is synced too.
 Status WriteWholeFile(Files& files, const std::string& path, const std::string& bytes);
 
 }  // namespace sok

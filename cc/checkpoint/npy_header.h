@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// What kind of array a file holds: little-endian numbers in C order.
+// The type of the array in a file: little-endian numbers in C order.
 struct ArrayType {
   std::string dtype;           // as NumPy writes it: "<i8", "<f4", "<u4", "|u1" ...
   std::vector<int64_t> shape;  // one or two sizes
@@ -19,9 +19,9 @@ struct ArrayType {
   bool operator!=(const ArrayType& other) const { return !(*this == other); }
 };
 
-// Bytes of one number; 0 for a dtype that checkpoints do not have.
+// Bytes of one number; 0 for a dtype that checkpoints do not use.
 int ItemBytes(std::string_view dtype);
-// Bytes of all numbers; -1 where the dtype is unknown, the shape is none, or the product exceeds int64.
+// Bytes of all numbers; -1 if the dtype is unknown, the shape is invalid, or the product exceeds int64.
 int64_t DataBytes(const ArrayType& type);
 // "float32 [3, 16]", for messages.
 std::string Describe(const ArrayType& type);
@@ -30,7 +30,7 @@ std::string Describe(const ArrayType& type);
 // 64; its length depends on the type alone.
 std::string EncodeNpyHeader(const ArrayType& type);
 
-// The longest header that there can be.
+// The longest possible header.
 constexpr int64_t kMaxNpyHeader = 10 + 65535;
 
 }  // namespace sok

@@ -1,4 +1,4 @@
-// The rows of a table on their way into raw files and out of them.
+// Moves the rows of a table into raw files and out of them.
 #ifndef SOK_CC_CHECKPOINT_RAW_ROWS_H_
 #define SOK_CC_CHECKPOINT_RAW_ROWS_H_
 
@@ -12,15 +12,15 @@
 
 namespace sok {
 
-// Writes this rank's rows, brought up to date, synced to the disk. row_counts[r] are the rows of rank r,
-// which say where in the files they go; rows that the table got since they were counted are left out.
-// FailedPrecondition where it has fewer by now. Other errors as of RawFilesWriter.
+// Brings this rank's rows up to date, writes and syncs them. row_counts[r] is the number of rows of rank r,
+// which determines their position in the files; rows that were inserted since they were counted are left out.
+// FailedPrecondition if the table has fewer rows by now. Other errors as of RawFilesWriter.
 Status WriteRawRows(const EngineContext& context, EngineTable* table, Span<const int64_t> row_counts,
                     const RawFilesWriter& writer);
 
-// A table of `engine` with `options`, and in it those of the rows that belong to its rank. `keys` are what
-// reader->ReadKeys gave. Errors as of RawFilesReader, and ResourceExhausted where the capacity or the memory
-// does not suffice.
+// Makes a table of `engine` with `options` and those of the rows that its rank holds. `keys` come from
+// reader->ReadKeys. Errors as of RawFilesReader, and ResourceExhausted if the capacity or memory does not
+// suffice.
 StatusOr<std::shared_ptr<EngineTable>> LoadRawRows(const EngineContext& context, Engine* engine,
                                                    const TableOptions& options, Span<const int64_t> keys,
                                                    RawFilesReader* reader);

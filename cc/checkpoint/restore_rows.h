@@ -17,7 +17,7 @@
 
 namespace sok {
 
-// One shard of one checkpoint, in its folder.
+// One shard of one checkpoint.
 struct ShardSource {
   Files& files;
   std::string folder;
@@ -25,22 +25,22 @@ struct ShardSource {
   int shard = 0;
 
   const SavedShard& saved() const { return manifest.shards[static_cast<size_t>(shard)]; }
-  // Null where there is none.
+  // Null if the shard has no such array.
   const ArrayFile* Find(const std::string& array) const {
     const auto found = saved().arrays.find(array);
     return found == saved().arrays.end() ? nullptr : &found->second;
   }
 };
 
-// Which keys of a shard are read, and what is wrong with a key.
+// Selects the keys of a shard that this rank reads, and checks keys.
 class KeyFilter {
  public:
   // For the rank options.rank of options.ranks.
   KeyFilter(const TableOptions& options, const ShardSource& source);
 
   bool Wants(int64_t key) const { return owners_.Holds(options_.rank, key); }
-  // DataLoss for a key that cannot be in the shard; ResourceExhausted for one that a table without hashing
-  // has no row for.
+  // DataLoss for a key that does not belong to the shard; ResourceExhausted for one for which a table without
+  // hashing has no row.
   Status Check(int64_t key, const std::string& path) const;
 
  private:
@@ -50,19 +50,19 @@ class KeyFilter {
   const KeyOwners saved_owners_;
 };
 
-// Calls visit(keys) on the keys of an array of int64, piece by piece, as far as they are wanted, after all of
-// the piece were checked. DataLoss for one that stands twice in a piece.
+// Calls visit(keys) on the wanted keys of an int64 array, piece by piece, after all keys of the piece were
+// checked. DataLoss for a key that occurs twice in a piece.
 Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
                        FunctionRef<Status(Span<const int64_t> keys)> visit);
 
-// How the floats of rows get into a table.
+// Which floats of rows are restored into a table.
 enum class RowContents {
   kWeights,          // weights alone
   kWeightsAndSlots,  // and the slots of the optimizer, which the table has
   kWeightsCaughtUp,  // weights alone, after the steps that the rows have missed
 };
 
-// Brings single rows that have missed steps up to date, outside any table.
+// Brings single rows that have missed steps up to date, outside a table.
 class RowCatchUp {
  public:
   // `optimizer` has the past steps.
@@ -87,14 +87,14 @@ struct RowsToRestore {
   int64_t first_step = 0;          // when rows without a step of their own were last current
 };
 
-// Reads the rows of a shard into a table. *rows += those that were wanted.
+// Reads the rows of a shard into a table. *rows += the number of rows read.
 Status RestoreRows(Executor& executor, const ShardSource& source, const RowsToRestore& what, HeldTable* table,
                    int64_t* rows);
 
-// Reads the ids that wait for admission, where the table has a place for them.
+// Reads the ids that wait for admission, if the table has an admission filter.
 Status RestoreWaiting(const ShardSource& source, HeldTable* table);
 
-// Raises the counters of the table's Bloom filter to those of the shard, where both filters are alike.
+// Raises the counters of the table's Bloom filter to those of the shard, if both filters have the same shape.
 Status RestoreBloom(const ShardSource& source, HeldTable* table);
 
 }  // namespace sok

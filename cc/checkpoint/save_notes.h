@@ -1,5 +1,5 @@
-// What the ranks tell each other during a save, in files of the unfinished folder that go before it is
-// published.
+// What the ranks tell each other during a save, in files of the unfinished folder that are removed before it
+// is published.
 #ifndef SOK_CC_CHECKPOINT_SAVE_NOTES_H_
 #define SOK_CC_CHECKPOINT_SAVE_NOTES_H_
 
@@ -12,13 +12,14 @@
 
 namespace sok {
 
-// What rank 0 decided.
+// The decision of rank 0.
 struct SavePlan {
   bool delta = false;
   std::vector<ChainLink> chain;
 };
 
-// What one rank wrote: a manifest with its shard alone. Of `optimizer` and the table's facts, rank 0's count.
+// What one rank wrote: a manifest with only its shard. `optimizer` and the facts of the table are taken from
+// rank 0.
 struct ShardNote {
   SavedTable table;
   int64_t steps = 0;
@@ -27,14 +28,14 @@ struct ShardNote {
   SavedShard shard;
 };
 
-// Each synced.
+// Write and sync one file each.
 Status WriteSavePlan(Files& files, const std::string& folder, const SavePlan& plan);
 Status WriteShardNote(Files& files, const std::string& folder, int shard, const ShardNote& note);
 
 StatusOr<SavePlan> ReadSavePlan(Files& files, const std::string& folder);
 StatusOr<ShardNote> ReadShardNote(Files& files, const std::string& folder, int shard);
 
-// All of both kinds.
+// Removes all files of both kinds.
 Status RemoveNotes(Files& files, const std::string& folder, int shards);
 
 }  // namespace sok

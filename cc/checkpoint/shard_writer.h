@@ -12,12 +12,12 @@
 
 namespace sok {
 
-// The state of a table's optimizer as a manifest has it, nothing before its first step; with `history` that
-// of rows that lag.
+// The state of a table's optimizer for a manifest, none before its first step; with `history` includes the
+// history of rows that lag.
 StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool history);
 
-// Writes the arrays of the shard of table->options().rank into `folder`: all of a table whose rows are up to
-// date, or, of a delta, what changed. Everything is synced.
+// Writes and syncs the arrays of the shard of table->options().rank in `folder`: all rows, which must be up
+// to date, or for a delta the changed rows.
 StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder, HeldTable* table,
                                 bool delta);
 

@@ -1,9 +1,9 @@
 // Saving and restoring whole tables: weights, optimizer, counts, ids not admitted yet. The format is
 // described in docs/checkpoint-format.md.
 //
-// A checkpoint of a table is a folder. Several ranks write it together, each its shard, on a disk that all of
-// them see; it has its final name only once it is complete and on the disk. Memory beside the table: buffers
-// of 1 MiB per array, and some 30 bytes for each MiB of the checkpoint.
+// A checkpoint of a table is a folder, to which each rank writes its shard, on a disk that all ranks share.
+// It gets its final name only when it is complete and synced. Memory beside the table: buffers of 1 MiB per
+// array, and about 30 bytes for each MiB of the checkpoint.
 #ifndef SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 #define SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 
@@ -25,32 +25,32 @@ struct SaveRequest {
   std::string name = {};  // what the checkpoint calls the table; empty: as the variable is called
 };
 
-// The stages of saving one table. Every rank runs each stage once all ranks have done the one before; Publish
-// on rank 0 comes before Publish elsewhere. Whatever fails, AbandonTableCheckpoint and EndTableCheckpoint
-// with ok = false follow. Nothing of another save is touched: what has been replaced, or was left by a
-// process that was killed, is removed by who knows which checkpoints there are (retention.py).
+// The stages of saving one table. A rank runs a stage only after all ranks have finished the stage before;
+// Publish on rank 0 comes before Publish on the others. After any failure, AbandonTableCheckpoint and
+// EndTableCheckpoint with ok = false follow. No stage touches another save: retention.py, which knows all
+// checkpoints, removes replaced ones and what a killed process left.
 
-// Rank 0 makes the folder and decides between full and delta; others do nothing. It is a full one where there
-// is nothing that changes count from: at first, after a restore or a failed save, where the last checkpoint
-// or one that it builds on is no longer on the disk, or calls the table otherwise; where betas or epsilon of
-// an exact Adam have changed, or its history began anew; and always with keras_rmsprop and nadam, whose rows
-// lag without a history.
+// Rank 0 makes the folder and chooses between a full checkpoint and a delta; other ranks do nothing. The
+// checkpoint is full if there is no earlier one to build on: at first, after a restore or a failed save, if
+// the last checkpoint or one of its chain is no longer on the disk or has another name for the table, and if
+// the betas or epsilon of exact Adam have changed or its history was restarted. It is always full with
+// keras_rmsprop and nadam, whose rows lag without a history.
 Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
-// Writes this rank's rows, synced to the disk. First the rows go that the variable's eviction policy sends
-// away at a save; a full checkpoint also brings all rows up to date. NotFound where the folder that rank 0
-// made is not to be seen.
+// Writes and syncs this rank's rows. First evicts the rows that the variable's eviction policy removes at a
+// save; a full checkpoint also brings all rows up to date. NotFound if this rank does not see the folder that
+// rank 0 made.
 Status WriteTableShard(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
-// Rank 0 makes the checkpoint complete. Returns the reference to it, on every rank the same: JSON with
-// "folder", relative to the prefix's folder, "manifest_crc32" and "steps".
+// Rank 0 completes the checkpoint. Returns the reference to it, the same on every rank: JSON with "folder",
+// relative to the prefix's folder, "manifest_crc32" and "steps".
 StatusOr<std::string> PublishTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
-// Rank 0 removes what is unfinished.
+// Rank 0 removes the unfinished folder.
 void AbandonTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
-// After the reference has been stored where readers will find it (ok): the table counts its changes from this
-// checkpoint on. Or after a failure: the next checkpoint is a full one.
+// Called with `ok` after the reference has been stored where readers find it: the table tracks its changes
+// since this checkpoint. Without `ok`, after a failure: the next checkpoint is a full one.
 Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request,
                           bool ok);
 
@@ -63,10 +63,9 @@ struct RestoreParts {
 
 // One table's checkpoint, read by one rank. The number of ranks need not be the one that wrote it.
 //
-// Errors of all members: NotFound for what is not there, DataLoss for damage, with the file's name;
-// FailedPrecondition for a symbolic link in its place (files.h); InvalidArgument where the variable is
-// another (dim, dtype of keys, hashing), ResourceExhausted where its capacity does not suffice. Not
-// thread-safe.
+// Errors of all members: NotFound for a missing file, DataLoss for a damaged one, with its name;
+// FailedPrecondition for a symbolic link in its place (files.h); InvalidArgument if the variable differs
+// (dim, dtype of keys, hashing); ResourceExhausted if its capacity does not suffice. Not thread-safe.
 class TableRestore {
  public:
   virtual ~TableRestore() = default;
@@ -76,20 +75,20 @@ class TableRestore {
   static StatusOr<std::unique_ptr<TableRestore>> Open(const std::string& prefix, const std::string& reference,
                                                       const TableOptions& options, const RestoreParts& parts);
 
-  // The variable's, with the seed of the checkpoint's initializer where that is of the same kind and range:
-  // keys that come later get the rows that they would have got.
+  // The variable's options, with the seed of the checkpoint's initializer if that has the same kind and
+  // range: later keys get the rows that they would have got in the saved table.
   virtual const TableOptions& options() const = 0;
 
-  // Reads everything that Load will read, and compares all checksums, so that Load can only fail where the
-  // disk does, or where the rows of a chain, or of another number of ranks, turn out to be too many.
+  // Reads everything that Load will read and verifies all checksums. After that Load fails only if the disk
+  // fails, or if the rows of a chain, or of another number of ranks, exceed the capacity.
   virtual Status Check() = 0;
 
-  // A table of `engine` with options(), and in it what the checkpoint has.
+  // A table of `engine` with options() and the contents of the checkpoint.
   virtual StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) = 0;
 };
 
-// Makes one full checkpoint of a chain: that of `prefix` and `id` out of the one that ends in `folder`, with
-// as many shards, one of which is in memory at a time, in a table of `engine`. Returns the reference to it.
+// Writes the chain that ends in `folder` as one full checkpoint for `prefix` and `id`, with as many shards.
+// One shard at a time is in memory, in a table of `engine`. Returns the reference to it.
 StatusOr<std::string> CompactCheckpoint(const EngineContext& context, Engine* engine,
                                         const std::string& folder, const SaveRequest& request);
 

@@ -11,21 +11,21 @@
 
 namespace sok {
 
-// A table that a checkpoint is to take the place of. Restores of several tables, on several ranks, check all
-// of them before they replace any.
+// The replacement of a table by a checkpoint. A restore of several tables on several ranks verifies all
+// checkpoints before it replaces any table.
 class TableReplacement {
  public:
-  // Reads and verifies the whole checkpoint, for the variable that has `current` now. Where that has no rows
-  // the new table is loaded already: reading it twice would only cost time, and a table beside an empty one
-  // costs no memory.
+  // Reads and verifies the whole checkpoint for the variable whose table is `current`. If `current` has no
+  // rows, the new table is loaded at once: reading twice would only cost time, and a table beside an empty
+  // one needs no more memory.
   static StatusOr<TableReplacement> Check(const EngineContext& context, EngineTable* current,
                                           const std::string& prefix, const std::string& reference,
                                           const RestoreParts& parts);
 
-  // Calls replace(table) with the new table, of the engine of `current`. Where `current` has rows, it first
-  // does so with a table without any, so that two full ones never lie in memory, and loads then: the caller
-  // keeps no table that it has replaced, and `current` may be gone. Where the disk fails at that, what is
-  // left is a table as its initializer makes it.
+  // Calls replace(table) with the new table, of the engine of `current`. If `current` has rows, first calls
+  // replace with an empty table and loads after that, so that two full tables are never in memory: the caller
+  // must release replaced tables, and `current` may be destroyed. If the disk fails during the load, the
+  // variable is left with a newly initialized table.
   Status Load(const EngineContext& context, EngineTable* current,
               FunctionRef<void(std::shared_ptr<EngineTable> table)> replace) const;
 
