@@ -151,7 +151,8 @@ def ops_table(row: Row) -> str:
     """What the ops of a step took, in Markdown: all together, and the types that took most."""
     names = list(row.ops)
     most = {op for ops in row.ops.values() for op in sorted(ops, key=ops.get, reverse=True)[:_OPS_SHOWN]}
-    ordered = sorted(most, key=lambda op: -max(ops.get(op, 0.0) for ops in row.ops.values()))
+    # Types that took equally long are in order of their names, as a set has none of its own.
+    ordered = sorted(most, key=lambda op: (-max(ops.get(op, 0.0) for ops in row.ops.values()), op))
     lines = [("all ops", *(f"{sum(row.ops[name].values()):.2f}" for name in names))]
     lines += [(op, *(f"{row.ops[name].get(op, 0.0):.2f}" for name in names)) for op in ordered]
     return markdown.table((f"ms of ops in a step, {row.dataset}, {row.optimizer}", *names), lines)
