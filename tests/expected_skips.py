@@ -29,6 +29,7 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"there is no Estimator": _has_keras_3,
     r"the layers are no Keras layers beside Keras 3": _has_keras_3,
     r"Keras 3 has no graphs with sessions": _has_keras_3,
+    r"the tables name Keras 2's optimizers as TensorFlow does": _has_keras_3,
     r"root reads everything": lambda: os.geteuid() == 0,
     # tools/setup.sh installs Open MPI where it may, and valgrind nowhere.
     r"mpirun is not installed": lambda: os.geteuid() != 0,
