@@ -75,7 +75,7 @@ def _check_horovod() -> None:
         )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def optimizer_rules() -> dict:
     """Returns the rules that tables are trained by, as the engine states them (cc/optimizers/rules.h).
 
@@ -88,7 +88,7 @@ def optimizer_rules() -> dict:
     return json.loads(function().decode())
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def horovod_ops() -> types.ModuleType:
     """Returns the ops that move data between ranks (`sok_exchange`, `sok_exchange_statistics`).
 

@@ -24,7 +24,7 @@ from sparse_operation_kit.optimizers import (
 from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def known_optimizers() -> tuple[KnownOptimizer, ...]:
     """Every optimizer that can train embedding variables with the TensorFlow at hand."""
     return (
