@@ -62,7 +62,7 @@ class EngineArray {
   // Elements with the bits of a value that no test expects.
   static EngineArray Unwritten(EngineMemory& memory, int64_t size) {
     std::vector<T> values(static_cast<size_t>(size));
-    std::memset(values.data(), 0xfa, values.size() * sizeof(T));
+    if (size > 0) std::memset(values.data(), 0xfa, values.size() * sizeof(T));
     return EngineArray(memory, values);
   }
   EngineArray(EngineArray&& other) noexcept
