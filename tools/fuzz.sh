@@ -26,6 +26,7 @@ sources() {
   find cc/base cc/checkpoint cc/dedup cc/engine cc/group cc/index cc/initializers cc/optimizers cc/placement \
     cc/pooling cc/sharded cc/store cc/table -path cc/engine/contract -prune -o -name '*.cc' ! -name '*_test.cc' \
     ! -name check_manifests.cc -print
+  echo cc/engine/contract/cpu_engine_of_tests.cc
 }
 
 object_of() { printf '%s' "$folder/objects/${1//\//_}.o"; }  # object_of SOURCE

@@ -37,7 +37,7 @@ std::map<std::string, std::string> SavedFiles(Executor& executor, EngineTable* t
   request.files = files;
   request.prefix = "/model.ckpt-1";
   request.id = SaveId(1);
-  const EngineContext context{executor};
+  const EngineContext context = ContextOn(executor);
   EXPECT_TRUE(BeginTableCheckpoint(context, table, request).ok());
   EXPECT_TRUE(WriteTableShard(context, table, request).ok());
   *reference = PublishTableCheckpoint(table->options(), request).value();
@@ -64,7 +64,7 @@ TEST_P(CheckpointThreadsTest, FilesAndRowsAreThoseOfOneThread) {
     parts.files = &files;
     auto restore = TableRestore::Open("/model.ckpt-1", reference, tables[0]->options(), parts);
     ASSERT_TRUE(restore.ok()) << restore.status().message();
-    const auto loaded = restore.value()->Load(EngineContext{threads}, EngineOfTests());
+    const auto loaded = restore.value()->Load(ContextOn(threads), EngineOfTests().engine);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     EXPECT_TRUE(StateOf({loaded.value()}) == StateOf(tables));
   }

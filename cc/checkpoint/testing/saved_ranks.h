@@ -16,16 +16,13 @@
 
 #include "cc/base/executor.h"
 #include "cc/checkpoint/table_checkpoint.h"
+#include "cc/engine/contract/engine_of_tests.h"
 #include "cc/engine/engine.h"
-#include "cc/engine/registry.h"
 #include "cc/optimizers/optimizer.h"
 
 namespace sok {
 
 using Tables = std::vector<std::shared_ptr<EngineTable>>;
-
-// The engine that the tests of checkpoints are about.
-inline Engine* EngineOfTests() { return FindEngine("cpu").value(); }
 
 inline void MustBeOk(const Status& status) {
   if (status.ok()) return;
@@ -33,11 +30,14 @@ inline void MustBeOk(const Status& status) {
   std::abort();
 }
 
+// What calls of the engine under test run on.
+inline EngineContext ContextOn(Executor& executor) { return {executor, EngineOfTests().memory->stream()}; }
+
 // Calls work(held), a Status that must be OK, without a context of the caller's.
 template <typename Work>
 void WhileHeld(EngineTable* table, const Work& work) {
   InlineExecutor executor;
-  const auto held = table->Hold(EngineContext{executor});
+  const auto held = table->Hold(ContextOn(executor));
   MustBeOk(held.status());
   MustBeOk(work(held.value().get()));
 }
@@ -122,7 +122,7 @@ inline Tables MakeTables(TableOptions options, int ranks) {
   Tables tables;
   options.ranks = ranks;
   for (options.rank = 0; options.rank < ranks; ++options.rank) {
-    auto made = EngineOfTests()->MakeTable(EngineContext{executor}, options);
+    auto made = EngineOfTests().engine->MakeTable(ContextOn(executor), options);
     if (!made.ok()) return {};
     tables.push_back(std::move(made.value()));
   }
@@ -154,33 +154,37 @@ inline void BringUpToDate(EngineTable* table) {
 inline Status Erase(EngineTable* table, const std::vector<int64_t>& keys) {
   InlineExecutor executor;
   int64_t erased = 0;
-  return table->Erase(EngineContext{executor}, keys, &erased);
+  return table->Erase(ContextOn(executor), keys, &erased);
 }
 
 // One step of one rank on `ids`, which may repeat; grads[i, :] belongs to ids[i].
 inline Status TrainOneRank(EngineTable* table, const std::string& optimizer, const std::vector<float>& hyper,
                            const std::vector<int64_t>& ids, const std::vector<float>& grads) {
   InlineExecutor executor;
-  const EngineContext context{executor};
+  const EngineContext context = ContextOn(executor);
   Engine& engine = table->engine();
+  EngineMemory& memory = *EngineOfTests().memory;
   const int64_t dim = table->options().dim;
+  const EngineArray<int64_t> own_ids(memory, ids);
+  const EngineArray<float> own_grads(memory, grads);
+  const auto read = EngineArray<float>::Unwritten(memory, own_grads.size());
   const LookupSpec spec;
   LookupInput input;
-  input.ids = ids.data();
-  input.num_ids = static_cast<int64_t>(ids.size());
-  std::vector<float> read(grads.size());
+  input.ids = own_ids.data();
+  input.num_ids = own_ids.size();
   const OutputRows output{read.data(), dim};
-  const GradientRows gradient{grads.data(), dim};
+  const GradientRows gradient{own_grads.data(), dim};
   const auto plan = engine.NewPlan();
   const auto scratch = engine.NewScratch();
   SOK_RETURN_IF_ERROR(engine.Lookup(context, {{&table, 1}, {&spec, 1}, {&input, 1}, true}, plan.get(),
                                     {&output, 1}, scratch.get()));
-  std::vector<int64_t> references(static_cast<size_t>(plan->trained_rows(0)));
-  std::vector<float> sums(references.size() * static_cast<size_t>(dim));
+  const int64_t rows = plan->trained_rows(0);
+  const auto references = EngineArray<int64_t>::Unwritten(memory, rows);
+  const auto sums = EngineArray<float>::Unwritten(memory, rows * dim);
   SOK_RETURN_IF_ERROR(plan->WriteReferences(context, 0, references.data()));
   float* const sums_of_table = sums.data();
   SOK_RETURN_IF_ERROR(engine.Backward(context, *plan, {&gradient, 1}, {&sums_of_table, 1}, scratch.get()));
-  return table->ApplyGradients(context, optimizer, hyper, references, sums.data(), /*distinct=*/true);
+  return table->ApplyGradients(context, optimizer, hyper, references.view(), sums.data(), /*distinct=*/true);
 }
 
 // One step of all ranks on some keys, each of which stands some times in the batch.
@@ -222,24 +226,24 @@ inline Status TrainOnSome(const Tables& tables, const std::string& optimizer, co
 // Stages of a save, without a context of the caller's.
 inline Status Begin(EngineTable* table, const SaveRequest& request) {
   InlineExecutor executor;
-  return BeginTableCheckpoint(EngineContext{executor}, table, request);
+  return BeginTableCheckpoint(ContextOn(executor), table, request);
 }
 inline Status Write(EngineTable* table, const SaveRequest& request) {
   InlineExecutor executor;
-  return WriteTableShard(EngineContext{executor}, table, request);
+  return WriteTableShard(ContextOn(executor), table, request);
 }
 inline Status End(EngineTable* table, const SaveRequest& request, bool ok) {
   InlineExecutor executor;
-  return EndTableCheckpoint(EngineContext{executor}, table, request, ok);
+  return EndTableCheckpoint(ContextOn(executor), table, request, ok);
 }
 inline StatusOr<std::shared_ptr<EngineTable>> Load(TableRestore* restore) {
   InlineExecutor executor;
-  return restore->Load(EngineContext{executor}, EngineOfTests());
+  return restore->Load(ContextOn(executor), EngineOfTests().engine);
 }
 
 inline StatusOr<std::string> Compact(const std::string& folder, const SaveRequest& request) {
   InlineExecutor executor;
-  return CompactCheckpoint(EngineContext{executor}, EngineOfTests(), folder, request);
+  return CompactCheckpoint(ContextOn(executor), EngineOfTests().engine, folder, request);
 }
 
 // All stages on all ranks, and what follows when one fails.

@@ -1,5 +1,7 @@
 #include "cc/engine/contract/contract_group.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <utility>
 

@@ -2,8 +2,6 @@
 #ifndef SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_
 #define SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -86,13 +84,6 @@ class EngineArray {
   int64_t size_;
   T* data_;
 };
-
-inline void ExpectNames(const Status& status, StatusCode code, const std::vector<std::string>& words) {
-  EXPECT_EQ(status.code(), code) << status.message();
-  for (const std::string& word : words) {
-    EXPECT_NE(status.message().find(word), std::string::npos) << word << " in: " << status.message();
-  }
-}
 
 }  // namespace sok
 

@@ -1,5 +1,7 @@
 #include "cc/engine/contract/training_reference.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 
