@@ -1,7 +1,5 @@
 """Which gradients are those of a group as its op gives them, and where others come from. Nothing runs."""
 
-import types
-
 import pytest
 import tensorflow as tf
 
@@ -12,25 +10,8 @@ from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
 
-
-@pytest.fixture(autouse=True)
-def default_graph():
-    with tf.Graph().as_default():
-        yield
-
-
-@pytest.fixture
-def over_ranks(monkeypatch):
-    """Lookups are built as over several ranks."""
-    monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
-
-
-@pytest.fixture(params=["one rank", "over ranks"])
-def is_sharded(request):
-    """Whether lookups are built as over several ranks."""
-    if request.param == "over ranks":
-        request.getfixturevalue("over_ranks")
-    return request.param == "over ranks"
+pytest_plugins = ["graph_ops_groups"]
+pytestmark = pytest.mark.usefixtures("default_graph")
 
 
 @pytest.mark.parametrize("layouts", GROUPS, ids=", ".join)

@@ -1,5 +1,11 @@
-"""Groups of lookups in graphs that do not run, for tests of what is read from graphs."""
+"""Groups of lookups in graphs that do not run, for tests of what is read from graphs.
 
+Also a plugin of pytest: a test file whose `pytest_plugins` names this module has its fixtures.
+"""
+
+import types
+
+import pytest
 import tensorflow as tf
 
 import sparse_operation_kit as sok
@@ -7,6 +13,27 @@ from sparse_operation_kit import native
 from sparse_operation_kit.lookup import group
 
 DIMS = {"a": 4, "b": 2, "c": 3}
+
+
+@pytest.fixture
+def default_graph():
+    """A graph of the test's own."""
+    with tf.Graph().as_default():
+        yield
+
+
+@pytest.fixture
+def over_ranks(monkeypatch):
+    """Lookups are built as over several ranks."""
+    monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
+
+
+@pytest.fixture(params=["one rank", "over ranks"])
+def is_sharded(request):
+    """Whether lookups are built as over several ranks."""
+    if request.param == "over ranks":
+        request.getfixturevalue("over_ranks")
+    return request.param == "over ranks"
 
 
 def make_table(name):
