@@ -56,6 +56,7 @@ check "C++ and CUDA formatting" tool clang-format --dry-run -Werror $(cpp_files)
 check "Python formatting" tool ruff format --quiet --check .
 check "Python rules" tool ruff check --quiet --output-format concise .
 check "layers of the Python package" "$(sok_python)" tools/check_layers.py
+check "imports of tests in tests/BUILD" "$(sok_python)" tools/check_test_helpers.py
 check "Python types" tool mypy
 check "no TensorFlow or Python below cc/ and cuda/" \
   absent '^ *# *include *[<"](tensorflow|tsl|xla|third_party|Python\.h)' cc cuda
