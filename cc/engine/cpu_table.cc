@@ -1,8 +1,8 @@
 #include "cc/engine/cpu_table.h"
 
-#include <mutex>
 #include <vector>
 
+#include "cc/base/mutex.h"
 #include "cc/base/within_memory.h"
 #include "cc/dedup/dedup.h"
 #include "cc/engine/held_cpu_table.h"
@@ -27,14 +27,14 @@ Status CheckDistinct(Executor& executor, const Table& table, Span<const int64_t>
 }  // namespace
 
 TableDescription CpuTable::Describe() const {
-  const std::lock_guard<std::mutex> lock(table_->mutex());
+  const MutexLock lock(table_->mutex());
   return {table_->size(), table_->bytes(), table_->steps(), table_->optimizer_name()};
 }
 
 Status CpuTable::ApplyGradients(const EngineContext& context, std::string_view optimizer,
                                 Span<const float> hyper, Span<const int64_t> references, const float* grads,
                                 bool distinct) {
-  const std::lock_guard<std::mutex> lock(table_->mutex());
+  const MutexLock lock(table_->mutex());
   return WithinMemory([&] {
     return table_->ApplyGradients(context.executor, optimizer, hyper, references, grads, distinct);
   });
@@ -43,18 +43,18 @@ Status CpuTable::ApplyGradients(const EngineContext& context, std::string_view o
 Status CpuTable::Assign(const EngineContext& context, Span<const int64_t> keys, const float* values) {
   return WithinMemory([&] {
     SOK_RETURN_IF_ERROR(CheckDistinct(context.executor, *table_, keys));
-    const std::lock_guard<std::mutex> lock(table_->mutex());
+    const MutexLock lock(table_->mutex());
     return table_->Assign(context.executor, keys, values);
   });
 }
 
 Status CpuTable::Erase(const EngineContext& context, Span<const int64_t> keys, int64_t* erased) {
-  const std::lock_guard<std::mutex> lock(table_->mutex());
+  const MutexLock lock(table_->mutex());
   return WithinMemory([&] { return table_->Erase(context.executor, keys, erased); });
 }
 
 Status CpuTable::SetGlobalStep(int64_t step) {
-  const std::lock_guard<std::mutex> lock(table_->mutex());
+  const MutexLock lock(table_->mutex());
   table_->SetGlobalStep(step);
   return OkStatus();
 }

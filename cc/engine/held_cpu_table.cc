@@ -1,9 +1,9 @@
 #include "cc/engine/held_cpu_table.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
+#include "cc/base/mutex.h"
 #include "cc/base/within_memory.h"
 #include "cc/optimizers/optimizer_state.h"
 
@@ -175,7 +175,7 @@ class HeldCpuTable final : public HeldTable {
 
   Executor& executor_;
   Table& table_;
-  const std::lock_guard<std::mutex> lock_;
+  const MutexLock lock_;
 };
 
 HeldState HeldCpuTable::state() const {

@@ -1,16 +1,18 @@
 #include "cc/engine/registry.h"
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
+
+#include "cc/base/mutex.h"
+#include "cc/base/thread_annotations.h"
 
 namespace sok {
 namespace {
 
 struct Engines {
-  std::mutex mutex;
-  std::map<std::string, std::unique_ptr<Engine>, std::less<>> by_name;
+  Mutex mutex;
+  std::map<std::string, std::unique_ptr<Engine>, std::less<>> by_name SOK_GUARDED_BY(mutex);
 };
 
 // Never destroyed: threads of the program may use engines until the process ends.
@@ -23,14 +25,14 @@ Engines& AllEngines() {
 
 bool RegisterEngine(std::unique_ptr<Engine> engine) {
   Engines& all = AllEngines();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const std::string name = engine->name();
   return all.by_name.emplace(name, std::move(engine)).second;
 }
 
 StatusOr<Engine*> FindEngine(std::string_view name) {
   Engines& all = AllEngines();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const MutexLock lock(all.mutex);
   const auto found = all.by_name.find(name);
   if (found != all.by_name.end()) return found->second.get();
   std::string names;

@@ -2,9 +2,10 @@
 #define SOK_CC_GROUP_LOWEST_ERROR_H_
 
 #include <cstdint>
-#include <mutex>
 
+#include "cc/base/mutex.h"
 #include "cc/base/status.h"
+#include "cc/base/thread_annotations.h"
 
 namespace sok {
 
@@ -13,18 +14,18 @@ class LowestError {
  public:
   void Add(int64_t number, const Status& status) {
     if (status.ok()) return;
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!error_.ok() && number_ <= number) return;
     number_ = number;
     error_ = status;
   }
-  // OK if there was none. Call it when all work is done.
-  const Status& status() const { return error_; }
+  // OK if there was none. Call it when all work is done: it takes no lock.
+  const Status& status() const SOK_NO_THREAD_SAFETY_ANALYSIS { return error_; }
 
  private:
-  std::mutex mutex_;
-  int64_t number_ = 0;
-  Status error_;
+  Mutex mutex_;
+  int64_t number_ SOK_GUARDED_BY(mutex_) = 0;
+  Status error_ SOK_GUARDED_BY(mutex_);
 };
 
 }  // namespace sok

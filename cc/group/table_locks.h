@@ -2,9 +2,9 @@
 #define SOK_CC_GROUP_TABLE_LOCKS_H_
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
+#include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/table/table.h"
 
@@ -14,16 +14,21 @@ namespace sok {
 // sets cannot deadlock.
 class TableLocks {
  public:
-  explicit TableLocks(Span<Table* const> tables) {
-    std::vector<Table*> distinct(tables.begin(), tables.end());
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    locks_.reserve(distinct.size());
-    for (Table* table : distinct) locks_.emplace_back(table->mutex());
+  // The analysis knows no sets of mutexes whose size is not in the code.
+  explicit TableLocks(Span<Table* const> tables) SOK_NO_THREAD_SAFETY_ANALYSIS
+      : tables_(tables.begin(), tables.end()) {
+    std::sort(tables_.begin(), tables_.end());
+    tables_.erase(std::unique(tables_.begin(), tables_.end()), tables_.end());
+    for (Table* table : tables_) table->mutex().lock();
   }
+  ~TableLocks() SOK_NO_THREAD_SAFETY_ANALYSIS {
+    for (Table* table : tables_) table->mutex().unlock();
+  }
+  TableLocks(const TableLocks&) = delete;
+  TableLocks& operator=(const TableLocks&) = delete;
 
  private:
-  std::vector<std::unique_lock<std::mutex>> locks_;
+  std::vector<Table*> tables_;
 };
 
 }  // namespace sok

@@ -1,14 +1,13 @@
 #include "cc/sharded/agreement.h"
 
-#include <mutex>
-
 #include "cc/base/hash.h"
+#include "cc/base/mutex.h"
 
 namespace sok {
 namespace {
 
 std::string OptimizerName(const Table& table) {
-  const std::lock_guard<std::mutex> lock(table.mutex());
+  const MutexLock lock(table.mutex());
   return table.optimizer_name();
 }
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "cc/base/executor.h"
 #include "cc/base/function_ref.h"
+#include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/dedup/dedup.h"
@@ -43,7 +43,7 @@ class Table {
   // Checks the options. A table without hashing gets all its rows at once, with their initial values.
   static StatusOr<std::unique_ptr<Table>> Create(Executor& executor, TableOptions options);
 
-  std::mutex& mutex() const { return mutex_; }
+  Mutex& mutex() const { return mutex_; }
   const TableOptions& options() const { return options_; }
   // A fingerprint of Describe(options()), equal on ranks with the same table.
   uint64_t definition_fingerprint() const { return definition_fingerprint_; }
@@ -247,7 +247,7 @@ class Table {
   const TableOptions options_;
   const uint64_t definition_fingerprint_;
   const StaticRows static_rows_;  // none with hashing
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   RowDirectory directory_;  // unused without hashing
   RowStore store_;
   RowUsage usage_;

@@ -1,10 +1,11 @@
 // Kernels that hold a batch of tensors from one run of a session to the next.
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cc/base/mutex.h"
+#include "cc/base/thread_annotations.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 
@@ -20,20 +21,20 @@ class HeldBatch : public tf::ResourceBase {
 
   // False where there is one already.
   bool Hold(std::vector<tf::Tensor> values) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (values_.has_value()) return false;
     values_ = std::move(values);
     return true;
   }
 
   std::optional<std::vector<tf::Tensor>> Take() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(values_, std::nullopt);
   }
 
  private:
-  std::mutex mutex_;
-  std::optional<std::vector<tf::Tensor>> values_;
+  Mutex mutex_;
+  std::optional<std::vector<tf::Tensor>> values_ SOK_GUARDED_BY(mutex_);
 };
 
 tf::Status BatchOf(tf::OpKernelContext* context, const std::string& name,

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "cc/base/mutex.h"
 #include "cc/base/status.h"
+#include "cc/base/thread_annotations.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/engine/engine_table.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -57,27 +58,27 @@ class TableResource : public tensorflow::ResourceBase {
 
   tensorflow::DataType key_dtype() const { return key_dtype_; }
   std::shared_ptr<EngineTable> table() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     return table_;
   }
   // Kernels that work on the table it had until now go on doing so.
   void Replace(std::shared_ptr<EngineTable> table) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     table_ = std::move(table);
   }
 
   // The save that has begun and not ended is now `save`; returns the one until now.
   std::optional<SaveRequest> ExchangeSave(std::optional<SaveRequest> save) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     save_.swap(save);
     return save;
   }
 
  private:
   const tensorflow::DataType key_dtype_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<EngineTable> table_;
-  std::optional<SaveRequest> save_;
+  mutable Mutex mutex_;
+  std::shared_ptr<EngineTable> table_ SOK_GUARDED_BY(mutex_);
+  std::optional<SaveRequest> save_ SOK_GUARDED_BY(mutex_);
 };
 
 // A table in use by a kernel, and the resource that holds it.

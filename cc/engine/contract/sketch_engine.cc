@@ -4,13 +4,14 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cc/base/mutex.h"
+#include "cc/base/thread_annotations.h"
 #include "cc/initializers/initializer.h"
 #include "cc/optimizers/optimizer.h"
 
@@ -24,14 +25,14 @@ class SketchTable final : public EngineTable {
   const TableOptions& options() const override { return options_; }
   const LookupCounts& lookup_counts() const override { return counts_; }
   TableDescription Describe() const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const int64_t rows = static_cast<int64_t>(rows_.size());
     return {rows, rows * options_.dim * 4, steps_, optimizer_};
   }
 
   Status ApplyGradients(const EngineContext& /*context*/, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const float* grads, bool /*distinct*/) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto made = MakeOptimizer(optimizer);
     const Status good = made.ok() ? made.value()->CheckHyper(hyper) : made.status();
     if (!good.ok()) return Invalid(good.message());
@@ -56,7 +57,7 @@ class SketchTable final : public EngineTable {
   }
 
   Status Assign(const EngineContext& /*context*/, Span<const int64_t> keys, const float* values) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     std::set<int64_t> distinct;
     for (const int64_t key : keys) {
       if (!distinct.insert(key).second) return Invalid("key ", key, " stands twice among the keys to set");
@@ -70,7 +71,7 @@ class SketchTable final : public EngineTable {
   }
 
   Status Erase(const EngineContext& /*context*/, Span<const int64_t> keys, int64_t* erased) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     *erased = 0;
     for (const int64_t key : keys) *erased += static_cast<int64_t>(rows_.erase(key));
     return OkStatus();
@@ -78,7 +79,7 @@ class SketchTable final : public EngineTable {
 
   // What a training lookup does with its ids: (*references)[id] of each distinct one, which gets a row.
   Status FindOrMake(const std::vector<int64_t>& ids, std::map<int64_t, int64_t>* references) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::set<int64_t> distinct(ids.begin(), ids.end());
     const size_t before = rows_.size();
     SOK_RETURN_IF_ERROR(CheckCapacity(distinct));
@@ -94,7 +95,7 @@ class SketchTable final : public EngineTable {
 
   // The row of an id, or the one that it would get.
   std::vector<float> Row(int64_t id) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto row = rows_.find(id);
     return row == rows_.end() ? InitialRow(id) : row->second.weights;
   }
@@ -115,22 +116,22 @@ class SketchTable final : public EngineTable {
     for (int64_t c = 0; c < options_.dim; ++c) row.push_back(InitialValue(options_.initializer, id, c));
     return row;
   }
-  Status CheckCapacity(const std::set<int64_t>& wanted) const {
+  Status CheckCapacity(const std::set<int64_t>& wanted) const SOK_REQUIRES(mutex_) {
     int64_t rows = static_cast<int64_t>(rows_.size());
     for (const int64_t id : wanted) rows += rows_.count(id) == 0 ? 1 : 0;
     if (options_.capacity == 0 || rows <= options_.capacity) return OkStatus();
     return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
                              " rows, not ", rows);
   }
-  void Make(int64_t id) {
+  void Make(int64_t id) SOK_REQUIRES(mutex_) {
     rows_[id] = {static_cast<int64_t>(id_of_reference_.size()), InitialRow(id)};
     id_of_reference_.push_back(id);
   }
 
   const TableOptions options_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   LookupCounts counts_;
-  std::map<int64_t, StoredRow> rows_;
+  std::map<int64_t, StoredRow> rows_ SOK_GUARDED_BY(mutex_);
   std::vector<int64_t> id_of_reference_;  // of every row that there ever was
   std::string optimizer_;
   int64_t steps_ = 0;
