@@ -9,7 +9,9 @@ ENGINE_TESTS = [
     "links_test.cc",
     "memory_test.cc",
     "placed_tables_test.cc",
+    "raw_rows_test.cc",
     "round_trip_test.cc",
+    "table_replacement_test.cc",
     "threads_test.cc",
 ]
 
