@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from bench import axes, machine
 from bench.engine_process import find_program
 from bench.peers import environments, measure, report
-from bench.peers.catalog import LIBRARIES, OURS
+from bench.peers.catalog import LIBRARIES, OTHER, OURS
 
-_PEERS = tuple(name for name in LIBRARIES if name != OURS) + (measure.ENGINE,)
+_PEERS = tuple(name for name in LIBRARIES if name not in (OURS, OTHER)) + (measure.ENGINE,)
+_OF_OTHER = (OTHER, measure.OTHER_ENGINE)
 _WHATS = ("forward", "step")
 
 
@@ -24,9 +25,13 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the program; returns its exit status."""
     flags = _parser().parse_args(arguments)
     peers = [name for name in flags.peers if _is_there(name, flags.environments)]
+    if flags.other is not None:
+        peers += _OF_OTHER
     rows: list[report.Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        settings = measure.Settings(tuple(peers), flags.what, flags.environments, pathlib.Path(folder))
+        settings = measure.Settings(
+            tuple(peers), flags.what, flags.environments, pathlib.Path(folder), flags.other
+        )
         for threads in flags.threads:
             for chosen in axes.from_flags(flags):
                 for tables in chosen.all_tables():
@@ -51,9 +56,26 @@ def _parser() -> argparse.ArgumentParser:
     add("--peers", type=axes.list_of(_one_of(_PEERS)), default=_PEERS, help="some of " + ",".join(_PEERS))
     add("--what", type=axes.list_of(_one_of(_WHATS)), default=_WHATS, help="some of " + ",".join(_WHATS))
     add("--environments", type=pathlib.Path, default=environments.default_folder(), help="the peers' folder")
+    add(
+        "--other",
+        type=_built_checkout,
+        default=None,
+        help=f"another checkout, built, to measure as {' and '.join(_OF_OTHER)}",
+    )
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser
+
+
+def _built_checkout(text: str) -> pathlib.Path:
+    folder = pathlib.Path(text).absolute()
+    for part in ("tools/site", "benchmarks/engine/group_benchmark"):
+        if not (environments.built_by(folder) / part).exists():
+            raise argparse.ArgumentTypeError(
+                f"{text} has no bazel-bin/{part}: build it there with "
+                "`bazel build //tools:site //benchmarks/engine:group_benchmark`"
+            )
+    return folder
 
 
 def _one_of(known: Sequence[str]) -> Callable[[str], str]:

@@ -6,12 +6,13 @@ import pathlib
 import numpy as np
 import pytest
 
+import sparse_operation_kit
 from bench import axes, ids
 from bench.axes import Bags, Tables
 from bench.peers import catalog, environments, goals, memory, report
 from bench.peers.job import Job
 from bench.timing import Timing
-from benchmark_support import run_program
+from benchmark_support import BAZEL_BIN, run_program
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "peers.py"
 SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "2", "--batches", "2"]
@@ -46,6 +47,33 @@ def test_an_unknown_peer_is_refused_with_the_known_ones():
     done = run_program(PROGRAM, *SMALL, "--peers", "tensorflow,tfr")
     assert done.returncode == 2
     assert "unknown name 'tfr'; known are sok_lazy, tensorflow, tfra, torch, fbgemm, engine" in done.stderr
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout that has built what the tests run on."""
+    built = tmp_path / "other" / "bazel-bin"
+    (built / "tools").mkdir(parents=True)
+    (built / "benchmarks").symlink_to(BAZEL_BIN / "benchmarks")
+    site = pathlib.Path(sparse_operation_kit.__file__).parents[1]
+    (built / "tools" / "site").symlink_to(site)
+    return built.parent
+
+
+def test_another_checkout_is_measured_beside_this_one(tmp_path, checkout):
+    path = tmp_path / "rows.json"
+    flags = ["--optimizer", "sgd", "--peers", "engine", "--what", "step", "--other", str(checkout)]
+    done = run_program(PROGRAM, *SMALL, *flags, "--json", str(path), "--plot", str(tmp_path / "plot.png"))
+    assert done.returncode == 0, done.stderr
+    _, rows = report.read_json(path)
+    for row in rows:
+        assert [entry.name for entry in row.entries] == ["sok", "engine", "sok_other", "engine_other"]
+
+
+def test_a_checkout_without_a_build_is_refused_with_what_builds_it(tmp_path):
+    done = run_program(PROGRAM, *SMALL, "--other", str(tmp_path))
+    assert done.returncode == 2
+    assert "has no bazel-bin/tools/site" in done.stderr and "bazel build //tools:site" in done.stderr
 
 
 def test_exact_adam_is_measured_beside_lazy_adam(tmp_path):

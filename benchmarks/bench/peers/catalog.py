@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 OURS = "sok"
+OTHER = "sok_other"  # ours, as another checkout has built it
 LAZY = "sok_lazy"  # ours, training with LazyAdam where the others have the exact one
 
 
@@ -34,6 +35,14 @@ LIBRARIES = {
             ("lazy_adam", "adam", "adagrad", "sgd", "rowwise_adagrad"),
             "dynamic: a hash table for each feature, all looked up as one group in a session",
             "gradients of equal ids are summed, each touched row is updated once; adam moves every row",
+        ),
+        Library(
+            OTHER,
+            "sok_tables",
+            None,
+            ("lazy_adam", "adam", "adagrad", "sgd", "rowwise_adagrad"),
+            "dynamic: as sok, built by another checkout",
+            "as sok, built by another checkout",
         ),
         Library(
             LAZY,

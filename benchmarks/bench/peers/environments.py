@@ -6,7 +6,7 @@ import os
 import pathlib
 import sys
 
-from bench.peers.catalog import Library
+from bench.peers.catalog import OTHER, Library
 
 _BENCHMARKS = pathlib.Path(__file__).absolute().parents[2]
 
@@ -15,6 +15,11 @@ def default_folder() -> pathlib.Path:
     """Where benchmarks/setup_peers.sh makes environments."""
     home = os.environ.get("SOK_HOME") or pathlib.Path.home() / ".cache" / "sparse-operation-kit"
     return pathlib.Path(home) / "peers"
+
+
+def built_by(checkout: pathlib.Path) -> pathlib.Path:
+    """Where a checkout's `bazel build` leaves what it has built."""
+    return checkout / "bazel-bin"
 
 
 def interpreter(library: Library, folder: pathlib.Path) -> pathlib.Path | None:
@@ -27,9 +32,11 @@ def interpreter(library: Library, folder: pathlib.Path) -> pathlib.Path | None:
     return folder / library.environment / "bin" / "python"
 
 
-def variables(library: Library, threads: int) -> dict[str, str]:
-    """The environment variables of the library's process."""
+def variables(library: Library, threads: int, other: pathlib.Path | None = None) -> dict[str, str]:
+    """The environment variables of the library's process; `other` is the checkout of OTHER."""
     ours = os.pathsep.join(sys.path) if library.environment is None else str(_BENCHMARKS)
+    if library.name == OTHER:
+        ours = os.pathsep.join([str(built_by(other) / "tools" / "site"), str(_BENCHMARKS)])
     return {
         **os.environ,
         "PYTHONPATH": ours,

@@ -21,6 +21,7 @@ from bench.peers.report import Entry, Row
 from bench.timing import Contender, Timing, measure
 
 ENGINE = "engine"
+OTHER_ENGINE = "engine_other"  # of the checkout that OTHER is taken from
 GATHER = "gather"
 _COPY = "memory copy"
 # Sums of thousands of float32 gradients in different orders.
@@ -31,10 +32,11 @@ _RELATIVE, _ABSOLUTE = 1e-4, 1e-5
 class Settings:
     """What stays the same for all tables of a run."""
 
-    peers: tuple[str, ...]  # names of catalog.LIBRARIES, without ours, or ENGINE
+    peers: tuple[str, ...]  # names of catalog.LIBRARIES, without ours, or ENGINE, OTHER_ENGINE
     whats: tuple[str, ...]  # "forward", "step"
     environments: pathlib.Path
     folder: pathlib.Path  # for ids and logs
+    other: pathlib.Path | None = None  # the checkout of OTHER and OTHER_ENGINE
 
 
 def run(axes: Axes, tables: Tables, threads: int, settings: Settings) -> list[Row]:
@@ -66,7 +68,7 @@ def _groups(job: Job, settings: Settings) -> list[list[str]]:
     able = [
         name
         for name in settings.peers
-        if name == ENGINE or job.tables.optimizer in LIBRARIES[name].optimizers
+        if name in (ENGINE, OTHER_ENGINE) or job.tables.optimizer in LIBRARIES[name].optimizers
     ]
     needed, free = memory.library_bytes(job.tables, job.batch), memory.free_bytes(job.tables)
     groups, left_out = memory.groups_that_fit(able, needed, free)
@@ -95,7 +97,9 @@ class _Group:
             say(f"  filling tables: {', '.join((OURS, *self._names))}")
             started = {name: stack.enter_context(self._start(name)) for name in (OURS, *self._names)}
             if find_program("bare_gather_benchmark") is not None:
-                started[GATHER] = stack.enter_context(self._start_program("bare_gather_benchmark"))
+                started[GATHER] = stack.enter_context(
+                    self._start_program(find_program("bare_gather_benchmark"))
+                )
             for name, process in started.items():
                 self._wait(name, process)
             self._check()
@@ -108,18 +112,22 @@ class _Group:
 
     def _start(self, name: str) -> MeasuringProcess:
         if name == ENGINE:
-            return self._start_program("group_benchmark")
+            return self._start_program(find_program("group_benchmark"))
+        if name == OTHER_ENGINE:
+            return self._start_program(
+                environments.built_by(self._settings.other) / "benchmarks/engine/group_benchmark"
+            )
         library, settings = LIBRARIES[name], self._settings
         python = environments.interpreter(library, settings.environments)
         command = [str(python), "-m", "bench.peers.program", name, str(settings.folder / "job.json")]
-        variables = environments.variables(library, self._job.threads)
+        variables = environments.variables(library, self._job.threads, settings.other)
         return MeasuringProcess(name, command, variables, settings.folder / f"{name}.log")
 
-    def _start_program(self, program: str) -> MeasuringProcess:
+    def _start_program(self, program: pathlib.Path) -> MeasuringProcess:
         job = self._job
         kinds = ["dense" if bags.hotness == 1 else "mean" for bags in job.bags]
         files = [(kind, pathlib.Path(path)) for kind, path in zip(kinds, job.id_files, strict=True)]
-        return EngineProcess(find_program(program), job.tables, job.batch, job.batches, job.threads, files)
+        return EngineProcess(program, job.tables, job.batch, job.batches, job.threads, files)
 
     def _wait(self, name: str, process: MeasuringProcess) -> None:
         try:

@@ -9,14 +9,22 @@ from bench.peers.report import Row
 
 _COLORS = {
     "sok": "#1b6ca8",
+    "sok_other": "#0f3d63",
     "sok_lazy": "#5b9bd5",
     "tensorflow": "#e9a03b",
     "tfra": "#c8553d",
     "torch": "#7a5195",
     "fbgemm": "#3b8b5c",
     "engine": "#8fb8d8",
+    "engine_other": "#6f8799",
 }
-_LABELS = {"sok": "this library", "sok_lazy": "with LazyAdam", "engine": "its engine alone"}
+_LABELS = {
+    "sok": "this library",
+    "sok_other": "another checkout",
+    "sok_lazy": "with LazyAdam",
+    "engine": "its engine alone",
+    "engine_other": "the other's engine",
+}
 
 
 def write(path: pathlib.Path, rows: Sequence[Row]) -> None:
