@@ -8,8 +8,8 @@
 
 namespace sok {
 
-// Adadelta (Zeiler, 2012) with the arithmetic of TensorFlow's SparseApplyAdadelta, which
-// tf.compat.v1.train.AdadeltaOptimizer and Keras' legacy Adadelta both run; on the touched rows:
+// Adadelta (Zeiler, 2012) on the touched rows, with the arithmetic of TensorFlow's SparseApplyAdadelta.
+// tf.compat.v1.train.AdadeltaOptimizer and Keras' legacy Adadelta both run it.
 //   a = rho * a + (1 - rho) * g^2
 //   step = sqrt(u + epsilon) / sqrt(a + epsilon) * g
 //   w -= learning_rate * step

@@ -8,8 +8,8 @@
 
 namespace sok {
 
-// Adagrad (Duchi, Hazan and Singer, 2011) with TensorFlow's arithmetic: tf.compat.v1.train.AdagradOptimizer
-// with epsilon 0, Keras' legacy Adagrad with its own.
+// Adagrad (Duchi, Hazan and Singer, 2011) with TensorFlow's arithmetic. tf.compat.v1.train.AdagradOptimizer
+// has epsilon 0; Keras' legacy Adagrad sets an epsilon.
 //   a += g^2
 //   w -= learning_rate * g / (sqrt(a) + epsilon)
 struct Adagrad : RuleDefaults {

@@ -8,13 +8,13 @@
 
 namespace sok {
 
-// Adagrad whose accumulators decay from one period of training to the next, as DeepRec's
-// AdagradDecayOptimizer has it. A row has one accumulator per element and counts its decays, d:
+// Adagrad whose accumulators decay from one period of training to the next, as in DeepRec's
+// AdagradDecayOptimizer. A row has one accumulator per element, a, and a count of its decays, d:
 //   if period > d:  a = max(decay_rate * a, initial_accumulator),  d += 1
 //   a += g^2
 //   w -= learning_rate * g / sqrt(a)
-// The period is a count from 0. A row that has missed periods makes up for one of them in each step that
-// touches it. d is a float, which is exact up to 2^24; callers give periods no larger than that.
+// Periods are counted from 0. A row that has missed periods catches up by one period in each step that
+// touches it. d is a float, exact up to 2^24; callers pass periods no larger than that.
 struct AdagradDecay : RuleDefaults {
   static constexpr const char* kName = "adagrad_decay";
   static constexpr const char* kSource = "DeepRec's AdagradDecayOptimizer";
@@ -29,7 +29,8 @@ struct AdagradDecay : RuleDefaults {
   explicit AdagradDecay(const float* hyper)
       : learning_rate(hyper[0]), factor(hyper[2]), least(hyper[1]), period(hyper[3]) {}
 
-  // The step of the row's elements: without decay, factor and least leave an accumulator as it is.
+  // Returns the step for the row's elements. If the row does not decay, factor 1 and least 0 leave the
+  // accumulators as they are.
   template <typename Dim>
   SOK_HOST_DEVICE AdagradDecay ForRow(const float* /*g*/, float* row_slots, Dim /*dim*/) const {
     AdagradDecay step = *this;

@@ -1,4 +1,4 @@
-// When accumulators decay: periods that pass while rows are touched, and while they are not.
+// AdagradDecay over periods with and without steps on a row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,8 +46,8 @@ TEST(AdagradDecay, NeverFallsBelowItsInitialValue) {
   EXPECT_EQ(Decays(rows, 0), 1.0f);
 }
 
-// A row that comes again after three periods decays in each of its next three steps.
-TEST(AdagradDecay, MissedPeriodsAreMadeUpForStepByStep) {
+// A row that was not touched for three periods decays in each of its next three steps.
+TEST(AdagradDecay, MissedPeriodsAreCaughtUpStepByStep) {
   TrainedRows rows("adagrad_decay", 2, kDim, Hyper(0));
   Step(&rows, 0, 0, 32.0f);
   float expected = 1024.5f;

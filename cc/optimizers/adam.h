@@ -13,11 +13,11 @@ namespace sok {
 //   m = beta1 * m + (1 - beta1) * g
 //   v = beta2 * v + (1 - beta2) * g * g
 //   w -= m * alpha / (sqrt(v) + epsilon)
-// Where v overflows, it is inf from then on and the element stays where it is; v += (g^2 - v) * (1 - beta2),
-// the form of TensorFlow's dense kernel, would be inf - inf in the next step. The product is taken from the
-// left, as a session's graph optimizer orders it, and overflows no earlier than v does; where g * g comes
-// first, as in Keras' optimizer, v is inf from |g| = 1.8e19 on. With epsilon 0, an element that has never had
-// a gradient becomes NaN, 0 / 0, as in TensorFlow.
+// If v overflows, it stays inf and the element does not move any more. (The form of TensorFlow's dense
+// kernel, v += (g^2 - v) * (1 - beta2), would give inf - inf in the next step.) The product in v is evaluated
+// from the left, the order that a session's graph optimizer chooses, so it overflows no earlier than v does.
+// With g * g first, as in Keras' optimizer, v is inf from |g| = 1.8e19 on. With epsilon 0, an element that
+// has never had a gradient becomes NaN, 0 / 0, as in TensorFlow.
 //
 // alpha is the bias-corrected rate of the step, learning_rate * sqrt(1 - beta2^t) / (1 - beta1^t), which the
 // caller computes.
@@ -60,7 +60,7 @@ struct AdamStep : RuleDefaults {
   float epsilon;
 };
 
-// Adam on the touched rows alone.
+// Adam on the touched rows only.
 struct LazyAdam : AdamStep {
   static constexpr const char* kName = "lazy_adam";
   static constexpr const char* kSource = "Kingma and Ba, 2015, on the touched rows alone";
@@ -69,8 +69,8 @@ struct LazyAdam : AdamStep {
   using AdamStep::AdamStep;
 };
 
-// Adam on all rows in each step; exact_adam.h says how. The samples take its three ways to catch up: series
-// of four and of eight terms, and step by step.
+// Adam on all rows in each step; see exact_adam.h. The samples cover its three ways to catch up: series of
+// four and of eight terms, and step by step.
 struct Adam : AdamStep {
   static constexpr const char* kName = "adam";
   static constexpr const char* kSource =
@@ -82,12 +82,12 @@ struct Adam : AdamStep {
   using AdamStep::AdamStep;
 };
 
-// The steps that a row has missed under the exact Adam, applied to one of its elements at once (the
-// derivation is in adam_series.h): with y = epsilon / (sqrt(v) + epsilon),
+// Applies all steps that a row has missed under the exact Adam to one of its elements at once. With
+// y = epsilon / (sqrt(v) + epsilon) and `gap` missed steps (adam_series.h has the derivation):
 //   w -= m / (sqrt(v) + epsilon) * (c_0 + c_1 y + ... + c_{N-1} y^{N-1})
 //   m *= beta1^gap,  v *= beta2^gap
-// v may be inf: such an element stays where it is. One term is all that epsilon 0 needs, as y is 0 then.
-// One of these serves all elements of a row.
+// An element whose v is inf does not move. With epsilon 0, y is 0 and one term suffices. One object serves
+// all elements of a row.
 template <int kTerms>
 struct AdamCatchUp {
   SOK_HOST_DEVICE void operator()(float& w, float& m, float& v) const {
@@ -95,7 +95,7 @@ struct AdamCatchUp {
     const float y = epsilon * inverse;
     float sum = coefficients[kTerms - 1];
     for (int c = kTerms - 2; c >= 0; --c) sum = sum * y + coefficients[c];
-    // In this order: m times the sum may overflow where no step of TensorFlow's does.
+    // Divides first: m * sum could overflow where no single step does.
     w -= m * inverse * sum;
     m *= decay1;
     v *= decay2;

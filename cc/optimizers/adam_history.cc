@@ -7,11 +7,11 @@
 namespace sok {
 namespace {
 
-// The lag from which on a term of the loop is nothing: either q^j has vanished, as in the series, or beta1^j
-// takes every float m to zero, where TensorFlow's m is zero too.
+// The lag beyond which missed steps are negligible: either q^j has vanished, as in the series, or m * beta1^j
+// is zero for every float m, as it is in TensorFlow.
 int64_t LoopHorizon(double beta1, int64_t series_horizon) {
   constexpr double kTakesAnyFloatToZero = 1e-84;
-  if (beta1 == 0.0) return 1;  // a step with m = 0, which makes NaN of 0 / 0
+  if (beta1 == 0.0) return 1;  // one step with m = 0, which may give 0 / 0 = NaN
   const double vanished = std::ceil(std::log(kTakesAnyFloatToZero) / std::log(beta1));
   const int64_t lags = vanished < 1e18 ? static_cast<int64_t>(vanished) : std::numeric_limits<int64_t>::max();
   return series_horizon > 0 ? std::min(lags, series_horizon) : lags;
@@ -48,7 +48,7 @@ void WalkMissedSteps(const AdamHistory& history, int64_t t0, float epsilon, int6
   const int64_t walked = std::min(gap, history.loop_horizon());
   const double beta1 = history.beta1();
   const double r = std::sqrt(static_cast<double>(history.beta2()));
-  // Keeps a root that is inf from being multiplied by 0.
+  // Avoids inf * 0 for an infinite root.
   const double least_power2 = r > 0.0 ? std::numeric_limits<double>::min() : 0.0;
   const float decay1 = MomentDecay(history.beta1_power(gap));
   const float decay2 = MomentDecay(history.beta2_power(gap));

@@ -12,13 +12,13 @@
 
 namespace sok {
 
-// What the exact Adam remembers of past steps, for rows that have missed some: for every step t0 of the
-// history, the coefficients of G (see AdamSeries) summed over the steps t0 + 1 ... steps(). They are brought
-// forward at every step for the last horizon() values of t0 and are final for older ones, so a step costs
-// horizon() times terms() multiplications, and 8 * terms() + 4 bytes. Where the series does not hold, the
-// alphas alone are kept.
+// The past steps of the exact Adam, for rows that have missed some of them. For every step t0 of the history
+// it keeps the coefficients of G (see AdamSeries), summed over the steps t0 + 1 ... steps(). A step updates
+// the coefficients of the last horizon() values of t0; older ones are final. So a step costs horizon() *
+// terms() multiplications, and 8 * terms() + 4 bytes. If AdamSeries has no series for the betas, only the
+// alphas are kept.
 //
-// One history has one beta1 and beta2. Not thread-safe; any number of threads may read between steps.
+// beta1 and beta2 are constant. Append needs exclusive access; the const functions are thread-safe.
 class AdamHistory {
  public:
   AdamHistory(float beta1, float beta2);
@@ -27,16 +27,16 @@ class AdamHistory {
   float beta2() const { return beta2_; }
   // Steps taken so far; steps are numbered from 1, and a row that was current before step 1 has t0 = 0.
   int64_t steps() const { return steps_; }
-  // Takes step steps() + 1, with its bias-corrected rate.
+  // Adds step steps() + 1, with its bias-corrected rate.
   void Append(float alpha);
 
-  // As of AdamSeries; 0: alphas() instead of coefficients.
+  // As in AdamSeries; 0 if there are only alphas() and no coefficients.
   int terms() const { return series_.terms(); }
   // The terms() coefficients for a row last current at step t0 < steps().
   const double* coefficients(int64_t t0) const { return coefficients_.data() + t0 * terms(); }
   // The rates of steps 1 ... steps().
   const std::vector<float>& alphas() const { return alphas_; }
-  // Lags beyond this one move no row noticeably, where terms() is 0.
+  // For a terms() of 0: steps beyond this lag move a weight by a negligible amount.
   int64_t loop_horizon() const { return loop_horizon_; }
 
   double beta1_power(int64_t n) const { return beta1_powers_(n); }
@@ -54,8 +54,8 @@ class AdamHistory {
   std::vector<float> alphas_;
 };
 
-// The catch-up of the elements of a row that was last current at step t0 of `history`, t0 < history.steps(),
-// by the first kTerms <= history.terms() terms: all of them, or one where epsilon is 0.
+// The catch-up for the elements of a row last current at step t0 of `history`, t0 < history.steps(). It uses
+// the first kTerms of history.terms() terms: all of them, or one if epsilon is 0.
 template <int kTerms>
 AdamCatchUp<kTerms> MakeAdamCatchUp(const AdamHistory& history, int64_t t0, float epsilon) {
   AdamCatchUp<kTerms> catch_up;
@@ -68,8 +68,8 @@ AdamCatchUp<kTerms> MakeAdamCatchUp(const AdamHistory& history, int64_t t0, floa
   return catch_up;
 }
 
-// Whether `catch_up` would make NaN of a moment that is inf in a row [w | m | v]: a power of beta that is no
-// float counts as 0, and steps taken one by one leave inf what it is.
+// Whether `catch_up` would turn an infinite moment of a row [w | m | v] into NaN. It takes a power of beta
+// below the normal floats as 0, while steps taken one by one leave inf as it is.
 template <int kTerms>
 bool LosesInfinity(const AdamCatchUp<kTerms>& catch_up, const float* record, int64_t dim) {
   const auto any_infinite = [dim](const float* moments) {
@@ -81,8 +81,8 @@ bool LosesInfinity(const AdamCatchUp<kTerms>& catch_up, const float* record, int
          (catch_up.decay2 == 0.0f && any_infinite(record + 2 * dim));
 }
 
-// Brings the `dim` elements of such a row up to date by walking the missed steps one by one, in double
-// precision, for a history whose terms() is 0 and for a row that LosesInfinity by its catch-up.
+// Catches up the `dim` elements of a row last current at step t0 by going through the missed steps one by
+// one, in double precision. For histories with terms() 0, and for rows for which LosesInfinity is true.
 void WalkMissedSteps(const AdamHistory& history, int64_t t0, float epsilon, int64_t dim, float* w, float* m,
                      float* v);
 

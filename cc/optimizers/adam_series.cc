@@ -13,7 +13,7 @@ double ChebyshevPoint(int i, int terms) {
   return 0.5 * (1.0 + std::cos((2 * i + 1) * kPi / (2 * terms)));
 }
 
-// column i: the coefficients of the polynomial that is 1 at Chebyshev point i and 0 at the others.
+// Column i has the coefficients of the polynomial that is 1 at Chebyshev point i and 0 at the others.
 Matrix LagrangeCoefficients(int terms) {
   Matrix result{};
   for (int i = 0; i < terms; ++i) {
@@ -34,14 +34,15 @@ Matrix LagrangeCoefficients(int terms) {
   return result;
 }
 
-// E_j of the header's derivation.
+// E_j in the header.
 double InterpolationError(double x, int terms) {
   if (x <= 0.0) return 0.0;
   const double log_growth = terms * std::acosh(2.0 / x - 1.0);
   return log_growth > 700.0 ? 0.0 : 1.0 / std::cosh(log_growth);
 }
 
-// The sum of the terms' errors over a lower bound of the sum: 1 / (1 + y d_j) is least, 1 - x_j, at y = 1.
+// The sum of the terms' errors divided by a lower bound of the sum. The minimum of 1 / (1 + y d_j) is 1 -
+// x_j, at y = 1.
 double ErrorBound(double q, double r, int64_t horizon, int terms) {
   double errors = 0.0;
   double sum = 0.0;
@@ -60,7 +61,7 @@ AdamSeries::AdamSeries(double beta1, double beta2) {
   const double r = std::sqrt(beta2);
   const double q = beta1 == 0.0 ? 0.0 : beta1 / r;
   if (!(q < 1.0)) return;
-  // At least one lag, so that q = 0 is no special case: its increments are zeros.
+  // At least one lag, also for q = 0, whose increments are zeros.
   const double horizon = q == 0.0 ? 1.0 : std::ceil(std::log(kNegligible) / std::log(q));
   if (!(horizon <= kMaxHorizon)) return;
   horizon_ = static_cast<int64_t>(horizon);

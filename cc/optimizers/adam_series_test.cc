@@ -8,7 +8,7 @@
 namespace sok {
 namespace {
 
-// G(y) of the header over `gap` missed steps, added up term by term; alpha(j) is the rate of lag j.
+// G(y) in the header over `gap` missed steps, summed term by term; alpha(j) is the rate at lag j.
 template <typename Alpha>
 double TrueSum(double beta1, double beta2, int64_t gap, double y, const Alpha& alpha) {
   const double r = std::sqrt(beta2);
@@ -44,8 +44,8 @@ struct Betas {
   int terms;
 };
 
-// The tolerance is that of the header; the first pair is everyone's, with a bound far below it.
-TEST(AdamSeries, ErrsByLessThanItsBoundWithAConstantRate) {
+// The first pair of betas is the usual one.
+TEST(AdamSeries, ErrorStaysBelowTheBoundWithAConstantRate) {
   for (const Betas& b :
        {Betas{0.9, 0.999, 4}, Betas{0.9, 0.9999, 4}, Betas{0.95, 0.999, 4}, Betas{0.5, 0.999, 4},
         Betas{0.9, 0.99, 8}, Betas{0.9, 0.98, 8}, Betas{0.99, 0.999, 8}, Betas{0.5, 0.9, 8},
@@ -57,7 +57,7 @@ TEST(AdamSeries, ErrsByLessThanItsBoundWithAConstantRate) {
     for (int64_t gap : {1, 2, 10, 190, 2000}) {
       for (double y : ManyRatios()) {
         const double expected = TrueSum(b.beta1, b.beta2, gap, y, one);
-        // What is left out beyond the horizon, and the rounding of the coefficients, are of order 1e-11.
+        // The steps beyond the horizon and the rounding of the coefficients are of order 1e-11.
         const double bound = 1.01 * series.error_bound() + 5e-11;
         EXPECT_NEAR(SeriesSum(series, gap, y, one), expected, bound * expected)
             << b.beta1 << " " << b.beta2 << " gap " << gap << " y " << y;
@@ -66,10 +66,11 @@ TEST(AdamSeries, ErrsByLessThanItsBoundWithAConstantRate) {
   }
 }
 
-TEST(AdamSeries, UsualBetasErrByAPartIn1e10) { EXPECT_LT(AdamSeries(0.9, 0.999).error_bound(), 1.1e-10); }
+TEST(AdamSeries, ErrorOfTheUsualBetasIsBelow1e9) { EXPECT_LT(AdamSeries(0.9, 0.999).error_bound(), 1.1e-10); }
 
-// Rates may do anything: the error of each term is bounded by itself, so that of the sum is relative to the
-// terms that are there. Zero for a hundred steps leaves only terms of long lags, the worst ones.
+// Each term has its own error bound, so that of the sum is relative to its terms, whatever the rates are. A
+// rate of zero in the first hundred missed steps leaves only terms of long lags, which have the largest
+// errors.
 TEST(AdamSeries, RatesThatStartLate) {
   const AdamSeries series(0.9, 0.999);
   for (int64_t zeros : {10, 50, 100}) {
@@ -97,12 +98,12 @@ TEST(AdamSeries, WithoutMomentumMissedStepsMoveNothing) {
   }
 }
 
-TEST(AdamSeries, DeclinesWhereItWouldNotHold) {
-  EXPECT_EQ(AdamSeries(0.9, 0.95).terms(), 0);    // beta2 too small: errs by 5e-5 with 8 terms
+TEST(AdamSeries, HasNoTermsIfItWouldBeInaccurate) {
+  EXPECT_EQ(AdamSeries(0.9, 0.95).terms(), 0);    // beta2 too small: an error of 5e-5 with 8 terms
   EXPECT_EQ(AdamSeries(0.9, 0.81).terms(), 0);    // q = 1
   EXPECT_EQ(AdamSeries(0.95, 0.5).terms(), 0);    // q > 1
   EXPECT_EQ(AdamSeries(0.9, 0.0).terms(), 0);     // moments vanish at once
-  EXPECT_EQ(AdamSeries(0.9999, 1.0).terms(), 0);  // terms that die out too slowly
+  EXPECT_EQ(AdamSeries(0.9999, 1.0).terms(), 0);  // the terms decrease too slowly
 }
 
 }  // namespace

@@ -8,12 +8,12 @@
 
 namespace sok {
 
-// AdaMax (Kingma and Ba, 2015, section 7.1) as Keras' legacy Adamax has it, on the touched rows:
+// AdaMax (Kingma and Ba, 2015, section 7.1) on the touched rows, as in Keras' legacy Adamax:
 //   m = beta1 * m + (1 - beta1) * g
 //   v = max(beta2 * v, |g|)
 //   w -= alpha * m / (v + epsilon)
-// alpha is the bias-corrected rate of the step, learning_rate / (1 - beta1^t). An element that has never had
-// a gradient stays where it is when epsilon is 0.
+// alpha is the bias-corrected rate of the step, learning_rate / (1 - beta1^t), which the caller computes.
+// With epsilon 0, an element of a touched row that has never had a gradient becomes NaN, 0 / 0.
 struct Adamax : RuleDefaults {
   static constexpr const char* kName = "adamax";
   static constexpr const char* kSource = "Kingma and Ba, 2015, section 7.1; Keras' legacy Adamax";

@@ -10,13 +10,13 @@
 namespace sok {
 
 // Adam with decoupled weight decay (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019) on
-// the touched rows, as DeepRec's AdamWOptimizer and TensorFlow Addons' AdamW have it: the weight decays
-// before the step, by weight_decay itself and not by its product with the learning rate.
+// the touched rows, as in DeepRec's AdamWOptimizer and TensorFlow Addons' AdamW. The weight decays before the
+// step, by weight_decay itself and not by its product with the learning rate.
 //   w -= weight_decay * w
 //   m = beta1 * m + (1 - beta1) * g
 //   v = beta2 * v + (1 - beta2) * g * g
 //   w -= m * alpha / (sqrt(v) + epsilon)
-// alpha is Adam's (see AdamStep), and so are inf and NaN.
+// alpha is as for Adam, and so is the handling of inf and NaN (see AdamStep).
 struct AdamW : RuleDefaults {
   static constexpr const char* kName = "adamw";
   static constexpr const char* kSource =

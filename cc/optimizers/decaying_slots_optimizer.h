@@ -12,14 +12,14 @@
 
 namespace sok {
 
-// Optimizers whose slots decay on every step for every row, while weights move for touched rows only, as
-// those of Keras do that keep averages. The hyper-parameter number Rule::kDecayOfSlot[slot] is what a step
-// multiplies a slot by; a Rule takes the steps that a row has missed and its own in one factor per slot,
-// `decay`.
+// An optimizer whose slots decay in every step for every row, while only touched rows' weights move. Keras'
+// optimizers with running averages work like this. A step multiplies slot k by hyper-parameter number
+// Rule::kDecayOfSlot[k]. The member decay[k] of a Rule covers the steps that a row has missed and the present
+// step.
 //
-// The decay of untouched rows is postponed: a row carries the step at which it was last current, and gets the
-// power of the steps that it has missed when it is next touched or read. When a factor changes, the whole
-// table is brought up to date first.
+// The decay of untouched rows is postponed: the optimizer keeps for each row the step at which it was last
+// current. When the row is next touched or read, its slots are multiplied by a power of the factors. If a
+// factor changes, all rows are caught up first.
 template <typename Rule>
 class DecayingSlotsOptimizer final : public Optimizer {
  public:
@@ -79,7 +79,7 @@ class DecayingSlotsOptimizer final : public Optimizer {
 
  private:
   static constexpr int kSlots = kElementSlots<Rule>;
-  // Row steps are 32 bits wide and start anew long before they run out.
+  // RowSteps counts in 32 bits and restarts at this step, long before an overflow.
   static constexpr uint32_t kMaxSteps = uint32_t{1} << 31;
 
   void ForgetHistory() override {
@@ -87,14 +87,14 @@ class DecayingSlotsOptimizer final : public Optimizer {
     row_steps_.Restart();
   }
 
-  // What a slot is multiplied by in `steps` steps, at least 1. It vanishes only where the factor of one step
-  // is 0: a slot that has overflowed must stay infinite, as it does step by step, and not become 0 * inf.
+  // The factor of a slot over `steps` >= 1 steps. It is 0 only if the factor of one step is 0: an infinite
+  // slot must stay infinite, as it does step by step, and 0 * inf is NaN.
   float Decay(int slot, int64_t steps) const {
     const float least = factors_[slot] > 0.0f ? std::numeric_limits<float>::min() : 0.0f;
     return std::max(static_cast<float>(powers_[static_cast<size_t>(slot)](steps)), least);
   }
 
-  // Makes powers_ those of the factors in `hyper`; none before the first step, when no row has missed any.
+  // Makes powers_ those of the factors in `hyper`. powers_ is empty before the first step.
   void PreparePowers(Executor& executor, Span<const float> hyper, RowStore* store) {
     bool same = true;
     for (int slot = 0; slot < kSlots; ++slot) {
@@ -112,8 +112,8 @@ class DecayingSlotsOptimizer final : public Optimizer {
     row_steps_.Restart();
   }
 
-  float factors_[kSlots] = {};      // of all steps that a row can have missed
-  std::vector<PowerTable> powers_;  // of each of them
+  float factors_[kSlots] = {};      // of all steps that a row may have missed
+  std::vector<PowerTable> powers_;  // of each factor
   RowSteps row_steps_;
 };
 

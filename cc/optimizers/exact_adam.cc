@@ -8,8 +8,8 @@
 namespace sok {
 namespace {
 
-// What a record [w | m | v] has missed and, if `step` is not null, one more step with the gradient g, in one
-// pass over the elements.
+// Applies to a record [w | m | v] the steps that it has missed and, if `step` is not null, one more step with
+// gradient g, in one pass over the elements.
 template <int kTerms, typename Dim>
 void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const Adam* step, const float* __restrict g,
                     float* __restrict record, Dim dim) {
@@ -27,15 +27,14 @@ void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const Adam* step, const
   }
 }
 
-// Brings a record that was last current at step t0 up to date and takes `step`, as above, walking the steps
-// that it has missed.
+// The same for a record last current at step t0, by going through the missed steps one by one.
 void WalkRecord(const AdamHistory& history, int64_t t0, float epsilon, const Adam* step, const float* g,
                 float* record, int64_t dim) {
   WalkMissedSteps(history, t0, epsilon, dim, record, record + dim, record + 2 * dim);
   if (step != nullptr) ApplyToRecord<Adam>(*step, g, record, dim);
 }
 
-// The same by kTerms terms of the series, or by a walk where that has none or does not fit the row.
+// The same by kTerms terms of the series, or one by one if there is no series or it would lose an infinity.
 template <int kTerms>
 void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const Adam* step, const float* g,
                    float* record, int64_t dim) {
@@ -50,7 +49,7 @@ void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const 
   }
 }
 
-// The loop over rows: those that have missed steps are caught up, and all take `step` if there is one.
+// Catches up the rows that have missed steps. Then all rows take `step`, if it is not null.
 template <int kTerms>
 void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const Adam* step,
                 Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
@@ -138,8 +137,9 @@ PastSteps ExactAdam::past_steps() const {
 Status ExactAdam::RestorePastSteps(const PastSteps& past) {
   const int64_t count = static_cast<int64_t>(past.alphas.size());
   if (past.first_step < 0 || past.first_step != steps() - count || count > kMaxHistory) {
-    return InvalidArgument("Optimizer '", name(), "' after ", steps(), " steps cannot have missed the ",
-                           count, " after step ", past.first_step);
+    return InvalidArgument("Optimizer '", name(), "' is at step ", steps(),
+                           ", which does not fit a history of ", count, " steps after step ",
+                           past.first_step);
   }
   for (const float alpha : past.alphas) {
     const float hyper[] = {alpha, past.beta1, past.beta2, past.epsilon};

@@ -11,20 +11,18 @@
 
 namespace sok {
 
-// Adam as TensorFlow runs it on a dense variable, where every step decays every row's moments and moves every
-// row, at the price of touching the rows that have a gradient: a row carries the step at which it was last
-// current, and gets the steps that it has missed, all at once, when it is next updated or read. adam_series.h
-// says how; against the dense optimizer in double precision the result is off by float rounding.
+// Adam as TensorFlow runs it on a dense variable: every step decays every row's moments and moves every row.
+// A step here costs only the rows with a gradient. The optimizer keeps for each row the step at which it was
+// last current, and applies the missed steps all at once when the row is next updated or read (see
+// adam_series.h). The result differs from the dense optimizer in double precision by float rounding only.
 //
-// Memory: 4 bytes per row, and 36 (68 where beta2 is small) per step for at most kMaxHistory steps; then the
-// whole table is brought up to date once and the history starts anew. The same happens when beta1, beta2 or
-// epsilon change, so a schedule on one of those costs a pass over the table at each change; alpha may change
-// at every step at no cost.
+// Memory: 4 bytes per row, and 36 bytes (68 if beta2 is small) per step for at most kMaxHistory steps. Then
+// all rows are caught up once and the history restarts. The same happens when beta1, beta2 or epsilon change,
+// so each change costs a pass over the table. alpha may change at every step at no cost.
 //
-// Moments that are inf, after a gradient whose square overflows or from a checkpoint, stay so and act as in
-// TensorFlow: an element whose v is inf moves no more. With epsilon 0, an element of a row becomes NaN, 0 /
-// 0, in the first step in which it has never had a gradient, as in TensorFlow; a row that a later step makes
-// is not there yet.
+// Infinite moments, from a gradient whose square overflows or from a checkpoint, stay infinite and act as in
+// TensorFlow: an element whose v is inf does not move. With epsilon 0, an element without a gradient so far
+// becomes NaN (0 / 0) in a step, as in TensorFlow; but a row is not affected by steps before its insertion.
 class ExactAdam final : public Optimizer {
  public:
   static constexpr int64_t kMaxHistory = 1 << 17;
@@ -45,10 +43,10 @@ class ExactAdam final : public Optimizer {
 
  private:
   void ForgetHistory() override;
-  // Makes history_ one of these betas and this epsilon that has room for another step.
+  // Makes history_ one with these betas and this epsilon, and with room for another step.
   void PrepareHistory(Executor& executor, float beta1, float beta2, float epsilon, RowStore* store);
 
-  std::optional<AdamHistory> history_;  // none before the first step: no row has missed any
+  std::optional<AdamHistory> history_;  // none before the first step
   float epsilon_ = 0.0f;                // of all steps in history_
   RowSteps row_steps_;                  // steps counted as in history_
 };

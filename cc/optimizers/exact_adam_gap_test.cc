@@ -47,8 +47,8 @@ Element Decay(Element e, const std::vector<float>& alphas, float beta1, float be
   return e;
 }
 
-// Weights start at 0, so that a weight is the whole way that the missed steps moved it, and its relative
-// error the error of the catch-up. That is float's: a root, a quotient and a polynomial, each rounded.
+// Weights start at 0, so the relative error of a weight is that of the catch-up: the rounding of a root, a
+// quotient and a polynomial in float.
 void CheckGaps(float beta1, float beta2, const std::vector<int64_t>& gaps, double tolerance) {
   // s / epsilon from 1e-4 to 1e8, both signs of m, and m and v of elements that were never touched.
   std::vector<float> m;
@@ -91,7 +91,7 @@ void CheckGaps(float beta1, float beta2, const std::vector<int64_t>& gaps, doubl
           const Element expected = Decay({0.0, m[c], v[c]}, alphas, beta1, beta2, epsilon);
           const std::string where = schedule.name + ", gap " + std::to_string(gap) + ", epsilon " +
                                     std::to_string(epsilon) + ", m " + std::to_string(m[c]);
-          // The second summand is what the series leaves out beyond its horizon.
+          // The steps beyond the horizon of the series.
           const double left_out = 2e-11 * largest * std::fabs(m[c]) / (std::sqrt(v[c]) + epsilon);
           const float* record = rows.store().weights(0) + c;
           EXPECT_NEAR(record[0], expected.w, tolerance * std::fabs(expected.w) + left_out) << where;
@@ -107,13 +107,13 @@ TEST(ExactAdamGap, UsualBetas) { CheckGaps(0.9f, 0.999f, {1, 2, 10, 190, 2000}, 
 TEST(ExactAdamGap, LongMemory) { CheckGaps(0.95f, 0.9999f, {1, 10, 190, 2000}, 6e-7); }
 TEST(ExactAdamGap, NoMomentum) { CheckGaps(0.0f, 0.999f, {1, 190}, 6e-7); }
 TEST(ExactAdamGap, ShorterSecondMemoryTakesEightTerms) { CheckGaps(0.9f, 0.99f, {1, 10, 190, 2000}, 6e-7); }
-// With beta2 this small, terms of long lags err by more, which shows where the rate starts late.
+// With beta2 this small, terms of long lags have larger errors, which matter if the first rates are zero.
 TEST(ExactAdamGap, TransformerBetas) { CheckGaps(0.9f, 0.98f, {1, 10, 190, 2000}, 6e-6); }
 TEST(ExactAdamGap, LongFirstMemory) { CheckGaps(0.99f, 0.999f, {1, 190, 2000}, 6e-7); }
-TEST(ExactAdamGap, WalkedWhereTheSeriesDeclines) { CheckGaps(0.9f, 0.95f, {1, 10, 190, 2000}, 3e-7); }
-TEST(ExactAdamGap, WalkedWhereMomentsDecayAlike) { CheckGaps(0.9f, 0.81f, {1, 10, 190, 700}, 3e-7); }
-TEST(ExactAdamGap, WalkedWhereTheSecondMomentDecaysFaster) { CheckGaps(0.95f, 0.5f, {1, 10, 190}, 3e-7); }
-TEST(ExactAdamGap, WalkedWhereTheSecondMomentIsForgotten) { CheckGaps(0.9f, 0.0f, {1, 10, 190}, 3e-7); }
+TEST(ExactAdamGap, StepByStepWithoutASeries) { CheckGaps(0.9f, 0.95f, {1, 10, 190, 2000}, 3e-7); }
+TEST(ExactAdamGap, StepByStepIfMomentsDecayAlike) { CheckGaps(0.9f, 0.81f, {1, 10, 190, 700}, 3e-7); }
+TEST(ExactAdamGap, StepByStepIfTheSecondMomentDecaysFaster) { CheckGaps(0.95f, 0.5f, {1, 10, 190}, 3e-7); }
+TEST(ExactAdamGap, StepByStepIfTheSecondMomentIsForgotten) { CheckGaps(0.9f, 0.0f, {1, 10, 190}, 3e-7); }
 TEST(ExactAdamGap, SecondMomentThatNeverChanges) { CheckGaps(0.9f, 1.0f, {1, 10, 190}, 6e-7); }
 
 }  // namespace

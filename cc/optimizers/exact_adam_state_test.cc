@@ -1,5 +1,4 @@
-// Exact Adam: what happens around the steps - reads, new rows, changed constants, long histories,
-// checkpoints.
+// Exact Adam between steps: reads, new rows, changed hyper-parameters, long histories, checkpoints.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +29,7 @@ void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expe
   }
 }
 
-TEST(ExactAdamState, ReadingInBetweenChangesNothingButRounding) {
+TEST(ExactAdamState, ReadsBetweenStepsChangeOnlyRounding) {
   InlineExecutor executor;
   TrainedRows read("adam", 1, kDim, kHyper);
   TrainedRows unread("adam", 1, kDim, kHyper);
@@ -47,7 +46,7 @@ TEST(ExactAdamState, ReadingInBetweenChangesNothingButRounding) {
   ExpectNear(read.Record(0), unread.Record(0), 3e-6);
 }
 
-TEST(ExactAdamState, ReadingTwiceIsReadingOnce) {
+TEST(ExactAdamState, ASecondReadChangesNothing) {
   InlineExecutor executor;
   TrainedRows rows("adam", 2, kDim, kHyper);
   rows.CatchUp(executor, {0, 1});  // before any step
@@ -91,15 +90,15 @@ TEST(ExactAdamState, NewRowsStartAtTheCurrentStep) {
   TrainedRows rows("adam", 2, kDim, kHyper);
   rows.Step(executor, kHyper, {0, 1}, std::vector<float>(2 * kDim, 1.0f));
   for (int t = 0; t < 20; ++t) rows.Step(executor, kHyper, {}, {});
-  // Row 1 is handed out anew, with moments as a checkpoint may bring them.
+  // Row 1 gets a new key, with moments such as a checkpoint may have.
   rows.optimizer().OnNewRow(1);
   const std::vector<float> given = rows.Record(1);
   rows.CatchUp(executor, {1});
   EXPECT_EQ(rows.Record(1), given);
 }
 
-// When a constant changes, rows that have missed steps under the old one must get those first.
-TEST(ExactAdamState, ConstantsMayChangeBetweenSteps) {
+// When a hyper-parameter changes, rows first catch up the steps with the old value.
+TEST(ExactAdamState, HyperParametersMayChangeBetweenSteps) {
   InlineExecutor executor;
   TrainedRows rows("adam", 3, kDim, kHyper);
   DenseAdam<double> truth(3, kDim);
@@ -135,8 +134,8 @@ TEST(ExactAdamState, ConstantsMayChangeBetweenSteps) {
   }
 }
 
-// The history is dropped when it has grown to its limit; rows that had missed steps must not lose them.
-TEST(ExactAdamState, HistoryStartsAnewWithoutATrace) {
+// A history that has reached its limit is dropped; rows must not lose the steps that they have missed.
+TEST(ExactAdamState, ARestartOfTheHistoryLosesNoSteps) {
   InlineExecutor executor;
   const auto train = [&](int64_t steps_before) {
     TrainedRows rows("adam", 2, kDim, kHyper);
@@ -154,8 +153,8 @@ TEST(ExactAdamState, HistoryStartsAnewWithoutATrace) {
   for (size_t row = 0; row < 2; ++row) ExpectNear(with[row], without[row], 1e-6);
 }
 
-// A checkpoint holds caught-up rows and the state. Training goes on from it with the same bits as without.
-TEST(ExactAdamState, GoesOnFromACheckpointBitForBit) {
+// A checkpoint of caught-up rows and the state. Training continues from it with the same bits as without it.
+TEST(ExactAdamState, ContinuesFromACheckpointBitForBit) {
   InlineExecutor executor;
   TrainedRows rows("adam", 4, kDim, kHyper);
   std::mt19937_64 random(3);
@@ -185,8 +184,8 @@ TEST(ExactAdamState, GoesOnFromACheckpointBitForBit) {
   EXPECT_EQ(restored.Records(), rows.Records());
 }
 
-// What a delta does: rows are written as they lie in memory, with the steps that they may have missed.
-TEST(ExactAdamState, GoesOnFromRowsThatLagBitForBit) {
+// As for a delta, rows are saved as they are in memory, with the steps that they may have missed.
+TEST(ExactAdamState, ContinuesFromRowsThatLagBitForBit) {
   InlineExecutor executor;
   for (const float beta2 : {0.999f, 0.5f, 0.0f}) {  // by series of 4 and 8 terms, and step by step
     const Hyper hyper = {1e-2f, 0.9f, beta2, 1e-8f};
@@ -225,18 +224,18 @@ TEST(ExactAdamState, GoesOnFromRowsThatLagBitForBit) {
   }
 }
 
-TEST(ExactAdamState, PastStepsThatCannotBeAreRefused) {
+TEST(ExactAdamState, InvalidPastStepsAreRefused) {
   InlineExecutor executor;
   TrainedRows rows("adam", 1, kDim, kHyper);
   for (int t = 0; t < 5; ++t) rows.Step(executor, kHyper, {0}, Gradient(1.0f));
   const PastSteps good = rows.optimizer().past_steps();
-  for (int what = 0; what < 4; ++what) {
+  for (int fault = 0; fault < 4; ++fault) {
     PastSteps bad = good;
-    if (what == 0) bad.first_step = 1;
-    if (what == 1) bad.alphas.pop_back();
-    if (what == 2) bad.beta1 = 1.5f;
-    if (what == 3) bad.alphas[2] = std::nanf("");
-    EXPECT_EQ(rows.optimizer().RestorePastSteps(bad).code(), StatusCode::kInvalidArgument) << what;
+    if (fault == 0) bad.first_step = 1;
+    if (fault == 1) bad.alphas.pop_back();
+    if (fault == 2) bad.beta1 = 1.5f;
+    if (fault == 3) bad.alphas[2] = std::nanf("");
+    EXPECT_EQ(rows.optimizer().RestorePastSteps(bad).code(), StatusCode::kInvalidArgument) << fault;
   }
   EXPECT_TRUE(rows.optimizer().RestorePastSteps(good).ok());
   EXPECT_EQ(MakeOptimizer("sgd").value()->RestorePastSteps(good).code(), StatusCode::kInvalidArgument);

@@ -1,4 +1,4 @@
-// Exact Adam over whole trainings with random sparsity, against dense Adam in double and in single precision.
+// Exact Adam over long random training, against dense Adam in double and in single precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,14 +14,15 @@ namespace sok {
 namespace {
 
 float Alpha(int t, float beta1, float beta2) {
-  // A warm-up over 40 steps, then a decay, then a jump by ten, with TensorFlow's bias correction.
+  // A warm-up over 40 steps, a decay, and from step 201 on a rate ten times as large; with TensorFlow's bias
+  // correction.
   double rate = t <= 40 ? 1e-4 * t : 4e-3 * std::pow(0.99, t - 40);
   if (t > 200) rate *= 10;
   return static_cast<float>(rate * std::sqrt(1 - std::pow(beta2, t)) / (1 - std::pow(beta1, t)));
 }
 
-// The largest error of `actual` [rows, dim], relative to the true weight or, for weights that happen to be
-// near zero, to a typical move.
+// The largest error of a weight against `expected` [rows, dim], relative to the expected weight or, for
+// weights near zero, to a typical move.
 template <typename T>
 double Error(TrainedRows& rows, int64_t dim, const std::vector<T>& expected) {
   double worst = 0.0;

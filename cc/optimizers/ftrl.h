@@ -8,9 +8,9 @@
 
 namespace sok {
 
-// One step of FTRL, compiled for its hyper-parameters; see Ftrl. kSquareRoot: learning_rate_power is -1/2,
-// the default, and powers are square roots, which vectorize as general powers do not. kShrinkage:
-// l2_shrinkage is not 0; a term of 0 * w would make NaN of a weight that is inf.
+// One step of FTRL (see Ftrl), compiled for its hyper-parameters. kSquareRoot: learning_rate_power is -1/2,
+// the default, so powers are square roots, which vectorize unlike general powers. kShrinkage: l2_shrinkage is
+// not 0. Otherwise the term is left out, as 0 * w would turn an infinite weight into NaN.
 template <bool kSquareRoot, bool kShrinkage>
 struct FtrlStep {
   explicit FtrlStep(const float* hyper)
@@ -28,7 +28,7 @@ struct FtrlStep {
     const float shrunk = kShrinkage ? g + twice_shrinkage * w : g;
     z += shrunk - (new_root - Power(n)) / learning_rate * w;
     const float below = z < l1 ? z : l1;
-    // NaN - NaN where z is NaN, whatever the bounds make of it.
+    // If z is NaN, so is w, whatever the comparisons above give.
     w = ((below > -l1 ? below : -l1) - z) / (new_root / learning_rate + twice_l2);
     n = new_n;
   }
@@ -64,7 +64,7 @@ struct Ftrl : RuleDefaults {
                                           {0.1f, 0.0f, 0.1f, 0.05f, 0.02f, 0.0f, 0.0f}};
   static constexpr bool kHasVariants = true;
 
-  // Devices round general powers in their own way.
+  // powf rounds differently on devices.
   static bool HasSameBitsEverywhere(const float* hyper) { return hyper[1] == -0.5f; }
 
   template <typename Body>

@@ -8,13 +8,13 @@
 
 namespace sok {
 
-// RMSprop as Keras' legacy optimizer has it without momentum: epsilon outside the root, and averages that
-// decay on every step for every row, while weights move for touched rows only.
+// RMSprop as in Keras' legacy optimizer without momentum: epsilon is outside the root, and the averages decay
+// in every step for every row, while only touched rows' weights move.
 //   rms = rho * rms,                          and for a touched row
 //   rms += (1 - rho) * g^2
 //   w -= learning_rate * g / (sqrt(rms) + epsilon)
-// `decay` holds what the slots of the row at hand decay by: rho to the power of the steps that it has missed
-// and this one.
+// `decay` holds the factors of the row's slots: rho to the power of the number of steps that the row has
+// missed plus one.
 struct KerasRmsprop : RuleDefaults {
   static constexpr const char* kName = "keras_rmsprop";
   static constexpr const char* kSource = "Keras' legacy RMSprop without momentum";
@@ -48,10 +48,10 @@ struct KerasRmsprop : RuleDefaults {
   float decay[1];
 };
 
-// The centered form: the root is of the gradients' variance.
+// The centered form, with the root of the gradients' variance.
 //   mg = rho * mg + (1 - rho) * g
 //   w -= learning_rate * g / (sqrt(rms - mg^2) + epsilon)
-// Where rounding makes rms - mg^2 negative, which Keras turns into NaN, the variance counts as 0.
+// If rounding makes rms - mg^2 negative, it counts as 0; Keras' step would give NaN.
 struct KerasRmspropCentered : RuleDefaults {
   static constexpr const char* kName = "keras_rmsprop_centered";
   static constexpr const char* kSource = "Keras' legacy RMSprop without momentum";

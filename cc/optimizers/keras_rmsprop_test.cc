@@ -1,5 +1,5 @@
-// Keras' RMSprop, whose averages decay on every step for every row: another rho, gradients that do not
-// change, overflow.
+// Keras' RMSprop, whose averages decay in every step for every row: changes of rho, constant gradients,
+// overflow.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace sok {
 namespace {
 
-// All rows on every step, in double precision; weights move for touched rows.
+// The dense form in double precision: every step updates all slots; only touched rows' weights move.
 class DenseRmsprop {
  public:
   DenseRmsprop(int64_t rows, int64_t dim, bool centered)
@@ -80,7 +80,8 @@ TEST(KerasRmsprop, RhoMayChangeBetweenSteps) {
   CheckWithChangingRho("keras_rmsprop_centered", 5);
 }
 
-// The same gradient for long: the variance is zero but for rounding, whose sign must not turn into NaN.
+// After many equal gradients the variance is zero up to rounding, and may be negative. The root must not
+// become NaN.
 TEST(KerasRmsprop, ConstantGradientStaysFinite) {
   InlineExecutor executor;
   for (float g : {0.1f, 1.0f, 3.7f, 1e3f}) {
@@ -91,7 +92,7 @@ TEST(KerasRmsprop, ConstantGradientStaysFinite) {
   }
 }
 
-// Step by step a mean that has overflowed stays infinite, however many steps the row misses.
+// A mean that has overflowed stays infinite, however many steps the row misses.
 TEST(KerasRmsprop, AnOverflowStaysAnOverflow) {
   InlineExecutor executor;
   const std::vector<float> hyper = {1e-2f, 0.9f, 1e-7f};

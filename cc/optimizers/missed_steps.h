@@ -1,5 +1,5 @@
-// What optimizers need that postpone what a step does to rows without a gradient: when each row was last
-// current, and powers of decay rates.
+// Helpers of optimizers that postpone a step's effect on rows without a gradient: the step at which each row
+// was last current, and powers of decay rates.
 #ifndef SOK_CC_OPTIMIZERS_MISSED_STEPS_H_
 #define SOK_CC_OPTIMIZERS_MISSED_STEPS_H_
 
@@ -16,32 +16,31 @@
 
 namespace sok {
 
-// The step at which each row was last current, for optimizers that postpone what a step does to untouched
-// rows. Steps are counted from the last Restart. SetCurrent and missed of different rows may run at the same
-// time.
+// The step at which each row was last current. Steps are counted from the last Restart. Threads may call
+// SetCurrent, SetCurrentAt and missed for different rows at the same time.
 class RowSteps {
  public:
   Status Reserve(int64_t rows) { return last_current_.Reserve(rows); }
 
   uint32_t now() const { return now_; }
-  // A step has been taken; rows that it updated are made current afterwards or beforehand, by SetCurrentAt.
+  // Counts a step. Call SetCurrentAt for the rows that it updated, before or after.
   void Advance() { ++now_; }
 
-  // How many steps `row` has missed.
+  // The number of steps that `row` has missed.
   uint32_t missed(int64_t row) const { return now_ - last_current_[row]; }
-  // Says that `row` has everything up to now; the second form, up to `step`.
+  // Says that `row` is current as of now(), or as of `step`.
   void SetCurrent(int64_t row) { last_current_[row] = now_; }
   void SetCurrentAt(int64_t row, uint32_t step) { last_current_[row] = step; }
   void PrefetchRow(int64_t row) const { Prefetch<true>(&last_current_[row]); }
 
-  // Row numbers below this one have been in use; the others have no state to bring up to date.
+  // Rows from this number on have never been in use, and need no catch-up.
   int64_t rows_in_use() const { return rows_in_use_; }
   void Use(int64_t row) { rows_in_use_ = std::max(rows_in_use_, row + 1); }
   void Use(Span<const int64_t> rows) {
     for (int64_t row : rows) Use(row);
   }
 
-  // Step 0 now, at which all rows count as current.
+  // Counts steps from 0 again; all rows count as current.
   void Restart() {
     for (int64_t row = 0; row < rows_in_use_; ++row) last_current_[row] = 0;
     now_ = 0;
@@ -64,8 +63,8 @@ class RowSteps {
   int64_t rows_in_use_ = 0;
 };
 
-// base^n for 0 <= base <= 1 and n >= 0, to a few units in the last place of a double, in one multiplication:
-// a power is the product of one of the first kRow powers and one of the powers of base^kRow.
+// base^n for 0 <= base <= 1 and n >= 0, to a few units in the last place of a double. It takes one
+// multiplication of two table entries: one of the first kRow powers of base, and one of those of base^kRow.
 class PowerTable {
  public:
   explicit PowerTable(double base) : base_(base), low_(kRow), high_(kRow) {
@@ -87,15 +86,15 @@ class PowerTable {
   std::vector<double> high_;
 };
 
-// A power of a decay rate as a factor of moments: 0 where it is no normal float. What would be left of a
-// moment is nothing beside any later gradient, and arithmetic on subnormal numbers is slow.
+// A power of a decay rate as a float factor of moments; 0 if it is below the normal floats. A moment that
+// small is negligible beside any later gradient, and arithmetic on subnormal numbers is slow.
 inline float MomentDecay(double power) {
   constexpr double kSmallestNormalFloat = 1.17549435e-38;
   return power < kSmallestNormalFloat ? 0.0f : static_cast<float>(power);
 }
 
-// A moment after steps without a gradient, each of which multiplied it by `rate`; `decay` is MomentDecay of
-// the power. A moment that is inf stays inf, which a factor of 0 would make NaN of.
+// A moment after steps without a gradient, each of which multiplies it by `rate`; `decay` is MomentDecay of
+// the power. An infinite moment stays infinite; times a `decay` of 0 it would become NaN.
 inline float DecayedMoment(float moment, float rate, float decay) {
   return moment * (std::isinf(moment) ? rate : decay);
 }

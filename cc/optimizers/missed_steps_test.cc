@@ -12,7 +12,7 @@ TEST(PowerTable, EqualsPowOfEveryMagnitude) {
     const PowerTable power(base);
     for (int64_t n : {0, 1, 2, 10, 190, 511, 512, 513, 2000, 131071, 262143, 262144, 100000000}) {
       const double expected = std::pow(base, static_cast<double>(n));
-      // Where a power is subnormal it has few digits left.
+      // A subnormal power has few digits left.
       EXPECT_NEAR(power(n), expected, 1e-15 * expected + 1e-300) << base << " " << n;
     }
   }

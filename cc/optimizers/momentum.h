@@ -6,7 +6,7 @@
 
 namespace sok {
 
-// Momentum as tf.compat.v1.train.MomentumOptimizer has it, on the touched rows:
+// Momentum on the touched rows, as in tf.compat.v1.train.MomentumOptimizer:
 //   a = momentum * a + g
 //   w -= learning_rate * a                                     (classical)
 //   w -= learning_rate * g + learning_rate * momentum * a      (Nesterov)
@@ -40,7 +40,7 @@ struct Momentum : RuleDefaults {
   float look_ahead;
 };
 
-// Momentum as Keras' legacy SGD has it: the slot holds the move, learning rate included.
+// Momentum as in Keras' legacy SGD: the slot holds the move of the weight, which includes the learning rate.
 //   a = momentum * a - learning_rate * g
 //   w += a                                                     (classical)
 //   w += momentum * a - learning_rate * g                      (Nesterov)

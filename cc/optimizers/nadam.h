@@ -8,8 +8,8 @@
 
 namespace sok {
 
-// Nadam (Dozat, 2016) as Keras' legacy optimizer has it for sparse gradients: moments that decay on every
-// step for every row, while weights move for touched rows only.
+// Nadam (Dozat, 2016) as in Keras' legacy optimizer for sparse gradients: the moments decay in every step for
+// every row, while only touched rows' weights move.
 //   m = beta1 * m,  v = beta2 * v,                       and for a touched row
 //   m += (1 - beta1) * g
 //   v += (1 - beta2) * g^2
@@ -19,8 +19,8 @@ namespace sok {
 //   gradient_weight = (1 - mu_t) / (1 - P_t)
 //   moment_weight = mu_{t+1} / (1 - P_{t+1})
 //   v_correction = 1 - beta2^t,
-// which the caller computes. `decay` holds what the moments of the row at hand decay by: the betas to the
-// power of the steps that it has missed and this one.
+// which the caller computes. `decay` holds the factors of the row's moments: the betas to the power of the
+// number of steps that the row has missed plus one.
 struct Nadam : RuleDefaults {
   static constexpr const char* kName = "nadam";
   static constexpr const char* kSource = "Dozat, 2016; Keras' legacy Nadam";

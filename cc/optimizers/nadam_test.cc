@@ -1,4 +1,4 @@
-// Keras' Nadam, whose moments decay on every step for every row, against the dense form of it.
+// Keras' Nadam, whose moments decay in every step for every row, against its dense form.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace sok {
 namespace {
 
-// The schedule of Keras' defaults, and the hyper-parameters of one step after another.
+// The hyper-parameters of successive steps, with the schedule of Keras' defaults.
 class Schedule {
  public:
   explicit Schedule(float beta1) : beta1_(beta1) {}
@@ -37,7 +37,7 @@ class Schedule {
   double product_ = 1.0;
 };
 
-// All rows on every step, in double precision; weights move for touched rows.
+// The dense form in double precision: every step updates all slots; only touched rows' weights move.
 struct DenseNadam {
   explicit DenseNadam(TrainedRows* rows)
       : dim(rows->store().dim()), w(rows->size() * dim), m(rows->size() * dim), v(rows->size() * dim) {
@@ -63,7 +63,7 @@ struct DenseNadam {
   std::vector<double> w, m, v;  // [rows, dim]
 };
 
-// Rows below the middle often, the others seldom, and no row in some of the steps.
+// Touches rows of the lower half often, the others rarely, and in some steps no rows.
 RandomStep SkewedStep(int64_t rows, int64_t dim, std::mt19937_64* random) {
   if (std::bernoulli_distribution(0.1)(*random)) return RandomStep();
   RandomStep step = MakeRandomStep(rows / 2, dim, 0.5, random);
@@ -109,7 +109,7 @@ TEST(Nadam, FollowsTheDenseFormOnAnyNumberOfThreads) {
 
 TEST(Nadam, ABetaMayChangeBetweenSteps) { Check(5, 2, true); }
 
-// A row that a step does not touch keeps its weights, to the bit.
+// A row without a gradient keeps its weights, bit for bit.
 TEST(Nadam, WeightsOfUntouchedRowsStay) {
   InlineExecutor executor;
   Schedule schedule(0.9f);
@@ -124,8 +124,8 @@ TEST(Nadam, WeightsOfUntouchedRowsStay) {
   for (size_t i = 4; i < 12; ++i) EXPECT_LT(rows.Record(1)[i], before[i]);
 }
 
-// Step by step a second moment that has overflowed stays infinite, and its element where it is, however many
-// steps the row misses.
+// A second moment that has overflowed stays infinite, and its element does not move, however many steps the
+// row misses.
 TEST(Nadam, AnOverflowStaysAnOverflow) {
   InlineExecutor executor;
   for (const int missed : {0, 1, 100, 3000}) {

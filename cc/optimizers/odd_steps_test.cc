@@ -1,4 +1,4 @@
-// Every optimizer: steps without rows, and gradients that are no numbers.
+// Every optimizer: steps without rows, and NaN gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 class OddStepsTest : public testing::TestWithParam<RuleCase> {};
 
-TEST_P(OddStepsTest, AStepWithoutRowsIsAStep) {
+TEST_P(OddStepsTest, AStepWithoutRowsCounts) {
   InlineExecutor executor;
   const auto& [name, hyper] = GetParam();
   TrainedRows rows(name, 3, 5, hyper);
@@ -28,9 +28,8 @@ TEST_P(OddStepsTest, AStepWithoutRowsIsAStep) {
   EXPECT_EQ(rows.Records(), before);
 }
 
-// As in TensorFlow, a gradient that is no number spoils the element that it belongs to. It must not spoil
-// others.
-TEST_P(OddStepsTest, NanStaysWhereItIs) {
+// As in TensorFlow, a NaN gradient makes its element NaN. It must not affect other elements.
+TEST_P(OddStepsTest, NanAffectsOnlyItsElement) {
   constexpr int64_t kDim = 5;
   InlineExecutor executor;
   const auto& [name, hyper] = GetParam();
@@ -49,7 +48,7 @@ TEST_P(OddStepsTest, NanStaysWhereItIs) {
   EXPECT_EQ(spoilt.Record(1), sound.Record(1));
   const std::vector<float> row = spoilt.Record(2);
   const size_t element_floats = row.size() / kDim * kDim;
-  // A slot of the whole row takes a NaN to all of its elements.
+  // A slot with one number per row spreads a NaN to all elements of the row.
   for (size_t i = element_floats; i < row.size(); ++i) {
     if (std::isnan(row[i])) return;
   }

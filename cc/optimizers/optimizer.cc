@@ -31,7 +31,7 @@ void Optimizer::OnNewRow(int64_t /*row*/) {}
 void Optimizer::CatchUp(Executor& /*executor*/, Span<const int64_t> /*rows*/, RowStore* /*store*/) {}
 
 Status Optimizer::RestorePastSteps(const PastSteps& /*past*/) {
-  return InvalidArgument("Optimizer '", name(), "' has no rows that have missed steps");
+  return InvalidArgument("Optimizer '", name(), "' keeps no history of steps that rows have missed");
 }
 
 std::string Optimizer::SerializeState() const { return EncodeOptimizerState(OptimizerState{name(), steps_}); }

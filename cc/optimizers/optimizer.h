@@ -16,93 +16,91 @@
 
 namespace sok {
 
-// Steps that rows may have missed: what a checkpoint needs of them to catch its rows up later.
+// The steps that rows may have missed. A checkpoint with such rows keeps them, so that the rows can catch up
+// after a restore.
 struct PastSteps {
   float beta1 = 0.0f;
   float beta2 = 0.0f;
   float epsilon = 0.0f;
-  int64_t first_step = 0;     // the optimizer's steps() before the first of them
-  std::vector<float> alphas;  // the rate of each
+  int64_t first_step = 0;     // the optimizer's steps() before the first of these steps
+  std::vector<float> alphas;  // the bias-corrected learning rate of each step
 };
 
-// One optimizer of one table: its arithmetic and the state that belongs to the table as a whole. What belongs
-// to a row lies in the row's record, behind the weights (see RowStore).
+// The optimizer of one table: its arithmetic and the state of the table as a whole. The state of a row is in
+// the slots of its record, after the weights (see RowStore).
 //
 // Order of calls: CheckHyper; RowStore::SetSlots(Slots(...)); Reserve; then any number of OnNewRow, Apply and
-// CatchUp. Not thread-safe: the table's lock guards it. The work inside a call is spread over the executor,
-// and its results are the same for every executor.
+// CatchUp. Not thread-safe: the table's lock guards it. A call spreads its work over the executor; its
+// results are the same for every executor.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // What the optimizer states about itself.
   const RuleInfo& rule() const { return rule_; }
-  // The name that MakeOptimizer knows it by.
+  // The name of its rule.
   const std::string& name() const { return rule_.name; }
-  // Steps taken since the optimizer was made, those before a restored checkpoint included.
+  // Steps taken since the optimizer was made, including those before a restored checkpoint.
   int64_t steps() const { return steps_; }
 
-  // InvalidArgument unless `hyper` holds the rule's hyper-parameters in their order, all finite and in range;
-  // the message names the hyper-parameter and the value.
+  // InvalidArgument unless `hyper` holds the rule's hyper-parameters in their order, all finite and in range.
+  // The message names the hyper-parameter and the value.
   Status CheckHyper(Span<const float> hyper) const { return rule_.CheckHyper(hyper); }
 
-  // Their names, in the order in which `hyper` holds their values.
+  // The names of the hyper-parameters, in the order of their values in `hyper`.
   std::vector<std::string> hyper_parameters() const;
 
-  // The slots of a row of `dim` weights, in the order in which they follow the weights, and their names. What
-  // new rows' slots are filled with may come from `hyper`, which must have passed CheckHyper.
+  // The slots of a row of `dim` weights, in the order of the record, and their names. The initial values of
+  // slots may come from `hyper`, which must have passed CheckHyper.
   std::vector<SlotSpec> Slots(int64_t dim, Span<const float> hyper) const;
   std::vector<std::string> slot_names() const;
 
-  // Makes room for the state that is kept for each of the rows [0, rows).
+  // Makes room for the optimizer's own data on each of the rows [0, rows).
   virtual Status Reserve(int64_t rows);
-  // A row has been handed out: its weights and slots are those of a row at the current step. Reserve(row + 1)
-  // comes before.
+  // Says that a row is new, or has a new key: its weights and slots count as current. Needs Reserve(row + 1).
   virtual void OnNewRow(int64_t row);
 
-  // One step, with the gradients of `rows`, store->dim() floats each. Rows are distinct and below
-  // store->rows(); there may be none, which is a step too. A bad `hyper` is an InvalidArgument as of
-  // CheckHyper, and then nothing has changed.
+  // Takes one step with the gradients of `rows`, store->dim() floats each. Rows are distinct and below
+  // store->rows(). A step without rows counts as a step. InvalidArgument for a bad `hyper`, as from
+  // CheckHyper; then nothing has changed.
   virtual Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                        const RowGradients& gradients, RowStore* store) = 0;
 
-  // Whether rows that a step does not touch change nevertheless. The change is then made when the row is next
-  // part of an Apply or a CatchUp, and CatchUp must come before the row is read.
+  // Whether a step also changes rows without a gradient. Such a change is postponed until the row's next
+  // Apply or CatchUp, so CatchUp must be called before the row is read.
   virtual bool has_catch_up() const { return false; }
-  // Makes weights and slots of `rows` (distinct) those of the current step. Calling it at any time, any
-  // number of times, changes later results by rounding only.
+  // Brings the weights and slots of `rows` (distinct) to the current step. A call at any time, any number of
+  // times, changes later results by rounding only.
   virtual void CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store);
 
-  // Whether rows that are not caught up can be written too, with the steps that they may have missed.
+  // Whether a checkpoint can hold rows that are not caught up, together with the steps that they may have
+  // missed.
   virtual bool can_save_lag() const { return false; }
-  // Those steps; none of them where all rows are current.
+  // The steps that rows may have missed; no steps if all rows are current.
   virtual PastSteps past_steps() const { return PastSteps(); }
   // The value of steps() at which a row was last current.
   virtual int64_t last_current(int64_t /*row*/) const { return steps_; }
-  // Takes over the steps that rows of a checkpoint may have missed, the last of them steps() of now; follows
-  // RestoreState. InvalidArgument where they cannot be those of this optimizer, and then nothing has changed.
+  // Restores the steps that rows of a checkpoint may have missed; the last of them is step steps(). Call it
+  // after RestoreState. InvalidArgument if they do not fit this optimizer; then nothing has changed.
   virtual Status RestorePastSteps(const PastSteps& past);
-  // Says of a row of such a checkpoint when it was last current: at first_step or later.
+  // Sets the step, at least first_step, at which a row of such a checkpoint was last current.
   virtual void SetLastCurrent(int64_t /*row*/, int64_t /*step*/) {}
-  // For rows that were all caught up: what this optimizer keeps about past steps serves none of them, and
-  // goes. Training then continues as it does from a checkpoint of these rows, bit for bit.
+  // Drops the history of past steps. All rows must be caught up. Training then continues bit for bit as from
+  // a checkpoint of these rows.
   void ForgetPastSteps() { ForgetHistory(); }
 
-  // The table-wide state for a checkpoint that holds rows which were all caught up: format version, name,
-  // step count and a checksum, little-endian, under 64 bytes. What an optimizer keeps about past steps serves
-  // only rows that have missed them, so it is not part of the state.
+  // The table-wide state for a checkpoint: format version, name, step count and a checksum, little-endian,
+  // under 64 bytes. It does not include past_steps(), which only rows that are not caught up need.
   std::string SerializeState() const;
-  // Takes over such a state. All rows count as current afterwards; load their weights and slots as a
-  // checkpoint has them. DataLoss for damaged bytes, InvalidArgument for another optimizer's state; the
-  // optimizer is unchanged then.
+  // Restores such a state. All rows then count as current; load their weights and slots from the checkpoint.
+  // DataLoss for damaged bytes, InvalidArgument for another optimizer's state; then nothing has changed.
   Status RestoreState(std::string_view state);
 
  protected:
   explicit Optimizer(const RuleInfo& rule) : rule_(rule) {}
 
-  // Forgets past steps: every row's weights and slots are now those of the current step.
+  // Forgets past steps: all rows count as current.
   virtual void ForgetHistory() {}
   void CountStep() { ++steps_; }
 
@@ -111,10 +109,11 @@ class Optimizer {
   int64_t steps_ = 0;
 };
 
-// All rules, in the order of rules.h. docs/optimizers.md has them in a table.
+// All rules, in the order of rules.h. docs/optimizers.md lists them in a table.
 std::vector<const RuleInfo*> KnownRules();
 
-// A new optimizer by the name of its rule. An unknown name is an InvalidArgument that lists the known ones.
+// A new optimizer by the name of its rule. InvalidArgument for an unknown name; the message lists the known
+// names.
 StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(std::string_view name);
 
 }  // namespace sok

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kMagic = "SOKO";
 constexpr uint32_t kVersion = 1;
-constexpr size_t kNameAt = 20;  // behind magic, version, steps and the name's length
+constexpr size_t kNameAt = 20;  // after magic, version, steps and the name's length
 constexpr size_t kChecksumSize = 8;
 
 void AppendInteger(uint64_t value, int bytes, std::string* out) {
@@ -38,7 +38,7 @@ std::string EncodeOptimizerState(const OptimizerState& state) {
 
 StatusOr<OptimizerState> DecodeOptimizerState(std::string_view bytes) {
   if (bytes.size() < kNameAt + kChecksumSize || bytes.substr(0, 4) != kMagic) {
-    return DataLoss("Not the state of an optimizer: ", bytes.size(), " bytes without its header");
+    return DataLoss("Not the state of an optimizer: ", bytes.size(), " bytes without the expected header");
   }
   const size_t checksum_at = bytes.size() - kChecksumSize;
   if (ReadInteger(bytes, checksum_at, 8) != Checksum(bytes.substr(0, checksum_at))) {

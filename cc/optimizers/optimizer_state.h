@@ -9,7 +9,7 @@
 
 namespace sok {
 
-// What a checkpoint keeps of an optimizer beside the rows.
+// The table-wide state of an optimizer in a checkpoint.
 struct OptimizerState {
   std::string name;
   int64_t steps = 0;
@@ -19,8 +19,8 @@ struct OptimizerState {
 // name, the name, and the uint64 FNV-1a checksum of everything before it.
 std::string EncodeOptimizerState(const OptimizerState& state);
 
-// The inverse. DataLoss for bytes that are none of these: cut short, too long, another format or version,
-// a checksum that does not match.
+// The inverse. DataLoss for bytes that are cut short, too long, or in another format or version, and for a
+// wrong checksum.
 StatusOr<OptimizerState> DecodeOptimizerState(std::string_view bytes);
 
 }  // namespace sok

@@ -50,8 +50,8 @@ TEST(OptimizerState, EveryOtherLengthIsDataLoss) {
   EXPECT_EQ(DecodeOptimizerState(std::string(1 << 16, '\xff')).status().code(), StatusCode::kDataLoss);
 }
 
-// Bytes that were written so, not damaged: the checksum is right and the content is not.
-TEST(OptimizerState, ConsistentNonsenseIsDataLoss) {
+// The checksum is right, but the content is not.
+TEST(OptimizerState, WrongContentWithARightChecksumIsDataLoss) {
   const auto with = [](size_t at, char value) {
     std::string bytes = EncodeOptimizerState({"adam", 77});
     bytes[at] = value;

@@ -1,5 +1,5 @@
-// Gradients whose squares overflow float, and moments that are inf: the same numbers, inf and NaN as
-// TensorFlow's operations, taken one step at a time, leave.
+// Gradients whose squares overflow float, and infinite moments: the result must have the same numbers, inf
+// and NaN as TensorFlow's operations, step by step.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,9 +23,9 @@ struct Betas {
   float beta2;
 };
 
-// Four terms, eight, and steps that are walked, with powers that vanish soon and later.
+// Series of four and of eight terms, and steps taken one by one, with powers that vanish soon and later.
 constexpr Betas kBetas[] = {{0.9f, 0.999f}, {0.9f, 0.98f}, {0.9f, 0.9f}, {0.5f, 0.25f}, {0.0f, 0.999f}};
-// From some 830 steps on 0.9^gap is no float.
+// 0.9^gap is below the normal floats from a gap of about 830 on.
 constexpr int64_t kGaps[] = {1, 10, 200, 900, 2500};
 
 void ExpectSame(float actual, float expected, double tolerance) {
@@ -38,7 +38,7 @@ void ExpectSame(float actual, float expected, double tolerance) {
   }
 }
 
-// A row of an exact Adam and the same row of a dense one.
+// A row trained with exact Adam, and the same row with dense Adam.
 class Twins {
  public:
   Twins(Betas betas, float epsilon, int64_t dim)
@@ -49,7 +49,7 @@ class Twins {
     for (int64_t c = 0; c < dim; ++c) rows_.store().weights(0)[c] = dense_.w[static_cast<size_t>(c)] = 0.5f;
   }
 
-  // A step with these gradients, or without any.
+  // A step with these gradients; without a gradient if `grads` is empty.
   void Step(const std::vector<float>& grads) {
     const std::vector<int64_t> touched = grads.empty() ? std::vector<int64_t>() : std::vector<int64_t>{0};
     rows_.Step(executor_, hyper_, touched, grads);
@@ -102,7 +102,7 @@ TEST(Overflow, ExactAdamAfterASpike) {
   }
 }
 
-TEST(Overflow, ExactAdamGoesOnFromMomentsThatAreNoNumbers) {
+TEST(Overflow, ExactAdamContinuesFromInfiniteAndNanMoments) {
   const std::vector<std::vector<float>> moments = {{kInf, 1.0f},  {-kInf, 1.0f}, {1.0f, kInf}, {0.0f, kInf},
                                                    {kInf, kInf},  {kNan, 1.0f},  {1.0f, kNan}, {0.0f, kNan},
                                                    {1e30f, kInf}, {1.0f, 1.0f},  {0.0f, 0.0f}};
@@ -123,7 +123,7 @@ TEST(Overflow, ExactAdamGoesOnFromMomentsThatAreNoNumbers) {
 }
 
 TEST(Overflow, ExactAdamWithEpsilonZero) {
-  // With a gradient, without any in one of two steps, and never.
+  // An element with two gradients, one with one gradient, and one without any.
   for (const Betas betas : kBetas) {
     for (const int64_t gap : {1, 10, 50}) {
       SCOPED_TRACE(gap);
@@ -158,7 +158,7 @@ TEST(Overflow, KerasRmspropKeepsInfThroughAnyGap) {
   }
 }
 
-TEST(Overflow, FtrlGivesNanAndNotZero) {
+TEST(Overflow, FtrlGivesNanInsteadOfZero) {
   InlineExecutor executor;
   for (const float power : {-0.5f, -0.7f}) {
     for (const float l1 : {0.0f, 0.1f}) {
@@ -173,8 +173,8 @@ TEST(Overflow, FtrlGivesNanAndNotZero) {
   }
 }
 
-// The linear slot may be inf in a checkpoint, and the weight with it: there is no shrinkage to make NaN of
-// it.
+// The linear slot of a checkpoint may be inf, and so the weight. Without shrinkage the weight must not become
+// NaN.
 TEST(Overflow, FtrlWithoutShrinkageKeepsInf) {
   InlineExecutor executor;
   const std::vector<float> hyper = {0.1f, -0.5f, 0.1f, 0.1f, 0.0f, 0.0f, 0.0f};
@@ -187,7 +187,7 @@ TEST(Overflow, FtrlWithoutShrinkageKeepsInf) {
   }
 }
 
-// learning_rate * g overflows, what TensorFlow multiplies does not.
+// learning_rate * g overflows, but TensorFlow divides by the root first.
 TEST(Overflow, RmspropDividesBeforeItMultiplies) {
   InlineExecutor executor;
   const std::vector<float> hyper = {30.0f, 0.9f, 0.5f, 1e-10f, 1.0f};

@@ -10,7 +10,7 @@
 namespace sok {
 namespace {
 
-TEST(KnownRules, StateAllThatTheyHaveToOnce) {
+TEST(KnownRules, AreCompleteWithDistinctNames) {
   std::set<std::string> names;
   for (const RuleInfo* rule : KnownRules()) {
     EXPECT_TRUE(names.insert(rule->name).second) << rule->name;

@@ -8,12 +8,13 @@
 
 namespace sok {
 
-// RMSProp as tf.compat.v1.train.RMSPropOptimizer has it (and Keras' legacy one with momentum), on the touched
-// rows; epsilon stands inside the root.
+// RMSProp on the touched rows, as in tf.compat.v1.train.RMSPropOptimizer and in Keras' legacy RMSprop with
+// momentum; epsilon is inside the root.
 //   ms = rho * ms + (1 - rho) * g^2
 //   mom = momentum * mom + learning_rate / sqrt(ms + epsilon) * g
 //   w -= mom
-// The quotient comes first, as in TensorFlow: learning_rate * g may overflow where it does not.
+// The division comes first, as in TensorFlow: learning_rate * g may overflow where the quotient times g does
+// not.
 struct Rmsprop : RuleDefaults {
   static constexpr const char* kName = "rmsprop";
   static constexpr const char* kSource = "TensorFlow's RMSPropOptimizer; Keras' legacy RMSprop with momentum";
@@ -50,11 +51,10 @@ struct Rmsprop : RuleDefaults {
   float epsilon;
 };
 
-// The centered form: the root is of the gradients' variance, with a third slot for their mean.
+// The centered form, with the root of the gradients' variance; a third slot holds their mean.
 //   mg = rho * mg + (1 - rho) * g
 //   mom = momentum * mom + learning_rate / sqrt(ms - mg^2 + epsilon) * g
-// Where rounding makes ms - mg^2 + epsilon negative, which TensorFlow turns into NaN, the variance counts as
-// 0.
+// If rounding makes ms - mg^2 + epsilon negative, the variance counts as 0; TensorFlow's step would give NaN.
 struct RmspropCentered : RuleDefaults {
   static constexpr const char* kName = "rmsprop_centered";
   static constexpr const char* kSource = "TensorFlow's RMSPropOptimizer; Keras' legacy RMSprop with momentum";

@@ -7,26 +7,26 @@
 
 namespace sok {
 
-// The gradients of the rows that a step trains, in the order of the rows. The step asks for them block by
-// block, just before it needs them, so that they need not lie in memory: a block may be summed up when asked
-// for, and is then still in the cache.
+// The gradients of the rows that a step trains, in the order of the rows. The step reads them block by block,
+// each just before use. So a block can be summed on demand, while it stays in the cache, and the gradients of
+// all rows need not be in memory at once.
 class RowGradients {
  public:
-  // Floats that a block which is made when asked for holds at most. Gradients of longer rows have to lie in
-  // memory.
+  // The largest block, in floats, that is computed on demand. Gradients of longer rows must be in memory.
   static constexpr int64_t kBlockFloats = 4096;
 
   virtual ~RowGradients() = default;
 
-  // The gradients of rows [begin, end), row-major: where they lie, or in `scratch`, which has room for
-  // kBlockFloats. Threads may ask at the same time, for different rows.
+  // The gradients of rows [begin, end), row-major. They are stored gradients, or computed into `scratch`,
+  // which has room for kBlockFloats. Thread-safe for different rows.
   virtual const float* Block(int64_t begin, int64_t end, float* scratch) const = 0;
 
-  // Where rows differ in what their gradients cost: rows [0, i) cost offsets()[i] - offsets()[0]. Else empty.
+  // The costs of the gradients, if they differ between rows: rows [0, i) cost offsets()[i] - offsets()[0].
+  // Otherwise empty.
   virtual Span<const int64_t> offsets() const { return {}; }
 };
 
-// Gradients that lie in memory: row i's at grads + i * dim.
+// Gradients in memory: that of row i is at grads + i * dim.
 class StoredRowGradients final : public RowGradients {
  public:
   StoredRowGradients(const float* grads, int64_t dim) : grads_(grads), dim_(dim) {}

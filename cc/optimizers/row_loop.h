@@ -16,12 +16,12 @@
 
 namespace sok {
 
-// The loop that all optimizers run in, over rows [begin, end) on one thread: see ForEachRow.
+// The part of ForEachRow over rows [begin, end), on one thread.
 //
-// Records are asked for block by block, each block while the one before is worked on. A processor looks some
-// hundreds of instructions ahead: requests that follow one another wait for memory side by side, and of those
-// that are spread over the work on rows only one row's or two. That took exact Adam's catch-up half as long
-// again.
+// While it works on one block of rows, the records of the next block are on their way: all of them are
+// prefetched at once, so that the requests wait for memory in parallel. With one prefetch between the work on
+// each two rows, only one or two requests fit into the few hundred instructions that a processor looks ahead.
+// Exact Adam's catch-up then took 1.5 times as long.
 template <typename Ahead, typename Body>
 void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const RowGradients* gradients,
                   RowStore* store, const Ahead& ahead, const Body& body) {
@@ -30,7 +30,7 @@ void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const Ro
   const int64_t block = std::min(
       PrefetchDistance(floats), std::max<int64_t>(RowGradients::kBlockFloats / std::max<int64_t>(dim, 1), 1));
   alignas(64) float scratch[RowGradients::kBlockFloats];
-  const auto ask_for_records = [&](int64_t first) {
+  const auto prefetch_records = [&](int64_t first) {
     for (int64_t i = first; i < std::min(end, first + block); ++i) {
       PrefetchFloats<true>(store->weights(rows[i]), floats);
     }
@@ -40,11 +40,11 @@ void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const Ro
   };
   look_ahead(begin);
   look_ahead(begin + block);
-  ask_for_records(begin);
+  prefetch_records(begin);
   for (int64_t first = begin; first < end; first += block) {
     const int64_t last = std::min(end, first + block);
     look_ahead(last + block);
-    ask_for_records(last);
+    prefetch_records(last);
     const float* g = gradients == nullptr ? nullptr : gradients->Block(first, last, scratch);
     for (int64_t i = first; i < last; ++i) {
       body(i, g == nullptr ? nullptr : g + (i - first) * dim, store->weights(rows[i]));
@@ -52,14 +52,14 @@ void LoopOverRows(Span<const int64_t> rows, int64_t begin, int64_t end, const Ro
   }
 }
 
-// Calls body(i, g, record) for every rows[i], where g is its gradient and record its weights followed by its
-// slots, asking for each record's cache lines a block ahead. Rows are distinct, so threads work on disjoint
-// memory. ahead(row) is called for each row another block ahead, for what else is kept by row. Without
-// gradients, g is null.
+// Calls body(i, g, record) for every rows[i], on the executor's threads. g is the row's gradient, or null
+// without gradients; record is its weights followed by its slots, prefetched one block ahead. Rows are
+// distinct, so threads work on disjoint memory. ahead(row) is called another block ahead, to prefetch other
+// data of the row.
 template <typename Ahead, typename Body>
 void ForEachRow(Executor& executor, Span<const int64_t> rows, const RowGradients* gradients, RowStore* store,
                 const Ahead& ahead, const Body& body) {
-  // Read and written from memory at some 10 bytes per nanosecond.
+  // A record is read and written, at about 10 bytes per nanosecond.
   const int64_t ns_per_row = 10 + store->stride();
   const Span<const int64_t> offsets = gradients == nullptr ? Span<const int64_t>() : gradients->offsets();
   const auto loop = [&](int64_t begin, int64_t end) {
@@ -70,12 +70,12 @@ void ForEachRow(Executor& executor, Span<const int64_t> rows, const RowGradients
                        [&](int64_t begin, int64_t end) { RunVectorized([&] { loop(begin, end); }); });
 }
 
-// Nothing else is kept by row.
+// For ForEachRow without other data to prefetch.
 struct NothingAhead {
   void operator()(int64_t /*row*/) const {}
 };
 
-// One step of the rule on a record, as ApplyToRow, in loops that are compiled for the usual dims.
+// ApplyToRow, with loops that are compiled for the usual dims.
 template <typename Rule, typename Step>
 void ApplyToRecord(const Step& step, const float* g, float* record, int64_t dim) {
   WithColumns(dim, [&](auto columns) { ApplyToRow<Rule>(step, g, record, columns); });

@@ -8,7 +8,7 @@
 
 namespace sok {
 
-// Adagrad with one accumulator per row, as recommendation models use it to save memory:
+// Adagrad with one accumulator per row, which saves memory in recommendation models:
 //   a += mean over the row of g^2
 //   w -= learning_rate * g / (sqrt(a) + epsilon)
 struct RowwiseAdagrad : RuleDefaults {
@@ -23,7 +23,7 @@ struct RowwiseAdagrad : RuleDefaults {
 
   explicit RowwiseAdagrad(const float* hyper) : learning_rate(hyper[0]), epsilon(hyper[2]) {}
 
-  // The step of the row's elements, once its accumulator has grown.
+  // The step of the row's elements, after the update of the accumulator.
   struct Elements {
     SOK_HOST_DEVICE void operator()(float g, float& w) const { w -= learning_rate * g / divisor; }
 
@@ -37,10 +37,10 @@ struct RowwiseAdagrad : RuleDefaults {
     return {learning_rate, sqrtf(row_slots[0]) + epsilon};
   }
 
-  // In double, so that the order of the terms hardly shows. Of whole blocks of kLanes columns, column c goes
-  // to sum c % kLanes: one sum would have each addition wait for the one before, which took as long as all
-  // else that a step does to a row of 64. Columns behind the last block have a sum of their own; going
-  // through the lanes one by one, they would keep vectors waiting for them.
+  // Sums in double, so that the order of the terms hardly matters. Column c of the whole blocks of kLanes
+  // columns goes to sum c % kLanes: with a single sum, each addition waits for the one before, which doubled
+  // the time of a step on a row of 64. The columns after the last block have a separate sum, so that the
+  // lanes stay in vector registers.
   template <typename Dim>
   SOK_HOST_DEVICE static float SumOfSquares(const float* __restrict g, Dim dim) {
     constexpr int64_t kLanes = 16;

@@ -1,20 +1,21 @@
-// What an optimizer states about itself, in one header: see the steps in CONTRIBUTING.md.
+// The definition of an optimizer, in one header. CONTRIBUTING.md lists the steps to add one.
 //
 // A rule is a struct that g++ and nvcc compile. It has these constants:
 //
-//   kName       the name by which MakeOptimizer and checkpoints know it
-//   kSource     the paper, or the TensorFlow or Keras optimizer whose arithmetic it has
+//   kName       its name in MakeOptimizer and in checkpoints
+//   kSource     the paper, or the TensorFlow or Keras optimizer with the same arithmetic
 //   kUntouched  what a step does to rows without a gradient (UntouchedRows)
-//   kHyper      its hyper-parameters and their ranges, in the order in which a step takes their values
-//   kSlots      what a row keeps behind its weights
-//   kSamples    values of all hyper-parameters that its tests train with, [samples, hyper-parameters]
+//   kHyper      its hyper-parameters and their ranges, in the order of the values that a step receives
+//   kSlots      the slots of a row, which follow its weights
+//   kSamples    hyper-parameter values that its tests train with, [samples, hyper-parameters]
 //
 // and these functions:
 //
 //   explicit Rule(const float* hyper)                    one step
-//   SOK_HOST_DEVICE operator()(g, w, slots...) const     updates one element: its gradient, its weight and
-//                                                        its element of each slot that is as wide as a row
-//   Reference(const double* hyper, ReferenceRow row)     the same step of a whole row in double precision,
+//   SOK_HOST_DEVICE operator()(g, w, slots...) const     updates one element: g is its gradient, w its
+//                                                        weight, slots its element of each slot as wide as
+//                                                        a row
+//   Reference(const double* hyper, ReferenceRow row)     the same step on a whole row in double precision,
 //                                                        straight from the formulas, for tests
 //
 // A rule with slots of one number per row also has
@@ -22,8 +23,8 @@
 //   template <typename Dim>
 //   SOK_HOST_DEVICE ForRow(const float* g, float* row_slots, Dim dim) const
 //
-// which updates those slots from the row's gradient and returns the function that updates its elements. The
-// arithmetic uses neither the standard library nor virtual functions: devices run it.
+// which updates those slots from the row's gradient and returns the function that updates the row's elements.
+// The arithmetic also runs on devices, so it uses neither the standard library nor virtual functions.
 #ifndef SOK_CC_OPTIMIZERS_RULE_H_
 #define SOK_CC_OPTIMIZERS_RULE_H_
 
@@ -33,7 +34,7 @@
 
 namespace sok {
 
-// Which values of a hyper-parameter make sense; all are finite.
+// The valid values of a hyper-parameter; all are finite.
 enum class HyperRange {
   kFinite,       // any
   kNonNegative,  // >= 0
@@ -43,20 +44,19 @@ enum class HyperRange {
   kBelowOne,     // [0, 1)
 };
 
-// A hyper-parameter of an optimizer, as error messages name it.
 struct HyperParameter {
-  const char* name;
+  const char* name;  // as in error messages
   HyperRange range;
 };
 
-// What a row keeps for its optimizer: a number for each weight, or one number. A slot without a name is none.
+// A slot of a row: one number for each weight, or one number for the row. A null name marks an unused entry.
 struct RuleSlot {
   constexpr RuleSlot() = default;
   constexpr RuleSlot(const char* name, const char* fill = nullptr, bool one_per_row = false)
       : name(name), fill(fill), one_per_row(one_per_row) {}
 
   const char* name = nullptr;
-  const char* fill = nullptr;  // the hyper-parameter whose value new rows hold; null: zeros
+  const char* fill = nullptr;  // the hyper-parameter with the initial value; null: zeros
   bool one_per_row = false;    // such slots come last
 };
 
@@ -65,16 +65,16 @@ constexpr int kMaxSlots = 3;
 // What a step does to rows that have no gradient.
 enum class UntouchedRows {
   kStay,        // nothing
-  kSlotsDecay,  // weights stay; slots are multiplied by hyper-parameters, those numbered Rule::kDecayOfSlot
+  kSlotsDecay,  // weights stay; slot k is multiplied by hyper-parameter number Rule::kDecayOfSlot[k]
   kMove,        // weights and slots change as with a gradient of zero
 };
 
-// What most rules have in common.
+// Defaults, which suit most rules.
 struct RuleDefaults {
   static constexpr UntouchedRows kUntouched = UntouchedRows::kStay;
-  // Whether Rule::WithVariant(hyper, body) calls body with a step that is compiled for the hyper-parameters.
+  // Whether the rule has WithVariant(hyper, body), which calls body with a step compiled for `hyper`.
   static constexpr bool kHasVariants = false;
-  // Whether a step has the same bits on the host and on devices: all operations are rounded as IEEE 754 says.
+  // Whether a step gives the same bits on the host and on devices: all its operations round as in IEEE 754.
   static bool HasSameBitsEverywhere(const float* /*hyper*/) { return true; }
 };
 
@@ -86,7 +86,7 @@ struct ReferenceRow {
   double* const* slots;
 };
 
-// How many slots a rule has with a number for each weight, and how many with one number.
+// The number of a rule's slots with one number per row, or of those with one number per weight.
 template <typename Rule>
 constexpr int CountSlots(bool one_per_row) {
   int count = 0;
@@ -110,8 +110,8 @@ void WithStep(const float* hyper, const Body& body) {
   }
 }
 
-// Applies step(g, w, slots...) to every element of a row with kSlots slots as wide as its weights. Plain
-// loops over the columns, which vectorize.
+// Applies step(g, w, slots...) to every element of a row with kSlots slots as wide as its weights. The plain
+// loop over the columns vectorizes.
 template <int kSlots, typename Step, typename Dim>
 SOK_HOST_DEVICE void ApplyToElements(const Step& step, const float* __restrict g, float* __restrict record,
                                      Dim dim) {
@@ -128,7 +128,7 @@ SOK_HOST_DEVICE void ApplyToElements(const Step& step, const float* __restrict g
   }
 }
 
-// One step on a record: `dim` weights, then the slots in their order. `step` is what WithStep gives.
+// One step on a record: `dim` weights, then the slots in their order. `step` comes from WithStep.
 template <typename Rule, typename Step, typename Dim>
 SOK_HOST_DEVICE void ApplyToRow(const Step& step, const float* g, float* record, Dim dim) {
   constexpr int kSlots = kElementSlots<Rule>;

@@ -12,26 +12,26 @@
 
 namespace sok {
 
-// What a rule states about itself (see rule.h), as values.
+// The constants of a rule (see rule.h) as run-time values.
 struct RuleInfo {
   std::string name;
   std::string source;
   UntouchedRows untouched;
   std::vector<HyperParameter> hyper;
   std::vector<RuleSlot> slots;              // in the order of the record
-  std::vector<std::vector<float>> samples;  // hyper-parameters that tests train with; at least one
+  std::vector<std::vector<float>> samples;  // hyper-parameters for tests; at least one sample
   void (*reference)(const double* hyper, ReferenceRow row);
   bool (*has_same_bits_everywhere)(const float* hyper);
 
-  // InvalidArgument, naming the optimizer, the hyper-parameter and the value, unless `values` holds all
-  // hyper-parameters in their order, finite and in their ranges.
+  // InvalidArgument unless `values` holds all hyper-parameters in their order, finite and in their ranges.
+  // The message names the optimizer, the hyper-parameter and the value.
   Status CheckHyper(Span<const float> values) const;
 
-  // What a new row's slot holds; `values` as above.
+  // The initial value of a slot; `values` as above.
   float SlotFill(const RuleSlot& slot, Span<const float> values) const;
 };
 
-// A range in words, as it follows "must be".
+// A range in words that can follow "must be".
 const char* Describe(HyperRange range);
 
 template <typename Rule>
@@ -44,7 +44,8 @@ RuleInfo MakeRuleInfo() {
   for (const RuleSlot& slot : Rule::kSlots) {
     if (slot.name != nullptr) info.slots.push_back(slot);
   }
-  static_assert(std::size(Rule::kSamples[0]) == std::size(Rule::kHyper), "a sample is one of all of them");
+  static_assert(std::size(Rule::kSamples[0]) == std::size(Rule::kHyper),
+                "a sample has a value for each hyper-parameter");
   for (const auto& sample : Rule::kSamples) {
     info.samples.emplace_back(std::begin(sample), std::end(sample));
   }

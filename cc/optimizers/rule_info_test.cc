@@ -60,7 +60,8 @@ TEST(CheckHyper, MessageNamesRuleParameterRangeAndValue) {
 
 class HyperCheckTest : public testing::TestWithParam<RuleCase> {
  protected:
-  // Whether a step with these values is refused by a message with all `parts`, and changes nothing.
+  // Expects that a step with these values is refused, with a message that has all `parts`, and changes
+  // nothing.
   static void ExpectRefused(const std::vector<float>& bad, const std::vector<std::string>& parts) {
     InlineExecutor executor;
     TrainedRows rows(GetParam().name, 3, 4, GetParam().hyper);

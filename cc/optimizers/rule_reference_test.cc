@@ -1,4 +1,4 @@
-// Every rule held to its own Reference, a row at a time in double precision.
+// Every rule against its own Reference, which works row by row in double precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace sok {
 namespace {
 
-// What all rows are in double precision, untouched ones included.
+// All rows in double precision, including those without a gradient.
 class ReferenceTable {
  public:
   ReferenceTable(const RuleInfo& rule, const TrainedRows& rows, const std::vector<SlotSpec>& slots)
@@ -72,7 +72,7 @@ class RuleReferenceTest : public testing::TestWithParam<RuleCase> {
  protected:
   static constexpr int64_t kRows = 12;
 
-  // Trains at random; the last row has never a gradient, the three before it seldom one.
+  // Trains at random. The last row never has a gradient; the three before it rarely have one.
   static void Check(int64_t dim, int steps, int threads) {
     const std::vector<float>& hyper = GetParam().hyper;
     TrainedRows rows(GetParam().name, kRows, dim, hyper);
@@ -108,7 +108,7 @@ class RuleReferenceTest : public testing::TestWithParam<RuleCase> {
   static void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected, int64_t dim,
                          int64_t row) {
     ASSERT_EQ(actual.size(), expected.size());
-    // Some dozen steps, each rounding a few times. FTRL's linear slot is a sum of numbers larger than itself.
+    // Every step rounds a few times. FTRL's linear slot is a sum of numbers larger than itself.
     double largest = 1.0;
     for (const double value : expected) largest = std::max(largest, std::fabs(value));
     for (size_t k = 0; k < actual.size(); ++k) {

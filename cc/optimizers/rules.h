@@ -1,4 +1,4 @@
-// All optimizers, one line each.
+// The list of all optimizers.
 #ifndef SOK_CC_OPTIMIZERS_RULES_H_
 #define SOK_CC_OPTIMIZERS_RULES_H_
 

@@ -1,4 +1,4 @@
-// Every optimizer gives the same bits on any number of threads, and with any vectors.
+// Every optimizer gives the same bits with any number of threads and any vector instructions.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ TEST_P(ThreadsTest, SameBitsOnAnyNumberOfThreads) {
     EXPECT_EQ(Train(GetParam(), threads, 19), expected) << threads;
 }
 
-TEST_P(ThreadsTest, SameBitsWithAnyVectors) {
+TEST_P(ThreadsTest, SameBitsWithAnyVectorInstructions) {
   for (const int64_t dim : {1, 7, 16, 19, 32, 64, 128, 130}) {
     std::vector<std::vector<float>> expected;
     for (const VectorLevel level : VectorLevels()) {

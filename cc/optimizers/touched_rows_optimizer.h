@@ -8,7 +8,7 @@
 
 namespace sok {
 
-// An optimizer that changes touched rows only, by a rule made from the hyper-parameters alone.
+// An optimizer that changes touched rows only, in the same way at every step with the same hyper-parameters.
 template <typename Rule>
 class TouchedRowsOptimizer final : public Optimizer {
  public:

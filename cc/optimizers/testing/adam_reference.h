@@ -7,15 +7,15 @@
 
 namespace sok {
 
-// Adam on a dense variable whose gradient is rows, as tf.compat.v1.train.AdamOptimizer runs it: every step
-// decays the moments of every row and moves every row. `T` is double for the true result and float for what
-// TensorFlow's own rounding makes of it, overflow included.
+// Adam on a dense variable with sparse gradients, as tf.compat.v1.train.AdamOptimizer runs it: every step
+// decays the moments of every row and moves every row. `T` is double for the true result, and float for
+// TensorFlow's result with its rounding and overflow.
 template <typename T>
 class DenseAdam {
  public:
   DenseAdam(int64_t rows, int64_t dim) : dim_(dim), w(rows * dim), m(rows * dim), v(rows * dim) {}
 
-  // One step; rows that are not among `touched` have a gradient of zero. grads is [touched, dim].
+  // One step; rows outside `touched` have a gradient of zero. grads is [touched, dim].
   void Step(float alpha, float beta1, float beta2, float epsilon, const std::vector<int64_t>& touched,
             const std::vector<float>& grads) {
     std::vector<T> dense(w.size(), T(0));

@@ -43,7 +43,7 @@ inline std::vector<RuleCase> OneCasePerRule() {
   return cases;
 }
 
-// Names of parameterized tests: the rule's, with a number behind it where it has several samples.
+// The name of a parameterized test: the rule's name and the number of the case.
 template <typename Info>
 std::string RuleCaseName(const Info& info) {
   return info.param.name + "_" + std::to_string(info.index);

@@ -15,8 +15,8 @@
 
 namespace sok {
 
-// For tests: a few rows and the optimizer that trains them, set up as a table does it. Row r starts with
-// weights that are different in every element.
+// For tests: a few rows and the optimizer that trains them, set up as in a table. The initial weights differ
+// in every element.
 class TrainedRows {
  public:
   TrainedRows(std::string_view optimizer, int64_t rows, int64_t dim, Span<const float> hyper)
@@ -57,7 +57,7 @@ class TrainedRows {
     return rows;
   }
 
-  // Weights and slots of a row, as they lie in memory now.
+  // Weights and slots of a row, as they are in memory: without a catch-up.
   std::vector<float> Record(int64_t row) const {
     int64_t floats = store_.dim();
     for (int k = 0; k < store_.num_slots(); ++k) floats += store_.slot_spec(k).width;
@@ -76,7 +76,7 @@ class TrainedRows {
   Status status_;
 };
 
-// Which rows a step touches, and their gradients.
+// The rows that a step touches, and their gradients.
 struct RandomStep {
   std::vector<int64_t> rows;  // distinct, in random order
   std::vector<float> grads;   // [rows, dim]
