@@ -67,7 +67,7 @@ def test_an_engine_that_is_not_there():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="clicks", dim=DIM)
         with pytest.raises(
-            tf.errors.InvalidArgumentError, match="'clicks': There is no engine 'abacus', but 'cpu'"
+            tf.errors.InvalidArgumentError, match="'clicks': There is no engine 'abacus'; known are 'cpu'"
         ):
             session.run(moved_to(table, "abacus"))
 

@@ -11,7 +11,8 @@ namespace {
 
 [[maybe_unused]] const bool kRegistered = RegisterEngine(std::make_unique<CpuEngine>());
 
-// Builds the bags of a batch: fills in the plan's lookups, and of `scratch` the tables and their ids.
+// Builds the bags of a batch: fills in the plan's lookups and training flag, and in `scratch` the tables and
+// their ids.
 Status TakeBatch(const EngineContext& context, const GroupBatch& batch, CpuGroupPlan* plan,
                  CpuScratch* scratch) {
   TablesOf(batch.tables, &scratch->tables);

@@ -1,4 +1,5 @@
-// The engine of the host's memory and processors: what cc/table, cc/group and cc/sharded do, behind the seam.
+// The engine for the host's memory and processors. It implements the Engine interface with cc/table, cc/group
+// and cc/sharded.
 #ifndef SOK_CC_ENGINE_CPU_ENGINE_H_
 #define SOK_CC_ENGINE_CPU_ENGINE_H_
 

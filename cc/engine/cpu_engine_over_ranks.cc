@@ -12,7 +12,7 @@
 namespace sok {
 namespace {
 
-// Does everything of Route but the messages. After an error `plan` has no lookups.
+// Everything that Route does except for the messages. After an error `plan` has no lookups.
 Status RouteBatch(const EngineContext& context, const GroupBatch& batch, CpuScratch* scratch,
                   RoutePlan* plan) {
   const Status status = WithinMemory([&] {
@@ -27,10 +27,10 @@ Status RouteBatch(const EngineContext& context, const GroupBatch& batch, CpuScra
   return status;
 }
 
-// A group's later calls need what its earlier ones leave where they succeed.
+// The later calls of a group need the results of successful earlier calls.
 Status CheckRouted(const RoutePlan& plan, int64_t lookups) {
   if (static_cast<int64_t>(plan.group.lookups.size()) == lookups) return OkStatus();
-  return FailedPrecondition("this rank has routed ", plan.group.lookups.size(), " lookups of ", lookups);
+  return FailedPrecondition("this rank has routed ", plan.group.lookups.size(), " of ", lookups, " lookups");
 }
 Status CheckServed(const CpuServedGroup& served) {
   if (served.plan.parts.size() == served.dims.size()) return OkStatus();

@@ -1,4 +1,4 @@
-// What the CPU engine's group calls work on.
+// The plans and working memory of the CPU engine's group calls.
 #ifndef SOK_CC_ENGINE_CPU_GROUP_H_
 #define SOK_CC_ENGINE_CPU_GROUP_H_
 
@@ -68,7 +68,7 @@ class CpuScratch final : public EngineScratch {
 
 inline Table* TableOf(EngineTable* table) { return &static_cast<CpuTable*>(table)->table(); }
 
-// Fills `tables`, whatever it held, with the tables behind the seam.
+// Sets *tables to the Tables of `engine_tables`.
 inline void TablesOf(Span<EngineTable* const> engine_tables, std::vector<Table*>* tables) {
   tables->clear();
   for (EngineTable* table : engine_tables) tables->push_back(TableOf(table));

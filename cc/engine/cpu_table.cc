@@ -10,7 +10,7 @@
 namespace sok {
 namespace {
 
-// InvalidArgument for the first key that stands twice.
+// InvalidArgument for the first key that repeats an earlier one.
 Status CheckDistinct(Executor& executor, const Table& table, Span<const int64_t> keys) {
   Deduplicator deduplicator;
   std::vector<int64_t> unique;
@@ -19,7 +19,7 @@ Status CheckDistinct(Executor& executor, const Table& table, Span<const int64_t>
   for (int64_t i = 0; i < keys.size(); ++i) {
     if (inverse[i] == i) continue;
     return InvalidArgument("Embedding variable '", table.options().name, "': key ", keys[i],
-                           " stands twice among the keys to set");
+                           " occurs twice among the keys to assign");
   }
   return OkStatus();
 }

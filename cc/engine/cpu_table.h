@@ -11,7 +11,7 @@
 
 namespace sok {
 
-// A Table behind the seam: takes its lock for each call.
+// The EngineTable of a Table. Each call locks the table.
 class CpuTable final : public EngineTable {
  public:
   CpuTable(Engine* engine, std::shared_ptr<Table> table) : EngineTable(engine), table_(std::move(table)) {}

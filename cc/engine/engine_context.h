@@ -5,12 +5,12 @@
 
 namespace sok {
 
-// What one call into an engine runs on. Valid for the call alone.
+// Where one call into an engine runs. Valid during the call.
 struct EngineContext {
   // The host's threads.
   Executor& executor;
-  // The stream of a device's engine, in the engine's own terms (a cudaStream_t); null for the CPU. The engine
-  // orders all of its work on it, so that results are ready for whatever follows on the stream.
+  // The stream of a device's engine (for CUDA a cudaStream_t); null for the CPU. The engine does all of its
+  // work in the order of the stream, so results are ready for later work on the stream.
   void* stream = nullptr;
 };
 

@@ -5,8 +5,8 @@ namespace sok {
 
 class Engine;
 
-// An object that an engine has made: a table, a plan, working memory. Only that engine can use it; callers
-// check engine() before they pass it on.
+// An object that an engine made: a table, a plan, working memory. Only that engine can use it, so callers
+// check engine() before they pass it to an engine.
 class EngineObject {
  public:
   explicit EngineObject(Engine* engine) : engine_(*engine) {}

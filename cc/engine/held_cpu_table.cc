@@ -10,8 +10,8 @@
 namespace sok {
 namespace {
 
-// A thread writes or reads a column of a piece between two meetings with the others, which take long where
-// programs compete for cores.
+// Threads synchronize once for each column of a piece, which takes long if programs compete for cores. So
+// pieces are large.
 constexpr int64_t kPieceRows = 32768;
 
 RowParts PartsOf(const Table& table) {
@@ -24,7 +24,7 @@ RowParts PartsOf(const Table& table) {
   return parts;
 }
 
-// Memory for the columns of a piece.
+// A piece of rows, with the memory of its columns.
 class PieceOfRows {
  public:
   PieceOfRows(const Table& table, const RowParts& parts) : table_(table), parts_(parts) {
@@ -33,7 +33,7 @@ class PieceOfRows {
 
   std::vector<int64_t> rows;
 
-  // The piece of `rows`.
+  // Reads the columns of `rows`.
   RowPiece Gather() {
     keys_.resize(rows.size());
     records_.resize(rows.size());

@@ -9,8 +9,8 @@
 
 namespace sok {
 
-// Holds a table of the CPU engine: waits for its mutex, and has it until the result goes. Pieces point into
-// the table's records. Both arguments have to outlive the result.
+// Locks a table of the CPU engine: waits for its mutex, and holds it until the result is destroyed. Pieces
+// point into the table's records. Both arguments must outlive the result.
 std::unique_ptr<HeldTable> HoldTable(Executor& executor, Table* table);
 
 }  // namespace sok

@@ -15,7 +15,7 @@ struct Engines {
   std::map<std::string, std::unique_ptr<Engine>, std::less<>> by_name SOK_GUARDED_BY(mutex);
 };
 
-// Never destroyed: threads of the program may use engines until the process ends.
+// Never destroyed: threads may use engines until the process ends.
 Engines& AllEngines() {
   static auto* const engines = new Engines();
   return *engines;
@@ -37,7 +37,7 @@ StatusOr<Engine*> FindEngine(std::string_view name) {
   if (found != all.by_name.end()) return found->second.get();
   std::string names;
   for (const auto& [known, engine] : all.by_name) names += (names.empty() ? "'" : ", '") + known + "'";
-  return InvalidArgument("There is no engine '", name, "', but ", names.empty() ? "none at all" : names);
+  return InvalidArgument("There is no engine '", name, "'; known are ", names.empty() ? "none" : names);
 }
 
 }  // namespace sok

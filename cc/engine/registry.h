@@ -10,11 +10,11 @@
 
 namespace sok {
 
-// Makes an engine known, for as long as the process lives. Libraries call it while they are loaded, also
-// other ones than that of the ops. Returns whether the name was free. Thread-safe.
+// Adds an engine, until the process ends. Any library may call it while it is loaded. Returns false if
+// another engine has the name. Thread-safe.
 __attribute__((visibility("default"))) bool RegisterEngine(std::unique_ptr<Engine> engine);
 
-// The engine of that name. InvalidArgument, which lists those that there are, where there is none.
+// The engine with that name. InvalidArgument if there is none; the message lists the known engines.
 // Thread-safe.
 StatusOr<Engine*> FindEngine(std::string_view name);
 

@@ -19,11 +19,11 @@ TEST(EngineRegistry, KnowsTheCpu) {
 TEST(EngineRegistry, AnUnknownNameIsAnErrorThatListsTheEngines) {
   const StatusOr<Engine*> found = FindEngine("abacus");
   EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(found.status().message().find("There is no engine 'abacus', but 'cpu'"), 0U)
+  EXPECT_EQ(found.status().message().find("There is no engine 'abacus'; known are 'cpu'"), 0U)
       << found.status().message();
 }
 
-TEST(EngineRegistry, TakesEachNameOnce) {
+TEST(EngineRegistry, RefusesANameThatIsTaken) {
   auto engine = MakeSketchEngine("registry_test");
   const Engine* const first = engine.get();
   EXPECT_TRUE(RegisterEngine(std::move(engine)));

@@ -1,4 +1,5 @@
-// A sketch of an engine passes the contract of what it offers: the seam asks for no more than it says.
+// The sketch engine passes the contract suites of what it implements. So the suites require no more than the
+// interface says.
 #include <memory>
 
 #include "cc/engine/contract/sketch_engine.h"
@@ -25,7 +26,7 @@ SOK_SKETCH_OFFERS(LookupContract);
 SOK_SKETCH_OFFERS(GradientContract);
 SOK_SKETCH_OFFERS(TrainingContract);
 
-TEST(SketchEngineTest, WhatItDoesNotOfferIsAnErrorWithBothNames) {
+TEST(SketchEngineTest, CallsThatAreNotImplementedNameTheEngineAndTheVariable) {
   const std::unique_ptr<Engine> engine = MakeSketchEngine();
   InlineExecutor executor;
   const EngineContext context{executor};

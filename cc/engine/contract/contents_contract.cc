@@ -1,4 +1,4 @@
-// Rows out of a table and into another, as checkpoints, exports and raw files move them: EngineTable::Hold.
+// EngineTable::Hold: reads and writes of rows, as for checkpoints, exports and raw files.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -77,7 +77,7 @@ TEST_P(ContentsContract, RowsComeInTheOrderOfTheirNumbersInBoundedPieces) {
             std::vector<int64_t>(keys.begin(), keys.begin() + 40000));
 }
 
-TEST_P(ContentsContract, AnErrorOfAVisitEndsTheReading) {
+TEST_P(ContentsContract, AnErrorOfAVisitEndsTheRead) {
   InlineExecutor executor;
   ContractGroup table(GetParam(), executor, {Options()});
   ASSERT_TRUE(Assign(table, std::vector<int64_t>({1, 2})).ok());
@@ -85,7 +85,7 @@ TEST_P(ContentsContract, AnErrorOfAVisitEndsTheReading) {
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
 }
 
-TEST_P(ContentsContract, WhatIsFilledInIsReadBack) {
+TEST_P(ContentsContract, FilledRowsAreReadBack) {
   TableOptions options = Options();
   options.capacity = 10;
   options.on_full = OnFull::kEvictLfu;
@@ -137,7 +137,7 @@ TEST_P(ContentsContract, WhatIsFilledInIsReadBack) {
   EXPECT_EQ(past.alphas, std::vector<float>({0.01f}));
 }
 
-TEST_P(ContentsContract, KeysBeyondTheCapacityFillNothing) {
+TEST_P(ContentsContract, KeysBeyondTheCapacityInsertNothing) {
   TableOptions options = Options();
   options.capacity = 2;
   InlineExecutor executor;
@@ -176,7 +176,7 @@ TEST_P(ContentsContract, ChangesCountFromTheLastSaveThatSucceeded) {
   EXPECT_EQ(held->state().chain_end.folder, "");
 }
 
-TEST_P(ContentsContract, WaitingIdsAndCountersGoInAndOut) {
+TEST_P(ContentsContract, WaitingIdsAndCountersAreReadBack) {
   const std::vector<int64_t> ids = {8, -9};
   const std::vector<int64_t> counts = {2, 3};
   const std::vector<int64_t> last_steps = {5, 6};
@@ -222,7 +222,7 @@ TEST_P(ContentsContract, WaitingIdsAndCountersGoInAndOut) {
   EXPECT_EQ(bytes_of(into.get()), bytes);
 }
 
-TEST_P(ContentsContract, OtherCallsWaitUntilItGoes) {
+TEST_P(ContentsContract, OtherCallsWaitUntilItIsDestroyed) {
   InlineExecutor executor;
   ContractGroup table(GetParam(), executor, {Options()});
   ASSERT_TRUE(Assign(table, {1}).ok());

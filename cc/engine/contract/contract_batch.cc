@@ -21,7 +21,7 @@ std::vector<int64_t> ShuffledOrder(const std::vector<ReferenceBag>& bags, uint32
   return order;
 }
 
-// Ids that fit the type of keys; others become ids of the same low bits.
+// Converts an id to the key type; keeps only the low bits of an id outside its range.
 int64_t AsKey(KeyType type, int64_t id) {
   if (type == KeyType::kInt32) return static_cast<int32_t>(id);
   if (type == KeyType::kUint32) return static_cast<uint32_t>(id);
@@ -107,10 +107,10 @@ ContractBatch RandomBatch(uint32_t seed, int64_t bags, const std::vector<int64_t
     lookup.spec.combiner = combiners[(l + l / 4) % 3];
     lookup.spec.weighted = lookup.spec.pooled() && l % 2 == 1;
     lookup.spec.positive_weights_only = lookup.spec.weighted && l % 4 == 1;
-    // Tables take one type of keys in an op, but any in the engine.
+    // In an op, all lookups in a table have the same key type. The engine accepts any.
     lookup.key_type = l % 5 == 3 ? KeyType::kInt32 : l % 5 == 4 ? KeyType::kUint32 : KeyType::kInt64;
     if (lookup.spec.layout == IdLayout::kSparse && l % 2 == 0) lookup.shuffle_seed = seed + 1;
-    // Some lookups have one id in every bag, which engines may recognize.
+    // Some lookups have one id in every bag, which engines may treat specially.
     const bool one_each = !lookup.spec.pooled() || l == 6;
     for (int64_t b = 0; b < bags; ++b) {
       ReferenceBag bag;

@@ -1,4 +1,4 @@
-// Batches for the contract suites: lookups written out bag by bag, for the references, and as arrays in the
+// Batches for the contract suites: lookups as lists of bags, for the references, and as arrays in the
 // engine's memory.
 #ifndef SOK_CC_ENGINE_CONTRACT_CONTRACT_BATCH_H_
 #define SOK_CC_ENGINE_CONTRACT_CONTRACT_BATCH_H_
@@ -13,8 +13,8 @@
 
 namespace sok {
 
-// One lookup of a batch. `bags` hold the ids in the order in which they are given, bag by bag; with
-// `shuffle_seed` a sparse lookup gives them in another order that keeps the order within each bag.
+// One lookup of a batch. Its input has the ids of `bags` in their order, bag by bag. With a `shuffle_seed`
+// other than 0, a sparse lookup mixes the bags, but keeps the order within each bag.
 struct ContractLookup {
   LookupSpec spec;
   KeyType key_type = KeyType::kInt64;
@@ -33,7 +33,7 @@ class BatchArrays {
 
   Span<const LookupSpec> specs() const { return specs_; }
   Span<const LookupInput> inputs() const { return inputs_; }
-  // For lookup `l`, given id i is id given_order(l)[i] of its bags, counted bag by bag.
+  // Id i of the input of lookup `l` is id given_order(l)[i] of its bags, counted bag by bag.
   const std::vector<int64_t>& given_order(size_t l) const { return given_order_[l]; }
 
  private:
@@ -47,11 +47,11 @@ class BatchArrays {
   std::vector<EngineArray<float>> floats_;
 };
 
-// Lookups of every layout, combiner and type of keys in tables of `dims`, `bags` bags each; ids are drawn
-// from few, with a skew, and hostile ones are among them.
+// Lookups of every layout, combiner and key type in tables of `dims`, with `bags` bags each. Ids are few and
+// skewed, and include hostile values.
 ContractBatch RandomBatch(uint32_t seed, int64_t bags, const std::vector<int64_t>& dims);
 
-// One sparse lookup, as most tests want it.
+// A sparse lookup with combiner sum.
 ContractLookup SumOf(int table, std::vector<std::vector<int64_t>> bags);
 
 }  // namespace sok

@@ -41,7 +41,7 @@ void ContractGroup::MakeOutputs(const ContractBatch& batch) {
   output_arrays_.clear();
   output_rows_.clear();
   for (const ContractLookup& lookup : batch) {
-    // What is not written shows as NaN. A stride above the row's length, as outputs side by side have it.
+    // Elements that are not written stay NaN. Strides above the row's length occur for outputs side by side.
     const int64_t stride = dim(lookup) + static_cast<int64_t>(output_arrays_.size()) % 3;
     output_arrays_.emplace_back(
         memory(), std::vector<float>(lookup.bags.size() * static_cast<size_t>(stride), std::nanf("")));
@@ -78,7 +78,7 @@ Status ContractGroup::Merge(const ContractBatch& batch, bool training) {
   MakeOutputs(batch);
   const Status status = engine_.engine->Merge(
       context(), {pointers_, arrays_->specs(), arrays_->inputs(), training}, plan_.get(), scratch_.get());
-  // The inputs need not stay.
+  // Merge does not keep the inputs.
   arrays_.reset();
   return status;
 }
@@ -168,7 +168,7 @@ Status ContractGroup::Train(const OutputValues& gradients, const std::string& op
                             const std::vector<float>& hyper) {
   const std::vector<GradientRows> rows = Upload(gradients);
   std::vector<EngineStep> steps;
-  // From the last table on: steps come in any order.
+  // In reverse: steps may be in any order.
   for (size_t t = pointers_.size(); t-- > 0;) {
     steps.push_back({static_cast<int>(t), pointers_[t], Span<const float>(hyper)});
   }

@@ -1,4 +1,4 @@
-// A group of an engine's tables on one rank, driven through the seam as an op drives it.
+// A group of an engine's tables on one rank, called through the engine interface as an op calls it.
 #ifndef SOK_CC_ENGINE_CONTRACT_CONTRACT_GROUP_H_
 #define SOK_CC_ENGINE_CONTRACT_CONTRACT_GROUP_H_
 
@@ -13,7 +13,7 @@
 
 namespace sok {
 
-// Options of a table with rows uniform in [-1, 1); each table has its own.
+// Options of a table whose initial rows are uniform in [-1, 1), with a seed that depends on name and dim.
 TableOptions ContractOptions(const std::string& name, int64_t dim, int64_t capacity = 0);
 
 // Values of a batch's outputs or gradients on the host, by lookup: [rows of the output, dim].
@@ -32,7 +32,7 @@ class ContractGroup {
   const GroupPlan& plan() const { return *plan_; }
   int64_t dim(const ContractLookup& lookup) const;
 
-  // A lookup of the whole batch, whose outputs are then in outputs().
+  // Looks up the whole batch, and writes outputs().
   Status Lookup(const ContractBatch& batch, bool training = true);
   // The same in two calls.
   Status Merge(const ContractBatch& batch, bool training = true);
@@ -41,15 +41,15 @@ class ContractGroup {
 
   // The backward pass of the last lookup: the gradient of every trained row, by table and reference.
   Status Backward(const OutputValues& gradients, std::vector<ValuesByKey>* by_reference);
-  // The gradients of all weights, by lookup, in the order in which the ids are written in the bags.
+  // The gradients of all weights, by lookup, in the order of the ids in the bags.
   Status WeightGradients(const OutputValues& gradients, OutputValues* weight_gradients);
-  // Backward, and a step of every table from its sums.
+  // Backward, and ApplyGradients of every table.
   Status BackwardAndApply(const OutputValues& gradients, const std::string& optimizer,
                           const std::vector<float>& hyper);
   // The fused step of every table.
   Status Train(const OutputValues& gradients, const std::string& optimizer, const std::vector<float>& hyper);
 
-  // The rows of `keys` as a lookup that only reads gives them.
+  // The rows of `keys`, read by a lookup without training.
   ValuesByKey Rows(size_t t, const std::vector<int64_t>& keys);
   Status Assign(size_t t, const std::vector<int64_t>& keys, const std::vector<float>& values);
   Status Erase(size_t t, const std::vector<int64_t>& keys, int64_t* erased);

@@ -28,7 +28,7 @@ int64_t* ContractRanks::Allocation::operator()(Span<const int64_t> sizes) const 
   rank->sizes.assign(sizes.begin(), sizes.end());
   int64_t total = 0;
   for (const int64_t size : sizes) total += size;
-  // What is not written shows as garbage.
+  // Words that are not written stay garbage.
   rank->words = std::make_unique<EngineArray<int64_t>>(
       *memory, std::vector<int64_t>(static_cast<size_t>(total), 0x7ff8dead7ff8dead));
   return rank->words->data();
@@ -38,7 +38,7 @@ void ContractRanks::Exchange() {
   std::vector<std::vector<std::vector<int64_t>>> messages(ranks_.size());  // by receiver and sender
   for (size_t from = 0; from < ranks_.size(); ++from) {
     std::vector<int64_t> words = ranks_[from].words->Read();
-    words.push_back(0);  // an address for no words at all
+    words.push_back(0);  // so that data() is not null without words
     const std::vector<int64_t*> starts =
         MessageStarts(static_cast<int>(from), ranks_[from].sizes, words.data());
     for (size_t to = 0; to < ranks_.size(); ++to) {
@@ -178,7 +178,7 @@ ValuesByKey ContractRanks::Rows(size_t t, const std::vector<int64_t>& keys) {
   dense.spec.layout = IdLayout::kDense;
   dense.spec.table = static_cast<int>(t);
   for (const int64_t key : keys) dense.bags.push_back({{key}, {1.0}});
-  // Sums are of pooled lookups: here all tables answer with rows.
+  // kSums needs a pooled lookup, and this one is not, so all tables answer with rows.
   std::vector<ExchangeMode> rows_of_all(modes_.size(), ExchangeMode::kRows);
   rows_of_all.swap(modes_);
   std::vector<ContractBatch> batches(ranks_.size());

@@ -1,4 +1,5 @@
-// A group of an engine's tables over ranks that are objects of one process, driven through the seam.
+// A group of an engine's tables over ranks, called through the engine interface. The ranks are objects of one
+// process.
 #ifndef SOK_CC_ENGINE_CONTRACT_CONTRACT_RANKS_H_
 #define SOK_CC_ENGINE_CONTRACT_CONTRACT_RANKS_H_
 
@@ -21,12 +22,11 @@ class ContractRanks {
 
   int size() const { return static_cast<int>(ranks_.size()); }
   EngineTable& table(int rank, size_t t) { return *ranks_[rank].tables[t]; }
-  // What the last pass came to on a rank.
+  // The result of the last pass on a rank.
   const Status& status(int rank) const { return ranks_[rank].status; }
   const OutputValues& outputs(int rank) const { return ranks_[rank].outputs; }
 
-  // The forward pass of all ranks. errors[r], where given, is what the op of rank r found wrong with its
-  // inputs.
+  // The forward pass of all ranks. errors[r], if any, is the status that rank r passes to Route.
   void Forward(const std::vector<ContractBatch>& batches, bool training = true,
                const std::vector<Status>& errors = {});
   // The backward pass of all ranks, and a step of every table: fused, or from sums in memory.
@@ -35,9 +35,10 @@ class ContractRanks {
   // The first call of the backward pass on one rank.
   Status Reduce(int rank, const OutputValues& gradients, GradientFormat format = GradientFormat::kFloat32);
   const ServedGroup& served(int rank) const { return *ranks_[rank].served; }
-  // Gradients of weights of the last forward pass on a rank, by lookup, in the order of the bags' ids.
+  // The gradients of the weights of a rank's last forward pass, by lookup, in the order of the ids in the
+  // bags.
   Status WeightGradients(int rank, const OutputValues& gradients, OutputValues* weight_gradients);
-  // Exchanges a rank with that of another group of as many ranks.
+  // Swaps a rank with the same rank of another group of the same size.
   void SwapRank(int rank, ContractRanks* other) { std::swap(ranks_[rank], other->ranks_[rank]); }
   // The rows of `keys` in table `t`, looked up by rank 0.
   ValuesByKey Rows(size_t t, const std::vector<int64_t>& keys);
@@ -53,13 +54,13 @@ class ContractRanks {
     std::unique_ptr<BatchArrays> arrays;
     OutputValues outputs;
     Status status;
-    // The messages that the rank has written, and those that have arrived.
+    // The messages that the rank wrote, and those that it received.
     std::unique_ptr<EngineArray<int64_t>> words;
     std::vector<int64_t> sizes;
     std::vector<EngineArray<int64_t>> arrived;
     Inbox inbox;
   };
-  // An AllocateWords of a rank's message buffer.
+  // Allocates a rank's message buffer; for AllocateWords.
   struct Allocation {
     EngineMemory* memory;
     Rank* rank;
@@ -68,7 +69,7 @@ class ContractRanks {
 
   EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
   Allocation AllocationOf(Rank& rank) { return {engine_.memory.get(), &rank}; }
-  // Brings every message to its rank, for this exchange.
+  // Delivers all messages of one exchange.
   void Exchange();
   void Combine(Rank& rank);
   std::vector<GradientRows> Upload(const Rank& rank, const OutputValues& gradients,

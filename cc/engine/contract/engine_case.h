@@ -1,4 +1,4 @@
-// The parameter of the contract suites: an engine, and how a test reaches its memory.
+// The parameter of the contract suites: an engine, and a test's access to its memory.
 #ifndef SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_
 #define SOK_CC_ENGINE_CONTRACT_ENGINE_CASE_H_
 
@@ -14,32 +14,32 @@
 
 namespace sok {
 
-// The memory of an engine, as a test sees it. The default is the host's.
+// A test's access to the memory of an engine. The default is the host's memory.
 class EngineMemory {
  public:
   virtual ~EngineMemory() = default;
-  // At least one byte, so that empty arrays have an address.
+  // `bytes` is at least 1.
   virtual void* Allocate(int64_t bytes) { return ::operator new(static_cast<size_t>(bytes)); }
   virtual void Free(void* memory) { ::operator delete(memory); }
-  // Copies between the host and the engine's memory, in the order of the stream's work; done on return.
+  // Copies between the host and the engine's memory, after earlier work on the stream. Done on return.
   virtual void CopyIn(void* to, const void* from, int64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   virtual void CopyOut(void* to, const void* from, int64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
-  // What calls of the engine run on.
+  // EngineContext::stream of the calls.
   virtual void* stream() { return nullptr; }
 };
 
-// One engine under test. An engine's test instantiates the suites of what the engine offers.
+// One engine under test. An engine's test instantiates the suites of what the engine implements.
 struct EngineCase {
   std::string name;
   Engine* engine = nullptr;
   std::shared_ptr<EngineMemory> memory = std::make_shared<EngineMemory>();
-  // Numbers of host threads to run with. All have to give the same bits.
+  // Numbers of host threads to run with. All must give the same bits.
   std::vector<int> threads = {1, 2, 3};
-  // Optimizers that the engine trains with; names of MakeOptimizer.
+  // The optimizers that the engine implements, by their names in MakeOptimizer.
   std::vector<std::string> optimizers;
 };
 
@@ -57,7 +57,7 @@ class EngineArray {
         data_(static_cast<T*>(memory.Allocate((size_ + 1) * static_cast<int64_t>(sizeof(T))))) {
     memory.CopyIn(data_, values.data(), size_ * static_cast<int64_t>(sizeof(T)));
   }
-  // Elements with the bits of a value that no test expects.
+  // An array filled with bits that no test expects.
   static EngineArray Unwritten(EngineMemory& memory, int64_t size) {
     std::vector<T> values(static_cast<size_t>(size));
     if (size > 0) std::memset(values.data(), 0xfa, values.size() * sizeof(T));

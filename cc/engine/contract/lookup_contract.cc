@@ -1,4 +1,4 @@
-// Lookups of whole groups on one rank: outputs, which rows are made, and what is refused.
+// Lookups of whole groups on one rank: outputs, inserted rows, and refused inputs.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -29,7 +29,7 @@ std::vector<TableOptions> ManyTables() {
   return options;
 }
 
-// The distinct ids that lookups in table `t` leave in their bags.
+// The distinct ids in the bags of lookups in table `t`, without those that lookups leave out.
 std::set<int64_t> IdsOf(const ContractBatch& batch, int t) {
   std::set<int64_t> ids;
   for (const ContractLookup& lookup : batch) {
@@ -70,7 +70,7 @@ void ExpectOutputs(ContractGroup& group, const ContractBatch& batch) {
   }
 }
 
-TEST_P(LookupContract, OutputsEqualTheReferenceInTrainingAndOutside) {
+TEST_P(LookupContract, OutputsEqualTheReferenceWithAndWithoutTraining) {
   for (const int64_t bags : kBatchSizes) {
     for (const bool training : {true, false}) {
       ThreadPool executor(2);
@@ -83,7 +83,7 @@ TEST_P(LookupContract, OutputsEqualTheReferenceInTrainingAndOutside) {
   }
 }
 
-TEST_P(LookupContract, ThreadsDoNotChangeABit) {
+TEST_P(LookupContract, SameBitsOnAnyNumberOfThreads) {
   const ContractBatch batch = RandomBatch(5, 300, kDims);
   OutputValues first;
   for (const int threads : GetParam().threads) {
@@ -97,7 +97,7 @@ TEST_P(LookupContract, ThreadsDoNotChangeABit) {
   }
 }
 
-TEST_P(LookupContract, OnlyTrainingMakesRows) {
+TEST_P(LookupContract, OnlyTrainingInsertsRows) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, ManyTables());
   const ContractBatch batch = RandomBatch(3, 50, kDims);
@@ -116,7 +116,7 @@ TEST_P(LookupContract, OnlyTrainingMakesRows) {
   }
 }
 
-TEST_P(LookupContract, CountsWhatTrainingLookedUp) {
+TEST_P(LookupContract, CountsTrainingLookups) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, {ContractOptions("counted", 2)});
   const ContractBatch batch = {SumOf(0, {{5, 6, 5}, {}}), SumOf(0, {{6}, {7}})};
@@ -156,7 +156,7 @@ TEST_P(StaticContract, TheKeyIsTheRow) {
   }
 }
 
-// Hostile inputs: the error names the variable and the value, and the table stays as it was.
+// Hostile inputs: the error names the variable and the value, and the table is unchanged.
 class BadInput {
  public:
   BadInput(const EngineCase& engine, const ContractLookup& lookup)
@@ -231,7 +231,7 @@ TEST_P(LookupContract, RefusesWeightsThatAreNotFinite) {
   }
 }
 
-TEST_P(WeightsContract, RefusesWeightsThatStandElsewhere) {
+TEST_P(WeightsContract, RefusesWeightsWithOtherIndices) {
   ContractLookup weighted = SumOf(0, {{5, 6}, {7}});
   weighted.spec.weighted = true;
   BadInput bad(GetParam(), weighted);
@@ -240,7 +240,7 @@ TEST_P(WeightsContract, RefusesWeightsThatStandElsewhere) {
   bad.ExpectRefused({"number 5", "1"});
 }
 
-TEST_P(PrefetchContract, MergeAndReadAreALookup) {
+TEST_P(PrefetchContract, MergeAndReadEqualALookup) {
   for (const int64_t bags : kBatchSizes) {
     for (const bool training : {true, false}) {
       InlineExecutor executor;
@@ -260,11 +260,11 @@ TEST_P(PrefetchContract, MergeAndReadAreALookup) {
   }
 }
 
-TEST_P(PrefetchContract, ReadSeesTheRowsOfItsOwnTime) {
+TEST_P(PrefetchContract, ReadSeesTheRowsAtTheTimeOfRead) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, {ContractOptions("table", 2)});
   ASSERT_TRUE(group.Merge({SumOf(0, {{5}, {6}})}).ok());
-  EXPECT_EQ(group.table(0).Describe().rows, 0) << "merging makes no row";
+  EXPECT_EQ(group.table(0).Describe().rows, 0) << "Merge inserts no rows";
   ASSERT_TRUE(group.Assign(0, {5, 6}, {1.0f, 2.0f, 3.0f, 4.0f}).ok());
   ASSERT_TRUE(group.Read().ok());
   EXPECT_EQ(group.outputs()[0], (std::vector<float>{1.0f, 2.0f, 3.0f, 4.0f}));

@@ -14,14 +14,14 @@
 
 namespace sok {
 
-// The initial row of a key, as its definition has it.
+// The initial row of a key, by its definition.
 inline std::vector<float> ReferenceInitialRow(const TableOptions& options, int64_t key) {
   std::vector<float> row;
   for (int64_t c = 0; c < options.dim; ++c) row.push_back(InitialValue(options.initializer, key, c));
   return row;
 }
 
-// A bag without the ids that a lookup leaves out.
+// A bag without the ids whose weights a lookup leaves out.
 inline ReferenceBag ReferenceKept(const ReferenceBag& bag, bool positive_weights_only) {
   if (!positive_weights_only) return bag;
   ReferenceBag kept;
@@ -33,7 +33,7 @@ inline ReferenceBag ReferenceKept(const ReferenceBag& bag, bool positive_weights
   return kept;
 }
 
-// d loss / d weights of a bag whose output has the gradient `gradient`, by the quotient rule.
+// d loss / d weights of a bag by the quotient rule, where `gradient` is that of its output.
 inline std::vector<double> ReferenceWeightGradients(const ReferenceRows& rows, const ReferenceBag& bag,
                                                     Combiner combiner, const std::vector<double>& gradient) {
   const double divisor = ReferenceDivisor(combiner, bag);

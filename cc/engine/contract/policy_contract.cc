@@ -1,4 +1,4 @@
-// Which keys get rows and which rows go: admission filters and full tables, held to rules in maps.
+// Admission and eviction against simple rules in maps: admission filters, full tables, eviction at a save.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -22,21 +22,21 @@ SOK_CONTRACT_SUITE(SaveEvictionContract);
 
 constexpr float kNotAdmitted = 77.0f;
 
-// A table of one column. Every training lookup adds 1 to each row that it trains, so that reading a key tells
-// whether it has had a row since, and how often that was trained.
+// A table of one column. Every training lookup adds 1 to each row that it trains, so the value of a key tells
+// how often its row was trained since its insertion.
 class CountingTable {
  public:
   CountingTable(const EngineCase& engine, const TableOptions& options)
       : group_(engine, executor_, {options}), options_(options) {}
 
-  // Looks ids[i] up counts[i] times, and trains what has a row.
+  // Looks up ids[i] counts[i] times, and trains the rows.
   Status Train(const std::vector<int64_t>& ids, const std::vector<int64_t>& counts) {
     std::vector<std::vector<int64_t>> bags;
     std::vector<float> gradients;
     for (size_t i = 0; i < ids.size(); ++i) {
       for (int64_t k = 0; k < counts[i]; ++k) {
         bags.push_back({ids[i]});
-        // The first occurrence alone has a gradient.
+        // Only the first occurrence has a gradient.
         gradients.push_back(k == 0 ? -1.0f : 0.0f);
       }
     }
@@ -53,7 +53,7 @@ class CountingTable {
     int64_t erased = 0;
     return group_.Erase(0, keys, &erased);
   }
-  // What a save does first; returns the keys that are left of `ids`.
+  // The eviction of a save. Returns those of `ids` that still have rows.
   std::set<int64_t> EvictForSave(const std::vector<int64_t>& ids) {
     {
       const auto held = group_.table(0).Hold(group_.context());
@@ -75,7 +75,7 @@ class CountingTable {
   TableOptions options_;
 };
 
-// As CountingTable adds: a sum of several would round differently.
+// The result of `times` additions of 1, with the rounding of each, as in CountingTable.
 float AddOnes(float value, int64_t times) {
   for (int64_t i = 0; i < times; ++i) value += 1.0f;
   return value;
@@ -103,8 +103,8 @@ std::vector<TableOptions> Filters() {
   return filters;
 }
 
-// A key has a row from the lookup on in which its occurrences, those of that lookup included, reach
-// filter_freq.
+// A key gets a row in the lookup in which the number of its occurrences, including those of this lookup,
+// reaches filter_freq.
 TEST_P(AdmissionContract, RandomStreamsEqualTheRule) {
   for (const TableOptions& options : Filters()) {
     SCOPED_TRACE(Describe(options));
@@ -144,7 +144,7 @@ TEST_P(AdmissionContract, RandomStreamsEqualTheRule) {
   }
 }
 
-TEST_P(AdmissionContract, ReadingCountsNothing) {
+TEST_P(AdmissionContract, LookupsWithoutTrainingAreNotCounted) {
   TableOptions options = Filters()[2];
   CountingTable table(GetParam(), options);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(table.Read({9})[9], kNotAdmitted);
@@ -161,10 +161,10 @@ TEST_P(AdmissionContract, AnErasedKeyWaitsAgain) {
   ASSERT_TRUE(table.Erase({5, 6}).ok());
   EXPECT_EQ(table.table().Describe().rows, 0);
   ASSERT_TRUE(table.Train({5, 6}, {1, 1}).ok());
-  EXPECT_EQ(table.table().Describe().rows, 0) << "6 had waited, and was taken out of those that wait";
+  EXPECT_EQ(table.table().Describe().rows, 0) << "6 was waiting, and Erase drops its count";
 }
 
-// Keeps all rows in a map, and sorts them when some have to go.
+// Keeps all rows in a map, and sorts them to choose those to evict.
 struct FullTableRule {
   struct Row {
     int64_t frequency = 0;
@@ -177,7 +177,7 @@ struct FullTableRule {
   std::map<int64_t, Row> rows;
   int64_t uses = 0;
 
-  // False, and nothing changes, where the lookup alone does not fit.
+  // Returns false and changes nothing if the lookup's own rows do not fit.
   bool Train(const std::vector<int64_t>& ids, const std::vector<int64_t>& counts) {
     if (static_cast<int64_t>(ids.size()) > capacity) return false;
     const std::set<int64_t> looked_up(ids.begin(), ids.end());
@@ -200,7 +200,7 @@ struct FullTableRule {
   }
 };
 
-TEST_P(CapacityContract, AFullTableEvictsExactlyTheLeast) {
+TEST_P(CapacityContract, AFullTableEvictsTheLeastUsedRows) {
   for (const OnFull on_full : {OnFull::kEvictLru, OnFull::kEvictLfu}) {
     for (const uint64_t seed : {1, 2, 3}) {
       SCOPED_TRACE(std::string(NameOf(on_full)) + ", seed " + std::to_string(seed));
@@ -237,7 +237,7 @@ TEST_P(CapacityContract, AFullTableEvictsExactlyTheLeast) {
   }
 }
 
-TEST_P(SaveEvictionContract, RowsWithoutAnUpdateForLongGo) {
+TEST_P(SaveEvictionContract, EvictsRowsWithoutARecentUpdate) {
   TableOptions options = ContractOptions("aging", 1);
   options.eviction.kind = Eviction::Kind::kGlobalStep;
   options.eviction.steps_to_live = 2;
@@ -265,12 +265,12 @@ TEST_P(SaveEvictionContract, TheProgramsGlobalStepIsTheClock) {
   EXPECT_EQ(table.EvictForSave({1, 2}), (std::set<int64_t>{2}));
 }
 
-TEST_P(SaveEvictionContract, RowsOfSmallNormGo) {
+TEST_P(SaveEvictionContract, EvictsRowsOfSmallNorm) {
   TableOptions options = ContractOptions("small", 1);
   options.eviction.kind = Eviction::Kind::kL2Weight;
   options.eviction.l2_weight_threshold = 2.0f;  // of 0.5 w^2: |w| < 2
   CountingTable table(GetParam(), options);
-  // Rows start in [-1, 1), and each step adds one.
+  // Initial rows are in [-1, 1), and each step adds 1.
   for (int step = 0; step < 4; ++step) ASSERT_TRUE(table.Train({7}, {1}).ok());
   ASSERT_TRUE(table.Train({8}, {1}).ok());
   const float small = AddOnes(table.Initial(8), 1);

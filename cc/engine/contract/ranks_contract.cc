@@ -1,4 +1,5 @@
-// Groups over ranks: the numbers of one process on the batches of all, and errors that all ranks learn of.
+// Groups over ranks: the same numbers as one process gives for the batches of all ranks, and the same errors
+// on all ranks.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -43,7 +44,7 @@ ContractBatch BatchOfRank(uint32_t seed, int64_t bags) {
 
 std::vector<ContractBatch> BatchesOfRanks(uint32_t seed, int ranks, int64_t bags) {
   std::vector<ContractBatch> batches;
-  // Ranks have batches of different sizes, and one of them has none.
+  // Ranks have batches of different sizes, and one batch is empty.
   for (int r = 0; r < ranks; ++r) {
     batches.push_back(BatchOfRank(seed + static_cast<uint32_t>(r), r == 1 && seed % 2 == 1 ? 0 : bags + r));
   }
@@ -99,7 +100,7 @@ TEST_P(RanksContract, OutputsAndTrainedRowsEqualOneProcess) {
         }
         int64_t rows = 0;
         for (int r = 0; r < ranks; ++r) rows += group.table(r, t).Describe().rows;
-        EXPECT_EQ(rows, one.table(t).Describe().rows) << "every row on one rank";
+        EXPECT_EQ(rows, one.table(t).Describe().rows) << "every row is on one rank";
       }
     }
   }
@@ -127,7 +128,7 @@ TEST_P(RanksContract, GradientsOfWeightsEqualOneRank) {
   }
 }
 
-TEST_P(RanksContract, AnErrorOfOneRankIsEveryRanksAndChangesNothing) {
+TEST_P(RanksContract, AnErrorOfOneRankReachesAllRanksAndChangesNothing) {
   InlineExecutor executor;
   ContractRanks group(GetParam(), executor, 3, Tables(), kModes);
   const std::vector<ContractBatch> batches = BatchesOfRanks(2, 3, 5);
@@ -137,10 +138,10 @@ TEST_P(RanksContract, AnErrorOfOneRankIsEveryRanksAndChangesNothing) {
     for (size_t t = 0; t < kDims.size(); ++t) EXPECT_EQ(group.table(r, t).Describe().rows, 0);
   }
   group.Forward(batches);
-  for (int r = 0; r < 3; ++r) EXPECT_TRUE(group.status(r).ok()) << "the next step is a good one";
+  for (int r = 0; r < 3; ++r) EXPECT_TRUE(group.status(r).ok()) << "the next step succeeds";
 }
 
-TEST_P(RanksContract, TheBackwardPassOfALookupThatFailedIsRefused) {
+TEST_P(RanksContract, TheBackwardPassOfAFailedLookupIsRefused) {
   InlineExecutor executor;
   ContractRanks group(GetParam(), executor, 2, {ContractOptions("table", 1)}, {ExchangeMode::kRows});
   ContractLookup weighted = SumOf(0, {{1}});
@@ -152,7 +153,7 @@ TEST_P(RanksContract, TheBackwardPassOfALookupThatFailedIsRefused) {
   for (int r = 0; r < 2; ++r) EXPECT_EQ(group.served(r).trained_rows(0), 0);
 }
 
-TEST_P(RanksContract, AFullTableOnOneRankIsEveryRanksError) {
+TEST_P(RanksContract, AFullTableOnOneRankIsAnErrorOnAllRanks) {
   InlineExecutor executor;
   ContractRanks group(GetParam(), executor, 2, {ContractOptions("bounded", 1, /*capacity=*/2)},
                       {ExchangeMode::kRows});
@@ -164,7 +165,7 @@ TEST_P(RanksContract, AFullTableOnOneRankIsEveryRanksError) {
   }
 }
 
-TEST_P(RanksContract, RanksWhoseTablesDifferAreTold) {
+TEST_P(RanksContract, TablesThatDifferBetweenRanksAreAnError) {
   InlineExecutor executor;
   ContractRanks group(GetParam(), executor, 2, {ContractOptions("table", 1)}, {ExchangeMode::kRows});
   ContractRanks other(GetParam(), executor, 2, {ContractOptions("table", 1, /*capacity=*/9)},
@@ -174,7 +175,7 @@ TEST_P(RanksContract, RanksWhoseTablesDifferAreTold) {
   for (int r = 0; r < 2; ++r) ExpectNames(group.status(r), StatusCode::kFailedPrecondition, {"'table'", "9"});
 }
 
-TEST_P(RanksContract, GradientsMayTravelInSixteenBits) {
+TEST_P(RanksContract, GradientsMayBeSentInSixteenBits) {
   for (const GradientFormat format : {GradientFormat::kFloat16, GradientFormat::kBfloat16}) {
     InlineExecutor executor;
     ContractRanks group(GetParam(), executor, 2, {ContractOptions("table", 1)}, {ExchangeMode::kRows});

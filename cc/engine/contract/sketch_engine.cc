@@ -60,7 +60,7 @@ class SketchTable final : public EngineTable {
     const MutexLock lock(mutex_);
     std::set<int64_t> distinct;
     for (const int64_t key : keys) {
-      if (!distinct.insert(key).second) return Invalid("key ", key, " stands twice among the keys to set");
+      if (!distinct.insert(key).second) return Invalid("key ", key, " occurs twice among the keys to assign");
     }
     SOK_RETURN_IF_ERROR(CheckCapacity(distinct));
     for (int64_t i = 0; i < keys.size(); ++i) {
@@ -77,7 +77,7 @@ class SketchTable final : public EngineTable {
     return OkStatus();
   }
 
-  // What a training lookup does with its ids: (*references)[id] of each distinct one, which gets a row.
+  // For a training lookup: gives each distinct id a row, and sets (*references)[id].
   Status FindOrMake(const std::vector<int64_t>& ids, std::map<int64_t, int64_t>* references) {
     const MutexLock lock(mutex_);
     const std::set<int64_t> distinct(ids.begin(), ids.end());
@@ -93,7 +93,7 @@ class SketchTable final : public EngineTable {
     return OkStatus();
   }
 
-  // The row of an id, or the one that it would get.
+  // The row of an id, or its initial row.
   std::vector<float> Row(int64_t id) const {
     const MutexLock lock(mutex_);
     const auto row = rows_.find(id);
@@ -132,14 +132,14 @@ class SketchTable final : public EngineTable {
   mutable Mutex mutex_;
   LookupCounts counts_;
   std::map<int64_t, StoredRow> rows_ SOK_GUARDED_BY(mutex_);
-  std::vector<int64_t> id_of_reference_;  // of every row that there ever was
+  std::vector<int64_t> id_of_reference_;  // of all rows so far, including erased ones
   std::string optimizer_;
   int64_t steps_ = 0;
 };
 
 SketchTable& TableOf(EngineTable* table) { return *static_cast<SketchTable*>(table); }
 
-// An occurrence of an id in a lookup, and how much of its row goes into output row `bag`.
+// An occurrence of an id in a lookup, and the factor of its row in output row `bag`.
 struct Occurrence {
   int64_t id = 0;
   int64_t bag = 0;

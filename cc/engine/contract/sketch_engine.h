@@ -8,9 +8,9 @@
 
 namespace sok {
 
-// The smallest engine that is one, with the given name: rows in a std::map, one loop for everything, SGD
-// alone. It shows what the seam asks of an engine, and that ops run on whatever stands behind it. Offers
-// tables, erasing, lookups on one rank, their gradients, and ApplyGradients of "sgd".
+// A minimal engine with the given name: rows in a std::map, simple loops, only SGD. It shows what the
+// interface requires of an engine, and that ops run on any engine. It implements tables, erasing, lookups on
+// one rank, their gradients, and ApplyGradients of "sgd".
 std::unique_ptr<Engine> MakeSketchEngine(std::string name = "sketch");
 
 }  // namespace sok

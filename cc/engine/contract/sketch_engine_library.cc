@@ -1,5 +1,5 @@
-// The sketch of an engine in a library of its own, which a program loads beside the op library: the
-// RegisterEngine that it calls is the op library's.
+// The sketch engine in a library of its own, which a program loads beside the op library. It calls the op
+// library's RegisterEngine.
 #include "cc/engine/contract/sketch_engine.h"
 #include "cc/engine/registry.h"
 

@@ -1,5 +1,5 @@
-// The contract suites: what every engine has to do, held to slow references. The test of an engine that
-// offers all of it links all_suites.cc; another instantiates the suites that it offers:
+// The contract suites compare an engine with slow references. The test of an engine that implements all of it
+// links all_suites.cc. Another links this library and instantiates the suites of what the engine implements:
 //
 //   INSTANTIATE_TEST_SUITE_P(Sketch, LookupContract, testing::Values(SketchCase()), NameOfCase);
 #ifndef SOK_CC_ENGINE_CONTRACT_SUITES_H_
@@ -16,20 +16,20 @@ namespace sok {
 
 class EngineContract : public testing::TestWithParam<EngineCase> {};
 
-class TableContract : public EngineContract {};     // making, describing, assigning; lookups that only read
-class StaticContract : public EngineContract {};    // tables without hashing
-class EraseContract : public EngineContract {};     // EngineTable::Erase, and rows that are given to new keys
-class LookupContract : public EngineContract {};    // Engine::Lookup
-class PrefetchContract : public EngineContract {};  // Engine::Merge and Read
-class GradientContract : public EngineContract {};  // Engine::Backward, WriteReferences
-class WeightsContract : public EngineContract {};   // Engine::WeightGradients
-class TrainingContract : public EngineContract {};  // EngineTable::ApplyGradients
-class FusedContract : public EngineContract {};     // Engine::Train
-class AdmissionContract : public EngineContract {};     // TableOptions::admission
-class CapacityContract : public EngineContract {};      // TableOptions::on_full
-class SaveEvictionContract : public EngineContract {};  // TableOptions::eviction, which a save carries out
+class TableContract : public EngineContract {};      // MakeTable, Describe, Assign; lookups without training
+class StaticContract : public EngineContract {};     // tables without hashing
+class EraseContract : public EngineContract {};      // EngineTable::Erase, and the reuse of erased rows
+class LookupContract : public EngineContract {};     // Engine::Lookup
+class PrefetchContract : public EngineContract {};   // Engine::Merge and Read
+class GradientContract : public EngineContract {};   // Engine::Backward, WriteReferences
+class WeightsContract : public EngineContract {};    // Engine::WeightGradients
+class TrainingContract : public EngineContract {};   // EngineTable::ApplyGradients
+class FusedContract : public EngineContract {};      // Engine::Train
+class AdmissionContract : public EngineContract {};  // TableOptions::admission
+class CapacityContract : public EngineContract {};   // TableOptions::on_full
+class SaveEvictionContract : public EngineContract {};  // TableOptions::eviction, at a save
 class RanksContract : public EngineContract {};         // a group over ranks
-class ContentsContract : public EngineContract {};  // EngineTable::Hold: rows out of a table and into another
+class ContentsContract : public EngineContract {};      // EngineTable::Hold: reading and writing rows
 
 inline std::string NameOfCase(const testing::TestParamInfo<EngineCase>& info) { return info.param.name; }
 
@@ -41,7 +41,7 @@ inline void ExpectNames(const Status& status, StatusCode code, const std::vector
   }
 }
 
-// A suite that an engine does not offer is not instantiated, on purpose.
+// Allows that a suite is not instantiated, as the engine does not implement it.
 #define SOK_CONTRACT_SUITE(suite) GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(suite)
 
 }  // namespace sok

@@ -1,4 +1,4 @@
-// Tables by themselves: how they are made, what they say of themselves, assigned and erased rows.
+// Single tables: creation, description, assigned and erased rows.
 #include <map>
 #include <random>
 #include <set>
@@ -80,7 +80,7 @@ TEST_P(TableContract, AssignedRowsAreReadBack) {
   }
 }
 
-TEST_P(TableContract, AssignRefusesAKeyTwiceAndTooManyKeys) {
+TEST_P(TableContract, AssignRefusesARepeatedKeyAndTooManyKeys) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, {ContractOptions("table", 1, /*capacity=*/2)});
   ExpectNames(group.Assign(0, {7, 8, 7}, {1.0f, 2.0f, 3.0f}), StatusCode::kInvalidArgument, {"'table'", "7"});
@@ -125,14 +125,14 @@ TEST_P(EraseContract, RandomInsertionsAndErasuresEqualAMap) {
   }
 }
 
-TEST_P(EraseContract, GradientsOfRowsThatWentAreDropped) {
+TEST_P(EraseContract, GradientsOfErasedRowsAreDropped) {
   InlineExecutor executor;
   const TableOptions options = ContractOptions("table", 1);
   ContractGroup group(GetParam(), executor, {options});
   ASSERT_TRUE(group.Lookup({SumOf(0, {{1}, {2}})}).ok());
   int64_t erased = 0;
   ASSERT_TRUE(group.Erase(0, {1}, &erased).ok());
-  // The row of key 1 may now be another key's, which the gradient must not reach.
+  // Another key may have the row of key 1, and must not get its gradient.
   ASSERT_TRUE(group.Assign(0, {3}, {10.0f}).ok());
   ASSERT_TRUE(group.BackwardAndApply({{1.0f, 1.0f}}, "sgd", {1.0f}).ok());
   ValuesByKey rows = group.Rows(0, {1, 2, 3});
@@ -141,7 +141,7 @@ TEST_P(EraseContract, GradientsOfRowsThatWentAreDropped) {
   EXPECT_EQ(rows[3][0], 10.0f);
 }
 
-TEST_P(StaticContract, NoRowCanGo) {
+TEST_P(StaticContract, NoRowCanBeErased) {
   InlineExecutor executor;
   TableOptions options = ContractOptions("direct", 2, /*capacity=*/4);
   options.use_hashtable = false;

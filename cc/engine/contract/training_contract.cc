@@ -1,4 +1,4 @@
-// Backward passes and optimizer steps, in two calls and fused, held to references row by row.
+// Backward passes and optimizer steps, separate and fused, against references row by row.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -31,7 +31,7 @@ std::vector<TableOptions> ManyTables() {
   return options;
 }
 
-TEST_P(GradientContract, SumsEqualTheReferenceAndAreTheSameBitsForAllThreads) {
+TEST_P(GradientContract, SumsEqualTheReferenceWithTheSameBitsOnAnyNumberOfThreads) {
   for (const int64_t bags : {int64_t{0}, int64_t{1}, int64_t{40}, int64_t{300}}) {
     const ContractBatch batch = RandomBatch(static_cast<uint32_t>(bags) + 7, bags, kDims);
     std::vector<ValuesByKey> first;
@@ -45,7 +45,7 @@ TEST_P(GradientContract, SumsEqualTheReferenceAndAreTheSameBitsForAllThreads) {
       ASSERT_TRUE(group.Backward(gradients, &sums).ok());
       if (first.empty()) first = sums;
       EXPECT_EQ(sums, first) << threads << " threads";
-      // A step of SGD with a rate of one shows the sum of each key.
+      // A step of SGD with a learning rate of 1 subtracts the sum of each key from its row.
       ASSERT_TRUE(group.BackwardAndApply(gradients, "sgd", {1.0f}).ok());
       reference.Step(batch, gradients, "sgd", {1.0f});
       reference.ExpectRows(group, 2e-5);
@@ -53,7 +53,7 @@ TEST_P(GradientContract, SumsEqualTheReferenceAndAreTheSameBitsForAllThreads) {
   }
 }
 
-TEST_P(GradientContract, AHotIdHasTheSumOfAllItsOccurrences) {
+TEST_P(GradientContract, AHotIdGetsTheSumOfAllItsOccurrences) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, {ContractOptions("table", 2)});
   std::vector<std::vector<int64_t>> bags(1, std::vector<int64_t>(20000, 7));
@@ -72,7 +72,7 @@ TEST_P(WeightsContract, GradientsOfWeightsEqualTheReference) {
       InlineExecutor executor;
       ContractGroup group(GetParam(), executor, ManyTables());
       ContractBatch batch = RandomBatch(static_cast<uint32_t>(bags), bags, kDims);
-      // A divisor near zero would magnify rounding without bound.
+      // Weights of at least 1, or 0: a divisor near zero would magnify rounding without bound.
       for (ContractLookup& lookup : batch) {
         for (ReferenceBag& bag : lookup.bags) {
           for (double& weight : bag.weights) weight = weight == 0.0 ? 0.0 : weight + 1.0;
@@ -87,7 +87,7 @@ TEST_P(WeightsContract, GradientsOfWeightsEqualTheReference) {
   }
 }
 
-// Some steps of one optimizer on random batches. `step` takes one.
+// Takes some steps of one optimizer on random batches, each by a call of `step`.
 template <typename Step>
 void TrainBesideReference(const EngineCase& engine, const std::string& optimizer, const Step& step) {
   ThreadPool executor(2);
@@ -128,7 +128,7 @@ TEST_P(FusedContract, StepsOfEveryOptimizerEqualTheReference) {
   }
 }
 
-TEST_P(FusedContract, FusedAndSeparateStepsAreTheSameBitsForAllThreads) {
+TEST_P(FusedContract, FusedAndSeparateStepsGiveTheSameBitsOnAnyNumberOfThreads) {
   for (const std::string& optimizer : GetParam().optimizers) {
     std::vector<ValuesByKey> first;
     for (const int threads : GetParam().threads) {
@@ -219,12 +219,12 @@ TEST_P(FusedContract, ATableKeepsItsFirstOptimizer) {
   EXPECT_EQ(group.Rows(0, {5}), before);
 }
 
-TEST_P(FusedContract, ABadStepOfOneTableLeavesAllAsTheyWere) {
+TEST_P(FusedContract, ABadStepOfOneTableChangesNoTable) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, {ContractOptions("good", 1), ContractOptions("bad", 1)});
   ASSERT_TRUE(group.Lookup({SumOf(0, {{5}}), SumOf(1, {{6}})}).ok());
   const ValuesByKey before = group.Rows(0, {5});
-  // The table called "bad" already has another optimizer.
+  // The table "bad" already has another optimizer.
   const auto none = EngineArray<int64_t>::Unwritten(group.memory(), 0);
   const auto no_grads = EngineArray<float>::Unwritten(group.memory(), 0);
   const std::string& other = GetParam().optimizers.back();

@@ -16,7 +16,7 @@ const RuleInfo& RuleOf(const std::string& optimizer) {
   for (const RuleInfo* rule : KnownRules()) {
     if (rule->name == optimizer) return *rule;
   }
-  ADD_FAILURE() << "no optimizer is called " << optimizer;
+  ADD_FAILURE() << "there is no optimizer " << optimizer;
   return *KnownRules().front();
 }
 

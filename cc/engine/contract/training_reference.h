@@ -1,4 +1,4 @@
-// Slow, obvious training of tables: the reference of the contract suites.
+// Slow, obvious training of tables: a reference for the contract suites.
 #ifndef SOK_CC_ENGINE_CONTRACT_TRAINING_REFERENCE_H_
 #define SOK_CC_ENGINE_CONTRACT_TRAINING_REFERENCE_H_
 
@@ -13,11 +13,11 @@
 
 namespace sok {
 
-// Hyper-parameters of an optimizer, in its order, for step number `step` of a test: the rate differs from
-// step to step.
+// Hyper-parameters of an optimizer, in its order, for step number `step` of a test. The learning rate differs
+// from step to step.
 std::vector<float> SampleHyper(const std::string& optimizer, uint32_t step);
 
-// Tables of rows in maps, looked up and trained in double precision, by each rule's own reference.
+// Tables as maps of rows in double precision, trained by each rule's own Reference.
 class TrainingReference {
  public:
   explicit TrainingReference(const std::vector<TableOptions>& options)
@@ -26,7 +26,7 @@ class TrainingReference {
   // A training lookup of the batch, and a step with the gradients of its outputs.
   void Step(const ContractBatch& batch, const OutputValues& gradients, const std::string& optimizer,
             const std::vector<float>& hyper);
-  // The rows of the group, and initial rows elsewhere.
+  // Expects that the group has the reference's rows, and reads initial rows for other keys.
   void ExpectRows(ContractGroup& group, double tolerance) const;
   void ExpectWeightGradients(const ContractBatch& batch, const OutputValues& gradients,
                              const OutputValues& actual) const;
@@ -36,7 +36,7 @@ class TrainingReference {
     std::vector<double> weights;
     std::vector<std::vector<double>> slots;
   };
-  // The row that an insertion gives the key.
+  // The row of a new key.
   Row NewRow(size_t t, int64_t key, const std::string& optimizer, const std::vector<float>& hyper) const;
   std::vector<ReferenceRows> SumGradients(const ContractBatch& batch, const OutputValues& gradients) const;
 
