@@ -170,7 +170,7 @@ def test_something_else_where_a_raw_file_should_be(model, tmp_path, kind, file):
     place = tmp_path / f"{NAME}_{file}.file"
     place.unlink()
     place.mkdir() if kind == "folder" else os.mkfifo(place)
-    with pytest.raises(tf.errors.DataLossError, match=f"'{place}' is no file"):
+    with pytest.raises(tf.errors.DataLossError, match=f"'{place}' is not a file"):
         session.run(restore, {folder: str(tmp_path)})
     unfinished = tmp_path / "other" / f"{NAME}_{file}.file.unfinished"
     unfinished.parent.mkdir()

@@ -120,7 +120,7 @@ def test_errors_of_one_rank_are_raised_on_all(dumped):
         assert messages["missing"].startswith("NotFoundError"), messages["missing"]
         assert "nothing/scope/table_keys.file" in messages["missing"]
         if rank == 1:
-            assert "all ranks need to see the directory" in messages["not_shared"]
+            assert "all ranks must see the directory" in messages["not_shared"]
             assert "NotFoundError" in messages["rank_1_has_none"]
         else:
             assert "rank 1 failed" in messages["not_shared"], messages["not_shared"]

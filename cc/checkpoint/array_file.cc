@@ -63,17 +63,17 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(Files& files, const std
   const std::string path = folder + "/" + array.file;
   auto file = files.Open(path);
   SOK_RETURN_IF_ERROR(file.status());
-  // Nothing is allocated by what the manifest says before the file has this size.
+  // Allocates nothing of a size that the manifest gives before the file has that size.
   if (file.value()->size() != array.bytes) {
-    return DataLoss("'", path, "' has ", file.value()->size(), " bytes, not the ", array.bytes,
-                    " of its checkpoint");
+    return DataLoss("'", path, "' has ", file.value()->size(), " bytes, but its manifest says ", array.bytes);
   }
   std::unique_ptr<ArrayReader> reader(new ArrayReader(path, std::move(file.value()), array));
   const std::string header = EncodeNpyHeader(array.type);
   std::string found(header.size(), '\0');
   SOK_RETURN_IF_ERROR(reader->Read(found.data(), static_cast<int64_t>(found.size())));
   if (found != header) {
-    return DataLoss("'", path, "' is no .npy file of ", Describe(array.type), ", as its checkpoint says");
+    return DataLoss("'", path, "' is not the .npy file of ", Describe(array.type),
+                    " that its manifest lists");
   }
   return reader;
 }

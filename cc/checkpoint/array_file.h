@@ -30,9 +30,9 @@ class ArrayWriter {
                                                        const std::string& file, const ArrayType& type);
 
   Status Write(const void* data, int64_t bytes);
-  // Syncs the complete file. Internal if there are too few or too many data.
+  // Syncs the complete file. Internal unless exactly the data of the array's type were written.
   Status Finish();
-  // The facts of a finished file.
+  // The manifest entry of the finished file.
   const ArrayFile& array() const { return array_; }
 
  private:

@@ -7,8 +7,8 @@
 namespace sok {
 namespace {
 
-// What NumPy writes: numpy.save of an array of zeros.
-TEST(NpyHeaderTest, IsThatOfNumpy) {
+// The expected bytes are those of numpy.save for an array of zeros.
+TEST(NpyHeaderTest, EqualsThatOfNumpy) {
   const std::string header = EncodeNpyHeader(ArrayType{"<f4", {3, 16}});
   const std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 16), }";
   EXPECT_EQ(header.size(), 128u);
@@ -18,7 +18,7 @@ TEST(NpyHeaderTest, IsThatOfNumpy) {
   EXPECT_EQ(EncodeNpyHeader(ArrayType{"<i8", {INT64_MAX, INT64_MAX}}).size() % 64, 0u);
 }
 
-TEST(NpyHeaderTest, SizesThatOverflowAreNone) {
+TEST(NpyHeaderTest, InvalidTypesHaveNoSize) {
   EXPECT_EQ(DataBytes(ArrayType{"<f4", {3, 5}}), 60);
   EXPECT_EQ(DataBytes(ArrayType{"<i8", {INT64_MAX}}), -1);
   EXPECT_EQ(DataBytes(ArrayType{"<f4", {int64_t{1} << 40, int64_t{1} << 40}}), -1);
@@ -28,7 +28,7 @@ TEST(NpyHeaderTest, SizesThatOverflowAreNone) {
   EXPECT_EQ(DataBytes(ArrayType{"|O", {1}}), -1);
 }
 
-TEST(Crc32Test, IsThatOfZlib) {
+TEST(Crc32Test, EqualsThatOfZlib) {
   EXPECT_EQ(Crc32("123456789"), 0xcbf43926u);
   EXPECT_EQ(Crc32(""), 0u);
 }
@@ -50,7 +50,8 @@ class ArrayFileTest : public ::testing::Test {
 };
 
 TEST_F(ArrayFileTest, ReadsWhatWasWritten) {
-  // Shorter than a block, as long as one, and longer: a block has 131072 numbers, the header takes 16.
+  // Less than a block, exactly a block, and more. A block has 131072 numbers; the header takes the space of
+  // 16.
   for (const size_t count : {size_t{0}, size_t{1}, size_t{131056}, size_t{131057}, size_t{300000}}) {
     std::vector<int64_t> values(count);
     for (size_t i = 0; i < count; ++i) values[i] = static_cast<int64_t>(i * i);
@@ -69,7 +70,7 @@ TEST_F(ArrayFileTest, ReadsWhatWasWritten) {
   }
 }
 
-TEST_F(ArrayFileTest, DamageIsFoundInTheBlockThatHasIt) {
+TEST_F(ArrayFileTest, DamageIsFoundInItsBlock) {
   const ArrayFile array = Write(std::vector<int64_t>(300000, 7));
   bytes()[2 << 20] ^= 1;
   auto reader = ArrayReader::Open(files_, "/", array);
@@ -90,7 +91,7 @@ TEST_F(ArrayFileTest, AnotherSizeOrKindIsRefused) {
   EXPECT_EQ(ArrayReader::Open(files_, "/", array).status().code(), StatusCode::kDataLoss);
 }
 
-TEST_F(ArrayFileTest, TooFewNumbersAreNoArray) {
+TEST_F(ArrayFileTest, TooFewNumbersAreAnError) {
   auto writer = ArrayWriter::Create(files_, "/", "x.npy", ArrayType{"<i8", {2}});
   const int64_t value = 1;
   ASSERT_TRUE(writer.value()->Write(&value, 8).ok());

@@ -27,7 +27,7 @@ bool SameColumns(const SavedShard& a, const SavedShard& b) {
   return true;
 }
 
-// Whether both can be parts of one chain.
+// DataLoss unless both can be parts of one chain.
 Status CheckTogether(const ReadCheckpoint& first, const ReadCheckpoint& next) {
   const Manifest& a = first.manifest;
   const Manifest& b = next.manifest;

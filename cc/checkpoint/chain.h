@@ -24,8 +24,8 @@ StatusOr<ReadCheckpoint> ReadCheckpointManifest(Files& files, const std::string&
 // names the file, if one is damaged, was replaced, or does not fit the others.
 StatusOr<std::vector<ReadCheckpoint>> ReadChain(Files& files, const std::string& folder);
 
-// The links to `chain` of a checkpoint that will be at `folder`, and is now at `unfinished`. NotFound if a
-// link does not lead there, for example because of symbolic links.
+// The links to `chain` from a checkpoint that is written at `unfinished` and will be renamed to `folder`.
+// NotFound if a link does not lead to its checkpoint, for example because of symbolic links.
 StatusOr<std::vector<ChainLink>> LinksTo(Files& files, const std::vector<ReadCheckpoint>& chain,
                                          const std::string& folder, const std::string& unfinished);
 

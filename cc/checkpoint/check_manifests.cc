@@ -1,8 +1,8 @@
-// Says of each manifest that it is given whether the engine reads it, for a test that holds the reader in
-// Python to the same rules.
+// Prints whether the engine accepts each of the given manifests, for a test that compares it with the reader
+// in Python.
 //
-// Standard input: for each manifest, its size as 8 little-endian bytes, then its bytes. Standard output: a
-// line for each, "good" or the reason.
+// Standard input: for each manifest, its size as 8 little-endian bytes, then its bytes. Standard output: one
+// line for each, "good" or the error.
 #include <cstdint>
 #include <cstdio>
 #include <string>

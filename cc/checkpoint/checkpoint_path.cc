@@ -28,7 +28,7 @@ std::string HexOf(uint64_t value) {
   return text;
 }
 
-bool StandsForItself(char c) {
+bool IsUnreserved(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
          c == '-' || c == '~';
 }
@@ -43,7 +43,7 @@ fs::path FolderOf(const std::string& prefix) {
 std::string QuotedName(const std::string& name) {
   std::string quoted;
   for (const char c : name) {
-    if (StandsForItself(c)) {
+    if (IsUnreserved(c)) {
       quoted += c;
     } else {
       const unsigned char byte = static_cast<unsigned char>(c);
@@ -61,8 +61,8 @@ StatusOr<SavePaths> SavePaths::Of(const std::string& prefix, const std::string& 
                                   const std::string& id) {
   SOK_RETURN_IF_ERROR(CheckPath(prefix));
   const std::string base = fs::path(prefix).filename().string();
-  if (base.empty()) return InvalidArgument("'", prefix, "' is no prefix of a checkpoint");
-  if (!IsId(id)) return InvalidArgument("'", id, "' is no id of a checkpoint: 16 hex digits");
+  if (base.empty()) return InvalidArgument("'", prefix, "' is not a prefix of a checkpoint");
+  if (!IsId(id)) return InvalidArgument("'", id, "' is not an id of a checkpoint, which has 16 hex digits");
   SavePaths paths;
   paths.parent = (FolderOf(prefix) / (base + ".sok")).string();
   paths.leaf = QuotedName(table) + "-" + id;
@@ -88,7 +88,7 @@ StatusOr<Reference> ParseReference(const std::string& text, const std::string& p
   reference.manifest_crc32 = reader.Uint32(json, "manifest_crc32");
   reference.steps = reader.Int(json, "steps", 0);
   const Status path = CheckPath(reference.folder);
-  if (!path.ok()) reader.Fail("refers to no folder: ", path.message());
+  if (!path.ok()) reader.Fail("refers to an invalid folder: ", path.message());
   if (reference.folder.empty() || reference.folder[0] == '/') {
     reader.Fail("refers to '", reference.folder, "', which is not relative to its folder");
   }

@@ -1,4 +1,4 @@
-// Where the checkpoints of tables lie, and how TensorFlow's checkpoint refers to them.
+// The paths of tables' checkpoints, and the references to them in TensorFlow's checkpoint.
 #ifndef SOK_CC_CHECKPOINT_CHECKPOINT_PATH_H_
 #define SOK_CC_CHECKPOINT_CHECKPOINT_PATH_H_
 
@@ -10,14 +10,14 @@
 
 namespace sok {
 
-// A name as a part of a path: as Python's urllib.parse.quote(name, safe="") writes it. One of more than 150
-// bytes is cut, and ends with a hash of the whole.
+// A name as a component of a path, in the form of Python's urllib.parse.quote(name, safe=""). A result of
+// more than 150 bytes is cut, and ends with a hash of the whole name.
 std::string QuotedName(const std::string& name);
 
-// Where a save of a table with the prefix of a TensorFlow checkpoint puts things.
+// The paths of a table's checkpoint beside the TensorFlow checkpoint with the given prefix.
 struct SavePaths {
-  // InvalidArgument unless `id` is 16 lower-case hex digits and the prefix a path (CheckPath) that is not
-  // empty.
+  // InvalidArgument unless `id` is 16 lower-case hex digits and the prefix is a valid path (CheckPath) with a
+  // file name.
   static StatusOr<SavePaths> Of(const std::string& prefix, const std::string& table, const std::string& id);
 
   std::string parent;      // "/ckpt/model.ckpt-100.sok"
@@ -29,7 +29,7 @@ struct SavePaths {
 
 constexpr char kUnfinishedSuffix[] = ".unfinished";
 
-// What TensorFlow's checkpoint keeps of a table's.
+// The reference to a table's checkpoint in TensorFlow's checkpoint.
 struct Reference {
   std::string folder;  // relative to the folder of the prefix
   uint32_t manifest_crc32 = 0;
@@ -38,12 +38,13 @@ struct Reference {
 std::string EncodeReference(const Reference& reference);
 StatusOr<Reference> ParseReference(const std::string& text, const std::string& prefix);
 
-// The absolute path of the checkpoint that `reference` names: next to `prefix`, which may have been renamed,
-// or as it says. NotFound where it is in neither place, FailedPrecondition where a symbolic link is,
-// InvalidArgument where one of them is no path (CheckPath).
+// The absolute path of the checkpoint in the folder `reference`. Looks next to `prefix`, which may have been
+// renamed, and then at `reference`, relative to the prefix's folder. NotFound if it is in neither place;
+// FailedPrecondition if a symbolic link is there; InvalidArgument if an argument is an invalid path
+// (CheckPath).
 StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, const std::string& reference);
 
-// The path without "." and "..", absolute.
+// The absolute path, without "." and "..".
 std::string AbsolutePath(const std::string& path);
 
 }  // namespace sok

@@ -6,7 +6,7 @@
 
 namespace sok {
 
-// Files are checked in blocks of so many bytes, the last one shorter.
+// Each block of this size has a checksum; the last block of a file may be shorter.
 constexpr int64_t kBlockBytes = 1 << 20;
 
 constexpr int64_t BlocksOf(int64_t bytes) { return bytes / kBlockBytes + (bytes % kBlockBytes != 0 ? 1 : 0); }

@@ -10,10 +10,10 @@
 
 namespace sok {
 
-// Items of an array that are read together where no table says how many.
+// The number of items of an array that are read together, unless a table gives another limit.
 constexpr int64_t kPieceItems = 32768;
 
-// Calls work(i), a Status, for each column i in [0, columns) of a piece, at the same time where there are
+// Calls work(i), which returns a Status, for each column i in [0, columns) of a piece, on the executor's
 // threads. Returns the error of the first column that has one.
 template <typename Work>
 Status ForEachColumn(Executor& executor, int64_t columns, const Work& work) {

@@ -8,7 +8,7 @@
 namespace sok {
 namespace {
 
-// The table of one shard.
+// Loads one shard into a new table.
 StatusOr<std::shared_ptr<EngineTable>> LoadShard(const EngineContext& context, Engine* engine,
                                                  const std::string& folder, const TableOptions& options,
                                                  Files* files) {
@@ -35,7 +35,7 @@ Status WriteShards(const EngineContext& context, Engine* engine, const std::stri
 
 StatusOr<std::string> CompactCheckpoint(const EngineContext& context, Engine* engine,
                                         const std::string& folder, const SaveRequest& request) {
-  if (request.delta) return InvalidArgument("What '", folder, "' is made into is a full checkpoint");
+  if (request.delta) return InvalidArgument("'", folder, "' can be compacted into a full checkpoint only");
   SOK_RETURN_IF_ERROR(CheckPath(folder));
   const std::string from = AbsolutePath(folder);
   auto read = ReadCheckpointManifest(*request.files, from);

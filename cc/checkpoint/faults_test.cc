@@ -1,5 +1,5 @@
-// Whatever happens during a save, and whatever becomes of the files: the last good checkpoint is restored
-// exactly, or reading says clearly why not.
+// After any fault during a save, and any damage of files, the last good checkpoint is restored exactly, or
+// the restore fails with a clear error.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -46,7 +46,7 @@ StatusOr<Tables> RestoreFrom(Files* files, int n, const std::string& reference, 
   return Restore(Request(n, false, files).prefix, reference, Options(), ranks, parts);
 }
 
-// A good checkpoint, and one more that is saved after it: what both hold.
+// A good checkpoint, and the state for a second one.
 struct TwoSaves {
   TwoSaves(int num_ranks, bool with_delta) : ranks(num_ranks), delta(with_delta) {
     tables = MakeTables(Options(), ranks);
@@ -57,7 +57,7 @@ struct TwoSaves {
     before = StateOf(tables);
     EXPECT_TRUE(Train(tables, 4, &random).ok());
   }
-  // The second save, over files that fail.
+  // The second save, on files that fail.
   StatusOr<std::string> SaveAgain(Files* files) { return Save(tables, Request(2, delta, files)); }
 
   const int ranks;
@@ -84,7 +84,7 @@ void ExpectFirstSave(TwoSaves* saves, const std::string& what) {
   EXPECT_TRUE(StateOf(restored.value()) == saves->before) << what;
 }
 
-// Every folder that has the name of a checkpoint is one, whole.
+// Expects that every folder with the name of a checkpoint is a complete checkpoint.
 void ExpectNoHalves(TwoSaves* saves, const std::string& what) {
   std::vector<std::string> names;
   const std::string parent = "/ckpt/model.ckpt-2.sok";
@@ -108,7 +108,7 @@ TEST(FaultsTest, KilledAtAnyOperation) {
       EXPECT_FALSE(saves.SaveAgain(&dying).ok() && k < 20) << what;
       ExpectFirstSave(&saves, what);
       ExpectNoHalves(&saves, what);
-      // A new process saves to the same place.
+      // A new process saves with the same prefix.
       auto restored = RestoreFrom(&saves.disk, 1, saves.reference, ranks);
       SaveRequest request = Request(2, delta, &saves.disk);
       request.id = SaveId(7);
@@ -160,7 +160,7 @@ TEST(FaultsTest, DiskFullAtAnyWrite) {
         }
       }
       ExpectFirstSave(&saves, what);
-      // Training and saving go on.
+      // Training and saving continue.
       ASSERT_TRUE(Train(saves.tables, 1, &saves.random).ok()) << what;
       const auto again = Save(saves.tables, Request(3, delta, &saves.disk));
       ASSERT_TRUE(again.ok()) << what << ": " << again.status().message();
@@ -211,7 +211,7 @@ TEST(FaultsTest, IdsAndPrefixesAreChecked) {
   EXPECT_EQ(Begin(tables[0].get(), request).code(), StatusCode::kInvalidArgument);
 }
 
-// Damage of every kind: restoring is exact, or refused with the name of a file.
+// After damage of any kind, the restored state is exact, or the error names the file.
 class DamageTest : public ::testing::Test {
  protected:
   DamageTest() {
@@ -226,7 +226,7 @@ class DamageTest : public ::testing::Test {
   }
   const std::string& AnyPath() { return paths_[random_() % paths_.size()]; }
 
-  // Puts these files on a new disk and reads them.
+  // Restores from a new disk with these files.
   Status Read(const std::map<std::string, std::string>& contents) {
     MemoryFiles disk;
     for (const auto& [path, bytes] : contents) {
@@ -269,7 +269,7 @@ TEST_F(DamageTest, FlippedBits) {
   }
 }
 
-TEST_F(DamageTest, LengthsThatChanged) {
+TEST_F(DamageTest, OtherLengths) {
   for (const std::string& path : paths_) {
     for (int i = 0; i < 3; ++i) {
       auto contents = good_;
@@ -290,7 +290,7 @@ TEST_F(DamageTest, MissingFiles) {
   }
 }
 
-TEST_F(DamageTest, FilesThatChangedPlaces) {
+TEST_F(DamageTest, SwappedFiles) {
   for (int i = 0; i < 200; ++i) {
     const std::string& one = AnyPath();
     const std::string& other = AnyPath();
@@ -317,7 +317,7 @@ TEST_F(DamageTest, ACheckpointOfAnotherRunInItsPlace) {
   EXPECT_NE(status.message().find("model.ckpt-2.sok"), std::string::npos) << status.message();
 }
 
-TEST_F(DamageTest, CheckingChangesNothingAndFindsWhatLoadingFinds) {
+TEST_F(DamageTest, CheckFindsTheErrorsOfLoadAndChangesNothing) {
   auto contents = good_;
   const std::string path = "/ckpt/model.ckpt-1.sok/items-" + SaveId(1) + "/shard-00001/values.npy";
   ASSERT_EQ(contents.count(path), 1u);

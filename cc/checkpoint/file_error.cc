@@ -36,7 +36,7 @@ StatusCode CodeOf(int error) {
 
 Status CheckPath(const std::string& path) {
   if (path.find('\0') != std::string::npos)
-    return InvalidArgument("'", path, "' has a zero byte, as no path can");
+    return InvalidArgument("'", path, "' has a zero byte, which no path can have");
   if (path.size() < PATH_MAX) return OkStatus();
   return InvalidArgument("'", path.substr(0, 100), "...' has ", path.size(),
                          " bytes, more than a path can have");

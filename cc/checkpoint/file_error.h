@@ -8,16 +8,17 @@
 
 namespace sok {
 
-// InvalidArgument for what the operating system would take for another path, or cannot take: a path with a
-// zero byte, at which it would end, and one of PATH_MAX bytes or more.
+// InvalidArgument for a path that the operating system would refuse or take for another: one of PATH_MAX
+// bytes or more, and one with a zero byte, where the system would end it.
 Status CheckPath(const std::string& path);
 
-// What the system call that has just failed left in errno, as "Cannot <what> '<path>': <reason>". NotFound
-// for what is not there, ResourceExhausted for a full disk or a file too large, FailedPrecondition where
-// something else is in the way or this process may not do it, else Internal.
+// The error in errno, after a system call has failed, as "Cannot <what> '<path>': <reason>". NotFound for a
+// missing file; ResourceExhausted for a full disk or a file that is too large; FailedPrecondition if
+// something else is in the way or permission is denied; InvalidArgument for a name that is too long;
+// otherwise Internal.
 Status FileError(const char* what, const std::string& path);
 
-// An error with the variable's name in front, where it does not have it already.
+// The error with the variable's name in front, unless its message already has the name.
 Status Named(const TableOptions& table, const Status& status);
 
 }  // namespace sok

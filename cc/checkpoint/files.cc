@@ -5,18 +5,18 @@
 namespace sok {
 namespace {
 
-// The folder that a path lies in.
+// The parent folder of a path.
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.find_last_of('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// More than any folder of a checkpoint is deep.
+// Deeper than the folder of any checkpoint.
 constexpr int kMaxDepth = 100;
 
 void RemoveTree(Files& files, const std::string& path, int depth) {
-  // All but a folder with something in it goes at once, a link too: nobody asks where it leads.
+  // Removes anything except a folder that is not empty. A link is removed, not followed.
   if (files.Remove(path).ok() || depth == 0) return;
   std::vector<std::string> names;
   if (!files.List(path, &names).ok()) return;

@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// A file being written. Its data are certain to be on the disk only after Sync() has returned.
+// A file being written. Its data are guaranteed to be on the disk only after Sync() has returned.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
@@ -19,7 +19,7 @@ class FileWriter {
   virtual Status Sync() = 0;
 };
 
-// A file being read. Its size is that when it was opened.
+// A file being read. size() is its size when it was opened.
 class FileReader {
  public:
   virtual ~FileReader() = default;
@@ -28,15 +28,16 @@ class FileReader {
   virtual Status Read(void* data, int64_t bytes) = 0;
 };
 
-// The file operations of checkpoints, each of which can fail or be the last one before a power failure; tests
-// implement their own. Errors: InvalidArgument for an invalid path (CheckPath), NotFound for a missing file,
-// FailedPrecondition for a file of another type, ResourceExhausted for a full disk, otherwise Internal; the
-// message names operation, path and reason. Thread-safe.
+// The file operations of checkpoints. Tests implement their own, in which any operation can fail or be the
+// last one before a power failure. Errors: InvalidArgument for an invalid path (CheckPath), NotFound for a
+// missing file, FailedPrecondition for a file of another type (DataLoss from Open), ResourceExhausted for a
+// full disk, otherwise Internal. The message names operation, path and reason. Thread-safe.
 //
-// A checkpoint owns the folder `<prefix>.sok` and its contents, where no symbolic link is followed: from the
-// last component of a path that ends with ".sok", a link is removed or renamed itself, and otherwise refused
-// with FailedPrecondition. Links before that component are the user's, and are followed. A file is never
-// opened, and a folder never listed, through a link of its own name, wherever it is.
+// A checkpoint owns the folder `<prefix>.sok` and its contents, where no symbolic link is followed. From the
+// last component of a path that ends with ".sok", Remove and Rename act on a link itself, and other
+// operations refuse it with FailedPrecondition. Links before that component are the user's, and are followed.
+// If the last component of a path is a link, a file is never opened and a folder never listed through it,
+// wherever it is.
 class Files {
  public:
   virtual ~Files() = default;
@@ -46,7 +47,7 @@ class Files {
   // Creates an empty file. Fails if the name exists.
   virtual StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) = 0;
   virtual StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) = 0;
-  // Syncs a folder: names of files that were made, renamed or removed in it are then on the disk.
+  // Syncs a folder, so that files created, renamed or removed in it stay so after a power failure.
   virtual Status SyncFolder(const std::string& path) = 0;
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   // Removes a file, a link, or an empty folder.
@@ -61,11 +62,11 @@ Files& PosixFiles();
 
 // Makes the folder and its missing parents, and syncs them.
 Status MakeFolders(Files& files, const std::string& path);
-// Removes a folder with its contents; links are removed and not followed. What cannot be removed stays.
+// Removes a folder with its contents; links are removed and not followed. Ignores errors.
 void RemoveTree(Files& files, const std::string& path);
 // The contents of a small file. DataLoss for one of more than `limit` bytes.
 Status ReadWholeFile(Files& files, const std::string& path, int64_t limit, std::string* bytes);
-// Writes and syncs a new file. Its name is certain to be on the disk only after the folder is synced too.
+// Writes and syncs a new file. Its name is guaranteed to be on the disk only after the folder is synced too.
 Status WriteWholeFile(Files& files, const std::string& path, const std::string& bytes);
 
 }  // namespace sok

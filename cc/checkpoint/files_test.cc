@@ -54,19 +54,20 @@ TEST_F(PosixFilesTest, ErrorsNameThePath) {
   EXPECT_EQ(files_.Remove(path).code(), StatusCode::kNotFound);
 }
 
-TEST_F(PosixFilesTest, WhatIsNoFileIsNotRead) {
+TEST_F(PosixFilesTest, RefusesFoldersAndPipes) {
   ASSERT_TRUE(MakeFolders(files_, folder_).ok());
   EXPECT_EQ(files_.Open(folder_).status().code(), StatusCode::kDataLoss);
   const std::string pipe = folder_ + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(files_.Open(pipe).status().code(), StatusCode::kDataLoss) << "and does not wait for a writer";
-  EXPECT_EQ(files_.Create(pipe).status().code(), StatusCode::kFailedPrecondition) << "nor for a reader";
+  EXPECT_EQ(files_.Open(pipe).status().code(), StatusCode::kDataLoss) << "without waiting for a writer";
+  EXPECT_EQ(files_.Create(pipe).status().code(), StatusCode::kFailedPrecondition)
+      << "without waiting for a reader";
 }
 
-TEST_F(PosixFilesTest, APathWithAZeroByteIsNone) {
+TEST_F(PosixFilesTest, RefusesAPathWithAZeroByte) {
   ASSERT_TRUE(MakeFolders(files_, folder_ + "/a").ok());
   ASSERT_TRUE(WriteWholeFile(files_, folder_ + "/a/x", "some bytes").ok());
-  // Cut at the zero byte it would be the folder "a", or the file in it.
+  // Cut at the zero byte, the path would be the folder "a" or the file in it.
   const std::string zero = std::string("\0", 1);
   for (const std::string& path :
        {folder_ + "/a" + zero, folder_ + "/a/x" + zero, folder_ + "/a/" + zero + "b/c"}) {
@@ -92,7 +93,7 @@ TEST_F(PosixFilesTest, APathWithAZeroByteIsNone) {
   EXPECT_EQ(bytes, "some bytes");
 }
 
-TEST_F(PosixFilesTest, APathThatIsTooLongIsNone) {
+TEST_F(PosixFilesTest, RefusesAPathThatIsTooLong) {
   std::string path = folder_;
   for (int i = 0; i < 300000; ++i) path += "/a";
   const Status status = MakeFolders(files_, path);
@@ -112,11 +113,11 @@ TEST_F(PosixFilesTest, WhatIsInTheWayIsNamed) {
   EXPECT_EQ(files_.Rename(folder_ + "/file", folder_ + "/full").code(), StatusCode::kFailedPrecondition);
 }
 
-TEST_F(PosixFilesTest, WhereNoMoreFitsIsAnError) {
+TEST_F(PosixFilesTest, AFullDiskIsAnError) {
   ASSERT_TRUE(MakeFolders(files_, folder_).ok());
   const auto file = files_.Create(folder_ + "/x");
   ASSERT_TRUE(file.ok());
-  // Files of no bytes, for the moment.
+  // Limits files to 0 bytes for a moment, as a full disk would.
   struct rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   struct rlimit none = before;
@@ -129,7 +130,7 @@ TEST_F(PosixFilesTest, WhereNoMoreFitsIsAnError) {
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.message();
 }
 
-TEST_F(PosixFilesTest, ATableGoesThroughTheDisk) {
+TEST_F(PosixFilesTest, ATableIsSavedAndRestored) {
   TableOptions options;
   options.name = "a/b c";
   options.dim = 4;
@@ -153,7 +154,7 @@ TEST_F(PosixFilesTest, ATableGoesThroughTheDisk) {
   EXPECT_TRUE(StateOf(restored.value()) == StateOf(tables));
 }
 
-TEST(MemoryFilesTest, APowerCutTakesWhatIsNotSynced) {
+TEST(MemoryFilesTest, APowerCutLosesWhatIsNotSynced) {
   bool kept = false;
   bool lost = false;
   for (uint64_t seed = 0; seed < 20; ++seed) {

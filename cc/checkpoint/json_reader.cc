@@ -12,7 +12,8 @@ const nlohmann::json& Null() {
   return null;
 }
 
-// Levels of lists and objects; a manifest has six. Each level takes memory before anything is checked.
+// The maximum number of levels of lists and objects. A manifest has six. The limit comes first because the
+// parser takes memory for each level.
 constexpr int kMaxDepth = 32;
 
 bool NestsTooDeep(const std::string& text) {
@@ -32,14 +33,14 @@ bool NestsTooDeep(const std::string& text) {
 }  // namespace
 
 JsonReader::Json JsonReader::Parse(const std::string& text) {
-  // The parser would take a zero byte for the end of the text, and pass over a byte order mark.
-  if (text.find('\0') != std::string::npos) Fail("is no JSON: it has a zero byte");
-  if (text.compare(0, 3, "\xef\xbb\xbf") == 0) Fail("is no JSON: it begins with a byte order mark");
-  if (NestsTooDeep(text)) Fail("is no JSON that is read here: it nests deeper than ", kMaxDepth, " levels");
+  // The parser would end the text at a zero byte, and skip a byte order mark.
+  if (text.find('\0') != std::string::npos) Fail("is not JSON: it has a zero byte");
+  if (text.compare(0, 3, "\xef\xbb\xbf") == 0) Fail("is not JSON: it begins with a byte order mark");
+  if (NestsTooDeep(text)) Fail("is not valid: its JSON nests deeper than ", kMaxDepth, " levels");
   if (!ok()) return Json();
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
-    Fail("is no JSON object");
+    Fail("is not a JSON object");
     return Json();
   }
   return root;
@@ -60,13 +61,13 @@ const JsonReader::Json& JsonReader::Member(const Json& object, const char* name)
 
 const JsonReader::Json& JsonReader::Object(const Json& object, const char* name) {
   const Json& value = Member(object, name);
-  if (!value.is_object()) Fail("has a \"", name, "\" that is no object");
+  if (!value.is_object()) Fail("has a \"", name, "\" that is not an object");
   return value;
 }
 
 const JsonReader::Json& JsonReader::Array(const Json& object, const char* name) {
   const Json& value = Member(object, name);
-  if (!value.is_array()) Fail("has a \"", name, "\" that is no list");
+  if (!value.is_array()) Fail("has a \"", name, "\" that is not a list");
   return value;
 }
 
@@ -74,7 +75,7 @@ std::string JsonReader::String(const Json& object, const char* name) {
   const Json& value = Member(object, name);
   const std::string* text = value.get_ptr<const std::string*>();
   if (text != nullptr) return *text;
-  Fail("has a \"", name, "\" that is no string");
+  Fail("has a \"", name, "\" that is not a string");
   return "";
 }
 
@@ -102,7 +103,7 @@ int64_t JsonReader::AsInt(const Json& value, const char* name, int64_t min, int6
     number = value.get<int64_t>();
   }
   if (good && number >= min && number <= max) return number;
-  Fail("has a \"", name, "\" that is no whole number in [", min, ", ", max, "]");
+  Fail("has a \"", name, "\" that is not a whole number in [", min, ", ", max, "]");
   return min;
 }
 
@@ -112,14 +113,14 @@ double JsonReader::AsDouble(const Json& value, const std::string& name) {
   if (text != nullptr && *text == "inf") return std::numeric_limits<double>::infinity();
   if (text != nullptr && *text == "-inf") return -std::numeric_limits<double>::infinity();
   if (text != nullptr && *text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  Fail("has a \"", name, "\" that is no number");
+  Fail("has a \"", name, "\" that is not a number");
   return 0.0;
 }
 
 float JsonReader::AsFloat(const Json& value, const std::string& name) {
   const double number = AsDouble(value, name);
   if (std::isfinite(number) && std::fabs(number) > std::numeric_limits<float>::max()) {
-    Fail("has a \"", name, "\" that is no float");
+    Fail("has a \"", name, "\" that is not a float");
     return 0.0f;
   }
   return static_cast<float>(number);

@@ -11,8 +11,8 @@
 
 namespace sok {
 
-// Strict access to JSON of unknown origin: what is missing or of another type makes status() a DataLoss that
-// names the file and the member, and reads as a zero. The first error stays.
+// Strict access to JSON of unknown origin. A member that is missing or has another type reads as zero, and
+// makes status() a DataLoss that names the file and the member. The first error stays.
 class JsonReader {
  public:
   using Json = nlohmann::json;
@@ -30,7 +30,7 @@ class JsonReader {
   // The root of a text: an object, in UTF-8 without a byte order mark or a zero byte, of at most 32 levels.
   Json Parse(const std::string& text);
 
-  // A member that must be there; null where it is not.
+  // A required member; null if it is missing.
   const Json& Member(const Json& object, const char* name);
   const Json& Object(const Json& object, const char* name);
   const Json& Array(const Json& object, const char* name);
@@ -41,7 +41,7 @@ class JsonReader {
   uint32_t Uint32(const Json& object, const char* name) {
     return static_cast<uint32_t>(Int(object, name, 0, std::numeric_limits<uint32_t>::max()));
   }
-  // Numbers that JSON does not have are strings: "inf", "-inf", "nan".
+  // Numbers that JSON cannot express are strings: "inf", "-inf", "nan".
   double Double(const Json& object, const char* name) { return AsDouble(Member(object, name), name); }
   float Float(const Json& object, const char* name) { return AsFloat(Member(object, name), name); }
 
@@ -58,7 +58,7 @@ class JsonReader {
 nlohmann::ordered_json FloatJson(float value);
 nlohmann::ordered_json DoubleJson(double value);
 
-// Text with an indentation of 1; bytes that are no UTF-8 are replaced.
+// Text with an indentation of 1; bytes that are not UTF-8 are replaced.
 std::string JsonText(const nlohmann::ordered_json& value);
 
 }  // namespace sok

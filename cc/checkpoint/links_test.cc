@@ -1,5 +1,5 @@
-// Symbolic links in the folder that a checkpoint owns, put there by a foreign checkpoint or by anybody with
-// whom the directory is shared: nothing behind them is read, written or removed.
+// Symbolic links in the folder that a checkpoint owns, which came with a foreign checkpoint or from another
+// user of a shared directory: nothing behind them is read, written or removed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -68,7 +68,7 @@ class LinksTest : public ::testing::Test {
   std::mt19937_64 random_{1};
 };
 
-TEST_F(LinksTest, RemovingATreeRemovesLinksThemselves) {
+TEST_F(LinksTest, RemovingATreeRemovesLinksAndNotTheirTargets) {
   const std::string tree = folder_ + "/tree";
   fs::create_directories(tree + "/a/b");
   fs::create_symlink(victim_, tree + "/link");
@@ -116,7 +116,7 @@ TEST_F(LinksTest, AHardLinkIsNotWrittenTo) {
   ExpectVictimUnharmed();
 }
 
-TEST_F(LinksTest, ASaveIsRefusedWhereItsFolderIsALink) {
+TEST_F(LinksTest, ASaveIsRefusedIfItsFolderIsALink) {
   const std::string link = folder_ + "/m-1.sok";
   fs::create_directory_symlink(victim_, link);
   const auto saved = Save(tables_, Request(1));
@@ -124,14 +124,14 @@ TEST_F(LinksTest, ASaveIsRefusedWhereItsFolderIsALink) {
   EXPECT_TRUE(fs::is_symlink(link));
 }
 
-TEST_F(LinksTest, ASaveIsRefusedWhereItsFolderIsALinkToNothing) {
+TEST_F(LinksTest, ASaveIsRefusedIfItsFolderIsADanglingLink) {
   const std::string link = folder_ + "/m-1.sok";
   fs::create_directory_symlink(folder_ + "/nowhere", link);
   ExpectRefused(Save(tables_, Request(1)).status(), link);
   EXPECT_FALSE(fs::exists(folder_ + "/nowhere"));
 }
 
-TEST_F(LinksTest, ASaveLeavesWhatLinksInItsFolderLeadTo) {
+TEST_F(LinksTest, ASaveDoesNotChangeTheTargetsOfLinksInItsFolder) {
   const std::string own = folder_ + "/m-1.sok";
   fs::create_directories(own + "/t-00000000000000aa.unfinished/shard-00000");
   fs::create_directory_symlink(victim_, own + "/t-0123456789abcdef.unfinished");
@@ -141,7 +141,7 @@ TEST_F(LinksTest, ASaveLeavesWhatLinksInItsFolderLeadTo) {
   ExpectVictimUnharmed();
 }
 
-TEST_F(LinksTest, ASaveThatIsGivenUpRemovesLinksThemselves) {
+TEST_F(LinksTest, AnAbandonedSaveRemovesLinksAndNotTheirTargets) {
   ASSERT_TRUE(Begin(tables_[0].get(), Request(1)).ok());
   const std::string unfinished = TableFolder(1) + ".unfinished";
   fs::create_directory_symlink(victim_, unfinished + "/shard-00000");
@@ -152,7 +152,7 @@ TEST_F(LinksTest, ASaveThatIsGivenUpRemovesLinksThemselves) {
   ExpectVictimUnharmed();
 }
 
-TEST_F(LinksTest, ADirectoryOfTheUsersMayBeALink) {
+TEST_F(LinksTest, TheUsersDirectoryMayBeALink) {
   fs::create_directory(folder_ + "/disk");
   fs::create_directory_symlink(folder_ + "/disk", folder_ + "/ckpt");
   const SaveRequest request = Request(1, folder_ + "/ckpt");
@@ -164,13 +164,13 @@ TEST_F(LinksTest, ADirectoryOfTheUsersMayBeALink) {
   EXPECT_TRUE(StateOf(restored.value()) == StateOf(tables_));
 }
 
-// Moves what is at `path` elsewhere, and leaves a link to it.
+// Moves the file or folder at `path` to `elsewhere`, and puts a link to it at `path`.
 void ReplaceByLink(const std::string& path, const std::string& elsewhere) {
   fs::rename(path, elsewhere);
   fs::create_symlink(elsewhere, path);
 }
 
-TEST_F(LinksTest, ARestoreReadsThroughNoLink) {
+TEST_F(LinksTest, ARestoreFollowsNoLink) {
   const auto saved = Save(tables_, Request(1));
   ASSERT_TRUE(saved.ok());
   const std::string shard = TableFolder(1) + "/shard-00000";
@@ -184,7 +184,7 @@ TEST_F(LinksTest, ARestoreReadsThroughNoLink) {
   EXPECT_TRUE(Restore(Request(1).prefix, saved.value(), options_, 1, RestoreParts()).ok());
 }
 
-TEST_F(LinksTest, AChainLeadsThroughNoLink) {
+TEST_F(LinksTest, AChainFollowsNoLink) {
   ASSERT_TRUE(Save(tables_, Request(1)).ok());
   ASSERT_TRUE(TrainOn(tables_, "sgd", {0.1f}, {2}, &random_).ok());
   const auto delta = Save(tables_, Request(2));
@@ -195,7 +195,7 @@ TEST_F(LinksTest, AChainLeadsThroughNoLink) {
   SaveRequest full = Request(9);
   full.delta = false;
   ExpectRefused(Compact(TableFolder(2), full).status(), first);
-  // The next incremental checkpoint has nothing to build on.
+  // So the next incremental checkpoint has nothing to build on.
   const auto next = Save(tables_, Request(3));
   ASSERT_TRUE(next.ok());
   fs::remove(first);
@@ -204,7 +204,7 @@ TEST_F(LinksTest, AChainLeadsThroughNoLink) {
   EXPECT_TRUE(StateOf(restored.value()) == StateOf(tables_));
 }
 
-TEST_F(LinksTest, CompactionWritesThroughNoLink) {
+TEST_F(LinksTest, CompactionFollowsNoLink) {
   ASSERT_TRUE(Save(tables_, Request(1)).ok());
   const std::string link = folder_ + "/m-2.sok";
   fs::create_directory_symlink(victim_, link);

@@ -11,10 +11,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "sparse-operation-kit checkpoint";
-// Rows that are placed by key, and rows that are placed otherwise: see "placement".
+// The version for rows that are placed by key, and the one for other placements: see "placement".
 constexpr int kVersionByKey = 1;
 constexpr int kVersionPlaced = 2;
-// What the checksum of a manifest covers ends where this stands for the last time.
+// The checksum of a manifest covers the text before the last occurrence of this member.
 constexpr char kChecksumMember[] = "\"crc32\"";
 
 // Compares the checksum at the end of a manifest with the text before it.
@@ -37,7 +37,7 @@ void ReadShards(JsonReader* reader, const Json& json, Manifest* manifest) {
   manifest->table.options.ranks = static_cast<int>(manifest->shards.size());
 }
 
-// What the arrays of a shard have to look like.
+// Checks the names, types and shapes of a shard's arrays.
 class ShardCheck {
  public:
   ShardCheck(JsonReader* reader, const Manifest& manifest, const SavedShard& shard)
@@ -102,10 +102,10 @@ class ShardCheck {
   JsonReader* const reader_;
   const Manifest& manifest_;
   const SavedShard& shard_;
-  size_t left_;  // arrays that nothing asked for yet
+  size_t left_;  // arrays not checked yet
 };
 
-// The rows that a shard of a table without hashing has.
+// The number of rows in a shard of a table without hashing.
 int64_t StaticRowsOf(const TableOptions& table, int shard) {
   if (!table.placement.represents(shard)) return 0;
   return table.placement.RowsOn(shard, table.ranks, table.capacity).count;
@@ -123,28 +123,29 @@ void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
   for (const SavedShard& shard : manifest.shards) {
     const int64_t static_rows = StaticRowsOf(table, static_cast<int>(&shard - manifest.shards.data()));
     if (!table.use_hashtable && shard.table_rows != static_rows) {
-      return reader->Fail("has ", shard.table_rows, " rows in a shard of a table without hashing of ",
-                          static_rows);
+      return reader->Fail("has ", shard.table_rows, " rows, not ", static_rows,
+                          ", in a shard of a table without hashing");
     }
     if (__builtin_add_overflow(rows, shard.table_rows, &rows) || shard.rows > shard.table_rows ||
         (!manifest.delta && shard.rows != shard.table_rows)) {
-      return reader->Fail("has ", shard.rows, " rows in a shard of a table with ", shard.table_rows);
+      return reader->Fail("has ", shard.rows, " rows in a shard whose table has ", shard.table_rows);
     }
   }
   if (rows != manifest.rows) {
     return reader->Fail("has shards of ", rows, " rows for a table of ", manifest.rows);
   }
   if (manifest.delta == manifest.chain.empty()) {
-    return reader->Fail("has a chain of ", manifest.chain.size(), " checkpoints before it");
+    return reader->Fail("is a ", manifest.delta ? "delta" : "full checkpoint", " with a chain of ",
+                        manifest.chain.size(), " checkpoints before it");
   }
   const bool has_history = manifest.optimizer.has_value() && manifest.optimizer->history.has_value();
   if (has_history &&
       (!manifest.delta || manifest.optimizer->history->first_step > manifest.optimizer->steps)) {
-    return reader->Fail("has a history of the optimizer that it cannot have");
+    return reader->Fail("has an invalid history of the optimizer");
   }
   for (const SavedShard& shard : manifest.shards) ShardCheck(reader, manifest, shard).Run();
   const Status options = CheckOptions(manifest.table.options);
-  if (!options.ok()) reader->Fail("describes a table that cannot be: ", options.message());
+  if (!options.ok()) reader->Fail("describes an invalid table: ", options.message());
 }
 
 }  // namespace
@@ -185,7 +186,7 @@ StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& pa
   if (!reader.ok()) return reader.status();
   const Json json = reader.Parse(bytes);
   if (!reader.ok()) return reader.status();
-  if (reader.String(json, "format") != kFormat) reader.Fail("is no manifest of a checkpoint");
+  if (reader.String(json, "format") != kFormat) reader.Fail("is not a manifest of a checkpoint");
   const int64_t version = reader.Int(json, "version", 0);
   if (version < kVersionByKey || version > kVersionPlaced) {
     reader.Fail("has format version ", version, "; this library reads versions ", kVersionByKey, " to ",

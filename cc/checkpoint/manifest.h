@@ -14,13 +14,12 @@
 
 namespace sok {
 
-// What a table was made from.
+// The definition of a saved table.
 struct SavedTable {
-  TableOptions options;  // as rank 0 has them; `ranks` is the number of shards
-  // Of a Bloom filter.
-  int hashes = 0;
-  int64_t counters = 0;
-  bool counts_global_steps = false;  // as Table's
+  TableOptions options;              // those of rank 0; `ranks` is the number of shards
+  int hashes = 0;                    // hash functions of a Bloom filter
+  int64_t counters = 0;              // counters of a Bloom filter
+  bool counts_global_steps = false;  // see Table
 };
 
 // The table-wide state of an optimizer.
@@ -30,13 +29,13 @@ struct SavedOptimizer {
     int64_t width = 0;
     float fill = 0.0f;
   };
-  // Of an exact Adam whose rows lag: its steps since the full checkpoint. The rates are the array "alphas" of
-  // shard 0.
+  // The steps of an exact Adam since the full checkpoint, some of which rows may have missed. The learning
+  // rates are the array "alphas" of shard 0.
   struct History {
     float beta1 = 0.0f;
     float beta2 = 0.0f;
     float epsilon = 0.0f;
-    int64_t first_step = 0;  // the optimizer's steps() before the first of them
+    int64_t first_step = 0;  // the optimizer's steps() before the first of these steps
   };
 
   std::string name;
@@ -67,12 +66,12 @@ struct Manifest {
   int64_t uses = 0;
   int64_t rows = 0;  // over all shards
   std::optional<SavedOptimizer> optimizer;
-  std::vector<ChainLink> chain;  // what is to be read before, the full one first; empty for a full one
+  std::vector<ChainLink> chain;  // the checkpoints below a delta, the full one first; empty for a full one
   std::vector<SavedShard> shards;
 };
 
 constexpr char kManifestName[] = "manifest.json";
-// A manifest has some 12 bytes for each MiB of the checkpoint.
+// A manifest takes about 12 bytes for each MiB of the checkpoint.
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 28;
 
 // "shard-00003"
@@ -81,9 +80,9 @@ std::string ShardFolder(int shard);
 std::string ArrayPath(int shard, const std::string& array);
 
 std::string EncodeManifest(const Manifest& manifest);
-// DataLoss, which names `path` and the reason, for whatever is not a complete and consistent manifest of
-// a known version: a checksum that does not match, other members' types, sizes that overflow or do not belong
-// together, arrays that are missing or unknown, paths that lead elsewhere.
+// DataLoss, which names `path` and the reason, unless `bytes` are a complete and consistent manifest of a
+// known version. Reasons include a wrong checksum, members of another type, sizes that overflow or do not fit
+// together, missing or unknown arrays, and paths outside the checkpoint.
 StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& path);
 
 }  // namespace sok

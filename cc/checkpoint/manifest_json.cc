@@ -30,7 +30,7 @@ constexpr Word<Admission::Kind> kAdmissions[] = {{Admission::Kind::kCounter, "co
 constexpr Word<Eviction::Kind> kEvictions[] = {{Eviction::Kind::kGlobalStep, "global_step"},
                                                {Eviction::Kind::kL2Weight, "l2_weight"}};
 
-// Slots are named in the names of files.
+// The names of slots are parts of file names.
 constexpr char kSlotCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
 
 template <typename Words, typename Enum>
@@ -107,13 +107,13 @@ Eviction ReadEviction(JsonReader* reader, const Json& json) {
   return eviction;
 }
 
-// Not there in tables whose rows are placed by key, so their manifests are those of version 1.
+// Tables whose rows are placed by key have no "placement", so that their manifests are of version 1.
 Placement ReadPlacement(JsonReader* reader, const Json& json) {
   const auto placement = Placement::Parse(reader->String(json, "placement"));
   if (!placement.ok()) {
     reader->Fail("has a ", placement.status().message());
   } else if (placement.value().is_by_key()) {
-    reader->Fail("has the placement by key, which is not written");
+    reader->Fail("names the placement by key, which manifests leave out");
   }
   return placement.ok() ? placement.value() : Placement();
 }
@@ -136,7 +136,7 @@ Initializer ReadInitializer(JsonReader* reader, const Json& json) {
   errno = 0;
   initializer.seed = std::strtoull(seed.c_str(), nullptr, 10);
   if (errno != 0 || std::to_string(initializer.seed) != seed) {
-    reader->Fail("has a \"seed\" that is no 64-bit number");
+    reader->Fail("has a \"seed\" that is not a 64-bit number");
   }
   return initializer;
 }
@@ -167,10 +167,10 @@ ArrayFile ReadArray(JsonReader* reader, const Json& json) {
   return array;
 }
 
-// Sizes that belong together, and a file that lies where it belongs.
+// Checks that the sizes fit together, and that the file has its place in the shard's folder.
 void CheckArrayFacts(JsonReader* reader, const std::string& name, const ArrayFile& array, int shard) {
   if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != std::string::npos) {
-    return reader->Fail("has an array of the unknown name \"", name, "\"");
+    return reader->Fail("has an array with the unknown name \"", name, "\"");
   }
   if (array.file != ArrayPath(shard, name)) {
     return reader->Fail("has the file \"", array.file, "\" where ", ArrayPath(shard, name), " belongs");
@@ -224,7 +224,7 @@ SavedTable ReadTable(JsonReader* reader, const Json& json) {
   SavedTable table;
   TableOptions& options = table.options;
   options.name = reader->String(json, "name");
-  if (options.name.empty()) reader->Fail("has a \"name\" without a letter");
+  if (options.name.empty()) reader->Fail("has an empty \"name\"");
   options.dim = reader->Int(json, "dim", 1, TableOptions::kMaxDim);
   options.key_dtype = reader->String(json, "key_dtype");
   if (options.key_dtype != "int64" && options.key_dtype != "int32" && options.key_dtype != "uint32") {
@@ -236,7 +236,7 @@ SavedTable ReadTable(JsonReader* reader, const Json& json) {
   options.initializer = ReadInitializer(reader, reader->Object(json, "initializer"));
   ReadAdmission(reader, reader->Member(json, "admission"), &table);
   options.eviction = ReadEviction(reader, reader->Member(json, "eviction"));
-  // Not there in tables that count their own steps.
+  // Tables that count their own steps have no "clock".
   table.counts_global_steps = reader->ok() && json.contains("clock");
   if (table.counts_global_steps && reader->String(json, "clock") != kGlobalStepClock) {
     reader->Fail("has an unknown \"clock\"");
@@ -289,10 +289,10 @@ std::optional<SavedOptimizer> ReadOptimizer(JsonReader* reader, const Json& json
     slot.width = reader->Int(entry, "width", 1, TableOptions::kMaxDim);
     slot.fill = reader->Float(entry, "fill");
     if (slot.name.empty() || slot.name.find_first_not_of(kSlotCharacters) != std::string::npos) {
-      reader->Fail("has a slot of the name \"", slot.name, "\"");
+      reader->Fail("has a slot with the invalid name \"", slot.name, "\"");
     }
     for (const SavedOptimizer::Slot& other : optimizer.slots) {
-      if (other.name == slot.name) reader->Fail("has two slots of the name \"", slot.name, "\"");
+      if (other.name == slot.name) reader->Fail("has two slots with the name \"", slot.name, "\"");
     }
     if (!reader->ok()) return std::nullopt;
     optimizer.slots.push_back(std::move(slot));
@@ -314,14 +314,15 @@ OrderedJson ChainJson(const std::vector<ChainLink>& chain) {
 
 std::vector<ChainLink> ReadChain(JsonReader* reader, const Json& json) {
   std::vector<ChainLink> chain;
-  if (!json.is_array()) reader->Fail("has a \"chain\" that is no list");
+  if (!json.is_array()) reader->Fail("has a \"chain\" that is not a list");
   for (const Json& entry : json) {
     if (!reader->ok()) return {};
     ChainLink link;
     link.path = reader->String(entry, "path");
     link.crc32 = reader->Uint32(entry, "crc32");
     if (link.path.empty() || link.path[0] == '/' || !CheckPath(link.path).ok()) {
-      reader->Fail("has a \"chain\" with the path \"", link.path, "\", which is not relative, or no path");
+      reader->Fail("has a \"chain\" with the path \"", link.path,
+                   "\", which is not relative, or not a valid path");
     }
     chain.push_back(std::move(link));
   }

@@ -58,7 +58,7 @@ TEST(ManifestTest, ReadsWhatItWrote) {
   EXPECT_NE(text.find("\"learning_rate\": 0.001,"), std::string::npos) << "floats are short";
 }
 
-TEST(ManifestTest, AnyByteThatChangesIsNoticed) {
+TEST(ManifestTest, AnyChangedByteIsAnError) {
   const std::string text = EncodeManifest(Example());
   for (size_t i = 0; i < text.size(); ++i) {
     for (const char change : {1, 32, 64}) {
@@ -72,7 +72,7 @@ TEST(ManifestTest, AnyByteThatChangesIsNoticed) {
   EXPECT_FALSE(ParseManifest("", "m").ok());
 }
 
-// A manifest with a good checksum and a wrong thing in it.
+// Expects an error with `reason` for a manifest after `change`, with a right checksum.
 void ExpectRefused(const std::function<void(nlohmann::ordered_json*)>& change, const std::string& reason) {
   Manifest manifest = Example();
   manifest.table.options.name = "items";
@@ -94,7 +94,7 @@ using Json = nlohmann::ordered_json;
 TEST(ManifestTest, SaysWhatIsWrong) {
   ExpectRefused([](Json* json) { (*json)["version"] = 2; }, "version 2");
   ExpectRefused([](Json* json) { json->erase("version"); }, "no \"version\"");
-  ExpectRefused([](Json* json) { (*json)["format"] = "other"; }, "no manifest of a checkpoint");
+  ExpectRefused([](Json* json) { (*json)["format"] = "other"; }, "not a manifest of a checkpoint");
   ExpectRefused([](Json* json) { (*json)["steps"] = -1; }, "\"steps\"");
   ExpectRefused([](Json* json) { (*json)["rows"] = 8; }, "shards of 7 rows");
   ExpectRefused([](Json* json) { (*json)["rows"] = 7.0; }, "\"rows\"");
@@ -135,7 +135,7 @@ TEST(ManifestTest, SaysWhatIsWrongWithAnArray) {
       "do not belong");
 }
 
-TEST(ManifestTest, ASlotTwiceIsNotMadeUpForByAnotherArray) {
+TEST(ManifestTest, ARepeatedSlotBesideAnUnknownArrayIsAnError) {
   ExpectRefused(
       [](Json* json) {
         (*json)["optimizer"]["slots"].push_back((*json)["optimizer"]["slots"][0]);
@@ -148,21 +148,21 @@ TEST(ManifestTest, ASlotTwiceIsNotMadeUpForByAnotherArray) {
       "two slots");
 }
 
-TEST(JsonTest, WhatAParserMayReadOtherwiseIsRefused) {
+TEST(JsonTest, TextThatParsersReadDifferentlyIsRefused) {
   const auto refused = [](const std::string& text) {
     JsonReader reader("/x/some.json");
     reader.Parse(text);
     return reader.status().code() == StatusCode::kDataLoss;
   };
   EXPECT_FALSE(refused("{\"a\": [1, \"[[[\\\"[[[\"]}"));
-  EXPECT_TRUE(refused(std::string("{}\0{}", 5))) << "is not the text before the zero byte";
+  EXPECT_TRUE(refused(std::string("{}\0{}", 5))) << "must not be read as the text before the zero byte";
   EXPECT_TRUE(refused("\xef\xbb\xbf{}"));
   const auto nested = [](int levels) {
     return "{\"a\": " + std::string(levels, '[') + std::string(levels, ']') + "}";
   };
   EXPECT_FALSE(refused(nested(31)));
   EXPECT_TRUE(refused(nested(32)));
-  EXPECT_TRUE(refused(std::string(100000000, '['))) << "at once: a parser would take gigabytes";
+  EXPECT_TRUE(refused(std::string(100000000, '['))) << "before the parser, which would take gigabytes";
 }
 
 TEST(JsonTest, FloatsAreShortAndExact) {

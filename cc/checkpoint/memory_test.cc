@@ -43,7 +43,7 @@ void operator delete[](void* memory, std::size_t) noexcept { Free(memory); }
 namespace sok {
 namespace {
 
-// The most that work() has allocated at once.
+// The peak of the memory that work() allocates, in bytes.
 template <typename Work>
 int64_t PeakOf(const Work& work) {
   const int64_t before = live_bytes;

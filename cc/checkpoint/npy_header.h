@@ -12,7 +12,7 @@ namespace sok {
 
 // The type of the array in a file: little-endian numbers in C order.
 struct ArrayType {
-  std::string dtype;           // as NumPy writes it: "<i8", "<f4", "<u4", "|u1" ...
+  std::string dtype;           // in NumPy's notation: "<i8", "<f4", "<u4", "|u1" ...
   std::vector<int64_t> shape;  // one or two sizes
 
   bool operator==(const ArrayType& other) const { return dtype == other.dtype && shape == other.shape; }

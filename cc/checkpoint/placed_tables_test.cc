@@ -1,4 +1,4 @@
-// Tables come back bit for bit wherever their rows lay and wherever they are to lie.
+// Tables are restored bit for bit from any placement of their rows to any other.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kStaticKeys = 24;
 const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
 
-// Ranges of which every third is empty.
+// Ranges; every third one is empty.
 Placement UnevenRanges(int ranks) {
   std::vector<int64_t> boundaries = {0};
   for (int r = 1; r < ranks; ++r)
@@ -84,11 +84,11 @@ class PlacedTablesTest : public ::testing::Test {
     for (const auto& [path, bytes] : files_.AllFiles()) {
       if (path.find(request.id + "/manifest.json") != std::string::npos) return bytes;
     }
-    ADD_FAILURE() << "no manifest of " << request.prefix;
+    ADD_FAILURE() << "no manifest for " << request.prefix;
     return nullptr;
   }
 
-  // Restores what was saved to every placement on every number of ranks.
+  // Restores a checkpoint to every placement on every number of ranks.
   void ExpectInEveryPlace(const SaveRequest& request, const std::string& reference, const TableState& state,
                           bool hashed) {
     for (const int ranks : {1, 2, 3, 4}) {
@@ -144,10 +144,10 @@ class PlacedTablesTest : public ::testing::Test {
   MemoryFiles files_;
 };
 
-TEST_F(PlacedTablesTest, HashedTablesGoFromAnyPlacementToAnyOther) { ExpectRoundTrips(/*hashed=*/true); }
-TEST_F(PlacedTablesTest, StaticTablesGoFromAnyPlacementToAnyOther) { ExpectRoundTrips(/*hashed=*/false); }
+TEST_F(PlacedTablesTest, HashedTablesMoveFromAnyPlacementToAnyOther) { ExpectRoundTrips(/*hashed=*/true); }
+TEST_F(PlacedTablesTest, StaticTablesMoveFromAnyPlacementToAnyOther) { ExpectRoundTrips(/*hashed=*/false); }
 
-TEST_F(PlacedTablesTest, IdsThatWaitGoWithTheRows) {
+TEST_F(PlacedTablesTest, WaitingIdsMoveWithTheRows) {
   uint64_t save = 0;
   for (const Placement& placement : Placements(3)) {
     SCOPED_TRACE(placement.Text());
@@ -175,8 +175,9 @@ TEST_F(PlacedTablesTest, IdsThatWaitGoWithTheRows) {
   }
 }
 
-// Who reads only version 1 reads what it did, and refuses what it would read wrongly.
-TEST_F(PlacedTablesTest, OnlyOtherPlacementsThanByKeyAreInManifests) {
+// Tables that are placed by key are saved in version 1. A reader of version 1 refuses other placements, which
+// it would read wrongly.
+TEST_F(PlacedTablesTest, PlacementByKeyIsVersion1AndNotInManifests) {
   uint64_t save = 0;
   for (const Placement& placement : Placements(2)) {
     const Tables tables = MakeTables(Options(placement, 2, /*hashed=*/true), 2);
@@ -192,7 +193,7 @@ TEST_F(PlacedTablesTest, OnlyOtherPlacementsThanByKeyAreInManifests) {
   }
 }
 
-// Replicas are written once.
+// Replicas are saved once.
 TEST_F(PlacedTablesTest, TheFirstShardHasTheRowsOfReplicas) {
   std::mt19937_64 random(2);
   const Tables tables = MakeTables(Options(Placement::AllRanks(), 3, /*hashed=*/true), 3);
@@ -207,7 +208,7 @@ TEST_F(PlacedTablesTest, TheFirstShardHasTheRowsOfReplicas) {
   }
 }
 
-TEST_F(PlacedTablesTest, KeysInAnotherShardThanTheirsAreDataLoss) {
+TEST_F(PlacedTablesTest, KeysInTheWrongShardAreDataLoss) {
   std::mt19937_64 random(3);
   const Tables tables = MakeTables(Options(Placement::OneRank(1), 2, /*hashed=*/true), 2);
   ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, {1, 2, 3}, &random).ok());

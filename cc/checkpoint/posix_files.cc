@@ -32,8 +32,8 @@ class Descriptor {
 
 constexpr char kOwnFolder[] = ".sok";
 
-// The position in a path where the part begins that a checkpoint owns: the last component that ends with
-// ".sok". Without one it is that of the last component.
+// The position of the part of a path that a checkpoint owns: that of the last component that ends with
+// ".sok", or if there is none, that of the last component.
 size_t OwnPart(const std::string& path, bool* owned) {
   const size_t length = sizeof(kOwnFolder) - 1;
   for (size_t end = path.size(); end != std::string::npos && end > 0; end = path.rfind('/', end - 1)) {
@@ -52,11 +52,11 @@ bool IsLink(int folder, const std::string& name) {
   return fstatat(folder, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(facts.st_mode);
 }
 
-// The last component of a path, and the folder that it is in, open. On the way there only links that are the
-// user's have been followed.
+// The last component of a path, and an open descriptor of its parent folder. Follows only the user's links on
+// the way there.
 class Place {
  public:
-  // InvalidArgument for what is no path: c_str() would end it at a zero byte.
+  // InvalidArgument for an invalid path: c_str() would end it at a zero byte.
   static StatusOr<std::unique_ptr<Place>> Of(const char* what, const std::string& given) {
     SOK_RETURN_IF_ERROR(CheckPath(given));
     std::string path = given;
@@ -85,14 +85,14 @@ class Place {
   Place(std::string path, bool owned, int folder)
       : path_(std::move(path)), owned_(owned), folder_(std::make_unique<Descriptor>(path_, folder)) {}
 
-  // The arguments of openat() and the like.
+  // The arguments of openat() and similar calls.
   int folder() const { return folder_->number(); }
   const char* name() const { return name_.c_str(); }
-  // What keeps openat() and fstatat() from following a link that a checkpoint owns.
+  // The flags that keep openat() and fstatat() from following a link that a checkpoint owns.
   int open_flag() const { return owned_ ? O_NOFOLLOW : 0; }
   int stat_flag() const { return owned_ ? AT_SYMLINK_NOFOLLOW : 0; }
 
-  // The error in errno, which stays: that of a link where one was not followed.
+  // The error in errno, or LinkError if there is a link that was not followed. Keeps errno.
   Status Error(const char* what, bool followed = false) const {
     const int number = errno;
     const Status error = FileError(what, path_);
@@ -113,15 +113,15 @@ class Place {
   std::string name_;
 };
 
-// How much of a file is handed to the disk at a time, and how much of it may be under way.
+// Bytes of a file that are handed to the disk at a time, and that may be in transfer.
 constexpr int64_t kStretch = int64_t{1} << 20;
 constexpr int64_t kUnderWay = 8 * kStretch;
-// How much of a file stays in the page cache after it was read.
+// Bytes of a file that stay in the page cache after they were read.
 constexpr int64_t kReadBehind = 32 * kStretch;
 
-// What was written goes to the disk while more is being made, and leaves the page cache once it is there.
-// Left to the kernel, a checkpoint takes as much memory as it is long, from what other files have cached; on
-// virtual machines, where each new page of memory costs, that takes several times as long as the disk does.
+// Starts to write data to the disk while the caller makes more, and drops written data from the page cache.
+// Left to the kernel, a checkpoint would fill the page cache with its whole size and displace other files. On
+// virtual machines, where new pages of memory are expensive, that takes several times as long as the disk.
 class PosixWriter final : public FileWriter {
  public:
   PosixWriter(std::string path, int number) : file_(std::move(path), number) {}
@@ -147,7 +147,7 @@ class PosixWriter final : public FileWriter {
  private:
   Status HandOver(int64_t begin, unsigned int flags) {
     if (!can_hand_over_ || sync_file_range(file_.number(), begin, kStretch, flags) == 0) return OkStatus();
-    // The kernel tells of an error of the disk once: it must not get lost before Sync().
+    // The kernel reports an error of the disk only once, so return it here: Sync() would not see it.
     if (errno == EIO || errno == ENOSPC || errno == EDQUOT) return FileError("write", file_.path());
     can_hand_over_ = false;
     return OkStatus();
@@ -162,10 +162,11 @@ class PosixWriter final : public FileWriter {
   const Descriptor file_;
   int64_t written_ = 0;
   int64_t handed_over_ = 0;    // bytes from the start, whole stretches
-  bool can_hand_over_ = true;  // not all file systems know how
+  bool can_hand_over_ = true;  // false if the file system does not support sync_file_range
 };
 
-// What was read leaves the page cache, as above; not at once, as other ranks may be reading the same file.
+// Drops data from the page cache after reading, as PosixWriter does; not at once, because other ranks may be
+// reading the same file.
 class PosixReader final : public FileReader {
  public:
   PosixReader(std::string path, int number, int64_t size) : file_(std::move(path), number), size_(size) {}
@@ -195,7 +196,6 @@ class PosixReader final : public FileReader {
   int64_t dropped_ = 0;  // bytes from the start, whole stretches
 };
 
-// O_NONBLOCK: a pipe where a file should be must not block.
 class PosixFileSystem final : public Files {
  public:
   Status MakeFolder(const std::string& path) override {
@@ -221,13 +221,13 @@ class PosixFileSystem final : public Files {
     const auto place = Place::Of("open", path);
     SOK_RETURN_IF_ERROR(place.status());
     const Place& at = *place.value();
-    // A pipe where a file should be must not block.
+    // O_NONBLOCK: a pipe in the place of the file must not block.
     const int file = openat(at.folder(), at.name(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return at.Error("open");
     struct stat facts;
     const bool known = fstat(file, &facts) == 0;
     if (!known || !S_ISREG(facts.st_mode)) {
-      const Status status = known ? DataLoss("'", path, "' is no file") : FileError("open", path);
+      const Status status = known ? DataLoss("'", path, "' is not a file") : FileError("open", path);
       close(file);
       return status;
     }

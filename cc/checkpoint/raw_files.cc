@@ -17,12 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "raw files are little-endian, and written as memory is");
+              "raw files are little-endian, and are copies of memory");
 
-// The name of a file until it is complete.
+// The name of a file until Publish.
 std::string Unfinished(const std::string& path) { return path + ".unfinished"; }
 
-// A file to be written. A link in its place is not followed, and a pipe does not block.
+// A file for writing. A link in its place is not followed, and a pipe does not block.
 class OpenFile {
  public:
   OpenFile(std::string path, int flags)
@@ -58,10 +58,10 @@ class OpenFile {
   const int file_;
 };
 
-// Rows that are copied together before they are written.
+// The size of the buffer that collects rows before they are written.
 constexpr int64_t kBufferFloats = 1 << 18;
 
-// A rename lasts only once its directory is on the disk.
+// A rename survives a power failure only after its directory was synced.
 Status SyncDirectory(const std::string& path) {
   const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY);
   if (directory < 0) return FileError("open", path);
@@ -74,7 +74,7 @@ Status SizeOf(const std::string& path, int64_t* bytes) {
   SOK_RETURN_IF_ERROR(CheckPath(path));
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return DataLoss("'", path, "' is no file");
+  if (fs::exists(status) && !fs::is_regular_file(status)) return DataLoss("'", path, "' is not a file");
   const uintmax_t size = fs::file_size(path, error);
   if (error) {
     errno = error.value();
@@ -86,7 +86,7 @@ Status SizeOf(const std::string& path, int64_t* bytes) {
 
 int64_t KeyBytes(const std::string& key_dtype) { return key_dtype == "int64" ? 8 : 4; }
 
-// What four bytes hold as a key of `key_dtype`.
+// The key of `key_dtype` in four bytes.
 int64_t WidenedKey(uint32_t word, const std::string& key_dtype) {
   return key_dtype == "uint32" ? int64_t{word} : int64_t{static_cast<int32_t>(word)};
 }
@@ -99,7 +99,7 @@ bool MayBeHalves(const std::vector<uint32_t>& words) {
   return words.size() > 1;
 }
 
-// Whether keys that take `key_bytes` in a file can be `key`, of `key_dtype`, and no other.
+// Whether `key`, which takes `key_bytes` in a file, fits `key_dtype` and is unambiguous.
 bool IsKeyOf(const std::string& key_dtype, int64_t key_bytes, int64_t key) {
   if (key_dtype == "int32") return key == static_cast<int32_t>(key);
   if (key_dtype == "uint32") return key == static_cast<int64_t>(static_cast<uint32_t>(key));
@@ -131,13 +131,13 @@ Status RawFilesWriter::CheckPaths() const {
 
 Status RawFilesWriter::Begin() const {
   SOK_RETURN_IF_ERROR(CheckPaths());
-  // A variable made in a name scope has a name with slashes.
+  // The name of a variable in a name scope has slashes.
   const std::string parent = fs::path(keys_path_).parent_path().string();
   SOK_RETURN_IF_ERROR(MakeFolders(PosixFiles(), parent));
   const std::pair<const std::string&, int64_t> files[] = {{keys_path_, rows_ * key_bytes_},
                                                           {values_path_, rows_ * dim_ * 4}};
   for (const auto& [path, bytes] : files) {
-    // What a killed process left, or a link.
+    // Removes a link, or the file of a killed process.
     unlink(Unfinished(path).c_str());
     OpenFile file(Unfinished(path), O_CREAT | O_EXCL);
     SOK_RETURN_IF_ERROR(file.opened());
@@ -204,8 +204,8 @@ StatusOr<RawFilesReader> RawFilesReader::Open(const std::string& directory, cons
   SOK_RETURN_IF_ERROR(SizeOf(reader.values_path_, &values_bytes));
   const int64_t row_bytes = dim * static_cast<int64_t>(sizeof(float));
   if (values_bytes % row_bytes != 0) {
-    return DataLoss("'", reader.values_path_, "' has ", values_bytes, " bytes, no whole number of rows of ",
-                    dim, " floats");
+    return DataLoss("'", reader.values_path_, "' has ", values_bytes,
+                    " bytes, not a whole number of rows of ", dim, " floats");
   }
   reader.num_rows_ = values_bytes / row_bytes;
   reader.key_bytes_ = reader.num_rows_ == 0 ? KeyBytes(reader.key_dtype_) : keys_bytes / reader.num_rows_;
@@ -231,9 +231,9 @@ Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
     std::vector<uint32_t> words(num_rows_);
     read = std::fread(words.data(), 4, num_rows_, keys_file_.get());
     if (key_dtype_ == "int64" && MayBeHalves(words)) {
-      return DataLoss("'", keys_path_, "' has ", num_rows_,
-                      " keys of four bytes, or is cut: with the second, ",
-                      "the fourth and so on all 0 it looks like keys of eight bytes");
+      return DataLoss("'", keys_path_, "' is ambiguous: it has ", num_rows_,
+                      " keys of four bytes, or half as many keys of eight bytes and a missing rest, ",
+                      "as every second word is 0");
     }
     std::transform(words.begin(), words.end(), keys->begin(),
                    [&](uint32_t word) { return WidenedKey(word, key_dtype_); });
@@ -242,7 +242,7 @@ Status RawFilesReader::ReadKeys(std::vector<int64_t>* keys) {
   for (const int64_t key : *keys) {
     if (!IsKeyOf(key_dtype_, key_bytes_, key)) {
       return DataLoss("'", keys_path_, "' holds the ", key_bytes_, "-byte key ", key, ", which ",
-                      key_bytes_ == 8 ? "does not fit " : "is an int32 or a uint32, and cannot be told for ",
+                      key_bytes_ == 8 ? "does not fit " : "may be an int32 or a uint32, which differ as ",
                       key_dtype_);
     }
   }

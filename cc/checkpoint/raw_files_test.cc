@@ -38,7 +38,7 @@ class RawFilesTest : public ::testing::Test {
     for (size_t at = 0; at < values.size(); at += static_cast<size_t>(dim)) rows.push_back(&values[at]);
     return rows;
   }
-  // The keys that a table of `key_dtype` reads, with rows of one float.
+  // The keys of "table" as a table of `key_dtype` reads them. Rows have one float.
   StatusOr<std::vector<int64_t>> ReadKeys(const std::string& key_dtype) {
     StatusOr<RawFilesReader> reader = RawFilesReader::Open(directory_.string(), "table", 1, key_dtype);
     SOK_RETURN_IF_ERROR(reader.status());
@@ -75,7 +75,7 @@ TEST_F(RawFilesTest, KeepsKeysAndRows) {
   EXPECT_EQ(read_rows, rows);
 }
 
-TEST_F(RawFilesTest, AreBareLittleEndianArrays) {
+TEST_F(RawFilesTest, AreLittleEndianArraysWithoutAHeader) {
   ASSERT_TRUE(Write({258}, {1.0f}, 1).ok());
   EXPECT_EQ(Bytes(directory_ / "table_keys.file"), std::string("\x02\x01\0\0\0\0\0\0", 8));
   EXPECT_EQ(Bytes(directory_ / "table_values.file"), std::string("\0\0\x80\x3f", 4));
@@ -91,7 +91,7 @@ TEST_F(RawFilesTest, KeysTakeTheBytesOfTheirDtype) {
   EXPECT_EQ(Bytes(directory_ / "table_keys.file"), std::string("\x02\x01\0\0\xfe\xff\xff\xff", 8));
 }
 
-TEST_F(RawFilesTest, FourByteKeysComeBack) {
+TEST_F(RawFilesTest, FourByteKeysAreReadBack) {
   const std::vector<int64_t> of_uint32 = {0, 7, kTwo31, kTwo32 - 1};
   ASSERT_TRUE(Write(of_uint32, {1, 2, 3, 4}, 1, "table", "uint32").ok());
   EXPECT_EQ(ReadKeys("uint32").value(), of_uint32);
@@ -100,7 +100,7 @@ TEST_F(RawFilesTest, FourByteKeysComeBack) {
   EXPECT_EQ(ReadKeys("int32").value(), of_int32);
 }
 
-TEST_F(RawFilesTest, FourByteWritersOfSomeRowsEachMakeOneTable) {
+TEST_F(RawFilesTest, SeveralWritersOfFourByteKeysMakeOneTable) {
   const std::vector<int64_t> keys = {-10, 20, -30};
   const float one = 1;
   const float* const row = &one;
@@ -114,7 +114,7 @@ TEST_F(RawFilesTest, FourByteWritersOfSomeRowsEachMakeOneTable) {
   EXPECT_EQ(ReadKeys("int32").value(), keys);
 }
 
-TEST_F(RawFilesTest, AnotherWidthIsReadWhereTheKeysFit) {
+TEST_F(RawFilesTest, KeysOfAnotherWidthAreReadIfTheyFit) {
   ASSERT_TRUE(Write({0, -1, kTwo31 - 1, -kTwo31}, {1, 2, 3, 4}, 1).ok());
   EXPECT_EQ(ReadKeys("int32").value(), (std::vector<int64_t>{0, -1, kTwo31 - 1, -kTwo31}));
   EXPECT_EQ(ReadKeys("uint32").status().code(), StatusCode::kDataLoss);
@@ -127,7 +127,7 @@ TEST_F(RawFilesTest, AnotherWidthIsReadWhereTheKeysFit) {
   EXPECT_EQ(ReadKeys("uint32").status().code(), StatusCode::kDataLoss);
 }
 
-TEST_F(RawFilesTest, FourByteKeysOfEitherSignAreReadAsInt64) {
+TEST_F(RawFilesTest, UnambiguousFourByteKeysAreReadAsInt64) {
   ASSERT_TRUE(Write({3, 5, kTwo31 - 1}, {1, 2, 3}, 1, "table", "uint32").ok());
   EXPECT_EQ(ReadKeys("int64").value(), (std::vector<int64_t>{3, 5, kTwo31 - 1}));
   EXPECT_EQ(ReadKeys("int32").value(), (std::vector<int64_t>{3, 5, kTwo31 - 1}));
@@ -137,13 +137,14 @@ TEST_F(RawFilesTest, FourByteKeysOfEitherSignAreReadAsInt64) {
     std::vector<int64_t> keys = {3, 0, 4, 0, 5};
     keys.resize(rows);
     ASSERT_TRUE(Write(keys, {1, 2, 3, 4, 5}, 1, "table", "uint32").ok());
-    EXPECT_EQ(ReadKeys("int64").status().code(), StatusCode::kDataLoss) << "cut eight-byte keys, perhaps";
+    EXPECT_EQ(ReadKeys("int64").status().code(), StatusCode::kDataLoss)
+        << "they may be eight-byte keys that were cut";
   }
   ASSERT_TRUE(Write({3}, {1}, 1, "table", "uint32").ok());
   EXPECT_EQ(ReadKeys("int64").value(), (std::vector<int64_t>{3}));
 }
 
-TEST_F(RawFilesTest, NoRowsHaveNoWidth) {
+TEST_F(RawFilesTest, FilesWithoutRowsFitAnyKeyDtype) {
   for (const std::string written : {"int64", "int32", "uint32"}) {
     ASSERT_TRUE(Write({}, {}, 1, "table", written).ok());
     for (const std::string read : {"int64", "int32", "uint32"}) EXPECT_TRUE(ReadKeys(read).value().empty());
@@ -152,7 +153,7 @@ TEST_F(RawFilesTest, NoRowsHaveNoWidth) {
   EXPECT_EQ(ReadKeys("int32").status().code(), StatusCode::kDataLoss);
 }
 
-TEST_F(RawFilesTest, LinksGiveWayAndWhatTheyLeadToStays) {
+TEST_F(RawFilesTest, LinksAreReplacedAndTheirTargetsStay) {
   const fs::path victim = directory_ / "victim";
   fs::create_directories(directory_);
   Overwrite(victim, "bytes");
@@ -165,7 +166,7 @@ TEST_F(RawFilesTest, LinksGiveWayAndWhatTheyLeadToStays) {
   EXPECT_EQ(Bytes(directory_ / "table_values.file"), std::string("\0\0\x80\x3f", 4));
   EXPECT_FALSE(fs::is_symlink(directory_ / "table_keys.file"));
 
-  // One that comes between two stages is refused.
+  // A link that is made after Begin is refused.
   const RawFilesWriter writer(directory_.string(), "table", 1, 1, "int64");
   ASSERT_TRUE(writer.Begin().ok());
   fs::remove(directory_ / "table_keys.file.unfinished");
@@ -177,7 +178,7 @@ TEST_F(RawFilesTest, LinksGiveWayAndWhatTheyLeadToStays) {
   EXPECT_EQ(Bytes(victim), "bytes");
 }
 
-TEST_F(RawFilesTest, WritersOfSomeRowsEachMakeOneTable) {
+TEST_F(RawFilesTest, SeveralWritersMakeOneTable) {
   const std::vector<int64_t> keys = {10, 20, 30, 40, 50};
   const std::vector<float> rows = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
   const std::vector<const float*> pointers = RowsOf(rows, 2);
@@ -203,13 +204,13 @@ TEST_F(RawFilesTest, WritersOfSomeRowsEachMakeOneTable) {
   EXPECT_EQ(read_rows, rows);
 }
 
-TEST_F(RawFilesTest, AWriterThatNobodyHasBegunForIsNotFound) {
+TEST_F(RawFilesTest, AWriteWithoutBeginIsNotFound) {
   const RawFilesWriter writer(directory_.string(), "table", 1, 1);
   EXPECT_EQ(writer.Write(0, {}, {}).code(), StatusCode::kNotFound);
   EXPECT_EQ(writer.Sync().code(), StatusCode::kNotFound);
 }
 
-TEST_F(RawFilesTest, AnAbandonedWriterLeavesWhatWasThere) {
+TEST_F(RawFilesTest, AnAbandonedWriterLeavesEarlierFiles) {
   ASSERT_TRUE(Write({1}, {2.0f}, 1).ok());
   const RawFilesWriter writer(directory_.string(), "table", 9, 1);
   ASSERT_TRUE(writer.Begin().ok());
@@ -218,7 +219,7 @@ TEST_F(RawFilesTest, AnAbandonedWriterLeavesWhatWasThere) {
   EXPECT_EQ(Open(1).value().num_rows(), 1);
 }
 
-TEST_F(RawFilesTest, ManyRowsGoThroughTheBuffer) {
+TEST_F(RawFilesTest, MoreRowsThanTheBufferHolds) {
   std::vector<int64_t> keys(300001);
   std::iota(keys.begin(), keys.end(), -7);
   std::vector<float> rows(keys.begin(), keys.end());
@@ -269,7 +270,7 @@ TEST_F(RawFilesTest, SizesThatDoNotFitAreDataLoss) {
   EXPECT_EQ(Open(2).status().code(), StatusCode::kDataLoss) << "a key and a half";
 }
 
-TEST_F(RawFilesTest, KeyThatStandsTwiceIsDataLoss) {
+TEST_F(RawFilesTest, ARepeatedKeyIsDataLoss) {
   ASSERT_TRUE(Write({7, 8, 7}, {1, 2, 3}, 1).ok());
   StatusOr<RawFilesReader> reader = Open(1);
   ASSERT_TRUE(reader.ok());

@@ -21,7 +21,7 @@ Status WriteRows(int64_t first, int64_t count, const RawFilesWriter& writer, Hel
   return writer.Sync();
 }
 
-// Reads the rows of `keys`, in their order, those of this rank into the table.
+// Reads the rows of `keys`, in their order. Those that this rank holds go into the table.
 Status ReadPiece(Span<const int64_t> keys, RawFilesReader* reader, HeldTable* fresh) {
   const TableOptions& options = fresh->options();
   const KeyOwners owners = options.placement.owners(options.ranks);
@@ -52,13 +52,13 @@ Status WriteRawRows(const EngineContext& context, EngineTable* table, Span<const
   const int64_t own = row_counts[options.rank];
   const int64_t rows = held.value()->state().rows;
   if (rows < own) {
-    return FailedPrecondition("Embedding variable '", options.name, "' has ", rows, " rows and had ", own,
-                              " before: it was made anew while it was written");
+    return FailedPrecondition("Embedding variable '", options.name, "' has ", rows, " rows, fewer than the ",
+                              own, " counted before: its table was replaced while it was written");
   }
   const int64_t first = std::accumulate(row_counts.begin(), row_counts.begin() + options.rank, int64_t{0});
   const Status status = WriteRows(first, own, writer, held.value().get());
   if (status.code() != StatusCode::kNotFound || options.rank == 0) return status;
-  return NotFound(status.message(), " (all ranks need to see the directory in which rank 0 made the file)");
+  return NotFound(status.message(), " (all ranks must see the directory in which rank 0 made the file)");
 }
 
 StatusOr<std::shared_ptr<EngineTable>> LoadRawRows(const EngineContext& context, Engine* engine,

@@ -11,7 +11,7 @@
 namespace sok {
 namespace {
 
-// Checks a piece, in which no key may stand twice.
+// Checks the keys of a piece, which must be distinct.
 Status CheckPiece(const KeyFilter& filter, const std::vector<int64_t>& keys, const std::string& path) {
   for (const int64_t key : keys) SOK_RETURN_IF_ERROR(filter.Check(key, path));
   std::vector<int64_t> sorted = keys;
@@ -34,11 +34,11 @@ Status ReadCounts(ArrayReader* reader, Span<int64_t> values) {
   return OkStatus();
 }
 
-// Keys of a piece of a shard, as they are read, and which of them are wanted.
+// The keys of a piece of a shard.
 struct PieceOfKeys {
   std::vector<int64_t> all;
-  std::vector<bool> wanted;
-  std::vector<int64_t> own;  // those that are
+  std::vector<bool> wanted;  // by index in `all`
+  std::vector<int64_t> own;  // the wanted ones of `all`
 
   // Reads and checks the next `count` keys.
   Status Read(ArrayReader* reader, const KeyFilter& filter, int64_t count) {
@@ -55,13 +55,13 @@ struct PieceOfKeys {
   }
 };
 
-// Ids that wait for admission, as far as they are wanted.
+// The wanted ones of the ids that wait for admission.
 struct PieceOfWaiting {
   std::vector<int64_t> ids;
   std::vector<int64_t> counts;
   std::vector<int64_t> last_steps;
 
-  // Reads and checks the next `count` of a shard.
+  // Reads and checks the next `count` ids of a shard.
   Status Read(int64_t count, ArrayReader* ids_reader, ArrayReader* counts_reader, ArrayReader* steps_reader,
               const KeyFilter& filter) {
     for (std::vector<int64_t>* column : {&ids, &counts, &last_steps})
@@ -111,13 +111,13 @@ class RowReader {
   }
 
  private:
-  // Fills a part of all rows of a piece. Columns have nothing in common, so that they can be filled together.
+  // Fills one part of all rows of a piece. Columns share no data, so threads can fill them at the same time.
   using Column = std::function<Status(const RowsToFill& rows)>;
   // An array beside the keys.
   using Reader = std::shared_ptr<ArrayReader>;
   struct Floats {
     Reader reader;
-    int64_t first;  // of a row's record
+    int64_t first;  // the position in a row's record
     int64_t bytes;
   };
 
@@ -140,7 +140,7 @@ class RowReader {
     return AddUsage();
   }
 
-  // The arrays of weights, and unless there are only those, of slots.
+  // Opens the array of weights, and except for kWeights, those of slots.
   Status OpenFloats(std::vector<Floats>* floats) {
     int64_t first = 0;
     const auto open = [&](const std::string& name, int64_t width) -> Status {
@@ -174,7 +174,7 @@ class RowReader {
     return AddSteps();
   }
 
-  // When rows were last current.
+  // Fills the step at which each row was last current.
   Status AddSteps() {
     if (source_.Find("adam_step") == nullptr) {
       columns_.push_back([this](const RowsToFill& rows) {
@@ -209,7 +209,7 @@ class RowReader {
                     optimizer.steps, "]");
   }
 
-  // Reads records row by row, and brings each up to date before its weights go into the table.
+  // Reads records row by row, and catches up each of them before its weights go into the table.
   Status AddCaughtUp() {
     std::vector<Floats> floats;
     SOK_RETURN_IF_ERROR(OpenFloats(&floats));
@@ -245,7 +245,7 @@ class RowReader {
     SOK_RETURN_IF_ERROR(AddCounts("last_step", kept.last_step, &RowParts::last_step, &RowsToFill::last_step));
     SOK_RETURN_IF_ERROR(AddCounts("last_used", kept.last_used, &RowParts::last_used, &RowsToFill::last_used));
     if (parts_.frequency || admission.kind == Admission::Kind::kNone) return OkStatus();
-    // A row without a count was admitted once.
+    // A row without a count was admitted, so it occurred at least filter_freq times.
     parts_.frequency = true;
     columns_.push_back([count = admission.filter_freq](const RowsToFill& rows) {
       std::fill(rows.frequency.begin(), rows.frequency.end(), count);
@@ -269,7 +269,8 @@ class RowReader {
     return OkStatus();
   }
 
-  // Goes through an array beside the keys: read(i) takes the item of the i-th wanted key, skip() any other.
+  // Goes through an array in the order of the keys: read(i) reads the item of the i-th wanted key, skip()
+  // skips the item of another key.
   template <typename Read, typename Skip>
   Status ForEachItem(const Read& read, const Skip& skip) const {
     int64_t next = 0;

@@ -39,8 +39,8 @@ class KeyFilter {
   KeyFilter(const TableOptions& options, const ShardSource& source);
 
   bool Wants(int64_t key) const { return owners_.Holds(options_.rank, key); }
-  // DataLoss for a key that does not belong to the shard; ResourceExhausted for one for which a table without
-  // hashing has no row.
+  // DataLoss for a key that does not belong to the shard; ResourceExhausted for a key that has no row in a
+  // table without hashing.
   Status Check(int64_t key, const std::string& path) const;
 
  private:
@@ -57,15 +57,15 @@ Status ForEachKeyPiece(const ShardSource& source, const std::string& array, cons
 
 // Which floats of rows are restored into a table.
 enum class RowContents {
-  kWeights,          // weights alone
-  kWeightsAndSlots,  // and the slots of the optimizer, which the table has
-  kWeightsCaughtUp,  // weights alone, after the steps that the rows have missed
+  kWeights,          // only weights
+  kWeightsAndSlots,  // weights and slots; the table has the optimizer
+  kWeightsCaughtUp,  // only weights, after the steps that the rows have missed
 };
 
-// Brings single rows that have missed steps up to date, outside a table.
+// Catches up single rows that have missed steps, outside a table.
 class RowCatchUp {
  public:
-  // `optimizer` has the past steps.
+  // `optimizer` must have the past steps.
   static StatusOr<std::unique_ptr<RowCatchUp>> Create(std::unique_ptr<Optimizer> optimizer, int64_t dim,
                                                       Span<const float> hyper);
   // The record to fill: weights, then slots.
@@ -83,8 +83,8 @@ class RowCatchUp {
 struct RowsToRestore {
   RowContents contents = RowContents::kWeights;
   bool counts = true;
-  RowCatchUp* catch_up = nullptr;  // of kWeightsCaughtUp
-  int64_t first_step = 0;          // when rows without a step of their own were last current
+  RowCatchUp* catch_up = nullptr;  // for kWeightsCaughtUp
+  int64_t first_step = 0;          // the step at which rows without "adam_step" were last current
 };
 
 // Reads the rows of a shard into a table. *rows += the number of rows read.

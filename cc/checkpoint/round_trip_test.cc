@@ -1,4 +1,4 @@
-// What is saved comes back, bit for bit, and training goes on as if nothing had been.
+// Tables are restored bit for bit, and training continues from a checkpoint with the same bits as without it.
 #include <gtest/gtest.h>
 
 #include "cc/base/testing/test_ids.h"
@@ -22,7 +22,7 @@ std::vector<int64_t> SomeKeys() {
   return keys;
 }
 
-// How often a table's Bloom filter has counted a key.
+// The count of a key in a table's Bloom filter.
 int64_t BloomCountOf(EngineTable* table, int64_t key) {
   const Admission& admission = table->options().admission;
   BloomCounters counters =
@@ -68,21 +68,21 @@ class RoundTripTest : public ::testing::Test {
     parts.files = &files_;
     return parts;
   }
-  // Whether the manifest says that a checkpoint is a delta.
+  // Whether a checkpoint is a delta, by its manifest.
   bool IsDelta(const SaveRequest& request) {
     for (const auto& [path, bytes] : files_.AllFiles()) {
       if (path.find(request.id + "/manifest.json") != std::string::npos) {
         return bytes->find("\"kind\": \"delta\"") != std::string::npos;
       }
     }
-    ADD_FAILURE() << "no manifest of " << request.prefix;
+    ADD_FAILURE() << "no manifest for " << request.prefix;
     return false;
   }
 
   MemoryFiles files_;
 };
 
-TEST_F(RoundTripTest, EveryOptimizerGoesOnBitForBit) {
+TEST_F(RoundTripTest, EveryOptimizerContinuesBitForBit) {
   for (const auto& [optimizer, hyper] : OneCasePerRule()) {
     SCOPED_TRACE(optimizer);
     for (const int ranks : {1, 2}) {
@@ -95,7 +95,7 @@ TEST_F(RoundTripTest, EveryOptimizerGoesOnBitForBit) {
       const SaveRequest request = Request(ranks);
       const std::string reference = MustSave(tables, request);
       TableOptions options = Options();
-      options.initializer.seed = 5;  // that of the checkpoint counts
+      options.initializer.seed = 5;  // the restored table has the checkpoint's seed
       const Tables restored = MustRestore(request, reference, options, ranks);
       ASSERT_EQ(restored.size(), tables.size());
       EXPECT_TRUE(StateOf(restored) == StateOf(tables));
@@ -109,7 +109,7 @@ TEST_F(RoundTripTest, EveryOptimizerGoesOnBitForBit) {
   }
 }
 
-TEST_F(RoundTripTest, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
+TEST_F(RoundTripTest, AnyNumberOfRanksReadsACheckpointOfAnyOther) {
   for (const auto& [from, to] :
        std::vector<std::pair<int, int>>{{1, 1}, {2, 3}, {3, 1}, {4, 2}, {2, 4}, {1, 5}}) {
     SCOPED_TRACE(StrCat(from, " to ", to));
@@ -137,7 +137,7 @@ TEST_F(RoundTripTest, NarrowAndOddRows) {
   }
 }
 
-TEST_F(RoundTripTest, ManyRowsGoThroughTheBlocks) {
+TEST_F(RoundTripTest, RowsOfManyBlocks) {
   std::mt19937_64 random(4);
   const Tables tables = MakeTables(Options(33), 1);
   ASSERT_TRUE(TrainOn(tables, "lazy_adam", kAdam, DistinctIds(20000, 9), &random).ok());
@@ -179,7 +179,7 @@ TEST_F(RoundTripTest, TablesWithoutHashing) {
             StatusCode::kResourceExhausted);
 }
 
-TEST_F(RoundTripTest, CountsAndIdsThatWait) {
+TEST_F(RoundTripTest, CountsAndWaitingIds) {
   TableOptions options = Options();
   options.admission.kind = Admission::Kind::kCounter;
   options.admission.filter_freq = 5;
@@ -200,7 +200,7 @@ TEST_F(RoundTripTest, CountsAndIdsThatWait) {
   EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 2)) == state);
   EXPECT_TRUE(StateOf(MustRestore(request, reference, options, 3)) == state);
 
-  // Without a filter the ids that wait are nothing; into a Bloom filter they are added.
+  // A table without a filter drops waiting ids; a Bloom filter adds their counts.
   TableOptions plain = Options();
   const TableState without = StateOf(MustRestore(request, reference, plain, 2));
   EXPECT_EQ(without.rows.size(), state.rows.size());
@@ -251,7 +251,7 @@ TEST_F(RoundTripTest, RowsOfATableWithoutFilterAreAdmitted) {
   for (const auto& [key, row] : state.rows) EXPECT_EQ(std::get<1>(row), 9) << key;
 }
 
-TEST_F(RoundTripTest, WeightsAlone) {
+TEST_F(RoundTripTest, OnlyWeights) {
   std::mt19937_64 random(9);
   const Tables tables = MakeTables(Options(), 2);
   ASSERT_TRUE(TrainOn(tables, "adam", kAdam, SomeKeys(), &random).ok());
@@ -273,7 +273,7 @@ TEST_F(RoundTripTest, WeightsAlone) {
   EXPECT_TRUE(TrainOn(restored.value(), "sgd", {0.1f}, {1}, &random).ok()) << "another optimizer";
 }
 
-TEST_F(RoundTripTest, RowsThatGoAtASaveAreNotInIt) {
+TEST_F(RoundTripTest, RowsThatASaveEvictsAreNotSaved) {
   TableOptions options = Options();
   options.eviction.kind = Eviction::Kind::kGlobalStep;
   options.eviction.steps_to_live = 1;
@@ -334,7 +334,7 @@ TEST_F(RoundTripTest, AnotherVariableIsRefused) {
   EXPECT_EQ(refusal(options), StatusCode::kResourceExhausted);
 }
 
-TEST_F(RoundTripTest, SavesToOnePrefixLeaveEachOtherAlone) {
+TEST_F(RoundTripTest, SavesToOnePrefixDoNotChangeEachOther) {
   const Tables tables = MakeTables(Options(), 2);
   const Tables others = MakeTables(Options(), 2);
   SaveRequest request = Request(1);
@@ -356,7 +356,7 @@ TEST_F(RoundTripTest, SavesToOnePrefixLeaveEachOtherAlone) {
   }
 }
 
-TEST_F(RoundTripTest, ACheckpointMayCallTheTableOtherwise) {
+TEST_F(RoundTripTest, ACheckpointMayHaveAnotherNameForTheTable) {
   std::mt19937_64 random(21);
   const Tables tables = MakeTables(Options(), 2);
   ASSERT_TRUE(TrainOn(tables, "adam", kAdam, SomeKeys(), &random).ok());
@@ -391,12 +391,12 @@ TEST_F(RoundTripTest, AChainHasOneNameForItsTable) {
   };
   EXPECT_FALSE(save_as(""));
   EXPECT_TRUE(save_as("scope/items"));
-  EXPECT_FALSE(save_as("other")) << "another name, so nothing to add to";
+  EXPECT_FALSE(save_as("other")) << "another name, so nothing to build on";
   EXPECT_TRUE(save_as("other"));
   EXPECT_FALSE(save_as(""));
 }
 
-TEST_F(RoundTripTest, AChainRestoresWeightsSlotsAndTheFuture) {
+TEST_F(RoundTripTest, AChainRestoresWeightsAndSlotsAndTrainingContinues) {
   for (const auto& [optimizer, hyper] : OneCasePerRule()) {
     for (const bool filtered : {false, true}) {
       SCOPED_TRACE(StrCat(optimizer, filtered ? ", filtered" : ""));
@@ -435,7 +435,7 @@ TEST_F(RoundTripTest, AChainRestoresWeightsSlotsAndTheFuture) {
         }
         EXPECT_TRUE(StateOf(restored) == StateOf(twin));
       }
-      // And the process that wrote the chain goes on as one that read it.
+      // The process that wrote the chain continues like one that read it.
       const SaveRequest request = Request(6, true);
       const Tables restored = MustRestore(request, MustSave(tables, request), options, 2);
       std::mt19937_64 again = random;
@@ -464,7 +464,7 @@ TEST_F(RoundTripTest, AChainIsReadByAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3, 6}) {
     EXPECT_TRUE(StateOf(MustRestore(Request(4), reference, Options(), ranks)) == StateOf(tables)) << ranks;
   }
-  // Weights alone are those after the steps that the rows have missed.
+  // A restore of only weights includes the steps that the rows have missed.
   RestoreParts parts = Parts();
   parts.optimizer = false;
   auto weights = Restore(Request(4).prefix, reference, Options(), 2, parts);
@@ -491,7 +491,7 @@ TEST_F(RoundTripTest, ADeltaNeedsItsBase) {
   EXPECT_EQ(lost.status().code(), StatusCode::kNotFound) << lost.status().message();
   const SaveRequest request = Request(3, true);
   const std::string full = MustSave(tables, request);
-  EXPECT_FALSE(IsDelta(request)) << "there is nothing to add to";
+  EXPECT_FALSE(IsDelta(request)) << "there is nothing to build on";
   EXPECT_TRUE(StateOf(MustRestore(request, full, Options(), 1)) == StateOf(tables));
 }
 
@@ -507,7 +507,7 @@ TEST_F(RoundTripTest, AfterAFailureTheNextIsFull) {
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
 }
 
-TEST_F(RoundTripTest, ANewConstantOfAdamMakesTheNextFull) {
+TEST_F(RoundTripTest, ANewHyperParameterOfAdamMakesTheNextFull) {
   std::mt19937_64 random(17);
   const Tables tables = MakeTables(Options(), 1);
   ASSERT_TRUE(TrainOn(tables, "adam", kAdam, SomeKeys(), &random).ok());

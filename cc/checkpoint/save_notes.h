@@ -1,5 +1,5 @@
-// What the ranks tell each other during a save, in files of the unfinished folder that are removed before it
-// is published.
+// The messages between ranks during a save: files in the unfinished folder, which are removed before it is
+// published.
 #ifndef SOK_CC_CHECKPOINT_SAVE_NOTES_H_
 #define SOK_CC_CHECKPOINT_SAVE_NOTES_H_
 
@@ -18,7 +18,7 @@ struct SavePlan {
   std::vector<ChainLink> chain;
 };
 
-// What one rank wrote: a manifest with only its shard. `optimizer` and the facts of the table are taken from
+// What one rank wrote: a manifest with only its shard. The published manifest takes all but the shards from
 // rank 0.
 struct ShardNote {
   SavedTable table;
@@ -28,14 +28,14 @@ struct ShardNote {
   SavedShard shard;
 };
 
-// Write and sync one file each.
+// Each writes and syncs one file.
 Status WriteSavePlan(Files& files, const std::string& folder, const SavePlan& plan);
 Status WriteShardNote(Files& files, const std::string& folder, int shard, const ShardNote& note);
 
 StatusOr<SavePlan> ReadSavePlan(Files& files, const std::string& folder);
 StatusOr<ShardNote> ReadShardNote(Files& files, const std::string& folder, int shard);
 
-// Removes all files of both kinds.
+// Removes the plan and all notes.
 Status RemoveNotes(Files& files, const std::string& folder, int shards);
 
 }  // namespace sok

@@ -11,7 +11,7 @@
 namespace sok {
 namespace {
 
-// Writes arrays side by side, a piece of each at a time. `Piece` is RowPiece or WaitingPiece.
+// Writes several arrays together, piece by piece. `Piece` is RowPiece or WaitingPiece.
 template <typename Piece>
 class Columns {
  public:
@@ -48,7 +48,7 @@ class Columns {
   Status Write(const Piece& piece) {
     return ForEach([&](Column& column) { return column.write(piece, column.array.get()); });
   }
-  // Completes the arrays, and tells their facts.
+  // Completes the arrays, and adds their manifest entries to *facts.
   Status Finish(std::map<std::string, ArrayFile>* facts) {
     SOK_RETURN_IF_ERROR(ForEach([](Column& column) { return column.array->Finish(); }));
     for (Column& column : columns_) (*facts)[column.name] = column.array->array();
@@ -228,7 +228,7 @@ class ShardWriter {
   const HeldState state_;
   const bool delta_;
   const int rank_;
-  const bool has_rows_;  // false for the replicas of other ranks than the first, whose arrays are empty
+  const bool has_rows_;  // false for replicas on ranks other than 0, whose arrays are empty
   SavedShard shard_;
 };
 

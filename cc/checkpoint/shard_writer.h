@@ -12,8 +12,8 @@
 
 namespace sok {
 
-// The state of a table's optimizer for a manifest, none before its first step; with `history` includes the
-// history of rows that lag.
+// The state of a table's optimizer for a manifest; none before its first step. With `history` includes the
+// steps that rows may have missed.
 StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool history);
 
 // Writes and syncs the arrays of the shard of table->options().rank in `folder`: all rows, which must be up

@@ -1,9 +1,9 @@
-// Saving and restoring whole tables: weights, optimizer, counts, ids not admitted yet. The format is
-// described in docs/checkpoint-format.md.
+// Saves and restores whole tables: weights, optimizer, counts, ids that wait for admission.
+// docs/checkpoint-format.md describes the format.
 //
-// A checkpoint of a table is a folder, to which each rank writes its shard, on a disk that all ranks share.
-// It gets its final name only when it is complete and synced. Memory beside the table: buffers of 1 MiB per
-// array, and about 30 bytes for each MiB of the checkpoint.
+// A checkpoint of a table is a folder on a disk that all ranks share. Each rank writes its shard to it. The
+// folder gets its final name only when it is complete and synced. Memory beside the table: buffers of 1 MiB
+// per array, and about 30 bytes for each MiB of the checkpoint.
 #ifndef SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 #define SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 
@@ -20,9 +20,9 @@ namespace sok {
 struct SaveRequest {
   std::string prefix;  // TensorFlow's: /ckpt/model.ckpt-100
   std::string id;      // 16 lower-case hex digits, new for each save and the same on all ranks
-  bool delta = false;  // what changed since the last checkpoint; full where there is none to add to
+  bool delta = false;  // save the changes since the last checkpoint; everything if there is none to build on
   Files* files = &PosixFiles();
-  std::string name = {};  // what the checkpoint calls the table; empty: as the variable is called
+  std::string name = {};  // the table's name in the checkpoint; empty: the variable's name
 };
 
 // The stages of saving one table. A rank runs a stage only after all ranks have finished the stage before;
@@ -31,10 +31,10 @@ struct SaveRequest {
 // checkpoints, removes replaced ones and what a killed process left.
 
 // Rank 0 makes the folder and chooses between a full checkpoint and a delta; other ranks do nothing. The
-// checkpoint is full if there is no earlier one to build on: at first, after a restore or a failed save, if
-// the last checkpoint or one of its chain is no longer on the disk or has another name for the table, and if
-// the betas or epsilon of exact Adam have changed or its history was restarted. It is always full with
-// keras_rmsprop and nadam, whose rows lag without a history.
+// checkpoint is full if there is no earlier one to build on: the first one, and that after a restore or a
+// failed save. It is also full if the last checkpoint or one of its chain is missing on the disk or has
+// another name for the table, and if the betas or epsilon of exact Adam have changed or its history was
+// restarted. It is always full with keras_rmsprop and nadam, whose rows lag without a history.
 Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
 // Writes and syncs this rank's rows. First evicts the rows that the variable's eviction policy removes at a
@@ -54,14 +54,14 @@ void AbandonTableCheckpoint(const TableOptions& table, const SaveRequest& reques
 Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request,
                           bool ok);
 
-// Which parts of a checkpoint go into a table.
+// The parts of a checkpoint to restore.
 struct RestoreParts {
-  bool optimizer = true;  // its state and slots; without it the table takes any optimizer at its first step
+  bool optimizer = true;  // its state and slots; if false, the table takes any optimizer at its first step
   bool counts = true;     // clocks, frequencies, last steps and uses, ids that wait for admission
   Files* files = &PosixFiles();
 };
 
-// One table's checkpoint, read by one rank. The number of ranks need not be the one that wrote it.
+// One table's checkpoint, read by one rank. The number of ranks may differ from that of the save.
 //
 // Errors of all members: NotFound for a missing file, DataLoss for a damaged one, with its name;
 // FailedPrecondition for a symbolic link in its place (files.h); InvalidArgument if the variable differs
@@ -87,8 +87,9 @@ class TableRestore {
   virtual StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) = 0;
 };
 
-// Writes the chain that ends in `folder` as one full checkpoint for `prefix` and `id`, with as many shards.
-// One shard at a time is in memory, in a table of `engine`. Returns the reference to it.
+// Writes the chain that ends in `folder` as one full checkpoint for the request's prefix and id, with the
+// same number of shards. One shard at a time is in memory, in a table of `engine`. Returns the new
+// checkpoint's reference.
 StatusOr<std::string> CompactCheckpoint(const EngineContext& context, Engine* engine,
                                         const std::string& folder, const SaveRequest& request);
 

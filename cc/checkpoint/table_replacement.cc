@@ -32,7 +32,7 @@ Status TableReplacement::Load(const EngineContext& context, EngineTable* current
   std::shared_ptr<EngineTable> loaded = loaded_;
   if (loaded == nullptr) {
     TableOptions empty = restore_->options();
-    empty.use_hashtable = true;  // without hashing all rows would be there at once
+    empty.use_hashtable = true;  // without hashing the table would allocate all its rows
     auto made = engine.MakeTable(context, std::move(empty));
     SOK_RETURN_IF_ERROR(made.status());
     replace(std::move(made.value()));

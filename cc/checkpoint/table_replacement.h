@@ -33,7 +33,7 @@ class TableReplacement {
   explicit TableReplacement(std::unique_ptr<TableRestore> restore) : restore_(std::move(restore)) {}
 
   std::unique_ptr<TableRestore> restore_;
-  std::shared_ptr<EngineTable> loaded_;  // null where `current` had rows
+  std::shared_ptr<EngineTable> loaded_;  // null if `current` had rows
 };
 
 }  // namespace sok

@@ -1,4 +1,4 @@
-// Restoring a table: see table_checkpoint.h.
+// TableRestore of table_checkpoint.h.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -23,7 +23,7 @@ class ChainRestore final : public TableRestore {
 
   const TableOptions& options() const override { return options_; }
 
-  // Takes over what the checkpoint says, if it fits the variable.
+  // Checks that the checkpoint fits the variable, and takes the initializer's seed from it.
   Status Prepare();
   Status Check() override {
     return Named(options_, WithinMemory([&] { return CheckAll(); }));
@@ -34,8 +34,7 @@ class ChainRestore final : public TableRestore {
   const Manifest& last() const { return chain_.back().manifest; }
   std::string last_path() const { return chain_.back().folder + "/" + kManifestName; }
   int saved_ranks() const { return last().table.options.ranks; }
-  // The shard that has exactly the rows of this rank; null where ranks or placement are others than they
-  // were.
+  // The shard that has exactly the rows of this rank; null if the number of ranks or the placement differs.
   const SavedShard* OwnShard() const;
   bool lags() const { return last().optimizer.has_value() && last().optimizer->history.has_value(); }
   ShardSource SourceOf(const ReadCheckpoint& checkpoint, int shard) const {
@@ -130,7 +129,7 @@ const SavedShard* ChainRestore::OwnShard() const {
 
 std::vector<int> ChainRestore::Shards() const {
   if (const SavedShard* own = OwnShard()) return {static_cast<int>(own - last().shards.data())};
-  // Two placements by key agree about a key modulo the common divisor of their ranks.
+  // A key's owners in two placements by key are congruent modulo the greatest common divisor of their ranks.
   const bool by_key = last().table.options.placement.is_by_key() && options_.placement.is_by_key();
   const int step = by_key ? std::gcd(saved_ranks(), options_.ranks) : 1;
   std::vector<int> shards;
@@ -266,7 +265,7 @@ Status ChainRestore::Delete(const ShardSource& source, HeldTable* table) const {
   return OkStatus();
 }
 
-// Keys that stand twice, in different pieces or in shards that were exchanged, show here.
+// Finds keys that occur twice in different pieces, and shards that were swapped.
 Status ChainRestore::CheckSize(int64_t table_rows, int64_t rows) const {
   if (!options_.use_hashtable) return OkStatus();
   int64_t expected = table_rows;
@@ -274,7 +273,7 @@ Status ChainRestore::CheckSize(int64_t table_rows, int64_t rows) const {
   if (const SavedShard* own = OwnShard()) expected = own->table_rows;
   if (table_rows == expected) return OkStatus();
   return DataLoss("'", last_path(), "' gives ", table_rows, " rows on rank ", options_.rank, ", not ",
-                  expected, ": keys stand twice, or its chain does not belong together");
+                  expected, ": keys occur twice, or the checkpoints of its chain do not belong together");
 }
 
 }  // namespace
@@ -304,7 +303,7 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(const std::string& pr
   if (!chain.ok()) return Named(options, chain.status());
   if (has_checksum && chain.value().back().manifest_crc32 != parsed.manifest_crc32) {
     return DataLoss("Embedding variable '", options.name, "': '", folder, "/", kManifestName,
-                    "' is not the one that the checkpoint '", prefix, "' was written with");
+                    "' is not the manifest to which the checkpoint '", prefix, "' refers");
   }
   auto restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
   const Status status = restore->Prepare();

@@ -1,4 +1,4 @@
-// Saving a table: see table_checkpoint.h.
+// The stages of a save: see table_checkpoint.h.
 #include <limits>
 #include <utility>
 #include <vector>
@@ -25,7 +25,7 @@ StatusOr<SavePaths> PathsOf(const TableOptions& table, const SaveRequest& reques
   return Status(paths.status().code(), Named(table, paths.status()).message());
 }
 
-// Whether the optimizer's state can be told as a difference to that in the checkpoint that begins a chain.
+// Whether the optimizer's state can be saved in a delta of the chain that begins with `full`.
 bool OptimizerAllowsDelta(HeldTable* table, const Manifest& full) {
   const std::optional<HeldOptimizer> own = table->state().optimizer;
   if (!own.has_value() || !full.optimizer.has_value()) return !own.has_value() && !full.optimizer.has_value();
@@ -38,10 +38,10 @@ bool OptimizerAllowsDelta(HeldTable* table, const Manifest& full) {
   return table->ReadPastSteps(&past).ok() && past.first_step == full.optimizer->steps;
 }
 
-// Reading a longer chain takes longer than writing a full checkpoint costs.
+// Reading a longer chain would take longer than writing a full checkpoint.
 constexpr size_t kMaxChain = 1000;
 
-// The links of a delta of this table; none where it has to be a full checkpoint.
+// The links of a delta of this table; empty if the checkpoint must be full.
 std::vector<ChainLink> ChainFor(HeldTable* table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
   const HeldState state = table->state();
@@ -60,15 +60,15 @@ std::vector<ChainLink> ChainFor(HeldTable* table, const SaveRequest& request, co
   return links.ok() ? links.value() : std::vector<ChainLink>();
 }
 
-// What comes before a table is written.
+// Evicts rows and brings the table into the state to write.
 Status PrepareTable(HeldTable* table, const SaveRequest& request, const SavePlan& plan) {
   if (table->options().use_hashtable) SOK_RETURN_IF_ERROR(table->EvictForSave());
   if (plan.delta) {
     const HeldState state = table->state();
     if (!state.tracks_changes || state.chain_end.manifest_crc32 != plan.chain.back().crc32) {
-      return FailedPrecondition("its changes on rank ", table->options().rank,
-                                " do not count from the checkpoint '", plan.chain.back().path,
-                                "', as those of rank 0 do");
+      return FailedPrecondition("rank ", table->options().rank,
+                                " does not track changes since the checkpoint '", plan.chain.back().path,
+                                "', as rank 0 does");
     }
   } else {
     SOK_RETURN_IF_ERROR(table->SettleOptimizer());
@@ -107,7 +107,7 @@ Status WriteIn(Executor& executor, HeldTable* table, const SaveRequest& request,
   const int rank = table->options().rank;
   const auto plan = ReadSavePlan(files, paths.unfinished);
   if (rank != 0 && plan.status().code() == StatusCode::kNotFound) {
-    return NotFound("rank ", rank, " does not see what rank 0 has made in '", paths.parent,
+    return NotFound("rank ", rank, " does not see what rank 0 made in '", paths.parent,
                     "': a checkpoint needs a directory that all ranks share (", plan.status().message(), ")");
   }
   SOK_RETURN_IF_ERROR(plan.status());
@@ -126,7 +126,7 @@ Status WriteIn(Executor& executor, HeldTable* table, const SaveRequest& request,
   return WriteShardNote(files, paths.unfinished, rank, note);
 }
 
-// The manifest of the shards that all ranks have written.
+// The manifest of the shards of all ranks.
 StatusOr<Manifest> MergeNotes(Files& files, const SavePaths& paths, int shards) {
   const auto plan = ReadSavePlan(files, paths.unfinished);
   SOK_RETURN_IF_ERROR(plan.status());
@@ -171,7 +171,7 @@ StatusOr<std::string> ReferenceTo(const SaveRequest& request, const SavePaths& p
   return EncodeReference(Reference{paths.relative, read.value().manifest_crc32, read.value().manifest.steps});
 }
 
-// work(held), with errors that name the variable.
+// Returns work(held); errors name the variable.
 template <typename Work>
 Status WhileHeld(const EngineContext& context, EngineTable* table, const Work& work) {
   const auto held = table->Hold(context);
@@ -213,7 +213,7 @@ Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, cons
                           bool ok) {
   const auto paths = PathsOf(table->options(), request);
   return WhileHeld(context, table, [&](HeldTable* held) {
-    // After a failure the ranks may disagree about what the last checkpoint is: the next one is full.
+    // After a failure the ranks may disagree about the last checkpoint, so the next one is full.
     ChainEnd end;
     if (ok && paths.ok() && held->state().tracks_changes) {
       const auto read = ReadCheckpointManifest(*request.files, paths.value().folder);

@@ -1,4 +1,4 @@
-// Saving and loading with threads: the same files and the same table as with one.
+// Saving and loading with several threads gives the same files and tables as with one.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -49,7 +49,7 @@ std::map<std::string, std::string> SavedFiles(Executor& executor, EngineTable* t
 
 class CheckpointThreadsTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(CheckpointThreadsTest, FilesAndRowsAreThoseOfOneThread) {
+TEST_P(CheckpointThreadsTest, FilesAndRowsEqualThoseOfOneThread) {
   ThreadPool threads(GetParam(), 0);
   InlineExecutor one;
   for (const auto& [optimizer, hyper] : std::map<std::string, std::vector<float>>{

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
   std::abort();
 }
 
-// The input, number by number; zeros when it has ended.
+// Reads the input number by number; zeros after its end.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
@@ -48,7 +48,7 @@ class Input {
   size_t at_ = 0;
 };
 
-// A good checkpoint: its files, and how to refer to it.
+// A good checkpoint: its files and its reference.
 struct Image {
   std::map<std::string, std::string> files;
   std::vector<std::string> manifests;  // their paths, in the order of the chain
@@ -122,7 +122,7 @@ const std::vector<Image>& Images() {
   return images;
 }
 
-// Files that are being changed, their manifests as JSON.
+// Applies the changes to the files, with the manifests as JSON.
 class Changes {
  public:
   Changes(Image image, Input* input) : image_(std::move(image)), input_(*input) {
@@ -184,7 +184,7 @@ class Changes {
     std::memcpy(bytes.data() + at, &value, count);
     return path;
   }
-  // Puts the checksum of a file into the manifest that lists it. Files here are of one block.
+  // Updates the checksum of a file in the manifest that lists it. Files here have one block.
   void RefreshArray(const std::string& path) {
     const std::string shard_and_name = path.substr(path.find("shard-"));
     for (size_t i = 0; i < manifests_.size(); ++i) {
@@ -255,7 +255,7 @@ class Changes {
   static std::string WithChecksum(std::string text) {
     return text + StrCat("\"crc32\": ", Crc32(text), "\n}");
   }
-  // Writes the manifests, each of which tells the checksums of those before it.
+  // Writes the manifests, each with the checksums of those before it.
   void RefreshManifests() {
     std::vector<uint32_t> checksums;
     for (size_t i = 0; i < manifests_.size(); ++i) {
@@ -279,8 +279,8 @@ class Changes {
   Input& input_;
   std::vector<Json> manifests_;  // without their checksums
   std::vector<std::string> arrays_;
-  std::string raw_;       // instead of the last manifest
-  bool checked_ = false;  // with a checksum
+  std::string raw_;       // replaces the last manifest if not empty
+  bool checked_ = false;  // whether raw_ gets a checksum
 };
 
 void Fill(const std::map<std::string, std::string>& contents, MemoryFiles* files) {
@@ -290,7 +290,7 @@ void Fill(const std::map<std::string, std::string>& contents, MemoryFiles* files
   }
 }
 
-// Reads the checkpoint; `good` says that it must be readable.
+// Reads the checkpoint, which must succeed if `good`.
 void Read(const Image& image, MemoryFiles* files, const TableOptions& options, bool optimizer, bool good) {
   RestoreParts parts;
   parts.files = files;
@@ -305,11 +305,11 @@ void Read(const Image& image, MemoryFiles* files, const TableOptions& options, b
   const auto table = Load(restore.value().get());
   const Status& loaded = table.status();
   if (good && !(checked.ok() && loaded.ok())) Die("reading: " + checked.message() + loaded.message());
-  // What passes the check can only turn out to have keys twice, or too many.
+  // After a good check, the load can only find repeated keys, or too many keys.
   const bool expected = loaded.ok() || loaded.code() == StatusCode::kDataLoss ||
                         loaded.code() == StatusCode::kResourceExhausted;
   if (checked.ok() && !expected) Die("loading: " + loaded.message());
-  // Whatever was in the files, the table must be one that can be used.
+  // Whatever was in the files, the table must be usable.
   if (loaded.ok()) {
     TableState state;
     AddState(table.value().get(), &state);

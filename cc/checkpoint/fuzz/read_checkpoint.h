@@ -6,10 +6,10 @@
 
 namespace sok {
 
-// Builds a checkpoint out of the bytes and reads it. The first bytes choose one of some good checkpoints and
-// who reads it; those that follow say what is changed in it: bytes of arrays, members of manifests, lengths
-// of files. Checksums are brought in line again, so that the changes are seen. Aborts where reading does what
-// it must not.
+// Makes a checkpoint from the bytes and reads it. The first two bytes choose a good checkpoint and its
+// reader. The others describe changes: of bytes of arrays, members of manifests, and lengths of files. Most
+// checksums are updated, so that the changes reach the reader. Aborts if the reader fails on an unchanged
+// checkpoint, or does anything else that it must not do.
 void ReadFuzzedCheckpoint(const uint8_t* data, size_t size);
 
 }  // namespace sok

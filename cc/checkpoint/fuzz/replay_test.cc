@@ -19,7 +19,7 @@ TEST(ReadCheckpointReplay, GoodCheckpointsAreRead) {
   }
 }
 
-TEST(ReadCheckpointReplay, ChangedOnesNeverDoHarm) {
+TEST(ReadCheckpointReplay, ChangedCheckpointsDoNoHarm) {
   std::mt19937_64 random(20261121);
   for (int i = 0; i < 4000; ++i) {
     std::vector<uint8_t> input(2 + random() % 60);

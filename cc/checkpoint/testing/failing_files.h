@@ -12,15 +12,16 @@
 
 namespace sok {
 
-// For tests: other files, whose operations are counted and one of which fails. Reading counts nothing.
+// For tests: counts the write operations on other files, and makes one of them fail.
 class FailingFiles final : public Files {
  public:
   enum class Mode {
-    kDies,      // neither that operation nor any later one is carried out, as if the process had been killed
-    kFailsOnce  // that operation fails, the others succeed
+    kDies,      // this operation and all later ones fail, as if the process had been killed
+    kFailsOnce  // only this operation fails
   };
 
-  // Operation `fail_at`, counted from 0, fails with `code`; -1: none. Writes fail half-way.
+  // Operation `fail_at`, counted from 0, fails with `code`; -1: none fails. A failing write writes half its
+  // bytes.
   FailingFiles(Files* files, int64_t fail_at, Mode mode, StatusCode code = StatusCode::kInternal)
       : files_(files), fail_at_(fail_at), mode_(mode), code_(code) {}
 
@@ -83,7 +84,7 @@ class FailingFiles final : public Files {
   Status Count(const char* what, const std::string& path) {
     if (operations_++ == fail_at_ || (failed_ && mode_ == Mode::kDies)) {
       failed_ = true;
-      return Status(code_, StrCat("Cannot ", what, " '", path, "': so the test wants it"));
+      return Status(code_, StrCat("Cannot ", what, " '", path, "': a failure for the test"));
     }
     return OkStatus();
   }

@@ -164,7 +164,7 @@ void MemoryFiles::CutPower(uint64_t seed) {
 void MemoryFiles::CutPower(Node* node, std::mt19937_64* random, std::set<const Node*>* done) {
   if (!done->insert(node).second) return;
   if (!node->folder) {
-    // Of bytes that were not synced, a part may have been written, or room for them only.
+    // Bytes that were not synced may be written in part, and the file may already have its full size.
     if (node->bytes != node->synced_bytes && (*random)() % 2 == 0) {
       node->synced_bytes = node->bytes.substr(0, (*random)() % (node->bytes.size() + 1));
       if ((*random)() % 2 == 0) node->synced_bytes.resize(node->bytes.size());

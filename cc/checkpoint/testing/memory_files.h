@@ -15,8 +15,9 @@
 
 namespace sok {
 
-// For tests: a disk in memory, on which the power can be cut. It keeps what is there beside what is certain
-// to be there: the bytes of a file as of its last Sync, the names in a folder as of its last SyncFolder.
+// For tests: a disk in memory, on which the power can be cut. Beside the current state it keeps the state
+// that is certain to survive: the bytes of a file at its last Sync, the names in a folder at its last
+// SyncFolder.
 //
 // Names are absolute paths below "/", which exists. Thread-safe.
 class MemoryFiles final : public Files {
@@ -32,10 +33,10 @@ class MemoryFiles final : public Files {
   Status List(const std::string& path, std::vector<std::string>* names) override;
   bool IsFolder(const std::string& path) override;
 
-  // The power is cut: of what is not certain to be there, each thing is there or not by chance.
+  // Cuts the power: each change that was not synced survives or is lost, at random.
   void CutPower(uint64_t seed);
 
-  // All files, with their bytes, to look at and to change.
+  // All files, with their bytes, which may be changed.
   std::map<std::string, std::string*> AllFiles();
   bool Exists(const std::string& path);
 
@@ -50,9 +51,9 @@ class MemoryFiles final : public Files {
   class Writer;
   class Reader;
 
-  // Null where there is none.
+  // Null if there is none.
   std::shared_ptr<Node> Find(const std::string& path) const SOK_REQUIRES(mutex_);
-  // The folder that the path lies in, and its name there.
+  // The parent folder of the path, and its name there.
   std::shared_ptr<Node> Parent(const std::string& path, std::string* name) const SOK_REQUIRES(mutex_);
   void Collect(const std::string& path, Node& node, std::map<std::string, std::string*>* all);
   void CutPower(Node* node, std::mt19937_64* random, std::set<const Node*>* done);

@@ -1,4 +1,4 @@
-// For tests: the tables of several ranks as objects of one process; how they train, are saved and restored.
+// For tests: trains, saves and restores the tables of several ranks, which are objects of one process.
 #ifndef SOK_CC_CHECKPOINT_TESTING_SAVED_RANKS_H_
 #define SOK_CC_CHECKPOINT_TESTING_SAVED_RANKS_H_
 
@@ -33,7 +33,7 @@ inline void MustBeOk(const Status& status) {
 // What calls of the engine under test run on.
 inline EngineContext ContextOn(Executor& executor) { return {executor, EngineOfTests().memory->stream()}; }
 
-// Calls work(held), a Status that must be OK, without a context of the caller's.
+// Calls work(held), whose Status must be OK.
 template <typename Work>
 void WhileHeld(EngineTable* table, const Work& work) {
   InlineExecutor executor;
@@ -42,7 +42,7 @@ void WhileHeld(EngineTable* table, const Work& work) {
   MustBeOk(work(held.value().get()));
 }
 
-// All that a table is, to compare: rows by key, with their floats as they lie in memory.
+// The whole state of tables, for comparisons: rows by key, with their floats as they are in memory.
 struct TableState {
   using Row = std::tuple<std::vector<float>, int64_t, int64_t, int64_t, int64_t>;
   std::map<int64_t, Row> rows;  // floats, frequency, last step, last use, optimizer's last current step
@@ -97,7 +97,7 @@ inline Status AddAdmission(HeldTable* table, TableState* state) {
   });
 }
 
-// Adds the table to a state, which may have those of other ranks already.
+// Adds a table to a state, which may have other ranks' tables already.
 inline void AddState(EngineTable* table, TableState* state) {
   WhileHeld(table, [&](HeldTable* held) -> Status {
     SOK_RETURN_IF_ERROR(AddRows(held, state));
@@ -141,7 +141,7 @@ inline std::vector<int64_t> KeysOf(EngineTable* table) {
   return keys;
 }
 
-// Makes all rows take the steps that the optimizer has postponed.
+// Applies the steps that the optimizer has postponed to all rows.
 inline void BringUpToDate(EngineTable* table) {
   WhileHeld(table, [](HeldTable* held) {
     RowsToRead what;
@@ -150,7 +150,6 @@ inline void BringUpToDate(EngineTable* table) {
   });
 }
 
-// Takes keys out.
 inline Status Erase(EngineTable* table, const std::vector<int64_t>& keys) {
   InlineExecutor executor;
   int64_t erased = 0;
@@ -187,7 +186,7 @@ inline Status TrainOneRank(EngineTable* table, const std::string& optimizer, con
   return table->ApplyGradients(context, optimizer, hyper, references.view(), sums.data(), /*distinct=*/true);
 }
 
-// One step of all ranks on some keys, each of which stands some times in the batch.
+// One step of all ranks on `keys`, each of which occurs one to three times in the batch.
 inline Status TrainOn(const Tables& tables, const std::string& optimizer, const std::vector<float>& hyper,
                       const std::vector<int64_t>& keys, std::mt19937_64* random) {
   std::normal_distribution<float> normal(0.0f, 1.0f);
@@ -223,7 +222,7 @@ inline Status TrainOnSome(const Tables& tables, const std::string& optimizer, co
   return TrainOn(tables, optimizer, hyper, some, random);
 }
 
-// Stages of a save, without a context of the caller's.
+// The stages of a save.
 inline Status Begin(EngineTable* table, const SaveRequest& request) {
   InlineExecutor executor;
   return BeginTableCheckpoint(ContextOn(executor), table, request);
@@ -246,7 +245,7 @@ inline StatusOr<std::string> Compact(const std::string& folder, const SaveReques
   return CompactCheckpoint(ContextOn(executor), EngineOfTests().engine, folder, request);
 }
 
-// All stages on all ranks, and what follows when one fails.
+// All stages of a save on all ranks; after a failure, its clean-up.
 inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& request) {
   const auto stages = [&]() -> StatusOr<std::string> {
     for (const auto& table : tables) SOK_RETURN_IF_ERROR(Begin(table.get(), request));
@@ -268,7 +267,7 @@ inline StatusOr<std::string> Save(const Tables& tables, const SaveRequest& reque
   return reference;
 }
 
-// New tables from a checkpoint, each checked before any is loaded.
+// New tables from a checkpoint. Checks the checkpoint on all ranks before any rank loads it.
 inline StatusOr<Tables> Restore(const std::string& prefix, const std::string& reference, TableOptions options,
                                 int ranks, const RestoreParts& parts) {
   std::vector<std::unique_ptr<TableRestore>> restores;
