@@ -148,7 +148,7 @@ TEST(Overflow, KerasRmspropKeepsInfThroughAnyGap) {
         for (int64_t t = 0; t < gap; ++t) rows.Step(executor, hyper, {}, {});
         if (read_before) rows.CatchUp(executor, {0});
         rows.Step(executor, hyper, {0}, {1.0f, 1.0f});
-        // g^2 is inf, so the element stays where it is.
+        // g^2 is inf, so the element does not move.
         EXPECT_EQ(rows.Record(0)[0], before[0]) << name << " " << gap;
         EXPECT_EQ(rows.Record(0)[2], kInf) << name << " " << gap;
         EXPECT_NE(rows.Record(0)[1], before[1]) << name << " " << gap;

@@ -1,5 +1,5 @@
-// What the fuzzer runs, on some thousands of random inputs, in every build. It aborts where reading goes
-// wrong. The program of tools/fuzz.sh replays the files that are its arguments.
+// Runs the fuzz target on some thousands of random inputs, in every build; it aborts on an error. To replay
+// given inputs, pass their files to the program of tools/fuzz.sh.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -93,7 +93,7 @@ StatusOr<std::unique_ptr<FileReader>> MemoryFiles::Open(const std::string& path)
   const MutexLock lock(mutex_);
   const std::shared_ptr<Node> node = Find(path);
   if (node == nullptr) return NotFound("No file '", path, "'");
-  if (node->folder) return DataLoss("'", path, "' is no file");
+  if (node->folder) return DataLoss("'", path, "' is not a file");
   return std::unique_ptr<FileReader>(std::make_unique<Reader>(path, node));
 }
 
