@@ -8,9 +8,9 @@
 
 namespace sok {
 
-// One alltoall: the words to send, and the memory for those received. Each rank sends the first splits[0]
+// One alltoall: the words to send, and memory for the received words. Each rank sends the first splits[0]
 // words to rank 0, the next splits[1] to rank 1, and so on; received words are ordered by sender. Horovod's
-// thread calls the methods, and keeps the object until it no longer accesses any of its memory.
+// thread calls the methods, and owns a reference to the object for as long as it accesses the memory.
 class Alltoall {
  public:
   virtual ~Alltoall() = default;

@@ -17,8 +17,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// Checks what Horovod and MPI do not check, or check only after the other ranks have begun to wait for this
-// one.
+// Checks what Horovod and MPI do not check, or check only when the other ranks already wait for this one.
 Status CheckInputs(const tf::Tensor& words, const tf::Tensor& splits, HorovodPlace place) {
   if (words.dims() != 1)
     return InvalidArgument("words must have shape [w], not ", words.shape().DebugString());

@@ -40,7 +40,8 @@ REGISTER_OP("SokExchangeStatistics")
       return ::tensorflow::Status();
     })
     .Doc(R"(What this process has exchanged since it started.
-statistics: [5] exchanges, bytes sent, bytes received, and of these bytes sent to and received from other ranks.)");
+statistics: [5] exchanges, bytes sent, bytes received, bytes sent to other ranks, bytes received from other
+  ranks.)");
 
 }  // namespace
 }  // namespace sok

@@ -14,11 +14,12 @@ namespace sok {
 // Horovod's one background thread negotiates with the other ranks which collectives all of them wait for, and
 // then runs these one after another.
 
-// This process's place; an error where Horovod is not initialized.
+// This process's rank, and the number of ranks.
 struct HorovodPlace {
   int rank;
   int size;
 };
+// An error if Horovod is not initialized.
 StatusOr<HorovodPlace> GetHorovodPlace();
 
 // Starts `alltoall` under `name`. All ranks must enqueue that name, and no other alltoall in flight may have

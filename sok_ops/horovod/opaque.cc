@@ -6,16 +6,16 @@
 namespace sok {
 namespace {
 
-// Horovod's own collectives are not stateful: graph optimizers would fold one whose input is a constant and
-// merge two with the same input, possibly on some ranks only. They leave the outputs of a stateful op alone,
-// but not those of a placeholder with a default.
+// Horovod's own collectives are not stateful. Graph optimizers would fold a collective whose input is a
+// constant and merge two collectives with the same input, possibly on some ranks only. They do neither if the
+// input comes from a stateful op. A placeholder with a default is not enough.
 REGISTER_OP("SokOpaque")
     .Input("tensor: T")
     .Attr("T: type")
     .Output("same: T")
     .SetIsStateful()
     .SetShapeFn(::tensorflow::shape_inference::UnchangedShape)
-    .Doc("Returns its input. Graph optimizers know nothing of its value, and neither fold nor merge it.");
+    .Doc("Returns its input. Graph optimizers know nothing about its value, and neither fold nor merge it.");
 
 class OpaqueOp final : public ::tensorflow::OpKernel {
  public:

@@ -15,7 +15,7 @@ namespace {
 // The process's watch. Never destroyed: Horovod's thread may end a round while the process exits.
 StallWatch& ProcessWatch() {
   static auto* const watch = new StallWatch(EnqueueAlltoall);
-  // Ends the watch's thread at process exit, before Horovod's own objects, which are older, are destroyed.
+  // Ends the watch's thread at process exit. Horovod's static objects are older and so destroyed later.
   struct Stopper {
     ~Stopper() { watch->Stop(); }
   };
@@ -71,13 +71,13 @@ void PendingExchange::Done(const Status& status) {
 
 void PendingExchange::End(const tf::Status& status) {
   if (!status.ok()) context_->SetStatus(status);
-  // Does not wait for a running cancellation, which may be the caller; its callback finds that the op has
-  // ended.
+  // TryDeregisterCallback does not wait for a running cancellation, which may be the caller. Its callback
+  // finds that the op has ended.
   tf::CancellationManager* const manager = context_->cancellation_manager();
   if (manager != nullptr) manager->TryDeregisterCallback(cancellation_token_);
   context_ = nullptr;
   ProcessWatch().End(this);
-  // What `done_` refers to is destroyed with the step, and the exchange may outlive the step.
+  // The objects that `done_` refers to are destroyed with the step. The exchange may outlive the step.
   const tf::AsyncOpKernel::DoneCallback done = std::move(done_);
   done();
 }

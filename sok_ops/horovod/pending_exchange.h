@@ -18,16 +18,16 @@ namespace sok {
 
 // One run of SokExchange, from its start until Horovod no longer accesses its memory.
 //
-// The op ends once, by whichever comes first: Horovod's result, the end of its step because of an error
-// elsewhere, or a failure reported by the stall watch. Later events are ignored. Horovod may still read and
-// write the exchange's memory then, so the exchange owns it until the op has succeeded. The kernel's context
-// is never accessed after the op has ended.
+// The op ends at the first of these events: Horovod's result, a cancellation of its step because of an error
+// elsewhere, or a failure reported by the stall watch. Later events are ignored. After a cancellation or a
+// failure Horovod may still access the exchange's memory, so the exchange owns the memory until Horovod
+// releases the exchange. The kernel's context is never accessed after the op has ended.
 class PendingExchange final : public Alltoall,
                               public WatchedExchange,
                               public std::enable_shared_from_this<PendingExchange> {
  public:
-  // `context` is of an op with inputs (words, splits) that have been checked and outputs (received, splits),
-  // and lives until `done` is called.
+  // `context` belongs to an op with checked inputs (words, splits) and outputs (received, received_splits).
+  // It must live until `done` is called.
   PendingExchange(const std::string& name, HorovodPlace place, tensorflow::OpKernelContext* context,
                   tensorflow::AsyncOpKernel::DoneCallback done);
 
@@ -60,7 +60,7 @@ class PendingExchange final : public Alltoall,
   tensorflow::Tensor received_splits_;
 
   std::atomic<bool> ended_{false};
-  // Accessed by the caller that ends the op, and by Start() before there can be one.
+  // Accessed only by the caller that ends the op, and by Start() before the op can end.
   tensorflow::OpKernelContext* context_;
   tensorflow::AsyncOpKernel::DoneCallback done_;
   tensorflow::CancellationToken cancellation_token_ = tensorflow::CancellationManager::kInvalidToken;

@@ -11,11 +11,11 @@ namespace sok {
 namespace {
 
 constexpr int64_t kWord = sizeof(int64_t);
-constexpr size_t kMaxListed = 8;  // of the names, and of the ranks, that one message lists
+constexpr size_t kMaxListed = 8;  // names or ranks in one list of an error message
 
 int64_t WordsFor(int64_t bytes) { return (bytes + kWord - 1) / kWord; }
 
-Status Malformed() { return Internal("a rank sent something else than its part of a stall watch's round"); }
+Status Malformed() { return Internal("a rank sent words that are not a report of a stall watch"); }
 
 // "'a', 'b' and 3 more"
 template <typename Items, typename Write>

@@ -10,7 +10,7 @@ namespace {
 
 Waiting Stuck(std::vector<std::string> names) { return Waiting{250, true, std::move(names)}; }
 
-TEST(StallRoundTest, WordsCarryEverything) {
+TEST(StallRoundTest, DecodeReturnsWhatWasEncoded) {
   for (const Waiting& sent : {Waiting{}, Stuck({"a"}), Stuck({"", "12345678", "123456789", "täble"})}) {
     const StatusOr<Waiting> got = Decode(Encode(sent));
     ASSERT_TRUE(got.ok());
@@ -20,7 +20,7 @@ TEST(StallRoundTest, WordsCarryEverything) {
   }
 }
 
-TEST(StallRoundTest, ForeignWordsAreAnError) {
+TEST(StallRoundTest, MalformedWordsAreAnError) {
   for (const std::vector<int64_t>& words : std::vector<std::vector<int64_t>>{{},
                                                                              {1, 1},
                                                                              {1, 1, -1},
@@ -33,26 +33,25 @@ TEST(StallRoundTest, ForeignWordsAreAnError) {
   }
 }
 
-TEST(StallRoundTest, DisjointRanksAreADeadlockThatNamesBothSides) {
+TEST(StallRoundTest, TheErrorSaysWhichRanksWaitForWhat) {
   const Status status = CheckForDeadlock({Stuck({"b", "a"}), Stuck({"c"}), Stuck({"a", "b"})});
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_NE(status.message().find("ranks 0, 2 wait for 'a', 'b'; rank 1 waits for 'c'"), std::string::npos)
       << status.message();
 }
 
-TEST(StallRoundTest, AnExchangeThatAllAwaitIsOnItsWay) {
+TEST(StallRoundTest, NoDeadlockIfAllRanksAwaitOneExchange) {
   EXPECT_TRUE(CheckForDeadlock({Stuck({"a", "b"}), Stuck({"c", "b"})}).ok());
 }
 
-TEST(StallRoundTest, ARankThatIsNotStuckMayStillCome) {
+TEST(StallRoundTest, NoDeadlockIfOneRankIsNotStuck) {
   Waiting busy = Stuck({"c"});
   busy.stuck = false;
   EXPECT_TRUE(CheckForDeadlock({Stuck({"a"}), busy}).ok());
   EXPECT_TRUE(CheckForDeadlock({busy, Stuck({"a"})}).ok());
 }
 
-TEST(StallRoundTest, NoRankIsLeftOutOfTheCommonExchanges) {
-  // Each two of them have one in common, and all three none.
+TEST(StallRoundTest, DeadlockIfOnlyPairsOfRanksAwaitOneExchange) {
   EXPECT_FALSE(CheckForDeadlock({Stuck({"a", "b"}), Stuck({"b", "c"}), Stuck({"c", "a"})}).ok());
 }
 

@@ -15,7 +15,7 @@ constexpr char kRoundName[] = "sok.stall_watch";
 
 }  // namespace
 
-// One round's alltoall: this rank's words go to every rank.
+// One round's alltoall: sends this rank's report to every rank.
 class StallWatch::Round final : public Alltoall {
  public:
   Round(StallWatch* watch, int ranks, const std::vector<int64_t>& own)
@@ -40,7 +40,7 @@ class StallWatch::Round final : public Alltoall {
     watch_->changed_.NotifyAll();
   }
 
-  // Once done.
+  // The reports of all ranks. Call it only if `done`.
   StatusOr<std::vector<Waiting>> States() const {
     SOK_RETURN_IF_ERROR(status_);
     std::vector<Waiting> states;
@@ -101,8 +101,8 @@ void StallWatch::Run(int ranks, int64_t own_period_ms) {
   while (!stopped) {
     const StatusOr<std::vector<Waiting>> states = RunRound(ranks, Sample(own_period_ms));
     if (!states.ok()) break;  // Horovod shuts down, and has ended the exchanges itself
-    const Status judgement = CheckForDeadlock(states.value());
-    if (!judgement.ok()) FailAll(judgement);
+    const Status deadlock = CheckForDeadlock(states.value());
+    if (!deadlock.ok()) FailAll(deadlock);
 
     const std::chrono::milliseconds period(states.value()[0].period_ms);
     const auto next_round = std::chrono::steady_clock::now() + period;
@@ -149,7 +149,7 @@ void StallWatch::Stop() {
   const MutexLock lock(mutex_);
   stopping_ = true;
   changed_.NotifyAll();
-  // In a child of fork() there is no such thread.
+  // A child of fork() does not have the thread, so the wait has a limit.
   while (running_ && changed_.WaitUntil(mutex_, latest)) {
   }
 }

@@ -29,34 +29,35 @@ class WatchedExchange {
 // Detects ranks that wait for each other, and ends their exchanges with an error that says which rank waits
 // for which exchange. Without it, ranks that run different programs would wait forever.
 //
-// How: a thread of every process takes part in a round, an alltoall of its own name, and waits a quarter of
-// SOK_STALL_SECONDS until the next one. In a round each rank tells which exchanges it waits for, and that it
-// is stuck if these have not changed, with none begun and none ended, since the round four before. All ranks
-// then judge the same states: they are in deadlock if all are stuck and no exchange is awaited by all of
-// them.
+// How: a thread of every process takes part in rounds. A round is an alltoall with a name of its own; the
+// next round starts a quarter of SOK_STALL_SECONDS later. In a round each rank reports the exchanges that it
+// waits for. It also reports that it is stuck if it waits and no exchange has begun or ended since the fourth
+// round before. All ranks evaluate the same reports: there is a deadlock if all ranks are stuck and no
+// exchange is awaited by all of them.
 //
-// Why no false alarm: every rank took part in round k - 1 before any rank could leave it, and takes part in
-// round k later. What a rank says in round k, if it is stuck, was so when it took part in round k - 1, and
-// unchanged in between. So at the moment at which the last rank entered round k - 1 all these states held
-// together: they are one snapshot and not hearsay of different times. Ranks may enter rounds at any distance,
-// and a process that was suspended counts as having waited for one quarter, not for the time that passed on
-// the clock.
-// A rank that is slow outside of its exchanges (reads data, saves, evaluates, compiles) waits for nothing: it
-// is not stuck, and the others wait for it. A transfer that takes long is one that all ranks wait for. A rank
-// that is slow in a part of its step while another part waits for an exchange looks stuck; that is an alarm
-// only if each of the ranks is so for SOK_STALL_SECONDS, in different exchanges.
+// Why there are no false alarms: no rank leaves round k - 1 before all ranks have entered it. What a stuck
+// rank reports in round k was already so when it entered round k - 1, and has not changed in between. So all
+// reports of stuck ranks held at one moment: when the last rank entered round k - 1. This does not depend on
+// clocks. Ranks may enter a round at different times, and a process that was suspended counts as having
+// waited for one quarter, however long it was suspended.
+// A rank that is slow outside of its exchanges (reads data, saves, evaluates, compiles) waits for nothing, so
+// it is not stuck, and the others wait for it. A slow transfer is an exchange that all ranks wait for. If one
+// part of a step is slow while another part waits for an exchange, the rank looks stuck. That raises an alarm
+// only if every rank looks stuck for SOK_STALL_SECONDS, in different exchanges.
 //
-// Rounds are run always and not only by those who wait: a rank's part in a round cannot be withdrawn, and one
-// that waited for the others would make Horovod report, or by HOROVOD_STALL_SHUTDOWN_TIME_SECONDS end, a job
-// that has recovered since. A round moves some words four times per SOK_STALL_SECONDS.
+// All ranks run rounds all the time, not only while they wait, because a rank cannot withdraw from a round.
+// If only waiting ranks entered a round, one that entered alone would stay in it after the job has recovered,
+// and Horovod would report the job as stalled, or end it after HOROVOD_STALL_SHUTDOWN_TIME_SECONDS. The cost
+// is a few words, four times per SOK_STALL_SECONDS.
 //
-// Rank 0's SOK_STALL_SECONDS counts for all, so launchers that do not pass the environment on do no harm. The
-// watch ends with Horovod and starts again with the next exchange.
+// Rank 0's SOK_STALL_SECONDS is used on all ranks, so launchers that do not pass on the environment do no
+// harm. The watch ends with Horovod and starts again with the next exchange.
 //
 // Thread-safe.
 class StallWatch {
  public:
-  // What EnqueueAlltoall() is. Whatever was enqueued must be done with before the watch is destroyed.
+  // Enqueues an alltoall, as EnqueueAlltoall() does. All enqueued alltoalls must have ended before the watch
+  // is destroyed.
   using Queue = std::function<Status(const std::string& name, std::shared_ptr<Alltoall> alltoall)>;
 
   explicit StallWatch(Queue queue) : queue_(std::move(queue)) {}
@@ -67,11 +68,11 @@ class StallWatch {
   // This process's SOK_STALL_SECONDS (60 if unset) as the time between rounds; 0 for no watch.
   static StatusOr<int64_t> PeriodMs();
 
-  // An exchange begins; the first one starts the watch. `period_ms` is this rank's.
+  // To be called when an exchange begins; the first one starts the watch. `period_ms` is this rank's.
   void Begin(std::shared_ptr<WatchedExchange> exchange, int ranks, int64_t period_ms);
-  // It has ended, in whatever way.
+  // To be called when the exchange has succeeded or failed.
   void End(const WatchedExchange* exchange);
-  // Ends the watch for good.
+  // Ends the watch; Begin() does not start it again.
   void Stop();
 
  private:
@@ -84,13 +85,13 @@ class StallWatch {
 
   const Queue queue_;
   Mutex mutex_;
-  CondVar changed_;  // a round ended, the thread ended, or it shall
+  CondVar changed_;  // signals that a round or the thread has ended, or that stopping_ was set
   std::map<const WatchedExchange*, std::shared_ptr<WatchedExchange>> exchanges_ SOK_GUARDED_BY(mutex_);
-  int64_t changes_ SOK_GUARDED_BY(mutex_) = 0;          // exchanges that began or ended, ever
+  int64_t changes_ SOK_GUARDED_BY(mutex_) = 0;          // exchanges begun plus exchanges ended
   int64_t sampled_changes_ SOK_GUARDED_BY(mutex_) = 0;  // changes_ at the last round
-  int unchanged_rounds_ SOK_GUARDED_BY(mutex_) = 0;     // since then, while waiting
+  int unchanged_rounds_ SOK_GUARDED_BY(mutex_) = 0;     // rounds in a row without a change, while waiting
   bool running_ SOK_GUARDED_BY(mutex_) = false;
-  bool off_ SOK_GUARDED_BY(mutex_) = false;       // rank 0 wants no watch
+  bool off_ SOK_GUARDED_BY(mutex_) = false;       // rank 0's period is 0
   bool stopping_ SOK_GUARDED_BY(mutex_) = false;  // the process exits
 };
 

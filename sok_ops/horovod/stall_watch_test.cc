@@ -41,13 +41,13 @@ class FakeHorovod {
     return OkStatus();
   }
 
-  // Called with each round's number, from 1, before its words are moved. What was called so before is not
-  // running any more when this returns.
+  // Sets the function that is called with each round's number, from 1, before the round's words are moved.
+  // When this returns, no call of the previous function is running.
   void BeforeRounds(std::function<void(int)> function) {
     std::lock_guard<std::mutex> lock(before_round_mutex_);
     before_round_ = std::move(function);
   }
-  // Rounds end with an error from now on, or no more.
+  // Sets whether rounds end with an error.
   void Break(bool broken) {
     std::lock_guard<std::mutex> lock(mutex_);
     broken_ = broken;
@@ -91,7 +91,7 @@ class FakeHorovod {
     }
   }
 
-  // Brings `rank` its words from all.
+  // Delivers the words that all ranks sent to `rank`.
   static void Move(const std::vector<std::shared_ptr<Alltoall>>& parts, int rank) {
     std::vector<int64_t> words;
     std::vector<int32_t> splits;
@@ -125,7 +125,7 @@ class FakeExchange final : public WatchedExchange {
     watch_->End(this);
     failed_.set_value(status);
   }
-  // The error that the exchange ended with; waits for it.
+  // Waits for the exchange's error, and returns its message.
   std::string Error() {
     auto future = failed_.get_future();
     return future.wait_for(kLong) == std::future_status::ready ? future.get().message() : "none";
@@ -140,7 +140,6 @@ class FakeExchange final : public WatchedExchange {
   std::promise<Status> failed_;
 };
 
-// Two ranks.
 class StallWatchTest : public ::testing::Test {
  protected:
   static constexpr int kRanks = 2;
@@ -174,33 +173,33 @@ class StallWatchTest : public ::testing::Test {
 };
 
 TEST_F(StallWatchTest, RanksInDifferentExchangesFailInTheFifthUnchangedRound) {
-  int judged = 0;
-  horovod_->BeforeRounds([&](int round) { judged = round; });
+  int last_round = 0;
+  horovod_->BeforeRounds([&](int round) { last_round = round; });
   const auto a = Begin(0, "a"), b = Begin(0, "b"), c = Begin(1, "c");
   for (const auto& exchange : {a, b, c}) {
     EXPECT_NE(exchange->Error().find("rank 0 waits for 'a', 'b'; rank 1 waits for 'c'"), std::string::npos);
   }
   horovod_->BeforeRounds({});
-  EXPECT_GE(judged, 5);
+  EXPECT_GE(last_round, 5);
 }
 
-TEST_F(StallWatchTest, AnExchangeOfAllIsWaitedFor) {
+TEST_F(StallWatchTest, NoFailureWhileAllRanksAwaitOneExchange) {
   const auto a = Begin(0, "a"), both = Begin(0, "both"), c = Begin(1, "c"), too = Begin(1, "both");
   ASSERT_TRUE(horovod_->WaitForRounds(20));
   for (const auto& exchange : {a, both, c, too}) EXPECT_FALSE(exchange->Failed());
 }
 
-TEST_F(StallWatchTest, ARankOutsideOfItsExchangesIsWaitedFor) {
+TEST_F(StallWatchTest, NoFailureWhileARankIsOutsideOfExchanges) {
   const auto a = Begin(0, "a"), first = Begin(1, "first");
   End(1, first);
   ASSERT_TRUE(horovod_->WaitForRounds(20));
   EXPECT_FALSE(a->Failed());
 }
 
-TEST_F(StallWatchTest, ARankThatGoesOnIsWaitedFor) {
+TEST_F(StallWatchTest, NoFailureWhileARankMakesProgress) {
   const auto a = Begin(0, "a"), b = Begin(1, "b");
-  // It always waits for something that the other does not, and not for long: three rounds are unchanged at
-  // most.
+  // Rank 1 always waits for an exchange that rank 0 does not await, but at most three rounds in a row are
+  // unchanged.
   horovod_->BeforeRounds([&](int round) {
     if (round % 4 == 0) End(1, Begin(1, "c"));
   });
@@ -209,7 +208,7 @@ TEST_F(StallWatchTest, ARankThatGoesOnIsWaitedFor) {
   EXPECT_FALSE(b->Failed());
 }
 
-TEST_F(StallWatchTest, AnExchangeThatBeginsLateCountsFromThenOn) {
+TEST_F(StallWatchTest, RoundsAreCountedFromTheBeginningOfALateExchange) {
   const auto a = Begin(0, "a"), first = Begin(1, "first");
   End(1, first);
   ASSERT_TRUE(horovod_->WaitForRounds(20));
@@ -217,11 +216,11 @@ TEST_F(StallWatchTest, AnExchangeThatBeginsLateCountsFromThenOn) {
   const auto c = Begin(1, "c");
   const int rounds = horovod_->rounds();
   EXPECT_NE(c->Error().find("rank 0 waits for 'a'; rank 1 waits for 'c'"), std::string::npos);
-  // One that may have been under way, five to look, and the round after them may have begun.
+  // The failure takes five rounds with the exchange; `rounds` may count the first of them already.
   EXPECT_GE(horovod_->rounds(), rounds + 4);
 }
 
-TEST_F(StallWatchTest, Rank0EndsTheWatchOfAll) {
+TEST_F(StallWatchTest, PeriodZeroOnRank0TurnsTheWatchOffOnAllRanks) {
   const auto a = Begin(0, "a", /*period_ms=*/0), b = Begin(1, "b");
   ASSERT_TRUE(horovod_->WaitForRounds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
