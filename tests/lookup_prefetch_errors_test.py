@@ -330,7 +330,9 @@ def test_what_was_merged_is_read_once_and_in_its_own_tables():
         with pytest.raises(tf.errors.InvalidArgumentError, match="3 lookups in 1 tables"):
             session.run(_read(one, ahead, num_lookups=3).outputs)
         plan = _read(one, ahead).plan
-        with pytest.raises(tf.errors.InvalidArgumentError, match="is not that of a SokGroupLookupAhead"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="is not the output of a SokGroupLookupAhead"
+        ):
             session.run(_read(one, plan).outputs)
         assert session.run(other.size()) == 0
 

@@ -1,4 +1,4 @@
-// The kernel that sets rows.
+// The kernel that sets the weights of keys.
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"

@@ -1,4 +1,4 @@
-// Kernels that restore tables from the folder beside a checkpoint of TensorFlow's.
+// Kernels that restore tables from the folder beside TensorFlow's checkpoint.
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,7 +17,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// What SokCheckCheckpoint gives: one for each table.
+// The output `checked` of SokCheckCheckpoint: one replacement for each table.
 struct CheckedTables {
   std::vector<TableReplacement> tables;
 };
@@ -79,7 +79,8 @@ class LoadCheckpointOp : public tf::OpKernel {
   tf::Status Run(tf::OpKernelContext* context) {
     const auto* checked = StateIn<CheckedTables>(context->input(num_tables_));
     if (checked == nullptr || checked->tables.size() != static_cast<size_t>(num_tables_)) {
-      return tf::errors::InvalidArgument("`checked` is not what SokCheckCheckpoint gave for these tables");
+      return tf::errors::InvalidArgument(
+          "`checked` is not the output of SokCheckCheckpoint for these tables");
     }
     const TfEngineContext call(context);
     for (int i = 0; i < num_tables_; ++i) {

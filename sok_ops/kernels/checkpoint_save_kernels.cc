@@ -1,4 +1,4 @@
-// Kernels that save tables into the folder beside a checkpoint of TensorFlow's.
+// Kernels that save tables in the folder beside TensorFlow's checkpoint.
 #include <cinttypes>
 #include <cstdio>
 #include <optional>
@@ -30,7 +30,7 @@ std::string HexDigits(int64_t id) {
   return digits;
 }
 
-// Tells the table how its last save ended, if none has told it yet.
+// Ends the table's last save, unless it has been ended already.
 Status EndSave(const EngineContext& call, const TableRef& ref, bool succeeded) {
   const std::optional<SaveRequest> save = ref.resource->ExchangeSave(std::nullopt);
   if (!save.has_value()) return OkStatus();
@@ -102,7 +102,7 @@ class CheckpointStageOp : public tf::OpKernel {
       if (stage_ == "publish") AbandonTableCheckpoint(options, request);
       return OkStatus();
     }
-    // The others read what rank 0 has published.
+    // Rank 0 publishes in 'publish'; the other ranks read the result in 'read'.
     if ((stage_ == "publish") != (options.rank == 0)) return OkStatus();
     StatusOr<std::string> published = PublishTableCheckpoint(options, request);
     SOK_RETURN_IF_ERROR(published.status());
@@ -129,7 +129,7 @@ class EndCheckpointOp : public tf::OpKernel {
     const TfEngineContext call(context);
     for (int i = 0; i < num_tables_; ++i) {
       TableRef ref;
-      // A table that is not there has no save under way.
+      // A table that does not exist has no save under way.
       if (!LookupTable(context, i, &ref).ok()) continue;
       OP_REQUIRES_OK(context, ToTf(EndSave(*call, ref, succeeded)));
     }

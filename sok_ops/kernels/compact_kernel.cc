@@ -1,4 +1,4 @@
-// The kernel that makes one full checkpoint of a chain of them.
+// The kernel that merges a chain of checkpoints into one full checkpoint.
 #include <string>
 
 #include "cc/base/printable.h"

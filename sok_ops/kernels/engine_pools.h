@@ -1,5 +1,4 @@
-// Objects of engines that a kernel keeps from one step to the next, for as long as its tables are of one
-// engine.
+// Engine objects that a kernel reuses from step to step, as long as its tables belong to the same engine.
 #ifndef SOK_SOK_OPS_KERNELS_ENGINE_POOLS_H_
 #define SOK_SOK_OPS_KERNELS_ENGINE_POOLS_H_
 
@@ -11,13 +10,13 @@
 
 namespace sok {
 
-// Working memory for the calls of one kernel, of which several may be under way: steps of one session may
+// Working memory for the calls of one kernel. Several calls may run at once, since steps of one session may
 // overlap. Thread-safe.
 class ScratchPool {
   using Pool = ObjectPool<std::unique_ptr<EngineScratch>>;
 
  public:
-  // Working memory of `engine`, which goes back when the lease ends.
+  // Working memory of `engine`. Returns to the pool when the lease is destroyed.
   class Lease {
    public:
     Lease(Pool::Lease held, Engine* engine) : held_(std::move(held)) {
@@ -36,8 +35,8 @@ class ScratchPool {
   Pool pool_;
 };
 
-// As TakeShared, an object with a plan of `engine`. The plan may outlive the kernel: its gradient may run
-// when the kernel is gone.
+// As TakeShared, and makes sure that the object's plan belongs to `engine`. The object may outlive the
+// kernel, since the gradient may run after the kernel is destroyed.
 template <typename T>
 std::shared_ptr<T> TakeWithPlan(const std::shared_ptr<ObjectPool<T>>& pool, Engine* engine) {
   std::shared_ptr<T> object = TakeShared(pool);

@@ -45,7 +45,7 @@ tf::Status ReadInbox(tf::OpKernelContext* context, int first_input, int rank, In
   }
   if (!fits || position != words.size()) {
     return tf::errors::InvalidArgument(context->op_kernel().name(), ": ", words.size(),
-                                       " words arrived, which their splits contradict");
+                                       " words arrived, which do not fit their splits");
   }
   (*inbox)[rank] = own.subspan(others, own.size() - others);
   return tf::Status();

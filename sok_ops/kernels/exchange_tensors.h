@@ -1,6 +1,6 @@
-// The tensors on both sides of an exchange between ranks: int64 words, and int32 splits that say how many of
-// them are for, or from, each rank. A rank sends itself nothing: its message to itself stands behind those to
-// others.
+// The inputs and outputs of an exchange between ranks: int64 words, and int32 splits, the number of words to
+// or from each rank. The message of a rank to itself is not exchanged: its split is 0, and it follows the
+// messages to the other ranks in the words that the rank sends.
 #ifndef SOK_SOK_OPS_KERNELS_EXCHANGE_TENSORS_H_
 #define SOK_SOK_OPS_KERNELS_EXCHANGE_TENSORS_H_
 
@@ -12,7 +12,8 @@
 
 namespace sok {
 
-// An AllocateWords that makes the outputs 0 and 1 of a kernel on rank `rank`: words and splits.
+// An AllocateWords that allocates outputs 0 and 1 of a kernel on rank `rank`: words and splits. Fails also if
+// the words to the other ranks are more than INT32_MAX, the limit of an exchange.
 class OutgoingWords {
  public:
   OutgoingWords(tensorflow::OpKernelContext* context, int rank) : context_(context), rank_(rank) {}
@@ -24,10 +25,11 @@ class OutgoingWords {
   int rank_;
 };
 
-// Inputs of a kernel that takes what arrived: words and splits that arrived, words and splits that were sent.
+// The number of inputs that hold an inbox: received words and splits, then this rank's sent words and splits.
 constexpr int kInboxInputs = 4;
 
-// The messages to rank `rank` in kInboxInputs inputs from `first_input` on. They live as long as the inputs.
+// Reads the messages to rank `rank` from the kInboxInputs inputs that begin with `first_input`. They are
+// valid as long as the inputs.
 tensorflow::Status ReadInbox(tensorflow::OpKernelContext* context, int first_input, int rank, Inbox* inbox);
 
 }  // namespace sok

@@ -1,4 +1,4 @@
-// The kernel that gives all rows of a table as tensors.
+// The kernel that returns all rows of a table as tensors.
 #include <algorithm>
 #include <cstdint>
 

@@ -8,14 +8,15 @@ namespace tf = ::tensorflow;
 
 namespace {
 
-// Reads an attribute of one flag for each lookup; where it is empty, all are false.
+// Reads an attribute with one flag for each lookup. If it is empty, all flags are false.
 tf::Status OptionalFlags(tf::OpKernelConstruction* construction, const char* name, size_t lookups,
                          std::vector<bool>* flags) {
   TF_RETURN_IF_ERROR(construction->GetAttr(name, flags));
   if (flags->empty()) flags->assign(lookups, false);
-  return flags->size() == lookups ? tf::Status()
-                                  : tf::errors::InvalidArgument("SokGroupLookup: ", flags->size(), " flags `",
-                                                                name, "` for ", lookups, " lookups");
+  return flags->size() == lookups
+             ? tf::Status()
+             : tf::errors::InvalidArgument("SokGroupLookup: `", name, "` has ", flags->size(), " flags for ",
+                                           lookups, " lookups");
 }
 
 // The attributes that have one value for each lookup.
@@ -68,9 +69,11 @@ struct LookupAttributes {
         spec.table < num_tables) {
       return tf::Status();
     }
-    return tf::errors::InvalidArgument("SokGroupLookup: lookup ", l, " has layout '", layouts[l],
-                                       "', combiner '", combiners[l], "', weights: ", spec.weighted,
-                                       ", slots ", slots[l], ", table ", spec.table, " of ", num_tables);
+    return tf::errors::InvalidArgument(
+        "SokGroupLookup: the attributes of lookup ", l, " do not fit each other: layout '", layouts[l],
+        "', combiner '", combiners[l], "', weighted ", spec.weighted, ", positive_weights_only ",
+        spec.positive_weights_only, ", placed ", placed[l], ", slots ", slots[l], ", table ", spec.table,
+        " of ", num_tables);
   }
 };
 
@@ -96,7 +99,7 @@ tf::Status GroupAttributes::Read(tf::OpKernelConstruction* construction) {
   }
   if (bags_needed != num_bags || weights_needed != num_weights) {
     return tf::errors::InvalidArgument("SokGroupLookup: ", num_bags, " bag inputs and ", num_weights,
-                                       " weights, where the lookups need ", bags_needed, " and ",
+                                       " weights, but the lookups need ", bags_needed, " and ",
                                        weights_needed);
   }
   TF_RETURN_IF_ERROR(construction->GetAttr("dims", &dims));

@@ -10,15 +10,14 @@
 
 namespace sok {
 
-// What the attributes of an op say about one of its lookups, beside what its engine is told.
+// The attributes of one lookup that its engine does not need.
 struct TensorSpec {
-  int64_t slots = 0;    // how many consecutive bags belong to one sample; 0: each is one
+  int64_t slots = 0;    // how many consecutive bags belong to one sample; 0: bags are not grouped by sample
   bool placed = false;  // the weights' own indices or row splits are inputs, too
-  // How many of the op's inputs `bags` are the lookup's.
-  int bag_inputs = 0;
+  int bag_inputs = 0;   // the number of tensors of the op's input `bags` that belong to the lookup
 };
 
-// The attributes of an op that looks a group up.
+// The attributes of a group lookup op.
 struct GroupAttributes {
   std::vector<int64_t> dims;        // by table
   std::vector<LookupSpec> specs;    // by lookup

@@ -22,7 +22,7 @@ tf::Status ReadTables(tf::OpKernelContext* context, const std::vector<int64_t>& 
     }
     if (!seen.insert(ref.table.get()).second) {
       return tf::errors::InvalidArgument("Embedding variable '", ref.name(),
-                                         "' stands twice in a group's handles");
+                                         "' occurs twice in the handles of a group");
     }
     Engine& engine = ref.table->engine();
     if (t == 0) tables->engine = &engine;
@@ -42,13 +42,13 @@ tf::Status CheckOneRank(const GroupTables& tables) {
   const TableOptions& options = tables.options();
   if (options.ranks == 1) return tf::Status();
   return tf::errors::FailedPrecondition("Lookup in embedding variable '", options.name,
-                                        "' was built for one rank, and there are ", options.ranks,
-                                        ": initialize Horovod before lookups are built");
+                                        "' was built for one rank, but there are ", options.ranks,
+                                        " ranks: initialize Horovod before building lookups");
 }
 
 namespace {
 
-// The last input of a lookup, a scalar bool. `table` is any of the group's, for the error.
+// Reads the last input of a lookup, a scalar bool. `table` is any table of the group; the error names it.
 tf::Status ReadTraining(tf::OpKernelContext* context, const TableRef& table, bool* is_training) {
   const tf::Tensor& training = context->input(context->num_inputs() - 1);
   if (training.NumElements() != 1) {

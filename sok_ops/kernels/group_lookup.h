@@ -10,14 +10,14 @@
 
 namespace sok {
 
-// What SokGroupLookup leaves for its gradient.
+// The output `plan` of SokGroupLookup, an input of its gradient.
 struct GroupLookup {
   std::unique_ptr<GroupPlan> plan;
   GroupShape shape;
 };
 
-// The GroupLookup in input `index` of a kernel on `tables`. InvalidArgument where it is none, or that of
-// tables of another engine.
+// Reads the GroupLookup in input `index` of a kernel on `tables`. InvalidArgument if the input is something
+// else, or if it belongs to another engine.
 inline tensorflow::Status ReadGroupLookup(tensorflow::OpKernelContext* context, int index,
                                           const GroupTables& tables, const GroupLookup** lookup) {
   *lookup = StateIn<GroupLookup>(context->input(index));

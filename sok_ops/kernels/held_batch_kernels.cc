@@ -19,7 +19,7 @@ class HeldBatch : public tf::ResourceBase {
  public:
   std::string DebugString() const override { return "a batch held for the next step"; }
 
-  // False where there is one already.
+  // False if a batch is held already.
   bool Hold(std::vector<tf::Tensor> values) {
     const MutexLock lock(mutex_);
     if (values_.has_value()) return false;
@@ -85,8 +85,9 @@ class TakeBatchOp : public tf::OpKernel {
     tf::core::RefCountPtr<HeldBatch> batch;
     OP_REQUIRES_OK(context, BatchOf(context, name_, &batch));
     const std::optional<std::vector<tf::Tensor>> values = batch->Take();
-    OP_REQUIRES(context, values.has_value() || has_next.flat<bool>()(0),
-                tf::errors::OutOfRange("End of sequence: ", name_, " holds no batch, and there is no next"));
+    OP_REQUIRES(
+        context, values.has_value() || has_next.flat<bool>()(0),
+        tf::errors::OutOfRange("End of sequence: ", name_, " holds no batch, and the input has no other"));
     OP_REQUIRES(context, values.has_value(),
                 tf::errors::FailedPrecondition(
                     name_, " holds no batch: run `prime` before the first step, and after a step that ",

@@ -1,4 +1,4 @@
-// sok.Init: what the ranks were told, compared, becomes the session's Runtime.
+// The kernels of sok.Init: they compare the arguments of the ranks and store them as the session's Runtime.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// The words that a rank sends, in their order.
+// The arguments of one rank, a word each, in this order.
 enum Argument { kGlobalBatchSize, kSeed, kGradientDtype, kArguments };
 
 std::string GradientDtypeName(int64_t dtype) { return tf::DataTypeString(static_cast<tf::DataType>(dtype)); }
@@ -62,8 +62,8 @@ class InitOp : public tf::OpKernel {
   }
 
  private:
-  // All ranks compare the same words, so that all of them fail or none. The seed needs no agreement: rank 0's
-  // is taken.
+  // All ranks compare the same words, so either all of them fail or none. The seeds may differ: rank 0's is
+  // used.
   tf::Status CheckAgreement(const int64_t* words) const {
     for (int rank = 1; rank < ranks_; ++rank) {
       const int64_t* other = words + int64_t{kArguments} * rank;
@@ -85,6 +85,7 @@ class InitOp : public tf::OpKernel {
   int rank_;
   int ranks_;
 };
+
 class InitHasRunOp : public tf::OpKernel {
  public:
   explicit InitHasRunOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
@@ -101,7 +102,7 @@ class InitHasRunOp : public tf::OpKernel {
     tf::core::RefCountPtr<Runtime> existing;
     const bool has_run = LookupRuntime(context, "", &existing).ok();
     if (has_run) {
-      // Rank 0's seed is taken on all ranks.
+      // All ranks use rank 0's seed, so only rank 0 can compare its own.
       const uint64_t seed = rank_ == 0 ? static_cast<uint64_t>(words[kSeed]) : existing->seed;
       OP_REQUIRES_OK(context, CheckUnchanged(*existing, words[kGlobalBatchSize], seed,
                                              static_cast<tf::DataType>(words[kGradientDtype]), ranks_));

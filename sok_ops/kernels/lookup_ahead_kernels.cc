@@ -1,4 +1,5 @@
-// Kernels of a group lookup in two ops: what can be done with ids alone, and later what needs rows.
+// Kernels of a group lookup in two ops: the first does the work that needs only ids, the second the work that
+// needs rows.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -20,12 +21,12 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// What SokGroupLookupAhead leaves for SokGroupLookupRead.
+// The output of SokGroupLookupAhead, an input of SokGroupLookupRead.
 struct LookupAhead {
-  Status status;  // what is wrong with the ids; then there is no more than the tables' names
-  std::vector<std::string> tables;
-  std::shared_ptr<GroupLookup> lookup;    // which the read fills in
-  mutable std::atomic<bool> read{false};  // whether one has begun
+  Status status;                          // if an error, the lookup's plan must not be read
+  std::vector<std::string> tables;        // names
+  std::shared_ptr<GroupLookup> lookup;    // completed by SokGroupLookupRead
+  mutable std::atomic<bool> read{false};  // whether SokGroupLookupRead has begun
 };
 
 class GroupLookupAheadOp : public tf::OpKernel {
@@ -42,7 +43,7 @@ class GroupLookupAheadOp : public tf::OpKernel {
     for (const TableRef& ref : tables.refs) ahead->tables.push_back(ref.name());
     ahead->lookup = TakeWithPlan(done_, tables.engine);
     ahead->lookup->shape.attributes = attributes_;
-    // The batch under way is fine, whatever is wrong with this one: an error waits for its turn.
+    // An error must not fail the current step, which trains an earlier batch: SokGroupLookupRead raises it.
     ahead->status = WithinMemory([&] { return Merge(context, tables, ahead->lookup.get()); });
     OP_REQUIRES_OK(context, OutputState(context, 0, std::move(ahead)));
   }
@@ -58,7 +59,7 @@ class GroupLookupAheadOp : public tf::OpKernel {
 
   const std::shared_ptr<GroupAttributes> attributes_ = std::make_shared<GroupAttributes>();
   ScratchPool scratch_;
-  // What is held for a later run, or used by its gradient, may outlive the kernel.
+  // Shared, because objects that are held for a later run or for the gradient may outlive the kernel.
   const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupAhead").Device(tf::DEVICE_CPU), GroupLookupAheadOp);
@@ -76,9 +77,9 @@ class GroupLookupReadOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
     OP_REQUIRES_OK(context, CheckOneRank(tables));
     const auto* ahead = StateIn<LookupAhead>(context->input(static_cast<int>(dims_.size())));
-    OP_REQUIRES(
-        context, ahead != nullptr,
-        tf::errors::InvalidArgument("SokGroupLookupRead: `ahead` is not that of a SokGroupLookupAhead"));
+    OP_REQUIRES(context, ahead != nullptr,
+                tf::errors::InvalidArgument(
+                    "SokGroupLookupRead: `ahead` is not the output of a SokGroupLookupAhead"));
     OP_REQUIRES_OK(context, CheckFits(*ahead, tables));
     OP_REQUIRES(
         context, !ahead->read.exchange(true),
@@ -102,7 +103,7 @@ class GroupLookupReadOp : public tf::OpKernel {
         layout.num_lookups() != num_lookups_) {
       return tf::errors::InvalidArgument("SokGroupLookupRead: ", num_lookups_, " lookups in ",
                                          tables.refs.size(), " tables with ", num_outputs_,
-                                         " outputs, and `ahead` has ", layout.num_lookups(), " in ",
+                                         " outputs, but `ahead` has ", layout.num_lookups(), " in ",
                                          ahead.tables.size(), " with ", layout.num_outputs());
     }
     for (size_t t = 0; t < tables.refs.size(); ++t) {

@@ -1,4 +1,5 @@
-// Kernels of the group lookup and its gradient: they translate tensors to the engine's views and call it.
+// Kernels of the group lookup and its gradient: they turn tensors into the engine's views and call the
+// engine.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -58,8 +59,8 @@ class GroupLookupGradOp : public tf::OpKernel {
     int num_weights;
     OP_REQUIRES_OK(construction, construction->GetAttr("num_weights", &num_weights));
     OP_REQUIRES(construction, std::count(weighted_.begin(), weighted_.end(), true) == num_weights,
-                tf::errors::InvalidArgument("SokGroupLookupGrad: ", num_weights,
-                                            " weight gradients, which `weighted` contradicts"));
+                tf::errors::InvalidArgument("SokGroupLookupGrad: num_weights is ", num_weights,
+                                            ", not the number of lookups that are `weighted`"));
   }
 
   void Compute(tf::OpKernelContext* context) override {

@@ -24,8 +24,7 @@ tf::Status CheckSparseShapes(const LookupTensors& tensors, const TableRef& table
   const tf::Tensor& indices = *tensors.indices;
   const tf::Tensor& dense_shape = *tensors.dense_shape;
   if (indices.dims() != 2 || indices.dim_size(0) != nnz || indices.dim_size(1) != 2) {
-    return Invalid(table, "sparse ids have indices of shape ", Shape(indices), ", not [", nnz,
-                   ", 2]: ids are [bags, any]");
+    return Invalid(table, "sparse ids have indices of shape ", Shape(indices), ", not [", nnz, ", 2]");
   }
   if (dense_shape.dims() != 1 || dense_shape.NumElements() != 2) {
     return Invalid(table, "sparse ids have a dense_shape of shape ", Shape(dense_shape), ", not [2]");
@@ -49,8 +48,9 @@ tf::Status CheckWeightShapes(const LookupTensors& tensors, const TableRef& table
   if (tensors.places == nullptr) return tf::Status();
   const tf::Tensor& of_ids = tensors.indices != nullptr ? *tensors.indices : *tensors.row_splits;
   if (of_ids.shape() != tensors.places->shape()) {
-    return Invalid(table, "the places of its weights have shape ", Shape(*tensors.places),
-                   ", and those of its ids ", Shape(of_ids));
+    return Invalid(table, "the weights are not at the places of the ids: their ",
+                   tensors.indices != nullptr ? "indices" : "row_splits", " have shape ",
+                   Shape(*tensors.places), ", those of the ids ", Shape(of_ids));
   }
   return tf::Status();
 }
@@ -63,7 +63,7 @@ tf::Status AddBags(int64_t bags, int64_t slots, const TableRef& table, tf::Tenso
   }
   if (slots == 0) return shape->AddDimWithStatus(bags);
   if (bags % slots != 0) {
-    return Invalid(table, "the ids have ", bags, " rows, which is no multiple of slot_num ", slots);
+    return Invalid(table, "the ids have ", bags, " rows, which is not a multiple of slot_num ", slots);
   }
   TF_RETURN_IF_ERROR(shape->AddDimWithStatus(bags / slots));
   return shape->AddDimWithStatus(slots);

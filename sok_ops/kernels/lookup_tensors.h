@@ -10,22 +10,23 @@
 
 namespace sok {
 
-// The tensors of one lookup. The bag tensors and weights are null where its layout has none.
+// The tensors of one lookup. Tensors that the lookup does not have are null.
 struct LookupTensors {
   const tensorflow::Tensor* ids = nullptr;
   const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, 2]
-  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [rank]
+  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [2]
   const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]
-  const tensorflow::Tensor* places = nullptr;       // as indices or row_splits, of the weights
+  const tensorflow::Tensor* places = nullptr;       // the weights' own indices or row_splits
   const tensorflow::Tensor* weights = nullptr;      // [ids]
 };
 
-// The inputs of a lookup after its handles, by lookup: ids of all, then bags, then weights.
+// The tensors of each lookup. They are the inputs after the handles: the ids of all lookups, then the bags,
+// then the weights.
 std::vector<LookupTensors> InputTensors(tensorflow::OpKernelContext* context,
                                         const GroupAttributes& attributes);
 
-// Checks dtypes, shapes and the number of bags. *shape is that of the lookup's output, *input what an engine
-// is told, which lives as long as the tensors. An error names the variable.
+// Checks dtypes, shapes and the number of bags. Sets *shape to the shape of the lookup's output, and *input
+// to the engine's view of the tensors, valid as long as the tensors. Errors name the variable.
 tensorflow::Status ReadLookupTensors(const LookupSpec& spec, const TensorSpec& tensor_spec,
                                      const LookupTensors& tensors, const TableRef& table,
                                      tensorflow::TensorShape* shape, LookupInput* input);

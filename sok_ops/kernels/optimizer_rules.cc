@@ -1,4 +1,4 @@
-// The rules of cc/optimizers as JSON, for Python, which loads this library through ctypes too.
+// The rules of cc/optimizers as JSON, for Python, which also loads this library through ctypes.
 #include <string>
 
 #include "cc/base/status.h"
@@ -19,7 +19,7 @@ const char* InWords(UntouchedRows untouched) {
   return "";
 }
 
-// Names and sources are ours: none needs an escape.
+// Names and sources are constants of cc/optimizers. None needs an escape.
 std::string Quoted(const std::string& text) { return "\"" + text + "\""; }
 
 // {"learning_rate": "finite", ...}, in the order in which the rule takes them.

@@ -20,8 +20,8 @@ tf::Status OutputLayout::Read(tf::OpKernelConstruction* construction, const std:
     begin_.push_back(begin_.back() + static_cast<int>(count));
   }
   if (begin_.size() != beside.size() + 1 || begin_.back() != lookups || this->num_outputs() != num_outputs) {
-    return tf::errors::InvalidArgument(construction->def().op(), ": `beside` does not spread ", lookups,
-                                       " lookups over ", num_outputs, " outputs");
+    return tf::errors::InvalidArgument(construction->def().op(), ": `beside` does not divide ", lookups,
+                                       " lookups into ", num_outputs, " outputs of at least one lookup");
   }
   for (const LookupSpec& spec : specs) {
     if (spec.table >= static_cast<int>(dims.size())) {

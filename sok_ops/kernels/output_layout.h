@@ -1,4 +1,4 @@
-// Which lookups of a group write into one output, next to each other along its last dimension.
+// Which lookups of a group are concatenated in which output, along its last dimension.
 #ifndef SOK_SOK_OPS_KERNELS_OUTPUT_LAYOUT_H_
 #define SOK_SOK_OPS_KERNELS_OUTPUT_LAYOUT_H_
 
@@ -14,21 +14,21 @@ namespace sok {
 
 class OutputLayout {
  public:
-  // Reads and checks the attributes `beside` and `num_outputs` of an op on lookups of `specs` in tables with
-  // rows of `dims` floats.
+  // Reads and checks the attributes `beside` and `num_outputs` of an op. `specs` are its lookups; the rows of
+  // table t have dims[t] floats.
   tensorflow::Status Read(tensorflow::OpKernelConstruction* construction,
                           const std::vector<LookupSpec>& specs, const std::vector<int64_t>& dims);
 
   int num_outputs() const { return static_cast<int>(begin_.size()) - 1; }
   int num_lookups() const { return static_cast<int>(dims_.size()); }
 
-  // The shapes of the outputs, where that of lookup l alone is of_lookups[l]. InvalidArgument, which names
-  // the variables, where lookups of one output differ in more than the last dimension.
+  // Appends the shapes of the outputs; of_lookups[l] is the shape of lookup l alone. InvalidArgument, which
+  // names the variables, if lookups of one output differ in more than the last dimension.
   tensorflow::Status Shapes(const std::vector<tensorflow::TensorShape>& of_lookups,
                             const std::vector<TableRef>& tables,
                             std::vector<tensorflow::TensorShape>* shapes) const;
 
-  // The floats of a row of output `o`: its lookups' dims together.
+  // The floats per row of output `o`: the sum of its lookups' dims.
   int64_t Width(int o) const;
 
   // Appends a view of each lookup's part of output `o`, which begins at `data`: OutputRows or GradientRows.
@@ -50,8 +50,8 @@ class OutputLayout {
   std::vector<int64_t> dims_;  // by lookup
 };
 
-// Allocates the outputs of a kernel, of `shapes`, as its first ones, and appends each lookup's part of them
-// to `rows`. An error names the variable of the output's first lookup.
+// Allocates the first outputs of a kernel, with `shapes`, and appends each lookup's part of them to `rows`.
+// An error names the variable of the output's first lookup.
 tensorflow::Status AllocateOutputs(tensorflow::OpKernelContext* context, const OutputLayout& layout,
                                    const std::vector<tensorflow::TensorShape>& shapes,
                                    const std::vector<TableRef>& tables, std::vector<OutputRows>* rows);

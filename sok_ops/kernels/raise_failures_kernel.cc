@@ -1,4 +1,4 @@
-// The kernel that raises what stages have reported.
+// The kernel that raises the errors of stages.
 #include <cstdint>
 #include <string>
 
@@ -22,7 +22,7 @@ class RaiseFailuresOp : public tf::OpKernel {
       const tf::Tensor& code = context->input(stage);
       const tf::Tensor& message = context->input(stages_ + stage);
       OP_REQUIRES(context, code.NumElements() == 1 && message.NumElements() == 1,
-                  tf::errors::InvalidArgument("The codes and messages of stages are scalars"));
+                  tf::errors::InvalidArgument("The codes and messages of stages must be scalars"));
       if (code.flat<int32_t>()(0) == 0) continue;
       const auto error_code = static_cast<decltype(tf::Status().code())>(code.flat<int32_t>()(0));
       OP_REQUIRES_OK(context, tf::Status(error_code, std::string(message.flat<tf::tstring>()(0))));
@@ -33,7 +33,7 @@ class RaiseFailuresOp : public tf::OpKernel {
       if (failures.flat<int32_t>()(rank) > 0) ranks += StrCat(ranks.empty() ? "" : ", ", rank);
     }
     OP_REQUIRES(context, ranks.empty(),
-                tf::errors::FailedPrecondition(what_, ": rank ", ranks, " failed, and has the reason"));
+                tf::errors::FailedPrecondition(what_, ": rank ", ranks, " failed; its error has the reason"));
     tf::Tensor* status = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
     status->scalar<tf::tstring>()() = "OK";

@@ -1,4 +1,4 @@
-// Kernels of the original SOK's raw files, which all ranks write and read together, stage by stage.
+// Kernels of the original SOK's raw files, which all ranks write and read together, in stages (stage.h).
 #include <memory>
 #include <numeric>
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// A stage of something that all ranks do: its error is its output.
+// A stage that all ranks run. It outputs its error instead of raising it.
 class StageOp : public tf::OpKernel {
  public:
   explicit StageOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
@@ -101,8 +101,8 @@ class RestoreStageOp : public StageOp {
     std::vector<int64_t> keys;
     SOK_RETURN_IF_ERROR(reader.value().ReadKeys(&keys));
     if (stage() == "check") return OkStatus();
-    // Filled beside the other and put in its place when all went well: a bad file leaves the variable as it
-    // was.
+    // A new table is filled and replaces the old one only on success: a bad file leaves the variable
+    // unchanged.
     auto loaded = LoadRawRows(call, &ref.table->engine(), ref.table->options(), keys, &reader.value());
     SOK_RETURN_IF_ERROR(loaded.status());
     ref.resource->Replace(std::move(loaded.value()));
@@ -113,9 +113,8 @@ class RestoreStageOp : public StageOp {
   static Status Missing(const Status& status, const std::string& directory, const std::string& name) {
     return NotFound(status.message(), ". The rows are read from '", RawKeysPath(directory, name), "' and '",
                     RawValuesPath(directory, name),
-                    "'. Files that are called otherwise, as the original's "
-                    "'EmbeddingVariable_keys.file', are found with restore_from_file(..., "
-                    "name='EmbeddingVariable')");
+                    "'. To read files with another name, such as the original's "
+                    "'EmbeddingVariable_keys.file', use restore_from_file(..., name='EmbeddingVariable')");
   }
 
   std::string file_name_;

@@ -30,7 +30,7 @@ tf::Status LookupRuntime(tf::OpKernelContext* context, const std::string& who,
 tf::Status TableHandle(tf::OpKernelContext* context, int index, const tf::ResourceHandle** handle) {
   if (context->input(index).NumElements() != 1) {
     return tf::errors::InvalidArgument("Input ", index, " of ", context->op_kernel().name(),
-                                       " is not one handle but has shape ",
+                                       " must be a single handle but has shape ",
                                        context->input(index).shape().DebugString());
   }
   *handle = &context->input(index).flat<tf::ResourceHandle>()(0);

@@ -1,4 +1,4 @@
-// What the library keeps in a session's resource manager.
+// The objects that the library keeps in a session's resource manager.
 #ifndef SOK_SOK_OPS_KERNELS_RESOURCES_H_
 #define SOK_SOK_OPS_KERNELS_RESOURCES_H_
 
@@ -18,8 +18,8 @@
 
 namespace sok {
 
-// What sok.Init decided for a session, the same on all ranks but for `rank`: its presence says that Init has
-// run.
+// The settings that sok.Init made for a session, the same on all ranks except for `rank`. A session has one
+// if and only if Init has run.
 class Runtime : public tensorflow::ResourceBase {
  public:
   Runtime(int64_t global_batch_size, uint64_t seed, tensorflow::DataType gradient_dtype, int rank, int ranks)
@@ -34,22 +34,22 @@ class Runtime : public tensorflow::ResourceBase {
 
   const int64_t global_batch_size;
   const uint64_t seed;
-  // What row gradients are sent to their owners in: DT_FLOAT, DT_HALF or DT_BFLOAT16.
+  // The dtype in which row gradients are sent to their owners: DT_FLOAT, DT_HALF or DT_BFLOAT16.
   const tensorflow::DataType gradient_dtype;
   const int rank;
   const int ranks;
 };
 
-// Makes `runtime` the session's. AlreadyExists where it has one.
+// Adds `runtime` to the session. AlreadyExists if the session has one.
 tensorflow::Status CreateRuntime(tensorflow::OpKernelContext* context,
                                  tensorflow::core::RefCountPtr<Runtime> runtime);
 
-// The session's Runtime, or FailedPrecondition that says to run sok.Init, on behalf of `who`.
+// Finds the session's Runtime. If there is none: FailedPrecondition, which says that `who` needs sok.Init.
 tensorflow::Status LookupRuntime(tensorflow::OpKernelContext* context, const std::string& who,
                                  tensorflow::core::RefCountPtr<Runtime>* runtime);
 
-// An embedding variable's table, which its initializer and a restore replace, the dtype of its keys, and the
-// save under way. Thread-safe.
+// The table of an embedding variable, the dtype of its keys, and the save under way. The variable's
+// initializer and a restore replace the table. Thread-safe.
 class TableResource : public tensorflow::ResourceBase {
  public:
   TableResource(std::shared_ptr<EngineTable> table, tensorflow::DataType key_dtype)
@@ -61,13 +61,13 @@ class TableResource : public tensorflow::ResourceBase {
     const MutexLock lock(mutex_);
     return table_;
   }
-  // Kernels that work on the table it had until now go on doing so.
+  // Kernels that already use the old table go on with it.
   void Replace(std::shared_ptr<EngineTable> table) {
     const MutexLock lock(mutex_);
     table_ = std::move(table);
   }
 
-  // The save that has begun and not ended is now `save`; returns the one until now.
+  // Sets the save that has begun and not ended, and returns the previous one.
   std::optional<SaveRequest> ExchangeSave(std::optional<SaveRequest> save) {
     const MutexLock lock(mutex_);
     save_.swap(save);
@@ -89,12 +89,13 @@ struct TableRef {
   const std::string& name() const { return table->options().name; }
 };
 
-// The handle of an embedding variable in input `index`. InvalidArgument where it is none, or not one.
+// Reads the handle of an embedding variable from input `index`. InvalidArgument if the input is something
+// else or has another number of elements than one.
 tensorflow::Status TableHandle(tensorflow::OpKernelContext* context, int index,
                                const tensorflow::ResourceHandle** handle);
 
-// The table behind input `index`. FailedPrecondition, naming the variable, where sok.Init or the variable's
-// initializer has not run.
+// Finds the table of the handle in input `index`. FailedPrecondition, which names the variable, if sok.Init
+// or the variable's initializer has not run.
 tensorflow::Status LookupTable(tensorflow::OpKernelContext* context, int index, TableRef* table);
 
 }  // namespace sok

@@ -10,14 +10,14 @@
 
 namespace sok {
 
-// What SokGroupRoute leaves for the later kernels of its group.
+// The output `plan` of SokGroupRoute, an input of SokGroupCombine and SokGroupReduce.
 struct RoutedLookup {
   std::unique_ptr<RoutedGroup> group;
   int rank = 0;
-  GroupShape shape;  // without outputs where this rank's inputs were wrong
+  GroupShape shape;  // without outputs if this rank's inputs were wrong
 };
 
-// What SokGroupServe leaves for the kernels that sum gradients.
+// The output `served` of SokGroupServe, an input of SokGroupSum and SokGroupSumApplyGradients.
 struct ServedLookup {
   std::unique_ptr<ServedGroup> group;
   int rank = 0;

@@ -1,5 +1,5 @@
-// Kernels of the way back of a sharded group: gradients to the rows' owners, and summed there, into memory or
-// into the rows.
+// Kernels of the backward pass of a sharded group. They send gradients to the owners of the rows and sum them
+// there, into tensors or directly into optimizer steps.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -38,14 +38,14 @@ class GroupReduceOp : public tf::OpKernel {
     int num_weights;
     OP_REQUIRES_OK(construction, construction->GetAttr("num_weights", &num_weights));
     OP_REQUIRES(construction, std::count(weighted_.begin(), weighted_.end(), true) == num_weights,
-                tf::errors::InvalidArgument("SokGroupReduce: ", num_weights,
-                                            " weight gradients, which `weighted` contradicts"));
+                tf::errors::InvalidArgument("SokGroupReduce: num_weights is ", num_weights,
+                                            ", not the number of lookups that are `weighted`"));
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(0));
     OP_REQUIRES(context, routed != nullptr,
-                tf::errors::InvalidArgument("SokGroupReduce: `plan` is not that of a SokGroupRoute"));
+                tf::errors::InvalidArgument("SokGroupReduce: `plan` is not the output of a SokGroupRoute"));
     Inbox replies;
     OP_REQUIRES_OK(context, ReadInbox(context, 1, routed->rank, &replies));
     std::vector<GradientRows> gradients;
@@ -75,14 +75,14 @@ class GroupReduceOp : public tf::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupReduce").Device(tf::DEVICE_CPU), GroupReduceOp);
 
-// Reads a ServedLookup in input `first_input`, and the messages with the gradients that arrived for it, in
-// the inputs that follow. Both live as long as the inputs.
+// Reads a ServedLookup from input `first_input`, and the messages with its gradients from the inputs that
+// follow. Both are valid as long as the inputs.
 tf::Status ReadArrived(tf::OpKernelContext* context, int first_input, const std::vector<int64_t>& dims,
                        const ServedLookup** served, Inbox* messages) {
   *served = StateIn<ServedLookup>(context->input(first_input));
   if (*served == nullptr || (*served)->dims != dims) {
     return tf::errors::InvalidArgument(context->op_kernel().type_string(),
-                                       ": `served` is not that of its SokGroupServe");
+                                       ": `served` is not the output of a SokGroupServe for these tables");
   }
   return ReadInbox(context, first_input + 1, (*served)->rank, messages);
 }
@@ -131,8 +131,8 @@ class GroupSumApplyGradientsOp : public tf::OpKernel {
     Inbox messages;
     OP_REQUIRES_OK(context, ReadArrived(context, num_tables, dims_, &served, &messages));
     OP_REQUIRES(context, &served->group->engine() == tables.engine,
-                tf::errors::InvalidArgument("SokGroupSumApplyGradients: `served` is of tables of another ",
-                                            "engine than '", tables.engine->name(), "'"));
+                tf::errors::InvalidArgument("SokGroupSumApplyGradients: `served` belongs to an engine other ",
+                                            "than '", tables.engine->name(), "'"));
     std::vector<EngineStep> steps;
     OP_REQUIRES_OK(context, steps_.Steps(context, tables, &steps));
     const TfEngineContext call(context);

@@ -1,4 +1,5 @@
-// Kernels of a group lookup in tables that are sharded over ranks: ids to their owners, rows back, outputs.
+// Kernels of a group lookup in tables that are sharded over ranks. They send ids to their owners, send rows
+// back, and compute outputs.
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,7 +46,7 @@ class GroupRouteOp : public tf::OpKernel {
     routed->rank = tables.options().rank;
     routed->shape.attributes = attributes_;
     std::vector<LookupInput> inputs;
-    // From here on an error is a message: the other ranks wait for one from this rank.
+    // From here on errors are sent as messages, because the other ranks wait for a message from this rank.
     const Status status =
         WithinMemory([&] { return FromTf(ReadGroupInputs(context, tables, &routed->shape, &inputs)); });
     if (!status.ok()) routed->shape.outputs.clear();
@@ -72,7 +73,8 @@ class GroupRouteOp : public tf::OpKernel {
     }
     return fits ? tf::Status()
                 : tf::errors::InvalidArgument(
-                      "SokGroupRoute: sums are exchanged for tables with one pooled lookup without weights");
+                      "SokGroupRoute: `exchange` must have one mode for each table, and 'sums' only for "
+                      "tables with exactly one lookup, pooled and without weights");
   }
 
   const std::shared_ptr<GroupAttributes> attributes_ = std::make_shared<GroupAttributes>();
@@ -124,7 +126,8 @@ class GroupCombineOp : public tf::OpKernel {
     OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
     const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(num_tables));
     OP_REQUIRES(context, routed != nullptr && &routed->group->engine() == tables.engine,
-                tf::errors::InvalidArgument("SokGroupCombine: `plan` is not that of a SokGroupRoute"));
+                tf::errors::InvalidArgument(
+                    "SokGroupCombine: `plan` is not the output of a SokGroupRoute for these tables"));
     const GroupAttributes& attributes = *routed->shape.attributes;
     OP_REQUIRES(context,
                 attributes.layout.num_outputs() == context->num_outputs() && attributes.dims == dims_,
@@ -133,7 +136,7 @@ class GroupCombineOp : public tf::OpKernel {
     Inbox replies;
     OP_REQUIRES_OK(context, ReadInbox(context, num_tables + 1, routed->rank, &replies));
     std::vector<OutputRows> outputs;
-    // Where this rank's inputs were wrong, the replies say so.
+    // If this rank's inputs were wrong, there are no shapes, and the replies hold the error.
     if (!routed->shape.outputs.empty()) {
       OP_REQUIRES_OK(
           context, AllocateOutputs(context, attributes.layout, routed->shape.outputs, tables.refs, &outputs));

@@ -1,4 +1,4 @@
-// Kernels of what ranks do together in stages: an error of one is its output, for all ranks to learn of it.
+// Helpers for kernels that all ranks run in stages: a stage outputs its error, so that all ranks learn of it.
 #ifndef SOK_SOK_OPS_KERNELS_STAGE_H_
 #define SOK_SOK_OPS_KERNELS_STAGE_H_
 
@@ -9,7 +9,7 @@
 
 namespace sok {
 
-// Makes `status` the kernel's outputs `code` (its first) and `message` (its second).
+// Writes `status` to the kernel's outputs `code` (its first) and `message` (its second).
 inline tensorflow::Status ReportStage(tensorflow::OpKernelContext* context,
                                       const tensorflow::Status& status) {
   tensorflow::Tensor* code = nullptr;
@@ -21,7 +21,7 @@ inline tensorflow::Status ReportStage(tensorflow::OpKernelContext* context,
   return tensorflow::Status();
 }
 
-// The scalar in input `index`, which messages call `what`.
+// Reads the scalar in input `index`. The error calls it `what`.
 template <typename T>
 tensorflow::Status ScalarInput(tensorflow::OpKernelContext* context, int index, const char* what, T* value) {
   const tensorflow::Tensor& tensor = context->input(index);

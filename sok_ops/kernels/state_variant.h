@@ -13,8 +13,8 @@
 
 namespace sok {
 
-// What one kernel of a step leaves for a later one, in a scalar variant tensor. It lives in one process and
-// is never written out. Read-only once it is in the tensor.
+// State that one kernel passes to a later one, in a scalar variant tensor. It cannot be serialized. Read-only
+// once it is in the tensor.
 template <typename T>
 struct StateVariant {
   std::shared_ptr<const T> state;
@@ -25,7 +25,7 @@ struct StateVariant {
   bool Decode(const tensorflow::VariantTensorData& /*data*/) { return false; }
 };
 
-// Leaves `state` in a kernel's output.
+// Stores `state` in a kernel's output.
 template <typename T>
 tensorflow::Status OutputState(tensorflow::OpKernelContext* context, int output, std::shared_ptr<T> state) {
   tensorflow::Tensor* tensor = nullptr;
@@ -34,7 +34,7 @@ tensorflow::Status OutputState(tensorflow::OpKernelContext* context, int output,
   return tensorflow::Status();
 }
 
-// The state in `tensor`; null where that holds something else.
+// The state in `tensor`; null if it holds something else.
 template <typename T>
 const T* StateIn(const tensorflow::Tensor& tensor) {
   if (tensor.dtype() != tensorflow::DT_VARIANT || tensor.NumElements() != 1) return nullptr;

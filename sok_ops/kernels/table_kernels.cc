@@ -71,7 +71,7 @@ tf::Status PoliciesFromAttrs(tf::OpKernelConstruction* construction, TableOption
   return tf::Status();
 }
 
-// The engine that an op's attribute names, else the one of the device that the op runs on.
+// The engine that the op's attribute names, or if it is empty the engine of the op's device.
 tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::string* name) {
   TF_RETURN_IF_ERROR(construction->GetAttr("engine", name));
   if (!name->empty()) return tf::Status();
@@ -115,7 +115,8 @@ class InitializeTableOp : public tf::OpKernel {
         context, placement.ok(),
         tf::errors::InvalidArgument("Embedding variable '", name, "': ", placement.status().message()));
     options.placement = placement.value();
-    // Rows are a function of (seed, table, key): the session's seed, the initializer's and the name.
+    // Initial rows depend only on the session's seed, the initializer's seed, the variable's name and the
+    // key.
     options.initializer.seed = Mix64(Mix64(runtime->seed ^ Mix64(static_cast<uint64_t>(seed_))) ^
                                      Fingerprint64(name.data(), name.size()));
     const StatusOr<Engine*> engine = FindEngine(engine_name_);

@@ -13,8 +13,8 @@ tf::Status TableSteps::Read(tf::OpKernelConstruction* construction, int64_t num_
   std::vector<bool> seen(num_tables, false);
   for (const int t : trained_) {
     if (t < 0 || t >= num_tables || seen[t]) {
-      return tf::errors::InvalidArgument(op, ": table ", t, " of ", num_tables,
-                                         " in `trained`, or twice there");
+      return tf::errors::InvalidArgument(op, ": `trained` must have distinct positions of ", num_tables,
+                                         " tables; ", t, " is out of range or occurs twice");
     }
     seen[t] = true;
   }

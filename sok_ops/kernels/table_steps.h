@@ -1,4 +1,4 @@
-// What the kernels that sum gradients and train several tables have in common.
+// The common part of the kernels that sum gradients and train several tables.
 #ifndef SOK_SOK_OPS_KERNELS_TABLE_STEPS_H_
 #define SOK_SOK_OPS_KERNELS_TABLE_STEPS_H_
 
@@ -15,13 +15,13 @@ namespace sok {
 // The attributes `trained` and `optimizer` of such an op, and its last inputs, `hyper`.
 class TableSteps {
  public:
-  // Reads the attributes. InvalidArgument where they do not fit `num_tables`, or each other.
+  // Reads the attributes. InvalidArgument if they do not fit `num_tables` or each other.
   tensorflow::Status Read(tensorflow::OpKernelConstruction* construction, int64_t num_tables);
 
   const std::string& optimizer() const { return optimizer_; }
 
-  // The steps of the trained ones of the group's tables. Their hyper-parameters live as long as the inputs.
-  // InvalidArgument where one's are no vector.
+  // Appends the steps of the trained tables, whose hyper-parameters are valid as long as the inputs.
+  // InvalidArgument if the hyper-parameters of a table are not a vector.
   tensorflow::Status Steps(tensorflow::OpKernelContext* context, const GroupTables& tables,
                            std::vector<EngineStep>* steps) const;
 

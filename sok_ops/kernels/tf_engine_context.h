@@ -7,7 +7,7 @@
 
 namespace sok {
 
-// What a kernel's calls into an engine run on. Valid while the kernel runs.
+// The context with which a kernel calls an engine. Valid while the kernel runs.
 class TfEngineContext {
  public:
   explicit TfEngineContext(tensorflow::OpKernelContext* context) : executor_(context) {}

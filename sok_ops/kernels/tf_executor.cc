@@ -8,20 +8,20 @@ namespace tf = ::tensorflow;
 
 namespace {
 
-// Work below this is done before another thread has woken up.
+// Less work than this is done before another thread has woken up.
 constexpr int64_t kSharedNs = 100 * 1000;
 constexpr int64_t kMinBlockNs = 10 * 1000;
 
-// Has `helpers` of the pool's threads help with `loop`. Waking one is a call of the system: those that are
-// awake wake the others.
+// Makes `helpers` threads of the pool help with `loop`. Waking a thread takes a system call, so each woken
+// thread wakes some of the others.
 void CallHelpers(tf::thread::ThreadPool* pool, const std::shared_ptr<SharedLoop>& loop, int64_t helpers) {
   while (helpers > 0 && loop->HasBlocks()) {
-    const int64_t theirs = (helpers - 1) / 2;
-    pool->Schedule([pool, loop, theirs] {
-      CallHelpers(pool, loop, theirs);
+    const int64_t delegated = (helpers - 1) / 2;
+    pool->Schedule([pool, loop, delegated] {
+      CallHelpers(pool, loop, delegated);
       loop->Help();
     });
-    helpers -= theirs + 1;
+    helpers -= delegated + 1;
   }
 }
 

@@ -12,11 +12,10 @@
 
 namespace sok {
 
-// The engine's executor on TensorFlow's own threads: the intra-op pool of the kernel's device. Valid while
-// the kernel runs.
+// An executor that runs on the intra-op thread pool of the kernel's device. Valid while the kernel runs.
 //
-// The pool's own ParallelFor waits until each of its threads has had its share, those that sleep included,
-// while a SharedLoop's caller goes on with all of it.
+// It does not use the pool's own ParallelFor, which waits until every thread has done its share, even threads
+// that have yet to wake up. The caller of a SharedLoop does all blocks that no other thread has taken.
 class TfExecutor final : public Executor {
  public:
   explicit TfExecutor(tensorflow::OpKernelContext* context)

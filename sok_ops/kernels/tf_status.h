@@ -10,8 +10,8 @@
 
 namespace sok {
 
-// The engine's status as TensorFlow's, with the same code. The message, which may quote names and paths of
-// any bytes, is made printable: here, where all of them leave the engine.
+// Converts the engine's status to TensorFlow's, with the same code. Makes the message printable, because it
+// may quote names and paths with arbitrary bytes.
 inline tensorflow::Status ToTf(const Status& status) {
   namespace errors = tensorflow::errors;
   const std::string message = Printable(status.message());
@@ -36,7 +36,7 @@ inline tensorflow::Status ToTf(const Status& status) {
   return errors::Internal(message);
 }
 
-// TensorFlow's status as the engine's. Codes that the engine does not have become Internal.
+// Converts TensorFlow's status to the engine's. Only the codes below are kept; the others become Internal.
 inline Status FromTf(const tensorflow::Status& status) {
   if (status.ok()) return OkStatus();
   const std::string message(status.message());

@@ -1,8 +1,8 @@
-// Ops with which tf.compat.v1.train.Saver and sok.Saver save and restore tables. All ranks run them, stage by
-// stage: a stage reports its error instead of raising it, all ranks learn of it, and SokRaiseFailures raises
-// it.
+// Ops with which tf.compat.v1.train.Saver and sok.Saver save and restore tables. All ranks run them in
+// stages. A stage outputs its error instead of raising it, so that all ranks learn of it; SokRaiseFailures
+// raises it after the last stage.
 //
-// All of them are stateful: what they do depends on, and changes, the session's tables.
+// All ops are stateful: they depend on the session's tables or change them.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -40,13 +40,17 @@ REGISTER_OP("SokCheckpointStage")
       return ::tensorflow::Status();
     })
     .Doc(
-        R"(A stage of writing the tables into the folder <prefix>.sok. Rank 0 begins and publishes, the others read.
-id: tells this save from all others; `begin` draws one of its own, and the later stages take that of rank 0.
-proceed: whether the stages before succeeded on all ranks. Without, nothing is done but to clean up.
-incremental: writes what changed since the last checkpoint, where there is one to add to.
-names: what the checkpoint calls each table; none of them where each is called as its variable.
-code, message: the error; 0 and empty where there is none.
-references: of `publish` on rank 0, and of `read` on the others, what finds each table's checkpoint again.)");
+        R"(One stage of saving the tables in the folder <prefix>.sok. The stages are 'begin' (rank 0 makes the
+folders), 'write' (each rank writes its rows), 'publish' (rank 0 completes the checkpoints) and 'read' (the other
+ranks read their references). All ranks run all stages; with one rank 'read' may be left out.
+id: the number of this save. 'begin' ignores it and draws a number; the later stages take rank 0's.
+proceed: whether all earlier stages succeeded on all ranks. If not, the stage only cleans up.
+incremental: whether to write only the changes since the last checkpoint, if there is one to build on.
+names: the tables' names in the checkpoint; empty: the names of their variables.
+code, message: the error; 0 and empty if there is none.
+save_id: the drawn number after 'begin', else `id`.
+references: [num_tables] the references to the tables' checkpoints, from 'publish' on rank 0 and from 'read' on
+  the other ranks; else empty strings.)");
 
 REGISTER_OP("SokEndCheckpoint")
     .Input("handles: num_tables * resource")
@@ -55,7 +59,7 @@ REGISTER_OP("SokEndCheckpoint")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Ends the tables' last save.
-succeeded: whether the references were stored where readers will find them.)");
+succeeded: whether the references were stored where readers find them.)");
 
 REGISTER_OP("SokCheckCheckpoint")
     .Input("handles: num_tables * resource")
@@ -68,11 +72,11 @@ REGISTER_OP("SokCheckCheckpoint")
     .Output("checked: variant")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
-    .Doc(R"(Verifies the checkpoints of tables and changes none of them.
-references: [num_tables], those that SokCheckpointStage gave.
-optimizer_state: whether the optimizers' state and slots, and the tables' counts, are taken too.
-code, message: the error; 0 and empty where there is none.
-checked: for SokLoadCheckpoint.)");
+    .Doc(R"(Verifies the checkpoints of tables. Changes no table.
+references: [num_tables] the references that SokCheckpointStage returned.
+optimizer_state: whether to restore the optimizers' state and slots and the tables' counts, too.
+code, message: the error; 0 and empty if there is none.
+checked: the input of SokLoadCheckpoint.)");
 
 REGISTER_OP("SokLoadCheckpoint")
     .Input("handles: num_tables * resource")
@@ -82,14 +86,14 @@ REGISTER_OP("SokLoadCheckpoint")
     .Output("message: string")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
-    .Doc("Makes the tables what SokCheckCheckpoint has verified.");
+    .Doc("Replaces the contents of the tables by the checkpoints that SokCheckCheckpoint verified.");
 
 REGISTER_OP("SokTrackChanges")
     .Input("handles: num_tables * resource")
     .Attr("num_tables: int >= 1")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
-    .Doc("From now on the tables keep what changes since their last checkpoint, for incremental ones.");
+    .Doc("Starts to track which rows change after a table's last checkpoint, for incremental checkpoints.");
 
 REGISTER_OP("SokDumpStage")
     .Input("handle: resource")
@@ -102,10 +106,12 @@ REGISTER_OP("SokDumpStage")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
     .Doc(
-        R"(A stage of writing <name>_keys.file and <name>_values.file into `directory`. Rank 0 begins and publishes.
-row_counts: rows of each rank that are written.
-proceed: whether the stages before succeeded on all ranks. Without, nothing is done but to clean up.
-code, message: the error; 0 and empty where there is none.)");
+        R"(One stage of writing <name>_keys.file and <name>_values.file in `directory`: 'begin' (rank 0 makes the
+files), 'write' (each rank writes its rows) and 'publish' (rank 0 gives the files their final names). All ranks run
+all stages.
+row_counts: [ranks] the number of rows that each rank writes.
+proceed: whether all earlier stages succeeded on all ranks. If not, the stage only cleans up.
+code, message: the error; 0 and empty if there is none.)");
 
 REGISTER_OP("SokRestoreStage")
     .Input("handle: resource")
@@ -118,9 +124,10 @@ REGISTER_OP("SokRestoreStage")
     .SetIsStateful()
     .SetShapeFn(ScalarShapes)
     .Doc(
-        R"(A stage of making the table's rows those of the files that SokDumpStage wrote, of which each rank takes
-its own. `check` reads the keys and changes nothing. Inputs and outputs as of SokDumpStage.
-file_name: stands for <name>; empty is the table's own.)");
+        R"(One stage of replacing the table's rows by those in the files that SokDumpStage wrote. Each rank loads
+the rows of its own keys. 'check' reads the keys and changes nothing; 'restore' replaces the rows. Inputs and outputs
+are those of SokDumpStage.
+file_name: the <name> of the files; empty: the table's name.)");
 
 REGISTER_OP("SokRaiseFailures")
     .Input("codes: stages * int32")
@@ -132,9 +139,11 @@ REGISTER_OP("SokRaiseFailures")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
     .Doc(
-        R"(`status` is OK, where no stage failed on any rank. Raises this rank's error, or names the ranks that failed.
-failures: the number of each rank's stages that failed.
-what: what the stages did, for the message.)");
+        R"(Raises the first error of this rank's stages. If only other ranks failed, raises an error that names
+those ranks. If no stage failed on any rank, `status` is 'OK'.
+codes, messages: [] of each stage, its outputs on this rank.
+failures: [ranks] the number of stages that failed on each rank.
+what: what the stages do; begins the message that names other ranks.)");
 
 }  // namespace
 }  // namespace sok

@@ -1,4 +1,4 @@
-// The op with which a chain of checkpoints becomes one, for the command line.
+// The op that merges a chain of checkpoints into one, for the command line.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -17,11 +17,12 @@ REGISTER_OP("SokCompactCheckpoint")
       return ::tensorflow::Status();
     })
     .Doc(
-        R"(Makes one full checkpoint of a table's chain of full and incremental ones, bringing all rows up to date.
-folder: of the chain's last.
-prefix, id: of the new one; `id` has 16 hex digits.
-reference: what finds the new one again, for TensorFlow's part of the checkpoint.
-message: the error, in the engine's words alone; empty where there is none.)");
+        R"(Merges a table's chain of a full checkpoint and incremental ones into one full checkpoint, with all rows
+up to date.
+folder: the folder of the chain's last checkpoint.
+prefix, id: of the new checkpoint; `id` has 16 hex digits.
+reference: the reference to the new checkpoint, for TensorFlow's part of the checkpoint.
+message: the engine's error, without TensorFlow's additions; empty if there is none.)");
 
 }  // namespace
 }  // namespace sok

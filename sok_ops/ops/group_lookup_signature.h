@@ -1,8 +1,8 @@
 #ifndef SOK_SOK_OPS_OPS_GROUP_LOOKUP_SIGNATURE_H_
 #define SOK_SOK_OPS_OPS_GROUP_LOOKUP_SIGNATURE_H_
 
-// The attributes and inputs of an op that takes a group of lookups, after REGISTER_OP; SokGroupLookup says
-// what they are.
+// The attributes and inputs of an op that takes a group of lookups. Follows REGISTER_OP. The doc of
+// SokGroupLookup describes them.
 #define SOK_GROUP_LOOKUP_SIGNATURE                                    \
   .Attr("num_tables: int >= 1")                                       \
       .Attr("num_outputs: int >= 1")                                  \

@@ -1,4 +1,5 @@
-// A group lookup in two ops, the first of which a step may run ahead of, and what holds a batch until then.
+// A group lookup in two ops, the first of which may run ahead of its step, and ops that hold a batch until
+// that step.
 #include <vector>
 
 #include "sok_ops/ops/group_lookup_signature.h"
@@ -19,10 +20,10 @@ SOK_GROUP_LOOKUP_SIGNATURE.Output("ahead: variant")
       c->set_output(0, c->Scalar());
       return tf::Status();
     })
-    .Doc(R"(The part of a SokGroupLookup that needs no row: checks the ids and merges duplicates. Inputs and
-attributes are those of SokGroupLookup. The tables are not read, so that steps may change them until the rest
-of the lookup runs.
-ahead: what SokGroupLookupRead needs. An error of the ids is in it, and is that op's.)");
+    .Doc(R"(The part of SokGroupLookup that needs no rows: checks the ids and merges duplicates. Inputs and
+attributes are those of SokGroupLookup. Does not read the tables, so steps may change them until SokGroupLookupRead
+runs.
+ahead: the input of SokGroupLookupRead. If the ids are wrong it holds the error, and SokGroupLookupRead raises it.)");
 
 REGISTER_OP("SokGroupLookupRead")
     .Attr("num_tables: int >= 1")
@@ -39,9 +40,9 @@ REGISTER_OP("SokGroupLookupRead")
       c->set_output(c->num_outputs() - 1, c->Scalar());
       return tf::Status();
     })
-    .Doc(R"(The rest of a SokGroupLookup: finds or inserts rows, and writes the outputs.
-handles: the tables of the SokGroupLookupAhead, in its order. ahead: what it left, which is read once.
-outputs, plan: as of SokGroupLookup.)");
+    .Doc(R"(The rest of SokGroupLookup: finds or inserts rows, and writes the outputs.
+handles: the tables of the SokGroupLookupAhead, in the same order. ahead: its output, which can be read only once.
+outputs, plan: those of SokGroupLookup.)");
 
 REGISTER_OP("SokHoldBatch")
     .Attr("T: list(type) >= 1")
@@ -49,8 +50,9 @@ REGISTER_OP("SokHoldBatch")
     .Input("values: T")
     .SetIsStateful()
     .SetShapeFn([](InferenceContext*) { return tf::Status(); })
-    .Doc(R"(Holds tensors for the SokTakeBatch of the same name, in a later run of the session. It holds one
-batch at a time.)");
+    .Doc(
+        R"(Stores tensors for the SokTakeBatch of the same name, in a later run of the session. Stores one batch at
+a time: FailedPrecondition if the last one was not taken.)");
 
 REGISTER_OP("SokTakeBatch")
     .Attr("T: list(type) >= 1")
@@ -65,8 +67,9 @@ REGISTER_OP("SokTakeBatch")
       return tf::Status();
     })
     .Doc(
-        R"(Gives what SokHoldBatch holds, and holds it no longer. Where that is nothing: OutOfRange if there is
-no next batch either, else FailedPrecondition.)");
+        R"(Returns the batch that SokHoldBatch stored, and removes it. If none is stored: OutOfRange if has_next is
+false, else FailedPrecondition.
+has_next: [] whether the input has another batch.)");
 
 }  // namespace
 }  // namespace sok

@@ -14,8 +14,8 @@ using tf::shape_inference::DimensionHandle;
 using tf::shape_inference::InferenceContext;
 using tf::shape_inference::ShapeHandle;
 
-// The output shape of one lookup: dense ids [...] give [..., dim]; sparse and ragged ones give [bags, dim],
-// or [bags / slots, slots, dim] where the bags of a sample stand in `slots` slots.
+// The output shape of one lookup: [..., dim] for dense ids [...]; for sparse and ragged ids [bags, dim], or
+// [bags / slots, slots, dim] if a sample has `slots` consecutive bags.
 tf::Status LookupOutputShape(InferenceContext* c, const std::string& layout, int64_t slots, int64_t dim,
                              ShapeHandle ids, int bag_input, ShapeHandle* output) {
   if (layout == "dense") return c->Concatenate(ids, c->Vector(dim), output);
@@ -37,8 +37,7 @@ tf::Status LookupOutputShape(InferenceContext* c, const std::string& layout, int
   return tf::Status();
 }
 
-// The shape of lookups that stand next to each other: that of each but for the last dimension, those
-// together.
+// The shape of lookups that are concatenated along the last dimension. The other dimensions must be equal.
 tf::Status SideBySideShape(InferenceContext* c, const std::vector<ShapeHandle>& lookups,
                            ShapeHandle* output) {
   *output = lookups[0];
@@ -59,7 +58,7 @@ tf::Status SideBySideShape(InferenceContext* c, const std::vector<ShapeHandle>& 
   return tf::Status();
 }
 
-// The shape of each lookup alone.
+// The shape of each lookup before concatenation.
 tf::Status LookupShapes(InferenceContext* c, std::vector<ShapeHandle>* shapes) {
   std::vector<std::string> layouts;
   std::vector<int32_t> table_of;
@@ -80,8 +79,10 @@ tf::Status LookupShapes(InferenceContext* c, std::vector<ShapeHandle>* shapes) {
   if (num_tables != tables || table_of.size() != layouts.size() || slots.size() != layouts.size() ||
       c->num_inputs() < num_tables + lookups + num_bags ||
       (!placed.empty() && placed.size() != layouts.size())) {
-    return tf::errors::InvalidArgument("SokGroupLookup: attributes of ", lookups, " lookups in ", tables,
-                                       " tables do not fit each other or ", num_tables, " tables");
+    return tf::errors::InvalidArgument("SokGroupLookup: the attributes do not fit each other: ", lookups,
+                                       " layouts, ", table_of.size(), " table_of, ", slots.size(), " slots, ",
+                                       placed.size(), " placed, ", tables, " dims, num_tables ", num_tables,
+                                       ", num_bags ", num_bags, ", ", c->num_inputs(), " inputs");
   }
   int bag_input = tables + lookups;
   const int bags_end = bag_input + num_bags;
@@ -124,8 +125,8 @@ tf::Status GroupLookupShape(InferenceContext* c) {
     next += beside[o];
   }
   if (next != lookups.size() || static_cast<int>(beside.size()) != num_outputs) {
-    return tf::errors::InvalidArgument("SokGroupLookup: `beside` does not spread ", lookups.size(),
-                                       " lookups over ", num_outputs, " outputs");
+    return tf::errors::InvalidArgument("SokGroupLookup: `beside` does not divide ", lookups.size(),
+                                       " lookups into ", num_outputs, " outputs of at least one lookup");
   }
   c->set_output(num_outputs, c->Scalar());
   return tf::Status();
@@ -138,21 +139,21 @@ SOK_GROUP_LOOKUP_SIGNATURE.Output("outputs: num_outputs * float")
     .SetShapeFn(GroupLookupShape)
     .Doc(R"(Looks up a group of features: all their ids, in all their tables, in one op.
 handles: the tables, each once. dims: their row lengths.
-ids: the ids of each lookup. table_of: the table it is in.
-layouts: how a lookup's ids form bags. 'sparse': ids of a SparseTensor; its indices [ids, 2] and dense_shape
-  [rank] stand in `bags`, and the first column of the indices tells the bag, in any order. 'ragged': values of a
-  RaggedTensor; its row_splits stand in `bags`. 'dense': no bags, one row for each id.
-combiners: how a bag's rows become one; 'none' for 'dense' and only there.
-weighted: whether the lookup's ids have weights; those stand in `weights`.
-slots: 0, or how many consecutive bags belong to one sample.
-beside: how many lookups each output holds, next to each other along its last dimension, in their order; empty:
-  one each.
-positive_weights_only: whether ids of the lookup whose weight is not above zero count for nothing. Empty: no.
-placed: whether the weights' own indices or row_splits stand in `bags` too, after those of the ids, which they
-  must equal. Empty: no.
-training: ids that are not there get a row. Otherwise they read as their initial values and stay out.
-outputs: of one lookup [..., dim] for 'dense', else [bags, dim] or [bags / slots, slots, dim].
-plan: what the gradient needs.)");
+ids: the ids of each lookup. table_of: the position of each lookup's table in `handles`.
+layouts: how a lookup's ids form bags. 'sparse': the values of a SparseTensor; its indices [ids, 2] and dense_shape
+  [2] are in `bags`. The first column of the indices is the bag, in any order. 'ragged': the values of a
+  RaggedTensor; its row_splits are in `bags`. 'dense': no bags, one output row for each id.
+combiners: how the rows of a bag are combined; 'none' if and only if the layout is 'dense'.
+weighted: whether a lookup's ids have weights, which are then in `weights`.
+slots: how many consecutive bags belong to one sample; 0: bags are not grouped by sample.
+beside: how many consecutive lookups each output holds, concatenated along the last dimension; empty: one lookup
+  per output.
+positive_weights_only: whether a lookup ignores ids whose weight is not above zero; empty: no lookup does.
+placed: whether the indices or row_splits of a lookup's weights are in `bags`, after those of its ids. The two must be
+  equal. Empty: for no lookup.
+training: whether ids without a row get one. If not, they read as their initial values and are not inserted.
+outputs: the shape of one lookup is [..., dim] if 'dense', else [bags, dim] or [bags / slots, slots, dim].
+plan: an input of the gradient.)");
 
 REGISTER_OP("SokGroupLookupGrad")
     .Attr("num_tables: int >= 1")
@@ -189,9 +190,10 @@ REGISTER_OP("SokGroupLookupGrad")
       return tf::Status();
     })
     .Doc(
-        R"(The gradient of SokGroupLookup. For each table the row numbers that the lookups read, each once, and
-the gradients of those rows; nothing for a lookup that was not training. For each weighted lookup the gradient
-of its weights.)");
+        R"(The gradient of SokGroupLookup.
+indices, values: for each table, references (cc/table/row_reference.h) to the distinct rows that the lookups read,
+  and the gradients of these rows; empty if the lookup was not training.
+weight_gradients: the gradient of each weighted lookup's weights.)");
 
 REGISTER_OP("SokGroupLookupApplyGradients")
     .Attr("num_tables: int >= 1")
@@ -216,10 +218,11 @@ REGISTER_OP("SokGroupLookupApplyGradients")
       }
       return tf::Status();
     })
-    .Doc(R"(SokGroupLookupGrad and a SokApplyGradients of each table in one: the same steps, bit for bit, with
-gradients of rows that never lie in memory.
-trained: which of the tables take a step, by their position; each once.
-hyper: the optimizer's hyper-parameters for each of them, in the order of cc/optimizers.)");
+    .Doc(
+        R"(SokGroupLookupGrad and a SokApplyGradients of each trained table in one op: the same result, bit for
+bit, without arrays of row gradients in memory.
+trained: the positions of the tables that take a step, each once.
+hyper: the optimizer's hyper-parameters for each trained table, in the order of cc/optimizers.)");
 
 REGISTER_OP("SokApplyGradients")
     .Input("handle: resource")
@@ -236,10 +239,10 @@ REGISTER_OP("SokApplyGradients")
       TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 1, &unused));
       return tf::Status();
     })
-    .Doc(R"(One step of a table's optimizer: gradients values[i, :] for row number indices[i].
-Gradients of one row are summed first. No row at all is a step too.
+    .Doc(R"(One step of a table's optimizer. values[i, :] is the gradient of the row of reference indices[i].
+The gradients of one row are summed first. A step without rows counts as a step.
 hyper: the optimizer's hyper-parameters, in the order of cc/optimizers.
-indices_unique: the caller knows that no row stands twice in `indices`.)");
+indices_unique: whether the caller knows that no row occurs twice in `indices`.)");
 
 }  // namespace
 }  // namespace sok

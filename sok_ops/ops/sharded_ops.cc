@@ -1,8 +1,8 @@
-// The lookup of a group of features in tables that are sharded over ranks, and its gradient, each in steps
-// with exchanges of 64-bit words between them (see cc/sharded).
+// The lookup of a group of features in tables that are sharded over ranks, and its gradient. Each is several
+// ops with exchanges of 64-bit words between them (see cc/sharded).
 //
-// All of them are stateful: every rank runs all of them in every step, so none may be folded, merged or left
-// out.
+// All ops but SokDivideGradients are stateful: every rank runs all of them in every step, so graph optimizers
+// must not fold, merge or prune any.
 #include <vector>
 
 #include "sok_ops/ops/group_lookup_signature.h"
@@ -16,7 +16,7 @@ namespace {
 namespace tf = ::tensorflow;
 using tf::shape_inference::InferenceContext;
 
-// Outputs 0 and 1 are words and splits for an exchange, further ones scalars.
+// Outputs 0 and 1 are words and splits for an exchange, the others scalars.
 tf::Status OutgoingShapes(InferenceContext* c) {
   c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
   c->set_output(1, c->Vector(InferenceContext::kUnknownDim));
@@ -32,10 +32,10 @@ SOK_GROUP_LOOKUP_SIGNATURE.Attr("exchange: list({'rows', 'sums'}) >= 1")
     .SetIsStateful()
     .SetShapeFn(OutgoingShapes)
     .Doc(R"(Sorts a group's ids by the ranks that own them. Inputs and attributes are those of SokGroupLookup.
-exchange: what the owners of each table answer with: the rows of distinct ids, or sums of bags.
-words, splits: the messages to the other ranks, splits[r] words for rank r, and then the one to this rank. An
-  error of this rank's inputs is in them.
-plan: what SokGroupCombine and the gradient need.)");
+exchange: what the owners of each table send back: 'rows' of distinct ids, or 'sums' of bags.
+words, splits: the messages to the other ranks, splits[r] words for rank r, followed by the message of this rank to
+  itself. If this rank's inputs are wrong, the messages carry the error.
+plan: an input of SokGroupCombine and of the gradient.)");
 
 REGISTER_OP("SokGroupServe")
     .Attr("num_tables: int >= 1")
@@ -51,9 +51,11 @@ REGISTER_OP("SokGroupServe")
     .Output("served: variant")
     .SetIsStateful()
     .SetShapeFn(OutgoingShapes)
-    .Doc(R"(Answers what all ranks ask of this rank's rows.
-received, received_splits: what SokGroupRoute of the other ranks sent here. sent, sent_splits: what it sent.
-served: what SokGroupSum needs.)");
+    .Doc(R"(Answers the requests of all ranks for rows that this rank owns.
+received, received_splits: the messages from SokGroupRoute on the other ranks.
+sent, sent_splits: `words` and `splits` of SokGroupRoute on this rank.
+words, splits: the answers, laid out as those of SokGroupRoute.
+served: an input of SokGroupSum.)");
 
 REGISTER_OP("SokGroupCombine")
     .Attr("num_tables: int >= 1")
@@ -76,10 +78,12 @@ REGISTER_OP("SokGroupCombine")
       for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->UnknownShape());
       return tf::Status();
     })
-    .Doc(R"(Makes a group's outputs from the owners' answers. Fails on every rank where one had an error.
-plan: of SokGroupRoute. received, received_splits: what SokGroupServe of the other ranks sent here.
-sent, sent_splits: what it sent.
-served: of this rank's SokGroupServe. It, the weights and exchange_name are for the gradient.)");
+    .Doc(
+        R"(Computes a group's outputs from the owners' answers. If any rank had an error, fails on every rank.
+plan: of SokGroupRoute on this rank.
+received, received_splits: the messages from SokGroupServe on the other ranks.
+sent, sent_splits: `words` and `splits` of SokGroupServe on this rank.
+served: of SokGroupServe on this rank. Only the gradient uses served, weights and exchange_name.)");
 
 REGISTER_OP("SokGroupReduce")
     .Attr("num_outputs: int >= 1")
@@ -102,8 +106,11 @@ REGISTER_OP("SokGroupReduce")
       }
       return tf::Status();
     })
-    .Doc(R"(Sums the gradients of a sharded group's outputs to those of the rows that this rank asked for.
-plan, received, received_splits, sent, sent_splits: as of SokGroupCombine. words, splits: the messages to the rows' owners.)");
+    .Doc(
+        R"(Sums the gradients of a sharded group's outputs into gradients of the rows that this rank requested.
+plan, received, received_splits, sent, sent_splits: as for SokGroupCombine.
+words, splits: the messages to the rows' owners, laid out as those of SokGroupRoute.
+weight_gradients: the gradient of each weighted lookup's weights.)");
 
 REGISTER_OP("SokGroupSum")
     .Attr("num_tables: int >= 1")
@@ -132,10 +139,12 @@ REGISTER_OP("SokGroupSum")
       return tf::Status();
     })
     .Doc(
-        R"(The gradients of this rank's rows: for each table the row numbers that training ranks looked up, each
-once, and the sums of all ranks' gradients.
-served: of SokGroupServe. received, received_splits: what SokGroupReduce of the other ranks sent here.
-sent, sent_splits: what it sent.)");
+        R"(The gradients of this rank's rows, summed over all ranks.
+served: of SokGroupServe on this rank.
+received, received_splits: the messages from SokGroupReduce on the other ranks.
+sent, sent_splits: `words` and `splits` of SokGroupReduce on this rank.
+indices, values: for each table, references to the distinct rows that training ranks looked up, and the sums of all
+  ranks' gradients of these rows.)");
 
 REGISTER_OP("SokGroupSumApplyGradients")
     .Attr("num_tables: int >= 1")
@@ -170,12 +179,12 @@ REGISTER_OP("SokGroupSumApplyGradients")
       return tf::Status();
     })
     .Doc(
-        R"(SokGroupSum, SokDivideGradients and a SokApplyGradients of each table in one: the same steps, bit for bit,
-with gradients of rows that never lie in memory.
-handles: the group's tables. served, received, received_splits, sent, sent_splits: as of SokGroupSum.
-divisor: what the sums are divided by.
-trained: which of the tables take a step, by their position; each once.
-hyper: the optimizer's hyper-parameters for each of them, in the order of cc/optimizers.)");
+        R"(SokGroupSum, SokDivideGradients and a SokApplyGradients of each trained table in one op: the same result,
+bit for bit, without arrays of row gradients in memory.
+handles: the group's tables. served, received, received_splits, sent, sent_splits: as for SokGroupSum.
+divisor: the sums are divided by it.
+trained: the positions of the tables that take a step, each once.
+hyper: the optimizer's hyper-parameters for each trained table, in the order of cc/optimizers.)");
 
 REGISTER_OP("SokDivideGradients")
     .Attr("divisor: int >= 1")
@@ -183,8 +192,8 @@ REGISTER_OP("SokDivideGradients")
     .Output("quotients: float")
     .SetShapeFn(tf::shape_inference::UnchangedShape)
     .Doc(
-        R"(Divides gradients by the number of ranks. An op of its own, so that the quotients are rounded once:
-TensorFlow's division may become a product with the rounded reciprocal.)");
+        R"(Divides gradients by `divisor`, the number of ranks, and rounds each quotient once. TensorFlow's division
+may be replaced by a product with the rounded reciprocal, which rounds twice.)");
 
 }  // namespace
 }  // namespace sok

@@ -1,6 +1,6 @@
 // Ops that make, inspect, fill and empty the tables behind embedding variables.
 //
-// All of them are stateful: what they do depends on, and changes, the session's tables.
+// All ops are stateful: they depend on the session's tables or change them.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -19,9 +19,9 @@ REGISTER_OP("SokInit")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
     .Doc(
-        R"(Readies the session for embedding variables; `status` is OK. The same arguments again are harmless.
-arguments: [3 * ranks], of each rank: the global batch size; the seed, where rank 0's is taken; the enum of the dtype
-that gradients are sent in. The ranks must agree about the others.)");
+        R"(Prepares the session for embedding variables; `status` is 'OK'. May run again with the same arguments.
+arguments: [3 * ranks] for each rank: the global batch size, the seed, and the enum of the dtype that gradients are
+  sent in. Rank 0's seed is used; the other arguments must be equal on all ranks.)");
 
 REGISTER_OP("SokInitHasRun")
     .Input("arguments: int64")
@@ -30,8 +30,8 @@ REGISTER_OP("SokInitHasRun")
     .Output("has_run: bool")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
-    .Doc(R"(Whether SokInit has run in the session. FailedPrecondition where it has with other arguments.
-arguments: [3], those of this rank, as SokInit's. A rank other than the first does not compare its seed.)");
+    .Doc(R"(Whether SokInit has run in the session. FailedPrecondition if it has run with other arguments.
+arguments: [3] the arguments of this rank, as for SokInit. Only rank 0 compares its seed.)");
 
 REGISTER_OP("SokTable")
     .Attr("container: string = ''")
@@ -65,13 +65,12 @@ REGISTER_OP("SokInitializeTable")
     .Attr("engine: string = ''")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
-    .Doc(R"(Makes the table of an embedding variable; one that is there is replaced by an empty one, or stays
-if keep_existing.
-capacity: rows on this rank; 0 grows without bound.
+    .Doc(R"(Makes the table of an embedding variable. Replaces an existing table, unless keep_existing.
+capacity: the number of rows on this rank; 0: no limit.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
-on_full ... l2_weight_threshold: as of TableOptions.
+on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.
-engine: which engine makes the table; empty: that of the device which the op runs on.)");
+engine: the engine that makes the table; empty: the engine of the op's device.)");
 
 REGISTER_OP("SokTableIsInitialized")
     .Input("handle: resource")
@@ -95,18 +94,17 @@ REGISTER_OP("SokTableStatistics")
       c->set_output(0, c->Matrix(c->num_inputs(), 6));
       return ::tensorflow::Status();
     })
-    .Doc(R"(What this rank's tables hold and what training lookups have done with them since they were made.
-statistics: [num_tables, 6] of each table its rows (of replicas 0 but on rank 0), and of LookupCounts ids, distinct ids, admitted ids, filtered ids
-and bytes sent.)");
+    .Doc(
+        R"(The number of rows of this rank's tables, and statistics of training lookups since the tables were made.
+statistics: [num_tables, 6] for each table: rows (0 for replicas on ranks other than 0), and from LookupCounts: ids,
+  distinct ids, admitted ids, filtered ids and bytes sent.)");
 
 REGISTER_OP("SokTableSetGlobalStep")
     .Input("handle: resource")
     .Input("global_step: int64")
     .SetIsStateful()
     .SetShapeFn(shape::NoOutputs)
-    .Doc(
-        "Tells a table the global step, a scalar of at least 0, that of its next update: see "
-        "Table::SetGlobalStep.");
+    .Doc("Sets the global step, a scalar of at least 0, of a table's next update: see Table::SetGlobalStep.");
 
 REGISTER_OP("SokTableEvict")
     .Input("handle: resource")
@@ -114,7 +112,8 @@ REGISTER_OP("SokTableEvict")
     .Output("evicted: int64")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
-    .Doc("Takes keys out, those that are there and this rank's; `evicted` rows went.");
+    .Doc(R"(Erases keys. Skips keys without a row and keys of other ranks.
+evicted: the number of rows erased on this rank.)");
 
 REGISTER_OP("SokTableExport")
     .Input("handle: resource")
@@ -131,7 +130,7 @@ REGISTER_OP("SokTableExport")
       c->set_output(2, c->Matrix(InferenceContext::kUnknownDim, dim));
       return ::tensorflow::Status();
     })
-    .Doc(R"(What this rank holds, by row number.
+    .Doc(R"(The rows of this rank, in order of row number.
 keys, rows, values: [n], [n] and [n, dim]: the key, the row number and the weights of each row.)");
 
 REGISTER_OP("SokTableAssign")
@@ -141,9 +140,9 @@ REGISTER_OP("SokTableAssign")
     .Output("status: string")
     .SetIsStateful()
     .SetShapeFn(shape::ScalarShape)
-    .Doc("Sets the weights of distinct keys, inserting those that are not there; `status` is OK.");
+    .Doc(
+        R"(Sets the weights of distinct keys, inserting absent keys. Skips keys of other ranks. `status` is 'OK'.
+keys, values: [n] and [n, dim].)");
 
-// What ranks do together in stages, each of which may fail on some of them: a stage reports its error instead
-// of raising it, all ranks learn of it, and SokRaiseFailures raises it in the end.
 }  // namespace
 }  // namespace sok

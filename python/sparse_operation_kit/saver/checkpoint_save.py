@@ -286,7 +286,7 @@ def _run(work: Callable[[], str], session: Any, ending: _Ending) -> str:
         raise error
     if not of_all[0]:
         raise tf.errors.FailedPreconditionError(
-            None, None, "Saving a checkpoint: rank 0 failed, and has the reason"
+            None, None, "Saving a checkpoint: rank 0 failed; its error has the reason"
         )
     _last_saved[session.graph] = path
     return path
