@@ -11,7 +11,7 @@ namespace sok {
 namespace {
 
 constexpr int64_t kCacheLineBytes = 64;
-// Above this, rounding up would overflow; no machine has as much.
+// Above this, rounding up would overflow. No machine has as much memory.
 constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max() / 4;
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }

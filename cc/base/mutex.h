@@ -9,14 +9,14 @@
 
 namespace sok {
 
-// std::mutex as the thread-safety analysis sees it: the standard library's carries no annotations.
+// A std::mutex with the annotations of the thread-safety analysis, which the standard library lacks.
 class SOK_CAPABILITY("mutex") Mutex {
  public:
   Mutex() = default;
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
 
-  // Named as the standard's locks expect.
+  // The names that the standard's lock classes call.
   void lock() SOK_ACQUIRE() { mutex_.lock(); }
   void unlock() SOK_RELEASE() { mutex_.unlock(); }
 
@@ -37,19 +37,19 @@ class SOK_SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-// A condition variable. It has no wait with a predicate: the analysis does not see which locks a function
-// object is called with. Callers wait in a loop.
+// A condition variable. Callers wait in a loop: a wait with a predicate is not offered, because the analysis
+// does not know which locks are held while a function object runs.
 class CondVar {
  public:
-  // Releases the mutex while it waits, and holds it again when it returns: after a notification, or without
-  // one.
+  // Releases the mutex while it waits, and acquires it again before it returns. May return without a
+  // notification.
   void Wait(Mutex& mutex) SOK_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     changed_.wait(lock);
     lock.release();
   }
 
-  // As Wait; false once the time has come.
+  // As Wait, but also returns when `time` has passed, and then returns false.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point time) SOK_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const bool notified = changed_.wait_until(lock, time) == std::cv_status::no_timeout;

@@ -10,7 +10,8 @@ struct Range {
   uint32_t last;
 };
 
-// Unicode's categories Cc, Cf (of the characters below the tags), Zl and Zp.
+// Unicode's control characters (Cc), line and paragraph separators (Zl, Zp) and format characters (of Cf
+// those below U+10000, and the tags), surrogates, and values above U+10FFFF.
 constexpr Range kHidden[] = {{0x0000, 0x001f}, {0x007f, 0x009f}, {0x00ad, 0x00ad},   {0x0600, 0x0605},
                              {0x061c, 0x061c}, {0x06dd, 0x06dd}, {0x070f, 0x070f},   {0x180e, 0x180e},
                              {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},   {0xfeff, 0xfeff},
@@ -23,7 +24,8 @@ bool IsHidden(uint32_t character) {
   return false;
 }
 
-// The bytes of the character that the text begins with, and the character; 0 bytes where that is no UTF-8.
+// Decodes the first character of a non-empty text. Returns its number of bytes, or 0 if the text does not
+// begin with valid UTF-8.
 size_t FirstCharacter(std::string_view text, uint32_t* character) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) {

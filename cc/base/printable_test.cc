@@ -12,7 +12,7 @@ TEST(PrintableTest, PlainTextStays) {
   }
 }
 
-TEST(PrintableTest, WhatSteersATerminalIsEscaped) {
+TEST(PrintableTest, ControlCharactersOfTerminalsAreEscaped) {
   EXPECT_EQ(Printable(std::string("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(Printable("\x1b[2J\r\n\t\x7f"), "\\x1b[2J\\x0d\\x0a\\x09\\x7f");
   EXPECT_EQ(Printable("\xc2\x9b"
@@ -24,7 +24,7 @@ TEST(PrintableTest, WhatSteersATerminalIsEscaped) {
   EXPECT_EQ(Printable("\xe2\x80\xa8\xef\xbb\xbf"), "\\xe2\\x80\\xa8\\xef\\xbb\\xbf");
 }
 
-TEST(PrintableTest, BytesThatAreNoUtf8AreEscaped) {
+TEST(PrintableTest, InvalidUtf8IsEscaped) {
   EXPECT_EQ(Printable("\xff"
                       "a\xc3"),
             "\\xffa\\xc3");

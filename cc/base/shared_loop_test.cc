@@ -40,13 +40,13 @@ TEST(SharedLoopTest, HelpersAndOwnerCoverEveryItemOnce) {
     std::vector<std::thread> helpers;
     for (int h = 0; h < 3; ++h) helpers.emplace_back([loop] { loop->Help(); });
     loop->Finish();
-    // Before the helpers have ended: what they wrote is there once Finish has returned.
+    // Helper threads may still run, but everything that they wrote is visible after Finish.
     EXPECT_EQ(calls, std::vector<int>(100, 1));
     for (std::thread& helper : helpers) helper.join();
   }
 }
 
-TEST(SharedLoopTest, TheOwnerDoesNotWaitForHelpersThatHaveNotCome) {
+TEST(SharedLoopTest, TheOwnerDoesNotWaitForHelpersThatHaveNotStarted) {
   int calls = 0;
   std::shared_ptr<SharedLoop> late;
   {
@@ -56,7 +56,7 @@ TEST(SharedLoopTest, TheOwnerDoesNotWaitForHelpersThatHaveNotCome) {
     loop->Finish();  // returns although the helper arrives later
   }
   EXPECT_EQ(calls, 10);
-  late->Help();  // the body is gone; it is not called
+  late->Help();  // must not call the body, which has been destroyed
   EXPECT_EQ(calls, 10);
 }
 
@@ -88,7 +88,7 @@ TEST(SharedLoopTest, BlocksAreWorthwhileAndSeveralForEachThread) {
   EXPECT_EQ(SharedLoop::BlockFor(801, 1, 2, 0), 101);
   EXPECT_EQ(SharedLoop::BlockFor(800, 10, 2, 10000), 1001);
   EXPECT_EQ(SharedLoop::BlockFor(3, 1000000, 2, 10000), 1);
-  EXPECT_EQ(SharedLoop::BlockFor(5, 0, 0, 0), 2);  // no cost is one nanosecond, no threads are one
+  EXPECT_EQ(SharedLoop::BlockFor(5, 0, 0, 0), 2);  // 0 ns and 0 threads count as 1
 }
 
 }  // namespace

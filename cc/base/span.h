@@ -14,8 +14,8 @@
 
 namespace sok {
 
-// In sanitized builds (SOK_CHECK_BOUNDS) an index out of a Span's bounds ends the process: sanitizers see it
-// only where the memory behind the Span ends too. Other builds check nothing.
+// In sanitized builds (SOK_CHECK_BOUNDS) an index out of a Span's bounds ends the process: sanitizers detect
+// it only if the index is also outside of the allocation. Other builds check nothing.
 namespace span_internal {
 #ifdef SOK_CHECK_BOUNDS
 constexpr void CheckRange(int64_t first, int64_t count, int64_t size) {
@@ -32,8 +32,8 @@ constexpr void CheckRange(int64_t, int64_t, int64_t) {}
 
 // A view of `size` consecutive elements owned by someone else. Copying it copies the view.
 //
-// C++17 has no std::span, and abseil's cannot be used below sok_ops/: TensorFlow's wheel carries its own
-// abseil, of another version for each TensorFlow.
+// C++17 has no std::span, and abseil's cannot be used below sok_ops/, because each TensorFlow wheel contains
+// another version of abseil.
 template <typename T>
 class Span {
  public:

@@ -44,7 +44,7 @@ TEST(FunctionRefTest, CallsWhatItRefersTo) {
 #ifdef SOK_CHECK_BOUNDS
 TEST(SpanDeathTest, AnIndexOutOfBoundsEndsTheProcess) {
   std::vector<int> vector(8);
-  const Span<int> span = Span<int>(vector).subspan(2, 3);  // memory goes on behind it
+  const Span<int> span = Span<int>(vector).subspan(2, 3);  // the vector has elements on both sides of it
   EXPECT_EQ(span[2], 0);
   EXPECT_DEATH(span[3], "Span of 3 elements: 1 from 3 on");
   EXPECT_DEATH(span[-1], "Span of 3 elements: 1 from -1 on");

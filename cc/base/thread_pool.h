@@ -18,7 +18,7 @@ namespace sok {
 class ThreadPool final : public Executor {
  public:
   // `threads` >= 1 threads, including the caller of ParallelFor. Work is split into blocks that cost at least
-  // `min_block_ns`; 0 splits even the smallest work, so that tests see a split at all.
+  // `min_block_ns`; 0 splits even the smallest work, for tests.
   explicit ThreadPool(int threads, int64_t min_block_ns = 10000);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;

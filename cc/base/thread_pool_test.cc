@@ -46,7 +46,7 @@ TEST(ThreadPoolTest, LargeWorkIsSplit) {
 TEST(ThreadPoolTest, BodiesRunAtTheSameTime) {
   ThreadPool pool(2, 0);
   std::atomic<int> arrived{0};
-  // Each of two bodies waits for the other, which only two threads can bring about.
+  // Each of the two bodies waits until the other has begun, so they finish only if two threads run them.
   pool.ParallelFor(2, 1, [&](int64_t, int64_t) {
     ++arrived;
     while (arrived < 2) std::this_thread::yield();

@@ -58,7 +58,7 @@ TEST(RunVectorized, GivesTheBitsOfThePlainLoop) {
   }
 }
 
-TEST(RunVectorized, UsesTheWidestVectorsThereAre) { EXPECT_EQ(vector_level, SupportedVectorLevel()); }
+TEST(RunVectorized, UsesTheWidestVectorsByDefault) { EXPECT_EQ(vector_level, SupportedVectorLevel()); }
 
 }  // namespace
 }  // namespace sok

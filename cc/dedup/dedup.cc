@@ -20,8 +20,8 @@ constexpr int64_t kMinPartitionedIds = 16 << 10;
 // The table of a partition of about this many distinct ids fits into a core's L2 cache.
 constexpr int64_t kPartitionIds = 8 << 10;
 constexpr int kMaxPartitionBits = 8;
-// Up to this many distinct ids a table is made twice as large as necessary, and still fits there: that leaves
-// fewer collisions, which are hard to predict.
+// A table for up to this many distinct ids is made twice as large as necessary: it still fits into the L2
+// cache, and has fewer collisions, which the processor cannot predict.
 constexpr int64_t kSparseIds = 4 << 10;
 // Ids that one thread counts and scatters at a time.
 constexpr int64_t kBlockIds = 16 << 10;
@@ -132,7 +132,7 @@ Status Deduplicator::RunPartitioned(Executor& executor, Span<const int64_t> ids,
   // First occurrences get their ranks, stored as ~rank to distinguish them from positions; then every id
   // reads the rank of its first occurrence. Whether an id is a first occurrence is hard to predict, so the
   // code does not branch on it: each id is written to the next place, which advances only if the id was new.
-  // The scratch memory is no longer needed here.
+  // The content of the scratch memory is not needed here, so it is overwritten.
   int64_t* const distinct = static_cast<int64_t*>(scratch_ids_.data());
   executor.ParallelFor(blocks, kBlockIds * kRankNs, [&](int64_t first, int64_t last) {
     for (int64_t b = first; b < last; ++b) {

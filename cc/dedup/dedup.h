@@ -15,8 +15,8 @@ namespace sok {
 
 // Finds the distinct ids of a batch, as tf.unique does.
 //
-// Keeps its working memory from one Run to the next: reuse one Deduplicator for successive batches, whose
-// working memory is then in the cache. Not thread-safe; Run itself uses the executor's threads.
+// Keeps its working memory from one Run to the next, so reuse one Deduplicator for successive batches: the
+// memory is then in the cache. Not thread-safe; Run itself uses the executor's threads.
 class Deduplicator {
  public:
   // *unique = the distinct ids in order of their first occurrence; inverse[i] = the position of ids[i] in

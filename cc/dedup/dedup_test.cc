@@ -85,7 +85,7 @@ TEST_P(DedupTest, SizesAroundTheBlocks) {
 INSTANTIATE_TEST_SUITE_P(Threads, DedupTest, testing::Values(1, 2, 3, 4));
 
 TEST(DedupLimitsTest, MorePositionsThanInt32HoldsAreRefused) {
-  // The size alone decides: nothing may be read.
+  // The size is wrong, so the null pointer must not be read.
   const Span<const int64_t> ids(nullptr, int64_t{1} << 31);
   InlineExecutor executor;
   std::vector<int64_t> unique;

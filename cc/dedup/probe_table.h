@@ -44,7 +44,7 @@ class ProbeTable {
   void PrefetchSlot(uint64_t hash) const { Prefetch<true>(&slots_[hash & mask_]); }
 
   // The position stored with `id`, whose hash is `hash`; stores `position` first if there is none. The caller
-  // counts what it stores and stays within room() + 1.
+  // counts the ids that it stores and stores at most room() + 1.
   int32_t FindOrStore(int64_t id, uint64_t hash, int32_t position) {
     uint64_t slot = hash & mask_;
     while (slots_[slot].use == use_ && slots_[slot].id != id) slot = (slot + 1) & mask_;
@@ -68,7 +68,7 @@ class ProbeTable {
   Slot* slots_ = nullptr;
   int64_t allocated_ = 0;  // slots
   uint64_t mask_ = 0;      // slots in use - 1
-  uint32_t use_ = 0;       // 0 stands in slots that were never taken
+  uint32_t use_ = 0;       // slots that were never taken have 0
 };
 
 }  // namespace sok

@@ -22,7 +22,7 @@ TEST(ProbeTableTest, StoresThenFinds) {
   for (const int64_t id : HostileIds()) EXPECT_EQ(table.FindOrStore(id, id, 99), 10 + position++);
 }
 
-TEST(ProbeTableTest, IdsOfOneHashAreApart) {
+TEST(ProbeTableTest, IdsWithEqualHashesAreDistinguished) {
   ProbeTable table;
   ASSERT_TRUE(table.Start(500).ok());
   // The last slot, so that the run wraps around.
@@ -31,17 +31,17 @@ TEST(ProbeTableTest, IdsOfOneHashAreApart) {
   for (int64_t id = 0; id < 500; ++id) ASSERT_EQ(table.FindOrStore(id, hash, -1), id);
 }
 
-TEST(ProbeTableTest, StartEmptiesAlsoWhenUsesStartAgain) {
+TEST(ProbeTableTest, StartEmptiesTheTableEvenWhenUseNumbersRestart) {
   ProbeTable table(3);
   for (int32_t use = 0; use < 20; ++use) {
-    // Sizes differ, so that slots of earlier uses are met again.
+    // Sizes differ, so that later uses meet the slots of earlier ones.
     ASSERT_TRUE(table.Start(use % 3 == 0 ? 2000 : 100).ok());
     for (int64_t id = 0; id < 100; ++id)
       ASSERT_EQ(table.FindOrStore(id, id * 31, 1000 * use + id), 1000 * use + id);
   }
 }
 
-TEST(ProbeTableTest, MemoryThatIsNotThereIsAnError) {
+TEST(ProbeTableTest, TooLittleMemoryIsAnError) {
   ProbeTable table;
   EXPECT_EQ(table.Start(int64_t{1} << 45).code(), StatusCode::kResourceExhausted);
   ASSERT_TRUE(table.Start(10).ok());

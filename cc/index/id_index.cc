@@ -16,8 +16,8 @@ constexpr int64_t kMaxIds = int64_t{1} << 56;
 // read takes about 300 ns, as long as 64 lookups. While the processor waits for a page walk it executes some
 // hundreds of the following instructions: the fewer a prefetch needs, the more page walks overlap.
 constexpr int64_t kAhead = 64;
-// Ids whose home buckets are searched before the later buckets of those that were not found there; a multiple
-// of kAhead.
+// The home buckets of this many ids are searched first, then the later buckets of the ids that were not found
+// there. A multiple of kAhead.
 constexpr int64_t kBlock = 1024;
 
 }  // namespace
@@ -114,17 +114,17 @@ inline int64_t IdIndex::FindAtHome(Span<const int64_t> ids, const uint64_t* home
 inline void IdIndex::FindInBlocks(Span<const int64_t> ids, Span<int64_t> rows) const {
   const int64_t n = rows.size();
   uint64_t homes[2][kAhead];
-  const auto ask_for = [&](int64_t begin) {
+  const auto prefetch_block = [&](int64_t begin) {
     const int64_t count = std::min(kAhead, ids.size() - begin);
     if (count > 0) PrefetchHomes(ids.subspan(begin, count), homes[begin / kAhead % 2]);
   };
-  ask_for(0);
+  prefetch_block(0);
   // Ids that may have overflowed from their home bucket. Their next bucket was not prefetched in time, so it
   // is prefetched here and searched after the others.
   int64_t past[kBlock];
   int64_t num_past = 0;
   for (int64_t begin = 0; begin < n; begin += kAhead) {
-    ask_for(begin + kAhead);
+    prefetch_block(begin + kAhead);
     const int64_t end = std::min(n, begin + kAhead);
     const int64_t more = FindAtHome(ids.subspan(begin, end - begin), homes[begin / kAhead % 2],
                                     rows.data() + begin, past + num_past);

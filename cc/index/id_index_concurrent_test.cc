@@ -12,7 +12,7 @@
 namespace sok {
 namespace {
 
-TEST(IdIndexConcurrentTest, FindsGiveTheSameOnAnyNumberOfThreads) {
+TEST(IdIndexConcurrentTest, FindGivesTheSameRowsForAnyNumberOfThreads) {
   const std::vector<int64_t> present = DistinctIds(3000, 1);
   std::vector<int64_t> numbers(present.size());
   std::iota(numbers.begin(), numbers.end(), 0);

@@ -28,7 +28,7 @@ std::vector<int64_t> Find(const ReferenceIdIndex& index, const std::vector<int64
   return rows;
 }
 
-TEST(IdIndexFindTest, EmptyIndexHasNothing) {
+TEST(IdIndexFindTest, AnEmptyIndexFindsNothing) {
   const IdIndex index;
   EXPECT_EQ(index.size(), 0);
   EXPECT_EQ(index.bytes(), 0);
@@ -120,7 +120,7 @@ TEST(IdIndexFindTest, AgreesWithTheReference) {
   }
 }
 
-// One home bucket for all ids: more overflowed ids than are searched at a time.
+// Many ids of a few home buckets: more ids overflow than one block of a search has.
 TEST(IdIndexFindTest, IdsThatAreNotInTheirHomeBuckets) {
   std::vector<int64_t> ids;
   for (int64_t id = 0; ids.size() < 4000; ++id) {
@@ -136,7 +136,7 @@ TEST(IdIndexFindTest, IdsThatAreNotInTheirHomeBuckets) {
   EXPECT_EQ(Find(index, ids), expected);
 }
 
-TEST(IdIndexFindTest, MovingTakesTheIdsAlong) {
+TEST(IdIndexFindTest, AMovedIndexKeepsItsIds) {
   IdIndex index;
   const std::vector<int64_t> ids = {7, 8};
   const std::vector<int64_t> rows = {1, 2};

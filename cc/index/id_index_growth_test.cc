@@ -36,7 +36,7 @@ TEST(IdIndexGrowthTest, ManyDoublingsInUnevenSteps) {
   EXPECT_GE(doublings, 8);
 }
 
-TEST(IdIndexGrowthTest, ReserveIsEnoughForWhatItPromises) {
+TEST(IdIndexGrowthTest, ReservedRoomIsFilledWithoutGrowth) {
   IdIndex index;
   for (const int64_t n : {0, 1, 8, 9, 1000, 1024, 1025}) {
     ASSERT_TRUE(index.Reserve(n).ok());
@@ -84,7 +84,7 @@ TEST(IdIndexGrowthTest, ClearedIndexIsEmptyAndUsable) {
   EXPECT_EQ(rows, Numbers(5, 5 + ids.size()));
 }
 
-TEST(IdIndexGrowthTest, MemoryThatIsNotThereIsAnErrorAndChangesNothing) {
+TEST(IdIndexGrowthTest, TooLittleMemoryIsAnErrorAndChangesNothing) {
   IdIndex index;
   const std::vector<int64_t> ids = HostileIds();
   ASSERT_TRUE(index.Insert(ids, Numbers(0, ids.size())).ok());

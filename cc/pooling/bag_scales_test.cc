@@ -37,7 +37,7 @@ TEST(BagScales, WithoutWeightsDependOnTheLengthAlone) {
   EXPECT_EQ(scales, (std::vector<float>{0.5f, 0.5f, 0.5f, 0.5f, 1.0f}));
 }
 
-TEST(BagScales, ZeroDivisorLetsNoGradientThrough) {
+TEST(BagScales, AreZeroIfTheDivisorIsZero) {
   std::vector<float> scales(4, -1.0f);
   const std::vector<float> weights = {0.5f, -0.5f, 0.0f, 0.0f};
   const std::vector<int64_t> offsets = {0, 2, 4};

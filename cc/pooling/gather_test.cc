@@ -33,7 +33,7 @@ TEST(GatherForward, EqualsReferenceForEveryDimAndThreadCount) {
   }
 }
 
-// Rows of whole cache lines, and rows that cannot be streamed: short ones, odd strides, unaligned outputs.
+// Rows of whole cache lines, and rows that are not streamed: short ones, odd strides, unaligned outputs.
 TEST(GatherForward, StreamedOutputsAreTheSame) {
   constexpr float kGap = 77.0f;
   for (const VectorLevel level : VectorLevels()) {
@@ -61,7 +61,7 @@ TEST(GatherForward, StreamedOutputsAreTheSame) {
   }
 }
 
-TEST(GatherForward, GapsBetweenOutputRowsStay) {
+TEST(GatherForward, DoesNotWriteBetweenOutputRows) {
   const RandomLookup lookup = MakeRandomLookup({}, /*seed=*/2);
   constexpr float kGap = 77.0f;
   const int64_t stride = lookup.dim + 1;

@@ -13,7 +13,7 @@
 namespace sok {
 namespace {
 
-// The row of occurrence i: that of its distinct id, or its own pointer.
+// Finds the row of occurrence i: through its distinct id, or in a list with one pointer for each occurrence.
 struct RowsOfDistinctIds {
   const float* const* rows;
   const int32_t* inverse;
@@ -51,7 +51,7 @@ class OccurrenceRows {
 // A row in cache costs about a nanosecond per four floats, a row in memory a few times that.
 int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
 
-// How many of a bag's rows are added before those in groups of eight.
+// The number of rows of a bag that are added before the groups of eight.
 int64_t RowsBeforeEights(int64_t rows) {
   const int64_t over = rows % 8;
   return std::min(rows, over < 2 ? over + 8 : over);

@@ -30,8 +30,8 @@ void PoolForward(Executor& executor, Span<const float* const> rows, Span<const i
                  Span<const int64_t> offsets, Span<const float> weights, Combiner combiner, int64_t dim,
                  float* out, int64_t out_stride);
 
-// Whether an output is written through the caches, where its reader finds it, or past them: for outputs so
-// large that they would not stay in the caches and would only evict other data.
+// Whether an output is written through the caches, where its reader finds it, or past them. The second is for
+// outputs so large that they would not stay in the caches and would only evict other data.
 enum class OutputStores { kCached, kStreamed };
 
 // Copies rows without pooling: rows[inverse[i]] to out + i * out_stride, for every occurrence i.

@@ -139,7 +139,7 @@ TEST(PoolRows, EqualsReferenceForEveryDimAndCombiner) {
   }
 }
 
-TEST(PoolRows, BeginsWithTheRowOfTheFirstBag) {
+TEST(PoolRows, WritesTheFirstBagToTheBeginningOfTheOutput) {
   const RandomLookup lookup = MakeRandomLookup({}, /*seed=*/10);
   const std::vector<const float*> rows = RowsOfOccurrences(lookup);
   const std::vector<float> expected = Expected(lookup, {}, Combiner::kMean);
@@ -160,7 +160,7 @@ TEST(PoolForward, NoBags) {
   }
 }
 
-TEST(PoolForward, GapsBetweenOutputRowsStay) {
+TEST(PoolForward, DoesNotWriteBetweenOutputRows) {
   const RandomLookup lookup = MakeRandomLookup({}, /*seed=*/8);
   constexpr float kGap = 77.0f;
   const int64_t stride = lookup.dim + 3;

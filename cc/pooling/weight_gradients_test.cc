@@ -59,7 +59,7 @@ TEST(WeightGradients, ZeroDivisorGivesZero) {
   EXPECT_EQ(out, std::vector<float>(4, 0.0f));
 }
 
-TEST(WeightGradients, GradientsMayLieApart) {
+TEST(WeightGradients, GradientsMayHaveAnyStride) {
   InlineExecutor executor;
   const RandomLookup lookup = MakePositiveLookup(/*dim=*/5, /*seed=*/6);
   std::mt19937_64 random(7);

@@ -29,7 +29,7 @@ TEST(RowColumnTest, ValuesStartAtZeroAndStayWhereTheyAre) {
   }
 }
 
-TEST(RowColumnTest, SizesThatAreNoPowerOfTwo) {
+TEST(RowColumnTest, SizesThatAreNotAPowerOfTwo) {
   struct Three {
     int8_t bytes[3];
   };
@@ -41,7 +41,7 @@ TEST(RowColumnTest, SizesThatAreNoPowerOfTwo) {
   }
 }
 
-TEST(RowColumnTest, MemoryThatIsNotThereIsAnErrorAndChangesNothing) {
+TEST(RowColumnTest, TooLittleMemoryIsAnErrorAndChangesNothing) {
   RowColumn<int32_t> column;
   ASSERT_TRUE(column.Reserve(10).ok());
   column[9] = 4;

@@ -7,8 +7,8 @@
 namespace sok {
 namespace {
 
-// Bytes of a slab without slots; slots make slabs larger and leave the rows per slab as they are. Small
-// enough that a new layout, made slab by slab, needs little memory beside the table.
+// Bytes of a slab without slots. Slots make slabs larger but do not change the rows per slab. Slabs are small
+// enough that SetSlots, which copies one slab at a time, needs little memory beside the table.
 constexpr int64_t kSlabBytes = int64_t{16} << 20;
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kMaxFloats = int64_t{1} << 40;

@@ -51,7 +51,7 @@ TEST(RowStoreGrowthTest, RecordsLargerThanASlab) {
   EXPECT_EQ(store.weights(2)[4'999'999], 3.0f);
 }
 
-TEST(RowStoreGrowthTest, MemoryThatIsNotThereIsAnErrorAndChangesNothing) {
+TEST(RowStoreGrowthTest, TooLittleMemoryIsAnErrorAndChangesNothing) {
   RowStore store(64);
   ASSERT_TRUE(store.Reserve(100).ok());
   store.weights(99)[63] = 5.0f;

@@ -1,4 +1,4 @@
-// Where weights and slots of a row lie, and that no two rows share a place.
+// The places of weights and slots in memory; no two rows overlap.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -67,7 +67,7 @@ TEST(RowStoreLayoutTest, SlotsFollowTheWeights) {
   }
 }
 
-TEST(RowStoreLayoutTest, EveryFloatOfEveryRowIsItsOwn) {
+TEST(RowStoreLayoutTest, RowsDoNotOverlap) {
   for (const int64_t dim : kDims) {
     RowStore store(dim);
     const std::vector<SlotSpec> slots = {{dim, 0.0f}, {1, 0.0f}};
@@ -89,7 +89,7 @@ TEST(RowStoreLayoutTest, EveryFloatOfEveryRowIsItsOwn) {
   }
 }
 
-TEST(RowStoreLayoutTest, RecordsOfWholeLinesStartOnOne) {
+TEST(RowStoreLayoutTest, RecordsOfWholeCacheLinesAreAlignedToThem) {
   RowStore store(64);
   ASSERT_TRUE(store.Reserve(10).ok());
   for (int64_t row = 0; row < 10; ++row) {

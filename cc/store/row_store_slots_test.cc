@@ -1,4 +1,4 @@
-// Giving a table its optimizer's slots keeps the weights bit for bit.
+// Adding the slots of an optimizer keeps the weights bit for bit.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -90,7 +90,7 @@ TEST(RowStoreSlotsTest, FillSlotsLeavesWeightsAndOtherRowsAlone) {
   }
 }
 
-TEST(RowStoreSlotsTest, RowsOfLaterReservationsLieBehindTheEarlierOnes) {
+TEST(RowStoreSlotsTest, ReserveAfterSetSlotsAddsRows) {
   RowStore store(16);
   ASSERT_TRUE(store.Reserve(1000).ok());
   const std::vector<SlotSpec> slots = {{16, 0.0f}, {16, 0.0f}};
@@ -114,7 +114,7 @@ TEST(RowStoreSlotsTest, BadWidthsAreRefused) {
   ExpectWeights(store);
 }
 
-TEST(RowStoreSlotsTest, MemoryThatIsNotThereIsAnErrorAndChangesNothing) {
+TEST(RowStoreSlotsTest, TooLittleMemoryIsAnErrorAndChangesNothing) {
   RowStore store(4);
   ASSERT_TRUE(store.Reserve(1 << 12).ok());
   WriteWeights(&store);

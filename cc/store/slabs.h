@@ -34,7 +34,7 @@ class Slabs {
   int64_t bytes() const { return size_ * record_bytes_; }
   int64_t records_per_slab() const { return mask_ + 1; }
   int slab_bits() const { return slab_bits_; }
-  // Frees the memory of one slab; its records must not be used any more.
+  // Frees the memory of one slab. Its records must not be used afterwards.
   void Release(int64_t slab) { slabs_[slab] = PageBuffer(); }
 
  private:

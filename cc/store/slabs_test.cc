@@ -30,7 +30,7 @@ TEST(SlabsTest, BitsAreTheLargestThatFit) {
   EXPECT_EQ(Slabs::BitsFor(int64_t{1} << 40, 1 << 20), 0);
 }
 
-TEST(SlabsTest, RecordsOfAllSlabsAreApart) {
+TEST(SlabsTest, RecordsDoNotOverlap) {
   Slabs slabs(24, 3);
   ASSERT_TRUE(slabs.Reserve(50).ok());
   EXPECT_EQ(slabs.records_per_slab(), 8);
@@ -58,7 +58,7 @@ TEST(SlabsTest, ASmallTableTakesLittleMemory) {
   EXPECT_LT(ResidentBytes() - before, 1 << 20);
 }
 
-TEST(SlabsTest, ReleasedMemoryGoesBack) {
+TEST(SlabsTest, ReleaseReturnsMemoryToTheSystem) {
   Slabs slabs(64, 18);
   ASSERT_TRUE(slabs.Reserve(2 << 18).ok());
   for (int64_t record = 0; record < slabs.size(); ++record) *slabs.at(record) = 1;

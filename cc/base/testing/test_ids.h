@@ -36,8 +36,8 @@ inline std::vector<int64_t> RandomIds(int64_t n, int64_t distinct, uint64_t seed
 }
 
 // `n` ids in [0, distinct) with a Zipf distribution: the k-th most frequent has a frequency proportional to
-// k^-exponent. Click logs are like an exponent of about 1.05. Frequent ids are not neighbours; distinct must
-// not be a multiple of the prime 7919.
+// k^-exponent. Click logs have an exponent of about 1.05. Frequent ids are not neighbours; distinct must not
+// be a multiple of the prime 7919.
 inline std::vector<int64_t> ZipfIds(int64_t n, int64_t distinct, double exponent, uint64_t seed) {
   std::vector<double> cumulative(distinct);
   double total = 0;

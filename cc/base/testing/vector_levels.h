@@ -16,7 +16,7 @@ inline std::vector<VectorLevel> VectorLevels() {
   return levels;
 }
 
-// Makes RunVectorized use `level` during its lifetime.
+// RunVectorized uses `level` while this object lives.
 class WithVectorLevel {
  public:
   explicit WithVectorLevel(VectorLevel level) : before_(vector_level.exchange(level)) {}
