@@ -120,7 +120,7 @@ TEST(IdIndexFindTest, AgreesWithTheReference) {
   }
 }
 
-// Many ids of a few home buckets: more ids overflow than one block of a search has.
+// All ids have the same home bucket, so more ids overflow than one block of a search holds.
 TEST(IdIndexFindTest, IdsThatAreNotInTheirHomeBuckets) {
   std::vector<int64_t> ids;
   for (int64_t id = 0; ids.size() < 4000; ++id) {

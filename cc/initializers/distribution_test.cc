@@ -91,7 +91,7 @@ TEST(DistributionTest, TruncatedNormal) {
             1.95);
 }
 
-TEST(DistributionTest, UniformNeverReachesItsEndWhereFloatsAreCoarse) {
+TEST(DistributionTest, UniformNeverReachesItsEndEvenIfFloatsAreCoarse) {
   // 17 floats lie in this closed interval, 16 without its upper bound.
   const Initializer initializer{InitializerKind::kUniform, 1048576.0f, 1048578.0f, 4};
   const std::vector<float> values = Sample(initializer);

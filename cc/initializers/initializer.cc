@@ -7,10 +7,10 @@
 namespace sok {
 namespace {
 
-// Of shorter rows vectors would be mostly empty.
+// Rows with fewer floats would leave vectors mostly empty.
 constexpr int64_t kWorthVectors = 4;
 
-// The kind is known to the compiler inside the loop, which then holds one distribution's arithmetic only.
+// The kind is a compile-time constant, so that the loop has the arithmetic of one distribution only.
 template <InitializerKind kKind>
 void FillOneByOne(Initializer initializer, int64_t key, Span<float> row) {
   initializer.kind = kKind;
@@ -18,8 +18,8 @@ void FillOneByOne(Initializer initializer, int64_t key, Span<float> row) {
   for (int64_t c = 0; c < row.size(); ++c) row[c] = ValueFromBits(initializer, ColumnBits(state, c));
 }
 
-// Some values at a time, in loops that vectorize: all are computed as if near the mean, and the 15 % that are
-// not once more, one by one.
+// Computes blocks of values in loops that vectorize: first all of them as if they were near the mean, then
+// the 15 % that are not once more, one by one.
 template <InitializerKind kKind>
 void FillNormal(const Initializer& initializer, int64_t key, Span<float> row) {
   constexpr int64_t kValues = 64;

@@ -24,7 +24,7 @@ uint32_t Bits(float value) {
   return bits;
 }
 
-void ExpectRowsAreTheirValues(const Initializer& initializer) {
+void ExpectFillRowEqualsInitialValue(const Initializer& initializer) {
   constexpr float kAfterTheRow = 77.0f;
   for (const int64_t dim : {1, 2, 3, 4, 7, 16, 63, 64, 129, 1025}) {
     for (const int64_t key : HostileIds()) {
@@ -36,14 +36,14 @@ void ExpectRowsAreTheirValues(const Initializer& initializer) {
   }
 }
 
-TEST(InitializerTest, RowsAreTheirValuesWithAllVectors) {
+TEST(InitializerTest, FillRowEqualsInitialValueAtEveryVectorLevel) {
   for (const VectorLevel level : VectorLevels()) {
     const WithVectorLevel with_level(level);
-    for (const InitializerKind kind : kKinds) ExpectRowsAreTheirValues({kind, -1.0f, 2.0f, 99});
+    for (const InitializerKind kind : kKinds) ExpectFillRowEqualsInitialValue({kind, -1.0f, 2.0f, 99});
   }
 }
 
-TEST(InitializerTest, OrderAndWidthDoNotMatter) {
+TEST(InitializerTest, ValuesDoNotDependOnOrderOrWidth) {
   const Initializer initializer{InitializerKind::kNormal, 0.0f, 1.0f, 7};
   std::vector<float> wide(64);
   FillRow(initializer, 5, Span<float>(wide));
@@ -55,7 +55,7 @@ TEST(InitializerTest, OrderAndWidthDoNotMatter) {
   EXPECT_EQ(narrow, std::vector<float>(wide.begin(), wide.begin() + 3));
 }
 
-TEST(InitializerTest, SeedsKeysAndColumnsAllMatter) {
+TEST(InitializerTest, ValuesDependOnSeedKeyAndColumn) {
   std::set<float> values;
   for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
     for (const int64_t key : HostileIds()) {

@@ -24,7 +24,7 @@ TEST(NormalQuantileTest, InvertsTheDistributionFunction) {
   const auto distribution = [](double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); };
   int tails = 0;
   for (double p = 1e-16; p < 0.5; p *= 1.01) {
-    // An error dz of the quantile is one of phi(z) dz of the probability, which is at most (1 + z^2) p |dz /
+    // An error dz of the quantile changes the probability by phi(z) dz, which is at most (1 + z^2) p |dz /
     // z|.
     const double z = NormalQuantile(p);
     EXPECT_NEAR(distribution(z) / p, 1.0, 1e-15 * (3 + z * z)) << p;

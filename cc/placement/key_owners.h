@@ -1,5 +1,5 @@
-// The arithmetic of a placement, on host and device: which rank owns a key, and which row of its table a key
-// without hashing has.
+// The arithmetic of a placement, on host and device: which rank owns a key and, for tables without hashing,
+// which row a key has.
 #ifndef SOK_CC_PLACEMENT_KEY_OWNERS_H_
 #define SOK_CC_PLACEMENT_KEY_OWNERS_H_
 
@@ -21,8 +21,9 @@ SOK_HOST_DEVICE int OwnerByKey(int64_t key, int ranks) {
   return static_cast<int>(static_cast<uint64_t>(key) % static_cast<uint64_t>(ranks));
 }
 
-// The rank r with boundaries[r] <= key < boundaries[r + 1], where keys are unsigned and the boundaries,
-// ranks + 1 of them from 0 on, do not fall. Keys beyond the last boundary are the last rank's.
+// The rank r with boundaries[r] <= key < boundaries[r + 1], with keys as unsigned numbers. There are ranks +
+// 1 boundaries, which begin with 0 and do not decrease. Keys beyond the last boundary belong to the last
+// rank.
 SOK_HOST_DEVICE int OwnerInRanges(int64_t key, const int64_t* boundaries, int ranks) {
   int low = 0;
   int high = ranks - 1;
@@ -42,9 +43,9 @@ struct KeyOwners {
   PlacementKind kind = PlacementKind::kByKey;
   int ranks = 1;
   int rank = 0;                         // kOneRank
-  const int64_t* boundaries = nullptr;  // kRanges: in the memory of the processor that asks
+  const int64_t* boundaries = nullptr;  // kRanges: in the memory of the processor that calls OwnerOf
 
-  // The rank that owns `key`, in [0, ranks). Of replicas it is rank 0, whose rows stand for all.
+  // The rank that owns `key`, in [0, ranks). With replicas rank 0, whose rows represent those of all ranks.
   SOK_HOST_DEVICE int OwnerOf(int64_t key) const {
     switch (kind) {
       case PlacementKind::kByKey:
@@ -65,16 +66,16 @@ struct KeyOwners {
   }
 };
 
-// The rows that a table without hashing has on one rank: row i is that of the key first + i * stride.
+// The rows that a table without hashing has on one rank: row i has the key first + i * stride.
 struct StaticRows {
   int64_t first = 0;
   int64_t stride = 1;
   int64_t count = 0;
 
-  // Of a row in [0, count).
+  // The key of a row in [0, count).
   SOK_HOST_DEVICE int64_t KeyOf(int64_t row) const { return first + row * stride; }
 
-  // -1 for a key that has no row here.
+  // The row of a key, or -1 if it has none on this rank.
   SOK_HOST_DEVICE int64_t RowOf(int64_t key) const {
     const uint64_t offset = static_cast<uint64_t>(key) - static_cast<uint64_t>(first);
     const uint64_t row = offset / static_cast<uint64_t>(stride);

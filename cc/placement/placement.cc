@@ -13,15 +13,15 @@ constexpr std::string_view kByKeyText = "by_key";
 constexpr std::string_view kAllRanksText = "all_ranks";
 constexpr std::string_view kOneRankPrefix = "one_rank:";
 constexpr std::string_view kRangesPrefix = "ranges:";
-// Of a text that an error repeats.
+// The most bytes of a text that an error quotes.
 constexpr size_t kShownBytes = 200;
 
 bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-// Reads decimal digits without leading zeros off the front of *text; false where there is no such number, or
-// one above `most`.
+// Removes a decimal number without leading zeros from the front of *text. False if there is none, or if it is
+// above `most`.
 bool TakeNumber(std::string_view* text, int64_t most, int64_t* number) {
   size_t digits = 0;
   int64_t value = 0;
@@ -36,7 +36,7 @@ bool TakeNumber(std::string_view* text, int64_t most, int64_t* number) {
   return true;
 }
 
-// Reads numbers with commas between them, all of `text`.
+// Reads numbers separated by commas. False if `text` is anything else.
 bool ReadNumbers(std::string_view text, std::vector<int64_t>* numbers) {
   for (;;) {
     int64_t number = 0;
@@ -118,14 +118,15 @@ std::string Placement::Text() const {
 
 Status Placement::Check(int ranks) const {
   if (kind_ == PlacementKind::kOneRank && (rank_ < 0 || rank_ >= ranks)) {
-    return InvalidArgument("placement \"", Text(), "\" names a rank that is not one of ", ranks);
+    return InvalidArgument("placement \"", Text(), "\" names a rank that is not one of the ", ranks,
+                           " ranks");
   }
   if (kind_ != PlacementKind::kRanges) return OkStatus();
   const bool fits = boundaries_.size() == static_cast<size_t>(ranks) + 1 && boundaries_.front() == 0 &&
                     std::is_sorted(boundaries_.begin(), boundaries_.end());
   if (fits) return OkStatus();
   return InvalidArgument("placement \"", Text().substr(0, kShownBytes), "\" needs ranks + 1 = ", ranks + 1,
-                         " boundaries that begin with 0 and do not fall");
+                         " boundaries that begin with 0 and do not decrease");
 }
 
 Status Placement::CheckStatic(int ranks, int64_t capacity) const {

@@ -11,12 +11,12 @@
 
 namespace sok {
 
-// Where the rows of a table live among ranks. A value: copyable, comparable, with a text form that is the
-// same wherever the placement is.
+// Which rank holds which rows of a table. A value: copyable, comparable, and with a text form. Equal
+// placements have equal texts.
 //
-// A table with hashing takes every placement: each key has one owner, or all ranks hold it. A table without
-// hashing numbers its rows by it; `capacity` is then the number of rows of each rank that has any, of ranges
-// that of the longest.
+// A table with hashing can have any placement: each key has one owner, or all ranks hold it. In a table
+// without hashing the placement also determines the row number of a key; `capacity` is then the number of
+// rows on each rank that has rows, for ranges on the rank with the longest range.
 class Placement {
  public:
   // By key.
@@ -25,22 +25,22 @@ class Placement {
   static Placement AllRanks();
   static Placement Ranges(std::vector<int64_t> boundaries);
 
-  // Reads what Text() writes, and nothing else. InvalidArgument, which has `text`, for any other.
+  // Reads what Text() writes. InvalidArgument, which quotes `text`, for anything else.
   static StatusOr<Placement> Parse(std::string_view text);
   // "by_key", "one_rank:2", "all_ranks" or "ranges:0,100,250".
   std::string Text() const;
 
-  // InvalidArgument, which has the placement's text, where it does not fit so many ranks: a rank that is not
-  // there, or other boundaries than ranks + 1 that begin with 0 and do not fall.
+  // InvalidArgument, which quotes the placement's text, unless the placement fits `ranks` ranks: its rank
+  // must be below `ranks`, and it must have ranks + 1 boundaries that begin with 0 and do not decrease.
   Status Check(int ranks) const;
-  // As Check, for a table without hashing: ranges have rows, and `capacity` is the length of the longest.
+  // As Check, for a table without hashing: also checks that `capacity` is the length of the longest range.
   Status CheckStatic(int ranks, int64_t capacity) const;
 
   PlacementKind kind() const { return kind_; }
   bool is_by_key() const { return kind_ == PlacementKind::kByKey; }
   bool is_replicated() const { return kind_ == PlacementKind::kAllRanks; }
-  // Whether what `rank` holds stands for the table where ranks are added up, in checkpoints and statistics:
-  // of replicas only rank 0's does.
+  // Whether the rows of `rank` are included in sums over ranks, in checkpoints and statistics. Of replicas
+  // only those of rank 0 are.
   bool represents(int rank) const { return !is_replicated() || rank == 0; }
 
   // The members below need a placement that fits `ranks`.

@@ -61,7 +61,7 @@ std::vector<int64_t> SomeKeys() {
   return keys;
 }
 
-// The owner as the definition says it.
+// The owner, computed from the definition.
 int SlowOwner(const Placement& placement, int ranks, int64_t key) {
   if (placement.is_by_key()) return static_cast<int>(static_cast<uint64_t>(key) % ranks);
   if (placement.is_replicated()) return 0;
@@ -97,7 +97,7 @@ TEST(PlacementTest, KeysAreUnsignedModuloTheRanks) {
   EXPECT_EQ(OwnerByKey(kLargest, 1), 0);
 }
 
-TEST(PlacementTest, KeysBeyondTheRangesAreTheLastRanks) {
+TEST(PlacementTest, KeysBeyondTheRangesBelongToTheLastRank) {
   const Placement placement = Placement::Ranges({0, 4, 4, 9});
   const KeyOwners owners = placement.owners(3);
   for (const int64_t key : {int64_t{4}, int64_t{8}, int64_t{9}, kLargest, int64_t{-1}, kSmallest}) {
@@ -106,7 +106,7 @@ TEST(PlacementTest, KeysBeyondTheRangesAreTheLastRanks) {
   for (int64_t key = 0; key < 4; ++key) EXPECT_EQ(owners.OwnerOf(key), 0) << key;
 }
 
-// Of a table without hashing: each rank's rows are the keys that it holds, and together they are all keys.
+// In a table without hashing the rows of each rank are the keys that it holds, and all ranks hold all keys.
 TEST(PlacementTest, StaticRowsAreTheKeysThatARankHolds) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(c.placement.Text());
@@ -152,7 +152,7 @@ TEST(PlacementTest, TextsRoundTrip) {
   EXPECT_EQ(Placement::Parse("one_rank:2147483647").value(), Placement::OneRank(2147483647));
 }
 
-TEST(PlacementTest, OtherTextsAreErrorsThatShowThem) {
+TEST(PlacementTest, ErrorsQuoteTextsThatAreNoPlacement) {
   for (const std::string text : {"",
                                  "by_key ",
                                  " by_key",
@@ -194,7 +194,7 @@ TEST(PlacementTest, OtherTextsAreErrorsThatShowThem) {
   EXPECT_LT(hostile.status().message().size(), 2000u);
 }
 
-TEST(PlacementTest, TextsOfRandomBytesAreRefusedOrRoundTrip) {
+TEST(PlacementTest, RandomTextsAreRefusedOrRoundTrip) {
   const std::string alphabet = "by_keyone_rank:all_ranksranges:0123456789,,,000";
   std::mt19937_64 random(3);
   int good = 0;

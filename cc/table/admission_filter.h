@@ -28,9 +28,9 @@ class AdmissionFilter {
   // totals[i] = the occurrences of ids[i], which has no row: counts[i] of this lookup plus all earlier ones.
   void Total(Span<const int64_t> ids, Span<const int64_t> counts, Span<int64_t> totals) const;
   bool Admits(int64_t total) const { return total >= admission_.filter_freq; }
-  // Makes room for Commit. ResourceExhausted where memory does not suffice.
+  // Makes room for Commit. ResourceExhausted if memory does not suffice.
   Status Reserve(int64_t ids);
-  // Records the lookup at this step of the table. Admitted ids no longer wait.
+  // Records the lookup at this step of the table, and removes admitted ids from the waiting ones.
   void Commit(Span<const int64_t> ids, Span<const int64_t> counts, Span<const int64_t> totals, int64_t step);
 
   // Null if the filter is of another kind.

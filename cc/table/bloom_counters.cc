@@ -15,7 +15,7 @@ constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr double kMinProbability = 1e-15;
 constexpr int kMaxHashes = 50;
 
-// The distinct counters of an id, each by a hash of its own.
+// The counters of an id: the distinct values of `hashes` hash functions.
 struct Places {
   int64_t at[kMaxHashes];
   int count = 0;
@@ -30,7 +30,7 @@ struct Places {
   }
 };
 
-// Calls visit(counters) with the array of its type.
+// Calls visit(counters) with `data` as an array of counters of `bits` bits.
 template <typename Visit>
 auto WithType(int bits, const void* data, const Visit& visit) {
   void* const counters = const_cast<void*>(data);

@@ -27,7 +27,7 @@ TEST(BloomCountersTest, IsSizedByTheFormula) {
   EXPECT_EQ(Make(1, 1e-15, 8).hashes(), 50);
 }
 
-TEST(BloomCountersTest, BadSizesAreRefusedByValue) {
+TEST(BloomCountersTest, ErrorsNameBadValues) {
   for (const int64_t elements : {int64_t{0}, int64_t{-1}, INT64_MAX}) {
     const Status status = BloomCounters::Check(elements, 0.1, 8);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

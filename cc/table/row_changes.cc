@@ -19,7 +19,7 @@ Status RowChanges::Reserve(int64_t rows, int64_t erasures) {
   return WithinMemory([&] {
     const size_t needed = erased_.size() + static_cast<size_t>(erasures);
     if (needed <= erased_.capacity()) return OkStatus();
-    // Ids that come and go between two saves are kept once.
+    // An id may be erased many times between two saves; it is kept once.
     SortDistinct(&erased_);
     erased_.reserve(2 * (erased_.size() + static_cast<size_t>(erasures)));
     return OkStatus();

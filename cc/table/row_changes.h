@@ -40,9 +40,9 @@ class RowChanges {
   // there at the last save.
   std::vector<int64_t> erased() const;
 
-  // The changes until now are being written.
+  // Starts a save of the changes so far.
   void BeginSave();
-  // They were written and are forgotten (`ok`), or count as changed again.
+  // Ends it: forgets these changes if `ok`, else keeps them for the next save.
   void EndSave(bool ok);
 
  private:

@@ -38,11 +38,11 @@ TEST(RowChangesTest, AFailedSaveLosesNothing) {
   changes.MarkChanged(1);
   changes.MarkErased(7, 70);
   changes.BeginSave();
-  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{1})) << "still to be written";
+  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{1})) << "the save has not ended";
   changes.MarkChanged(2);
   changes.MarkErased(1, 10);
   changes.EndSave(false);
-  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{2})) << "row 1 is free";
+  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{2})) << "row 1 was erased";
   EXPECT_EQ(changes.erased(), (std::vector<int64_t>{10, 70}));
   changes.BeginSave();
   changes.MarkChanged(9);
@@ -51,7 +51,7 @@ TEST(RowChangesTest, AFailedSaveLosesNothing) {
   EXPECT_TRUE(changes.erased().empty());
 }
 
-// Two sets for each side of a save, against a random stream.
+// A random stream, compared with two sets for the time before BeginSave and two for the time after it.
 TEST(RowChangesTest, RandomStreamsEqualSets) {
   for (const uint64_t seed : {1, 2, 3, 4}) {
     std::mt19937_64 random(seed);

@@ -25,7 +25,7 @@ void Erase(RowDirectory* directory, int64_t row) {
   directory->Erase(row);
 }
 
-TEST(RowDirectoryTest, RowsAreReusedTheLastFreedFirst) {
+TEST(RowDirectoryTest, TheLastFreedRowIsReusedFirst) {
   RowDirectory directory;
   EXPECT_EQ(Insert(&directory, {10, 11, 12, 13}), (std::vector<int64_t>{0, 1, 2, 3}));
   Erase(&directory, 1);
@@ -38,7 +38,7 @@ TEST(RowDirectoryTest, RowsAreReusedTheLastFreedFirst) {
   EXPECT_EQ(directory.id(3), 20);
 }
 
-TEST(RowDirectoryTest, ReferencesAreRowNumbersUntilARowGoes) {
+TEST(RowDirectoryTest, ReferencesAreRowNumbersUntilARowIsErased) {
   RowDirectory directory;
   Insert(&directory, {10, 11});
   EXPECT_FALSE(directory.has_erased());
@@ -47,7 +47,7 @@ TEST(RowDirectoryTest, ReferencesAreRowNumbersUntilARowGoes) {
   EXPECT_FALSE(directory.IsCurrent(1)) << "free";
   EXPECT_TRUE(directory.IsCurrent(0));
   Insert(&directory, {12});
-  EXPECT_FALSE(directory.IsCurrent(1)) << "another one's";
+  EXPECT_FALSE(directory.IsCurrent(1)) << "belongs to another id";
   const int64_t reference = directory.Reference(1);
   EXPECT_NE(reference, 1);
   EXPECT_EQ(RowOf(reference), 1);
@@ -57,18 +57,18 @@ TEST(RowDirectoryTest, ReferencesAreRowNumbersUntilARowGoes) {
   EXPECT_EQ(directory.Reference(3), 3);
 }
 
-TEST(RowDirectoryTest, GenerationsStayPositiveWhenTheyStartAgain) {
+TEST(RowDirectoryTest, ReferencesStayPositiveWhenGenerationsWrapAround) {
   const uint32_t last = (1u << 23) - 1;
   EXPECT_GT(MakeRowReference(kMaxRows - 1, last), 0);
   EXPECT_EQ(RowOf(MakeRowReference(kMaxRows - 1, last)), kMaxRows - 1);
   EXPECT_EQ(NextGeneration(last), 0u);
 }
 
-// What a directory must say, kept in maps.
+// The expected contents of a directory, in maps.
 struct Reference {
   std::map<int64_t, int64_t> row_of;
   std::map<int64_t, int64_t> id_of;
-  std::map<int64_t, std::vector<int64_t>> old_references;  // by row: those of ids that went
+  std::map<int64_t, std::vector<int64_t>> old_references;  // by row: those of erased ids
 
   void Expect(const RowDirectory& directory) const {
     ASSERT_EQ(directory.size(), static_cast<int64_t>(row_of.size()));

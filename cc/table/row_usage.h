@@ -11,7 +11,7 @@
 
 namespace sok {
 
-// How the rows of a table are used, one number per row for what the table's options need.
+// How the rows of a table are used: one column of numbers for each kind that the table's options need.
 struct RowUsage {
   using Column = std::optional<RowColumn<int64_t>>;
 
@@ -22,7 +22,7 @@ struct RowUsage {
     if (options.on_full != OnFull::kError) last_used.emplace();
   }
 
-  // Makes rows [0, rows) addressable. ResourceExhausted where memory does not suffice.
+  // Makes rows [0, rows) addressable. ResourceExhausted if memory does not suffice.
   Status Reserve(int64_t rows) {
     for (Column* column : {&frequency, &last_step, &last_used}) {
       if (column->has_value()) SOK_RETURN_IF_ERROR((*column)->Reserve(rows));

@@ -110,7 +110,7 @@ Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> 
 }
 
 Status Table::Reserve(int64_t new_keys) {
-  // Doubling keeps the number of reservations small; a bound tells what is never needed.
+  // Doubling keeps the number of reservations small, at most a million rows ahead and within the capacity.
   const int64_t rows = directory_.RowLimitWith(new_keys);
   int64_t wanted = std::max(rows, std::min(2 * row_limit(), rows + (int64_t{1} << 20)));
   if (options_.capacity > 0) wanted = std::min(wanted, options_.capacity);
@@ -154,7 +154,7 @@ Status Table::Assign(Executor& executor, Span<const int64_t> keys, const float* 
   }
   std::vector<int64_t> rows(own.size());
   SOK_RETURN_IF_ERROR(FindOrMake(executor, own, Span<int64_t>(rows)));
-  // A row with postponed steps must not take them after it got its new weights.
+  // Takes postponed steps first: they must not change the new weights.
   BringUpToDate(executor, rows);
   for (size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(values + positions[i] * options_.dim, options_.dim, weights(rows[i]));

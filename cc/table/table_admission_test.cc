@@ -1,4 +1,4 @@
-// Which keys get rows, held to a slow reference.
+// Which keys get rows, compared with a slow reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,8 @@ TableOptions BloomOptions(int64_t filter_freq, int bits) {
   return options;
 }
 
-// DeepRec's rule: the batch's count is added to the stored one, and from filter_freq on the key has a row.
+// DeepRec's rule: the batch's count is added to the stored one, and a key whose sum reaches filter_freq gets
+// a row.
 struct ReferenceAdmission {
   int64_t filter_freq;
   std::map<int64_t, int64_t> counts;
@@ -98,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Filters, TableAdmissionTest,
                                          BloomOptions(5, 8), BloomOptions(5, 16), BloomOptions(9, 32),
                                          BloomOptions(9, 64)));
 
-TEST(TableAdmissionTest, AnErasedKeyStartsAnewWithACounterAndAtOnceWithABloomFilter) {
+TEST(TableAdmissionTest, AnErasedKeyIsCountedFromZeroByACounterButNotByABloomFilter) {
   for (const TableOptions& options : {CounterOptions(3), BloomOptions(3, 16)}) {
     auto table = MakeTestTable(options);
     TrainingLookup(table.get(), {5, 6}, {3, 2});
@@ -110,7 +111,7 @@ TEST(TableAdmissionTest, AnErasedKeyStartsAnewWithACounterAndAtOnceWithABloomFil
     const std::vector<int64_t> rows = TrainingLookup(table.get(), {5}, {1});
     EXPECT_EQ(rows[0] != Table::kAbsent, options.admission.kind == Admission::Kind::kBloom);
     if (table->waiting() == nullptr) continue;
-    EXPECT_EQ(table->waiting()->size(), 1) << "5, while 6 waits no longer";
+    EXPECT_EQ(table->waiting()->size(), 1) << "5 waits, 6 was erased";
     EXPECT_EQ(table->waiting()->erased_ids(), (std::vector<int64_t>{})) << "not tracked";
   }
 }
@@ -127,13 +128,13 @@ TEST(TableAdmissionTest, AFullTableChangesNoCount) {
   const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows));
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(table->frequency(0), 2);
-  EXPECT_EQ(table->lookup_counts()->distinct_ids, 2) << "of the lookup before";
+  EXPECT_EQ(table->lookup_counts()->distinct_ids, 2) << "from the first lookup";
   EXPECT_EQ(table->waiting()->size(), 1);
   EXPECT_EQ(table->waiting()->count(0), 1);
   EXPECT_EQ(table->uses(), 1);
 }
 
-TEST(TableAdmissionTest, IdsThatWaitTooLongGoAtASave) {
+TEST(TableAdmissionTest, ASaveErasesIdsThatWaitTooLong) {
   TableOptions options = CounterOptions(10);
   options.eviction.kind = Eviction::Kind::kGlobalStep;
   options.eviction.steps_to_live = 1;
@@ -150,13 +151,13 @@ TEST(TableAdmissionTest, IdsThatWaitTooLongGoAtASave) {
   step();
   int64_t evicted;
   ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
-  EXPECT_EQ(evicted, 0) << "ids that wait are no rows";
+  EXPECT_EQ(evicted, 0) << "waiting ids have no rows";
   EXPECT_EQ(table->waiting()->size(), 1);
   EXPECT_EQ(table->waiting()->erased_ids(), (std::vector<int64_t>{1}));
   EXPECT_EQ(table->waiting()->id(1), 2);
 }
 
-TEST(TableAdmissionTest, BadPoliciesAreRefusedByName) {
+TEST(TableAdmissionTest, ErrorsNameBadPolicies) {
   InlineExecutor executor;
   const auto refused = [&](const TableOptions& options, const std::string& word) {
     const Status status = Table::Create(executor, options).status();

@@ -1,4 +1,4 @@
-// Full tables that evict, held to slow references.
+// Full tables that evict, compared with slow references.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct KnownRow {
   int64_t last_used = 0;
 };
 
-// Keeps every row in a map, and sorts them all when some have to go.
+// Keeps every row in a map, and sorts all rows when some must be evicted.
 struct ReferenceTable {
   TableOptions options;
   std::map<int64_t, KnownRow> rows;
@@ -39,7 +39,7 @@ struct ReferenceTable {
   int64_t uses = 0;
   int64_t evictions = 0;
 
-  // False, and nothing changes, where the lookup alone does not fit.
+  // Returns false and changes nothing if the ids of the lookup alone do not fit.
   bool Lookup(const std::vector<int64_t>& ids, const std::vector<int64_t>& counts) {
     std::set<int64_t> with_rows;
     std::map<int64_t, int64_t> totals;
@@ -105,7 +105,7 @@ TEST_P(TableCapacityTest, RandomStreamsEqualTheReference) {
     std::vector<int64_t> pool = DistinctIds(100, seed);
     for (const int64_t id : HostileIds()) pool.push_back(id);
     for (int round = 0; round < 300; ++round) {
-      // From nothing to more than the capacity, some ids far more often than others.
+      // From no ids to more ids than the capacity; some ids occur far more often than others.
       std::shuffle(pool.begin(), pool.begin() + pool.size() / 2, random);
       const uint64_t most = random() % 7 == 0 ? capacity + 3 : 1 + capacity / 3;
       std::set<int64_t> distinct;
@@ -135,7 +135,7 @@ TEST_P(TableCapacityTest, RandomStreamsEqualTheReference) {
         const int64_t key = pool[random() % pool.size()];
         RowsOf(table.get(), {key});
         expected.waiting.erase(key);
-        // Loading neither counts nor uses.
+        // FindOrMake neither counts nor uses rows.
         if (expected.rows.count(key) == 0) expected.rows[key].last_used = expected.uses;
       }
       if (table->waiting() != nullptr) {
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, TableCapacityTest,
                                   std::to_string(info.param.filter_freq);
                          });
 
-TEST(TableCapacityTest, ALookupThatAloneDoesNotFitChangesNothing) {
+TEST(TableCapacityTest, ALookupWithMoreKeysThanTheCapacityChangesNothing) {
   for (const OnFull on_full : {OnFull::kEvictLru, OnFull::kEvictLfu}) {
     auto table = MakeTestTable(EvictingOptions(on_full, 3));
     TrainingLookup(table.get(), {1, 2, 3}, {1, 1, 1});
@@ -175,7 +175,7 @@ TEST(TableCapacityTest, ALookupThatAloneDoesNotFitChangesNothing) {
     ExpectMentions(status, {"'table'", "at most 3", "needs 4"});
     EXPECT_EQ(table->Keys(), (std::vector<int64_t>{1, 2, 3}));
     EXPECT_EQ(table->uses(), 1);
-    // As many as fit take the whole table.
+    // A lookup of as many keys as the capacity replaces all rows.
     TrainingLookup(table.get(), {7, 8, 9}, {1, 1, 1});
     EXPECT_EQ(table->row_limit(), 3);
   }
@@ -186,13 +186,14 @@ struct Training {
   std::vector<float> hyper;
 };
 
-// One key of a twin table that never evicts, for each time that a key comes into the table under test.
+// A table that never evicts. Each time a key is inserted into the table under test, it gets a new key (its
+// alias) in this table.
 struct Twin {
   std::unique_ptr<Table> table;
-  std::map<int64_t, int64_t> alias;  // of keys that are in the table under test
+  std::map<int64_t, int64_t> alias;  // of the keys in the table under test
   int64_t next = 0;
 
-  // What the lookup of `ids` is in the twin. `live` are the keys of the table under test after it.
+  // Looks up the aliases of `ids` in the twin. `live` are the keys of the table under test after its lookup.
   std::vector<int64_t> Lookup(const std::vector<int64_t>& ids, const std::vector<int64_t>& live) {
     const std::set<int64_t> keys(live.begin(), live.end());
     for (auto it = alias.begin(); it != alias.end();)
@@ -208,8 +209,8 @@ struct Twin {
 
 class EvictedTrainingTest : public testing::TestWithParam<Training> {
  protected:
-  // A stream in which the gradient of a lookup comes after the next lookup, whose evictions may have taken
-  // its rows. Returns the weights and slots of all keys at the end.
+  // Trains both tables. The gradient of a lookup comes after the next lookup, which may have evicted its
+  // rows. Returns the weights and slots of all keys at the end.
   static std::map<int64_t, std::vector<float>> Run(Executor& executor, OnFull on_full, Twin* twin) {
     TableOptions options = EvictingOptions(on_full, 12);
     options.initializer = {InitializerKind::kConstant, 0.5f, 0.0f, 0};

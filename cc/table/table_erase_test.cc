@@ -1,4 +1,4 @@
-// Keys that are taken out: their rows, late gradients, and what a checkpoint is told.
+// Erased keys: their rows, late gradients, and the changes that a checkpoint saves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ int64_t Erase(Table* table, const std::vector<int64_t>& keys) {
   return erased;
 }
 
-TEST(TableEraseTest, KeysThatAreNotThereArePassedOver) {
+TEST(TableEraseTest, AbsentKeysAreSkipped) {
   auto table = MakeTestTable(TestOptions(2));
   RowsOf(table.get(), {1, INT64_MIN, -1, 4});
   EXPECT_EQ(Erase(table.get(), {-1, 99, INT64_MIN, -1}), 2);
@@ -29,7 +29,7 @@ TEST(TableEraseTest, KeysThatAreNotThereArePassedOver) {
   EXPECT_EQ(FoundRows(*table, {1, -1}), (std::vector<int64_t>{0, Table::kAbsent}));
 }
 
-TEST(TableEraseTest, WithoutHashingThereIsNothingToTakeOut) {
+TEST(TableEraseTest, WithoutHashingNothingCanBeErased) {
   TableOptions options = TestOptions(2, 4);
   options.use_hashtable = false;
   auto table = MakeTestTable(options);
@@ -68,8 +68,8 @@ class ReusedRowTest : public testing::TestWithParam<Case> {
   InlineExecutor executor_;
 };
 
-// A row that was another key's trains as one that never was.
-TEST_P(ReusedRowTest, AReusedRowIsANewRow) {
+// A row that belonged to another key trains like a row that was never used.
+TEST_P(ReusedRowTest, AReusedRowTrainsLikeANewRow) {
   auto reused = MakeTestTable(TestOptions(2));
   auto fresh = MakeTestTable(TestOptions(2));
   for (Table* table : {reused.get(), fresh.get()}) RowsOf(table, {1, 2});
@@ -108,12 +108,12 @@ TEST_P(ReusedRowTest, AGradientThatComesTooLateIsDropped) {
   RowsOf(expected.get(), {1, 2, 3});
   Step(expected.get(), {0, 1, 2}, {1, 1, 1, 1, 1, 1});
   Step(expected.get(), {0, 2}, {5, 6, 9, 10});
-  // The gradient of key 2 is lost, not key 9's.
+  // The gradient of key 2 is dropped; it does not change key 9, which has its row.
   Step(table.get(), before, {5, 6, 7, 8, 9, 10});
   EXPECT_EQ(WeightsOf(*table, 1), InitialWeights(*table, 9));
   EXPECT_EQ(WeightsOf(*table, 0), WeightsOf(*expected, 0));
   EXPECT_EQ(WeightsOf(*table, 2), WeightsOf(*expected, 2));
-  // The same with repeated rows, and with nothing but late gradients.
+  // The same with repeated rows, and with late gradients only.
   Step(table.get(), {before[0], before[1], before[0]}, {1, 2, 7, 7, 3, 4}, false);
   Step(expected.get(), {0}, {4, 6});
   EXPECT_EQ(WeightsOf(*table, 0), WeightsOf(*expected, 0));
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ReusedRowTest,
                                          Case{"nadam", {0.01f, 0.9f, 0.999f, 1e-7f, 0.7f, 0.6f, 0.01f}}),
                          [](const auto& info) { return info.param.optimizer; });
 
-TEST(TableEraseTest, ReferencesThatTheTableNeverGaveAreRefused) {
+TEST(TableEraseTest, ReferencesToRowsThatTheTableNeverHadAreRefused) {
   auto table = MakeTestTable(TestOptions(1));
   RowsOf(table.get(), {1, 2});
   InlineExecutor executor;
@@ -149,11 +149,11 @@ TEST(TableEraseTest, ReferencesThatTheTableNeverGaveAreRefused) {
   for (const int64_t bad : {int64_t{2}, int64_t{-1}, INT64_MIN, INT64_MAX, generation + 2}) {
     EXPECT_EQ(apply(bad), StatusCode::kInvalidArgument) << bad;
   }
-  EXPECT_EQ(apply(generation), StatusCode::kOk) << "dropped: row 0 never was in a second generation";
+  EXPECT_EQ(apply(generation), StatusCode::kOk) << "dropped: row 0 was never freed";
   EXPECT_EQ(WeightsOf(*table, 0), InitialWeights(*table, 1));
 }
 
-TEST(TableEvictForSaveTest, RowsThatWereNotUpdatedForLongGo) {
+TEST(TableEvictForSaveTest, ErasesRowsWithoutARecentUpdate) {
   TableOptions options = TestOptions(1);
   options.eviction.kind = Eviction::Kind::kGlobalStep;
   options.eviction.steps_to_live = 2;
@@ -175,14 +175,14 @@ TEST(TableEvictForSaveTest, RowsThatWereNotUpdatedForLongGo) {
   ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
   EXPECT_EQ(evicted, 1);
   EXPECT_EQ(table->Keys(), (std::vector<int64_t>{10, 11}));
-  // A new row has its life before it.
+  // The age of a new row starts at its insertion.
   RowsOf(table.get(), {13});
   step({});
   ASSERT_TRUE(table->EvictForSave(executor, &evicted).ok());
   EXPECT_EQ(table->Keys(), (std::vector<int64_t>{11, 13}));
 }
 
-TEST(TableEvictForSaveTest, SmallRowsGoAsOfTheCurrentStep) {
+TEST(TableEvictForSaveTest, ErasesRowsWithSmallNorms) {
   TableOptions options = TestOptions(3);
   options.eviction.kind = Eviction::Kind::kL2Weight;
   options.eviction.l2_weight_threshold = 0.5f;
@@ -206,7 +206,7 @@ TEST(TableEvictForSaveTest, SmallRowsGoAsOfTheCurrentStep) {
   }
 }
 
-TEST(TableChangesTest, TellsWhatADeltaHasToHold) {
+TEST(TableChangesTest, ReportsTheRowsAndErasedKeysOfADelta) {
   auto table = MakeTestTable(TestOptions(1));
   InlineExecutor executor;
   RowsOf(table.get(), {10, 11, 12, 13});

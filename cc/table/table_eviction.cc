@@ -1,4 +1,4 @@
-// The part of Table that takes keys out, and that remembers what changed.
+// The part of Table that erases keys, keeps its clocks and tracks changes.
 #include <algorithm>
 #include <vector>
 
@@ -40,7 +40,7 @@ Status Table::Erase(Executor& executor, Span<const int64_t> keys, int64_t* erase
   *erased = 0;
   if (!options_.use_hashtable) {
     return InvalidArgument("Embedding variable '", options_.name,
-                           "' has a row for every key, which cannot be taken out");
+                           "' cannot erase keys: without a hash table every key has a row");
   }
   std::vector<int64_t> rows(keys.size());
   SOK_RETURN_IF_ERROR(Find(executor, keys, Span<int64_t>(rows)));
@@ -130,7 +130,7 @@ void Table::MoveSteps(int64_t by) {
     });
   }
   if (waiting() != nullptr) waiting()->MoveLastSteps(by);
-  // Deltas would leave the last steps of unchanged rows as they were.
+  // Ends the chain, because a delta would not save the new last steps of unchanged rows.
   chain_end_ = {};
 }
 

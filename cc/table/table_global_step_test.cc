@@ -1,4 +1,4 @@
-// Steps that the training program counts, in tables that go by them.
+// Tables whose steps are the training program's global steps.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -21,7 +21,7 @@ std::unique_ptr<Table> MakeAgingTable(int64_t steps_to_live, bool admits = false
   return MakeTestTable(options);
 }
 
-// A step of SGD on ids, which are inserted.
+// Looks up ids, inserting them, and takes a step of SGD with the rows that they have.
 void Train(Table* table, const std::vector<int64_t>& ids) {
   InlineExecutor executor;
   std::vector<int64_t> rows = TrainingLookup(table, ids, std::vector<int64_t>(ids.size(), 1));
@@ -41,13 +41,13 @@ int64_t EvictAt(Table* table, int64_t global_step) {
 
 int64_t LastStep(const Table& table, int64_t id) { return table.last_step(FoundRows(table, {id})[0]); }
 
-TEST(TableGlobalStepTest, AnUpdateIsOfTheToldStep) {
+TEST(TableGlobalStepTest, AnUpdateBelongsToTheGlobalStepThatWasSet) {
   auto table = MakeAgingTable(10);
   table->SetGlobalStep(100);
   Train(table.get(), {1});
   EXPECT_EQ(LastStep(*table, 1), 100);
   EXPECT_EQ(table->steps(), 100);
-  // A second update in the same step is of the same step.
+  // Two updates may belong to the same step.
   table->SetGlobalStep(100);
   Train(table.get(), {2});
   EXPECT_EQ(LastStep(*table, 2), 100);
@@ -55,7 +55,7 @@ TEST(TableGlobalStepTest, AnUpdateIsOfTheToldStep) {
   EXPECT_EQ(EvictAt(table.get(), 111), 2);
 }
 
-TEST(TableGlobalStepTest, RowsOfATableThatHasCountedItsOwnStepsKeepTheirAge) {
+TEST(TableGlobalStepTest, RowsKeepTheirAgeWhenATableStopsCountingItsOwnSteps) {
   for (const int64_t global_step : {0, 1, 5, 1000}) {
     auto table = MakeAgingTable(3);
     Train(table.get(), {1});
@@ -70,7 +70,7 @@ TEST(TableGlobalStepTest, RowsOfATableThatHasCountedItsOwnStepsKeepTheirAge) {
   }
 }
 
-TEST(TableGlobalStepTest, IdsThatWaitAreMovedToo) {
+TEST(TableGlobalStepTest, WaitingIdsKeepTheirAgeToo) {
   auto table = MakeAgingTable(3, /*admits=*/true);
   Train(table.get(), {7});
   Train(table.get(), {8});
@@ -84,19 +84,19 @@ TEST(TableGlobalStepTest, IdsThatWaitAreMovedToo) {
   EXPECT_EQ(table->waiting()->size(), 1);
 }
 
-TEST(TableGlobalStepTest, AfterARestoreStepsGoOn) {
+TEST(TableGlobalStepTest, AGlobalStepAheadOfTheCheckpointsDoesNotMoveLastSteps) {
   auto table = MakeAgingTable(3);
   table->SetClock(/*steps=*/200, /*uses=*/5, /*of_graph=*/true);
   const std::vector<int64_t> rows = RowsOf(table.get(), {1});
   table->set_last_step(rows[0], 190);
-  // The program's step is ahead of the checkpoint's: the row is as old as the program says.
+  // The program's step is ahead of the checkpoint's, so the row has become older.
   table->chain_end().folder = "full";
   table->SetGlobalStep(205);
   EXPECT_EQ(LastStep(*table, 1), 190);
   EXPECT_EQ(table->chain_end().folder, "full");
 }
 
-TEST(TableGlobalStepTest, ARestoreFromAheadMovesStepsBackAndEndsTheChain) {
+TEST(TableGlobalStepTest, AGlobalStepBehindTheCheckpointsMovesLastStepsBackAndEndsTheChain) {
   auto table = MakeAgingTable(30);
   table->SetClock(/*steps=*/200, /*uses=*/5, /*of_graph=*/true);
   table->set_last_step(RowsOf(table.get(), {1})[0], 190);
@@ -105,7 +105,7 @@ TEST(TableGlobalStepTest, ARestoreFromAheadMovesStepsBackAndEndsTheChain) {
   EXPECT_EQ(table->steps(), 20);
   EXPECT_EQ(LastStep(*table, 1), 10);
   EXPECT_EQ(table->chain_end().folder, "");
-  // Steps of sessions that run at once come in any order.
+  // Sessions that run at the same time may set their steps in any order.
   table->SetGlobalStep(22);
   table->SetGlobalStep(21);
   EXPECT_EQ(table->steps(), 22);

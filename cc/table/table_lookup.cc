@@ -1,4 +1,4 @@
-// The part of Table that gives ids rows: counting, admission, insertion.
+// The part of Table that finds and inserts rows: counting, admission, insertion.
 #include <algorithm>
 #include <vector>
 
@@ -9,9 +9,9 @@ namespace {
 
 // Some of the distinct ids of a lookup.
 struct SomeIds {
-  std::vector<int64_t> positions;  // where they stand in the lookup
+  std::vector<int64_t> positions;  // in the lookup
   std::vector<int64_t> ids;
-  std::vector<int64_t> counts;  // their occurrences; not read where the table does not count
+  std::vector<int64_t> counts;  // occurrences; not read if the table does not count
 
   void Add(int64_t position, int64_t id, int64_t count) {
     positions.push_back(position);
@@ -79,7 +79,7 @@ Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<c
   SOK_RETURN_IF_ERROR(MakeRoom(rows, static_cast<int64_t>(admitted.ids.size())));
   SOK_RETURN_IF_ERROR(InsertAt(executor, admitted.ids, admitted.positions, rows));
   admission_.Commit(ids, counts, totals, steps_);
-  // What was counted before the row was there.
+  // New rows start with the occurrences that were counted before this lookup.
   for (size_t i = 0; i < admitted.ids.size(); ++i)
     (*usage_.frequency)[rows[admitted.positions[i]]] = admitted.counts[i];
   return OkStatus();
@@ -101,9 +101,9 @@ Status Table::MakeRoom(Span<const int64_t> rows, int64_t new_keys) {
   const int64_t needed = new_keys + rows.size() - std::count(rows.begin(), rows.end(), kAbsent);
   if (needed > options_.capacity) {
     return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
-                             " rows on rank ", options_.rank, ", and one lookup needs ", needed);
+                             " rows on rank ", options_.rank, ", but one lookup needs ", needed);
   }
-  // All memory first, so that nothing can fail once rows are on their way out.
+  // Allocates all memory first, so that nothing can fail once rows are being erased.
   SOK_RETURN_IF_ERROR(Reserve(new_keys));
   SOK_RETURN_IF_ERROR(PrepareErase(surplus));
   SOK_RETURN_IF_ERROR(Named(queue_.PrepareTake(directory_, usage_, surplus, needed - new_keys, new_keys)));

@@ -36,8 +36,8 @@ Status CheckAdmission(const Admission& admission) {
                                            admission.counter_bits));
   const int64_t most = BloomCounters::MaxCount(admission.counter_bits);
   if (admission.filter_freq > most) {
-    return InvalidArgument("counters of ", admission.counter_bits, " bits count to ", most,
-                           ", not to a filter_freq of ", admission.filter_freq);
+    return InvalidArgument("counters of ", admission.counter_bits, " bits count only to ", most,
+                           ", but filter_freq is ", admission.filter_freq);
   }
   return OkStatus();
 }
@@ -54,7 +54,7 @@ Status CheckEviction(const Eviction& eviction) {
   return OkStatus();
 }
 
-// The rows of all ranks are one variable, whose bytes an int64 counts.
+// The rows of all ranks are one variable; its number of bytes must fit an int64.
 Status CheckAddressable(const TableOptions& options) {
   constexpr int64_t kMostFloats = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(float));
   if (options.capacity <= kMostFloats / options.ranks / options.dim) return OkStatus();
@@ -93,7 +93,8 @@ Status Check(const TableOptions& options) {
     SOK_RETURN_IF_ERROR(options.placement.CheckStatic(options.ranks, options.capacity));
     if (options.on_full != OnFull::kError || options.admission.kind != Admission::Kind::kNone ||
         options.eviction.kind != Eviction::Kind::kNone) {
-      return InvalidArgument("use_hashtable=False has a row for every key: no admission, no eviction");
+      return InvalidArgument(
+          "use_hashtable=False, with a row for every key, allows no admission or eviction");
     }
   }
   if (options.on_full != OnFull::kError && options.capacity == 0) {
@@ -103,7 +104,7 @@ Status Check(const TableOptions& options) {
   return CheckEviction(options.eviction);
 }
 
-// What differs from the defaults.
+// Describes the options that differ from the defaults.
 void DescribePolicies(const TableOptions& options, std::ostream& text) {
   const Admission& admission = options.admission;
   if (options.on_full != OnFull::kError) text << ", on_full " << NameOf(options.on_full);
@@ -146,7 +147,7 @@ Status CheckOptions(const TableOptions& options) {
 
 std::string Describe(const TableOptions& options) {
   std::ostringstream text;
-  // As many digits as tell any two floats apart.
+  // Enough digits to distinguish any two floats.
   text.precision(std::numeric_limits<float>::max_digits10);
   text << "'" << options.name << "' of dim " << options.dim << ", ";
   if (options.capacity > 0) {
@@ -160,7 +161,7 @@ std::string Describe(const TableOptions& options) {
   if (options.initializer.kind != InitializerKind::kConstant) text << ", " << options.initializer.b;
   text << ") of seed " << options.initializer.seed;
   DescribePolicies(options, text);
-  // The default is not named: fingerprints stay what they were before there were others.
+  // The default is not named, so that fingerprints equal those of versions without placements.
   if (!options.placement.is_by_key()) text << ", placed as " << options.placement.Text();
   return text.str();
 }

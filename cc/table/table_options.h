@@ -13,15 +13,15 @@ namespace sok {
 // What a bounded table does when a training lookup has more new keys than room.
 enum class OnFull {
   kError,     // the lookup fails
-  kEvictLru,  // the rows go whose last training lookup is longest ago
-  kEvictLfu,  // the rows go that were looked up least often
+  kEvictLru,  // evicts the rows whose last training lookup is longest ago
+  kEvictLfu,  // evicts the rows that were looked up least often
 };
 
 // "error", "evict_lru" or "evict_lfu".
 const char* NameOf(OnFull on_full);
 
-// Which keys get rows: those that training lookups have seen at least `filter_freq` times, the lookup under
-// way included. The others read as `default_value` in every column and are not trained.
+// Which keys get rows: those that have occurred at least `filter_freq` times in training lookups, including
+// the current one. The others read as `default_value` in every column and are not trained.
 struct Admission {
   enum class Kind {
     kNone,     // every key, at once
@@ -37,32 +37,32 @@ struct Admission {
   int counter_bits = 64;
 };
 
-// Which rows go when a checkpoint is written.
+// Which rows are evicted when a checkpoint is written.
 struct Eviction {
   enum class Kind {
     kNone,
-    kGlobalStep,  // those not updated for more than `steps_to_live` of the table's steps()
-    kL2Weight,    // those with 0.5 * sum of w^2 < l2_weight_threshold
+    kGlobalStep,  // rows without an update for more than `steps_to_live` of the table's steps()
+    kL2Weight,    // rows with 0.5 * sum of w^2 < l2_weight_threshold
   };
   Kind kind = Kind::kNone;
   int64_t steps_to_live = 0;
   float l2_weight_threshold = 0.0f;
 };
 
-// What a table is made from. Everything here is fixed for the table's life.
+// The options of a table, which never change.
 struct TableOptions {
-  // Rows up to 1 GiB: the bytes of 2^31 of them still fit 64 bits.
+  // Rows have at most 1 GiB, so the number of bytes of 2^31 rows fits 64 bits.
   static constexpr int64_t kMaxDim = int64_t{1} << 28;
 
   std::string name;           // the variable's unique name; every error names it
   int64_t dim = 0;            // floats in a row, in [1, kMaxDim]
-  int64_t capacity = 0;       // the most rows of a rank; 0 grows without bound
-  bool use_hashtable = true;  // false: the key tells the row (StaticRows), and capacity is needed
+  int64_t capacity = 0;       // the most rows of a rank; 0: no limit
+  bool use_hashtable = true;  // false: the row follows from the key (StaticRows), and capacity is needed
   int rank = 0;               // this rank among `ranks`
   int ranks = 1;
   Placement placement = {};  // which rank holds which key
   Initializer initializer = {};
-  std::string key_dtype = "int64";  // of the ids that callers look up; the table itself holds int64
+  std::string key_dtype = "int64";  // of the ids that callers look up; the table itself stores int64
   // All three need use_hashtable.
   OnFull on_full = OnFull::kError;  // evicting needs a capacity
   Admission admission = {};
@@ -72,8 +72,7 @@ struct TableOptions {
 // InvalidArgument, which names the variable and the value, unless a table can be made from `options`.
 Status CheckOptions(const TableOptions& options);
 
-// Everything of `options` but the rank, in words, for errors: ranks whose tables are the same have the same
-// text.
+// Describes `options` in words, for errors, without the rank: ranks with the same table get the same text.
 std::string Describe(const TableOptions& options);
 
 }  // namespace sok

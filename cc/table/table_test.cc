@@ -18,7 +18,7 @@ namespace {
 const std::vector<int64_t> kHostileKeys = {
     0, -1, 1, (int64_t{1} << 32) + 1, INT64_MAX, INT64_MIN, int64_t{1} << 32};
 
-TEST(TableTest, GivesDenseRowsInOrderOfInsertion) {
+TEST(TableTest, RowNumbersFollowTheOrderOfInsertion) {
   auto table = MakeTestTable(TestOptions(2));
   EXPECT_EQ(RowsOf(table.get(), {50, -7, 3}), (std::vector<int64_t>{0, 1, 2}));
   EXPECT_EQ(RowsOf(table.get(), {3, 99, 50}), (std::vector<int64_t>{2, 3, 0}));
@@ -57,7 +57,7 @@ TEST(TableTest, RowsKeepTheirValuesWhileTheTableGrows) {
   EXPECT_EQ(FoundRows(*table, {42, 1000, 100999}), (std::vector<int64_t>{0, 1, 100000}));
 }
 
-TEST(TableTest, FullTableRefusesNewKeysAndLivesOn) {
+TEST(TableTest, AFullTableRefusesNewKeysAndStaysUsable) {
   auto table = MakeTestTable(TestOptions(2, 3));
   RowsOf(table.get(), {1, 2});
   const std::vector<float> before = WeightsOf(*table, 0);
@@ -69,10 +69,10 @@ TEST(TableTest, FullTableRefusesNewKeysAndLivesOn) {
   ExpectMentions(status, {"'table'", "holds 2", "at most 3", "2 new keys"});
   EXPECT_EQ(table->size(), 2) << "nothing was inserted";
   EXPECT_EQ(WeightsOf(*table, 0), before);
-  EXPECT_EQ(RowsOf(table.get(), {9}), (std::vector<int64_t>{2})) << "the last row is still to be had";
+  EXPECT_EQ(RowsOf(table.get(), {9}), (std::vector<int64_t>{2})) << "one row is still free";
 }
 
-TEST(TableTest, WithoutHashingTheKeyIsTheRow) {
+TEST(TableTest, WithoutHashingTheRowFollowsFromTheKey) {
   TableOptions options = TestOptions(2, 5);
   options.use_hashtable = false;
   options.ranks = 2;
@@ -92,7 +92,7 @@ TEST(TableTest, WithoutHashingTheKeyIsTheRow) {
   }
 }
 
-TEST(TableTest, WithoutHashingTheRowsAreThoseThatThePlacementGivesTheRank) {
+TEST(TableTest, WithoutHashingThePlacementDeterminesTheRowsOfARank) {
   InlineExecutor executor;
   struct Case {
     Placement placement;
@@ -115,7 +115,7 @@ TEST(TableTest, WithoutHashingTheRowsAreThoseThatThePlacementGivesTheRank) {
       EXPECT_EQ(rows[i], static_cast<int64_t>(i));
       EXPECT_EQ(WeightsOf(*table, rows[i]), InitialWeights(*table, c.keys[i]));
     }
-    // All keys are assigned, and each rank takes those that it holds.
+    // Assign gets all keys, and each rank sets those that it holds.
     std::vector<int64_t> keys;
     std::vector<float> values;
     for (int64_t key = 0; key < c.placement.StaticKeys(3, 5); ++key) {
@@ -129,7 +129,7 @@ TEST(TableTest, WithoutHashingTheRowsAreThoseThatThePlacementGivesTheRank) {
   }
 }
 
-TEST(TableTest, PlacementsThatDoNotFitAreRefusedByName) {
+TEST(TableTest, ErrorsNamePlacementsThatDoNotFit) {
   InlineExecutor executor;
   TableOptions options = TestOptions(2, 5);
   options.ranks = 3;
@@ -143,8 +143,8 @@ TEST(TableTest, PlacementsThatDoNotFitAreRefusedByName) {
   ExpectMentions(Table::Create(executor, options).status(), {"'table'", "ranges:0,5,10,16", "6, not 5"});
 }
 
-// Ranks of an older version compare fingerprints of this text.
-TEST(TableTest, OnlyOtherPlacementsThanByKeyAreDescribed) {
+// Ranks of older versions, which know placement by key only, compare fingerprints of this text.
+TEST(TableTest, PlacementByKeyIsNotDescribed) {
   TableOptions options = TestOptions(2, 5);
   const std::string by_key =
       "'table' of dim 2, capacity 5, hashed int64 keys, initial values uniform(-1, 1) of seed 17";
@@ -153,7 +153,7 @@ TEST(TableTest, OnlyOtherPlacementsThanByKeyAreDescribed) {
   EXPECT_EQ(Describe(options), by_key + ", placed as all_ranks");
 }
 
-TEST(TableTest, BadOptionsAreRefusedByName) {
+TEST(TableTest, ErrorsNameBadOptions) {
   InlineExecutor executor;
   TableOptions no_dim = TestOptions(0);
   ExpectMentions(Table::Create(executor, no_dim).status(), {"'table'", "dim"});
@@ -162,7 +162,7 @@ TEST(TableTest, BadOptionsAreRefusedByName) {
   ExpectMentions(Table::Create(executor, unbounded).status(), {"'table'", "capacity"});
 }
 
-TEST(TableTest, RowsThatCannotBeAddressedAreRefusedByName) {
+TEST(TableTest, ErrorsNameSizesThatCannotBeAddressed) {
   InlineExecutor executor;
   for (const int64_t capacity : {int64_t{1} << 61, int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
     ExpectMentions(Table::Create(executor, TestOptions(1, capacity)).status(),
@@ -180,7 +180,7 @@ TEST(TableTest, RowsThatCannotBeAddressedAreRefusedByName) {
   ExpectMentions(status, {"'table'"});
 }
 
-TEST(TableTest, InitialValuesThatAreNoFiniteFloatsAreRefusedByName) {
+TEST(TableTest, ErrorsNameInitialValuesThatAreNotFinite) {
   InlineExecutor executor;
   const float inf = std::numeric_limits<float>::infinity();
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -216,7 +216,7 @@ TEST(TableTest, AssignSetsAndInserts) {
   EXPECT_EQ(WeightsOf(*table, 1), (std::vector<float>{1, 2}));
 }
 
-TEST(TableTest, AssignPassesOverTheKeysOfOtherRanks) {
+TEST(TableTest, AssignSkipsTheKeysOfOtherRanks) {
   TableOptions options = TestOptions(1);
   options.ranks = 3;
   options.rank = 2;
@@ -230,7 +230,7 @@ TEST(TableTest, AssignPassesOverTheKeysOfOtherRanks) {
 }
 
 TEST(TableTrainingTest, GradientsOfOneRowAreSummedFirst) {
-  // Adagrad tells sums from steps: (1 + 2)^2 is not 1^2 + 2^2.
+  // Adagrad distinguishes one step with the sum from two steps: (1 + 2)^2 is not 1^2 + 2^2.
   InlineExecutor executor;
   const std::vector<float> hyper = {0.1f, 0.1f, 0.0f};
   auto repeated = MakeTestTable(TestOptions(2));
@@ -248,7 +248,7 @@ TEST(TableTrainingTest, GradientsOfOneRowAreSummedFirst) {
   EXPECT_NE(WeightsOf(*repeated, 0), InitialWeights(*repeated, 1));
 }
 
-TEST(TableTrainingTest, RefusalsLeaveTheTableAsItWas) {
+TEST(TableTrainingTest, ErrorsLeaveTheTableUnchanged) {
   InlineExecutor executor;
   auto table = MakeTestTable(TestOptions(1));
   RowsOf(table.get(), {1});

@@ -11,8 +11,8 @@
 namespace sok {
 namespace {
 
-// The rows of the references that are still current, and their gradients; grads stays empty where that is all
-// of them.
+// The rows of the references that are still current, and their gradients. `grads` is empty if all are
+// current.
 struct CurrentGradients {
   std::vector<int64_t> rows;
   std::vector<float> grads;
@@ -58,7 +58,7 @@ Status Table::CheckReferences(Span<const int64_t> references, int64_t lowest) co
   const int64_t limit = row_limit();
   const bool has_generations = directory_.has_erased();
   if (!has_generations) {
-    // Nearly always all is well, and a loop without an exit is several times as fast.
+    // Nearly always all references pass, and a loop without an exit is several times as fast.
     bool all_pass = true;
     RunVectorized([&] {
       for (const int64_t row : references) all_pass &= row >= lowest && row < limit;
@@ -102,7 +102,8 @@ Status Table::CheckStep(std::string_view optimizer, Span<const float> hyper,
   }
   if (optimizer_->name() != optimizer) {
     return FailedPrecondition("Embedding variable '", options_.name, "' is trained by '", optimizer_->name(),
-                              "', whose state its rows carry; '", optimizer, "' cannot train it too");
+                              "', whose state is stored in its rows, and cannot be trained by '", optimizer,
+                              "' too");
   }
   return Named(optimizer_->CheckHyper(hyper));
 }
@@ -131,7 +132,7 @@ Status Table::ApplyGradients(Executor& executor, std::string_view optimizer, Spa
     std::transform(references.begin(), references.end(), rows.begin(), RowOf);
     return TakeStep(executor, hyper, rows, gradients);
   }
-  // Rows have gone since the lookup. That is rare, and then gradients may well lie in memory.
+  // Rows were freed since the lookup. That is rare, so it may cost an array of all gradients.
   std::vector<float> grads(references.size() * options_.dim);
   for (int64_t i = 0; i < references.size(); ++i) {
     float* const row = grads.data() + i * options_.dim;

@@ -6,7 +6,7 @@ namespace sok {
 
 Status WaitingIds::Reserve(int64_t insertions, int64_t erasures) {
   const int64_t needed = directory_.RowLimitWith(insertions);
-  // Growing by half at least keeps the number of reservations small.
+  // Growing by at least one half keeps the number of reservations small.
   const int64_t places = needed <= counts_.rows() ? counts_.rows() : std::max(needed, limit() + limit() / 2);
   SOK_RETURN_IF_ERROR(directory_.Reserve(size() + insertions, places));
   SOK_RETURN_IF_ERROR(counts_.Reserve(places));

@@ -1,4 +1,4 @@
-// Tables as tests make and read them.
+// Helpers with which tests make and read tables.
 #ifndef SOK_CC_TABLE_TESTING_TEST_TABLE_H_
 #define SOK_CC_TABLE_TESTING_TEST_TABLE_H_
 
@@ -29,7 +29,7 @@ inline std::unique_ptr<Table> MakeTestTable(const TableOptions& options) {
   return std::move(table.value());
 }
 
-// Rows of `ids`, which are inserted.
+// The rows of `ids`, inserted if absent.
 inline std::vector<int64_t> RowsOf(Table* table, const std::vector<int64_t>& ids) {
   InlineExecutor executor;
   std::vector<int64_t> rows(ids.size());
@@ -38,7 +38,7 @@ inline std::vector<int64_t> RowsOf(Table* table, const std::vector<int64_t>& ids
   return rows;
 }
 
-// What a training lookup of distinct ids, each `counts[i]` times, gives: references.
+// The references that a training lookup returns for distinct ids, of which ids[i] occurs counts[i] times.
 inline std::vector<int64_t> TrainingLookup(Table* table, const std::vector<int64_t>& ids,
                                            const std::vector<int64_t>& counts) {
   InlineExecutor executor;
