@@ -14,30 +14,31 @@
 namespace sok {
 namespace {
 
-// So many ids are found before their rows are read, and more where a bag has more.
+// The number of ids that are found before their rows are read; more if a single bag has more.
 constexpr int64_t kBlockIds = 2048;
 
-// With more ids for a row of the table, most are repeated, or have no row: 41 000 skewed ids are read
-// directly as fast as merged where there are 10 000 rows of 16, faster where there are more, and slower where
-// fewer.
+// With more ids per row of the table than this, most ids are repeated or have no row, and merging is faster.
+// Measured with 41 000 skewed ids and rows of 16 floats: with 10 000 rows both ways take equally long;
+// reading directly is faster with more rows, merging with fewer.
 constexpr int64_t kIdsPerRow = 4;
 
-// The initial rows of a block may take so many nanoseconds for each of its ids: with uniform values all ids
-// may be without a row where the dim is 16, 65 % of them where it is 64. Where absent ids are skewed, merging
-// pays from 25 % on with rows of 64, hardly ever with rows of 16, and never where all are distinct; with this
-// bound the way that is taken takes at most about 1.5 times as long as the better one.
+// The most nanoseconds, per id of a block, that the block's initial rows may take. With uniform values this
+// allows all ids of a block to be without a row if dim is 16, and 65 % of them if dim is 64. Measured: if
+// absent ids are skewed, merging is faster from 25 % of absent ids on with rows of 64 floats, and hardly ever
+// with rows of 16; if they are distinct, merging is never faster. With this limit the chosen way takes at
+// most about 1.5 times as long as the better one.
 constexpr int64_t kInitialRowsNsPerId = 24;
 
-// Nanoseconds that the initial row of an id takes.
+// The nanoseconds that the initial row of an id takes.
 int64_t InitialRowNs(const Table& table) {
   const InitializerKind kind = table.options().initializer.kind;
-  // One row serves all ids, or all rows are the same and copied sooner than ids are merged.
+  // With admission one row serves all ids. Constant rows are copied faster than ids are merged.
   if (table.has_admission() || kind == InitializerKind::kConstant) return 0;
   const int64_t dim = table.options().dim;
   return 16 + (kind == InitializerKind::kUniform ? dim / 3 : 6 * dim);
 }
 
-// To find an id and to read its row, mostly from memory.
+// The nanoseconds that it takes to find an id and to read its row, mostly from memory.
 int64_t IdCost(int64_t dim) { return 16 + dim / 4; }
 
 // Reads a range of a lookup's bags, on one thread.
@@ -55,7 +56,7 @@ class DirectReader {
         scratch_(*scratch),
         gave_up_(*gave_up) {}
 
-  // The rows of a block are asked for while those of the one before are read.
+  // Prefetches the rows of a block while it reads those of the block before.
   Status Read(int64_t first, int64_t last) {
     if (gave_up()) return OkStatus();
     IdBlock* block = &scratch_.blocks[0];
@@ -70,7 +71,8 @@ class DirectReader {
   }
 
  private:
-  // Relaxed, as it only spares work: the caller reads the flag when the executor's threads are done.
+  // Relaxed, because the flag only saves work here: the caller reads it after the executor's threads have
+  // finished.
   bool gave_up() const { return gave_up_.load(std::memory_order_relaxed); }
 
   // The id at which a bag begins.
@@ -84,7 +86,7 @@ class DirectReader {
     return std::min(last, std::max<int64_t>(first + 1, over - begin - 1));
   }
 
-  // Finds the rows of a block from bag `first` on, and asks for the first of them.
+  // Finds the rows of a block from bag `first` on, and prefetches the first of them.
   Status Find(int64_t first, int64_t last, IdBlock* block) const {
     block->first = first;
     block->last = first < last ? EndOfBlock(first, last) : last;
@@ -103,7 +105,7 @@ class DirectReader {
     return OkStatus();
   }
 
-  // Returns false where the initial rows of a block take too long.
+  // Returns false if the initial rows of a block take too long.
   bool FillPointers(Span<const int64_t> ids, IdBlock* block) const {
     const int64_t absent = block->pointers.PointToRows(table_, block->numbers);
     if (absent == 0) return true;

@@ -26,7 +26,7 @@ bool CanReadDirectly(const LookupPlan& plan, int t, const Table& table, int64_t 
 
 // A block of a lookup's ids in flight. Its memory is reused for later blocks.
 struct IdBlock {
-  int64_t first = 0;  // bags [first, last) of the lookup; ids where nothing is pooled
+  int64_t first = 0;  // bags [first, last) of the lookup; ids if it is not pooled
   int64_t last = 0;
   std::vector<int64_t> numbers;  // of the ids' rows
   RowPointers pointers;          // to them

@@ -1,4 +1,4 @@
-// Lookups that only read, id by id, beside the same in passes over distinct ids: the same bits.
+// Read-only lookups id by id give the same bits as the passes over distinct ids.
 #include "cc/group/direct_lookup.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ void TakeStep(Table* table, const std::string& optimizer, std::vector<float> hyp
   ASSERT_TRUE(status.ok()) << status.message();
 }
 
-// Every third id of a table's gets a row.
+// Every third of a table's ids.
 std::vector<int64_t> SomeIds(const std::vector<int64_t>& ids) {
   std::set<int64_t> some;
   for (size_t i = 0; i < ids.size(); i += 3) some.insert(ids[i]);
@@ -53,8 +53,8 @@ bool SameBits(const std::vector<float>& one, const std::vector<float>& other) {
          (one.empty() || std::memcmp(one.data(), other.data(), one.size() * sizeof(float)) == 0);
 }
 
-// Reads the lookups of a group that have no weights directly, whether or not GroupForward would. Returns the
-// tables for which reading gave up.
+// Reads all lookups of a group without weights directly, even if GroupForward would not. Returns the tables
+// for which reading gave up.
 StatusOr<std::set<int>> ReadAllDirectly(Executor& executor, Group* group) {
   group->MakeOutputs();
   ObjectPool<DirectScratch> scratch;
@@ -74,8 +74,8 @@ StatusOr<std::set<int>> ReadAllDirectly(Executor& executor, Group* group) {
   return result;
 }
 
-// Reads the group by distinct ids, and then directly, and as GroupForward chooses, with several threads and
-// vectors.
+// Compares reading the group by distinct ids with reading it directly, and with what GroupForward chooses,
+// for several numbers of threads and vector levels.
 void ExpectSame(Group* group) {
   group->plan.training = false;
   InlineExecutor inline_executor;
@@ -149,7 +149,7 @@ TEST(DirectLookupOfOneTableTest, AgreesWithTheReference) {
   }
 }
 
-// Bags that are longer than a block of ids, beside short and empty ones, one of them at the very end.
+// Bags that are longer than a block of ids, one of them the last, between short and empty ones.
 TEST(DirectLookupOfOneTableTest, BagsOfAnyLength) {
   std::mt19937 random(3);
   std::vector<ReferenceBag> bags;
@@ -168,7 +168,7 @@ TEST(DirectLookupOfOneTableTest, BagsOfAnyLength) {
   }
 }
 
-// Ids without bags: one output row each.
+// Adds a lookup without bags, which has one output row for each id.
 void AddGathered(Group* group, int t, const std::vector<int64_t>& ids) {
   Lookup lookup;
   lookup.table = t;
@@ -212,7 +212,7 @@ TEST(DirectLookupOfOneTableTest, IdsThatAreNotAdmittedReadAsTheDefault) {
   EXPECT_EQ(group.tables[0]->waiting()->size(), waiting - 2) << "reading counts nothing";
 }
 
-TEST(DirectLookupOfOneTableTest, RowsThatWereEvictedReadAsNew) {
+TEST(DirectLookupOfOneTableTest, EvictedRowsReadAsTheirInitialValues) {
   Group group = UnweightedGroup(9, 100, 3, {4});
   TableOptions options = group.tables[0]->options();
   options.capacity = 8;
@@ -227,7 +227,7 @@ TEST(DirectLookupOfOneTableTest, RowsThatWereEvictedReadAsNew) {
   EXPECT_EQ(group.tables[0]->size(), 8);
 }
 
-TEST(DirectLookupOfOneTableTest, RowsThatMissedStepsTakeThemFirst) {
+TEST(DirectLookupOfOneTableTest, RowsAreBroughtUpToDateFirst) {
   Group group = UnweightedGroup(10, 60, 3, {6});
   const std::vector<float> hyper = {0.1f, 0.9f, 0.999f, 1e-7f};
   TakeStep(group.tables[0].get(), "adam", hyper, SomeIds(group.ids[0]));
@@ -235,7 +235,7 @@ TEST(DirectLookupOfOneTableTest, RowsThatMissedStepsTakeThemFirst) {
   Group other = UnweightedGroup(10, 60, 3, {6});
   TakeStep(other.tables[0].get(), "adam", hyper, SomeIds(other.ids[0]));
   TakeStep(other.tables[0].get(), "adam", hyper, {123456});
-  // One is read while its rows are behind, the other when all are current.
+  // One group is read before its rows are up to date, the other afterwards.
   InlineExecutor executor;
   group.plan.training = other.plan.training = false;
   ASSERT_TRUE(group.Forward(executor).ok());
@@ -271,7 +271,7 @@ TEST(DirectLookupOfOneTableTest, WithoutHashingTheFirstBadKeyIsNamed) {
   }
 }
 
-// Weights need their rows again when their gradient is taken, also without training.
+// The gradients of weights read the rows again, even without training.
 TEST(DirectLookupOfOneTableTest, WeightsHaveGradientsWithoutTraining) {
   Group group;
   group.AddTable(2);
@@ -303,7 +303,7 @@ TEST(DirectLookupOfOneTableTest, WeightsOfNoIdsHaveNoGradients) {
   EXPECT_TRUE(WeightBackward(executor, group.tables[0].get(), group.plan, 1, {gradient.data(), 2}, {}).ok());
 }
 
-// A training step on a plan that was not trains nothing, and is a step.
+// A training step with the plan of a lookup without training changes no row, but counts as a step.
 TEST(DirectLookupOfOneTableTest, PlansWithoutTrainingTrainNothing) {
   for (const float rate : {0.1f, 0.2f}) {
     Group group = UnweightedGroup(11, 30, 3, {6});
@@ -328,7 +328,7 @@ TEST(DirectLookupOfOneTableTest, PlansWithoutTrainingTrainNothing) {
   }
 }
 
-// Training after reading, with the plan of one group: what reading left empty is filled in again.
+// One plan is used for reading and training in turn: training fills in the parts that reading leaves empty.
 TEST(DirectLookupOfOneTableTest, APlanServesReadingAndTrainingInTurn) {
   Group group = UnweightedGroup(12, 40, 3, {4, 9});
   InlineExecutor executor;
@@ -361,7 +361,7 @@ TEST(DirectLookupOfOneTableTest, FewIdsForEachRowAreReadDirectly) {
 // Which of the ids of a lookup have no row.
 enum class Absent { kNone, kFew, kHalf, kOneBlock, kAll };
 
-// So many keys have rows, and a lookup is of 5 blocks of ids.
+// The number of keys with rows. A lookup has 5 blocks of ids.
 constexpr int64_t kPresentKeys = 6000;
 constexpr int64_t kLookupIds = 10240;
 
@@ -370,7 +370,7 @@ std::vector<int64_t> IdsWith(Absent absent) {
   for (int64_t i = 0; i < kLookupIds; ++i) {
     const bool is_absent = absent == Absent::kAll || (absent == Absent::kHalf && i % 2 == 0) ||
                            (absent == Absent::kFew && i % 20 == 0) ||
-                           // However threads divide the ids, a whole block is among these.
+                           // These ids contain a whole block, however threads divide the ids.
                            (absent == Absent::kOneBlock && i >= kLookupIds - 5000 && i < kLookupIds - 900);
     const int64_t key = i * i % kPresentKeys;
     ids[i] = is_absent ? key + kPresentKeys : key;
@@ -378,7 +378,7 @@ std::vector<int64_t> IdsWith(Absent absent) {
   return ids;
 }
 
-// A table of which kPresentKeys keys have rows.
+// A table in which kPresentKeys keys have rows.
 std::unique_ptr<Table> TableWithKeys(int64_t dim, bool admission, InitializerKind initializer) {
   TableOptions options = MakeTable("table0", dim)->options();
   options.initializer.kind = initializer;
@@ -392,7 +392,7 @@ std::unique_ptr<Table> TableWithKeys(int64_t dim, bool admission, InitializerKin
   return table;
 }
 
-// Three ids a bag, but in the last one, which has the others.
+// Bags of three ids; the last bag has all remaining ids.
 std::vector<ReferenceBag> BagsOf(const std::vector<int64_t>& ids) {
   std::vector<ReferenceBag> bags(ids.size() / 3);
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -417,7 +417,7 @@ Group GroupOf(const AbsentCase& c) {
   Group group;
   group.AddTable(c.dim);
   group.tables[0] = TableWithKeys(c.dim, c.admission, c.initializer);
-  // The first lookup of the table has rows for all its ids, and is merged if the other one is.
+  // All ids of the table's first lookup have rows; it is merged if the second lookup is.
   for (const Absent absent : {Absent::kNone, c.absent}) {
     if (c.pooled) {
       group.AddLookup(0, BagsOf(IdsWith(absent)), Combiner::kMean, false);
@@ -431,7 +431,7 @@ Group GroupOf(const AbsentCase& c) {
 
 class AbsentIdsTest : public ::testing::TestWithParam<AbsentCase> {};
 
-TEST_P(AbsentIdsTest, ReadingGivesUpWhereTheirRowsCostTooMuch) {
+TEST_P(AbsentIdsTest, ReadingGivesUpIfInitialRowsCostTooMuch) {
   Group group = GroupOf(GetParam());
   const std::set<int> expected = GetParam().gives_up ? std::set<int>{0} : std::set<int>{};
   for (const int threads : {1, 2, 3, 4}) {
@@ -442,11 +442,11 @@ TEST_P(AbsentIdsTest, ReadingGivesUpWhereTheirRowsCostTooMuch) {
     ASSERT_TRUE(CanReadDirectly(group.plan, 0, *group.tables[0], group.ids[0].size()));
     ASSERT_TRUE(group.Forward(executor).ok());
     EXPECT_EQ(group.plan.parts[0].inverse.size(), GetParam().gives_up ? group.ids[0].size() : 0)
-        << "merged where reading gave up, " << threads << " threads";
+        << "merged if reading gave up, " << threads << " threads";
   }
 }
 
-TEST_P(AbsentIdsTest, BitsAreThoseOfMergedIds) {
+TEST_P(AbsentIdsTest, EqualsPassesOverDistinctIds) {
   Group group = GroupOf(GetParam());
   ExpectSame(&group);
 }
@@ -479,7 +479,7 @@ constexpr AbsentCase kAbsentCases[] = {
 INSTANTIATE_TEST_SUITE_P(Cases, AbsentIdsTest, ::testing::ValuesIn(kAbsentCases),
                          [](const auto& info) { return info.param.name; });
 
-// What a call for another lookup of the table found out ends this one.
+// A call ends early if a call for another lookup of the same table has given up.
 TEST(DirectLookupOfOneTableTest, NothingIsReadOnceAnotherCallGaveUp) {
   Group group = GroupOf({"", Absent::kNone, false, false, 16, kUniform, false});
   group.MakeOutputs();
@@ -498,7 +498,7 @@ TEST(DirectLookupOfOneTableTest, NothingIsReadOnceAnotherCallGaveUp) {
   }
 }
 
-// Outputs of more than 16 MiB are written past the caches where they are whole lines, in training and not.
+// Outputs of more than 16 MiB, of whole cache lines, are written past the caches, with and without training.
 TEST(LargeGroupTest, LargeOutputsAreTheSame) {
   constexpr int64_t kIds = 70000;
   for (const int64_t stride : {64, 80, 67}) {

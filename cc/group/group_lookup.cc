@@ -11,7 +11,7 @@
 namespace sok {
 namespace {
 
-// Outputs of a group that are larger than this together are not in the caches any more when they are read.
+// If the outputs of a group have more bytes than this together, they leave the caches before they are read.
 constexpr int64_t kStreamedBytes = int64_t{16} << 20;
 
 OutputStores StoresFor(const LookupPlan& plan, Span<Table* const> tables) {
@@ -51,7 +51,7 @@ class GroupReader {
     });
   }
 
-  // The same without distinct ids; `ids` are the table's. *gave_up as in sok::ReadDirectly.
+  // As Read, but id by id. `ids` are the table's. *gave_up as for sok::ReadDirectly.
   Status ReadDirectly(Executor& executor, int64_t t, Span<const int64_t> ids, std::atomic<bool>* gave_up) {
     plan_.parts[t].Clear();
     return ForEachPart(executor, lookups_of_[t].size(), [&](Executor& inner, int64_t i) {
@@ -83,10 +83,10 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch) {
   plan->parts.resize(tables.size());
   GroupReader reader(tables, plan, outputs, scratch);
-  // Taken here, on the caller's thread: a thread of the executor that waited for a lock could keep the holder
-  // from getting threads.
+  // Locked here, on the caller's thread: if the executor's threads waited for locks, the calls that hold the
+  // locks might get no threads.
   const TableLocks locks(tables);
-  // All passes over a table's ids follow one another, while these are in the cache.
+  // Makes all passes over a table's ids before those of the next table, while the ids are in the cache.
   return ForEachPart(executor, tables.size(), [&](Executor& inner, int64_t t) {
     if (CanReadDirectly(*plan, static_cast<int>(t), *tables[t], ids[t].size())) {
       std::atomic<bool> gave_up{false};
@@ -135,7 +135,8 @@ Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, 
   for (size_t u = 0; u < part.rows.size(); ++u) {
     if (part.rows[u] == Table::kAbsent || table->IsCurrent(part.rows[u])) continue;
     return FailedPrecondition("Embedding variable '", table->options().name, "': the row of key ",
-                              part.unique[u], " was evicted since the lookup, whose weights need it");
+                              part.unique[u], " was evicted since the lookup, but the gradients of the ",
+                              "lookup's weights need it");
   }
   RowPointers pointers;
   pointers.Fill(*table, part.unique, part.rows);

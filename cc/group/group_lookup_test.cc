@@ -143,7 +143,7 @@ TEST(GroupPlanTest, IdsThatAreNotAdmittedReadAsTheDefaultAndHaveNoGradient) {
     ExpectClose({rows.at(6)[0] + 1.0, rows.at(6)[1] + 1.0}, group.outputs[0].data() + 2, "bag 1");
     EXPECT_EQ(part.trained, training ? 1 : 0);
     if (!training) continue;
-    EXPECT_EQ(part.unique, (std::vector<int64_t>{6, 5, 7, 8})) << "those with rows first";
+    EXPECT_EQ(part.unique, (std::vector<int64_t>{6, 5, 7, 8})) << "ids with rows come first";
     EXPECT_EQ(part.rows, (std::vector<int64_t>{0, Table::kAbsent, Table::kAbsent, Table::kAbsent}));
     EXPECT_EQ(part.inverse, (std::vector<int32_t>{1, 0, 2, 0, 3}));
     const std::vector<float> gradient = {1, 10, 100, 1000};
@@ -182,7 +182,7 @@ TEST(GroupPlanTest, WeightGradientsOfAnEvictedRowAreAnError) {
   EXPECT_NE(status.message().find("key 6"), std::string::npos) << status.message();
 }
 
-TEST(GroupPlanTest, FullTableIsAnErrorThatNamesIt) {
+TEST(GroupPlanTest, TheErrorNamesAFullTable) {
   Group group;
   group.AddTable(1);
   group.AddTable(1, 2);
@@ -246,7 +246,7 @@ TEST(GroupPlanTest, WeightGradientsFollowTheCallersOrder) {
   EXPECT_NEAR(weight_grads[2], rows.at(5)[0] + 10 * rows.at(5)[1], 1e-4);
   EXPECT_NEAR(weight_grads[0], rows.at(6)[0] + 10 * rows.at(6)[1], 1e-4);
   EXPECT_NEAR(weight_grads[1], 100 * rows.at(7)[0] + 1000 * rows.at(7)[1], 1e-3);
-  // A table without the rows of the plan, such as one that was made anew.
+  // A table without the plan's rows, such as one that replaced the table since the lookup.
   EXPECT_EQ(backward(MakeTable("table0", 2).get()).code(), StatusCode::kInvalidArgument);
 }
 

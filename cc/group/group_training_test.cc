@@ -41,7 +41,7 @@ std::vector<TableStep> AllSteps(const Group& group, const std::vector<float>& hy
   return steps;
 }
 
-// The same by two passes: the sums into memory, then each table's step.
+// Trains in two passes: first stores all sums in memory, then takes each table's step.
 Status TrainInTwoPasses(const Group& group, Span<const GradientRows> gradients, const RuleCase& optimizer) {
   InlineExecutor executor;
   std::vector<int64_t> dims;
@@ -103,7 +103,7 @@ TEST_P(GroupTrainingTest, EqualsTwoPassesBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(Batches, GroupTrainingTest, ::testing::Values(0, 1, 3, 50, 333));
 
-// One table of one lookup, so that threads share its rows; one id has nearly all occurrences.
+// One lookup in one table, so that threads share its rows. One id has nearly all occurrences.
 Group SkewedGroup(int64_t dim) {
   Group group;
   group.AddTable(dim);
@@ -137,7 +137,7 @@ TEST(GroupTrainingOfOneTableTest, FrequentIdsAndLongRowsEqualTwoPasses) {
   }
 }
 
-TEST(GroupTrainingOfOneTableTest, RowsThatWentSinceTheLookupAreLeftOut) {
+TEST(GroupTrainingOfOneTableTest, RowsErasedSinceTheLookupAreNotTrained) {
   InlineExecutor executor;
   Group group;
   group.AddTable(2);
@@ -147,7 +147,7 @@ TEST(GroupTrainingOfOneTableTest, RowsThatWentSinceTheLookupAreLeftOut) {
   int64_t erased = 0;
   const std::vector<int64_t> gone = {6};
   ASSERT_TRUE(table.Erase(executor, gone, &erased).ok());
-  // Another id takes the row that became free.
+  // Another id gets the freed row.
   const std::vector<int64_t> other = {60};
   std::vector<int64_t> row(1);
   ASSERT_TRUE(table.FindOrMake(executor, other, Span<int64_t>(row)).ok());
@@ -165,7 +165,7 @@ TEST(GroupTrainingOfOneTableTest, RowsThatWentSinceTheLookupAreLeftOut) {
   EXPECT_FLOAT_EQ(table.weights(group.plan.parts[0].rows[2])[1], expected[1] - 0.5f * 2.0f);
 }
 
-TEST(GroupTrainingErrorsTest, AnErrorOfOneTableLeavesAllAsTheyWere) {
+TEST(GroupTrainingErrorsTest, AnErrorOfOneTableChangesNoTable) {
   InlineExecutor executor;
   Group group = RandomGroup(3, 20);
   ASSERT_TRUE(group.Forward(executor).ok());

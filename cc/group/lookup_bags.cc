@@ -21,7 +21,7 @@ Status Invalid(const Table& table, const Args&... args) {
   return InvalidArgument(Message(table, args...));
 }
 
-// The indices or row splits of the ids, and how many words they are.
+// The indices of the ids, flattened, or their row splits.
 Span<const int64_t> PlacesOfIds(const LookupSpec& spec, const LookupInput& input) {
   if (spec.layout == IdLayout::kSparse) return {input.indices, 2 * input.num_ids};
   return {input.row_splits, input.num_bags + 1};
@@ -33,8 +33,9 @@ Status CheckWeights(const Table& table, const LookupSpec& spec, const LookupInpu
     const int64_t* differs = std::mismatch(places.begin(), places.end(), input.weight_places).first;
     if (differs != places.end()) {
       const int64_t at = differs - places.begin();
-      return Invalid(table, "its weights are not at the places of its ids: number ", at, " of those is ",
-                     input.weight_places[at], " where the ids have ", *differs);
+      return Invalid(table, "the weights are not at the places of the ids: element ", at, " of their ",
+                     spec.layout == IdLayout::kSparse ? "indices" : "row_splits", " is ",
+                     input.weight_places[at], ", but that of the ids is ", *differs);
     }
   }
   for (int64_t i = 0; i < input.num_ids; ++i) {
@@ -43,7 +44,8 @@ Status CheckWeights(const Table& table, const LookupSpec& spec, const LookupInpu
   return OkStatus();
 }
 
-// Fills lookup->offsets from row_splits, which must rise from 0 to the number of ids.
+// Fills lookup->offsets from row_splits, which must begin with 0, not decrease, and end with the number of
+// ids.
 Status RaggedBags(const Table& table, const LookupInput& input, Lookup* lookup) {
   const Span<const int64_t> splits(input.row_splits, input.num_bags + 1);
   if (splits[0] != 0) return Invalid(table, "row_splits begin with ", splits[0], ", not 0");
@@ -60,7 +62,7 @@ Status RaggedBags(const Table& table, const LookupInput& input, Lookup* lookup) 
   return OkStatus();
 }
 
-// Fills lookup->offsets from the first column of the indices, and lookup->order where that does not rise.
+// Fills lookup->offsets from the first column of the indices, and lookup->order if that column is not sorted.
 Status SparseBags(const Table& table, const LookupInput& input, Lookup* lookup) {
   const int64_t* const indices = input.indices;
   std::vector<int64_t>& offsets = lookup->offsets;
@@ -84,7 +86,7 @@ Status SparseBags(const Table& table, const LookupInput& input, Lookup* lookup) 
   return OkStatus();
 }
 
-// Writes `count` of the values to `to`: those that `order` names, or the first ones where it is empty.
+// Writes `count` of the values to `to`: those at the positions in `order`, or the first ones if it is empty.
 template <typename T, typename U>
 void CopyInOrder(const T* values, const std::vector<int64_t>& order, int64_t count, U* to) {
   if (order.empty()) {
@@ -105,7 +107,7 @@ void CopyIds(const LookupInput& input, const Lookup& lookup, int64_t* to) {
   }
 }
 
-// Takes the ids whose weight is not above zero out of the bags.
+// Removes the ids whose weight is not above zero from the bags.
 void DropWithoutWeight(const float* weights, Lookup* lookup) {
   const int64_t kept =
       std::count_if(weights, weights + lookup->count, [](float weight) { return weight > 0.0f; });
@@ -126,7 +128,7 @@ void DropWithoutWeight(const float* weights, Lookup* lookup) {
   lookup->count = kept;
 }
 
-// Whether the ids are as many as the bags, and stand one in each, in order.
+// Whether every bag has exactly one id, in order.
 bool IsOneEach(const LookupSpec& spec, const LookupInput& input) {
   if (input.num_bags != input.num_ids) return false;
   const bool sparse = spec.layout == IdLayout::kSparse;
@@ -148,7 +150,7 @@ Status ReadBags(const Table& table, const LookupSpec& spec, const LookupInput& i
   lookup->weights.clear();
   lookup->order.clear();
   if (spec.pooled() && !spec.weighted && !spec.keeps_bags && IsOneEach(spec, input)) {
-    // All combiners give the one row itself.
+    // Every combiner gives the row of the only id.
     lookup->pooled = false;
     return OkStatus();
   }
@@ -162,8 +164,8 @@ Status ReadBags(const Table& table, const LookupSpec& spec, const LookupInput& i
   return OkStatus();
 }
 
-// work(), with an error that names the variable where memory does not suffice: the numbers of bags and ids
-// are the user's, and so is what the memory for them comes to.
+// Runs work(). If memory does not suffice, the error names the variable: the numbers of bags and ids, and so
+// the memory for them, depend on the user's input.
 template <typename Work>
 Status WithinMemoryOf(const Table& table, const Work& work) {
   const Status status = WithinMemory(work);
@@ -171,8 +173,7 @@ Status WithinMemoryOf(const Table& table, const Work& work) {
   return ResourceExhausted(Message(table, "not enough memory for its bags and ids"));
 }
 
-// Lays the ids of each table out: `first` of its lookups, and where they are copied to if they cannot be
-// taken as they are.
+// Lays out the ids of each table: sets `first` of its lookups, and allocates a copy if the ids need one.
 Status PlaceIds(Span<Table* const> tables, Span<const LookupInput> inputs, std::vector<Lookup>* lookups,
                 GroupIds* ids) {
   std::vector<int64_t> id_counts(tables.size(), 0);
@@ -208,7 +209,7 @@ Status BuildBags(Executor& executor, Span<Table* const> tables, Span<const Looku
                  Span<const LookupInput> inputs, LookupPlan* plan, GroupIds* ids) {
   std::vector<Lookup>& lookups = plan->lookups;
   lookups.resize(specs.size());
-  // Ids without bags have nothing to read: not worth a second thread.
+  // Lookups without bags have nothing to check, so they are not worth a second thread.
   InlineExecutor alone;
   const bool has_bags =
       std::any_of(specs.begin(), specs.end(), [](const LookupSpec& spec) { return spec.pooled(); });

@@ -14,7 +14,7 @@
 namespace sok {
 namespace {
 
-// A lookup's arrays, as a caller holds them.
+// The arrays of a lookup's input, as its caller has them.
 struct Arrays {
   LookupSpec spec;
   std::vector<int64_t> ids64;
@@ -84,7 +84,7 @@ Arrays Weighted(Arrays arrays, const std::vector<float>& weights) {
   return arrays;
 }
 
-// A group of such lookups in some tables, and what BuildBags makes of it.
+// A group of such lookups in some tables, and the results of BuildBags.
 struct Built {
   std::vector<std::unique_ptr<Table>> tables;
   LookupPlan plan;
@@ -118,8 +118,7 @@ struct Occurrence {
 };
 using Bags = std::vector<std::vector<Occurrence>>;
 
-// The bags that the arrays say, each id put where it belongs, one after the other. Without bags each id is
-// one.
+// The bags of the arrays, built one id at a time. Without bags each id is a bag.
 Bags ReferenceBags(const Arrays& arrays) {
   Bags bags(arrays.spec.pooled() ? arrays.num_bags : arrays.num_ids());
   for (int64_t i = 0; i < arrays.num_ids(); ++i) {
@@ -136,7 +135,7 @@ Bags ReferenceBags(const Arrays& arrays) {
   return bags;
 }
 
-// The bags that the plan says.
+// The bags of the plan.
 Bags BagsOf(const Built& built, int l) {
   const Lookup& lookup = built.plan.lookups[l];
   const Span<const int64_t> ids = built.ids.views[lookup.table];
@@ -200,7 +199,7 @@ Arrays RandomArrays(std::mt19937* random, int num_tables) {
   return arrays;
 }
 
-TEST(LookupBags, RandomGroupsAreAsTheReferenceSays) {
+TEST(LookupBags, RandomGroupsEqualTheReference) {
   InlineExecutor one_thread;
   ThreadPool four_threads(4);
   Executor* const executors[] = {&one_thread, &four_threads};
@@ -253,7 +252,7 @@ TEST(LookupBags, OneIdInEachBagInOrderIsNotPooled) {
   for (size_t l = 0; l < group.size(); ++l) EXPECT_EQ(built.plan.lookups[l].pooled, pooled[l]) << l;
 }
 
-TEST(LookupBags, IdsThatOneLookupBringsInOrderAreNotCopied) {
+TEST(LookupBags, OrderedIdsOfASingleLookupAreNotCopied) {
   InlineExecutor executor;
   Built built(4);
   std::vector<Arrays> group = {Ragged({0, 2, 3}, {1, 2, 3}), Sparse(2, {1, 0}, {1, 2}), Dense({1}),
@@ -283,7 +282,7 @@ TEST(LookupBags, NarrowKeysAreWidenedByTheirSign) {
   EXPECT_EQ(built.ids.copies[1], (std::vector<int64_t>{4294967295, 2147483648}));
 }
 
-// What BuildBags says about a group in one table.
+// The error of BuildBags for a group in one table, without the prefix that names the table.
 std::string ErrorOf(const std::vector<Arrays>& group) {
   InlineExecutor executor;
   Built built(1);
@@ -304,7 +303,7 @@ TEST(LookupBags, IndicesBeyondTheBagsAreAnError) {
   EXPECT_EQ(ErrorOf({Sparse(0, {0}, {1})}), "index 0 of the sparse ids is in row 0 of 0");
 }
 
-TEST(LookupBags, RowSplitsThatDoNotRiseFromZeroToTheIdsAreAnError) {
+TEST(LookupBags, BadRowSplitsAreAnError) {
   EXPECT_EQ(ErrorOf({Ragged({1, 3}, {1, 2, 3})}), "row_splits begin with 1, not 0");
   EXPECT_EQ(ErrorOf({Ragged({0, 2, 1, 3}, {1, 2, 3})}), "row_splits fall from 2 to 1 at position 2");
   EXPECT_EQ(ErrorOf({Ragged({0, 2}, {1, 2, 3})}), "row_splits end with 2, but there are 3 ids");
@@ -321,12 +320,16 @@ TEST(LookupBags, WeightsThatAreNotFiniteAreAnError) {
 TEST(LookupBags, WeightsAtOtherPlacesThanTheirIdsAreAnError) {
   Arrays sparse = Weighted(Sparse(2, {0, 1}, {1, 2}), {1, 1});
   sparse.weight_places = {0, 0, 1, 7};
-  EXPECT_EQ(ErrorOf({sparse}),
-            "its weights are not at the places of its ids: number 3 of those is 7 where the ids have 1");
+  EXPECT_EQ(
+      ErrorOf({sparse}),
+      "the weights are not at the places of the ids: element 3 of their indices is 7, but that of the ids "
+      "is 1");
   Arrays ragged = Weighted(Ragged({0, 1, 2}, {1, 2}), {1, 1});
   ragged.weight_places = {0, 2, 2};
-  EXPECT_EQ(ErrorOf({ragged}),
-            "its weights are not at the places of its ids: number 1 of those is 2 where the ids have 1");
+  EXPECT_EQ(
+      ErrorOf({ragged}),
+      "the weights are not at the places of the ids: element 1 of their row_splits is 2, but that of the "
+      "ids is 1");
 }
 
 TEST(LookupBags, TheErrorIsThatOfTheFirstLookup) {

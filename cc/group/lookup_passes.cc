@@ -8,7 +8,7 @@ namespace sok {
 namespace {
 
 Span<const int32_t> InverseOf(const TablePart& part, const Lookup& lookup) {
-  if (lookup.count == 0) return {};  // where nothing was merged there is no `first` either
+  if (lookup.count == 0) return {};  // `inverse` is empty if no ids were merged
   return Span<const int32_t>(part.inverse).subspan(lookup.first, lookup.count);
 }
 

@@ -20,7 +20,7 @@ struct Lookup {
   std::vector<int64_t> order;
   int64_t first = 0;  // the lookup's ids are [first, first + count) of its table's
   int64_t count = 0;
-  int64_t given = 0;  // the caller's ids: more than `count` where some of them are in no bag
+  int64_t given = 0;  // the number of the caller's ids: more than `count` if some are in no bag
 
   int64_t num_bags() const { return pooled ? static_cast<int64_t>(offsets.size()) - 1 : count; }
 };
@@ -31,7 +31,7 @@ struct TablePart {
   // rows come first.
   std::vector<int64_t> unique;
   std::vector<int32_t> inverse;  // for each id of the table its position in `unique`
-  // For each distinct id a reference to its row (see row_reference.h), Table::kAbsent where it has none.
+  // For each distinct id a reference to its row (see row_reference.h), Table::kAbsent if it has none.
   std::vector<int64_t> rows;
   // How many of the first distinct ids are trained, and have gradients. 0 without training.
   int64_t trained = 0;

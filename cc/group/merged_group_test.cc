@@ -1,4 +1,4 @@
-// A group's lookup in two calls, with steps and evictions in between, beside the same in one.
+// A group's lookup in two calls, with steps and evictions in between, equals a lookup in one call.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -49,7 +49,7 @@ void TakeStep(Table* table, const std::string& optimizer, std::vector<float> hyp
 void ExpectSame(const Group& one, const Group& other) {
   EXPECT_EQ(one.outputs, other.outputs);
   for (size_t t = 0; t < one.tables.size(); ++t) {
-    // A lookup that only reads may do without distinct ids in one call.
+    // A read-only lookup in one call may leave the distinct ids empty.
     if (one.plan.training) {
       EXPECT_EQ(one.plan.parts[t].unique, other.plan.parts[t].unique);
       EXPECT_EQ(one.plan.parts[t].inverse, other.plan.parts[t].inverse);
@@ -61,7 +61,7 @@ void ExpectSame(const Group& one, const Group& other) {
   }
 }
 
-TEST(MergedGroupTest, TwoCallsDoWhatOneDoes) {
+TEST(MergedGroupTest, TwoCallsEqualOneCall) {
   for (const int batch : {0, 1, 7, 300}) {
     for (const int threads : {1, 2, 3}) {
       for (const bool training : {true, false}) {
@@ -80,7 +80,7 @@ TEST(MergedGroupTest, TwoCallsDoWhatOneDoes) {
   }
 }
 
-// What happens to the table before the lookup is done.
+// A change of the table between the two calls.
 using Event = void (*)(Table*);
 
 void ExpectSameAfter(const TableOptions& options, Event before, Event between) {
@@ -98,12 +98,12 @@ void ExpectSameAfter(const TableOptions& options, Event before, Event between) {
   ExpectSame(whole, halves);
 }
 
-TEST(MergedGroupTest, RowsAreReadAsTheStepInBetweenLeftThem) {
+TEST(MergedGroupTest, TheReadSeesAStepInBetween) {
   const Event step = [](Table* table) { TakeStep(table, "sgd", {0.5f}, {2, 3, 4}, 0.25f); };
   ExpectSameAfter(SmallTable(), step, step);
 }
 
-TEST(MergedGroupTest, RowsTakeTheStepsThatTheyMissed) {
+TEST(MergedGroupTest, TheReadBringsRowsUpToDate) {
   const Event with_two = [](Table* table) {
     TakeStep(table, "adam", {0.1f, 0.9f, 0.999f, 1e-7f}, {2}, 0.25f);
   };
@@ -113,7 +113,7 @@ TEST(MergedGroupTest, RowsTakeTheStepsThatTheyMissed) {
   ExpectSameAfter(SmallTable(), with_two, without);
 }
 
-TEST(MergedGroupTest, RowsThatGoInBetweenComeBackNew) {
+TEST(MergedGroupTest, RowsEvictedInBetweenAreInsertedAgain) {
   for (const OnFull on_full : {OnFull::kEvictLru, OnFull::kEvictLfu}) {
     TableOptions options = SmallTable();
     options.capacity = 4;
@@ -124,7 +124,7 @@ TEST(MergedGroupTest, RowsThatGoInBetweenComeBackNew) {
   }
 }
 
-TEST(MergedGroupTest, WhatIsAdmittedInBetweenIsThere) {
+TEST(MergedGroupTest, IdsAdmittedInBetweenHaveRows) {
   TableOptions options = SmallTable();
   options.admission.kind = Admission::Kind::kCounter;
   options.admission.filter_freq = 3;

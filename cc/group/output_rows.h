@@ -6,7 +6,8 @@
 
 namespace sok {
 
-// Where the output of a lookup goes: row b (a bag, or an id where nothing is pooled) at data + b * stride.
+// Where the output of a lookup goes: row b (a bag, or an id if the lookup is not pooled) at data + b *
+// stride.
 struct OutputRows {
   float* data = nullptr;
   int64_t stride = 0;  // floats, at least the table's dim

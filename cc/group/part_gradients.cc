@@ -8,7 +8,7 @@ namespace sok {
 void PartGradients::Prepare(const LookupPlan& plan, int t, Span<const GradientRows> gradients) {
   if (plan.parts[t].trained > 0) {
     GradientsOfOccurrences(plan, t, gradients, &occurrences_);
-  } else {  // the ids may not have been merged either
+  } else {  // no id is trained, and the ids may not be merged
     occurrences_.rows.clear();
     occurrences_.scales.clear();
   }

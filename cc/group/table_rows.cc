@@ -16,7 +16,7 @@ std::vector<int64_t> CountOccurrences(const TablePart& part, Span<const int32_t>
   return counts;
 }
 
-// Puts the distinct ids that have rows first, the order otherwise unchanged. Returns their number.
+// Moves the distinct ids that have rows to the front, otherwise in the same order. Returns their number.
 int64_t PutRowsFirst(TablePart* part) {
   const int64_t ids = static_cast<int64_t>(part->rows.size());
   const int64_t absent = std::count(part->rows.begin(), part->rows.end(), Table::kAbsent);
@@ -79,7 +79,7 @@ int64_t RowPointers::PointToRows(const Table& table, Span<const int64_t> numbers
   for (int64_t i = 0; i < numbers.size(); ++i) {
     const bool is_absent = numbers[i] == Table::kAbsent;
     absent += is_absent ? 1 : 0;
-    // RowOf leaves a row number as it is.
+    // RowOf returns row numbers unchanged.
     rows[i] = is_absent ? nullptr : table.weights(RowOf(numbers[i]));
   }
   return absent;

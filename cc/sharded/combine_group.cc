@@ -9,7 +9,8 @@
 namespace sok {
 namespace {
 
-// The error that the answers have, if any: the first, but rather one that this rank can say more about.
+// The error in the answers, if any: preferably a refusal to which this rank can add its own definition,
+// otherwise the first.
 Status FirstRefusal(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies) {
   Status first;
   for (int r = 0; r < plan.ranks; ++r) {
@@ -27,7 +28,7 @@ Status FirstRefusal(Span<Table* const> tables, const RoutePlan& plan, const Inbo
   return first;
 }
 
-// The rows for all tables in one answer.
+// Reads the rows for all tables from one answer.
 Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, ReceivedRows* received) {
   const float* row = reinterpret_cast<const float*>(payload.data());
   int64_t floats = 0;
@@ -38,8 +39,8 @@ Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, Recei
     floats += rows * dim;
   }
   if (payload.size() == WordsOf(floats * static_cast<int64_t>(sizeof(float)))) return OkStatus();
-  return Internal("rank ", r, " answered a lookup with ", payload.size(), " words where ", floats,
-                  " floats were asked for");
+  return Internal("rank ", r, " answered a lookup with ", payload.size(), " words, but this rank requested ",
+                  floats, " floats");
 }
 
 // Adds up the owners' sums of each bag, in the order of the owners.

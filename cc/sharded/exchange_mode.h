@@ -6,7 +6,7 @@ namespace sok {
 // What a table's owners send to the ranks that look up ids in it.
 enum class ExchangeMode {
   kRows,  // the row of each distinct id; the asking rank pools
-  kSums,  // the sum of each bag's rows that they own; the asking rank adds the owners' sums up
+  kSums,  // for each bag, the sum of the rows that the owner has; the asking rank adds up the owners' sums
 };
 
 }  // namespace sok

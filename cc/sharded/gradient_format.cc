@@ -25,12 +25,12 @@ inline uint16_t ToFloat16(float value) {
   const uint32_t bits = BitsOf(value);
   const uint32_t sign = (bits >> 16) & 0x8000;
   const uint32_t magnitude = bits & 0x7fffffff;
-  // Normal results: the exponent's bias changes from 127 to 15, and 13 bits of mantissa are rounded away. A
-  // carry out of the mantissa raises the exponent, up to that of infinity.
+  // Normal results: the bias of the exponent changes from 127 to 15, and the mantissa is rounded by 13 bits.
+  // A carry out of the mantissa increments the exponent, at most to that of infinity.
   const uint32_t odd = (magnitude >> 13) & 1;
   const uint32_t normal = (magnitude - ((127 - 15) << 23) + 0xfff + odd) >> 13;
-  // Denormal ones are multiples of 2^-24, which is the distance between floats in [0.5, 1): the addition
-  // rounds.
+  // Denormal results are multiples of 2^-24. This is the distance between floats in [0.5, 1), so adding 0.5
+  // rounds to such a multiple.
   const uint32_t denormal = BitsOf(FloatOf(magnitude) + 0.5f) - BitsOf(0.5f);
   constexpr uint32_t kTooLarge = (127u + 16u) << 23;        // 65536
   constexpr uint32_t kSmallestNormal = (127u - 14u) << 23;  // 2^-14

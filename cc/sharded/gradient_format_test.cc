@@ -28,7 +28,7 @@ float WithBits(uint32_t bits) {
   return value;
 }
 
-// The value of a number with `mantissa_bits` and the exponent's bias, by its definition.
+// The value of a floating-point number with these numbers of bits, computed from the definition.
 double Reference(uint16_t value, int mantissa_bits, int exponent_bits) {
   const int mantissa = value & ((1 << mantissa_bits) - 1);
   const int exponent = (value >> mantissa_bits) & ((1 << exponent_bits) - 1);
@@ -46,7 +46,7 @@ double ReferenceOf(GradientFormat format, uint16_t value) {
 
 class GradientFormatTest : public testing::TestWithParam<GradientFormat> {};
 
-TEST_P(GradientFormatTest, EveryValueDecodesExactlyAndComesBack) {
+TEST_P(GradientFormatTest, EveryValueDecodesExactlyAndEncodesBack) {
   for (int bits = 0; bits < 1 << 16; ++bits) {
     const auto value = static_cast<uint16_t>(bits);
     const float decoded = Decode(GetParam(), value);
@@ -61,11 +61,11 @@ TEST_P(GradientFormatTest, EveryValueDecodesExactlyAndComesBack) {
   }
 }
 
-TEST_P(GradientFormatTest, RoundsToTheNearestAndTiesToEven) {
+TEST_P(GradientFormatTest, RoundsToNearestWithTiesToEven) {
   std::mt19937 random(7);
   std::vector<float> values;
   for (int i = 0; i < 200000; ++i) values.push_back(WithBits(random()));
-  // Halfway between neighbours, and a bit beside it.
+  // Values halfway between neighbours, and just above and below.
   for (int bits = 0; bits < 0x7bff; ++bits) {
     const double low = ReferenceOf(GetParam(), static_cast<uint16_t>(bits));
     const double high = ReferenceOf(GetParam(), static_cast<uint16_t>(bits + 1));

@@ -6,7 +6,7 @@
 namespace sok {
 namespace {
 
-// "SOK", and the version of the format above the kind's byte.
+// "SOK", then the version of the format, then a byte for the kind.
 constexpr int64_t kFormat = 0x534f4b'0000'0100;
 
 }  // namespace
@@ -67,7 +67,7 @@ Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* 
 
 Status CheckRanks(const Inbox& inbox, int ranks) {
   if (static_cast<int>(inbox.size()) == ranks) return OkStatus();
-  return Internal("messages of ", inbox.size(), " ranks arrived, not of ", ranks);
+  return Internal("messages arrived from ", inbox.size(), " ranks, not from ", ranks);
 }
 
 Status NoMemoryForMessages() {

@@ -3,7 +3,7 @@
 namespace sok {
 namespace {
 
-// The owner of each id. What kind of placement it is is asked once, not for each id.
+// The owner of each id. Branches on the kind of placement once, not for each id.
 std::vector<int32_t> OwnersOf(Span<const int64_t> ids, const KeyOwners& owners) {
   std::vector<int32_t> result(ids.size());
   if (owners.kind == PlacementKind::kByKey) {
@@ -22,7 +22,7 @@ void SortByOwner(Span<const int64_t> ids, const KeyOwners& owners, OwnerOrder* o
   std::vector<int32_t>& position = order->position;
   position.resize(ids.size());
   std::vector<int64_t> counts(ranks, 0);
-  // First the id's place among those of its owner, then the owner's begin is added.
+  // First each id's position among the ids of its owner; then the begin of that owner is added.
   const std::vector<int32_t> owner_of = OwnersOf(ids, owners);
   for (int64_t i = 0; i < ids.size(); ++i) position[i] = static_cast<int32_t>(counts[owner_of[i]]++);
   order->begin.assign(ranks + 1, 0);

@@ -25,9 +25,9 @@ struct RouteRange {
 struct PartRoute {
   // The ids to send, grouped by owner, otherwise in order: distinct ids for kRows, all ids for kSums.
   std::vector<int64_t> ids;
-  int64_t rows = 0;  // that are asked for: an id's of kRows, a sum of kSums
-  // By rank: its range of `ids`; the range of rows that it is asked for, whose gradients it gets; and those
-  // of them that it answers with.
+  int64_t rows = 0;  // the number of requested rows: one for each id (kRows) or each sum (kSums)
+  // By rank: its range of `ids`; the range of rows that are requested from it and whose gradients it gets;
+  // and the range of rows that it answers with.
   std::vector<RouteRange> ids_for;
   std::vector<RouteRange> rows_for;
   std::vector<RouteRange> rows_from;

@@ -29,7 +29,7 @@ class TableGradients {
     }
   }
 
-  // Writes the gradients of the rows that rank `r` was asked for.
+  // Writes the gradients of the rows that were requested from rank `r`.
   void Write(Executor& executor, int r, float* out) const {
     const int64_t first = route_.rows_for[r].begin;
     const int64_t rows = route_.rows_for[r].size();
@@ -44,7 +44,7 @@ class TableGradients {
   }
 
  private:
-  // The gradient that reaches each row of the bag.
+  // Writes the gradient of each row of the bag.
   void CopyBag(int32_t bag, float* out) const {
     const float* gradient = bags_.data + bag * bags_.stride;
     const float scale = UnweightedScale(lookup_->combiner, lookup_->offsets[bag + 1] - lookup_->offsets[bag]);
@@ -84,7 +84,7 @@ struct Target {
   float* out;
 };
 
-// Lays the tables' gradients for each owner out one after the other, from starts[r] on.
+// The places for the tables' gradients, one after the other for each owner, from starts[r] on.
 std::vector<Target> Targets(const RoutePlan& plan, const std::vector<float*>& starts) {
   std::vector<Target> targets;
   for (int r = 0; r < plan.ranks; ++r) {

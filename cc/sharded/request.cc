@@ -20,7 +20,7 @@ int64_t* WriteNumbers(const std::vector<int32_t>& numbers, int64_t* next) {
   return next + words;
 }
 
-// Takes `count` numbers off the front of *left; false where they are not there or not all positive.
+// Removes `count` numbers from the front of *left. False if *left is too short or a number is not positive.
 bool TakeNumbers(int64_t count, Span<const int64_t>* left, std::vector<int32_t>* numbers) {
   const int64_t words = WordsOfNumbers(count);
   if (words > left->size()) return false;
@@ -30,7 +30,7 @@ bool TakeNumbers(int64_t count, Span<const int64_t>* left, std::vector<int32_t>*
   return std::all_of(numbers->begin(), numbers->end(), [](int32_t number) { return number > 0; });
 }
 
-// Reads one table off the front of *left; false where its sizes do not fit.
+// Removes the data of one table from the front of *left. False if its sizes do not fit.
 bool TakeTable(const int64_t* entry, Span<const int64_t>* left, TableRequest* table) {
   const int64_t ids = entry[2];
   const auto lengths = static_cast<int64_t>(static_cast<uint64_t>(entry[3]) & UINT32_MAX);

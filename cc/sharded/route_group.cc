@@ -17,7 +17,8 @@ std::vector<RouteRange> Ranges(const std::vector<int64_t>& begin) {
   return ranges;
 }
 
-// Lets rank 0's part, which has all rows of replicas, be that of this rank too, and of all ranks in training.
+// Replicas: SortByOwner has assigned all rows to rank 0. Assigns them to this rank, and in training to all
+// ranks.
 void RouteToReplicas(const RoutePlan& plan, PartRoute* route) {
   const RouteRange all_ids = route->ids_for[0];
   const RouteRange all_rows = route->rows_for[0];
@@ -29,8 +30,8 @@ void RouteToReplicas(const RoutePlan& plan, PartRoute* route) {
   }
 }
 
-// The distinct ids of a table, each to its owner, and each occurrence's place among them; where they are to
-// be counted, how often each occurs.
+// Routes the distinct ids of a table to their owners, and finds the position of each occurrence among them.
+// If `counts`, also counts the occurrences of each.
 Status RouteRows(Executor& executor, Span<const int64_t> ids, const KeyOwners& owners, bool counts,
                  Deduplicator* deduplicator, TablePart* part, PartRoute* route) {
   std::vector<int64_t> unique;
@@ -50,7 +51,7 @@ Status RouteRows(Executor& executor, Span<const int64_t> ids, const KeyOwners& o
   return OkStatus();
 }
 
-// All ids of a pooled lookup, each to its owner, and for each owner the bags that it has a part of.
+// Routes all ids of a pooled lookup to their owners, and finds the bags that each owner has ids of.
 Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> ids, PartRoute* route) {
   if (ids.size() > INT32_MAX) {
     return InvalidArgument("Lookup in embedding variable '", table.options().name, "': ", ids.size(),
@@ -82,7 +83,7 @@ Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> i
   return OkStatus();
 }
 
-// The numbers of a range, where there are any.
+// The numbers in a range; empty if there are no numbers.
 std::vector<int32_t> PartOf(const std::vector<int32_t>& numbers, const RouteRange& range) {
   if (numbers.empty()) return {};
   return {numbers.begin() + range.begin, numbers.begin() + range.end};
@@ -103,7 +104,7 @@ Status RouteTable(Executor& executor, const Table& table, int64_t t, const Looku
   return OkStatus();
 }
 
-// What this rank asks of each owner, by owner and table.
+// This rank's requests, by owner and table.
 std::vector<std::vector<TableRequest>> RequestsToOwners(Span<Table* const> tables, const RoutePlan& plan) {
   std::vector<std::vector<TableRequest>> requests(plan.ranks, std::vector<TableRequest>(tables.size()));
   for (int64_t t = 0; t < tables.size(); ++t) {

@@ -14,7 +14,7 @@
 namespace sok {
 namespace {
 
-// What all ranks ask of this one.
+// The requests of all ranks to this one.
 struct AllRequests {
   std::vector<std::vector<TableRequest>> of;  // by rank, by table
   std::vector<bool> trains;                   // by rank
@@ -41,14 +41,14 @@ Status ReadRequests(const Inbox& inbox, int64_t num_tables, AllRequests* all) {
   return OkStatus();
 }
 
-// One table on its owner, while the requests of all ranks are answered. Ranks that train and ranks that only
-// read are served one after the other: what the latter ask for is not inserted.
+// Answers the requests of all ranks for one table. Serves first the ranks that train, then those that only
+// read, whose ids are not inserted.
 class TableServer {
  public:
   TableServer(Table* table, ExchangeMode mode, int t, const AllRequests& requests)
       : table_(table), mode_(mode), t_(t), requests_(requests) {}
 
-  // Rows that rank `r` gets: of replicas those of its own.
+  // The number of rows that rank `r` gets. With replicas a rank gets rows from itself only.
   int64_t RowsFor(int r) const {
     const TableOptions& options = table_->options();
     if (options.placement.is_replicated() && r != options.rank) return 0;
@@ -94,7 +94,7 @@ class TableServer {
   Status Resolve(Executor& executor, bool training, Deduplicator* deduplicator, Served* served) {
     ServedPart& part = served->part;
     std::vector<int64_t> ids;
-    std::vector<int32_t> occurrences;  // kRows, where the table counts
+    std::vector<int32_t> occurrences;  // kRows, if the table counts
     part.ids_begin.assign(1, 0);
     part.rows_begin.assign(1, 0);
     part.row_offsets.assign(1, 0);
@@ -114,7 +114,7 @@ class TableServer {
     }
     if (training && table_->counts_lookups() && mode_ == ExchangeMode::kRows &&
         occurrences.size() != ids.size()) {
-      return Internal("ranks sent ", occurrences.size(), " counts of ", ids.size(), " ids");
+      return Internal("ranks sent ", occurrences.size(), " counts for ", ids.size(), " ids");
     }
     part.merged.inverse.resize(ids.size());
     SOK_RETURN_IF_ERROR(
@@ -132,7 +132,7 @@ class TableServer {
   Served read_;
 };
 
-// Every rank gets an answer, also where there are no rows to give.
+// Sends every rank an answer with an error instead of rows.
 Status WriteErrors(int rank, const std::vector<Refusal>& refusals, AllocateWords allocate) {
   std::vector<int64_t> sizes;
   for (const Refusal& refusal : refusals) sizes.push_back(MessageWords(refusal.status, 0));
@@ -164,7 +164,7 @@ Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers
   std::vector<Answer> answers;
   for (int r = 0; r < ranks; ++r) {
     int64_t* payload = WriteHeader({MessageKind::kReply, OkStatus(), token}, starts[r]);
-    // An odd number of floats leaves half a word, which nobody reads but the network.
+    // An odd number of floats leaves half a word. Receivers do not read it, but it must be initialized.
     int64_t* const end = starts[r] + sizes[r];
     if (payload < end) end[-1] = 0;
     float* out = reinterpret_cast<float*>(payload);

@@ -1,4 +1,4 @@
-// Over any number of ranks, the ids that are admitted are those that one process admits, in the same step.
+// Any number of ranks admit the same ids in the same steps as one process.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,7 +19,7 @@ std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
   options.rank = rank;
   options.ranks = ranks;
   options.initializer = {InitializerKind::kUniform, -1.0f, 1.0f, static_cast<uint64_t>(t)};
-  // One counts exactly, one in a filter with room for all, one admits everything.
+  // One table counts exactly, one in a Bloom filter that is large enough, and one admits all ids.
   if (t < 2) {
     options.admission.kind = t == 0 ? Admission::Kind::kCounter : Admission::Kind::kBloom;
     options.admission.filter_freq = 5;
@@ -68,7 +68,7 @@ void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expe
   for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-4f) << i;
 }
 
-// What a table knows of each key: its frequency, or minus its count while it waits.
+// Each key of a table with its frequency, or with minus its count if it waits for admission.
 std::map<int64_t, int64_t> Known(const Table& table) {
   std::map<int64_t, int64_t> known;
   for (const int64_t row : table.Rows()) {
@@ -125,7 +125,7 @@ TEST_P(ShardedAdmissionTest, EqualsOneProcess) {
       ASSERT_EQ(known, Known(*one.tables[t])) << "table " << t << ", step " << step;
     }
   }
-  // The test saw both kinds of ids.
+  // The test had both admitted and waiting ids.
   EXPECT_GT(one.tables[0]->size(), 0);
   EXPECT_GT(one.tables[0]->waiting()->size(), 0);
 }
@@ -145,8 +145,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ShardedAdmissionTest, testing::ValuesIn(Cases())
          std::to_string(info.param.threads) + "Threads";
 });
 
-// Below the threshold an id reads as the default value and has no gradient; its occurrences on all ranks
-// count.
+// Below filter_freq an id reads as the default value and has no gradient. Occurrences on all ranks are
+// counted.
 TEST(ShardedAdmission, OccurrencesOfAllRanksCountInOneStep) {
   InlineExecutor executor;
   for (const ExchangeMode mode : {ExchangeMode::kRows, ExchangeMode::kSums}) {

@@ -1,4 +1,5 @@
-// What is counted of lookups over ranks: in sum what one process counts, and the bytes that were sent.
+// LookupCounts over ranks: the sums equal the counts of one process, and bytes_sent follows from the layout
+// of the messages.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -56,8 +57,8 @@ std::vector<std::vector<float>> Zeros(const Batch& batch) {
   return gradients;
 }
 
-// The bytes that one table's lookup on `rank` makes cross the network, in both directions, by the layout of
-// the messages.
+// The bytes that one table's lookup on `rank` sends over the network, in both directions, computed from the
+// layout of the messages.
 int64_t BytesOf(const Batch& batch, int t, int rank, int ranks, ExchangeMode mode, bool counts) {
   int64_t bytes = 0;
   for (int owner = 0; owner < ranks; ++owner) {
@@ -90,7 +91,7 @@ struct Case {
 
 class ShardedCountsTest : public testing::TestWithParam<Case> {};
 
-TEST_P(ShardedCountsTest, SumOverRanksIsThatOfOneProcess) {
+TEST_P(ShardedCountsTest, SumsOverRanksEqualOneProcess) {
   const auto [ranks, mode] = GetParam();
   ThreadPool executor(3, /*min_block_ns=*/0);
   ShardedGroup group(ranks, std::vector<ExchangeMode>(kTables, mode), executor, MakeTable);
@@ -99,7 +100,7 @@ TEST_P(ShardedCountsTest, SumOverRanksIsThatOfOneProcess) {
   std::vector<int64_t> bytes(kTables);
   std::vector<int64_t> ids(kTables);
   for (uint64_t step = 0; step < 6; ++step) {
-    const bool training = step != 3;  // what only reads is not counted
+    const bool training = step != 3;  // read-only lookups are not counted
     std::vector<Batch> batches;
     std::vector<std::vector<std::vector<float>>> gradients;
     for (int r = 0; r < ranks; ++r) {

@@ -1,4 +1,4 @@
-// What goes wrong on one rank is told by all, and what cannot be right is refused.
+// An error on one rank is reported by all ranks, and inconsistent messages are refused.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -40,7 +40,7 @@ class ShardedErrorsTest : public testing::TestWithParam<int> {
   InlineExecutor executor_;
 };
 
-TEST_P(ShardedErrorsTest, AnErrorOfOneRanksBatchIsEveryRanks) {
+TEST_P(ShardedErrorsTest, AnErrorInOneRanksBatchFailsOnEveryRank) {
   const int ranks = GetParam();
   ShardedGroup group(ranks, {ExchangeMode::kRows}, executor_, PlainTable);
   std::vector<Status> errors(ranks);
@@ -50,12 +50,12 @@ TEST_P(ShardedErrorsTest, AnErrorOfOneRanksBatchIsEveryRanks) {
   ExpectOnAll(group, StatusCode::kInvalidArgument,
               {"On rank " + std::to_string(ranks - 1) + ": weight 3 is nan"});
   for (int r = 0; r < ranks; ++r) EXPECT_EQ(group.rank(r).tables[0]->size(), 0);
-  // The next step is a good one.
+  // The next step succeeds.
   group.Forward(batches);
   for (int r = 0; r < ranks; ++r) EXPECT_TRUE(group.rank(r).status.ok());
 }
 
-TEST_P(ShardedErrorsTest, AFullTableFailsOnEveryRankAndStaysAsItWas) {
+TEST_P(ShardedErrorsTest, AFullTableFailsOnEveryRankAndIsUnchanged) {
   const int ranks = GetParam();
   TableOptions options;
   options.capacity = 2;
@@ -82,7 +82,7 @@ TEST_P(ShardedErrorsTest, AKeyOutsideADirectTableIsNamedOnEveryRank) {
   ExpectOnAll(group, StatusCode::kInvalidArgument, {"key " + std::to_string(10 * ranks)});
 }
 
-TEST_P(ShardedErrorsTest, TablesThatDifferAreNamedWithBothSides) {
+TEST_P(ShardedErrorsTest, TheErrorDescribesBothOfTwoTablesThatDiffer) {
   const int ranks = GetParam();
   const auto expect = [&](const TableOptions& of_last, const std::string& text,
                           const std::string& text_of_last) {
@@ -107,12 +107,12 @@ TEST_P(ShardedErrorsTest, TablesThatDifferAreNamedWithBothSides) {
   expect(other, "seed 0", "seed 5");
 }
 
-TEST_P(ShardedErrorsTest, OptimizersThatDifferAreNamedWithBothSides) {
+TEST_P(ShardedErrorsTest, TheErrorNamesBothOfTwoOptimizersThatDiffer) {
   const int ranks = GetParam();
   ShardedGroup group(ranks, {ExchangeMode::kRows}, executor_, PlainTable);
   const std::vector<Batch> batches = BatchesOf(std::vector<std::vector<int64_t>>(ranks, {1, 2, 3}));
   const float rate[] = {0.1f};
-  // One rank has trained already and the others not: that is no disagreement.
+  // A rank that has trained agrees with ranks that have not trained yet.
   ASSERT_TRUE(group.rank(0).tables[0]->ApplyGradients(executor_, "sgd", {rate, 1}, {}, nullptr, true).ok());
   group.Forward(batches);
   for (int r = 0; r < ranks; ++r) ASSERT_TRUE(group.rank(r).status.ok());
@@ -160,8 +160,7 @@ TEST_P(ShardedErrorsTest, MessagesOfTooFewRanksAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ShardedErrorsTest, testing::Values(2, 3));
 
-// Words that are no message, or whose sizes contradict each other, are refused and nothing is read beyond
-// them.
+// Words that are not a message, or whose sizes do not fit, are refused. Nothing beyond them is read.
 TEST(ShardedErrors, DamagedMessages) {
   InlineExecutor executor;
   const auto serve = [&](const std::vector<int64_t>& words) {

@@ -1,4 +1,4 @@
-// A group over any number of ranks gives what one process gives for all their batches together.
+// A group over any number of ranks gives the same results as one process with the batches of all ranks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +51,7 @@ class ShardedGroupTest : public testing::TestWithParam<Case> {
       for (int r = 0; r < ranks; ++r) {
         ASSERT_TRUE(group.rank(r).status.ok()) << group.rank(r).status.message();
         for (size_t l = 0; l < batches[r].lookups.size(); ++l) {
-          // Rows are the same bits, and are pooled in the same order.
+          // The rows have the same bits and are pooled in the same order.
           if (GetParam().mode == ExchangeMode::kRows) {
             ASSERT_EQ(group.rank(r).outputs.values[l], one.outputs[r].values[l]);
           } else {
@@ -76,10 +76,10 @@ class ShardedGroupTest : public testing::TestWithParam<Case> {
 
 TEST_P(ShardedGroupTest, OneLookup) { Compare({1, 1, 40, false}, 100); }
 TEST_P(ShardedGroupTest, MoreTablesThanRanks) { Compare({7, 7, 30, false}, 200); }
-TEST_P(ShardedGroupTest, NoBagAnywhere) { Compare({2, 2, 0, false}, 300); }
+TEST_P(ShardedGroupTest, NoBagsOnAnyRank) { Compare({2, 2, 0, false}, 300); }
 TEST_P(ShardedGroupTest, LargeBatch) { Compare({2, 2, 3000, false}, 500); }
 
-// Sums have one lookup of a table, without weights.
+// Tables with an exchange of sums have one lookup, without weights.
 class ShardedRowsTest : public ShardedGroupTest {};
 TEST_P(ShardedRowsTest, SeveralLookupsOfATableWithWeights) { Compare({3, 8, 25, true}, 400); }
 
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ShardedGroupTest,
                          testing::ValuesIn(Cases({ExchangeMode::kRows, ExchangeMode::kSums})), CaseName);
 INSTANTIATE_TEST_SUITE_P(Ranks, ShardedRowsTest, testing::ValuesIn(Cases({ExchangeMode::kRows})), CaseName);
 
-// A rank that only reads is answered beside ranks that train: its new ids stay out, and it sends no gradient.
+// A rank may read while other ranks train: its new ids are not inserted, and it sends no gradients.
 TEST(ShardedGroup, SomeRanksTrainAndSomeOnlyRead) {
   InlineExecutor executor;
   for (const ExchangeMode mode : {ExchangeMode::kRows, ExchangeMode::kSums}) {

@@ -1,4 +1,4 @@
-// Wherever a table's rows live, a group over ranks gives, and learns, what one process does.
+// With any placement, lookups and training over ranks give the same results as one process.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expe
   }
 }
 
-// Uneven ranges of the keys of a table without hashing; one of them is empty where there are three or more.
+// Uneven ranges of the keys of a table without hashing. One is empty if there are three or more.
 std::vector<int64_t> Boundaries(int ranks) {
   std::vector<int64_t> boundaries = {0};
   for (int r = 1; r < ranks; ++r) boundaries.push_back(r == 2 ? boundaries.back() : 70 * r);
@@ -108,7 +108,8 @@ class ShardedPlacementTest : public testing::TestWithParam<Case> {
     }
   }
 
-  // Each rank has what its placement says, replicas have the same bits, and all have what one process has.
+  // Each rank has the rows that the placement gives it, replicas have the same bits, and all rows equal those
+  // of one process.
   void ExpectSameTables(ShardedGroup& group, const OneProcess& one, float tolerance) {
     for (size_t t = 0; t < one.tables.size(); ++t) {
       SCOPED_TRACE(t);
@@ -134,7 +135,7 @@ class ShardedPlacementTest : public testing::TestWithParam<Case> {
   ThreadPool executor_{3, /*min_block_ns=*/0};
 };
 
-TEST_P(ShardedPlacementTest, TrainsAsOneProcess) {
+TEST_P(ShardedPlacementTest, TrainingEqualsOneProcess) {
   const int ranks = GetParam().ranks;
   const Shape shape = {6, GetParam().mode == ExchangeMode::kRows ? 11 : 6, 25,
                        GetParam().mode == ExchangeMode::kRows};
@@ -176,8 +177,8 @@ TEST_P(ShardedPlacementTest, TrainsAsOneProcess) {
   }
 }
 
-// Sums that go to memory, of every format.
-TEST_P(ShardedPlacementTest, GradientsAreThoseOfOneProcess) {
+// The sums of gradients in memory, for every gradient format.
+TEST_P(ShardedPlacementTest, GradientsEqualOneProcess) {
   const int ranks = GetParam().ranks;
   const Shape shape = {4, 4, 30, false};
   const std::vector<ExchangeMode> modes(shape.tables, GetParam().mode);
@@ -199,7 +200,7 @@ TEST_P(ShardedPlacementTest, GradientsAreThoseOfOneProcess) {
   }
 }
 
-// A rank that only reads inserts nothing anywhere, and sees what the others have trained.
+// A rank that only reads inserts no rows on any rank, and reads the rows that the others have trained.
 TEST_P(ShardedPlacementTest, SomeRanksTrainAndSomeOnlyRead) {
   const int ranks = GetParam().ranks;
   const std::vector<ExchangeMode> modes(2, GetParam().mode);
@@ -231,7 +232,7 @@ TEST_P(ShardedPlacementTest, SomeRanksTrainAndSomeOnlyRead) {
   }
 }
 
-// What is counted is, over ranks, what one process counts.
+// The counts of all ranks add up to those of one process.
 TEST_P(ShardedPlacementTest, LookupsAreCountedOnce) {
   const int ranks = GetParam().ranks;
   const Shape shape = {3, 3, 25, false};
@@ -263,8 +264,8 @@ TEST_P(ShardedPlacementTest, LookupsAreCountedOnce) {
   }
 }
 
-// A key that a table without hashing does not have is an error on all ranks that names the table and the key.
-TEST_P(ShardedPlacementTest, AKeyBeyondTheRowsIsEveryRanksError) {
+// If a table without hashing does not have a key, the error on every rank names the table and the key.
+TEST_P(ShardedPlacementTest, AKeyBeyondTheRowsFailsOnEveryRank) {
   const int ranks = GetParam().ranks;
   for (const int64_t key : {kStaticKeys, kStaticKeys + 1, int64_t{-1}, INT64_MAX, INT64_MIN}) {
     ShardedGroup group = MakeGroup(3);
@@ -305,8 +306,8 @@ std::string CaseName(const testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Placements, ShardedPlacementTest, testing::ValuesIn(Cases()), CaseName);
 
-// Replicas admit and evict the same ids in the same step, as one process does.
-TEST(ReplicasTest, AdmissionAndEvictionAreThoseOfOneProcess) {
+// Replicas admit and evict the same ids in the same steps as one process.
+TEST(ReplicasTest, AdmissionAndEvictionEqualOneProcess) {
   const auto make = [](int /*t*/, int rank, int ranks) {
     TableOptions options;
     options.name = "table";

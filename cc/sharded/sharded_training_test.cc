@@ -1,4 +1,4 @@
-// Rows that are trained in the pass that sums their gradients get the bits that two passes give them.
+// Training rows in the pass that sums their gradients gives the same bits as two passes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ const NamedOptimizer kOptimizers[] = {kSgd,
 
 using Gradients = std::vector<std::vector<std::vector<float>>>;
 
-// By two passes, the second of which is obvious: the sums of all tables, a division, a step of each table.
+// Trains in two passes: first the sums of all tables, then a division and a step of each table.
 void TrainInTwoPasses(ShardedGroup& group, const Gradients& gradients, GradientFormat format, float divisor,
                       const NamedOptimizer& optimizer) {
   InlineExecutor executor;
@@ -112,7 +112,7 @@ TEST_P(ShardedTrainingTest, GradientsInHalfPrecision) {
   Compare({3, 3, 30, false}, GradientFormat::kBfloat16, 1.0f, kAdagrad);
 }
 
-TEST_P(ShardedTrainingTest, NoBagAnywhereIsAStepToo) {
+TEST_P(ShardedTrainingTest, AStepWithoutBagsOnAnyRankIsAStep) {
   Compare({2, 2, 0, false}, GradientFormat::kFloat32, 1.0f, kOptimizers[4]);
 }
 
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ShardedTrainingTest, testing::ValuesIn(Cases()),
                                   std::to_string(info.param.threads) + "Threads";
                          });
 
-// Several lookups of a table, with weights, are for rows only.
+// Several lookups of a table, with weights, need an exchange of rows.
 TEST(ShardedTraining, SeveralLookupsOfATableWithWeights) {
   ThreadPool executor(3, /*min_block_ns=*/0);
   const std::vector<ExchangeMode> modes(3, ExchangeMode::kRows);
@@ -149,7 +149,7 @@ TEST(ShardedTraining, SeveralLookupsOfATableWithWeights) {
   EXPECT_EQ(Records(one), Records(two));
 }
 
-// Rows whose sums lie in memory, as they are longer than a block, and an id with nearly all occurrences.
+// Rows longer than a block, whose sums are stored in memory, and an id with nearly all occurrences.
 TEST(ShardedTraining, LongRowsAndFrequentIds) {
   for (const int64_t dim : {int64_t{64}, RowGradients::kBlockFloats, RowGradients::kBlockFloats + 1}) {
     ThreadPool executor(3, /*min_block_ns=*/0);
@@ -169,7 +169,7 @@ TEST(ShardedTraining, LongRowsAndFrequentIds) {
       std::vector<int64_t> ids(bags, 4);
       std::vector<int64_t> offsets = {0};
       for (int64_t b = 0; b < bags; ++b) offsets.push_back(b + 1);
-      // One bag of long rows, many of short ones.
+      // One bag for long rows, many bags for short rows.
       if (dim > 64) offsets = {0, bags};
       ids[7] = 5;
       ids[8] = 6;
@@ -200,7 +200,7 @@ class ShardedTrainingErrorsTest : public testing::Test {
   const std::vector<Batch> batches_;
 };
 
-TEST_F(ShardedTrainingErrorsTest, AnErrorOfOneTableLeavesAllAsTheyWere) {
+TEST_F(ShardedTrainingErrorsTest, AnErrorOfOneTableChangesNoTable) {
   // The last table of rank 1 has another optimizer.
   ASSERT_TRUE(group_.rank(1)
                   .tables[2]
@@ -229,13 +229,13 @@ TEST_F(ShardedTrainingErrorsTest, GradientsOfAnotherStepTrainNothing) {
   EXPECT_NE(Records(group_), before) << "rank 0 has trained";
 }
 
-TEST_F(ShardedTrainingErrorsTest, RowsThatWentSinceTheLookupAreLeftOut) {
+TEST_F(ShardedTrainingErrorsTest, RowsErasedSinceTheLookupAreNotTrained) {
   Table& table = *group_.rank(0).tables[0];
   const std::vector<int64_t> keys = table.Keys();
   ASSERT_GT(keys.size(), 2u);
   int64_t erased = 0;
   ASSERT_TRUE(table.Erase(executor_, {&keys[0], 1}, &erased).ok());
-  // Another id of this rank takes the row that became free.
+  // Another id of this rank gets the freed row.
   const std::vector<int64_t> other = {int64_t{1} << 40};
   std::vector<int64_t> row(1);
   ASSERT_TRUE(table.FindOrMake(executor_, other, Span<int64_t>(row)).ok());

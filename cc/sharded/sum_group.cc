@@ -7,10 +7,10 @@ namespace sok {
 namespace {
 
 Status DoesNotFit(int rank, int64_t words) {
-  return Internal("the gradients of rank ", rank, ", ", words, " words, do not fit what it looked up");
+  return Internal("rank ", rank, " sent ", words, " words of gradients, which do not fit its lookup");
 }
 
-// Floats that rank `r` has to send.
+// The number of floats that rank `r` must send.
 int64_t FloatsFrom(const ServedPlan& plan, Span<const int64_t> dims, int r) {
   int64_t floats = 0;
   for (int64_t t = 0; t < dims.size(); ++t) {
@@ -19,7 +19,7 @@ int64_t FloatsFrom(const ServedPlan& plan, Span<const int64_t> dims, int r) {
   return floats;
 }
 
-// The floats of rank r's message, decoded where need be.
+// Reads the floats of rank r's message, decoded if they are not float32.
 Status ReadFloats(const ServedPlan& plan, int r, Span<const int64_t> message, int64_t floats,
                   std::vector<float>* decoded, const float** values) {
   MessageHeader header;
@@ -27,9 +27,8 @@ Status ReadFloats(const ServedPlan& plan, int r, Span<const int64_t> message, in
   SOK_RETURN_IF_ERROR(ReadHeader(message, MessageKind::kGradients, &header, &payload));
   SOK_RETURN_IF_ERROR(header.status);
   if (header.token != plan.token) {
-    return FailedPrecondition(
-        "rank ", r, " sent the gradients of another step: after an error, the ranks' ",
-        "sessions no longer run the same steps. Start all ranks anew, from a checkpoint");
+    return FailedPrecondition("rank ", r, " sent the gradients of another step: after an error, the ranks' ",
+                              "sessions do not run the same steps. Restart all ranks from a checkpoint");
   }
   if (payload.empty() || !IsGradientFormat(payload[0])) return DoesNotFit(r, message.size());
   const auto format = static_cast<GradientFormat>(payload[0]);
@@ -44,18 +43,19 @@ Status ReadFloats(const ServedPlan& plan, int r, Span<const int64_t> message, in
   return OkStatus();
 }
 
-// Appends the gradients of rank r's occurrences in a table, which follow `row`; returns what follows them.
+// Appends pointers to the gradients of rank r's occurrences in a table, which begin at `row`. Returns their
+// end.
 const float* AppendRows(const ServedPart& part, ExchangeMode mode, int r, int64_t dim, const float* row,
                         std::vector<const float*>* rows) {
   for (int64_t i = part.rows_begin[r]; i < part.rows_begin[r + 1]; ++i, row += dim) {
-    // All occurrences that were summed up share the gradient of the sum.
+    // All occurrences in a sum share its gradient.
     const int64_t shared_by = mode == ExchangeMode::kRows ? 1 : part.row_offsets[i + 1] - part.row_offsets[i];
     rows->insert(rows->end(), shared_by, row);
   }
   return row;
 }
 
-// What SumGradients sums, for TrainTables.
+// The gradients that SumGradients sums, for TrainTables.
 class ServedGradients final : public GroupGradients {
  public:
   ServedGradients(const ServedPlan& plan, const ArrivedGradients& arrived, float divisor)

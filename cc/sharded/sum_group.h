@@ -20,7 +20,7 @@ namespace sok {
 // The received gradients of all ranks: rows[t][p] is that of occurrence p of plan.parts[t].merged.
 struct ArrivedGradients {
   std::vector<std::vector<const float*>> rows;  // into the messages, or into `decoded`
-  std::vector<std::vector<float>> decoded;      // by rank: what did not come as float32
+  std::vector<std::vector<float>> decoded;      // by rank: gradients that were not sent as float32
 };
 
 // Reads the messages of exchange 3. `plan` comes from the ServeGroup of the same step; dims[t] is the number

@@ -1,4 +1,4 @@
-// Slow, obvious group lookups in double precision, which tests hold the real ones to.
+// Slow, obvious group lookups in double precision, with which tests compare the real ones.
 #ifndef SOK_CC_GROUP_TESTING_GROUP_REFERENCE_H_
 #define SOK_CC_GROUP_TESTING_GROUP_REFERENCE_H_
 
@@ -39,7 +39,7 @@ inline std::vector<double> ReferencePool(const ReferenceRows& rows, const Refere
   return out;
 }
 
-// Adds to `grads` what the gradient of a bag's output gives its ids.
+// Adds the gradients of a bag's ids, for a gradient of the bag's output, to `grads`.
 inline void ReferenceBackward(const ReferenceBag& bag, Combiner combiner, const std::vector<double>& gradient,
                               ReferenceRows* grads) {
   const double divisor = ReferenceDivisor(combiner, bag);

@@ -73,7 +73,7 @@ struct Group {
     return GroupForward(executor, table_pointers(), IdViews(), &plan, output_rows, &scratch);
   }
 
-  // Forward in two calls, the second with the scratch of the first.
+  // The forward pass in two calls, which share a scratch.
   Status Merge(Executor& executor, GroupScratch* scratch) {
     return MergeGroup(executor, IdViews(), &plan, scratch);
   }
@@ -105,7 +105,7 @@ struct Group {
   }
 };
 
-// Bags of up to `hotness` ids, drawn from few, with a skew; hostile ids among them.
+// Bags of up to `hotness` ids, drawn from a small skewed set that contains hostile ids.
 inline std::vector<ReferenceBag> RandomBags(std::mt19937* random, int bags, int hotness, bool weighted) {
   const std::vector<int64_t> hostile = {0, -1, (int64_t{1} << 32) + 1, INT64_MAX, INT64_MIN};
   std::vector<ReferenceBag> result(bags);

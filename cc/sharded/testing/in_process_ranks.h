@@ -20,13 +20,14 @@ struct Outbox {
     sizes.assign(wanted.begin(), wanted.end());
     int64_t total = 0;
     for (const int64_t size : sizes) total += size;
-    // Never null, also for no words at all; what is not written shows as garbage.
+    // Never null, even without words. Words that are not written are recognizable garbage.
     words.assign(total + 1, 0x7ff8dead7ff8dead);
     return words.data();
   }
 };
 
-// What one rank gets, and the inbox that points into it. Moving keeps the inbox, copying does not.
+// The messages to one rank, and the inbox that points into them. The inbox stays valid when this is moved,
+// but not when it is copied.
 struct Arrived {
   std::vector<std::vector<int64_t>> words;  // by sender
   Inbox inbox;
@@ -37,7 +38,7 @@ struct Arrived {
   }
 };
 
-// Brings every message to its rank.
+// Delivers every message to its rank.
 inline std::vector<Arrived> Exchange(std::vector<Outbox> outboxes) {
   const int ranks = static_cast<int>(outboxes.size());
   std::vector<Arrived> arrived;

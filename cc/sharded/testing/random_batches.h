@@ -23,7 +23,7 @@ inline TableOptions OptionsOf(int t, int rank, int ranks) {
   options.rank = rank;
   options.ranks = ranks;
   options.initializer = {InitializerKind::kUniform, -1.0f, 1.0f, static_cast<uint64_t>(t)};
-  // A direct table's capacity is of one rank.
+  // The capacity of a table without hashing is that of one rank.
   options.use_hashtable = t % 3 != 2;
   if (!options.use_hashtable) options.capacity = kStaticKeys / ranks;
   return options;
@@ -34,8 +34,8 @@ inline std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
   return std::move(Table::Create(executor, OptionsOf(t, rank, ranks)).value());
 }
 
-// Ids that few or many ranks ask for, of both signs, large ones included; below kStaticKeys for direct
-// tables.
+// Ids that few or many ranks look up, of both signs and also large; in [0, kStaticKeys) for tables without
+// hashing.
 inline int64_t RandomId(std::mt19937_64& random, int t) {
   const int64_t id = static_cast<int64_t>(random() % (random() % 2 ? 20 : kStaticKeys));
   if (t % 3 == 2) return id;
@@ -88,7 +88,7 @@ inline std::vector<Batch> RandomBatches(uint64_t seed, int ranks, const Shape& s
   std::vector<Batch> batches;
   for (int r = 0; r < ranks; ++r) {
     Shape own = shape;
-    own.bags = r == 1 ? 0 : shape.bags + 3 * r;  // uneven, and one rank without anything
+    own.bags = r == 1 ? 0 : shape.bags + 3 * r;  // uneven, and one rank without bags
     std::mt19937_64 random(seed * 31 + r);
     Batch batch = RandomBatch(random, own, modes);
     batches.push_back(std::move(batch));

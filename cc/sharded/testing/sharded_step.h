@@ -20,13 +20,13 @@
 
 namespace sok {
 
-// What one rank looks up in a step.
+// The lookups of one rank in a step.
 struct Batch {
   std::vector<Lookup> lookups;            // `first` and `count` filled in
   std::vector<std::vector<int64_t>> ids;  // by table
   bool training = true;
 
-  // Adds a lookup of `lookup_ids`; offsets as of Lookup, empty where nothing is pooled.
+  // Adds a lookup of `lookup_ids`; `offsets` as in Lookup, empty if it is not pooled.
   void Add(int table, const std::vector<int64_t>& lookup_ids, std::vector<int64_t> offsets,
            Combiner combiner = Combiner::kSum, std::vector<float> weights = {}) {
     if (static_cast<int>(ids.size()) <= table) ids.resize(table + 1);
@@ -119,8 +119,8 @@ class ShardedGroup {
   Rank& rank(int r) { return ranks_[r]; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // The forward pass of all ranks; each rank's outcome is in rank(r).status. errors[r], where given, is what
-  // rank r found wrong with its own batch.
+  // The forward pass of all ranks; each rank's outcome is in rank(r).status. errors[r], if given, is an error
+  // in rank r's own batch.
   void Forward(const std::vector<Batch>& batches, const std::vector<Status>& errors = {}) {
     for (int r = 0; r < size(); ++r) Route(r, batches[r], errors.empty() ? OkStatus() : errors[r]);
     std::vector<Arrived> requests = Exchange(Outboxes());
@@ -139,8 +139,8 @@ class ShardedGroup {
     return result;
   }
 
-  // The same with a step of all tables in the pass that sums, with sums divided by `divisor`. hyper[r] is
-  // rank r's.
+  // The same, with a step of all tables in the pass that sums. Divides the sums by `divisor`. hyper[r]
+  // belongs to rank r.
   void BackwardAndTrain(const std::vector<std::vector<std::vector<float>>>& gradients, GradientFormat format,
                         float divisor, const std::string& optimizer,
                         const std::vector<std::vector<float>>& hyper) {
@@ -227,7 +227,7 @@ class ShardedGroup {
     rank.status = ReadGradients(rank.served, Dims(rank), messages, &arrived);
     if (!rank.status.ok()) return;
     std::vector<TableStep> steps;
-    // From the last table on: steps come in any order.
+    // In reverse order of the tables, since steps may come in any order.
     for (int t = static_cast<int>(rank.tables.size()) - 1; t >= 0; --t) {
       steps.push_back({t, rank.tables[t].get(), Span<const float>(hyper)});
     }
