@@ -130,7 +130,7 @@ class Table {
   Status CheckStep(std::string_view optimizer, Span<const float> hyper, Span<const int64_t> references) const;
 
   // Sets the weights of keys[i] to values[i, :], inserting the keys that are not there. Keys are distinct;
-  // those that other ranks hold are passed over. Errors as FindOrMake; optimizer slots stay as they are.
+  // those that other ranks hold are skipped. Errors as FindOrMake; optimizer slots stay as they are.
   Status Assign(Executor& executor, Span<const int64_t> keys, const float* values);
 
   // Erases keys, also those that wait for admission; absent keys are skipped. *erased = the number of rows
@@ -221,12 +221,12 @@ class Table {
   Status InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                         Span<const int64_t> positions, Span<int64_t> rows);
   void CountUses(Span<const int64_t> rows, Span<const int64_t> counts);
-  // Takes out rows in use; cannot fail once PrepareErase made room for as many.
+  // Erases rows in use; cannot fail after a PrepareErase for at least as many rows.
   Status EraseRows(Span<const int64_t> rows);
   Status PrepareErase(int64_t rows);
-  // Takes out rows in use, and ids that may wait for admission.
+  // Erases rows in use, and ids that may wait for admission.
   Status EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting_ids);
-  // What EvictForSave takes out: of GlobalStepEvict, and of L2WeightEvict.
+  // Finds the rows and waiting ids that EvictForSave erases: with GlobalStepEvict, and with L2WeightEvict.
   void FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting_ids) const;
   void FindSmall(Executor& executor, std::vector<int64_t>* rows);
   // The number of the step that is being taken.

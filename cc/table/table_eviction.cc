@@ -86,17 +86,18 @@ void Table::FindUnused(std::vector<int64_t>* rows, std::vector<int64_t>* waiting
 }
 
 void Table::FindSmall(Executor& executor, std::vector<int64_t>* rows) {
-  std::vector<uint8_t> goes;
+  std::vector<uint8_t> is_small;
   ForEachPiece([&](Span<const int64_t> piece) {
     BringUpToDate(executor, piece);
-    goes.resize(piece.size());
+    is_small.resize(piece.size());
     executor.ParallelFor(piece.size(), options_.dim, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        goes[i] = HalfSquaredNorm(weights(piece[i]), options_.dim) < options_.eviction.l2_weight_threshold;
+        is_small[i] =
+            HalfSquaredNorm(weights(piece[i]), options_.dim) < options_.eviction.l2_weight_threshold;
       }
     });
     for (int64_t i = 0; i < piece.size(); ++i) {
-      if (goes[i] != 0) rows->push_back(piece[i]);
+      if (is_small[i] != 0) rows->push_back(piece[i]);
     }
   });
 }
