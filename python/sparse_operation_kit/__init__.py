@@ -1,8 +1,8 @@
 """Sparse Operation Kit: embedding tables for graph-mode TensorFlow.
 
-Tables are hash maps from 64-bit keys to rows. Lookups of whole groups of features run as one op, and
-optimizers work on the rows where they lie. `sok.Init` comes first; `DistributedEmbedding` and
-`All2AllDenseEmbedding` are the layers; the optimizers of `tf.compat.v1.train` train them.
+Tables are hash maps from 64-bit keys to rows. A lookup of many features runs as one op, and optimizers update
+the rows in place. Call `sok.Init` first. The layers are `DistributedEmbedding` and `All2AllDenseEmbedding`;
+the optimizers of `tf.compat.v1.train` train them.
 """
 
 from sparse_operation_kit import experiment, kit_lib, optimizers, tf

@@ -1,4 +1,4 @@
-"""What differs between the TensorFlow versions that the library supports, and nowhere else is asked for."""
+"""Code for the differences between the supported versions of TensorFlow and Keras."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-# TensorFlow 2.21 makes `tf.compat.v1` another module when it is first imported by this name. Later, what was
-# added to the one before would be lost.
+# In TensorFlow 2.21 the first import by this name replaces the module `tf.compat.v1`. It has to happen before
+# the library adds names to that module, or they would be lost.
 import tensorflow.compat.v1  # noqa: F401
 
 # TensorFlow's (major, minor).
@@ -19,7 +19,8 @@ VERSION = (int(_major), int(_minor))
 
 
 def _gradient_record() -> ModuleType:
-    # The functions that tell gradient tapes what was done moved here from `tape`.
+    # Newer TensorFlow versions have the functions that record on gradient tapes in `record`, older ones in
+    # `tape`.
     try:
         return importlib.import_module("tensorflow.python.eager.record")
     except ImportError:
@@ -30,7 +31,7 @@ gradient_record = _gradient_record()
 
 
 def _has_keras_2() -> bool:
-    # TensorFlow's own Keras 2 does not tell its version; Keras 3 and tf_keras do.
+    # TensorFlow's own Keras 2 has no `__version__`; Keras 3 and tf_keras have one.
     return getattr(tf.keras, "__version__", "2").split(".")[0] == "2"
 
 
@@ -38,9 +39,9 @@ HAS_KERAS_2 = _has_keras_2()
 
 
 class _ModuleLayer(tf.Module):
-    """The part of a Keras layer that the library's layers use, for graphs of TensorFlow with Keras 3.
+    """The part of a Keras layer that the library's layers use, for TensorFlow with Keras 3.
 
-    Keras 3 has no graphs with sessions, so its Layer cannot be the base there.
+    Keras 3 does not support graphs with sessions, so its Layer cannot be the base class there.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class _ModuleLayer(tf.Module):
     ) -> None:
         super().__init__(name=name)
         self.trainable = trainable
-        # As Keras' policies are called: "mixed_float16" computes in float16.
+        # A Keras policy name is accepted too: "mixed_float16" computes in float16.
         name_of_dtype = tf.as_dtype(dtype).name if isinstance(dtype, tf.DType) else dtype or "float32"
         self.compute_dtype = name_of_dtype.removeprefix("mixed_")
         self.built = False
@@ -71,8 +72,8 @@ if HAS_KERAS_2:
     class _KerasLayer(tf.keras.layers.Layer):
         """A Keras layer whose dtype does not depend on its input.
 
-        Where TensorFlow's v2 behavior is disabled, Keras takes the dtype of a layer's first input for the
-        layer's; here that would be the dtype of the keys.
+        If TensorFlow's v2 behavior is disabled, Keras uses the dtype of a layer's first input as the layer's
+        dtype. Here that would be the dtype of the keys.
         """
 
         def __init__(self, dtype: Any = None, **kwargs: Any) -> None:
@@ -83,12 +84,12 @@ if HAS_KERAS_2:
         return policy if policy.compute_dtype is not None else tf.keras.backend.floatx()
 
 
-# The base of the library's layers.
+# The base class of the library's layers.
 Layer: Any = _KerasLayer if HAS_KERAS_2 else _ModuleLayer
 
 
 def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:
-    """The modules that hold Keras 2's legacy optimizers, each after the name by which users know it."""
+    """Returns the modules with Keras 2's legacy optimizers, as pairs of the public name and the module."""
     if HAS_KERAS_2:
         return [("tf.keras.optimizers.legacy", tf.keras.optimizers.legacy)]
     if importlib.util.find_spec("tf_keras") is None:
@@ -97,7 +98,7 @@ def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:
 
 
 def other_keras_optimizers() -> list[type]:
-    """The base classes of Keras' newer optimizers, which cannot train embedding variables."""
+    """Returns the base classes of Keras' newer optimizers, which cannot train embedding variables."""
     modules = [tf.keras]
     if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
         modules.append(importlib.import_module("tf_keras"))
@@ -105,7 +106,7 @@ def other_keras_optimizers() -> list[type]:
 
 
 def dense_features_layers() -> list[type]:
-    """The classes that define `call` of Keras' `DenseFeatures`; Keras 3 has no such layer."""
+    """Returns the classes that define `call` of Keras' `DenseFeatures`; Keras 3 has no such layer."""
     modules = [tf.keras] if HAS_KERAS_2 else []
     if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
         modules.append(importlib.import_module("tf_keras"))

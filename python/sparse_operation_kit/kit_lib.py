@@ -1,4 +1,4 @@
-"""What programs ask of the module through which the original SOK loads its library."""
+"""The functions of the original SOK's `kit_lib` module that programs call."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["in_tensorflow2"]
 
 
 def in_tensorflow2() -> bool:
-    """Returns whether the TensorFlow that is installed is 2.x. Graphs and sessions work in either."""
+    """Returns whether the installed TensorFlow is 2.x. Graphs and sessions work in either."""
     return tf.__version__.startswith("2.")

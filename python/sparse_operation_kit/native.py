@@ -1,7 +1,7 @@
-"""Loads the op libraries: next to the package in a wheel, under bazel-bin or in the runfiles after a build.
+"""Loads the op libraries from the package (in a wheel), or from bazel-bin or the runfiles (after a build).
 
-`ops` are those of `sok_ops.so`, loaded with the package. `horovod_ops()` are those of `sok_horovod.so`, which
-needs Horovod and is loaded when they are first asked for.
+`ops` has the ops of `sok_ops.so`, which is loaded with the package. `horovod_ops()` returns the ops of
+`sok_horovod.so`, which needs Horovod and is loaded at the first call.
 """
 
 import ctypes
@@ -14,7 +14,8 @@ import tensorflow as tf
 
 _LIBRARY = "sok_ops.so"
 _HOROVOD_LIBRARY = "sok_horovod.so"
-# The release whose headers sok_horovod.so is built with: it shares C++ classes with Horovod's library.
+# sok_horovod.so is built with the headers of this release, because it shares C++ classes with Horovod's
+# library.
 _HOROVOD_VERSION = "0.28.1"
 
 
@@ -32,7 +33,7 @@ def library_path(library: str = _LIBRARY) -> str:
     """Returns the path of an op library.
 
     Raises:
-      ImportError: There is none; the message names the places that were looked at.
+      ImportError: The library is not found; the message lists the paths searched.
     """
     paths = _candidates(library)
     for path in paths:
@@ -41,7 +42,7 @@ def library_path(library: str = _LIBRARY) -> str:
     option = " --horovod" if library == _HOROVOD_LIBRARY else ""
     raise ImportError(
         f"The op library {library} is not built. Build it with `tools/setup.sh{option} && bazel build "
-        f"//sok_ops:{library}` or install the wheel. Looked at: {', '.join(paths)}"
+        f"//sok_ops:{library}` or install the wheel. Paths searched: {', '.join(paths)}"
     )
 
 
@@ -51,8 +52,8 @@ def _load(library: str) -> types.ModuleType:
         return tf.load_op_library(path)
     except tf.errors.NotFoundError as error:
         raise ImportError(
-            f"{path} does not fit TensorFlow {tf.__version__}: an op library works with the TensorFlow minor "
-            f"version that it was built against. {error.message}"
+            f"{path} does not fit TensorFlow {tf.__version__}: an op library works only with the TensorFlow "
+            f"minor version that it was built against. {error.message}"
         ) from error
 
 
@@ -77,11 +78,11 @@ def _check_horovod() -> None:
 
 @functools.lru_cache(maxsize=None)
 def optimizer_rules() -> dict:
-    """Returns the rules that tables are trained by, as the engine states them (cc/optimizers/rules.h).
+    """Returns the update rules of the engine's optimizers (cc/optimizers/rules.h), by the rule's name.
 
-    By name: `hyper`, the ranges of its hyper-parameters by name, in the order in which the ops take their
-    values; `slots`, by name, in the order of a row's record; `untouched`, what a step does to rows without a
-    gradient ("stay", "slots decay", "move"); and `source`, whose arithmetic it is.
+    Each rule is a dict. `hyper`: the ranges of the hyper-parameters by name, in the order in which the ops
+    take their values. `slots`: the slots by name, in the order of a row's record. `untouched`: what a step
+    does to rows without a gradient ("stay", "slots decay" or "move"). `source`: where the formula comes from.
     """
     function = ctypes.CDLL(library_path()).SokOptimizerRules
     function.restype = ctypes.c_char_p
@@ -92,11 +93,11 @@ def optimizer_rules() -> dict:
 def horovod_ops() -> types.ModuleType:
     """Returns the ops that move data between ranks (`sok_exchange`, `sok_exchange_statistics`).
 
-    Imports Horovod, whose symbols the library refers to; does not initialize it. Any thread may call this.
+    Imports Horovod, whose symbols the library needs, but does not initialize it. Thread-safe.
 
     Raises:
-      ImportError: Horovod is missing or another one than the library was built with, or the library is; the
-        message says what to do.
+      ImportError: Horovod or the library is missing, or Horovod is not the version that the library was built
+        with. The message says what to do.
     """
     _check_horovod()
     return _load(_HOROVOD_LIBRARY)

@@ -1,1 +1,1 @@
-"""Layers that look embeddings up."""
+"""Embedding layers."""

@@ -12,14 +12,14 @@ class All2AllDenseEmbedding(EmbeddingLayer):
     """Looks up a row for every key, as `tf.nn.embedding_lookup` does.
 
     `layer(inputs, training=True)` takes keys `[batch, slot_num, nnz_per_slot]` and returns
-    `[batch, slot_num, nnz_per_slot, embedding_vec_size]`, in the layer's compute dtype. Keys of another rank
-    than three, such as `[batch, slot_num]` where `nnz_per_slot` is 1, are taken too if their number is a
-    multiple of `slot_num * nnz_per_slot`; the output has their shape and one more dimension. With
-    `dynamic_input=True` it takes keys `[n]`, of any `n`, zero included, and returns
+    `[batch, slot_num, nnz_per_slot, embedding_vec_size]`, in the layer's compute dtype. Keys may have another
+    shape, such as `[batch, slot_num]` if `nnz_per_slot` is 1; their number has to be a multiple of
+    `slot_num * nnz_per_slot`, and the output has the shape of the keys and one more dimension. With
+    `dynamic_input=True` the layer takes keys `[n]`, where `n` may be zero, and returns
     `[n, embedding_vec_size]`.
 
-    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value,
-    stays out of the table, and the lookup has no gradients.
+    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value and
+    is not inserted, and the lookup has no gradients.
 
     Attributes:
       embedding_variable: The layer's `EmbeddingVariable`.
@@ -37,20 +37,20 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         embedding_initializer: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Makes the layer and its variable.
+        """Creates the layer and its variable.
 
         Args:
-          max_vocabulary_size_per_gpu: Rows on a rank; a new key beyond it is an error in training. None grows
-            without bound.
-          embedding_vec_size: Floats of a row.
-          slot_num: Features of a sample.
-          nnz_per_slot: Keys of a slot.
-          dynamic_input: Whether the keys are `[n]` instead, as `tf.unique` gives them.
-          use_hashtable: False takes the key for the row; keys are then in
+          max_vocabulary_size_per_gpu: Maximum number of rows per rank. A new key beyond it is an error in
+            training. None: no limit.
+          embedding_vec_size: Number of floats in a row.
+          slot_num: Number of features per sample.
+          nnz_per_slot: Number of keys per slot.
+          dynamic_input: Whether the keys have the shape `[n]` instead, as the output of `tf.unique`.
+          use_hashtable: False uses the key as the row number; keys are then in
             [0, max_vocabulary_size_per_gpu * ranks).
           key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
-          embedding_initializer: As `EmbeddingVariable`'s `initializer`.
-          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as of a Keras layer.
+          embedding_initializer: See `EmbeddingVariable`'s `initializer`.
+          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as for a Keras layer.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -70,7 +70,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         self._takes_other_ranks = not dynamic_input
 
     def call(self, inputs: tf.Tensor, training: bool | tf.Tensor = True) -> tf.Tensor:
-        """Returns one row for every key, shaped as the keys with one more dimension."""
+        """Returns one row for every key; the output has the shape of the keys and one more dimension."""
         lookup = group.DenseLookup(self.embedding_variable, self._shaped(inputs))
         return self._look_up(lookup, training)
 
@@ -87,11 +87,14 @@ class All2AllDenseEmbedding(EmbeddingLayer):
             )
         if keys.shape.rank is not None and keys.shape[1:].is_fully_defined():
             return keys
-        # The check while running names its node, and so the variable.
+        # An error of this op names the node, and so the variable.
         return tf.ensure_shape(keys, self._keys_shape, name=f"keys_of_{name.replace('/', '_')}")
 
     def _of_whole_samples(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns keys of any known rank, whose number is checked as soon as it is known."""
+        """Returns the keys, checking their number when the graph is built or, if unknown then, when it runs.
+
+        `keys` has a known number of dimensions.
+        """
         name = self.embedding_variable.m_var_name
         known = 1
         for dimension in keys.shape.as_list():

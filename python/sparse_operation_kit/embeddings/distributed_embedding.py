@@ -8,7 +8,7 @@ from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.embeddings.embedding_layer import EmbeddingLayer
 from sparse_operation_kit.lookup import group
 
-# Rows cost a row for each distinct key of a step, sums at most one for each slot and rank.
+# Exchanging rows sends one row per distinct key of a step; exchanging sums at most one row per slot and rank.
 KEYS_PER_RANK_FOR_SUMS = 8
 
 
@@ -17,16 +17,15 @@ def _better_exchange(max_nnz: int) -> str:
 
 
 class DistributedEmbedding(EmbeddingLayer):
-    """Looks up the keys of each slot and combines their rows to one, as `tf.nn.embedding_lookup_sparse` does.
+    """Looks up the keys of each slot and combines their rows, as `tf.nn.embedding_lookup_sparse` does.
 
     `layer(inputs, training=True)` takes a SparseTensor of keys with
     `dense_shape = [batch * slot_num, max_nnz]`: row `b * slot_num + s` holds the keys of slot `s` of sample
-    `b`. It returns `[batch, slot_num, embedding_vec_size]`, in the layer's compute dtype. A key that stands
-    twice counts twice; a row without keys gives zeros. Any batch size will do, and one may differ from the
-    next.
+    `b`. It returns `[batch, slot_num, embedding_vec_size]`, in the layer's compute dtype. A key that occurs
+    twice counts twice; a row without keys gives zeros. The batch size may differ from step to step.
 
-    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value,
-    stays out of the table, and the lookup has no gradients.
+    With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value and
+    is not inserted, and the lookup has no gradients.
 
     Attributes:
       embedding_variable: The layer's `EmbeddingVariable`.
@@ -47,25 +46,26 @@ class DistributedEmbedding(EmbeddingLayer):
         exchange: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Makes the layer and its variable.
+        """Creates the layer and its variable.
 
         Args:
-          combiner: "sum" or "mean", in either case.
-          max_vocabulary_size_per_gpu: Rows on a rank; a new key beyond it is an error in training. None grows
-            without bound.
-          embedding_vec_size: Floats of a row.
-          slot_num: Features of a sample.
-          max_nnz: The most keys of a slot. The original sizes buffers by it; here nothing depends on it.
-          max_feature_num: The most keys of a sample, likewise.
-          use_hashtable: False takes the key for the row; keys are then in
+          combiner: "sum" or "mean", in lower or upper case.
+          max_vocabulary_size_per_gpu: Maximum number of rows per rank. A new key beyond it is an error in
+            training. None: no limit.
+          embedding_vec_size: Number of floats in a row.
+          slot_num: Number of features per sample.
+          max_nnz: Maximum number of keys per slot. It sizes no buffers, as in the original SOK; it only
+            decides the default of `exchange`.
+          max_feature_num: Maximum number of keys per sample. Checked, but not used.
+          use_hashtable: False uses the key as the row number; keys are then in
             [0, max_vocabulary_size_per_gpu * ranks).
           key_dtype: tf.int64, tf.int32 or tf.uint32, the dtype of the input.
-          embedding_initializer: As `EmbeddingVariable`'s `initializer`.
-          exchange: What ranks send each other. "rows": the row of each distinct key, which the asking rank
-            combines. "sums": each slot's rows as their owners combine them, for slots of many keys of which
-            few are the same. Both give the same numbers. None: "sums" where
+          embedding_initializer: See `EmbeddingVariable`'s `initializer`.
+          exchange: What ranks send each other. "rows": the row of each distinct key; the rank that looks the
+            key up combines the rows. "sums": each owner combines its rows of a slot and sends the sum, which
+            is faster for slots of many keys with few duplicates. Both give the same numbers. None: "sums" if
             `max_nnz >= KEYS_PER_RANK_FOR_SUMS * ranks`, else "rows".
-          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as of a Keras layer.
+          **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as for a Keras layer.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -93,9 +93,9 @@ class DistributedEmbedding(EmbeddingLayer):
         """Returns `[batch, slot_num, embedding_vec_size]` for keys of shape `[batch * slot_num, max_nnz]`.
 
         Raises:
-          TypeError: `inputs` is no SparseTensor.
-          ValueError: It is known to have another rank than 2; where only running the graph shows it, that is
-            an InvalidArgumentError.
+          TypeError: `inputs` is not a SparseTensor.
+          ValueError: `inputs` is known not to have two dimensions. If that is only known when the graph runs,
+            running it raises an InvalidArgumentError.
         """
         keys = tf.compat.v1.convert_to_tensor_or_sparse_tensor(inputs)
         if not isinstance(keys, tf.SparseTensor):

@@ -1,4 +1,4 @@
-"""EmbeddingLayer: what the layers have in common, one variable and lookups in it."""
+"""EmbeddingLayer: the base class of the layers, with one variable and lookups in it."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from sparse_operation_kit.lookup import group
 
 
 class EmbeddingLayer(compat.Layer):
-    """A layer with an embedding variable of its own, made from the arguments that SOK gives its layers.
+    """A layer with its own embedding variable, created from the arguments that all SOK layers take.
 
-    The layer is in its graph's collection `sok.GraphKeys.SparseOperationKitEmbeddingLayers`.
+    The layer adds itself to the graph collection `sok.GraphKeys.SparseOperationKitEmbeddingLayers`.
 
     Attributes:
       embedding_variable: The layer's `EmbeddingVariable`.
@@ -28,7 +28,7 @@ class EmbeddingLayer(compat.Layer):
         embedding_initializer: Any,
         **kwargs: Any,
     ) -> None:
-        """Makes the layer and its variable; see the layers for the arguments."""
+        """Creates the layer and its variable; the subclasses document the arguments."""
         super().__init__(**kwargs)
         self.embedding_variable = EmbeddingVariable(
             name=f"{self.name}/EmbeddingVariable",
@@ -45,7 +45,7 @@ class EmbeddingLayer(compat.Layer):
 
     @property
     def var(self) -> EmbeddingVariable:
-        """`embedding_variable`, under the name that the original SOK gives it."""
+        """`embedding_variable`, under its name in the original SOK."""
         return self.embedding_variable
 
     @classmethod

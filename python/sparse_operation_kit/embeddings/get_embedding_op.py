@@ -1,16 +1,16 @@
-"""get_embedding: layers that are made once in a graph and found again by name."""
+"""get_embedding: layers that are created once per graph and then found by name."""
 
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-# The attribute of a graph that holds its layers by name.
+# The graph attribute that maps names to layers.
 _GRAPH_ATTRIBUTE = "_sok_embedding_layers"
 
 
 def get_embedding(name: str, constructor: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
-    """Returns the layer called `name` of the default graph, making it where there is none.
+    """Returns the layer called `name` of the default graph; creates it if it does not exist.
 
     ::
 
@@ -19,12 +19,12 @@ def get_embedding(name: str, constructor: Callable[..., Any] | None = None, **kw
         same_layer = sok.get_embedding("user")
 
     Args:
-      name: Of the layer.
-      constructor: Makes it, from `kwargs`: a class of this package.
-      **kwargs: The constructor's arguments. Not looked at when the layer is there already.
+      name: The name of the layer.
+      constructor: Creates the layer from `kwargs`, for example a layer class of this package.
+      **kwargs: The constructor's arguments, ignored if the layer exists.
 
     Raises:
-      ValueError: There is no such layer and no constructor.
+      ValueError: There is no such layer, and no constructor is given.
     """
     graph = tf.compat.v1.get_default_graph()
     layers = getattr(graph, _GRAPH_ATTRIBUTE, None)
@@ -35,7 +35,7 @@ def get_embedding(name: str, constructor: Callable[..., Any] | None = None, **kw
         if constructor is None:
             raise ValueError(
                 f"There is no embedding layer '{name}' in this graph (there are {sorted(layers)}), "
-                "and no constructor to make it with"
+                "and no constructor was given to create it"
             )
         layers[name] = constructor(**kwargs)
     return layers[name]

@@ -1,4 +1,4 @@
-"""TFDistributedEmbedding: the name under which the original has a layer for tf.distribute's strategies."""
+"""TFDistributedEmbedding: a placeholder for the original SOK's layer for tf.distribute strategies."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sparse_operation_kit import compat
 
 
 class TFDistributedEmbedding(compat.Layer):
-    """The original's layer that spreads rows over the replicas of a `tf.distribute.Strategy`.
+    """The original SOK's layer that shards rows over the replicas of a `tf.distribute.Strategy`.
 
-    It cannot be made: ranks are processes of Horovod here, and strategies are not supported. Its counterpart
-    is `sok.All2AllDenseEmbedding` with `use_hashtable=False`.
+    It cannot be created: ranks are Horovod processes here, and strategies are not supported. Use
+    `sok.All2AllDenseEmbedding` with `use_hashtable=False` instead.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class TFDistributedEmbedding(compat.Layer):
         raise RuntimeError(
             "TFDistributedEmbedding needs a tf.distribute.Strategy, which is not supported. Use "
             "sok.All2AllDenseEmbedding(max_vocabulary_size_per_gpu=..., slot_num=..., nnz_per_slot=..., "
-            f"embedding_vec_size={embedding_vec_size}, use_hashtable=False), whose rows lie on the ranks of "
-            f"Horovod: {vocabulary_size} rows divided by the number of ranks and rounded up are its "
-            "max_vocabulary_size_per_gpu"
+            f"embedding_vec_size={embedding_vec_size}, use_hashtable=False), which shards rows over the "
+            f"Horovod ranks. Set max_vocabulary_size_per_gpu to {vocabulary_size} divided by the number of "
+            "ranks, rounded up"
         )

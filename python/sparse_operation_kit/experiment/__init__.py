@@ -1,8 +1,8 @@
-"""The original's `sparse_operation_kit.experiment`: its names over the tables of this package.
+"""The API of the original SOK's `sparse_operation_kit.experiment`, on the tables of this package.
 
-Variables are embedding variables and lookups are group lookups, so all that `sparse_operation_kit` has works
-with them. They need no `sok.Init`: `tf.compat.v1.global_variables_initializer()` is enough. For graphs with
-sessions.
+Variables are embedding variables and lookups are group lookups, so everything in `sparse_operation_kit` works
+with them. They need no `sok.Init`: `tf.compat.v1.global_variables_initializer()` is enough. Works in graphs
+with sessions only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Variable: a table with a fixed number of rows, under the keys 0, 1, 2 and so on."""
+"""Variable: a table with a fixed number of rows, with the keys 0, 1, 2 and so on."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sparse_operation_kit.lookup import group
 def Variable(*args: Any, **kwargs: Any) -> EmbeddingVariable:  # noqa: N802 - the name is the original's
     """Returns a `DistributedVariable`, or with `mode="localized:<rank>"` a `LocalizedVariable`.
 
-    The other arguments are theirs.
+    All other arguments are passed on to that class.
 
     Raises:
-      ValueError: An unknown mode, or a rank that is not there.
+      ValueError: The mode is unknown, or the rank does not exist.
     """
     target = target_of(kwargs.pop("mode", None))
     if target == ALL_RANKS:
@@ -29,11 +29,11 @@ def Variable(*args: Any, **kwargs: Any) -> EmbeddingVariable:  # noqa: N802 - th
 
 
 class FixedRows(EmbeddingVariable):
-    """Rows [0, global_shape[0]), all there from the initializer on; another key is an error of the lookup.
+    """A table with the keys [0, global_shape[0]), all made by the initializer. Other keys are lookup errors.
 
     Attributes:
-      global_shape: `(rows, columns)` over all ranks. `shape` is that of the rows read on this rank.
-      target_gpu: The rank of a localized variable, -1 of a distributed one.
+      global_shape: `(rows, columns)` over all ranks. `shape` is the shape of the rows read on this rank.
+      target_gpu: The rank of a localized variable, -1 for a distributed one.
       global_gpu_id: This rank.
       num_gpus: The number of ranks.
     """
@@ -56,24 +56,24 @@ class FixedRows(EmbeddingVariable):
         shape: Any = None,
         initializer: Any = None,
     ) -> None:
-        """Makes the variable in the default graph; its initializer readies the session by itself.
+        """Creates the variable in the default graph. Its initializer runs `sok.Init` if needed.
 
         Args:
           initial_value: All rows, [rows, columns], the same on all ranks: an array, a list or a tensor.
-          trainable: Whether it is in `TRAINABLE_VARIABLES`; None: it is.
+          trainable: Whether the variable is in `TRAINABLE_VARIABLES`; None means True.
           collections: Must be None.
-          validate_shape: Not used, as `caching_device`, `synchronization` and `aggregation`.
+          validate_shape: Not used.
           caching_device: Not used.
           name: "Variable" by default, made unique.
           dtype: tf.float32.
-          variable_def: Must be None, as `import_scope`, `constraint` and `distribute_strategy`.
+          variable_def: Must be None.
           import_scope: Must be None.
           constraint: Must be None.
           distribute_strategy: Must be None.
           synchronization: Not used.
           aggregation: Not used.
-          shape: (rows, columns), in place of `initial_value`.
-          initializer: With `shape`, as `EmbeddingVariable`'s.
+          shape: (rows, columns), instead of `initial_value`.
+          initializer: Used with `shape`; see `EmbeddingVariable`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -118,7 +118,7 @@ class FixedRows(EmbeddingVariable):
         return range(rows if rank == self.target_gpu else 0)
 
     def _fill(self, initial_value: tf.Tensor | None) -> tf.Operation:
-        """The op that makes the table and all rows of this rank."""
+        """Returns the op that creates the table and all rows of this rank."""
         with tf.name_scope(self.m_var_name + "/"), tf.control_dependencies([self.initializer]):
             if initial_value is None:
                 own_keys = group.DenseLookup(self, self._own_keys_tensor())
@@ -127,7 +127,7 @@ class FixedRows(EmbeddingVariable):
             return native.ops.sok_table_assign(self.handle, keys, initial_value, name="Fill").op
 
     def check_rows(self) -> tf.Operation:
-        """The op that fails, with an InvalidArgumentError, unless this rank has its rows and no others."""
+        """Returns an op that raises InvalidArgumentError unless this rank has exactly the rows it owns."""
         exported = native.ops.sok_table_export(self.handle, dim=self.dim)
         keys = tf.sort(exported.keys)
         own = self._own_keys_tensor()
@@ -138,7 +138,7 @@ class FixedRows(EmbeddingVariable):
         )
         return tf.debugging.Assert(
             complete,
-            [f"Variable '{self.m_var_name}' has not all keys [0, {self.global_shape[0]}), or others"],
+            [f"Variable '{self.m_var_name}' does not have exactly the keys [0, {self.global_shape[0]})"],
         )
 
     def _own_keys_tensor(self) -> tf.Tensor:
@@ -146,14 +146,14 @@ class FixedRows(EmbeddingVariable):
         return tf.range(own.start, own.stop, own.step, dtype=tf.int64)
 
     def checked_keys(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns `keys`; running it is an InvalidArgumentError where one is not in [0, rows).
+        """Returns `keys`; running it raises InvalidArgumentError if a key is not in [0, rows).
 
-        The rank that has the key raises it; the others end as they do when a rank dies.
+        The rank that looks the key up raises the error; the other ranks stop as they do when a rank dies.
         """
         rows = tf.constant(self.global_shape[0], keys.dtype)
         check = tf.debugging.Assert(
             tf.reduce_all((keys >= 0) & (keys < rows)),
-            [f"Variable '{self.m_var_name}' has the keys [0, {self.global_shape[0]}), not all of", keys],
+            [f"Variable '{self.m_var_name}' has only the keys [0, {self.global_shape[0]}), not all of", keys],
         )
         with tf.control_dependencies([check]):
             return tf.identity(keys)
@@ -163,7 +163,7 @@ class FixedRows(EmbeddingVariable):
         return indices
 
     def read_value(self) -> tf.Tensor:
-        """Returns the rows that the original keeps on this rank, by key; see the class."""
+        """Returns the rows that the original SOK keeps on this rank, in order of key; see the class."""
         return self._read_variable_op()
 
     def _as_graph_element(self) -> tf.Tensor:
@@ -174,10 +174,10 @@ class FixedRows(EmbeddingVariable):
 
 
 class DistributedVariable(FixedRows):
-    """A table of fixed rows; row `i` is on rank `i % ranks`.
+    """A table with a fixed number of rows; the row of key `i` is on rank `i % ranks`.
 
-    Read as a tensor it gives the rows of this rank: row `j` is that of the key `j * ranks + rank`. Rows are
-    differentiated through lookups, not through such a read.
+    Reading the variable as a tensor gives the rows of this rank: row `j` belongs to the key
+    `j * ranks + rank`. Gradients flow through lookups, not through such a read.
     """
 
     target_gpu = ALL_RANKS
@@ -192,10 +192,10 @@ class DistributedVariable(FixedRows):
 
 
 class LocalizedVariable(FixedRows):
-    """A table of fixed rows, all of them on the rank `target_gpu`.
+    """A table with a fixed number of rows, all of them on the rank `target_gpu`.
 
-    Lookups give what those of a `DistributedVariable` give, on every rank. Read as a tensor it gives all rows
-    on its rank and none on the others; every rank runs that read.
+    Lookups give the same results as in a `DistributedVariable`, on every rank. Reading the variable as a
+    tensor gives all rows on that rank and no rows on the others; every rank must run that read.
     """
 
     def __init__(
@@ -218,14 +218,16 @@ class LocalizedVariable(FixedRows):
         global_gpu_id: int | None = None,
         target_gpu: int | None = None,
     ) -> None:
-        """As `DistributedVariable`, on the rank `target_gpu`.
+        """Creates the variable. The arguments up to `initializer` are those of `DistributedVariable`.
+
+        `global_gpu_id` is None or this rank; `target_gpu` is the rank that holds the rows.
 
         Raises:
-          TypeError, ValueError: As there; no `target_gpu`, or one that is not there; `global_gpu_id` is not
-            this rank.
+          TypeError, ValueError: As for `DistributedVariable`; `target_gpu` is None or not a rank; or
+            `global_gpu_id` is not this rank.
         """
         if target_gpu is None:
-            raise ValueError("LocalizedVariable needs target_gpu, the rank that its rows are on")
+            raise ValueError("LocalizedVariable needs target_gpu, the rank that holds its rows")
         if global_gpu_id is not None and global_gpu_id != communicator().rank:
             raise ValueError(f"This is rank {communicator().rank}, not global_gpu_id={global_gpu_id}")
         self.target_gpu = checked_rank(target_gpu)
@@ -255,12 +257,12 @@ class LocalizedVariable(FixedRows):
 def _refuse(who: str, **arguments: Any) -> None:
     given = [name for name, value in arguments.items() if value is not None]
     if given:
-        raise ValueError(f"{who}: {given[0]} must be None; rows are in a table of their own")
+        raise ValueError(f"{who}: {given[0]} must be None; the rows are in the variable's own table")
 
 
 def _checked_shape(who: str, shape: Any) -> tuple[int, int]:
     shape = tf.TensorShape(shape)
     if shape.rank != 2 or not shape.is_fully_defined() or 0 in shape.as_list():
-        raise ValueError(f"{who} needs a shape of two known dimensions, [rows, columns], not {shape}")
+        raise ValueError(f"{who} needs a shape with two known dimensions, [rows, columns], not {shape}")
     rows, columns = shape.as_list()
     return rows, columns

@@ -1,4 +1,4 @@
-"""dump and load: the rows of variables in files."""
+"""dump and load: write and read the rows of variables as files."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from sparse_operation_kit.saver.Saver import Saver
 
 
 def dump(path: str, dump_vars: Any, optimizer: Any = None) -> tf.Tensor:
-    """Returns the tensor that writes the variables' rows into the directory `path`; it gives `b'OK'`.
+    """Returns a tensor that writes the variables' rows into the directory `path`; its value is `b'OK'`.
 
-    The files are those of `sok.Saver().dump_to_file`, not those of the original's `dump`.
+    The files have the format of `sok.Saver().dump_to_file`, not that of the original SOK's `dump`.
 
     Args:
-      path: The directory, made where it is missing. All ranks see it.
+      path: The directory, created if it is missing. All ranks must see the same directory.
       dump_vars: An embedding variable, or a list or tuple of them.
       optimizer: None or gradient descent, which has no state.
 
     Raises:
-      TypeError: Something is no embedding variable.
-      ValueError: An optimizer with state, which `tf.compat.v1.train.Saver` saves.
+      TypeError: A variable is not an embedding variable.
+      ValueError: The optimizer has state. `tf.compat.v1.train.Saver` saves tables with optimizer state.
     """
     _refuse_state("dump", optimizer)
     return _all([Saver().dump_to_file(variable, path) for variable in _variables("dump", dump_vars)])
 
 
 def load(path: str, load_vars: Any, optimizer: Any = None) -> tf.Tensor:
-    """Returns the tensor that makes the variables' rows those that `dump` has written; it gives `b'OK'`.
+    """Returns a tensor that loads the rows that `dump` wrote into the variables; its value is `b'OK'`.
 
-    Any number of ranks reads what any other has written. A `Variable` whose rows are not those of the files
-    is an InvalidArgumentError, after they were read.
+    The number of ranks may differ from that of `dump`. If the files do not have exactly the keys of a
+    `Variable`, running the tensor raises InvalidArgumentError after the rows were loaded.
 
     Args:
       path: The directory.
-      load_vars: An embedding variable, or a list or tuple of them, of the names that they had.
+      load_vars: An embedding variable, or a list or tuple of them, with the names that they had in `dump`.
       optimizer: None or gradient descent, which has no state.
 
     Raises:
-      TypeError, ValueError: As of `dump`.
+      TypeError, ValueError: As for `dump`.
     """
     _refuse_state("load", optimizer)
     statuses = []

@@ -1,4 +1,4 @@
-"""DynamicVariable: a table that grows, and its rows as tensors."""
+"""DynamicVariable, a table that grows; assign and export, which write and read its rows as tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.experiment.placement import placement_of, target_of
 
-# What the original hands to its tables on a device. Of these only max_capacity bounds anything here.
+# Options of the original SOK's device tables. Only max_capacity has an effect here.
 _BACKEND_OPTIONS = (
     "init_capacity",
     "max_capacity",
@@ -30,14 +30,15 @@ _BACKEND_OPTIONS = (
 
 
 class DynamicVariable(EmbeddingVariable):
-    """An `EmbeddingVariable` with the original's arguments: rows come as their keys are looked up.
+    """An `EmbeddingVariable` with the arguments of the original SOK. A row is created at its first lookup.
 
     Attributes:
-      dimension: Floats of a row.
+      dimension: Number of floats in a row.
       key_type: The dtype of keys.
       handle_dtype: tf.float32.
-      mode, target_gpu: As given, and the rank in it or -1. A "localized" variable has its rows on that rank,
-        any other on all ranks, by key; lookups give the same.
+      mode: The `mode` argument. A "localized" variable has all rows on that rank; any other is sharded over
+        the ranks by key. Lookups give the same results.
+      target_gpu: The rank of a "localized" variable, else -1.
       num_gpus: The number of ranks.
     """
 
@@ -54,28 +55,28 @@ class DynamicVariable(EmbeddingVariable):
         mode: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Makes the variable in the default graph; its initializer readies the session by itself.
+        """Creates the variable in the default graph. Its initializer runs `sok.Init` if needed.
 
         Args:
-          dimension: Floats of a row.
-          initializer: None, "" or "random" (uniform in [-0.05, 0.05)), a number as a string or as it is, or
-            what `EmbeddingVariable` takes.
-          var_type: None or "hbm", a table that grows, or "hybrid", which lets rows go whose last lookup is
-            longest ago when `max_capacity` rows are on a rank. Rows are in the host's memory in either case.
+          dimension: Number of floats in a row.
+          initializer: None, "" or "random" (uniform in [-0.05, 0.05)), a number or its string, or any
+            initializer that `EmbeddingVariable` takes.
+          var_type: None or "hbm": a table that grows. "hybrid": a table that evicts the least recently used
+            rows when a rank has `max_capacity` rows. Rows are in host memory in either case.
           name: "DynamicVariable" by default, made unique.
           constraint: Must be None.
-          trainable: Whether it is in `TRAINABLE_VARIABLES`.
+          trainable: Whether the variable is in `TRAINABLE_VARIABLES`.
           key_type: tf.int64 (the default), tf.int32 or tf.uint32.
           dtype: tf.float32.
           mode: None, "distributed" or "localized:<rank>"; see the class.
-          **kwargs: Options of the original's backends. `max_capacity` bounds a "hybrid" table; the others
-            size buffers that are not here.
+          **kwargs: Options of the original SOK's backends. `max_capacity` limits a "hybrid" table; the others
+            are accepted and ignored.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
         """
         if constraint is not None:
-            raise ValueError("DynamicVariable: constraint must be None, for rows are updated one by one")
+            raise ValueError("DynamicVariable: constraint must be None, as rows are updated one by one")
         if var_type not in (None, "hbm", "hybrid"):
             raise ValueError(f"DynamicVariable: var_type must be 'hbm' or 'hybrid', not {var_type!r}")
         unknown = sorted(set(kwargs) - set(_BACKEND_OPTIONS))
@@ -105,11 +106,11 @@ class DynamicVariable(EmbeddingVariable):
 
     @property
     def size(self) -> tf.Tensor:
-        """The shape of what this rank holds, an int64 tensor `[rows, dimension]`."""
+        """The number of rows on this rank and their length, an int64 tensor `[rows, dimension]`."""
         return self.total_count()
 
     def is_static(self) -> bool:
-        """Returns False: the table is never cut to the rows of a step."""
+        """Returns False: the table always grows."""
         return False
 
     def key_map(self, indices: tf.Tensor) -> tf.Tensor:
@@ -118,7 +119,7 @@ class DynamicVariable(EmbeddingVariable):
 
 
 def _initializer(initializer: Any) -> Any:
-    """What `EmbeddingVariable` takes for it."""
+    """Converts the `initializer` argument to one that `EmbeddingVariable` takes."""
     if not isinstance(initializer, str):
         return initializer
     if initializer in ("", "random"):
@@ -130,10 +131,10 @@ def _initializer(initializer: Any) -> Any:
 
 
 def assign(var: EmbeddingVariable, indices: Any, values: Any) -> tf.Tensor:
-    """Returns the tensor that gives the keys `indices` the rows `values`; running it gives `b'OK'`.
+    """Returns a tensor that sets the rows of the keys `indices` to `values`; its value is `b'OK'`.
 
-    Over several ranks each runs it, and takes the keys that are its own of those it is given: `key % ranks`,
-    or all of a variable that is localized on the rank.
+    With several ranks, every rank runs it and sets only the rows that it owns: those with
+    `key % ranks == rank`, or all rows of a variable that is localized on it.
 
     Args:
       var: A variable of this module, or any `EmbeddingVariable`.
@@ -141,7 +142,7 @@ def assign(var: EmbeddingVariable, indices: Any, values: Any) -> tf.Tensor:
       values: float32 `[n, dimension]`.
 
     Raises:
-      TypeError: `var` is no embedding variable.
+      TypeError: `var` is not an embedding variable.
     """
     keys = tf.cast(tf.convert_to_tensor(indices, dtype_hint=_table(var).key_dtype), var.key_dtype)
     rows = tf.convert_to_tensor(values, tf.float32)
@@ -152,12 +153,12 @@ def export(var: EmbeddingVariable) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns `(indices, values)`: the keys `[n]` and rows `[n, dimension]` that this rank holds.
 
     Raises:
-      TypeError: `var` is no embedding variable.
+      TypeError: `var` is not an embedding variable.
     """
     return _table(var).keys_and_rows()
 
 
 def _table(var: EmbeddingVariable) -> EmbeddingVariable:
     if not isinstance(var, EmbeddingVariable):
-        raise TypeError(f"sok.experiment needs a variable of its own or an EmbeddingVariable, not {var!r}")
+        raise TypeError(f"sok.experiment needs one of its variables or an EmbeddingVariable, not {var!r}")
     return var

@@ -11,19 +11,17 @@ from sparse_operation_kit.optimizers.variable_split import split_embedding_varia
 
 
 def init(comm_tool: str = "horovod", use_legacy_optimizer: bool = True) -> None:
-    """Finds the ranks: those of Horovod where it runs, else one. Calling it again is harmless.
+    """Determines the ranks: Horovod's if it is in use, else one. Calling it again is harmless.
 
-    It decides nothing that variables and lookups would not decide by themselves, and sessions need nothing of
-    it.
+    The call is optional: variables and lookups do the same by themselves.
 
     Args:
-      comm_tool: "horovod", the only one.
-      use_legacy_optimizer: Not used: optimizers are those of `tf.compat.v1.train` and Keras' legacy ones.
+      comm_tool: Must be "horovod".
+      use_legacy_optimizer: Not used. Use the optimizers of `tf.compat.v1.train` or Keras' legacy ones.
 
     Raises:
-      ValueError: Another `comm_tool`.
-      RuntimeError: The process is one of several that a launcher has started, and they cannot find each
-        other.
+      ValueError: `comm_tool` is not "horovod".
+      RuntimeError: A launcher started several processes, and they cannot find each other.
     """
     del use_legacy_optimizer
     if comm_tool != "horovod":
@@ -32,5 +30,5 @@ def init(comm_tool: str = "horovod", use_legacy_optimizer: bool = True) -> None:
 
 
 def filter_variables(vars: Iterable[tf.Variable]) -> tuple[list, list]:
-    """Returns `(embedding variables, others)`, two lists, each in the order given."""
+    """Returns two lists, `(embedding variables, others)`, each in the order of `vars`."""
     return split_embedding_variable_from_others(list(vars))

@@ -1,4 +1,4 @@
-"""Lookups of several variables at once."""
+"""Lookups in several variables at once."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ def lookup_sparse(
     sp_weights: Any = None,
     combiners: str | Sequence[str] | None = None,
 ) -> tf.Tensor | list[tf.Tensor]:
-    """Looks up bags of ids in variables, and combines the rows of each bag: one exchange for all of them.
+    """Looks up bags of ids in variables, and combines the rows of each bag. All lookups share one exchange.
 
-    It is `sok.group_embedding_lookup_sparse` with the original's arguments.
+    It is `sok.group_embedding_lookup_sparse` with the original SOK's arguments.
 
     Args:
-      params: A variable, or a list or tuple of them: of this module, embedding variables, or TensorFlow's.
-      sp_ids: For each a SparseTensor or a RaggedTensor of ids, `[batch, any]`.
-      sp_weights: None, or for each what has a weight for each of its ids, of its ids' kind.
-      combiners: "sum", "mean" or "sqrtn" for each; None: "mean" for all.
+      params: A variable, or a list or tuple of them: variables of this module, embedding variables, or
+        TensorFlow variables.
+      sp_ids: For each variable a SparseTensor or a RaggedTensor of ids, `[batch, any]`.
+      sp_weights: None, or for each variable a tensor of the same kind as its ids, with one weight per id.
+      combiners: "sum", "mean" or "sqrtn" for each variable; None means "mean" for all.
 
     Returns:
-      `[batch, columns]`, a list of them where `sp_ids` is a list or a tuple.
+      A tensor `[batch, columns]`, or a list of them if `sp_ids` is a list or a tuple.
 
     Raises:
-      TypeError, ValueError: As of `sok.group_embedding_lookup_sparse`.
+      TypeError, ValueError: As for `sok.group_embedding_lookup_sparse`.
     """
     tables = _a_list(params)
     combiners = ["mean"] * len(tables) if combiners is None else _a_list(combiners)
     weights = None if sp_weights is None else _a_list(sp_weights)
     if weights is not None and any(isinstance(one, (str, int, float)) for one in weights):
         raise TypeError(
-            f"lookup_sparse: sp_weights must be SparseTensors or RaggedTensors, not {weights}; combiners are "
-            "given as combiners=[...], and no hotness is needed"
+            f"lookup_sparse: sp_weights must be SparseTensors or RaggedTensors, not {weights}; pass "
+            "combiners as combiners=[...]; no hotness is needed"
         )
     outputs = group_embedding_lookup_sparse(
         tables, _a_list(sp_ids), combiners, sp_weights=weights, name="lookup_sparse"
@@ -50,14 +51,14 @@ def lookup_sparse(
 
 
 def all2all_dense_embedding(param: tf.Variable, indices: Any) -> tf.Tensor:
-    """Returns the row of each id: the shape of `indices` and one more dimension.
+    """Returns the row of each id; the output has the shape of `indices` and one more dimension.
 
     Args:
       param: A variable of this module, or an embedding variable.
       indices: Ids of any shape.
 
     Raises:
-      TypeError: They are no integers, or `param` is no variable.
+      TypeError: The ids are not integers, or `param` is not a variable.
     """
     return group_embedding_lookup([param], [indices], name="all2all_dense_embedding")[0]
 

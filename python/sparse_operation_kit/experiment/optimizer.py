@@ -11,14 +11,15 @@ from sparse_operation_kit.optimizers.scalar_state import initializer_of
 
 
 class OptimizerWrapper(wrapper.OptimizerWrapper):
-    """The optimizer that it is given: TensorFlow's optimizers train tables by themselves.
+    """Passes all calls to the given optimizer: TensorFlow's optimizers can train tables without a wrapper.
 
     Args:
-      optimizer: A `tf.compat.v1.train` or a legacy Keras optimizer. Adam is TensorFlow's, which moves every
-        row; the original's moves those of the batch, as `sok.tf.keras.optimizers.LazyAdamOptimizer` does.
+      optimizer: A `tf.compat.v1.train` or a legacy Keras optimizer. TensorFlow's Adam updates every row in
+        each step. The original SOK's Adam updates only the rows of the batch, as
+        `sok.tf.keras.optimizers.LazyAdamOptimizer` does.
 
     Raises:
-      TypeError: It is no such optimizer.
+      TypeError: `optimizer` is not such an optimizer.
     """
 
     def __init__(self, optimizer: Any) -> None:
@@ -31,15 +32,15 @@ class OptimizerWrapper(wrapper.OptimizerWrapper):
 
     @property
     def initializer(self) -> tf.Operation:
-        """The op that initializes the wrapped optimizer's own variables, those made so far."""
+        """An op that initializes the variables that the wrapped optimizer has created so far."""
         return initializer_of(self, self.inner_optimizer)
 
 
 class SGD(tf.compat.v1.train.GradientDescentOptimizer):
-    """Gradient descent with a learning rate that may be changed.
+    """Gradient descent with a learning rate that can be changed.
 
     Args:
-      lr: The learning rate that training starts with.
+      lr: The initial learning rate.
     """
 
     def __init__(self, lr: float) -> None:
@@ -50,5 +51,5 @@ class SGD(tf.compat.v1.train.GradientDescentOptimizer):
 
     @property
     def lr(self) -> tf.Variable:
-        """The learning rate, a float32 variable of the graph that the optimizer was made in."""
+        """The learning rate, a float32 variable of the graph in which the optimizer was created."""
         return self._lr

@@ -1,18 +1,18 @@
-"""The `mode` of variables: which rank their rows are on."""
+"""The `mode` of variables: which rank holds their rows."""
 
 from __future__ import annotations
 
 from sparse_operation_kit.core.communicator import communicator
 
-# The target of rows that lie on all ranks.
+# The target of a variable that is sharded over all ranks.
 ALL_RANKS = -1
 
 
 def target_of(mode: str | None) -> int:
-    """Returns the rank of `mode` "localized:<rank>", or ALL_RANKS for None and "distributed".
+    """Returns the rank for the mode "localized:<rank>", ALL_RANKS for None and "distributed".
 
     Raises:
-      ValueError: Another mode, or a rank that is not there.
+      ValueError: The mode is unknown, or the rank does not exist.
     """
     if mode is None or mode == "distributed":
         return ALL_RANKS
@@ -23,13 +23,13 @@ def target_of(mode: str | None) -> int:
 
 
 def placement_of(target: int) -> str:
-    """Returns the placement, as the engine writes it, of rows with such a target."""
+    """Returns the engine's placement string for a target."""
     return "by_key" if target == ALL_RANKS else f"one_rank:{target}"
 
 
 def checked_rank(rank: int) -> int:
-    """Returns `rank`, or raises ValueError where there is none of that number."""
+    """Returns `rank`, or raises ValueError if there is no such rank."""
     size = communicator().size
     if not 0 <= rank < size:
-        raise ValueError(f"A variable cannot be put on rank {rank}: there are {size} ranks, from 0 on")
+        raise ValueError(f"A variable cannot be put on rank {rank}: the ranks are [0, {size})")
     return rank

@@ -1,7 +1,7 @@
 """Counterparts of TensorFlow modules, under TensorFlow's names.
 
-`unique` and `unsorted_segment_sum` are TensorFlow's own: the original brings kernels for GPUs, and tables are
-on the CPU here.
+`unique` and `unsorted_segment_sum` are TensorFlow's own functions. The original SOK has GPU kernels for them,
+which this library does not need.
 """
 
 import tensorflow

@@ -17,12 +17,12 @@ _FACTOR = 2.0
 
 
 class LossScaleOptimizer(OptimizerWrapper):
-    """Wraps an optimizer: gradients of a scaled loss are unscaled, and applied when all of them are finite.
+    """Wraps an optimizer: it unscales the gradients of a scaled loss, and applies them if all are finite.
 
-    A step with an infinity or a NaN in any gradient changes nothing: no table, no ordinary variable, no step
-    counter of the wrapped optimizer, no global step. With a dynamic scale it halves the scale, which is
-    doubled after `dynamic_growth_steps` good steps in a row; a fixed scale stays. Ranks decide together: a
-    gradient that is not finite on one of them makes all skip the step, so that their scales stay the same.
+    A step with an infinity or a NaN in any gradient changes no table, no ordinary variable, no step counter
+    of the wrapped optimizer and no global step. If the scale is dynamic, such a step halves it, and
+    `dynamic_growth_steps` good steps in a row double it. Ranks decide together: if a gradient is not finite
+    on one rank, all ranks skip the step, so that their scales stay equal.
 
     For graph mode. Either let `minimize` or `compute_gradients` scale and unscale, or do it by hand:
 
@@ -33,9 +33,9 @@ class LossScaleOptimizer(OptimizerWrapper):
 
     Args:
       optimizer: a tf.compat.v1.train or a legacy Keras optimizer; also accepted as `inner_optimizer`.
-      loss_scale: "dynamic" or True for a dynamic scale, a number for a fixed one; False for a fixed one that
-        `initial_scale` gives. Also accepted as `dynamic`.
-      initial_scale: the scale to start from; 2**15 where it is dynamic.
+      loss_scale: "dynamic" or True for a dynamic scale, a number for a fixed scale, False for a fixed scale
+        of `initial_scale`. Also accepted as `dynamic`.
+      initial_scale: the scale at the start; by default 2**15 for a dynamic scale.
       dynamic_growth_steps: good steps before the scale grows; 2000 by default.
       name: prefix of the names of ops and variables.
 
@@ -75,7 +75,7 @@ class LossScaleOptimizer(OptimizerWrapper):
 
     @property
     def dynamic_growth_steps(self) -> int | None:
-        """Good steps in a row before the scale grows; None where it is fixed."""
+        """Good steps in a row before the scale grows; None if the scale is fixed."""
         return self._growth_steps
 
     @property
@@ -87,25 +87,25 @@ class LossScaleOptimizer(OptimizerWrapper):
 
     @property
     def initializer(self) -> tf.Operation:
-        """The op that initializes the scale's variables and the wrapped optimizer's own.
+        """An op that initializes the scale's variables and the wrapped optimizer's own.
 
-        They are those of the current graph, made so far; without any the op does nothing.
+        It covers the variables that exist so far in the current graph; if there are none, it does nothing.
         """
         return initializer_of(self, self.inner_optimizer)
 
     def get_scaled_loss(self, loss: tf.Tensor | Callable) -> tf.Tensor | Callable:
-        """The loss times the scale; a function that gives a loss becomes one that gives the scaled loss."""
+        """Returns the loss times the scale. For a function it returns a function that scales its result."""
         if callable(loss):
             return lambda: self.get_scaled_loss(loss())
         return loss * tf.cast(self.loss_scale, loss.dtype)
 
     def get_unscaled_gradients(self, grads: Sequence[Gradient]) -> list[Gradient]:
-        """Gradients divided by the scale. tf.IndexedSlices stay so, None stays None."""
+        """Returns the gradients divided by the scale. tf.IndexedSlices and None keep their type."""
         factor = 1.0 / self.loss_scale
         return [_scaled(gradient, factor) for gradient in grads]
 
     def compute_gradients(self, loss, var_list=None, *args, **kwargs) -> list[tuple[Gradient, tf.Variable]]:
-        """As tf.compat.v1.train.Optimizer's; the loss is scaled first and the gradients are unscaled."""
+        """Like tf.compat.v1.train.Optimizer's, but scales the loss and unscales the gradients."""
         pairs = super().compute_gradients(self.get_scaled_loss(loss), var_list, *args, **kwargs)
         gradients = self.get_unscaled_gradients([gradient for gradient, _ in pairs])
         return [(gradient, variable) for gradient, (_, variable) in zip(gradients, pairs, strict=True)]
@@ -115,7 +115,7 @@ class LossScaleOptimizer(OptimizerWrapper):
 
         Args:
           grads_and_vars: pairs of an unscaled gradient and its variable.
-          global_step: a variable to count up by one when the gradients were applied.
+          global_step: a variable that is incremented by one if the gradients are applied.
           name: name of the returned op.
 
         Raises:
@@ -130,7 +130,7 @@ class LossScaleOptimizer(OptimizerWrapper):
         train_ops = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAIN_OP)
         earlier_train_ops = list(train_ops)
         with tf.compat.v1.name_scope(name, self.get_name()) as scope:
-            # Made out here: variables of a branch could not be initialized.
+            # Created outside the branches: variables created in a branch could not be initialized.
             scale, good_steps = self._state()
 
             finite = communicator().all(_all_finite(gradients), f"{self.get_name()}.finite")
@@ -144,7 +144,7 @@ class LossScaleOptimizer(OptimizerWrapper):
 
             applied = tf.cond(finite, apply, skip)
             train_op = tf.group(applied, name=scope)
-        # In place of the op that the wrapped optimizer put there, which lies inside the conditional.
+        # Replaces the op that the wrapped optimizer added, which is inside the conditional.
         train_ops[:] = [*earlier_train_ops, train_op]
         return train_op
 
@@ -177,7 +177,7 @@ class LossScaleOptimizer(OptimizerWrapper):
 
 
 def _parse_scale(loss_scale: Any, initial_scale: float | None) -> tuple[bool, float]:
-    """(whether the scale is dynamic, what it starts from)."""
+    """Returns whether the scale is dynamic, and the scale at the start."""
     if isinstance(loss_scale, str) and loss_scale != "dynamic":
         raise ValueError(f"loss_scale must be 'dynamic', a bool or a number, not '{loss_scale}'")
     if loss_scale is True or loss_scale == "dynamic":
@@ -222,6 +222,6 @@ def _all_finite(gradients: list) -> tf.Tensor:
 
 
 def _done(updates: list) -> tf.Tensor:
-    # A branch gives a tensor, so that tf.cond's result depends on the branch's updates in every TensorFlow.
+    # The branches return a tensor, so that tf.cond's result depends on their updates in every TensorFlow.
     with tf.control_dependencies(updates):
         return tf.constant(True)

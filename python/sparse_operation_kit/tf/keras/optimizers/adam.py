@@ -1,4 +1,4 @@
-"""Adam at the path under which the original SOK has it."""
+"""Adam, at its path in the original SOK."""
 
 from sparse_operation_kit.optimizers.adam import Adam
 

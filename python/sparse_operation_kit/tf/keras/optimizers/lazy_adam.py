@@ -1,4 +1,4 @@
-"""LazyAdamOptimizer at the path under which the original SOK has it."""
+"""LazyAdamOptimizer, at its path in the original SOK."""
 
 from sparse_operation_kit.optimizers.lazy_adam import LazyAdamOptimizer
 
