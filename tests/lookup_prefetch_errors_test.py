@@ -182,7 +182,7 @@ def test_what_is_no_iterator(iterator):
 
 
 def test_a_function_that_returns_nothing_of_the_batch():
-    with harness.graph_and_session(), pytest.raises(TypeError, match="returned nothing of the batch"):
+    with harness.graph_and_session(), pytest.raises(TypeError, match="does not depend on the batch"):
         sok.LookupPrefetch(_numbers(3), lambda number: tf.constant(1))
 
 
@@ -285,7 +285,7 @@ def test_branches_that_read_state_are_part_of_the_step():
 def test_branches_that_are_no_functions_are_refused():
     v1.disable_control_flow_v2()
     try:
-        with harness.graph_and_session(), pytest.raises(ValueError, match="loop or a branch that takes"):
+        with harness.graph_and_session(), pytest.raises(ValueError, match="loop or a branch that uses"):
             _with_condition(_numbers(3))
     finally:
         v1.enable_control_flow_v2()

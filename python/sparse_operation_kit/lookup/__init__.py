@@ -1,4 +1,5 @@
 """Lookups of groups of features."""
 
-# They register what variables need of them: how rows are looked up, and what is replaced of TensorFlow's.
+# Importing them registers the lookup function of embedding variables and the replacement of a TensorFlow
+# function.
 from sparse_operation_kit.lookup import group, jacobian  # noqa: F401

@@ -1,7 +1,7 @@
-"""Lookups of many features at once, on embedding variables and ordinary variables mixed.
+"""Lookups of many features at once, in a mix of embedding variables and ordinary variables.
 
-What is in embedding variables is looked up as one group: one op on one rank, three exchanges a step over
-several, however many features there are. Ordinary variables go through TensorFlow's own lookups.
+All lookups in embedding variables form one group: one op on one rank, three exchanges per step over several
+ranks, however many features there are. Ordinary variables go through TensorFlow's own lookups.
 """
 
 import itertools
@@ -41,37 +41,37 @@ def group_embedding_lookup_sparse(
 ) -> list[tf.Tensor] | tf.Tensor:
     """Looks up bags of ids of several features, and combines the rows of each bag.
 
-    Each output is what `tf.nn.embedding_lookup_sparse` gives for that feature, except that rows without ids
-    at the end of a batch have their zeros too, so that all outputs of a batch have as many rows.
+    Each output equals that of `tf.nn.embedding_lookup_sparse`, with one exception: bags without ids at the
+    end of a batch get rows of zeros too, so that all outputs have the same number of rows.
 
     Args:
-      params: One for each feature: an embedding variable, or an ordinary variable, which may be partitioned
-        (a `PartitionedVariable` or a list of variables). Their dims may differ, and one may stand several
+      params: For each feature an embedding variable or an ordinary variable. The latter may be partitioned (a
+        `PartitionedVariable` or a list of variables). Dims may differ, and a variable may occur several
         times.
-      sp_ids: Lists of int ids, `[batch, any]`: a SparseTensor, of whose indices only the row matters, or a
-        RaggedTensor, for each feature. Ids for an embedding variable are widened to its key_dtype. Those for
-        an ordinary variable are positions, and those in a SparseTensor stand in the order of their rows.
-      combiners: "sum", "mean" or "sqrtn" for each feature. The mean is divided by the sum of the weights,
-        sqrtn by the root of the sum of their squares; zeros where that is zero.
+      sp_ids: For each feature the bags of int ids, `[batch, any]`, as a SparseTensor or a RaggedTensor. Of a
+        SparseTensor's indices only the row is used. Ids for an embedding variable are widened to its
+        key_dtype. Ids for an ordinary variable are row positions; in a SparseTensor they have to be in
+        order of their rows.
+      combiners: "sum", "mean" or "sqrtn" for each feature. "mean" divides by the sum of the weights, "sqrtn"
+        by the square root of the sum of their squares; the output is zero if the divisor is.
       partition_strategy: "mod" or "div": how ids are spread over the parts of a partitioned variable.
-      sp_weights: None, or for each feature None or what has a weight for each of its ids, of its ids' kind.
-        Weights that are NaN or infinite are an `InvalidArgumentError` when the graph runs.
-      name: Of the ops' scope.
-      training: Whether keys that an embedding variable does not have get a row; a bool or a scalar bool
-        tensor. Without, they read as their initial values, and there are no gradients for the embedding
-        variables.
-      side_by_side: Whether all outputs are one tensor, in which they stand next to each other. What is in
-        embedding variables is written there in the first place: where there are no ordinary variables,
-        nothing is copied.
+      sp_weights: None, or for each feature None or a tensor of the same kind as its ids, with one weight per
+        id. NaN or infinite weights raise an `InvalidArgumentError` when the graph runs.
+      name: The name scope of the ops.
+      training: Whether keys without a row in an embedding variable get one; a bool or a scalar bool tensor.
+        If false, such keys read as their initial values, and the embedding variables get no gradients.
+      side_by_side: Whether all outputs are concatenated to one tensor along the last dimension. Lookups in
+        embedding variables write into that tensor directly; if there are no ordinary variables, nothing is
+        copied.
 
     Returns:
       One tensor `[batch, dim of the variable]` for each feature, in their order; with `side_by_side` one
       tensor `[batch, sum of the dims]`.
 
     Raises:
-      TypeError: Something is not of the types above; the message names the feature and its variable.
-      ValueError: Lists of different lengths, no feature, an unknown combiner or partition strategy, or shapes
-        that do not fit.
+      TypeError: An argument has the wrong type; the message names the feature and its variable.
+      ValueError: The lists are empty or differ in length, a combiner or the partition strategy is unknown, or
+        shapes do not match.
     """
     function = "group_embedding_lookup_sparse"
     weights = [None] * len(_a_list(function, "params", params)) if sp_weights is None else sp_weights
@@ -112,19 +112,19 @@ def group_embedding_lookup(
     """Looks up the rows of several features' ids.
 
     Args:
-      params: As of `group_embedding_lookup_sparse`.
-      ids: For each feature an int tensor of any shape, or what becomes one, or a RaggedTensor.
-      partition_strategy: As of `group_embedding_lookup_sparse`.
-      name: Of the ops' scope.
-      training: As of `group_embedding_lookup_sparse`.
+      params: As for `group_embedding_lookup_sparse`.
+      ids: For each feature an int tensor of any shape, a value that converts to one, or a RaggedTensor.
+      partition_strategy: As for `group_embedding_lookup_sparse`.
+      name: The name scope of the ops.
+      training: As for `group_embedding_lookup_sparse`.
 
     Returns:
-      For each feature a tensor of its ids' shape with one more dimension, the dim of its variable; a
-      RaggedTensor where its ids are one.
+      For each feature a tensor with the shape of its ids and one more dimension, the dim of its variable; a
+      RaggedTensor if its ids are one.
 
     Raises:
-      TypeError: Something is not of the types above; the message names the feature and its variable.
-      ValueError: Lists of different lengths, no feature, or an unknown partition strategy.
+      TypeError: An argument has the wrong type; the message names the feature and its variable.
+      ValueError: The lists are empty or differ in length, or the partition strategy is unknown.
     """
     function = "group_embedding_lookup"
     variables_of = _variables(function, params, {"ids": ids}, partition_strategy)
@@ -142,7 +142,7 @@ def group_embedding_lookup(
 
 
 class _Bags:
-    """One feature whose rows are combined: checks what belongs to it."""
+    """One feature whose rows are combined; checks its ids, combiner and weights."""
 
     def __init__(self, who: str, variable: Any, ids: Any, combiner: Any, weights: Ids | None) -> None:
         self.who = who
@@ -182,7 +182,7 @@ class _Bags:
             )
         self._check_rank(weights, "weights")
         if not (weights.dtype.is_floating or weights.dtype.is_integer):
-            raise TypeError(f"{self.who}: weights are {weights.dtype.name}, which are no numbers")
+            raise TypeError(f"{self.who}: weights must be numbers, not {weights.dtype.name}")
         if not weights.values.shape.is_compatible_with(self.ids.values.shape):
             raise ValueError(
                 f"{self.who}: {weights.values.shape[0]} weights for {self.ids.values.shape[0]} ids"
@@ -199,7 +199,7 @@ class _Bags:
 
 
 class _Rows:
-    """One feature whose rows are given as they are."""
+    """One feature whose rows are returned without combining them."""
 
     def __init__(self, who: str, variable: Any, ids: Any) -> None:
         self.who = who
@@ -214,7 +214,7 @@ class _Rows:
         return DenseLookup(self.variable, as_keys(self.flat_ids, self.variable, self.who))
 
     def shaped(self, rows: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-        """The rows of `flat_ids`, shaped as the ids."""
+        """Returns the rows of `flat_ids` in the shape of the ids."""
         return rows if self._ragged is None else self._ragged.with_flat_values(rows)
 
 
@@ -227,7 +227,7 @@ def _look_up(
     training: bool | tf.Tensor,
     side_by_side: bool = False,
 ) -> list[tf.Tensor]:
-    """An output for each feature, or for all features in tables that follow each other."""
+    """Returns an output for each feature; with `side_by_side`, consecutive features in tables share one."""
     runs = [[feature] for feature in features]
     if side_by_side:
         runs = [list(run) for _, run in itertools.groupby(features, _is_in_table)]
@@ -253,7 +253,7 @@ def _a_list(function: str, argument: str, value: Any) -> Sequence[Any]:
 
 
 def _variables(function: str, params: Any, lists: dict[str, Any], partition_strategy: Any) -> list[Any]:
-    """Returns what is looked up for each feature: an embedding variable, or what `tf.nn` takes for params."""
+    """Returns for each feature an embedding variable, or `params` for the lookups of `tf.nn`."""
     params = _a_list(function, "params", params)
     if not params:
         raise ValueError(f"{function}: params must have at least one variable")
@@ -261,7 +261,7 @@ def _variables(function: str, params: Any, lists: dict[str, Any], partition_stra
         if len(_a_list(function, argument, value)) != len(params):
             raise ValueError(
                 f"{function}: params has {len(params)} entries, but {argument} has {len(value)}; each "
-                "feature needs one of each"
+                "list needs one entry per feature"
             )
     if partition_strategy not in PARTITION_STRATEGIES:
         raise ValueError(
@@ -281,7 +281,7 @@ def _variable(who: str, entry: Any) -> Any:
         if isinstance(part, EmbeddingVariable):
             raise TypeError(
                 f"{who} has embedding variable '{part.m_var_name}' in a list of {len(parts)}: an embedding "
-                "variable holds all of its rows, and is no part of another"
+                "variable holds all of its rows, and cannot be a part of a partitioned variable"
             )
         if not isinstance(part, tf.Variable) and not tf.is_tensor(part):
             raise TypeError(f"{who} must be an embedding variable or an ordinary one, not {part!r}")

@@ -1,4 +1,4 @@
-"""Gradients of lookups: where they can be taken, and what they are."""
+"""Gradients of lookups: checks of the graph they are taken in, and their form."""
 
 from typing import Any, NoReturn
 
@@ -8,17 +8,18 @@ from tensorflow.python.ops import control_flow_v2_func_graphs as branches
 
 from sparse_operation_kit.core import graph_ops
 
-# The graphs of control flow that is made of functions.
+# The function graphs of v2 control flow.
 _BRANCHES = (branches.CondBranchFuncGraph, branches.WhileCondFuncGraph, branches.WhileBodyFuncGraph)
 
 
 def check_gradient_graph(op: tf.Operation) -> None:
-    """Refuses gradients that leave a branch or a loop, where TensorFlow wants them dense.
+    """Refuses gradients that leave a branch or a loop, because TensorFlow makes them dense there.
 
-    `op` is a group's op that takes the handles of its tables.
+    Args:
+      op: An op of a lookup group that takes the handles of its tables.
 
     Raises:
-      TypeError: They do; the message names the variables.
+      TypeError: The gradients leave a branch or a loop; the message names the variables.
     """
     op = graph_ops.operation(op)
     graph = op.graph
@@ -27,26 +28,26 @@ def check_gradient_graph(op: tf.Operation) -> None:
         return
     names = graph_ops.table_names(op)
     raise TypeError(
-        f"There is no gradient for lookups in embedding variables {names} inside of tf.cond or tf.while_loop:"
-        " look the rows up outside and take them in, or use tf.stop_gradient"
+        f"There is no gradient for lookups in embedding variables {names} inside tf.cond or tf.while_loop: "
+        "look the rows up outside and use them inside, or use tf.stop_gradient"
     )
 
 
 def refuse_second_derivative(op: tf.Operation, *gradients: tf.Tensor) -> NoReturn:
-    """The gradient of ops that give gradients of tables, or of a lookup's weights.
+    """The gradient function of ops that compute gradients of tables or of a lookup's weights.
 
     Raises:
-      LookupError: Always; the message names the variables where the op knows them.
+      LookupError: Always; the message names the variables if the op knows them.
     """
     del gradients
     raise LookupError(
         f"There is no second derivative through lookups in embedding variables {graph_ops.table_names(op)}: "
-        "what depends on their gradient cannot be differentiated again. Use tf.stop_gradient on the gradient"
+        "their gradient cannot be differentiated again. Use tf.stop_gradient on the gradient"
     )
 
 
 def table_slices(result: Any) -> list[tf.IndexedSlices]:
-    """The gradients of a group's tables, of an op with `values` and row numbers, `indices`, for each."""
+    """Returns the gradients of a group's tables from an op's outputs `values` and `indices` (row numbers)."""
     return [
         tf.IndexedSlices(values, indices)
         for values, indices in zip(result.values, result.indices, strict=True)
@@ -62,7 +63,7 @@ def _is_in_branch_function(graph: tf.Graph) -> bool:
 
 
 def _is_in_branch(op: tf.Operation) -> bool:
-    # Only where control flow is not made of functions: in graphs without TensorFlow's v2 behavior.
+    # For v1 control flow, which graphs have if TensorFlow's v2 behavior is disabled.
     context = op._get_control_flow_context()
     while context is not None:
         if context.IsCondContext():

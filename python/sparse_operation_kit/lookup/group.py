@@ -1,7 +1,7 @@
-"""Lookups of groups of features: what is looked up in one op.
+"""Lookups of groups of features in one op.
 
-A group is a list of lookups, each of one feature in one embedding variable. Describing it is plain Python;
-`lookup_group` makes the op.
+A group is a list of lookups, each of one feature in one embedding variable. The lookups are plain Python
+objects; `lookup_group` adds the op to the graph.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _looks_ahead = contextvars.ContextVar("sok_looks_ahead", default=False)
 
 @dataclass(frozen=True)
 class DenseLookup:
-    """Rows of `ids`, of any shape; the output has that shape and one more dimension."""
+    """Rows of `ids`, which have any shape; the output has that shape and one more dimension."""
 
     variable: EmbeddingVariable
     ids: tf.Tensor
@@ -66,15 +66,15 @@ class DenseLookup:
 
 @dataclass(frozen=True)
 class SparseLookup:
-    """Bags of ids, combined to one row each: a bag is a row of the SparseTensor.
+    """Bags of ids, each combined to one row. A bag is a row of the SparseTensor.
 
-    The ids' indices may come in any order, and their columns do not matter. With `slots` the output is
-    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id; where it is a
-    SparseTensor, its indices must equal those of the ids when the graph runs. `exchange` says what
-    ranks send each other, "rows" or "sums" (see `DistributedEmbedding`); "sums" is for the only lookup of its
-    variable in a group, without weights, and others exchange rows all the same. With `positive_weights_only`
-    ids whose weight is not above zero count for nothing, as `tf.nn.safe_embedding_lookup_sparse` leaves them
-    out of a mean and a sqrtn.
+    The ids' indices may be in any order, and their columns are ignored. With `slots` the output is
+    [rows / slots, slots, dim], else [rows, dim]. `weights` has one float for each id; if it is a
+    SparseTensor, its indices must equal those of the ids when the graph runs. `exchange` says what ranks send
+    each other, "rows" or "sums" (see `DistributedEmbedding`). "sums" takes effect only without weights, and
+    if no other lookup of the group is in the same variable. With `positive_weights_only` ids with a weight
+    <= 0 are left out, also of the divisors of "mean" and "sqrtn", as in
+    `tf.nn.safe_embedding_lookup_sparse`.
     """
 
     variable: EmbeddingVariable
@@ -114,9 +114,9 @@ class SparseLookup:
 
 @dataclass(frozen=True)
 class RaggedLookup:
-    """Bags of ids, combined to one row each: a bag is a row of the RaggedTensor. Output [rows, dim].
+    """Bags of ids, each combined to one row. A bag is a row of the RaggedTensor. The output is [rows, dim].
 
-    `weights`, which may be a RaggedTensor, and `positive_weights_only` are as in a `SparseLookup`.
+    `weights`, which may be a RaggedTensor, and `positive_weights_only` are as in `SparseLookup`.
     """
 
     variable: EmbeddingVariable
@@ -166,23 +166,25 @@ def lookup_group(
     """Looks up all features of a group in one op.
 
     Args:
-      lookups: At least one. A variable may stand in several of them; its duplicate ids are merged over all.
-      training: Whether keys that are not there get a row; a Python bool or a scalar bool tensor. Without,
-        they read as their initial values, and the group has no gradients.
-      name: Of the op.
-      side_by_side: Which lookups write into one output, next to each other along its last dimension, which
-        costs no copy, forward or backward. False: each has its own. True: all share one. A list of numbers:
-        the first so many lookups share the first output, the next so many the second, and so on. Those of one
-        output have the same shape but for the last dimension; else running them is an InvalidArgumentError.
+      lookups: At least one. A variable may occur in several of them; duplicate ids are merged over all.
+      training: Whether keys without a row get one; a Python bool or a scalar bool tensor. If false, such keys
+        read as their initial values, and the group has no gradients.
+      name: The name of the op.
+      side_by_side: Which lookups write into the same output, next to each other along its last dimension.
+        This copies nothing, forward or backward. False: each lookup has its own output. True: all share one.
+        A list of numbers: [2, 3] means that the first two lookups share the first output and the next three
+        the second. Lookups that share an output have the same shape except for the last dimension; otherwise
+        running them raises InvalidArgumentError.
 
     Returns:
-      One float32 tensor for each output: `[batch, dim]` of one pooled lookup, `[batch, sum of dims]` of
+      One float32 tensor for each output: `[batch, dim]` for one combined lookup, `[batch, sum of dims]` for
       several.
 
     Raises:
-      TypeError: Ids of a lookup do not have its variable's key_dtype, or `training` is no bool.
-      ValueError: No lookup at all, an unknown combiner, `training` is no scalar, or `side_by_side` does not
-        cover the lookups, or lookups of one output are known to have other shapes.
+      TypeError: The ids of a lookup do not have its variable's key_dtype, or `training` is not a bool.
+      ValueError: There is no lookup, a combiner is unknown, `training` is not a scalar, the numbers in
+        `side_by_side` do not add up to the number of lookups, or the known shapes of lookups that share an
+        output differ.
     """
     if not lookups:
         raise ValueError("A lookup group needs at least one lookup")
@@ -190,13 +192,13 @@ def lookup_group(
         _check(lookup)
     beside = _numbers_beside(side_by_side, len(lookups))
     shapes = _output_shapes(lookups, beside)
-    # In an order that does not depend on that of the lookups, so that ranks agree about it.
+    # Sorted by name, so that all ranks have the same order even if the order of the lookups differs.
     tables = sorted(
         {id(lookup.variable): lookup.variable for lookup in lookups}.values(),
         key=lambda table: table.m_var_name,
     )
     for table in tables:
-        # As reading any variable does, so that gradient tapes watch it.
+        # Makes gradient tapes watch the table, as reading an ordinary variable does.
         resource_variable_ops.variable_accessed(table)
     positions = {id(table): position for position, table in enumerate(tables)}
     arguments = {
@@ -234,7 +236,7 @@ def _look_up_rows(variable: EmbeddingVariable, keys: tf.Tensor, name: str | None
 
 
 def _look_up_in_two(arguments: dict[str, Any], name: str | None) -> list[tf.Tensor]:
-    """The op of a group as two, the first of which needs no row. Weights have no gradients then."""
+    """Adds a group's lookup as two ops, of which the first needs no rows. Weights then have no gradients."""
     with tf.name_scope(name or graph_ops.GROUP_LOOKUP):
         ahead = native.ops.sok_group_lookup_ahead(**arguments)
         return list(
@@ -249,7 +251,7 @@ def _look_up_in_two(arguments: dict[str, Any], name: str | None) -> list[tf.Tens
 
 
 def _exchange(lookups: Sequence[Lookup]) -> str:
-    """What owners of a table answer its lookups in a group with."""
+    """Returns what the owners of a table's rows send back for its lookups in a group, "rows" or "sums"."""
     return (
         "sums"
         if len(lookups) == 1 and lookups[0].weights is None and lookups[0].exchange == "sums"
@@ -263,19 +265,19 @@ def _weight_values(lookup: Lookup) -> tf.Tensor:
 
 
 def _numbers_beside(side_by_side: bool | Sequence[int], lookups: int) -> list[int]:
-    """How many lookups each output holds."""
+    """Returns the number of lookups in each output."""
     if isinstance(side_by_side, bool):
         return [lookups] if side_by_side else [1] * lookups
     numbers = [int(number) for number in side_by_side]
     if min(numbers, default=0) < 1 or sum(numbers) != lookups:
         raise ValueError(
-            f"side_by_side is {numbers}, which are no positive numbers that add up to {lookups} lookups"
+            f"side_by_side is {numbers}; it must be positive numbers that add up to {lookups} lookups"
         )
     return numbers
 
 
 def _output_shapes(lookups: Sequence[Lookup], beside: Sequence[int]) -> list[tf.TensorShape]:
-    """What is known of the outputs' shapes."""
+    """Returns the static shapes of the outputs."""
     shapes = []
     remaining = iter(lookups)
     for number in beside:
@@ -286,7 +288,7 @@ def _output_shapes(lookups: Sequence[Lookup], beside: Sequence[int]) -> list[tf.
             if not before.is_compatible_with(lookup.output_shape[:-1]):
                 raise ValueError(
                     f"Lookup in embedding variable '{lookup.variable.m_var_name}': its output of shape "
-                    f"{lookup.output_shape} cannot stand beside that of embedding variable "
+                    f"{lookup.output_shape} cannot be placed beside that of embedding variable "
                     f"'{first.variable.m_var_name}', of shape {first.output_shape}"
                 )
             before = before.merge_with(lookup.output_shape[:-1])
@@ -314,7 +316,7 @@ def _check(lookup: Lookup) -> None:
 
 @contextlib.contextmanager
 def reading_only() -> Iterator[None]:
-    """Inside it, lookups are built with `training=False`, whatever they are told."""
+    """Returns a context in which lookups are built with `training=False`, whatever their argument says."""
     token = _reads_only.set(True)
     try:
         yield
@@ -324,7 +326,7 @@ def reading_only() -> Iterator[None]:
 
 @contextlib.contextmanager
 def looking_ahead() -> Iterator[None]:
-    """Inside it, lookups are built so that what needs no row can run before the rest."""
+    """Returns a context in which lookups are built so that the part that needs no rows can run ahead."""
     token = _looks_ahead.set(True)
     try:
         yield
@@ -363,7 +365,7 @@ def _group_lookup_read_gradient(
 def _gradients_of_group(
     op: tf.Operation, gradients: Sequence[tf.Tensor], num_weights: int, weighted: Sequence[bool]
 ) -> tuple[list[tf.IndexedSlices], Sequence[tf.Tensor]]:
-    """The gradients of the tables and of the weights, of an op that gives outputs and its plan."""
+    """Returns the gradients of the tables and of the weights, for an op with the outputs and a plan."""
     check_gradient_graph(op)
     result = native.ops.sok_group_lookup_grad(
         handles=graph_ops.handles_of(op),

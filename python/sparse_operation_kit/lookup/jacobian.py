@@ -1,4 +1,4 @@
-"""Has `tf.GradientTape.jacobian` refuse embedding variables, whose Jacobians TensorFlow wants dense."""
+"""Makes `tf.GradientTape.jacobian` refuse embedding variables, as TensorFlow makes Jacobians dense."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _refusing(original: Callable) -> Callable:
             if is_embedding_variable(source):
                 raise TypeError(
                     f"There is no Jacobian with respect to embedding variable '{source.m_var_name}', as a "
-                    "table has no dense form: take it with respect to the rows that a lookup gives"
+                    "table has no dense form: take it with respect to the rows that a lookup returns"
                 )
         return original(self, target, sources, *args, **kwargs)
 

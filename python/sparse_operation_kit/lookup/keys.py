@@ -1,4 +1,4 @@
-"""Ids that users bring, as the keys of an embedding variable."""
+"""Converts the ids that users pass to the keys of an embedding variable."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ def as_keys(ids: Any, variable: EmbeddingVariable, who: str) -> tf.Tensor:
     """Returns ids as a tensor of the variable's key_dtype.
 
     Args:
-      ids: A tensor or what becomes one. Integers of a dtype whose values key_dtype has all are widened:
-        int32 for an int64 variable, for one.
-      variable: Whose keys they are.
-      who: How the error's message begins.
+      ids: A tensor, or a value that converts to one. Its integer dtype may be narrower than key_dtype: int32
+        ids for an int64 variable are widened.
+      variable: The embedding variable.
+      who: The beginning of error messages.
 
     Raises:
-      TypeError: They are no integers, or their dtype has values that key_dtype has not.
+      TypeError: The ids are not integers, or key_dtype cannot represent all values of their dtype.
     """
     tensor = tf.convert_to_tensor(ids, dtype_hint=variable.key_dtype)
     if tensor.dtype == variable.key_dtype:

@@ -1,7 +1,7 @@
-"""Gradient tapes over ops whose inputs are changed after they were made.
+"""Records ops on gradient tapes whose inputs are changed after the ops were created.
 
-A tape keeps the inputs that an op had when it was made, and would differentiate what the graph no longer
-computes. So such ops are recorded as a single one, with the gradient of `tf.gradients` in the final graph.
+A tape keeps the inputs that an op had when it was created, so it would differentiate a graph that has changed
+since. Such ops are therefore recorded as one op, whose gradient is that of `tf.gradients` in the final graph.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sparse_operation_kit.compat import gradient_record
 
 
 class OneRecord:
-    """Ops that are one to the tapes that record."""
+    """A set of ops that gradient tapes see as one op."""
 
     def __init__(self) -> None:
         self._variables: Sequence[tf.Variable] = ()
 
     @contextlib.contextmanager
     def making(self) -> Iterator[None]:
-        """Inside it the ops are made, and no tape records."""
+        """Returns the context in which to create the ops; tapes record nothing inside it."""
         with gradient_record.VariableWatcher() as watcher, gradient_record.stop_recording():
             yield
         self._variables = watcher.watched_variables()
@@ -32,15 +32,15 @@ class OneRecord:
     def record(
         self, made: Sequence[tf.Operation], outputs: Sequence[tf.Tensor], constants: Sequence[tf.Tensor]
     ) -> list[tf.Tensor]:
-        """Tells the tapes of the ops, once their inputs are final.
+        """Records the ops on the tapes. Call it when the inputs of the ops are final.
 
         Args:
           made: The ops.
-          outputs: Those of the ops' outputs that others work on.
-          constants: What has no gradient, though the ops work on it.
+          outputs: The outputs of the ops that other ops will use.
+          constants: Inputs of the ops that have no gradient.
 
         Returns:
-          What others work on in place of `outputs`; without a tape, `outputs`.
+          The tensors to use instead of `outputs`; without a tape, `outputs`.
         """
         if not gradient_record.could_possibly_record():
             return list(outputs)
@@ -57,7 +57,8 @@ class OneRecord:
         arrived: dict[int, tf.Tensor] = {}
 
         def differentiate(*gradients: tf.Tensor) -> list[tf.Tensor | tf.IndexedSlices | None]:
-            # A tape makes zeros for outputs without a gradient, and variables behind them are to have none.
+            # A tape passes zeros for outputs without a gradient. They are dropped here, so that variables
+            # behind them get no gradient.
             known = [i for i, gradient in enumerate(gradients) if gradient is arrived.get(i)]
             return tf.gradients(
                 [inner[i] for i in known],
@@ -73,7 +74,7 @@ class OneRecord:
         return results
 
     def _inputs(self, made: Sequence[tf.Operation]) -> list[tf.Tensor]:
-        """What the ops take from others and what they read, as far as it can have a gradient."""
+        """Returns the ops' inputs from other ops and the variables they read, if they can have a gradient."""
         of_ops = set(made)
         tensors = [tensor for op in made for tensor in op.inputs if tensor.op not in of_ops]
         tensors += [variable.handle for variable in self._variables]
@@ -82,7 +83,7 @@ class OneRecord:
 
 
 def _noting(tensor: tf.Tensor, number: int, arrived: dict[int, tf.Tensor]) -> tf.Tensor:
-    """The tensor, for others; tapes put its gradient into `arrived[number]` on the way back."""
+    """Returns a copy of the tensor; in the backward pass tapes store its gradient in `arrived[number]`."""
 
     def note(gradient: tf.Tensor) -> list[tf.Tensor]:
         arrived[number] = gradient

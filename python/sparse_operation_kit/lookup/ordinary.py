@@ -9,7 +9,7 @@ Bags = Union[tf.SparseTensor, tf.RaggedTensor]
 
 
 def name_of(variables: Sequence[Any]) -> str:
-    """The name of an ordinary variable, given as the list of its parts."""
+    """Returns the name of an ordinary variable, given as the list of its parts."""
     return variables[0].name.split(":")[0]
 
 
@@ -21,22 +21,22 @@ def look_up_bags(
     partition_strategy: str,
     who: str,
 ) -> tf.Tensor:
-    """`tf.nn.embedding_lookup_sparse`, with a row of zeros for every bag without ids, at the end too.
+    """Like `tf.nn.embedding_lookup_sparse`, but bags without ids at the end of the batch get zeros too.
 
     Args:
       variables: The variable's parts.
-      ids: `[batch, any]`, of any integer dtype but uint64.
+      ids: `[batch, any]`, of any integer dtype except uint64.
       combiner: "sum", "mean" or "sqrtn".
-      weights: None, or of the kind of `ids`. NaN, infinity and weights at other places than the ids are an
-        error when the graph runs.
+      weights: None, or a tensor of the same kind as `ids`. NaN, infinity, and weights at other positions than
+        the ids raise an error when the graph runs.
       partition_strategy: "mod" or "div".
-      who: How errors begin.
+      who: The beginning of error messages.
 
     Returns:
       `[batch, dim]`.
 
     Raises:
-      TypeError: Ids are no such integers.
+      TypeError: The ids do not have such a dtype.
     """
     ids = ids.with_values(_positions(ids.values, who))
     output = tf.compat.v1.nn.embedding_lookup_sparse(
@@ -47,7 +47,7 @@ def look_up_bags(
         combiner=combiner,
     )
     batch = _rows_of(ids)
-    # TensorFlow's last row is that of the last id.
+    # TensorFlow's output ends with the bag of the last id.
     missing = batch - tf.shape(output, out_type=batch.dtype)[0]
     padded = tf.pad(output, tf.stack([[0, missing], [0, 0]]))
     known_batch = ids.shape[0] if ids.shape.rank else None
@@ -56,10 +56,10 @@ def look_up_bags(
 
 
 def look_up_rows(variables: Sequence[Any], ids: Any, partition_strategy: str, who: str) -> tf.Tensor:
-    """`tf.nn.embedding_lookup` of ids of any shape and any integer dtype but uint64.
+    """`tf.nn.embedding_lookup` for ids of any shape and any integer dtype except uint64.
 
     Raises:
-      TypeError: Ids are no such integers.
+      TypeError: The ids do not have such a dtype.
     """
     return tf.compat.v1.nn.embedding_lookup(
         list(variables), _positions(ids, who), partition_strategy=partition_strategy
@@ -83,7 +83,7 @@ def _checked_weights(weights: Bags, ids: Bags, who: str) -> Bags:
     of_weights, of_ids = _places(weights), _places(ids)
     checks = []
     if of_weights is not of_ids:
-        message = f"{who}: weights are not at the places of the ids"
+        message = f"{who}: weights are not at the positions of the ids"
         shapes = [tf.shape(of_weights), tf.shape(of_ids)]
         with tf.control_dependencies([tf.compat.v1.debugging.assert_equal(*shapes, message=message)]):
             checks.append(tf.compat.v1.debugging.assert_equal(of_weights, of_ids, message=message))

@@ -1,4 +1,4 @@
-"""Lookups whose ids are made ready while the step before is running."""
+"""Lookups whose ids are prepared while the previous step is running."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from sparse_operation_kit.lookup.step_cut import StepCut
 
 
 class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
-    """Draws batches from an iterator, and makes the ids of each ready while the step before it runs.
+    """Reads batches from an iterator, and prepares the lookups of each batch while the previous step runs.
 
-    While a step works on one batch, the next one is drawn, and of its lookups is done what needs no row:
-    duplicate ids are merged, and over ranks ids are sorted by owner and sent to them. Rows are found,
-    inserted, brought up to date, counted, evicted and read in the step itself, so that the step before has
-    updated them: outputs, tables and optimizers' slots are bit for bit what they are without.
+    While a step works on one batch, the next batch is read, and the part of its lookups that needs no rows is
+    done: duplicate ids are merged, and with several ranks ids are sorted by owner and sent to the owners.
+    Rows are found, inserted, brought up to date, counted, evicted and read in the step itself, after the
+    previous step has updated them. Outputs, tables and optimizer slots are therefore bit for bit the same as
+    without prefetching.
 
-    In a `MonitoredTrainingSession` the object is a hook. In a session of one's own, run `prime` once before
-    the first step, and `advance` with every step:
+    In a `MonitoredTrainingSession` use the object as a hook. In a plain session run `prime` once before the
+    first step, and `advance` with every step:
 
         prefetch = sok.LookupPrefetch(iterator, look_up)
         rows, labels = prefetch.outputs
@@ -33,16 +34,16 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         while True:
             session.run([train_op, prefetch.advance])
 
-    Steps of a session run one after the other. Every batch is trained once. The step after the last raises
-    `tf.errors.OutOfRangeError`, as drawing from the iterator does. A step in a session that was not primed,
-    and one after a run without `advance`, raise `tf.errors.FailedPreconditionError`; a second `prime` raises
-    it too.
+    The steps of a session must not run concurrently. Every batch is trained once. The step after the last
+    batch raises `tf.errors.OutOfRangeError`, as the iterator does. `tf.errors.FailedPreconditionError` is
+    raised by a step in a session without `prime`, by a step after a run without `advance`, and by a second
+    `prime`.
 
     Attributes:
-      outputs: What `look_up` returned, for the batch of the step. Whoever needs it takes the batch: a run of
-        the session that has to do with any of it is a step.
-      prime: An op that draws the first batch and holds it.
-      advance: An op that draws the next batch and holds it, after the step has taken its own. At the end of
+      outputs: The result of `look_up` for the batch of the step. Every session run that needs any of it
+        consumes the batch and so is a step.
+      prime: An op that reads the first batch and holds it.
+      advance: An op that reads the next batch and holds it, after the step has taken its own. At the end of
         the data it does nothing.
     """
 
@@ -50,20 +51,20 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         """Builds the lookups in the default graph.
 
         Args:
-          iterator: A `tf.compat.v1.data.Iterator`: what `make_initializable_iterator` and
-            `make_one_shot_iterator` give. Nobody else should draw from it.
-          look_up: A function of a batch, called as `tf.data.Dataset.map` calls its function: an element that
-            is a tuple as several arguments. It returns a structure of tensors, in which everything of the
-            batch has to be that the model needs: outputs of lookups, labels, dense features. It is called
-            once. Ops that it makes on the batch run ahead, but those that read variables, and what depends
-            on them, run in the step.
-          name: Of the scope of the ops that hold batches; errors call it so.
+          iterator: A `tf.compat.v1.data.Iterator`, as `make_initializable_iterator` and
+            `make_one_shot_iterator` return it. Nothing else should read from it.
+          look_up: A function of a batch, called once, as `tf.data.Dataset.map` calls its function: a tuple is
+            passed as several arguments. It returns a structure of tensors with everything that the model
+            needs of the batch: outputs of lookups, labels, dense features. The ops that it creates on the
+            batch run ahead, except ops that read variables and ops that depend on those: they run in the
+            step.
+          name: The name scope of the ops that hold batches; errors use it too.
 
         Raises:
-          TypeError: `iterator` is no iterator, or `look_up` returns nothing of the batch.
+          TypeError: `iterator` is not an iterator, or `look_up` returns nothing that depends on the batch.
           ValueError: Ids, weights or `training` of a lookup depend on variables, placeholders or rows; or a
-            loop or a branch that is no function reads variables and works on the batch.
-          RuntimeError: Eager execution, or a `tf.function`.
+            v1 loop or branch both reads variables and uses the batch.
+          RuntimeError: Execution is eager or inside a `tf.function`.
         """
         graph = tf.compat.v1.get_default_graph()
         if tf.executing_eagerly() or isinstance(graph, func_graph.FuncGraph):
@@ -77,7 +78,7 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         with tf.name_scope(scope + "/"):
             has_next, batch = _draw(iterator)
         record = OneRecord()
-        # Not in the scope: variables that it makes have the names that they have elsewhere.
+        # Outside the scope, so that the variables created by look_up keep their usual names.
         with looking_ahead(), record.making():
             results = look_up(*batch) if isinstance(batch, tuple) else look_up(batch)
         with tf.name_scope(scope + "/"):
@@ -87,13 +88,15 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
     def _pipeline(
         self, scope: str, first_op: int, has_next: tf.Tensor, batch: Any, results: Any, record: OneRecord
     ) -> None:
-        """Puts what holds a batch between the ops that run ahead and those of the step."""
+        """Inserts the ops that hold a batch between the ops that run ahead and those of the step."""
         flat = [tf.convert_to_tensor(value) for value in tf.nest.flatten(results, expand_composites=True)]
         tensors = tf.nest.flatten(batch, expand_composites=True)
         made = tf.compat.v1.get_default_graph().get_operations()[first_op:]
         cut = StepCut(tensors, made, flat)
         if not cut.held:
-            raise TypeError(f"LookupPrefetch: look_up returned nothing of the batch, but {results!r}")
+            raise TypeError(
+                f"LookupPrefetch: look_up returned {results!r}, which does not depend on the batch"
+            )
         dtypes = [tensor.dtype for tensor in cut.held]
         taken = native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch=scope, name="take")
         for tensor, instead in zip(cut.held, taken, strict=True):
@@ -107,12 +110,12 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
             self.advance = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="advance")
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
-        """Draws the first batch."""
+        """Reads the first batch."""
         del coord
         session.run(self.prime)
 
     def before_run(self, run_context: Any) -> tf.compat.v1.train.SessionRunArgs | None:
-        """Draws the next batch in runs that are steps."""
+        """Reads the next batch in runs that are steps."""
         fetches = session_lib._FetchMapper.for_fetch(run_context.original_args.fetches).unique_fetches()
         elements = [run_context.session.graph.as_graph_element(fetch) for fetch in fetches]
         names = tuple(element.name for element in elements)
@@ -135,7 +138,7 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
 
 
 def _draw(iterator: Any) -> tuple[tf.Tensor, Any]:
-    """Whether there is a next batch, and the batch. Where there is none, ops on it do not run."""
+    """Returns whether there is a next batch, and the batch. If there is none, ops on it do not run."""
     optional = iterator.get_next_as_optional()
     has_next = optional.has_value()
     drawn = tf.nest.map_structure(

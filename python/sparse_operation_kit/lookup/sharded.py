@@ -3,10 +3,10 @@
     ids -> SokGroupRoute -> exchange -> SokGroupServe -> exchange -> SokGroupCombine -> outputs
     gradients -> SokGroupReduce -> exchange -> SokGroupSum -> gradients of this rank's rows
 
-An optimizer that gets these gradients as they are, or averaged over ranks, sums them in its own op instead,
-SokGroupSumApplyGradients (see `optimizers/step_ops.py`).
+If an optimizer gets these gradients unchanged, or averaged over ranks, its op SokGroupSumApplyGradients
+replaces SokGroupSum (see `optimizers/step_ops.py`).
 
-Every rank runs every op in every step, whatever it has to look up.
+Every rank runs every op in every step, even if it has no ids.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ def look_up(
     """Adds the ops of a group lookup to the graph.
 
     Args:
-      arguments: Those of `sok_group_lookup`.
+      arguments: The arguments of `sok_group_lookup`.
       exchange: "rows" or "sums" for each table.
       table_names: The tables' names, in the order of the handles.
-      name: Of the scope of the ops.
+      name: The name scope of the ops.
 
     Returns:
       One float32 tensor for each output, of unknown shape.
@@ -60,13 +60,16 @@ def look_up(
 
 
 def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> dict[str, tf.Tensor]:
-    """What arrived, and what was sent, whose end is this rank's message to itself; by the names of inputs."""
+    """Exchanges the words; returns those received and those sent, by the names of the next op's inputs.
+
+    The words end with this rank's message to itself, which is not exchanged.
+    """
     received, received_splits = communicator().exchange(words, splits, name)
     return {"received": received, "received_splits": received_splits, "sent": words, "sent_splits": splits}
 
 
 def _here(tensor: tf.Tensor) -> tf.Tensor:
-    """The tensor in the default graph, which may be that of a function that takes it in."""
+    """Returns the tensor in the default graph, which may be a function that captures it."""
     return tensor if tensor.graph is tf.compat.v1.get_default_graph() else tf.identity(tensor)
 
 
@@ -79,7 +82,7 @@ def _group_combine_gradient(
     dims = op.get_attr("dims")
     inputs = graph_ops.inputs_of(op)
     exchange_name = exchange_names.unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
-    # An error of any rank ends the lookup on all ranks, and then none of them may go on to the next exchange.
+    # An error on any rank ends the lookup on all ranks. Then no rank may start the next exchange.
     with tf.control_dependencies([_here(graph_ops.outputs_of(op)["outputs"][0])]):
         reduced = native.ops.sok_group_reduce(
             plan=inputs["plan"],

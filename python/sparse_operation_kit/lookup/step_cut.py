@@ -1,6 +1,7 @@
-"""Cuts a graph that works on one batch in two: what a batch alone decides, and what needs the step's state.
+"""Cuts the ops on a batch in two parts: those that depend only on the batch, and those that need the step.
 
-The first part may run a step ahead of the second. Tensors that go from one to the other are held in between.
+The first part may run one step ahead of the second. Tensors that pass from the first part to the second are
+held in between.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from sparse_operation_kit.core import graph_ops
 
 
 class StepCut:
-    """Where the ops that a function has made on a batch are cut.
+    """The cut through the ops that a function has created on a batch.
 
-    An op belongs to the step if it reads state that steps change (variables, rows of tables, what is fed), or
-    takes what such an op gives, or waits for one that works on the batch. All others on the batch run ahead.
+    An op belongs to the step if it reads state that steps change (variables, rows of tables, fed values), if
+    it has an input from an op of the step, or if it waits for an op of the step that uses the batch. All
+    other ops on the batch run ahead.
 
     Attributes:
-      held: Tensors of the batch that the step needs, each once.
-      waits: Ops that run ahead and that ops of the step waited for, such as assertions.
+      held: Tensors that run ahead and that the step needs, each once.
+      waits: Ops that run ahead and were control inputs of ops of the step, such as assertions.
     """
 
     def __init__(
@@ -31,12 +33,12 @@ class StepCut:
 
         Args:
           batch: The tensors of the batch.
-          made: The ops that the function has made, in the order of their making.
+          made: The ops that the function has created, in order of creation.
           results: The tensors that it has returned.
 
         Raises:
-          ValueError: Ids of a lookup, or what goes with them, depend on the step's state or wait for the
-            step; or the cut goes through a loop or a branch.
+          ValueError: Ids, weights or `training` of a lookup depend on the step's state or wait for the step;
+            or the cut goes through a loop or a branch.
         """
         self._of_step: set[tf.Operation] = set()
         self._of_batch = {tensor.op for tensor in batch}
@@ -55,14 +57,14 @@ class StepCut:
             self._hold(tensor, known)
 
     def rejoin(self, taken: Sequence[tf.Tensor], results: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Lets the step work on what was held.
+        """Makes the ops of the step use the tensors that were held.
 
         Args:
-          taken: For each of `held` the tensor in its place.
-          results: As given to the constructor.
+          taken: For each tensor of `held` its replacement.
+          results: The `results` given to the constructor.
 
         Returns:
-          The results, of the step.
+          The results, with held tensors replaced.
         """
         place = {tensor.ref(): instead for tensor, instead in zip(self.held, taken, strict=True)}
         for op, index, tensor in self._inputs:
@@ -74,7 +76,7 @@ class StepCut:
         return [place.get(tensor.ref(), tensor) for tensor in results]
 
     def _classify(self) -> None:
-        # Ops are listed in the order of their making: an op comes after those whose outputs it takes.
+        # Ops are listed in order of creation: an op comes after the ops that produce its inputs.
         for op in tf.compat.v1.get_default_graph().get_operations():
             inputs = [tensor.op for tensor in op.inputs]
             controls = op.control_inputs
@@ -88,14 +90,14 @@ class StepCut:
                 self._of_step.add(op)
 
     def _in_step(self, ops: Sequence[tf.Operation]) -> list[tf.Operation]:
-        """Those that are part of the step and of the batch."""
+        """Returns the ops that belong to the step and use the batch."""
         return [op for op in ops if op in self._of_step and op in self._of_batch]
 
     def _runs_ahead(self, op: tf.Operation) -> bool:
         return op in self._of_batch and op not in self._of_step
 
     def _hold(self, tensor: tf.Tensor, known: set) -> bool:
-        """Notes a tensor if it has to be held; returns whether it has."""
+        """Adds a tensor to `held` if its op runs ahead; returns whether it does."""
         if not self._runs_ahead(tensor.op):
             return False
         if tensor.ref() not in known:
@@ -109,8 +111,8 @@ class StepCut:
                 continue
             if op._get_control_flow_context() is not None:
                 raise ValueError(
-                    f"LookupPrefetch: '{op.name}' is in a loop or a branch that takes '{tensor.name}' of the "
-                    "batch and reads what a step changes; do that outside of the function"
+                    f"LookupPrefetch: '{op.name}' is in a loop or a branch that uses '{tensor.name}' of the "
+                    "batch and also reads state that a step changes; do that outside of look_up"
                 )
             self._inputs.append((op, index, tensor))
         ahead = [control for control in op.control_inputs if self._runs_ahead(control)]
