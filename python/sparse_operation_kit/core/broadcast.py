@@ -1,4 +1,4 @@
-"""Gives ordinary variables the values that they have on one rank."""
+"""Broadcasts the values of ordinary variables from one rank to all ranks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 
 
 def broadcast_variables(variables: Iterable[tf.Variable], root_rank: int = 0) -> tf.Operation:
-    """Makes an op that gives variables their values on rank `root_rank`, on all ranks.
+    """Returns an op that sets variables, on all ranks, to their values on rank `root_rank`.
 
-    The variables are initialized on all ranks when it runs, and every rank runs it. Embedding variables
-    among them are left alone: their rows are spread over the ranks, and are the same for any number of
-    them. At one rank the op does nothing.
+    Every rank runs the op, after it has initialized the variables. Embedding variables are skipped: their
+    rows are sharded over the ranks and do not depend on the number of ranks. With one rank the op does
+    nothing.
 
     Args:
       variables: variables of the default graph, the same on all ranks.
-      root_rank: the rank whose values are taken.
+      root_rank: the rank whose values are used.
 
     Raises:
       ValueError: if `root_rank` is not a rank.
@@ -44,20 +44,20 @@ def broadcast_variables(variables: Iterable[tf.Variable], root_rank: int = 0) ->
 
 
 def broadcast_global_variables(root_rank: int = 0) -> tf.Operation:
-    """`broadcast_variables` of all global variables that the graph has by now, optimizers' slots included."""
+    """Calls `broadcast_variables` for all global variables that exist so far, including optimizer slots."""
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
-    """Runs `broadcast_global_variables` in a new session, after its variables were initialized or restored.
+    """Runs `broadcast_global_variables` in a new session, after the variables were initialized or restored.
 
-    For MonitoredTrainingSession and Estimator, with one on every rank::
+    For MonitoredTrainingSession and Estimator. Every rank needs the hook::
 
         hooks = [sok.BroadcastGlobalVariablesHook(root_rank=0)]
         with tf.compat.v1.train.MonitoredTrainingSession(hooks=hooks) as session:
 
     Args:
-      root_rank: the rank whose values are taken.
+      root_rank: the rank whose values are used.
     """
 
     def __init__(self, root_rank: int = 0):
@@ -65,10 +65,10 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):
         self._broadcast: tf.Operation | None = None
 
     def begin(self) -> None:
-        """Makes the op, in the graph that the session is about to be made for."""
+        """Adds the op to the graph before the session is created."""
         self._broadcast = broadcast_global_variables(self._root_rank)
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: tf.train.Coordinator) -> None:
-        """Runs it."""
+        """Runs the op."""
         del coord
         session.run(self._broadcast)

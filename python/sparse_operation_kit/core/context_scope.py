@@ -1,4 +1,4 @@
-"""The scope in which scripts of the original SOK run their optimizers."""
+"""OptimizerScope: the scope in which scripts for the original SOK run their optimizers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sparse_operation_kit.core.replacement_table import Part
 class OptimizerScope:
     """A context in which optimizers train the given variables, embedding variables among them.
 
-    Optimizers train embedding variables outside of it too, so that a script needs it only to run unchanged.
-    Scopes may be nested, and one object may be entered again.
+    Optimizers train embedding variables outside the scope too; it exists for scripts written for the original
+    SOK. Scopes may be nested, and a scope may be entered several times.
 
     Args:
       trainable_variables: a list or tuple of variables.

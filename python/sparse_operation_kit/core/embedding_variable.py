@@ -1,4 +1,4 @@
-"""EmbeddingVariable: a hash table of rows that TensorFlow takes for a variable."""
+"""EmbeddingVariable: a hash table of rows that TensorFlow treats as a variable."""
 
 import functools
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from sparse_operation_kit.core import (
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES
 
-# Of a row, as in cc/table.
+# The same limit as in cc/table.
 MAX_DIM = 2**28
 KEY_DTYPES = (tf.int64, tf.int32, tf.uint32)
 
@@ -29,8 +29,8 @@ KEY_DTYPES = (tf.int64, tf.int32, tf.uint32)
 class _OwnDevice(str):
     """A device string that equals only itself.
 
-    `tf.nn.embedding_lookup_sparse` compares a variable's device with that of the ids. Where they are the same
-    it reads the variable densely instead of looking rows up, which a hash table cannot bear.
+    `tf.nn.embedding_lookup_sparse` compares a variable's device with that of the ids. If they are equal, it
+    reads the whole variable as a dense tensor, which is impossible for a hash table.
     """
 
     __hash__ = str.__hash__
@@ -43,20 +43,20 @@ class _OwnDevice(str):
 
 
 class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_object.SaveableObject):
-    """Rows of `dim` floats under 64-bit keys, in a table that grows as keys come.
+    """A table of rows of `dim` floats with 64-bit keys, which grows with every new key.
 
-    It is a `tf.Variable` in `GLOBAL_VARIABLES` and, where trainable, in `TRAINABLE_VARIABLES`:
-    `tf.compat.v1.global_variables_initializer()` makes the empty table, `tf.nn.embedding_lookup` and
-    `tf.nn.embedding_lookup_sparse` look rows up, `tf.gradients` gives `tf.IndexedSlices` over row numbers,
+    It is a `tf.Variable` in `GLOBAL_VARIABLES` and, if trainable, in `TRAINABLE_VARIABLES`.
+    `tf.compat.v1.global_variables_initializer()` creates the empty table, `tf.nn.embedding_lookup` and
+    `tf.nn.embedding_lookup_sparse` look rows up, `tf.gradients` returns `tf.IndexedSlices` over row numbers,
     and `tf.compat.v1.train.Saver` saves the rows, the optimizer's slots and its state. It has no dense value:
-    reading it as a tensor is a `TypeError`, except for one without hashing, whose rows are all there. Rows of
-    a table with a capacity are read by `read_value`, those of any table by `keys_and_rows`.
+    reading it as a tensor raises `TypeError`, unless it has no hash table and so holds all rows.
+    `read_value` reads the rows of a table with a capacity, `keys_and_rows` those of any table.
 
-    Its initializer, and restoring it, run the `sok.Init` of the graph where that has not run in the session.
+    Initializing or restoring the variable runs the graph's `sok.Init` if that has not run in the session.
     """
 
-    # Which rank holds which key, as `cc/placement` writes it. A subclass that wants it otherwise sets it
-    # before it calls this class's __init__.
+    # Which rank holds which key, as a placement string of `cc/placement`. Subclasses may set another value
+    # before they call this class's __init__.
     _placement = "by_key"
 
     def __init__(
@@ -73,32 +73,33 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         admission: row_policies.CounterFilter | row_policies.CBFFilter | None = None,
         eviction: row_policies.GlobalStepEvict | row_policies.L2WeightEvict | None = None,
     ) -> None:
-        """Makes the variable in the default graph.
+        """Creates the variable in the default graph.
 
         Args:
           name: Made unique in the graph; `m_var_name` is the unique name.
-          dim: Floats of a row, in [1, 2^28].
-          capacity: Rows on a rank. A new key beyond it is an error; None grows without bound.
+          dim: Number of floats in a row, in [1, 2^28].
+          capacity: Maximum number of rows per rank; `on_full` says what happens beyond it. None: no limit.
           key_dtype: tf.int64, tf.int32 or tf.uint32; lookups take keys of this dtype.
           dtype: tf.float32, the only dtype of rows.
           initializer: None (uniform in [-0.05, 0.05)), a number, the name of a Keras initializer, a
             TensorFlow or Keras initializer whose elements are independent draws, or an `InitializerOption`.
-          trainable: Whether it is in `TRAINABLE_VARIABLES`.
-          use_hashtable: False takes the key for the row: keys are in [0, capacity * ranks), and all rows are
-            there from the start. Needs a capacity.
-          on_full: What a training lookup does with new keys beyond the capacity. "error": it fails, and
-            nothing is inserted. "evict_lru": rows go whose last training lookup is longest ago; of several,
-            those of the smallest keys. "evict_lfu": rows go that training lookups have seen least often; of
-            several, as "evict_lru". Rows of the lookup itself stay; one that needs more rows than the
-            capacity is an error. A gradient that arrives after its row has gone is dropped.
+          trainable: Whether the variable is in `TRAINABLE_VARIABLES`.
+          use_hashtable: False uses the key as the row number: keys are in [0, capacity * ranks), and all rows
+            exist from the start. Needs a capacity.
+          on_full: What a training lookup does with new keys beyond the capacity. "error": it fails and
+            inserts nothing. "evict_lru": it evicts the rows whose last training lookup is longest ago; among
+            equally old rows, those with the smallest keys. "evict_lfu": it evicts the rows that training
+            lookups have seen least often; equally frequent rows are ordered as in "evict_lru". Rows of the
+            lookup itself are not evicted; a lookup of more rows than the capacity fails. The gradient of a
+            row that has been evicted is dropped.
           admission: Which keys get rows: None (every key, in its first training lookup), a `CounterFilter`
             or a `CBFFilter`.
-          eviction: Which rows go when a checkpoint is saved: None (none), a `GlobalStepEvict` or an
+          eviction: Which rows are evicted when a checkpoint is saved: None (none), a `GlobalStepEvict` or an
             `L2WeightEvict`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
-          RuntimeError: Eager execution.
+          RuntimeError: Execution is eager.
         """
         if tf.executing_eagerly():
             raise RuntimeError(
@@ -129,10 +130,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             )
         shape = tf.TensorShape([None if capacity is None else capacity * ranks, self.dim])
 
-        # What the initializer waits for, sok.Init for one, is nothing that every step should run again.
+        # Without control dependencies: every step runs the handle's op, and must not run those again.
         with tf.control_dependencies(None):
             handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
-        # Without it tf.while_loop would take the variable for one that has no gradient.
+        # Without handle data, tf.while_loop would assume that the variable has no gradient.
         handle_data_util.set_handle_data(handle, handle_data_util.create_handle_data(shape, tf.float32))
         with tf.name_scope(self.m_var_name + "/"):
             self._make_table = functools.partial(
@@ -170,22 +171,22 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         if trainable:
             collections.append(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
         ops.add_to_collections(collections, self)
-        # Here and not at import: a process that only imports the library has TensorFlow as it was.
+        # Not at import, so that importing the library alone does not change TensorFlow.
         replacements.install(*OF_EMBEDDING_VARIABLES)
 
     @property
     def evicts_by_step(self) -> bool:
-        """Whether rows go for their age in steps."""
+        """Whether a save evicts rows by their age in steps."""
         return isinstance(self._eviction, row_policies.GlobalStepEvict) and bool(self._eviction.steps_to_live)
 
     @property
     def emb_handle(self) -> tf.Tensor:
-        """The handle, under the name that the original SOK gives it."""
+        """The handle, under its name in the original SOK."""
         return self.handle
 
     @property
     def device(self) -> str:
-        """Where the handle is: a device string that equals no other."""
+        """The handle's device, as a string that equals no other string."""
         return _OwnDevice(self.handle.device)
 
     def size(self, name: str | None = None) -> tf.Tensor:
@@ -193,23 +194,23 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return native.ops.sok_table_size(self.handle, name=name)
 
     def total_count(self, name: str | None = None) -> tf.Tensor:
-        """Returns the shape of what this rank holds, an int64 tensor `[size(), dim]`; DeepRec's name."""
+        """Returns an int64 tensor `[size(), dim]`, the shape of the rows on this rank. DeepRec's name."""
         rows = native.ops.sok_table_size(self.handle)
         return tf.stack([rows, tf.constant(self.dim, tf.int64)], name=name)
 
     def evict(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor:
-        """Takes keys out of the table: their rows, slots and counts.
+        """Removes keys from the table, with their rows, slots and counts.
 
         Args:
-          keys: Of `key_dtype`, any shape; those that are not there are passed over. Over several ranks each
-            rank runs it, and takes out those of the keys that it owns.
-          name: Of the op.
+          keys: A tensor of `key_dtype`, of any shape. Keys that are not in the table are ignored. With
+            several ranks, every rank runs it and removes only the keys that it owns.
+          name: The name of the op.
 
         Returns:
-          The number of rows that went on this rank, a scalar int64 tensor; running it does the work.
+          The number of rows removed on this rank, a scalar int64 tensor; running it removes them.
 
         Raises:
-          ValueError: The variable has no hash table: every row is always there.
+          ValueError: The variable has no hash table, so its rows cannot be removed.
         """
         if not self.use_hashtable:
             raise ValueError(
@@ -224,10 +225,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return native.ops.sok_table_is_initialized(self.handle, name=name)
 
     def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
-        """Returns the rows of the keys `indices`, of any shape; a key that is not there gets its row.
+        """Returns the rows of the keys `indices`, which have any shape; a key without a row gets one.
 
-        This is what `tf.gather` and `tf.nn.embedding_lookup` call. Keys of a narrower integer dtype than
-        `key_dtype` are widened, for TensorFlow makes int32 tensors of Python numbers.
+        `tf.gather` and `tf.nn.embedding_lookup` call it. Keys of a narrower integer dtype than `key_dtype`
+        are widened, because TensorFlow converts Python numbers to int32 tensors.
         """
         keys = tf.convert_to_tensor(indices)
         if self.key_dtype == tf.int64 and keys.dtype in (tf.int32, tf.uint32):
@@ -235,9 +236,9 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return row_lookup.look_up(self, keys, name)
 
     def keys_and_rows(self, name: str | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what this rank holds, `(keys, rows)`: `[n]` of `key_dtype` and float32 `[n, dim]`.
+        """Returns the `(keys, rows)` on this rank: `[n]` of `key_dtype` and float32 `[n, dim]`.
 
-        They stand in the order of the row numbers. Differentiating them is a TypeError.
+        They are in the order of the row numbers. Differentiating them raises TypeError.
         """
         exported = native.ops.sok_table_export(self.handle, dim=self.dim, name=name)
         return tf.cast(exported.keys, self.key_dtype), exported.values
@@ -245,12 +246,12 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     def read_value(self) -> tf.Tensor:
         """Returns the rows as one tensor.
 
-        Of a table without hashing it is [capacity * ranks, dim], by key. Of a table with hashing and a
-        capacity it is [capacity, dim], what this rank holds by row number, zeros where no key has the row;
-        differentiating it is a TypeError.
+        Without a hash table, the shape is [capacity * ranks, dim], indexed by key. With a hash table and a
+        capacity, it is [capacity, dim], the rows of this rank indexed by row number, with zeros where no key
+        has the row; differentiating that raises TypeError.
 
         Raises:
-          TypeError: The table has hashing and no capacity.
+          TypeError: The variable has a hash table without a capacity.
         """
         if not self.use_hashtable or self.capacity is None:
             return self._read_variable_op()
@@ -259,15 +260,15 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return tf.scatter_nd(exported.rows[:, tf.newaxis], exported.values, shape)
 
     def value(self) -> tf.Tensor:
-        """Returns all rows of a table without hashing, [capacity * ranks, dim], by key."""
+        """Returns all rows of a variable without a hash table, [capacity * ranks, dim], indexed by key."""
         return self._read_variable_op()
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
         del no_copy
         if self.use_hashtable:
             self._refuse(
-                "has no dense value: it holds the rows of the keys that came so far"
-                + ("" if self.capacity is None else ", which read_value() gives by row number")
+                "has no dense value: it holds the rows of the keys seen so far"
+                + ("" if self.capacity is None else ", which read_value() returns by row number")
             )
         # tf.range has no uint32.
         return self.sparse_read(tf.cast(tf.range(self.shape[0], dtype=tf.int64), self.key_dtype))
@@ -281,8 +282,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return self._read_variable_op()
 
     def _as_graph_element(self) -> tf.Tensor | None:
-        # What Session.run fetches for the variable. TensorFlow also asks for it where it only wants to know
-        # the graph, and takes None for an answer, so a hash table must not raise here.
+        # The tensor that Session.run fetches for the variable. TensorFlow also calls this only to find the
+        # graph, and then accepts None, so a hash table must not raise here.
         if self.use_hashtable:
             return None
         if self._graph_element is None:  # type: ignore[has-type]
@@ -291,22 +292,22 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         return self._graph_element
 
     def eval(self, session: tf.compat.v1.Session | None = None) -> Any:
-        """Returns all rows of a table without hashing, a float32 array [capacity * ranks, dim]."""
+        """Returns all rows of a variable without a hash table, a float32 array [capacity * ranks, dim]."""
         return self._read_variable_op().eval(session=session)
 
     def checked_keys(self, keys: tf.Tensor) -> tf.Tensor:
-        """Returns the keys of a lookup; a subclass that has no others adds its check of them."""
+        """Returns the keys of a lookup. A subclass with a fixed set of keys adds a check."""
         return keys
 
     def _ref(self) -> "EmbeddingVariable":
-        # The optimizers of tf.compat.v1.train ask variables that are no VarHandleOp for it, and differentiate
-        # with respect to what they get.
+        # The optimizers of tf.compat.v1.train call this for variables that are not a VarHandleOp, and
+        # differentiate with respect to the result.
         return self
 
     def _refuse(self, why: str) -> NoReturn:
         raise TypeError(
             f"Embedding variable '{self.m_var_name}' {why}. Look rows up with tf.nn.embedding_lookup, or "
-            "write all of them out with sok.Saver"
+            "write all of them to files with sok.Saver"
         )
 
     def _refuse_assignment(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -320,7 +321,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
     load = count_up_to = _strided_slice_assign = _refuse_assignment
 
     def gather_nd(self, indices: Any, name: str | None = None) -> NoReturn:
-        """Refuses: rows have keys, not positions."""
+        """Raises TypeError: rows have keys, not positions."""
         del indices, name
         self._refuse("has no gather_nd")
 
@@ -328,17 +329,17 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         """Returns None, as a MetaGraph cannot describe the variable to TensorFlow alone."""
         del export_scope
 
-    # What tf.compat.v1.train.Saver asks of a SaveableObject.
+    # The interface of a SaveableObject, for tf.compat.v1.train.Saver.
     optional_restore = False
 
     @property
     def checkpoint_key(self) -> str:
-        """The name, in TensorFlow's checkpoints, of the string that says where the table's own is."""
+        """The name, in TensorFlow's checkpoint, of the string that says where the table's checkpoint is."""
         return f"{self.m_var_name}/checkpoint"
 
     @property
     def specs(self) -> list[saveable_object.SaveSpec]:
-        """What TensorFlow's checkpoints hold of the table. Savers' wrapped methods give it its value."""
+        """The table's entry in TensorFlow's checkpoints. The wrapped methods of Savers set its value."""
         return [
             saveable_object.SaveSpec(
                 self._refuse_specs, "", self.checkpoint_key, tf.string, device=self.handle.device
@@ -349,23 +350,23 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         self._refuse("can be saved by tf.compat.v1.train.Saver with TensorFlow's own builders only")
 
     def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> NoReturn:
-        """Refuses: Savers' wrapped methods restore tables."""
+        """Raises TypeError: the wrapped methods of Savers restore tables instead."""
         del restored_tensors, restored_shapes
         self._refuse("can be restored by tf.compat.v1.train.Saver with TensorFlow's own builders only")
 
     def make_if_missing(self) -> tf.Operation:
-        """Returns the op that makes the empty table where the initializer has not run."""
+        """Returns an op that creates the empty table if the initializer has not run."""
         with tf.control_dependencies(self._initializer_inputs), initialize.making_table() as made:
             made.append(self._make_table(keep_existing=True, name="MakeTable"))
         return made[0]
 
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
-        """Makes `initializer_op` what initializes the variable."""
+        """Sets the op that initializes the variable."""
         self._initializer_op = initializer_op
 
 
 def is_embedding_variable(variable: Any) -> bool:
-    """Whether `variable` is an embedding variable. Any object may be asked about."""
+    """Returns whether `variable`, which may be any object, is an embedding variable."""
     return isinstance(variable, EmbeddingVariable)
 
 
@@ -374,8 +375,8 @@ def _export_gradient(op: tf.Operation, *gradients: tf.Tensor | None) -> NoReturn
     del gradients
     name = graph_ops.table_of(graph_ops.inputs_of(op)["handle"]).get_attr("shared_name").decode()
     raise TypeError(
-        f"Embedding variable '{name}' cannot be differentiated through what read_value() or keys_and_rows() "
-        "gives. Look rows up with embedding_lookup, or put tf.stop_gradient around them"
+        f"Embedding variable '{name}' cannot be differentiated through the result of read_value() or "
+        "keys_and_rows(). Look rows up with embedding_lookup, or apply tf.stop_gradient to them"
     )
 
 
@@ -391,7 +392,7 @@ def _check_arguments(
     eviction: Any,
 ) -> None:
     if not isinstance(name, str) or not name:
-        raise TypeError(f"An embedding variable's name must be a string that is not empty, not {name!r}")
+        raise TypeError(f"An embedding variable's name must be a non-empty string, not {name!r}")
     if name.endswith("/"):
         raise ValueError(f"An embedding variable's name must not end with a slash, as {name!r} does")
     who = f"Embedding variable '{name}'"

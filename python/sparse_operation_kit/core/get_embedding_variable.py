@@ -1,4 +1,4 @@
-"""get_embedding_variable: DeepRec's way to make, and to find again, an embedding variable by its name."""
+"""get_embedding_variable: DeepRec's function that creates or reuses an embedding variable by name."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingVariableOption:
-    """DeepRec's options of an embedding variable, under its names and in its order.
+    """DeepRec's options of an embedding variable, with DeepRec's names and order.
 
     Attributes:
-      ht_type: DeepRec's kind of hash table. Unused: there is one kind here.
-      ht_partition_num: DeepRec's number of parts of a hash table. Unused.
-      evict_option: A `GlobalStepEvict` or an `L2WeightEvict`: rows that go when a checkpoint is saved. None:
-        none.
-      ckpt: Must be None: `sok.init_from_checkpoint` takes rows from another checkpoint.
-      filter_option: A `CounterFilter` or a `CBFFilter`: which keys get rows. None: every key, at once.
-      storage_option: Must be None: rows are in memory.
-      init_option: What rows start from, and what keys read as that have none.
+      ht_type: DeepRec's kind of hash table. Not used: there is only one kind.
+      ht_partition_num: DeepRec's number of parts of a hash table. Not used.
+      evict_option: Which rows are evicted when a checkpoint is saved: a `GlobalStepEvict`, an `L2WeightEvict`
+        or None (none).
+      ckpt: Must be None. Use `sok.init_from_checkpoint` to load rows from another checkpoint.
+      filter_option: Which keys get rows: a `CounterFilter`, a `CBFFilter` or None (every key, at once).
+      storage_option: Must be None: rows are always in memory.
+      init_option: The initial values of rows, and the value of keys that have no row.
     """
 
     ht_type: str = ""
@@ -59,13 +59,14 @@ class EmbeddingVariableOption:
                 raise ValueError(f"EmbeddingVariableOption: {name} must be None, not {value!r}: {instead}")
 
 
-_IN_MEMORY = "rows are in the memory of the ranks"
+_IN_MEMORY = "rows are always in memory"
 
 
 class _InParts(EmbeddingVariable):
-    """An embedding variable that was asked for in parts.
+    """An embedding variable created with a partitioner.
 
-    Programs go through the parts that a partitioner has made. There is one: ranks share the rows by key.
+    Programs iterate over the parts of such a variable. It has one part, itself: rows are sharded over ranks
+    by key.
     """
 
     def __iter__(self) -> Iterator[EmbeddingVariable]:
@@ -93,44 +94,45 @@ def get_embedding_variable(
     init_data_source: Any = None,
     ev_option: EmbeddingVariableOption = EmbeddingVariableOption(),
 ) -> EmbeddingVariable:
-    """Makes an embedding variable in the current variable scope, or gives the one that is there.
+    """Creates an embedding variable in the current variable scope, or returns the existing one.
 
-    Names and reuse are those of `tf.compat.v1.get_variable`: the variable's name is that of the variable
-    scope, a slash and `name`; in a scope that reuses variables the same name gives the same variable. Unlike
-    that of `sok.EmbeddingVariable`, its initializer, and restoring it, runs `sok.Init` where the program has
-    not: a program need not know of it.
+    Names and reuse work as in `tf.compat.v1.get_variable`: the variable's name is the name of the variable
+    scope, a slash and `name`; in a scope that reuses variables the same name returns the same variable.
+    Unlike with `sok.EmbeddingVariable`, the program need not call `sok.Init`: if it has not, initializing or
+    restoring the variable readies the session by itself.
 
     Args:
-      name: In the current variable scope.
-      embedding_dim: Floats of a row.
+      name: The name in the current variable scope.
+      embedding_dim: Number of floats in a row.
       key_dtype: tf.int64, tf.int32 or tf.uint32.
       value_dtype: tf.float32 or None.
-      initializer: What rows start from, as `sok.EmbeddingVariable`'s; initializers that scale with the number
-        of rows take `ev_option.init_option.default_value_dim` for it. None: `ev_option.init_option`'s, or
-        else a normal distribution with mean 0 and standard deviation 1, cut at 2. Where both are given the
-        option's is taken.
-      regularizer: Must be None, as that of the variable scope: a table has no dense value. Add the loss of
-        the rows that are looked up.
-      trainable: Whether it is in `TRAINABLE_VARIABLES`.
-      collections: The collections that it is in, `[GLOBAL_VARIABLES]` by default.
-      caching_device: Unused.
-      partitioner: With one, the result can be gone through as its single part; ranks share rows by key in any
-        case.
-      validate_shape: Unused.
-      custom_getter: Must be None; those of variable scopes are not called.
-      constraint: Must be None: what an optimizer leaves is not changed.
-      steps_to_live: As `evict_option=GlobalStepEvict(steps_to_live)`, which goes before it.
-      init_data_source: Must be None: `sok.Saver().load_embedding_values` sets rows.
-      ev_option: Eviction, admission and initial rows.
+      initializer: The initial values of rows, as for `sok.EmbeddingVariable`. Initializers that scale with
+        the number of rows use `ev_option.init_option.default_value_dim` as that number. None: the initializer
+        of `ev_option.init_option` or, without one, a normal distribution with mean 0 and standard deviation
+        1, truncated at 2 standard deviations. If both are given, the option's initializer is used.
+      regularizer: Must be None, also in the variable scope, because a table has no dense value. Add the loss
+        of the rows that are looked up instead.
+      trainable: Whether the variable is in `TRAINABLE_VARIABLES`.
+      collections: The collections that the variable is added to, by default `[GLOBAL_VARIABLES]`.
+      caching_device: Not used.
+      partitioner: If given, iterating over the result yields one part, the variable itself. Rows are sharded
+        over ranks by key in any case.
+      validate_shape: Not used.
+      custom_getter: Must be None. Custom getters of variable scopes are not called.
+      constraint: Must be None: updated rows are not changed further.
+      steps_to_live: Same as `evict_option=GlobalStepEvict(steps_to_live)`; the option has precedence.
+      init_data_source: Must be None. Use `sok.Saver().load_embedding_values` to set rows.
+      ev_option: Options for eviction, admission and initial values.
 
     Returns:
       The variable.
 
     Raises:
-      ValueError: The name is taken and the scope does not reuse variables, or it has none of that name and
-        reuses; the variable there has another dim or key dtype; an argument that must be None is not.
+      ValueError: The name exists and the scope does not reuse variables; the name does not exist and the
+        scope requires reuse; the existing variable has another dim or key dtype; or an argument that must be
+        None is not.
       TypeError: An argument is of the wrong type.
-      RuntimeError: Eager execution.
+      RuntimeError: Execution is eager.
     """
     del caching_device, validate_shape
     who = f"get_embedding_variable('{name}')"
@@ -143,18 +145,18 @@ def get_embedding_variable(
         init_data_source=init_data_source,
     )
     if not isinstance(name, str) or not name:
-        raise TypeError(f"{who}: name must be a string that is not empty")
+        raise TypeError(f"{who}: name must be a non-empty string")
     if not isinstance(ev_option, EmbeddingVariableOption):
         raise TypeError(f"{who}: ev_option must be an EmbeddingVariableOption, not {ev_option!r}")
     full_name = f"{scope.name}/{name}" if scope.name else name
-    # Where ordinary variables of the graph are too, so that no name is given twice.
+    # Ordinary variables of the graph are in this store too, so a name is used only once.
     named = variable_scope._get_default_variable_store()._vars
     if full_name in named:
         return _found(named[full_name], full_name, scope, embedding_dim, key_dtype)
     if scope.reuse is True:
         raise ValueError(
             f"Embedding variable '{full_name}' does not exist, and its variable scope reuses variables:"
-            " reuse=tf.compat.v1.AUTO_REUSE makes those that are not there"
+            " use reuse=tf.compat.v1.AUTO_REUSE to create missing variables"
         )
     make = functools.partial(
         _InParts if partitioner is not None or scope.partitioner is not None else EmbeddingVariable,
@@ -175,9 +177,9 @@ def get_embedding_variable(
 def _check_left_out(who: str, **arguments: Any) -> None:
     instead = {
         "regularizer": "a table has no dense value; add the loss of the rows that are looked up",
-        "custom_getter": "there is no other way to get a table",
-        "constraint": "what an optimizer leaves in a table is not changed",
-        "init_data_source": "sok.Saver().load_embedding_values sets rows",
+        "custom_getter": "custom getters of tables are not supported",
+        "constraint": "constraints on tables are not supported",
+        "init_data_source": "use sok.Saver().load_embedding_values to set rows",
     }
     for name, value in arguments.items():
         if value is not None:
@@ -187,18 +189,18 @@ def _check_left_out(who: str, **arguments: Any) -> None:
 def _found(
     variable: Any, full_name: str, scope: Any, embedding_dim: int, key_dtype: tf.DType
 ) -> EmbeddingVariable:
-    """The variable of that name, if it may be given again."""
+    """Returns the existing variable of that name, if it may be reused."""
     if not scope.reuse:
         raise ValueError(
             f"Variable '{full_name}' already exists, and its variable scope does not reuse variables: set"
             " reuse=True or reuse=tf.compat.v1.AUTO_REUSE in it"
         )
     if not isinstance(variable, EmbeddingVariable):
-        raise ValueError(f"Variable '{full_name}' exists, and is no embedding variable")
+        raise ValueError(f"Variable '{full_name}' exists, and is not an embedding variable")
     if (variable.dim, variable.key_dtype) != (embedding_dim, key_dtype):
         raise ValueError(
             f"Embedding variable '{full_name}' exists with dim {variable.dim} and {variable.key_dtype.name}"
-            f" keys, and was asked for with dim {embedding_dim} and {tf.as_dtype(key_dtype).name} keys"
+            f" keys, but dim {embedding_dim} and {tf.as_dtype(key_dtype).name} keys are requested"
         )
     return variable
 
@@ -206,7 +208,7 @@ def _found(
 def _initializer(who: str, initializer: Any, option: InitializerOption) -> InitializerOption:
     if option.initializer is not None:
         if initializer is not None:
-            _logger.warning("%s: the initializer of its InitializerOption is taken", who)
+            _logger.warning("%s: uses the initializer of its InitializerOption", who)
         return option
     if initializer is None:
         initializer = tf.compat.v1.truncated_normal_initializer()
@@ -219,15 +221,15 @@ def _eviction(
     if steps_to_live is None:
         return option
     if isinstance(option, L2WeightEvict) and option.l2_weight_threshold > 0:
-        raise ValueError(f"{who}: rows go by steps_to_live={steps_to_live} or by {option}, not by both")
+        raise ValueError(f"{who}: give either steps_to_live={steps_to_live} or {option}, not both")
     if isinstance(option, GlobalStepEvict):
-        _logger.warning("%s: the steps_to_live of its GlobalStepEvict is taken", who)
+        _logger.warning("%s: uses the steps_to_live of its GlobalStepEvict", who)
         return option
     return GlobalStepEvict(steps_to_live)
 
 
 def _made(make: Callable[[], EmbeddingVariable]) -> EmbeddingVariable:
-    # As TensorFlow makes variables: outside of conditionals, under the name of the variable scope alone.
+    # As TensorFlow creates variables: outside conditionals and without the current name scope.
     with tf.init_scope():
         graph = tf.compat.v1.get_default_graph()
         with graph.name_scope(None), table_device():
@@ -236,7 +238,7 @@ def _made(make: Callable[[], EmbeddingVariable]) -> EmbeddingVariable:
 
 
 def _move_to_collections(variable: EmbeddingVariable, collections: Sequence[str] | None) -> None:
-    """Puts a new variable into `collections`, and takes it out of GLOBAL_VARIABLES where that is not one."""
+    """Adds a new variable to `collections`; removes it from GLOBAL_VARIABLES if not listed there."""
     global_variables = tf.compat.v1.GraphKeys.GLOBAL_VARIABLES
     if collections is None:
         return

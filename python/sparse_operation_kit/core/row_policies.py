@@ -1,4 +1,4 @@
-"""Which keys of an embedding variable get rows, and which rows go: DeepRec's options, under its names."""
+"""Admission and eviction options of embedding variables, with DeepRec's names."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ON_FULL = ("error", "evict_lru", "evict_lfu")
 
 @dataclasses.dataclass(frozen=True)
 class CounterFilter:
-    """A key gets its row once training lookups have seen it `filter_freq` times.
+    """Admits a key, that is, creates its row, once training lookups have seen it `filter_freq` times.
 
-    The occurrences of a whole step count at once, those of all ranks together: a key that reaches
-    `filter_freq` in a lookup gets its row in that lookup, and trains. Until then it reads as the
-    `default_value_no_permission` of the variable's `InitializerOption` (0), and nothing trains. Counts are
-    exact: 32 bytes or so for each key that waits. A checkpoint holds them.
+    All occurrences in a step are counted together, over all ranks: a key that reaches `filter_freq` in a
+    lookup gets its row in that lookup and is trained. Until then every column of the key reads as the
+    `default_value_no_permission` (0 by default) of the variable's `InitializerOption`, and the key is not
+    trained. Counts are exact and take about 32 bytes per key that is not yet admitted. Checkpoints save them.
 
     Attributes:
-      filter_freq: How often; 0 and 1 let every key in at once.
+      filter_freq: The number of occurrences; 0 and 1 admit every key at once.
     """
 
     filter_freq: int = 0
@@ -40,18 +40,18 @@ class CounterFilter:
 
 @dataclasses.dataclass(frozen=True)
 class CBFFilter:
-    """As `CounterFilter`, with counts in a counting Bloom filter, whose memory does not grow.
+    """Like `CounterFilter`, with counts in a counting Bloom filter, whose memory does not grow.
 
-    A key's count may come out too high, and then it gets its row too early; never too low. With
-    k = ceil(log2(1 / false_positive_probability)) hash functions there are
-    ceil(k * max_element_size / ln 2) counters.
+    A count may be too high, so that a key gets its row too early; it is never too low. The filter has
+    k = ceil(log2(1 / false_positive_probability)) hash functions and ceil(k * max_element_size / ln 2)
+    counters.
 
     Attributes:
-      filter_freq: How often; 0 and 1 let every key in at once.
-      max_element_size: Distinct keys on a rank for which the probability holds; at least 1.
-      false_positive_probability: That a key which has not come yet counts as seen, in (0, 1).
-      counter_type: dtype of a counter, an integer; counters stay at its largest value. Signed dtypes are
-        taken for the unsigned ones of their size.
+      filter_freq: The number of occurrences; 0 and 1 admit every key at once.
+      max_element_size: The number of distinct keys per rank up to which the probability holds; at least 1.
+      false_positive_probability: The probability that an unseen key counts as seen, in (0, 1).
+      counter_type: The integer dtype of a counter. Counters stop at its largest value. Signed dtypes are
+        treated as the unsigned dtypes of the same size.
     """
 
     filter_freq: int = 0
@@ -74,14 +74,14 @@ class CBFFilter:
 
 @dataclasses.dataclass(frozen=True)
 class GlobalStepEvict:
-    """At a save, rows go that were last updated more than `steps_to_live` training steps ago.
+    """A save evicts rows that were last updated more than `steps_to_live` training steps ago.
 
-    Steps are the global steps of the graph (`tf.compat.v1.train.get_global_step()`), where it has one when
-    the optimizer is applied; else those of the table, of which each application of an optimizer is one. Keys
-    that wait for admission and were last seen so long ago go too.
+    Steps are global steps (`tf.compat.v1.train.get_global_step()`) if the graph has a global step when the
+    optimizer is applied. Otherwise the table counts its own steps, one for each time that an optimizer is
+    applied to it. Keys that wait for admission and were last seen that long ago are removed too.
 
     Attributes:
-      steps_to_live: None and 0: no row goes.
+      steps_to_live: With None or 0 no row is evicted.
     """
 
     steps_to_live: int | None = None
@@ -93,10 +93,10 @@ class GlobalStepEvict:
 
 @dataclasses.dataclass(frozen=True)
 class L2WeightEvict:
-    """At a save, rows w go with 0.5 * sum(w * w) < `l2_weight_threshold`.
+    """A save evicts rows w with 0.5 * sum(w * w) < `l2_weight_threshold`.
 
     Attributes:
-      l2_weight_threshold: 0 and less: no row goes.
+      l2_weight_threshold: With a value <= 0 no row is evicted.
     """
 
     l2_weight_threshold: float = -1.0
@@ -111,14 +111,14 @@ class L2WeightEvict:
 
 @dataclasses.dataclass(frozen=True)
 class InitializerOption:
-    """What rows start from, and what keys read as that have none yet.
+    """The initial values of rows, and the value of keys that are not yet admitted.
 
     Attributes:
-      initializer: As `EmbeddingVariable`'s.
-      default_value_dim: DeepRec's number of initial rows that keys share. Here each key has its own, and
-        initializers that scale with the number of rows take it for that in a table without a capacity. As
-        in DeepRec, 0 and less stand for 4096.
-      default_value_no_permission: What every column of a key reads as while a filter does not let it in.
+      initializer: See `EmbeddingVariable`.
+      default_value_dim: In DeepRec, the number of initial rows that keys share. Here each key has its own
+        initial row. In a table without a capacity, initializers that scale with the number of rows use this
+        value as that number. As in DeepRec, values <= 0 mean 4096.
+      default_value_no_permission: The value of every column of a key that is not yet admitted.
     """
 
     initializer: Any = None
@@ -137,18 +137,18 @@ class InitializerOption:
 
     @property
     def rows_to_scale_with(self) -> int:
-        """The number of rows, for initializers that ask for it, of a table without a capacity."""
+        """The number of rows that initializers assume for a table without a capacity."""
         return self.default_value_dim if self.default_value_dim > 0 else 4096
 
 
 def check_policies(
     who: str, capacity: int | None, use_hashtable: bool, on_full: Any, admission: Any, eviction: Any
 ) -> None:
-    """Refuses policies that a table cannot have; `who` names the variable.
+    """Checks that a table can have these policies; `who` is the beginning of error messages.
 
     Raises:
-      TypeError: One is of another class than those above.
-      ValueError: `on_full` is unknown, or one of them needs hashing or a capacity that is not there.
+      TypeError: A policy is not of one of the classes above.
+      ValueError: `on_full` is unknown, or a policy needs a hash table or a capacity that the table lacks.
     """
     if on_full not in ON_FULL:
         raise ValueError(f"{who}: on_full must be 'error', 'evict_lru' or 'evict_lfu', not {on_full!r}")
@@ -175,7 +175,7 @@ def policy_attributes(
     eviction: GlobalStepEvict | L2WeightEvict | None,
     default_value: float,
 ) -> dict[str, Any]:
-    """Returns the attributes of `SokInitializeTable` for policies that `check_policies` has passed."""
+    """Returns the attributes of `SokInitializeTable` for policies checked by `check_policies`."""
     attributes: dict[str, Any] = {"on_full": on_full}
     if admission is not None:
         attributes["admission"] = "counter"
