@@ -234,7 +234,7 @@ def test_an_export_in_a_function_names_the_table_that_is_not_differentiated():
     rows = tf.cond(
         v1.placeholder_with_default(True, []), lambda: table.read_value(), lambda: tf.zeros([5, 2])
     )
-    with pytest.raises(TypeError, match="'bounded' cannot be differentiated through the result of read_value"):
+    with pytest.raises(TypeError, match="'bounded' cannot be differentiated through the result of"):
         tf.gradients(tf.reduce_sum(rows), table)
 
 

@@ -212,7 +212,7 @@ def test_a_writer_can_be_given(tmp_path):
 def test_the_hook_refuses_what_makes_no_sense(tmp_path):
     writer = object()
     for arguments in ({}, {"output_dir": str(tmp_path), "summary_writer": writer}):
-        with pytest.raises(ValueError, match="output_dir or a summary_writer"):
+        with pytest.raises(ValueError, match="output_dir or summary_writer"):
             sok.TableSummaryHook(**arguments)
     with pytest.raises(ValueError, match="save_steps must be at least 1, not 0"):
         sok.TableSummaryHook(str(tmp_path), save_steps=0)

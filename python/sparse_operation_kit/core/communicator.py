@@ -1,7 +1,7 @@
-"""The ranks that train together, and what they tell each other.
+"""The ranks that train together, and their collectives.
 
-A rank is a process. With Horovod initialized, or in processes that its launcher or MPI's has started, the
-ranks are Horovod's global ones; a process by itself is the one rank there is, and needs no Horovod.
+A rank is a process. If Horovod is initialized, or `horovodrun` or an MPI launcher started the process, the
+ranks are Horovod's global ranks. A single process is one rank and does not need Horovod.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.core import graph_ops
 
-# What launchers tell the processes that they start, by the variable's name.
+# The environment variables in which launchers pass the number of processes, and the launchers' names.
 _LAUNCHER_SIZES = {
     "HOROVOD_SIZE": "horovodrun",
     "OMPI_COMM_WORLD_SIZE": "mpirun",
     "PMI_SIZE": "mpiexec or srun",
 }
-# Dtypes that Horovod does not move, and ones of the same size that it does.
+# Dtypes that Horovod does not support, with a supported dtype of the same size.
 _CARRIERS = {
     tf.bfloat16: tf.uint16,
     tf.uint32: tf.int32,
@@ -39,10 +39,10 @@ _communicator: Communicator | None = None
 
 
 class Communicator:
-    """One rank by itself: every collective gives back what it got. Other communicators have this interface.
+    """A single rank: every collective returns its input. It is also the interface of other communicators.
 
-    All ranks build the same collectives, and a step of the graph runs the same ones on every rank. They are
-    told apart by name: ranks may build them in any order.
+    All ranks build the same collectives, and a step of the graph runs the same ones on every rank.
+    Collectives are matched by name, so ranks may build them in any order.
 
     Attributes:
       rank: this process's number, from 0.
@@ -56,43 +56,43 @@ class Communicator:
         """Sends each rank its part of `words`.
 
         Args:
-          words: int64 [w], the part for rank 0, then the one for rank 1 and so on. What lies beyond them is
-            not sent.
+          words: int64 [w], the part for rank 0, then the part for rank 1 and so on. Words after the last part
+            are not sent.
           splits: int32 [size], the lengths of the parts.
-          name: names the exchange on all ranks and in messages.
+          name: identifies the exchange on all ranks and in error messages.
 
         Returns:
-          `(received, received_splits)`: int64 [r], what each rank sent to this one in the order of ranks, and
-          int32 [size], the lengths.
+          `(received, received_splits)`: int64 [r], the parts from all ranks in the order of ranks, and
+          int32 [size], their lengths.
         """
         del name
         return tf.convert_to_tensor(words, tf.int64)[: splits[0]], tf.convert_to_tensor(splits, tf.int32)
 
     def allreduce(self, tensor: tf.Tensor, average: bool, name: str) -> tf.Tensor:
-        """The sum, or the average, of a numeric tensor of the same shape and dtype on all ranks."""
+        """Returns the sum or the average of a numeric tensor that has one shape and dtype on all ranks."""
         del average, name
         return tensor
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """The tensors of all ranks, one behind the other along dimension 0, whose length may differ."""
+        """Returns all ranks' tensors concatenated along dimension 0, whose length may differ."""
         del name
         return tensor
 
     def broadcast(self, tensor: tf.Tensor, root_rank: int, name: str) -> tf.Tensor:
-        """The tensor of rank `root_rank`; all ranks give one of the same shape and dtype."""
+        """Returns the tensor of rank `root_rank`; all ranks pass a tensor of the same shape and dtype."""
         del name
         self.check_rank(root_rank)
         return tensor
 
     def all(self, condition: tf.Tensor, name: str) -> tf.Tensor:
-        """Whether a scalar bool is true on every rank."""
+        """Returns whether a scalar bool is true on every rank."""
         failures = self.allreduce(tf.cast(tf.logical_not(condition), tf.int32), average=False, name=name)
         return tf.equal(failures, 0)
 
     def check_rank(self, rank: int) -> None:
         """Raises ValueError unless `rank` is one of the ranks."""
         if not 0 <= rank < self.size:
-            raise ValueError(f"Rank {rank} is not one of the {self.size} ranks, which count from 0")
+            raise ValueError(f"Rank {rank} is not one of the ranks [0, {self.size})")
 
 
 _ALONE = Communicator()
@@ -102,9 +102,9 @@ _is_alone = contextvars.ContextVar("sok_is_alone", default=False)
 class _HorovodCommunicator(Communicator):
     """Horovod's global ranks.
 
-    Its collectives are not stateful. Each gets its tensor through an op of ours that is, so that TensorFlow's
-    optimizers neither fold one of a constant nor merge two of the same tensor, as they would on some ranks
-    only.
+    Horovod's collective ops are not stateful, so TensorFlow's graph optimizer could fold a collective of a
+    constant, or merge two collectives of the same tensor, on some ranks only. To prevent that, every input
+    goes through the stateful op `SokOpaque`.
     """
 
     def __init__(self, hvd: Any):
@@ -139,7 +139,7 @@ class _HorovodCommunicator(Communicator):
         return self._carried(tensor, send)
 
     def _carried(self, tensor: tf.Tensor, move: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """`move(tensor)`, by way of a dtype that Horovod moves."""
+        """Returns `move(tensor)`, bitcast to a dtype that Horovod supports and back."""
         tensor = tf.convert_to_tensor(tensor)
         carrier = _CARRIERS.get(tensor.dtype, tensor.dtype)
         with _root_scope():
@@ -149,16 +149,17 @@ class _HorovodCommunicator(Communicator):
 
 
 def communicator() -> Communicator:
-    """The communicator of this process, the same one on every call. Thread-safe.
+    """Returns the communicator of this process, the same object on every call. Thread-safe.
 
-    The first call decides: where Horovod is imported and initialized, its ranks; where a launcher has started
-    several processes, Horovod's after `hvd.init()`; else one rank.
+    The first call determines the ranks. If Horovod is imported and initialized, they are Horovod's. If a
+    launcher started several processes, the call runs `hvd.init()` and uses its ranks. Otherwise there is one
+    rank.
 
     Raises:
-      RuntimeError: A launcher has started several processes, and Horovod or the library that exchanges
-        between ranks is missing, or does not fit the launcher; or Horovod has been initialized or shut down
-        since the first call, so that the ranks are others now.
-      ImportError: Horovod has several ranks, and the library that exchanges between them is missing.
+      RuntimeError: A launcher started several processes, but Horovod or the exchange library is missing, or
+        Horovod does not support the launcher. Or Horovod was initialized or shut down since the first call,
+        so that the ranks have changed.
+      ImportError: Horovod has several ranks, but the exchange library is missing.
     """
     global _communicator
     if _is_alone.get():
@@ -173,7 +174,7 @@ def communicator() -> Communicator:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Inside it, this process is the one rank there is: for a graph that it builds and runs by itself."""
+    """Returns a context in which this process is the only rank, for a graph that it builds and runs alone."""
     token = _is_alone.set(True)
     try:
         yield
@@ -182,7 +183,7 @@ def alone() -> Iterator[None]:
 
 
 def is_alone() -> bool:
-    """Whether it is inside of `alone`."""
+    """Returns whether the caller is in the context of `alone`."""
     return _is_alone.get()
 
 
@@ -202,7 +203,7 @@ def _initialized_horovod() -> Any:
 
 
 def _launched_size() -> tuple[int, str]:
-    """(the number of processes that a launcher has started, what tells so)."""
+    """Returns the number of processes that a launcher started, and a description of the launcher."""
     for variable, launcher in _LAUNCHER_SIZES.items():
         value = os.environ.get(variable, "")
         if value.isdigit():
@@ -214,16 +215,14 @@ def _initialize_horovod(launched: int, launcher: str) -> Any:
     try:
         native.horovod_ops()
     except ImportError as error:
-        raise RuntimeError(
-            f"This process is one of {launched} that {launcher} has started. {error}"
-        ) from error
+        raise RuntimeError(f"This process is one of {launched} that {launcher} started. {error}") from error
     import horovod.tensorflow as hvd
 
     hvd.init()
     if hvd.size() != launched:
         raise RuntimeError(
-            f"This process is one of {launched} that {launcher} has started, and Horovod knows of "
-            f"{hvd.size()}. `horovodrun --check-build` tells which launchers it is built for"
+            f"This process is one of {launched} that {launcher} started, but Horovod found {hvd.size()}. "
+            "`horovodrun --check-build` shows which launchers it is built for"
         )
     return hvd
 
@@ -232,11 +231,11 @@ def _check_unchanged(known: Communicator) -> None:
     hvd = _initialized_horovod()
     if hvd is None:
         if known.size > 1:
-            raise RuntimeError(f"Horovod was shut down; its {known.size} ranks cannot go on without it")
+            raise RuntimeError(f"Horovod was shut down, but its {known.size} ranks are still in use")
     elif (hvd.rank(), hvd.size()) != (known.rank, known.size):
         raise RuntimeError(
-            f"Horovod is initialized as rank {hvd.rank()} of {hvd.size()}, and the library was used before "
-            f"as rank {known.rank} of {known.size}. Call hvd.init() before sok.Init and anything else"
+            f"Horovod is initialized as rank {hvd.rank()} of {hvd.size()}, but the library was used before "
+            f"as rank {known.rank} of {known.size}. Call hvd.init() before sok.Init and other calls"
         )
 
 
@@ -247,18 +246,17 @@ def _opaque_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
 
 
 def _root_scope() -> tf.name_scope:
-    # Horovod tells collectives apart by their ops' names, which must not depend on the scope they are built
-    # in.
+    # Horovod matches collectives by op name, which must not depend on the caller's name scope.
     return tf.name_scope("")
 
 
 def _op_name(kind: str, name: str) -> str:
-    # TensorFlow numbers what comes again under the same name.
+    # TensorFlow appends a number if the name exists.
     return f"sok.{kind}." + re.sub(r"[^A-Za-z0-9_.-]", ".", name)
 
 
 def _reset() -> None:
-    """Forgets which ranks there are, for tests of several in one process."""
+    """Forgets the ranks, for tests that use several communicators in one process."""
     global _communicator
     with _lock:
         _communicator = None

@@ -1,4 +1,4 @@
-"""Names of exchanges, by which ranks know which belong together."""
+"""Names of exchanges, by which ranks match them."""
 
 import collections
 import hashlib
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-# Names are part of every negotiation between ranks: a group of a hundred tables is told by a fingerprint.
+# Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
 _LONGEST_NAME = 120
 
-# How often each name was given out, by graph.
+# How often each name was used, by graph.
 _names: weakref.WeakKeyDictionary[tf.Graph, collections.Counter] = weakref.WeakKeyDictionary()
 
 
 def list_of(table_names: Sequence[str]) -> str:
-    """The tables' names in quotes, or the first of many and a fingerprint of all."""
+    """Returns the tables' names in quotes; if that is too long, the first name and a fingerprint of all."""
     everything = ", ".join(f"'{name}'" for name in table_names)
     if len(everything) <= _LONGEST_NAME:
         return everything
@@ -24,10 +24,10 @@ def list_of(table_names: Sequence[str]) -> str:
 
 
 def unique_name(name: str) -> str:
-    """`name`, or `name #2` and so on where the default graph has it already.
+    """Returns `name` or, if the default graph has used it, `name #2` and so on.
 
-    It depends on what is exchanged and not on the order in which different exchanges are built: that may
-    differ between ranks.
+    The result does not depend on the order in which exchanges of different names are built, which may differ
+    between ranks.
     """
     graph = tf.compat.v1.get_default_graph()
     while getattr(graph, "outer_graph", None) is not None:

@@ -1,4 +1,4 @@
-"""What a process has exchanged with the other ranks, counted."""
+"""Counts of a process's exchanges with other ranks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparse_operation_kit import native
 
 
 class ExchangeStatistics(NamedTuple):
-    """Numbers since the process started; scalar int64 tensors, or what a session made of them.
+    """Counts since the process started: scalar int64 tensors, or the values that a session returned for them.
 
-    An exchange counts once it has ended well. Bytes are those of its words, without what Horovod adds;
-    those from a rank to itself are in `bytes_sent` and `bytes_received` only.
+    Only successful exchanges count. Bytes are those of the exchanged words, without Horovod's overhead. Bytes
+    from a rank to itself count in `bytes_sent` and `bytes_received` only.
     """
 
     exchanges: tf.Tensor
@@ -24,11 +24,11 @@ class ExchangeStatistics(NamedTuple):
 
 
 def exchange_statistics() -> ExchangeStatistics:
-    """Returns tensors that give this process's numbers each time they are run.
+    """Returns tensors that read this process's counts whenever they run.
 
-    To count a step, run them before and after it, not in it.
+    To count the exchanges of a step, run them before and after the step, not in it.
 
     Raises:
-      ImportError: There is no Horovod, or the library was built without it.
+      ImportError: Horovod is missing, or the library was built without it.
     """
     return ExchangeStatistics(*tf.unstack(native.horovod_ops().sok_exchange_statistics(), 5))

@@ -1,4 +1,4 @@
-"""Tells tables whose rows go by age what the global step of their graph is."""
+"""Passes the graph's global step to tables that evict rows by age."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 
 
 def told(variables: Iterable[EmbeddingVariable], after: Iterable[tf.Tensor] = ()) -> list[tf.Operation]:
-    """Adds the ops that tell tables with a `GlobalStepEvict` the global step as it is when they run.
+    """Adds ops that set the current global step in tables with a `GlobalStepEvict`.
 
-    Updates of tables and saves wait for them. An update is of the step that it reads, which the program
-    counts up after it.
+    Updates of tables and saves wait for these ops. An update uses the global step before the program
+    increments it.
 
     Args:
       variables: Any embedding variables.
-      after: What the ops wait for: of an update the lookup before it, which would else see either step.
+      after: The tensors that the ops wait for. Before an update this is the lookup, which could otherwise see
+        either step.
 
     Returns:
-      An op for each of those tables; none where the graph has no global step, so that tables count their own.
+      One op for each such table; none if the graph has no global step, so that tables count their own steps.
     """
     aging = [variable for variable in variables if variable.evicts_by_step]
     step = tf.compat.v1.train.get_global_step() if aging else None

@@ -1,4 +1,4 @@
-"""Names of the graph collections that the library fills."""
+"""Names of the library's graph collections."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ class GraphKeys:
     """Names of graph collections.
 
     Attributes:
-      SparseOperationKitEmbeddingLayers: The layers `DistributedEmbedding` and `All2AllDenseEmbedding`.
-      SparseOperationKitOptimizer: The optimizers `sok.optimizers.Adam`.
+      SparseOperationKitEmbeddingLayers: Layers of the classes `DistributedEmbedding` and
+        `All2AllDenseEmbedding`.
+      SparseOperationKitOptimizer: Optimizers of the class `sok.optimizers.Adam`.
 
-    A MetaGraph holds the names of what is in them, and importing one gives these names.
+    A MetaGraph stores only the names of the members, so importing a MetaGraph fills the collections with
+    names.
     """
 
     SparseOperationKitEmbeddingLayers = "SparseOperationKitEmbeddingLayers"
@@ -34,6 +36,6 @@ def _from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None
     return proto.value
 
 
-# Without it every tf.compat.v1.train.Saver would warn that it cannot write what is in the collections.
+# Otherwise every tf.compat.v1.train.Saver would warn that it cannot serialize the collections.
 for _key in (GraphKeys.SparseOperationKitEmbeddingLayers, GraphKeys.SparseOperationKitOptimizer):
     ops.register_proto_function(_key, wrappers_pb2.StringValue, _to_proto, _from_proto)

@@ -1,8 +1,8 @@
-"""Gives ordinary variables rank 0's initial values: their initializers broadcast what they assign.
+"""Gives ordinary variables rank 0's initial values: their initializers broadcast the values they assign.
 
-It holds for variables that are made while `Part.COLLECTIVE_TRAINING` is installed. Every rank runs the
-initializers of the same variables, as global_variables_initializer does. Local variables are each rank's own,
-and so are strings.
+This affects variables that are created while `Part.COLLECTIVE_TRAINING` is installed. Every rank has to run
+the initializers of the same variables, as global_variables_initializer does. Local variables and variables of
+strings are not broadcast.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def _is_shared(collections: Any) -> bool:
 
 
 def _of_rank_0(initial_value: Any, dtype: tf.DType | None) -> Any:
-    """What rank 0 has for `initial_value`, a value or a function that gives it."""
+    """Returns rank 0's value of `initial_value`, which is a value or a function that returns one."""
     value = initial_value() if callable(initial_value) else initial_value
     if isinstance(value, trackable.CheckpointInitialValue):
         return value
     value = tf.convert_to_tensor(value, dtype=dtype)
     if value.dtype in (tf.string, tf.variant, tf.resource):
         return value
-    # TensorFlow calls it in a name scope that has the variable's unique name.
+    # TensorFlow calls this in a name scope with the variable's unique name.
     scope = tf.compat.v1.get_default_graph().get_name_scope()
     shared = communicator().broadcast(value, 0, f"initial_value.{scope}")
     shared.set_shape(value.shape)

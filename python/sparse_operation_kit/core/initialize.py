@@ -1,4 +1,4 @@
-"""sok.Init: readies a session for embedding variables."""
+"""sok.Init: prepares a session for embedding variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRADIENT_DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
 class _Configuration(NamedTuple):
     global_batch_size: int
-    seed: int | None  # as the user gave it
+    seed: int | None  # the user's argument
     gradient_dtype: tf.DType
 
     def __str__(self) -> str:
@@ -33,9 +33,9 @@ class _Configuration(NamedTuple):
 
 _lock = threading.Lock()
 _configuration: _Configuration | None = None
-# What rows are drawn from where this rank decides: fixed together with the configuration.
+# The seed of initial rows that this rank proposes; set together with `_configuration`.
 _resolved_seed = 0
-# The same for graphs without a seed that `graph_init` readies.
+# The seed that `graph_init` uses for graphs without a seed.
 _seed_of_graphs: int | None = None
 # The attribute of a graph that holds its `_GraphState`.
 _GRAPH_ATTRIBUTE = "_sok_init"
@@ -43,12 +43,12 @@ _GRAPH_ATTRIBUTE = "_sok_init"
 
 @dataclasses.dataclass
 class _GraphState:
-    """What a graph knows of Init.
+    """The state of Init in one graph.
 
     Attributes:
-      status: What readies its sessions; None while there is nothing.
-      arguments: What `status` tells the ranks.
-      makers: Ops that make tables, for an Init that comes after them.
+      status: The tensor that prepares the graph's sessions; None if there is none yet.
+      arguments: The words that `status` sends to the ranks.
+      makers: Ops that create tables; an Init that is added later makes them wait for it.
     """
 
     status: tf.Tensor | None = None
@@ -57,40 +57,38 @@ class _GraphState:
 
 
 def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
-    """Readies the session that runs the returned tensor for embedding variables.
+    """Prepares the session that runs the returned tensor for embedding variables.
 
-    Initializers of the graph's embedding variables, and restores of them, run it by themselves where it has
-    not run in the session. Running it before is optional::
+    Initializing or restoring the graph's embedding variables runs the tensor if it has not run in the
+    session. Running it first is optional::
 
         sok_init = sok.Init(global_batch_size=4096)
         with tf.compat.v1.Session() as sess:
             sess.run(sok_init)
             sess.run(tf.compat.v1.global_variables_initializer())
 
-    The first call decides which ranks there are: call `hvd.init()` before it, or leave that to it in
-    processes that `horovodrun` or `mpirun` has started. Where it runs for the first time in a session, by
-    itself or through initializers, it compares what the ranks were told, so all ranks run it. Later it tells
-    the other ranks nothing. Calling Init again with the same arguments is harmless.
+    The first call determines the ranks. Call `hvd.init()` before it; in processes started by `horovodrun` or
+    `mpirun` the call does that itself. When the tensor first runs in a session, directly or through an
+    initializer, it exchanges the arguments with the other ranks and compares them, so all ranks must run it.
+    Later runs exchange nothing. Calling Init again with the same arguments is harmless.
 
     Args:
       **kwargs: `global_batch_size`, required: samples per step over all ranks, a multiple of their number.
-        `seed`: an int; initial rows are a function of (seed, variable, key) alone. Without it the graph's
-        seed (`tf.compat.v1.set_random_seed`) is taken, and without that a random one. Rank 0's seed is
-        taken on all ranks.
-        `gradient_exchange_dtype`: what gradients of rows are sent to the ranks that own the rows in:
-        tf.float32, the default, or tf.float16 or tf.bfloat16, which halve the bytes and round each rank's
-        gradient of a row once. They are summed in float32. It makes no difference at one rank.
+        `seed`: an int. Initial rows depend only on (seed, variable, key). The default is the graph's seed
+        (`tf.compat.v1.set_random_seed`) or, without one, a random seed. All ranks use rank 0's seed.
+        `gradient_exchange_dtype`: the dtype in which gradients of rows are sent to the ranks that own the
+        rows: tf.float32 (the default), tf.float16 or tf.bfloat16. The 16-bit dtypes halve the bytes and round
+        each rank's gradient of a row once. Gradients are summed in float32. It has no effect with one rank.
 
     Returns:
-      A scalar string tensor; running it gives `b'OK'`. It raises InvalidArgumentError on all ranks where they
-      disagree about an argument other than the seed.
+      A scalar string tensor with the value `b'OK'`. Running it raises InvalidArgumentError on all ranks if
+      they disagree about an argument other than the seed.
 
     Raises:
       TypeError: An argument is unknown or of the wrong type.
       ValueError: `global_batch_size` is missing, below 1 or not a multiple of the number of ranks, or Init
         was called before with other arguments.
-      RuntimeError: The process is one of several that a launcher has started, and they cannot find each
-      other.
+      RuntimeError: A launcher started several processes, and they cannot find each other.
     """
     unknown = sorted(set(kwargs) - set(_ARGUMENTS))
     if unknown:
@@ -112,17 +110,17 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
 
 
 def graph_init() -> tf.Tensor:
-    """Returns what readies sessions of the default graph, for tables whose initializers run it themselves.
+    """Returns the tensor that prepares sessions of the default graph, for programs that do not call `Init`.
 
-    It is what `Init` has made in the graph, or else one with what `Init` was called with in the process, or
-    else one with arguments that bind nothing: any batch size, float32 gradients, and the graph's seed or, for
-    graphs without one, a seed that is the process's. `Init` may be called after it with any arguments, for
-    other graphs.
+    If the graph has an Init, it returns that. Otherwise it creates one with the arguments of the process's
+    `Init` call or, without such a call, with default arguments: any batch size, float32 gradients, and the
+    graph's seed or, for graphs without one, a random seed that is the same in the whole process. The process
+    may still call `Init` with any arguments for other graphs.
 
-    A graph that one rank exports (`communicator.alone`) has arguments that all such graphs have.
+    All graphs that one rank exports (`communicator.alone`) have the same arguments.
 
     Raises:
-      RuntimeError: As `Init`.
+      RuntimeError: As for `Init`.
     """
     graph = tf.compat.v1.get_default_graph()
     known = _state_of(graph).status
@@ -131,8 +129,8 @@ def graph_init() -> tf.Tensor:
     with _lock:
         configuration, seed = _configuration, _resolved_seed
     if is_alone():
-        # The same for all graphs that are exported, since a process may load several of them. Seeds come with
-        # the rows.
+        # The same for all exported graphs, since a process may load several of them. The seed does not
+        # matter, as it is restored with the rows.
         configuration, seed = _Configuration(1, None, tf.float32), 0
     elif configuration is None:
         configuration = _Configuration(communicator().size, None, tf.float32)
@@ -141,9 +139,9 @@ def graph_init() -> tf.Tensor:
 
 
 def ready_graph() -> None:
-    """Has the initializers of the default graph's tables run `graph_init`, for programs that know of no Init.
+    """Makes the initializers of the default graph's tables run `graph_init`, so that Init is not needed.
 
-    Where TensorFlow is eager it does nothing, and embedding variables refuse to be made.
+    In eager execution it does nothing; embedding variables cannot be created there.
     """
     if not tf.executing_eagerly():
         graph_init()
@@ -151,9 +149,9 @@ def ready_graph() -> None:
 
 @contextlib.contextmanager
 def making_table() -> Iterator[list[tf.Operation]]:
-    """Inside it, ops are made that need the graph's Init to have run, and put into the list that it gives.
+    """Returns a context for creating ops that need the graph's Init; the caller appends them to its list.
 
-    They run it by themselves, also where it comes after them in the graph.
+    Running such an op runs Init first, also if Init is added to the graph later.
     """
     state = _state_of(tf.compat.v1.get_default_graph())
     made: list[tf.Operation] = []
@@ -178,11 +176,11 @@ def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
     if state.status is not None and state.arguments == words:
         return state.status
     ranks = communicator()
-    # One after the other, so that all ranks find that the second has other arguments than the first.
+    # Runs after the graph's earlier Init, so that all ranks notice if the arguments differ.
     with tf.control_dependencies([] if state.status is None else [state.status]):
         arguments = tf.constant(words, tf.int64)
         has_run = native.ops.sok_init_has_run(arguments, rank=ranks.rank, ranks=ranks.size)
-    # Of the two sides of a switch one does not run, and so ranks exchange nothing where it has run.
+    # Only one side of the switch runs, so ranks exchange nothing if Init has run already.
     first = _told_to_ranks(tf.raw_ops.Switch(data=arguments, pred=has_run).output_false, words)
     again = tf.raw_ops.Switch(data=tf.constant("OK"), pred=has_run).output_true
     status = tf.raw_ops.Merge(inputs=[first, again], name="SokInit").output
@@ -193,12 +191,12 @@ def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
 
 
 def _told_to_ranks(arguments: tf.Tensor, words: list[int]) -> tf.Tensor:
-    """The op that readies the session with what all ranks tell: `arguments`, whose value is `words`."""
+    """Returns the op that exchanges `arguments`, whose value is `words`, and prepares the session."""
     ranks = communicator()
     with tf.name_scope(""):
-        # One step may run several.
+        # A unique name, because one step may run several of these exchanges.
         name = tf.compat.v1.get_default_graph().unique_name("sok.Init")
-    # Every rank tells every rank, so that all of them see who disagrees.
+    # All ranks get the arguments of all ranks, so that each can name those that disagree.
     told, _ = ranks.exchange(
         tf.tile(arguments, [ranks.size]), tf.constant([len(words)] * ranks.size, tf.int32), name
     )
@@ -245,7 +243,7 @@ def _check_gradient_dtype(value: Any) -> tf.DType:
 
 
 def _configure(wanted: _Configuration) -> int:
-    """Fixes the process's configuration, or checks that it is the one fixed before; returns its seed."""
+    """Sets the process's configuration, or checks that it is the one set before; returns its seed."""
     global _configuration, _resolved_seed
     with _lock:
         if _configuration is None:
@@ -266,7 +264,7 @@ def _resolve_seed(seed: int | None) -> int:
 
 
 def _as_signed(value: int) -> int:
-    """The 64-bit word of `value` as the int64 that an attribute holds."""
+    """Returns the low 64 bits of `value` as a signed int64."""
     value &= 2**64 - 1
     return value - 2**64 if value >= 2**63 else value
 

@@ -1,8 +1,8 @@
-"""Changes of TensorFlow's functions and namespaces, and how each becomes undone.
+"""Reversible changes of TensorFlow's functions and namespaces.
 
-Other libraries may replace the same function, before this one or after it. What they have put around a
-wrapper of this library stays where it is when the wrapper is undone: the wrapper then only passes calls on.
-Nothing here is thread-safe, as building graphs is not.
+Other libraries may replace the same function, before or after this library. If another library has wrapped a
+wrapper of this library, undoing leaves both in place, and the wrapper of this library only passes calls on.
+Not thread-safe, like building graphs.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Change(abc.ABC):
 
     @abc.abstractmethod
     def undo(self) -> None:
-        """Undoes the change, as far as nobody else has built upon it."""
+        """Undoes the change, except where other libraries have changed the same thing since."""
 
     def redo(self) -> bool:
-        """Undoes `undo` where something of the change is still in its place; returns whether there is."""
+        """Reverts `undo` if a part of the change is still in place; returns whether it is."""
         return False
 
 
 class Wrapper(Change):
-    """Puts a wrapper in the place of a function.
+    """Replaces a function by a wrapper.
 
     Args:
       owner: the class or module that has the function.
       attribute: the function's name there.
-      wrap: returns the wrapper of the function that it is given.
+      wrap: takes the function and returns its wrapper.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Wrapper(Change):
     ) -> None:
         self._owner = owner
         self._attribute = attribute
-        # What the owner itself has: a class may inherit the function.
+        # Not getattr: a class may inherit the function instead of defining it.
         self._before = vars(owner).get(attribute, _ABSENT)
         self._is_on = True
         is_static = isinstance(inspect.getattr_static(owner, attribute), staticmethod)
@@ -58,7 +58,7 @@ class Wrapper(Change):
         setattr(owner, attribute, self._ours)
 
     def undo(self) -> None:
-        """Makes the function what it was. A wrapper that another library has put around stays there."""
+        """Restores the function, unless another library has wrapped the wrapper."""
         self._is_on = False
         self._outermost = vars(self._owner).get(self._attribute, _ABSENT)
         if self._outermost is not self._ours:
@@ -69,9 +69,10 @@ class Wrapper(Change):
             setattr(self._owner, self._attribute, self._before)
 
     def redo(self) -> bool:
-        """Undoes `undo` where the wrapper is still in its place; returns whether it is.
+        """Reverts `undo` if the wrapper is still in place; returns whether it is.
 
-        It is there if another library had put its own around it, which still is the function or was removed.
+        It is in place if another library had wrapped it, whether that library's wrapper is still there or was
+        removed.
         """
         now = vars(self._owner).get(self._attribute, _ABSENT)
         if now is self._ours or (now is self._outermost and now is not _ABSENT):
@@ -85,18 +86,18 @@ class Wrapper(Change):
         def switch(*args: Any, **kwargs: Any) -> Any:
             return wrapper(*args, **kwargs) if self._is_on else original(*args, **kwargs)
 
-        # Keras asks functions for the names of their arguments, and does not look below a wrapper for them.
+        # Keras inspects the argument names of functions, but does not look inside wrappers.
         vars(switch)["__signature__"] = inspect.signature(wrapper)
         return switch
 
 
 class Dispatch(Change):
-    """Gives a function of TensorFlow's another implementation for some types of its arguments.
+    """Gives a TensorFlow function another implementation for some types of its arguments.
 
     Args:
       owner: the module that has the function.
       attribute: the function's name there.
-      implementation: `(function, types)`; the types by the names of the arguments.
+      implementation: `(function, types)`; `types` maps argument names to types.
     """
 
     def __init__(
@@ -106,17 +107,17 @@ class Dispatch(Change):
         tf.experimental.dispatch_for_api(getattr(owner, attribute), dict(types))(self._function)
 
     def undo(self) -> None:
-        """Takes the implementation away."""
+        """Removes the implementation."""
         tf.experimental.unregister_dispatch_for(self._function)
 
 
 class AddedName(Change):
-    """Gives a namespace of TensorFlow's a name that it does not have; one that it has stays what it is.
+    """Adds a name to a TensorFlow namespace, unless the namespace has it already.
 
     Args:
       owner: the namespace.
       attribute: the name.
-      value: what the name stands for.
+      value: the object to add.
     """
 
     def __init__(self, owner: ModuleType, attribute: str, value: Any) -> None:
@@ -127,21 +128,21 @@ class AddedName(Change):
         if self._is_added:
             setattr(owner, attribute, value)
         elif getattr(owner, attribute) is not value:
-            _logger.warning("TensorFlow has %s.%s itself; it stays", owner.__name__, attribute)
+            _logger.warning("TensorFlow already has %s.%s; it is not replaced", owner.__name__, attribute)
 
     def undo(self) -> None:
-        """Takes the name away, where it still stands for the same."""
+        """Removes the name, if it still refers to the same object."""
         if self._is_added and getattr(self._owner, self._attribute, _ABSENT) is self._value:
             delattr(self._owner, self._attribute)
 
 
 class AddedModule(Change):
-    """Makes a module importable under a name of TensorFlow's, where there is none of that name.
+    """Makes a module importable under a TensorFlow module name, unless that module is imported already.
 
     Args:
       owner: unused.
       attribute: the module's full name.
-      module: what to import under it.
+      module: the module to import under that name.
     """
 
     def __init__(self, owner: Any, attribute: str, module: ModuleType) -> None:
@@ -151,6 +152,6 @@ class AddedModule(Change):
         sys.modules.setdefault(attribute, module)
 
     def undo(self) -> None:
-        """Takes the module away."""
+        """Removes the module."""
         if sys.modules.get(self._name) is self._module:
             del sys.modules[self._name]

@@ -1,7 +1,7 @@
-"""How an embedding variable looks its own rows up.
+"""The function with which an embedding variable looks up its own rows.
 
-Lookups are a layer above variables. So the module that makes their ops, `lookup.group`, registers its
-function here when it is imported; the package imports it.
+Lookups are a layer above variables. Therefore `lookup.group`, which creates the ops, registers its function
+here when it is imported. The package always imports it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ _registered: Callable[[tf.Variable, tf.Tensor, str | None], tf.Tensor] | None = 
 
 
 def register(function: Callable[[tf.Variable, tf.Tensor, str | None], tf.Tensor]) -> Callable:
-    """Makes `function` what `look_up` calls; returns it."""
+    """Registers the function that `look_up` calls, and returns it."""
     global _registered
     _registered = function
     return function
 
 
 def look_up(variable: tf.Variable, keys: tf.Tensor, name: str | None = None) -> tf.Tensor:
-    """Looks up rows of an embedding variable; in training, a key that is not there gets one.
+    """Looks up rows of an embedding variable; a key without a row gets one.
 
     Args:
       variable: the embedding variable.
-      keys: of its key_dtype, of any shape.
-      name: of the op.
+      keys: a tensor of its key_dtype, of any shape.
+      name: the name of the op.
 
     Returns:
-      A float32 tensor of the shape of the keys and one more dimension, the variable's dim.
+      A float32 tensor with the shape of the keys and one more dimension, the variable's dim.
     """
     assert _registered is not None, "the package imports lookup.group"
     return _registered(variable, keys, name)

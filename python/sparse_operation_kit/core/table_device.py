@@ -1,4 +1,4 @@
-"""Which device a table is placed on if the program places its model on another one."""
+"""The device of a table if the program places its model on a device."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sparse_operation_kit.core import graph_ops
 
 
 def table_device() -> contextlib.AbstractContextManager[None]:
-    """Returns the scope in which a table is made that may be inside a program's own `tf.device`.
+    """Returns the scope in which to create a table that may be inside the program's own `tf.device`.
 
-    DeepRec's programs place their models, and the tables with them, on a GPU. If the op library has kernels
-    of tables for the CPU only, the table goes to the CPU of the same job and task; otherwise the program
-    decides.
+    DeepRec programs place their models, and with them their tables, on a GPU. If the op library has table
+    kernels for the CPU only, the scope places the table on the CPU of the same job and task; otherwise it
+    leaves the program's device.
     """
     registered = kernels.get_registered_kernels_for_op(graph_ops.TABLE).kernel
     if {kernel.device_type for kernel in registered} == {"CPU"}:

@@ -1,4 +1,4 @@
-"""What tables hold and what training has done with them, counted over all ranks."""
+"""Statistics of tables: their rows, and counts of training lookups, over all ranks."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 
 
 class TableStatistics(NamedTuple):
-    """Numbers of one table over all ranks: scalar tensors, int64 but for the ratio, or what a session made of
-    them.
+    """Statistics of one table over all ranks: scalar tensors, or the values that a session returned for them.
 
-    All but `rows` count from when the session made the table, by its initializer or a restore, and are of
-    training lookups. Ids that several lookups of a table in one group share, or several ranks, are one
-    distinct id of that step. They are the same on any number of ranks, except for the bytes.
+    All but `rows` count training lookups since the session created the table by its initializer or a restore.
+    An id that occurs in several lookups of a group, or on several ranks, is one distinct id of that step. All
+    numbers except the bytes are independent of the number of ranks. They are int64 except the ratio.
 
     Attributes:
-      rows: in the table now.
-      ids: that were looked up, duplicates counted.
-      distinct_ids: those of each step, duplicates counted once.
-      admitted_ids: that got a row.
-      filtered_ids: of the distinct ids of each step, those that the table's admission left without a row.
-      exchange_bytes: that ranks sent each other for the table: ids, rows, gradients. 0 at one rank.
-      unique_ratio: float64, `distinct_ids / ids`, 0 before the first.
+      rows: rows in the table.
+      ids: ids looked up, including duplicates.
+      distinct_ids: the sum over steps of the distinct ids of each step.
+      admitted_ids: ids that got a row.
+      filtered_ids: the sum over steps of the distinct ids that the admission filter left without a row.
+      exchange_bytes: bytes that ranks sent each other for the table: ids, rows and gradients. 0 with one
+        rank.
+      unique_ratio: float64, `distinct_ids / ids`; 0 if there were no ids.
     """
 
     rows: tf.Tensor
@@ -41,20 +41,21 @@ class TableStatistics(NamedTuple):
 
 
 def table_statistics(variables: Sequence[EmbeddingVariable] | None = None) -> dict[str, TableStatistics]:
-    """Makes tensors that tell what tables hold and what training has done with them.
+    """Creates tensors with the statistics of tables.
 
-    Run them between steps: in a step they may come before or after its lookups. Over several ranks they are
-    one exchange, so all ranks make them of the same variables and run them together; any of them runs it.
+    Run them between steps: in a step they may run before or after its lookups. With several ranks they need
+    one exchange. All ranks must create them for the same variables and run them at the same time; running any
+    of the tensors runs the exchange.
 
     Args:
-      variables: The embedding variables; None takes all that the default graph has by now.
+      variables: The embedding variables; None means all that the default graph has so far.
 
     Returns:
-      By the variable's `m_var_name`.
+      A dict from the variable's `m_var_name` to its statistics.
 
     Raises:
-      TypeError: One of `variables` is no embedding variable.
-      ValueError: There are none.
+      TypeError: One of `variables` is not an embedding variable.
+      ValueError: There is no embedding variable.
     """
     tables = tables_by_name(variables)
     numbers = summed_statistics(tables)
@@ -67,24 +68,24 @@ def table_statistics(variables: Sequence[EmbeddingVariable] | None = None) -> di
 
 
 def tables_by_name(variables: Sequence[EmbeddingVariable] | None) -> list[EmbeddingVariable]:
-    """The distinct ones of `variables`, or all of the default graph, in an order that ranks agree about.
+    """Returns the distinct `variables`, or all of the default graph, sorted by name as on all ranks.
 
     Raises:
-      TypeError, ValueError: As `table_statistics`.
+      TypeError, ValueError: As for `table_statistics`.
     """
     if variables is None:
         found = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
         variables = [variable for variable in found if isinstance(variable, EmbeddingVariable)]
     for variable in variables:
         if not isinstance(variable, EmbeddingVariable):
-            raise TypeError(f"Only embedding variables have statistics, and {variable!r} is none")
+            raise TypeError(f"Only embedding variables have statistics; {variable!r} is not one")
     if not variables:
-        raise ValueError("There is no embedding variable to give statistics of")
+        raise ValueError("There are no embedding variables to compute statistics of")
     return [table for _, table in sorted({table.m_var_name: table for table in variables}.items())]
 
 
 def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
-    """int64 [tables, 6]: of each table the integers of `TableStatistics`, in its order, over all ranks."""
+    """Returns int64 [tables, 6]: the integers of `TableStatistics` in its order, summed over all ranks."""
     known = communicator()
     numbers = native.ops.sok_table_statistics([table.handle for table in tables])
     if known.size == 1:

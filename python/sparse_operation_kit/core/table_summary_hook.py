@@ -1,4 +1,4 @@
-"""A session hook that writes what happens in tables as summaries."""
+"""A session hook that writes table statistics as summaries."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ v1 = tf.compat.v1
 
 
 class TableSummaryHook(v1.train.SessionRunHook):
-    """Writes, for each table and every so many steps, scalar summaries that TensorBoard shows.
+    """Writes scalar summaries for TensorBoard, for each table and every `save_steps` steps.
 
     | tag | |
     |---|---|
     | `embedding/TABLE/rows` | rows in the table |
-    | `embedding/TABLE/admitted_ids_per_step` | new rows of a step |
-    | `embedding/TABLE/filtered_ids_per_step` | distinct ids of a step that admission left without a row |
-    | `embedding/TABLE/exchange_bytes_per_step` | what ranks sent each other for the table |
-    | `embedding/TABLE/unique_ratio` | distinct ids / ids, where there were any |
+    | `embedding/TABLE/admitted_ids_per_step` | new rows |
+    | `embedding/TABLE/filtered_ids_per_step` | distinct ids that the admission filter left without a row |
+    | `embedding/TABLE/exchange_bytes_per_step` | bytes that ranks sent each other for the table |
+    | `embedding/TABLE/unique_ratio` | distinct ids / ids, if there were any |
 
-    They are over all ranks, and averages of the steps since the last summary, the rows apart. See
-    `TableStatistics` for what counts.
+    The values are over all ranks and, except `rows`, averages over the steps since the last summary. See
+    `TableStatistics` for the exact counts.
 
-    It goes to a `MonitoredTrainingSession` or an `Estimator`. Every rank has it, with the same arguments but
-    for where it writes: rank 0 does. Over several ranks it takes part in an exchange whenever the global step
-    has passed a multiple of `save_steps`, which ranks that train together do together; for that it reads the
-    global step after each run.
+    Use it with a `MonitoredTrainingSession` or an `Estimator`. Every rank needs the hook, with the same
+    `save_steps` and variables; only rank 0 writes. With several ranks the hook reads the global step after
+    each run, and exchanges statistics whenever the global step has passed a multiple of `save_steps`; ranks
+    that train together pass it together.
     """
 
     def __init__(
@@ -47,20 +47,20 @@ class TableSummaryHook(v1.train.SessionRunHook):
         summary_writer: v1.summary.FileWriter | None = None,
         variables: Sequence[EmbeddingVariable] | None = None,
     ) -> None:
-        """Makes the hook.
+        """Creates the hook. Give either `output_dir` or `summary_writer`.
 
         Args:
-          output_dir: The folder of the event files; or
-          summary_writer: what writes them. One of the two must be given.
+          output_dir: The directory of the event files.
           save_steps: Steps between two summaries.
-          variables: The embedding variables; None takes all of the graph.
+          summary_writer: The writer of the event files.
+          variables: The embedding variables; None means all of the graph.
 
         Raises:
-          ValueError: Both or none of `output_dir` and `summary_writer`, or `save_steps` below 1.
-          TypeError: `save_steps` is no int.
+          ValueError: Both or none of `output_dir` and `summary_writer` are given, or `save_steps` is below 1.
+          TypeError: `save_steps` is not an int.
         """
         if (output_dir is None) == (summary_writer is None):
-            raise ValueError("A TableSummaryHook takes an output_dir or a summary_writer, and not both")
+            raise ValueError("A TableSummaryHook needs either output_dir or summary_writer")
         if isinstance(save_steps, bool) or not hasattr(save_steps, "__index__"):
             raise TypeError(f"save_steps must be an int, not {save_steps!r}")
         if save_steps < 1:
@@ -71,18 +71,18 @@ class TableSummaryHook(v1.train.SessionRunHook):
         self._variables = variables
 
     def begin(self) -> None:
-        """Builds what reads the tables.
+        """Adds the ops that read the statistics to the graph.
 
         Raises:
           ValueError: The graph has no embedding variable.
-          TypeError: One of the given variables is none.
+          TypeError: One of the given variables is not an embedding variable.
           RuntimeError: The graph has no global step.
         """
         tables = tables_by_name(self._variables)
         self._global_step = v1.train.get_global_step()
         if self._global_step is None:
             raise RuntimeError(
-                "A TableSummaryHook needs a global step; tf.compat.v1.train.create_global_step"
+                "A TableSummaryHook needs a global step; call tf.compat.v1.train.create_global_step"
             )
         self._names = [table.m_var_name for table in tables]
         self._numbers = summed_statistics(tables)
@@ -91,23 +91,23 @@ class TableSummaryHook(v1.train.SessionRunHook):
             self._writer = v1.summary.FileWriterCache.get(self._output_dir)
 
     def after_create_session(self, session: v1.Session, coord: Any) -> None:
-        """Takes the steps from here."""
+        """Starts counting steps from the current global step."""
         del coord
         self._last_step = int(session.run(self._global_step))
         self._last_numbers = np.zeros([len(self._names), len(TableStatistics._fields) - 1], np.int64)
 
     def before_run(self, run_context: v1.train.SessionRunContext) -> v1.train.SessionRunArgs:
-        """Asks for the global step."""
+        """Fetches the global step with the run."""
         del run_context
         return v1.train.SessionRunArgs(self._global_step)
 
     def after_run(
         self, run_context: v1.train.SessionRunContext, run_values: v1.train.SessionRunValues
     ) -> None:
-        """Writes summaries where it is time."""
+        """Writes summaries when they are due."""
         due = (self._last_step // self._save_steps + 1) * self._save_steps
-        # What was fetched may be from before or after the step; that differs between ranks, and they must not
-        # differ here.
+        # The fetched global step may be the one before or after the step, which can differ between ranks. All
+        # ranks have to decide alike, so with several ranks the step is always read again.
         if self._known.size == 1 and run_values.results + 1 < due:
             return
         step = int(run_context.session.run(self._global_step))
@@ -119,13 +119,13 @@ class TableSummaryHook(v1.train.SessionRunHook):
         self._last_step, self._last_numbers = step, numbers
 
     def end(self, session: v1.Session) -> None:
-        """Has what was written reach the file."""
+        """Flushes the summaries to the file."""
         del session
         if self._writer is not None and self._known.rank == 0:
             self._writer.flush()
 
     def _summary(self, numbers: np.ndarray, steps: int) -> v1.Summary:
-        # A restore in the middle of a session makes tables that count from 0.
+        # A restore during a session creates new tables, whose counts start at 0.
         since_last = np.where(numbers >= self._last_numbers, numbers - self._last_numbers, numbers)
         summary = v1.Summary()
         for name, now, change in zip(self._names, numbers, since_last, strict=True):
