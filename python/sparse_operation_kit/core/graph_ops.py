@@ -1,7 +1,7 @@
-"""Reads graphs: the inputs and outputs of the library's ops by name, and where a gradient comes from.
+"""Reads graphs: the inputs and outputs of the library's ops by name, and the origin of gradients.
 
-No other module compares types of ops or counts their inputs and outputs. Names are those of the registrations
-in `sok_ops/ops`. Functions of this module add nothing to a graph.
+Only this module checks op types of the library and counts their inputs and outputs. Names are those of the
+registrations in `sok_ops/ops`. The functions add nothing to a graph.
 """
 
 from __future__ import annotations
@@ -29,43 +29,42 @@ GROUP_SUM = "SokGroupSum"
 GROUP_SUM_APPLY_GRADIENTS = "SokGroupSumApplyGradients"
 DIVIDE_GRADIENTS = "SokDivideGradients"
 OPAQUE = "SokOpaque"
-TABLE = "SokTable"
 
 _PREFIX = "Sok"
-# Ops that need no row of the tables whose handles they take.
+# Ops that need no rows of the tables whose handles they take.
 _ROUTE_OR_MERGE = (GROUP_LOOKUP_AHEAD, GROUP_ROUTE)
-# Ops with the outputs `indices` and `values`: for each table distinct row numbers, and the sum of each row.
+# Ops with the outputs `indices` and `values`: for each table distinct row numbers, and each row's gradient.
 _GIVE_GRADIENTS = (GROUP_LOOKUP_GRAD, GROUP_SUM)
-# Ops that do not take the handles of their tables. The op that gives the named input does, or is listed too.
+# Ops without handle inputs. The op that produces the named input has them, or is listed here too.
 _LEAD_TO_HANDLES = {GROUP_REDUCE: "plan", GROUP_SUM: "served", DIVIDE_GRADIENTS: "values"}
 
-# Types of TensorFlow's ops that matter here, each with the reason.
+# TensorFlow op types, each with the reason why it is listed.
 _PASS_HANDLES_ON = {
-    "Identity": "copies a handle where a function or a loop returns it",
+    "Identity": "copies a handle that a function or a loop returns",
     "Enter": "takes a handle into a loop that is not a function",
     "Switch": "takes a handle into a branch that is not a function",
 }
 _PASS_GRADIENTS_ON = {
-    "Identity": "optimizers gate gradients with it: none is used before all gradients of an op are computed",
+    "Identity": "the gate of optimizers, which delays gradients until all gradients of an op are computed",
 }
 _GROUP_CONTROL_INPUTS = {
-    "NoOp": "tf.group makes it; a gate may wait for it in place of the gradients",
+    "NoOp": "created by tf.group; a gate may wait for it instead of the gradients",
 }
 _HAVE_BRANCHES = {
-    "If": "tf.cond makes it of two functions, then_branch and else_branch",
-    "StatelessIf": "tf.cond makes it where neither function has state",
+    "If": "created by tf.cond from two functions, then_branch and else_branch",
+    "StatelessIf": "created by tf.cond if neither function has state",
 }
-# The same by the beginning of the type, which all versions of an op share.
+# Prefixes of TensorFlow op types, which all versions of an op share.
 _FED = {
-    "Placeholder": "has the value that a run feeds it",
+    "Placeholder": "its value is fed",
 }
 _KEEP_NO_STATE_OF_STEPS = {
-    "IteratorGetNext": "what an iterator gives does not depend on the step",
-    "TensorArray": "the array lives as long as the run",
+    "IteratorGetNext": "the elements of an iterator do not depend on the step",
+    "TensorArray": "the array exists only during one run",
 }
 _READ_TENSORFLOW_TABLES = {
-    "LookupTableFind": "gives the same in every step if the table never changes",
-    "LookupTableSize": "gives the same in every step if the table never changes",
+    "LookupTableFind": "returns the same in every step if the table never changes",
+    "LookupTableSize": "returns the same in every step if the table never changes",
 }
 _FILLED_ONCE = {
     "HashTable": "only its initializer fills the table",
@@ -73,51 +72,51 @@ _FILLED_ONCE = {
 
 
 def operation(op: Any) -> tf.Operation:
-    """The op that a gradient function was called for: a gradient tape passes a stand-in with its tensors."""
+    """Returns the op of a gradient function's argument; gradient tapes pass a stand-in with its tensors."""
     return op if isinstance(op, tf.Operation) else op.outputs[0].op
 
 
 def inputs_of(op: tf.Operation) -> dict[str, Any]:
-    """The inputs of an op by the names of its registration, in the order of its inputs.
+    """Returns the inputs of an op by the names of its registration, in the order of its inputs.
 
     Args:
       op: An op of any kind, or the stand-in that a gradient tape passes to gradient functions.
 
     Returns:
-      For each name a tensor, or a list of tensors where the registration has a number or a list of types.
+      For each name a tensor, or a list of tensors if the registration says that the input is a list.
     """
     op = operation(op)
     return _by_name(op, op.op_def.input_arg, op.inputs)
 
 
 def outputs_of(op: tf.Operation) -> dict[str, Any]:
-    """The outputs of an op by name; as `inputs_of`."""
+    """Returns the outputs of an op by name, like `inputs_of`."""
     op = operation(op)
     return _by_name(op, op.op_def.output_arg, op.outputs)
 
 
 def output_name(tensor: tf.Tensor) -> tuple[str, int]:
-    """The name of the output that a tensor is or belongs to, and the tensor's place in it."""
+    """Returns the name of the output that a tensor is or belongs to, and the tensor's position in it."""
     outputs = outputs_of(tensor.op).items()
     places = [(name, place) for name, output in outputs for place in range(_count(output))]
     return places[tensor.value_index]
 
 
 def gradients_of_outputs(op: tf.Operation, gradients: Sequence[Any]) -> dict[str, Any]:
-    """What a gradient function is called with, by the names of the outputs; `op` as in `inputs_of`."""
+    """Returns the arguments of a gradient function by the names of the outputs; `op` as in `inputs_of`."""
     op = operation(op)
     return _by_name(op, op.op_def.output_arg, gradients)
 
 
 def in_order_of_inputs(op: tf.Operation, gradients: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """What the gradient function of an op returns.
+    """Returns the result of an op's gradient function.
 
     Args:
       op: As in `inputs_of`.
-      gradients: By the name of an input the gradients of its tensors. Other inputs have none.
+      gradients: Maps names of inputs to the gradients of their tensors. Other inputs have no gradients.
 
     Returns:
-      A gradient or None for each tensor that the op takes.
+      A gradient or None for each input tensor of the op.
     """
     ordered: list[Any] = []
     for name, taken in inputs_of(op).items():
@@ -126,17 +125,17 @@ def in_order_of_inputs(op: tf.Operation, gradients: Mapping[str, Sequence[Any]])
 
 
 def handles_of(op: tf.Operation) -> list[tf.Tensor]:
-    """The handles of the tables that a group's op takes, in the group's order; of another op none."""
+    """Returns the table handles that a group's op takes, in the group's order; [] for other ops."""
     return inputs_of(op).get("handles", []) if _is_ours(op) else []
 
 
 def tables_of(graph: tf.Graph) -> list[tf.Operation]:
-    """The ops of a graph that make the handles of tables."""
+    """Returns the ops of a graph that create table handles."""
     return [op for op in graph.get_operations() if op.type == TABLE]
 
 
 def table_of(handle: tf.Tensor) -> tf.Operation:
-    """The op that made a handle, outside of the functions, loops and branches that it was taken into."""
+    """Returns the op that created a handle, outside the functions, loops and branches that captured it."""
     while True:
         captured = _captured(handle)
         if captured is not None:
@@ -148,7 +147,7 @@ def table_of(handle: tf.Tensor) -> tf.Operation:
 
 
 def table_names(op: tf.Operation) -> list[str]:
-    """The sorted names of the tables of a group, by any of its ops; none where they cannot be told."""
+    """Returns the sorted names of a group's tables, given any of its ops; [] if they are unknown."""
     op = operation(op)
     while op.type in _LEAD_TO_HANDLES:
         op = inputs_of(op)[_LEAD_TO_HANDLES[op.type]].op
@@ -156,14 +155,14 @@ def table_names(op: tf.Operation) -> list[str]:
 
 
 def needs_no_row(op: tf.Operation) -> bool:
-    """Whether an op is the part of a lookup that reads the ids alone, and so may run before a step."""
+    """Returns whether an op is the part of a lookup that needs only the ids and may run before the step."""
     return op.type in _ROUTE_OR_MERGE
 
 
 def reads_state_of_steps(op: tf.Operation) -> bool:
-    """Whether an op may give another value before a step than in it: it is fed, or reads what steps change.
+    """Returns whether an op is fed or reads state that steps change, so that it must run in the step.
 
-    Only the op itself is judged, not the ops that it depends on.
+    Only the op itself is checked, not the ops that it depends on.
     """
     if _begins_as(op, _FED):
         return True
@@ -171,7 +170,7 @@ def reads_state_of_steps(op: tf.Operation) -> bool:
         return False
     if _begins_as(op, _READ_TENSORFLOW_TABLES) and _begins_as(inputs_of(op)["table_handle"].op, _FILLED_ONCE):
         return False
-    # Variables that are no resources are references.
+    # Variables are resources or, in their old form, references.
     return any(tensor.dtype == tf.resource for tensor in op.inputs) or any(
         tensor.dtype._is_ref_dtype for tensor in op.outputs
     )
@@ -179,11 +178,11 @@ def reads_state_of_steps(op: tf.Operation) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class GroupGradient:
-    """The gradients of a group's tables, as one op gives them.
+    """The gradients of a group's tables, computed by one op.
 
     Attributes:
-      op: The op. It gives for each table distinct row numbers and the sum of each row's gradients.
-      divisor: What the sums are divided by afterwards, to average them over ranks; 1 where they are not.
+      op: The op. Its outputs are, for each table, distinct row numbers and the sum of each row's gradients.
+      divisor: The divisor that averages the sums over ranks; 1 if they are not averaged.
     """
 
     op: tf.Operation
@@ -191,35 +190,35 @@ class GroupGradient:
 
     @property
     def is_over_ranks(self) -> bool:
-        """Whether the sums are those of all ranks."""
+        """Whether the sums include the gradients of all ranks."""
         return self.op.type == GROUP_SUM
 
     @property
     def lookup(self) -> tf.Tensor:
-        """What the lookup has left for its gradient. Once it exists, the lookup has read its rows."""
+        """The lookup's output for its gradient. Once it is computed, the lookup has read its rows."""
         return inputs_of(self.op)["served" if self.is_over_ranks else "plan"]
 
     @property
     def handles(self) -> list[tf.Tensor]:
-        """The handles of the group's tables; none where the op that served the lookup cannot be told."""
+        """The handles of the group's tables; [] if the op that served the lookup is unknown."""
         return handles_of(self.lookup.op if self.is_over_ranks else self.op)
 
     @property
     def reads_rows(self) -> bool:
-        """Whether the op reads the rows of the tables, as it does for gradients of weights."""
+        """Whether the op reads rows of the tables, which it needs for gradients of weights."""
         return self.op.type == GROUP_LOOKUP_GRAD and self.op.get_attr("num_weights") > 0
 
 
 def untouched_gradient(gradient: tf.IndexedSlices, handle: tf.Tensor) -> tuple[GroupGradient, int] | None:
-    """The gradient of a group that the gradient of one of its tables is part of, if nothing has changed it.
+    """Finds the group gradient that a table's gradient comes from, if nothing has changed it since.
 
     Args:
-      gradient: The gradient of the table, as an optimizer gets it.
+      gradient: The gradient of the table, as passed to an optimizer.
       handle: The table's handle.
 
     Returns:
-      The group's gradient and the table's position in the group. None where `gradient` has another origin or
-      was changed: only gates and the division that averages over ranks may follow the op that gives it.
+      The group's gradient and the table's position in the group. None if `gradient` has another origin or was
+      changed: only gates and the division that averages over ranks may follow the op that computes it.
     """
     values, divisor = _before_gates(gradient.values)
     indices, _ = _before_gates(gradient.indices)
@@ -240,22 +239,21 @@ def untouched_gradient(gradient: tf.IndexedSlices, handle: tf.Tensor) -> tuple[G
 
 
 def names_each_row_once(indices: tf.Tensor) -> bool:
-    """Whether row numbers are known to be distinct: those of one group's gradient are, gated or not."""
+    """Returns whether row numbers are known to be distinct, as in the gradient of one group, gated or not."""
     while indices.op.type in _PASS_GRADIENTS_ON:
         (indices,) = indices.op.inputs
     return indices.op.type in _GIVE_GRADIENTS
 
 
 def comes_from_all_ranks(indices: tf.Tensor) -> bool:
-    """Whether row numbers depend on those that a sum over ranks gives, whatever was done to them."""
+    """Returns whether row numbers depend on those of a sum over ranks, directly or through other ops."""
     return any(op.type == GROUP_SUM for op in ops_behind(indices))
 
 
 def ops_behind(tensor: tf.Tensor) -> Iterator[tf.Operation]:
     """Yields the op of a tensor and the ops that it depends on, each once.
 
-    It yields the library's ops but not what they depend on: a table's gradient begins at one, and the model
-    is behind it.
+    It stops at the library's ops: a table's gradient starts at such an op, and behind it is the whole model.
     """
     pending, seen = [tensor.op], set()
     while pending:
@@ -269,7 +267,7 @@ def ops_behind(tensor: tf.Tensor) -> Iterator[tf.Operation]:
 
 
 def nodes_of_branches(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:
-    """The nodes of both functions of a conditional; of another op none."""
+    """Returns the nodes of both functions of a conditional; [] for other ops."""
     if op.type not in _HAVE_BRANCHES:
         return []
     branches = {op.get_attr(name).name for name in ("then_branch", "else_branch")}
@@ -288,12 +286,12 @@ def _begins_as(op: tf.Operation, types: Mapping[str, str]) -> bool:
 
 
 def _count(argument: Any) -> int:
-    """How many tensors an input or an output has."""
+    """Returns the number of tensors of an input or an output."""
     return len(argument) if isinstance(argument, list) else 1
 
 
 def _by_name(op: tf.Operation, arguments: Sequence[Any], tensors: Sequence[Any]) -> dict[str, Any]:
-    """What there is for each tensor, by the names of `arguments`: the inputs or the outputs of the OpDef."""
+    """Groups `tensors`, one value per tensor, by the names of `arguments`: an OpDef's inputs or outputs."""
     named: dict[str, Any] = {}
     remaining = iter(tensors)
     for argument in arguments:
@@ -307,24 +305,24 @@ def _by_name(op: tf.Operation, arguments: Sequence[Any], tensors: Sequence[Any])
 
 
 def _captured(tensor: tf.Tensor) -> tf.Tensor | None:
-    """What a function has captured as `tensor`; None where it is not captured."""
+    """Returns the outer tensor that a function has captured as `tensor`; None if it is not a capture."""
     if not isinstance(tensor.graph, func_graph.FuncGraph):
         return None
     return next((outer for outer, inner in tensor.graph.captures if inner is tensor), None)
 
 
 def _before_gates(tensor: tf.Tensor) -> tuple[tf.Tensor, int]:
-    """What stands before gates and the division that averages over ranks, and what that divides by.
+    """Returns the tensor before gates and the division that averages over ranks, and the divisor.
 
-    Gates are identities that wait for nothing but the op whose output they pass on. Where something in
-    between waits for another op, or divides a second time, the answer is the tensor itself and 1.
+    Gates are identities that wait only for the op whose output they pass on. If an op in between waits for
+    another op, or divides a second time, the result is the tensor itself and 1.
     """
     source, between = tensor, []
     while source.op.type in _PASS_GRADIENTS_ON or source.op.type == DIVIDE_GRADIENTS:
         between.append(source.op)
         (source,) = source.op.inputs
     divisors = [op.get_attr("divisor") for op in between if op.type == DIVIDE_GRADIENTS]
-    # Over ranks the op that gives gradients of weights is one of those that the sums are made from.
+    # With several ranks the op that computes gradients of weights is an input of the sums.
     awaited_anyway = {source.op, *(taken.op for taken in source.op.inputs), *between}
     if len(divisors) > 1 or not all(_waits_only_for(op, awaited_anyway) for op in between):
         return tensor, 1

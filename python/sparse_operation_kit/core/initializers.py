@@ -1,8 +1,8 @@
 """Maps TensorFlow's and Keras' initializers to the library's own.
 
-A table makes a row when its key first comes, on whatever rank and in whatever order, so a row has to be a
-function of the seed, the table and the key. TensorFlow's initializers are functions of a shape; those whose
-elements are independent draws are drawn anew per key here, with the same distribution.
+A table creates a row when its key first occurs, on any rank and in any order. So the initial row must be a
+function of the seed, the table and the key. TensorFlow's initializers are functions of a shape. Initializers
+whose elements are independent draws are replaced by draws from the same distribution for each key.
 """
 
 import math
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 
 class RowInitializer(NamedTuple):
-    """What the initializer op of a table takes: a kind of distribution, its arguments, and a seed."""
+    """The arguments of a table's initializer op: a kind of distribution, its parameters, and a seed."""
 
     kind: str
     args: tuple[float, ...]
@@ -22,7 +22,7 @@ class RowInitializer(NamedTuple):
 
 
 _DEFAULT = RowInitializer("uniform", (-0.05, 0.05))
-# The standard deviation of a normal distribution cut at two of its own: VarianceScaling divides by it.
+# The standard deviation of a standard normal distribution truncated at 2. VarianceScaling divides by it.
 _TRUNCATED_STDDEV = 0.87962566103423978
 _KNOWN = (
     "None, a number, zeros, ones, constant, random_uniform, random_normal, truncated_normal, "
@@ -30,26 +30,26 @@ _KNOWN = (
 )
 
 
-# No float32 is larger.
+# The largest finite float32.
 _LARGEST = float(np.finfo(np.float32).max)
-# How many standard deviations from the mean a draw is at most.
+# The maximum distance of a draw from the mean, in standard deviations.
 _DEVIATIONS = {"normal": 9.0, "truncated_normal": 2.0}
 
 
 def row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:
-    """Returns the row initializer for what a user passed as `initializer`.
+    """Returns the row initializer for a user's `initializer` argument.
 
     Args:
       initializer: None (uniform in [-0.05, 0.05)), a number, the name of a Keras initializer, or an instance
         or class of a TensorFlow or Keras initializer of one of the known kinds.
-      name: The variable's name, for errors.
-      rows: Rows over all ranks, None for a table without bound. Variance scaling needs it.
-      dim: Floats of a row.
+      name: The variable's name, for error messages.
+      rows: The number of rows that variance scaling uses; None if there is none.
+      dim: Number of floats in a row.
 
     Raises:
-      ValueError: An unknown name, a constant that is no scalar, variance scaling without a bound, or values
-        that are not finite in float32.
-      TypeError: An initializer of an unknown kind.
+      ValueError: The name is unknown, a constant is not a scalar, variance scaling has no `rows`, or values
+        are not finite in float32.
+      TypeError: The initializer is of an unknown kind.
     """
     if initializer is None:
         return _DEFAULT
@@ -82,7 +82,7 @@ def _from_instance(initializer: Any, name: str, rows: int | None, dim: int) -> R
     config = initializer.get_config() if hasattr(initializer, "get_config") else {}
     seed = config.get("seed") or 0
     if not isinstance(seed, int):
-        seed = 0  # Keras 3 describes a seed generator here; it says nothing about a row's values
+        seed = 0  # In Keras 3 this is the config of a seed generator, which does not affect rows.
     if kind == "zeros":
         return RowInitializer("constant", (0.0,))
     if kind == "ones":
@@ -106,7 +106,7 @@ def _from_instance(initializer: Any, name: str, rows: int | None, dim: int) -> R
     )
 
 
-# (scale, mode, distribution) of the named forms of variance scaling; their configuration leaves them out.
+# (scale, mode, distribution) of the named forms of variance scaling, whose config does not contain them.
 _SCALINGS = {
     "glorotuniform": (1.0, "fan_avg", "uniform"),
     "glorotnormal": (1.0, "fan_avg", "truncated_normal"),

@@ -1,8 +1,8 @@
-"""Everything that the library changes in TensorFlow: the one list of it.
+"""The list of everything that the library changes in TensorFlow.
 
-An entry says what is changed and why. The module that implements it registers the implementation
-(`core.replacements.implements`), and `core.replacements.install` and `uninstall` go through the entries of a
-part. docs/tensorflow-changes.md shows the table.
+An entry says what is changed and why. The module that implements an entry registers it with
+`core.replacements.implements`. `core.replacements.install` and `uninstall` process all entries of a part.
+docs/tensorflow-changes.md shows the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Part(enum.Enum):
     DEEPREC_NAMES = "DeepRec's names"
 
 
-# Who installs the entries of a part, and when.
+# What installs the entries of a part, and when.
 INSTALLED_BY: dict[Part, str] = {
     Part.GRADIENT_TAPES: "every `EmbeddingVariable`, when it is made",
     Part.OPTIMIZERS: (
@@ -46,7 +46,7 @@ INSTALLED_BY: dict[Part, str] = {
     ),
     Part.DEEPREC_NAMES: "`import sparse_operation_kit.deeprec`, and its `install`",
 }
-# What every embedding variable needs.
+# The parts that every embedding variable needs.
 OF_EMBEDDING_VARIABLES = (Part.GRADIENT_TAPES, Part.OPTIMIZERS, Part.SAVERS)
 
 
@@ -70,12 +70,12 @@ class Replacement:
     Attributes:
       name: the dotted name of what is changed; unique.
       part: what it is installed with.
-      reason: why what TensorFlow has is not enough.
+      reason: why TensorFlow's own behavior does not work.
       how: how it is changed.
-      since: the first TensorFlow version, (major, minor), that needs it.
-      before: the first later one that does not; None: there is none.
+      since: the first TensorFlow version, (major, minor), that needs the entry.
+      before: the first later version that does not need it; None if all later versions need it.
       find_owners: returns the classes or modules whose attribute, the last part of the name, is changed.
-        None: the name says which one it is.
+        None: the rest of the name is the only owner.
     """
 
     name: str
@@ -92,10 +92,10 @@ class Replacement:
         return self.name if self.how == How.ADDED_MODULE else self.name.rpartition(".")[2]
 
     def owners(self) -> Sequence[Any]:
-        """The classes or modules whose attribute is changed; none where this TensorFlow has none.
+        """Returns the classes or modules whose attribute is changed; the list may be empty.
 
         Raises:
-          AttributeError: This TensorFlow has no owner of that name.
+          AttributeError: The entry has no `find_owners`, and TensorFlow has no owner of that name.
         """
         if self.how == How.ADDED_MODULE:
             return [None]
@@ -104,16 +104,16 @@ class Replacement:
         return [_find(self.name.rpartition(".")[0])]
 
     def is_needed(self, version: tuple[int, int]) -> bool:
-        """Whether TensorFlow of a version, (major, minor), needs it."""
+        """Returns whether the TensorFlow version (major, minor) needs the entry."""
         return self.since <= version and (self.before is None or version < self.before)
 
 
 def _find(name: str) -> Any:
-    """The class or module of a dotted name that begins with `tf` or with the name of a module."""
+    """Returns the class or module with a dotted name that begins with `tf` or with a module's name."""
     parts = name.split(".")
     if parts[0] == "tf":
         return functools.reduce(getattr, parts[1:], tf)
-    # The longest beginning that is a module: `tensorflow.python` is no attribute of `tensorflow`.
+    # Finds the longest prefix that is a module: `tensorflow.python` is not an attribute of `tensorflow`.
     for end in range(len(parts), 1, -1):
         try:
             found = importlib.import_module(".".join(parts[:end]))
@@ -136,13 +136,13 @@ _COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
 _COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
 _VARIABLES = "tensorflow.python.ops"
 
-_NOT_THE_ROWS = "TensorFlow's checkpoints take whole tensors, and a table is none."
+_NOT_THE_ROWS = "TensorFlow's checkpoints store whole tensors, and a table is not a tensor."
 _MAKES_COLUMNS = "Columns over unbounded keys have embedding variables and belong to groups."
 _WEIGHTS_IN_TABLES = "The weights of unbounded keys are the rows of an embedding variable."
 
 
 def _in_namespaces(path: str) -> Callable[[], Sequence[Any]]:
-    """Finds a namespace within `tf` and within `tf.compat.v1`; the empty path is these themselves."""
+    """Returns a function that finds a namespace in `tf` and in `tf.compat.v1`; "" means these themselves."""
     return lambda: [
         functools.reduce(getattr, filter(None, path.split(".")), root) for root in (tf, tf.compat.v1)
     ]
@@ -167,12 +167,12 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_V1_OPTIMIZER}.apply_gradients",
         Part.OPTIMIZERS,
-        "Slots of a table lie in its rows, and its update is an op of its own.",
+        "A table keeps its slots in its rows, and has its own update op.",
     ),
     Replacement(
         f"{_LEGACY_OPTIMIZER}.apply_gradients",
         Part.OPTIMIZERS,
-        "Slots of a table lie in its rows, and its update is an op of its own.",
+        "A table keeps its slots in its rows, and has its own update op.",
         find_owners=_legacy_keras_optimizers,
     ),
     Replacement(
@@ -190,7 +190,7 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_SAVER_BUILDER}._build_internal",
         Part.SAVERS,
-        "A table that a Saver is given under another name is saved under that name.",
+        "If a Saver gets a table under another name, the table is saved under that name.",
     ),
     Replacement(f"{_SAVER_BUILDER}._AddSaveOps", Part.SAVERS, _NOT_THE_ROWS),
     Replacement(f"{_SAVER_BUILDER}._AddShardedSaveOps", Part.SAVERS, _NOT_THE_ROWS),
@@ -198,7 +198,7 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_SAVER_BUILDER}._AddShardedRestoreOps",
         Part.SAVERS,
-        "Nothing is assigned on any device before all tables are known to be sound.",
+        "All tables are checked before anything is assigned on any device.",
     ),
     Replacement(
         f"{_SAVER}.save",
@@ -213,19 +213,19 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_SAVER}._MaybeDeleteOldCheckpoints",
         Part.SAVERS,
-        "`max_to_keep` leaves what another process has saved under the same prefix.",
+        "`max_to_keep` must keep what another process saved under the same prefix.",
     ),
     Replacement(
         f"{_SAVER_HOOK}.begin",
         Part.SAVERS,
-        "The ranks' clocks differ; rank 0's decides when all save. This adds the ops for it.",
+        "The ranks' clocks differ, so rank 0 decides when all save. This adds the ops for it.",
     ),
     Replacement(
         f"{_SAVER_HOOK}.after_create_session",
         Part.SAVERS,
-        "As `begin`: gives the hook a timer that asks rank 0.",
+        "See `begin`: gives the hook a timer that asks rank 0.",
     ),
-    Replacement(f"{_SAVER_HOOK}.after_run", Part.SAVERS, "As `begin`: asks that timer."),
+    Replacement(f"{_SAVER_HOOK}.after_run", Part.SAVERS, "See `begin`: asks that timer."),
     Replacement(f"{_COLUMNS_V2}.EmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
     Replacement(f"{_COLUMNS_V2}.SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
     Replacement(f"{_COLUMNS_V1}._SharedEmbeddingColumn.__new__", Part.FEATURE_COLUMNS, _MAKES_COLUMNS),
@@ -248,7 +248,7 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_COLUMNS_V1}._LinearModel.call",
         Part.FEATURE_COLUMNS,
-        "The weights of all columns that have them in tables are one lookup.",
+        "The weights of all columns with tables are read in one lookup.",
     ),
     Replacement(
         f"{_COLUMNS_V1}._create_categorical_column_weighted_sum", Part.FEATURE_COLUMNS, _WEIGHTS_IN_TABLES
@@ -257,23 +257,23 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_COLUMNS_V2}._StateManagerImpl.create_variable",
         Part.FEATURE_COLUMNS,
-        "Estimator's own linear models read all weights, which a table cannot give; the error says so.",
+        "Estimator's own linear models read all weights, which a table does not allow; the error says so.",
         before=(2, 16),  # the first without Estimator
     ),
     Replacement(
         f"{_V1_OPTIMIZER}.compute_gradients",
         Part.COLLECTIVE_TRAINING,
-        "Programs written for DeepRec expect averages over the ranks, and clip them.",
+        "Programs written for DeepRec expect gradients averaged over the ranks, and clip those.",
     ),
     Replacement(
         f"{_VARIABLES}.resource_variable_ops.ResourceVariable._init_from_args",
         Part.COLLECTIVE_TRAINING,
-        "Ordinary variables begin with rank 0's values.",
+        "Ordinary variables start with rank 0's values.",
     ),
     Replacement(
         f"{_VARIABLES}.ref_variable.RefVariable._init_from_args",
         Part.COLLECTIVE_TRAINING,
-        "Ordinary variables begin with rank 0's values.",
+        "Ordinary variables start with rank 0's values.",
     ),
     Replacement(
         "tf.linalg.global_norm",

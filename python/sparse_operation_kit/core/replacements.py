@@ -1,8 +1,7 @@
-"""Installs and uninstalls what the table of replacements lists.
+"""Installs and uninstalls the entries of the table of replacements.
 
-The modules that replace something of TensorFlow's register the implementations here, when they are imported;
-the package imports them. Importing alone changes nothing: a process that does not use the library has
-TensorFlow as it was. Nothing here is thread-safe, as building graphs is not.
+The modules that implement entries register them here when they are imported; the package imports them all.
+Importing alone does not change TensorFlow. Not thread-safe, like building graphs.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ _CHANGES = {
     How.ADDED_MODULE: reversible_change.AddedModule,
 }
 _implementations: dict[str, Any] = {}
-# By part, its changes in the order in which they were made, by the owner and the name of what is changed.
+# For each installed part its changes in the order in which they were made, by owner and attribute.
 _installed: dict[Part, dict[tuple[Any, str], Change]] = {}
-# Of parts that are not installed now, what was uninstalled last: something of it may still be in its place.
+# For each uninstalled part its last changes: some wrappers may still be in place.
 _uninstalled: dict[Part, dict[tuple[Any, str], Change]] = {}
 
 
 def implements(*names: str) -> Callable[[_T], _T]:
-    """Registers what it decorates as the implementation of the table's entries of these names.
+    """Returns a decorator that registers the implementation of the table's entries with these names.
 
-    That is, for an entry that is wrapped, a function that takes the original and returns the wrapper; for one
-    that is added, what the name stands for.
+    For a wrapped entry the implementation is a function that takes the original and returns the wrapper. For
+    an added entry it is the object to add.
 
     Raises:
       KeyError: There is no such entry.
-      ValueError: It has an implementation already.
+      ValueError: An entry has an implementation already.
     """
 
     def register(implementation: _T) -> _T:
@@ -51,7 +50,7 @@ def implements(*names: str) -> Callable[[_T], _T]:
 
 
 def implements_for_types(name: str, types: Mapping[str, Any]) -> Callable[[_T], _T]:
-    """As `implements`, of an entry that is dispatched: the function for arguments of these types."""
+    """Like `implements`, for a dispatched entry: registers the function for arguments of these types."""
 
     def register(function: _T) -> _T:
         _register(name, (function, types))
@@ -61,10 +60,10 @@ def implements_for_types(name: str, types: Mapping[str, Any]) -> Callable[[_T], 
 
 
 def install(*parts: Part) -> None:
-    """Changes TensorFlow in the whole process as the entries of the parts say. Harmless when done already.
+    """Makes the changes of the parts in the whole process. Does nothing for parts that are installed.
 
     Raises:
-      RuntimeError: The module that implements an entry is not imported; nothing of its part is changed.
+      RuntimeError: The module that implements an entry is not imported; the entry's part is not installed.
     """
     for part in parts:
         if part not in _installed:
@@ -72,7 +71,7 @@ def install(*parts: Part) -> None:
 
 
 def uninstall(*parts: Part) -> None:
-    """Undoes `install`, the last change first: what nobody else has changed since is as it was before."""
+    """Undoes `install`, last change first, except where other libraries have changed the same thing since."""
     for part in reversed(parts):
         if part in _installed:
             _uninstalled[part] = _installed.pop(part)
@@ -80,7 +79,7 @@ def uninstall(*parts: Part) -> None:
 
 
 def is_installed(part: Part) -> bool:
-    """Whether TensorFlow is changed as the entries of the part say."""
+    """Returns whether the part is installed."""
     return part in _installed
 
 
@@ -111,7 +110,7 @@ def _make_change(entry: Replacement, owner: Any, before: Change | None) -> Chang
     if before is not None and before.redo():
         return before
     if entry.name not in _implementations:
-        raise RuntimeError(f"{entry.name}: no module that is imported implements its replacement")
+        raise RuntimeError(f"{entry.name}: no imported module implements its replacement")
     return _CHANGES[entry.how](owner, entry.attribute, _implementations[entry.name])
 
 
