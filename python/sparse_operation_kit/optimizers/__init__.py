@@ -1,6 +1,6 @@
-"""Optimizers for embedding variables, and what lets TensorFlow's own train them."""
+"""Optimizers for embedding variables, and the code that lets TensorFlow's own optimizers train them."""
 
-# They register what is replaced of TensorFlow's.
+# Importing these modules registers their replacements of TensorFlow functions.
 from sparse_operation_kit.optimizers import apply_gradients, averaged_gradients, sharded_norms  # noqa: F401
 from sparse_operation_kit.optimizers.adagrad_decay import AdagradDecayOptimizer
 from sparse_operation_kit.optimizers.adam import Adam

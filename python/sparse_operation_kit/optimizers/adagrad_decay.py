@@ -1,4 +1,4 @@
-"""Adagrad with accumulators that decay from one period of training to the next, as DeepRec has it."""
+"""DeepRec's Adagrad with accumulators that decay from one period of training to the next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
-# Of periods that are told apart: a table counts in float32.
+# Tables count periods in float32, which is exact up to this number.
 _MAX_PERIODS = 2**24
 _SLOTS = ("accumulator", "accumulator_decay_power")
 
@@ -17,8 +17,8 @@ _SLOTS = ("accumulator", "accumulator_decay_power")
 class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
     """DeepRec's `tf.train.AdagradDecayOptimizer`, for embedding and ordinary variables.
 
-    Steps are counted from 1, and a period is `accumulator_decay_step` of them: step t is in period
-    floor(t / accumulator_decay_step). For a row w with gradient g, accumulator a and count of decays d::
+    Steps are counted from 1. Step t is in period floor(t / accumulator_decay_step). For a row w with gradient
+    g, accumulator a and count of decays d::
 
         if period > d:
             a = max(accumulator_decay_rate * a, initial_accumulator_value)
@@ -26,16 +26,16 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
         a += g * g
         w -= learning_rate * g / sqrt(a)
 
-    Rows are those of a table, and the slices of an ordinary variable along its first dimension. One that was
-    not touched in several periods decays once in each of its next steps, until d is the period. Periods
-    beyond 2^24 are taken for 2^24.
+    The rows of an ordinary variable are its slices along the first dimension. A row that was not updated for
+    several periods decays once in each of its next steps, until d reaches the period. Periods are limited to
+    2^24.
 
-    Methods are those of tf.compat.v1.train.Optimizer.
+    Its methods are those of tf.compat.v1.train.Optimizer.
 
     Args:
-      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
-      global_step: the integer variable that `apply_gradients` counts up; its value before the step is t - 1.
-      initial_accumulator_value: what accumulators start from, and never fall below; above 0.
+      learning_rate: a number, a scalar tensor, or a function without arguments that returns one.
+      global_step: the integer variable that `apply_gradients` increments; before step t its value is t - 1.
+      initial_accumulator_value: the initial value and lower bound of accumulators, above 0.
       accumulator_decay_step: the length of a period in steps, above 0.
       accumulator_decay_rate: in (0, 1).
       use_locking: whether updates of ordinary variables take locks.
@@ -57,8 +57,8 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
     ):
         if global_step is None:
             raise ValueError(
-                "AdagradDecayOptimizer needs the global step, which tf.compat.v1.train."
-                "get_or_create_global_step() gives"
+                "AdagradDecayOptimizer needs the global step: pass tf.compat.v1.train."
+                "get_or_create_global_step()"
             )
         for argument, value in (
             ("initial_accumulator_value", initial_accumulator_value),
@@ -130,7 +130,7 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
         return tf.group(*[update.op for update in updates])
 
     def _grown(self, grad: tf.Tensor, accumulator: tf.Tensor, decays: tf.Tensor) -> tuple:
-        """(accumulators after the step, which rows' have decayed in it)."""
+        """Returns the accumulators after the step, and for each row whether it decays in this step."""
         due = tf.greater(self._period, decays)
         rate = tf.cast(self._decay_rate, grad.dtype)
         least = tf.cast(self._initial_accumulator_value, grad.dtype)
@@ -147,7 +147,7 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
 
 
 def table_update(optimizer: AdagradDecayOptimizer) -> TableUpdate:
-    """What a step of the optimizer is on a table."""
+    """Returns the update of a table for one step of the optimizer."""
     return TableUpdate(
         "adagrad_decay",
         {

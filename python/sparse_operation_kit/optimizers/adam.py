@@ -1,4 +1,4 @@
-"""Adam that moves every row on every step, with Keras' arguments."""
+"""Adam that updates every row in every step, with Keras' arguments."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from sparse_operation_kit.optimizers.known_optimizer import of_v1
 
 
 class Adam(CountsIterations, tf.compat.v1.train.AdamOptimizer):
-    """`tf.compat.v1.train.AdamOptimizer` under Keras' argument names, for embedding and ordinary variables.
+    """`tf.compat.v1.train.AdamOptimizer` with Keras' argument names, for embedding and ordinary variables.
 
-    On an embedding variable a step does what AdamOptimizer does on a dense variable that holds the same
-    rows: the moments of every row decay and every row moves, whether the batch touched it or not. Untouched
-    rows are brought up to date when they are next read, updated or saved, so the cost is that of the touched
-    rows.
+    On an embedding variable a step does what AdamOptimizer does on a dense variable with the same rows: the
+    moments of every row decay and every row moves, whether it is in the batch or not. Rows outside the batch
+    are brought up to date when they are next read, updated or saved, so a step costs only the rows of the
+    batch.
 
-    Methods are those of tf.compat.v1.train.Optimizer. It is in the collection
-    `sok.GraphKeys.SparseOperationKitOptimizer` of the graph that it is made in.
+    Its methods are those of tf.compat.v1.train.Optimizer. It adds itself to the collection
+    `sok.GraphKeys.SparseOperationKitOptimizer` of the default graph.
 
     Args:
-      learning_rate: a number, a scalar tensor, a function without arguments that gives one, or a Keras
-        LearningRateSchedule (any function of one argument), which is given `iterations`.
+      learning_rate: a number, a scalar tensor, a function without arguments that returns one, or a Keras
+        LearningRateSchedule (any function of one argument), which is called with `iterations`.
       beta_1: decay of the first moment, a number or a scalar tensor.
       beta_2: decay of the second moment, a number or a scalar tensor.
-      epsilon: added to the root of the second moment ("epsilon hat" of Kingma and Ba's paper).
+      epsilon: added to the square root of the second moment ("epsilon hat" of Kingma and Ba's paper).
       amsgrad: must be False.
       name: prefix of the names of ops and variables.
 
@@ -54,7 +54,7 @@ class Adam(CountsIterations, tf.compat.v1.train.AdamOptimizer):
 
     @property
     def learning_rate(self) -> float | tf.Tensor | Callable:
-        """The learning rate as it was given."""
+        """The `learning_rate` argument."""
         return self._learning_rate
 
 

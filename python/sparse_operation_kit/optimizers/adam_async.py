@@ -1,4 +1,4 @@
-"""Adam that touches the rows of the batch only, with step counters of each variable, as DeepRec has it."""
+"""DeepRec's Adam that updates only the rows of the batch, with separate step counters for each variable."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         w -= alpha * m / (sqrt(v) + epsilon)
         p1, p2 = p1 * beta1, p2 * beta2
 
-    Each variable has its own powers, which move whenever the optimizer is applied to it. Where the gradient
-    is tf.IndexedSlices, as that of an embedding variable always is, the rows that it names are changed and no
-    others. With `apply_sparse_rmsprop` their step is that of RMSProp, and the powers stay::
+    Each variable has its own powers, which are updated whenever the optimizer is applied to it. If the
+    gradient is tf.IndexedSlices, as for every embedding variable, only the rows that it names change. With
+    `apply_sparse_rmsprop` those rows are trained by RMSProp instead, and the powers do not change::
 
         v = beta2 * v + (1 - beta2) * g * g
         m = beta1 * m + learning_rate / sqrt(v + epsilon) * g
         w -= m
 
-    Methods are those of tf.compat.v1.train.Optimizer.
+    Its methods are those of tf.compat.v1.train.Optimizer.
 
     Args:
-      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
+      learning_rate: a number, a scalar tensor, or a function without arguments that returns one.
       beta1: decay of the first moment, a number or a scalar tensor.
       beta2: decay of the second moment, a number or a scalar tensor.
       epsilon: a number or a scalar tensor.
@@ -55,9 +55,9 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         super().__init__(use_locking, name)
         self._hyper = (learning_rate, beta1, beta2, epsilon)
         self._apply_sparse_rmsprop = apply_sparse_rmsprop
-        # Learning rate, beta1, beta2 and epsilon of the step under construction.
+        # Learning rate, beta1, beta2 and epsilon of the step that is being built.
         self._tensors: tuple = ()
-        # The powers of the tables of that step.
+        # The powers of the tables in that step.
         self._table_powers: list[tuple[tf.Variable, tf.Variable]] = []
 
     def _create_slots(self, var_list: list) -> None:
@@ -131,7 +131,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         return tuple(tf.cast(tensor, dtype) for tensor in self._tensors)
 
     def _then_move_powers(self, updates: list, powers: Iterable) -> tf.Operation:
-        """The updates, and after them, as they read the powers, those times beta1 and beta2."""
+        """Groups the updates and, after them because they read the powers, the updates of the powers."""
         moves = []
         with tf.control_dependencies(updates):
             for pair in powers:
@@ -148,7 +148,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
 
 
 def table_update(optimizer: AdamAsyncOptimizer, table: tf.Variable) -> TableUpdate:
-    """What a step of the optimizer is on a table."""
+    """Returns the update of a table for one step of the optimizer."""
     rate, beta1, beta2, epsilon = optimizer._cast(tf.float32)
     if optimizer._apply_sparse_rmsprop:
         return TableUpdate(

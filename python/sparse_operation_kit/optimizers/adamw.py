@@ -1,4 +1,4 @@
-"""Adam with decoupled weight decay that leaves untouched rows alone."""
+"""Adam with decoupled weight decay that updates only the rows of the batch."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class AdamWOptimizer(LazyAdamOptimizer):
         w -= alpha * m / (sqrt(v) + epsilon)
 
     The decay is decoupled (Loshchilov and Hutter, 2019): it is not part of the gradient, and the learning
-    rate does not scale it. Where the learning rate has a schedule, give `weight_decay` one too.
+    rate does not scale it. If the learning rate has a schedule, give `weight_decay` a schedule too.
 
-    A step changes the rows of an embedding variable that its lookups have read, each once, however often its
-    key occurs. Rows without a gradient keep their weights and moments: they do not decay, neither in that
-    step nor later. The same holds for ordinary variables whose gradient is tf.IndexedSlices. With a dense
+    A step changes only the rows of an embedding variable that its lookups have read, each row once, however
+    often its key occurs. Rows without a gradient keep their weights and moments; the decay that they miss is
+    not made up later. The same applies to ordinary variables whose gradient is tf.IndexedSlices. With a dense
     gradient every element of an ordinary variable decays and moves.
 
-    Methods are those of tf.compat.v1.train.Optimizer.
+    Its methods are those of tf.compat.v1.train.Optimizer.
 
     Args:
-      weight_decay: the part of a weight that a step takes off, in [0, 1]; a number, a scalar tensor, or a
-        function without arguments that gives one.
-      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
+      weight_decay: the fraction of a weight that a step subtracts, in [0, 1]; a number, a scalar tensor, or a
+        function without arguments that returns one.
+      learning_rate: a number, a scalar tensor, or a function without arguments that returns one.
       beta1: decay of the first moment.
       beta2: decay of the second moment.
-      epsilon: added to the root of the second moment.
+      epsilon: added to the square root of the second moment.
       use_locking: whether updates of ordinary variables take locks.
       name: prefix of the names of ops and variables.
     """
@@ -56,7 +56,7 @@ class AdamWOptimizer(LazyAdamOptimizer):
     ):
         super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
         self._weight_decay = weight_decay
-        # Of the step under construction.
+        # The tensor of the step that is being built.
         self._weight_decay_tensor = None
 
     def _prepare(self) -> None:
@@ -81,25 +81,26 @@ class AdamWOptimizer(LazyAdamOptimizer):
             return super()._resource_apply_sparse(grad, var, indices)
 
     def _decay(self, variable: tf.Variable, grad: tf.Tensor) -> tf.Operation:
-        # The decay needs no gradient, but has to wait for it: the model reads the weights before that.
+        # The decay does not need the gradient, but waits for it: by then the model has read the weights.
         with tf.control_dependencies([grad]):
             decay = tf.cast(self._weight_decay_tensor, variable.dtype.base_dtype) * variable
             return variable.assign_sub(decay, use_locking=self._use_locking).op
 
 
 class AdamW(CountsIterations, AdamWOptimizer):
-    """`AdamWOptimizer` under the argument names of Keras' legacy optimizers and TensorFlow Addons' AdamW.
+    """`AdamWOptimizer` with the argument names of Keras' legacy optimizers and TensorFlow Addons' AdamW.
 
-    Keras' newer `tf.keras.optimizers.AdamW` multiplies the decay by the learning rate. A schedule `wd` with
-    `wd(step) == 0.004 * learning_rate(step)` does here what `weight_decay=0.004` does there.
+    Keras' newer `tf.keras.optimizers.AdamW` multiplies the decay by the learning rate. To get the effect of
+    its `weight_decay=0.004`, pass a schedule `wd` with `wd(step) == 0.004 * learning_rate(step)`.
 
     Args:
-      weight_decay: the part of a weight that a step takes off, in [0, 1]; as `learning_rate` may be.
-      learning_rate: a number, a scalar tensor, a function without arguments that gives one, or a Keras
-        LearningRateSchedule (any function of one argument), which is given `iterations`.
+      weight_decay: the fraction of a weight that a step subtracts, in [0, 1]; the same types as
+        `learning_rate`.
+      learning_rate: a number, a scalar tensor, a function without arguments that returns one, or a Keras
+        LearningRateSchedule (any function of one argument), which is called with `iterations`.
       beta_1: decay of the first moment, a number or a scalar tensor.
       beta_2: decay of the second moment, a number or a scalar tensor.
-      epsilon: added to the root of the second moment ("epsilon hat" of Kingma and Ba's paper).
+      epsilon: added to the square root of the second moment ("epsilon hat" of Kingma and Ba's paper).
       amsgrad: must be False.
       name: prefix of the names of ops and variables.
 
@@ -130,7 +131,7 @@ class AdamW(CountsIterations, AdamWOptimizer):
 
 
 def table_update(optimizer: AdamWOptimizer) -> TableUpdate:
-    """What a step of the optimizer is on a table."""
+    """Returns the update of a table for one step of the optimizer."""
     return TableUpdate(
         "adamw", {**v1_rules.adam_hyper(optimizer), "weight_decay": optimizer._weight_decay_tensor}
     )

@@ -1,7 +1,7 @@
-"""Lets optimizers that know nothing of embedding variables train them.
+"""Lets TensorFlow's and Keras' optimizers train embedding variables.
 
-It wraps `apply_gradients` of the base classes of optimizers. A call without embedding variables goes to the
-original at once, with the very pairs it came with.
+The module wraps `apply_gradients` of the optimizers' base classes. A call without embedding variables goes to
+the original with unchanged pairs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sparse_operation_kit.optimizers import keras_routing, v1_routing
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 
-# What looks at the pairs before they are applied: functions of the optimizer and them.
+# Functions of the optimizer and the pairs, called before the pairs are applied.
 _checks: list[Callable[[Any, Sequence], None]] = []
 
 
 def add_check(check: Callable[[Any, Sequence], None]) -> None:
-    """Has `check(optimizer, grads_and_vars)` called before gradients are applied, from now on."""
+    """Registers `check(optimizer, grads_and_vars)`, which is called before gradients are applied."""
     _checks.append(check)
 
 
@@ -35,7 +35,7 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
         @functools.wraps(original)
         def apply_gradients(self, grads_and_vars, *args, **kwargs):
             if not isinstance(grads_and_vars, (list, tuple)):
-                # A zip can be gone through once only, and the original needs to.
+                # A zip can be iterated only once, and the original iterates over it too.
                 grads_and_vars = list(grads_and_vars)
             for check in _checks:
                 check(self, grads_and_vars)
@@ -51,7 +51,7 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
 
 
 def _check_tables(grads_and_vars: Sequence) -> list[tf.Variable]:
-    """The embedding variables of the pairs, gradients checked. Malformed pairs are left to TensorFlow."""
+    """Returns the embedding variables of the pairs and checks their gradients; skips malformed pairs."""
     tables = []
     for pair in grads_and_vars:
         if isinstance(pair, (list, tuple)) and len(pair) == 2 and is_embedding_variable(pair[1]):
@@ -64,7 +64,7 @@ def _check_tables(grads_and_vars: Sequence) -> list[tf.Variable]:
 def _without_slots(original: Callable) -> Callable:
     @functools.wraps(original)
     def get_slot(self, var, slot_name):
-        # Slots of a table lie in its rows; there is no variable to give.
+        # Slots of a table are in its rows; there is no slot variable to return.
         return None if is_embedding_variable(var) else original(self, var, slot_name)
 
     return get_slot

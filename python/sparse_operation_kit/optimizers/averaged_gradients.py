@@ -1,10 +1,11 @@
-"""Has every optimizer of tf.compat.v1.train average its gradients over the ranks.
+"""Makes every optimizer of tf.compat.v1.train average its gradients over the ranks.
 
-`compute_gradients`, and so `minimize`, do it while `Part.COLLECTIVE_TRAINING` is installed. The gradients of
-ordinary variables are the averages of the ranks', and those of embedding variables, which the exchange has
-summed, are divided by the number of ranks: with a loss that is the mean over each rank's part of the batch,
-and parts of one size, they are those of one process on the whole batch. Norms of them count all ranks' rows
-(`sharded_norms`). A `sok.DistributedOptimizer` goes before it.
+While `Part.COLLECTIVE_TRAINING` is installed, `compute_gradients`, and so `minimize`, average. Gradients of
+ordinary variables are averaged over the ranks. Gradients of embedding variables, which the exchange has
+summed, are divided by the number of ranks. If the loss is the mean over each rank's part of the batch, and
+all parts have the same size, the gradients equal those of one process on the whole batch. Norms of the
+gradients count all ranks' rows (`sharded_norms`). A `sok.DistributedOptimizer` combines its gradients by
+itself, and they are not averaged here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sparse_operation_kit.optimizers import apply_gradients
 from sparse_operation_kit.optimizers.combination import Pairs, combine, graphs_of, is_by_hand
 from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
 
-# The graphs for which gradients have been averaged.
+# The graphs whose gradients have been averaged.
 _averaged: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
 
@@ -46,8 +47,8 @@ def average(pairs: Pairs, prefix: str) -> Pairs:
     """Averages gradients over the ranks.
 
     Args:
-      pairs: of a gradient or None and its variable.
-      prefix: of the names of collectives, the same on all ranks.
+      pairs: pairs of a gradient or None and its variable.
+      prefix: prefix of the collectives' names, the same on all ranks.
     """
     combined = combine(pairs, prefix, average=True, sparse_as_dense=False)
     return [
@@ -59,13 +60,13 @@ def average(pairs: Pairs, prefix: str) -> Pairs:
 
 
 def _divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    # An op of ours: an update recognizes it, and can take it in.
+    # A separate op type, which the fused update recognizes and replaces.
     values = native.ops.sok_divide_gradients(gradient.values, divisor=communicator().size)
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 def _refuse_others(optimizer: Any, pairs: Sequence) -> None:
-    """Refuses gradients that each rank has for itself, with which ordinary variables would grow apart."""
+    """Refuses gradients that were not averaged, as ordinary variables would then differ between ranks."""
     if not replacements.is_installed(Part.COLLECTIVE_TRAINING) or communicator().size == 1:
         return
     if is_by_hand() or isinstance(optimizer, OptimizerWrapper):

@@ -1,4 +1,4 @@
-"""Combines gradients over ranks, and keeps those who do it from doing it twice."""
+"""Combines gradients over ranks, and prevents that they are combined twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _by_hand = contextvars.ContextVar("sok_combined_by_hand", default=False)
 
 @contextlib.contextmanager
 def by_hand() -> Iterator[None]:
-    """Inside it, a strategy leaves gradients alone: who calls combines them."""
+    """Returns a context in which collective training does not average gradients; the caller combines them."""
     token = _by_hand.set(True)
     try:
         yield
@@ -28,17 +28,17 @@ def by_hand() -> Iterator[None]:
 
 
 def is_by_hand() -> bool:
-    """Whether gradients are combined by who calls."""
+    """Returns whether the caller is in the context of `by_hand`."""
     return _by_hand.get()
 
 
 def combine(pairs: Iterable, prefix: str, *, average: bool, sparse_as_dense: bool) -> Pairs:
-    """Combines the gradients of ordinary variables; embedding variables' stay.
+    """Combines the gradients of ordinary variables over ranks; those of embedding variables do not change.
 
     Args:
-      pairs: of a gradient or None and its variable.
-      prefix: of the names of collectives, the same on all ranks.
-      average: whether their sum is divided by the number of ranks.
+      pairs: pairs of a gradient or None and its variable.
+      prefix: prefix of the collectives' names, the same on all ranks.
+      average: whether the sum over ranks is divided by the number of ranks.
       sparse_as_dense: whether tf.IndexedSlices are made dense and summed, instead of gathered.
 
     Returns:
@@ -62,7 +62,7 @@ def combine(pairs: Iterable, prefix: str, *, average: bool, sparse_as_dense: boo
 
 
 def graphs_of(pairs: Iterable) -> set[tf.Graph]:
-    """The graphs of gradients; of those in branches and functions, the graphs around them."""
+    """Returns the graphs of gradients; for gradients in branches and functions, the outermost graphs."""
     return {
         _outermost((gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient).graph)
         for gradient, _ in pairs

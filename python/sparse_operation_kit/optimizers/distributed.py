@@ -1,4 +1,4 @@
-"""Gradients of ordinary variables, combined over ranks."""
+"""DistributedOptimizer: combines the gradients of ordinary variables over ranks."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ _OPS = ("sum", "average")
 
 
 class DistributedOptimizer(OptimizerWrapper):
-    """Wraps an optimizer: gradients of ordinary variables are combined over all ranks before it applies them.
+    """Wraps an optimizer: combines gradients of ordinary variables over all ranks before they are applied.
 
-    Gradients of embedding variables are left alone: their tables sum what all ranks send them. With a loss
-    that is divided by the global batch size, and `op="sum"`, all variables train as in one process on the
-    whole batch::
+    Gradients of embedding variables are not changed, because the exchange already sums them over the ranks.
+    If the loss is divided by the global batch size, then with `op="sum"` all variables train as in one
+    process on the whole batch::
 
         loss = tf.reduce_sum(loss_of_each_sample) / global_batch_size
         optimizer = sok.DistributedOptimizer(tf.compat.v1.train.AdamOptimizer(0.001), op="sum")
         train_op = optimizer.minimize(loss)
 
-    As with Horovod's, `compute_gradients` is what combines, so that clipping between it and `apply_gradients`
-    sees the gradients of the whole batch. Every rank gives the same variables a gradient. At one rank
-    nothing is combined. For graph mode.
+    As in Horovod, `compute_gradients` combines, so that clipping before `apply_gradients` sees the gradients
+    of the whole batch. All ranks must have gradients for the same variables. With one rank nothing is
+    combined. For graph mode.
 
     Args:
-      optimizer: a tf.compat.v1.train or a legacy Keras optimizer; a LossScaleOptimizer may be inside or
-        outside.
-      op: "sum", or "average", which divides by the number of ranks the gradients of ordinary variables, and
-        not those of embedding variables. `hvd.Sum` and `hvd.Average` are understood.
+      optimizer: a tf.compat.v1.train or a legacy Keras optimizer. A LossScaleOptimizer may be wrapped by this
+        optimizer or wrap it.
+      op: "sum" or "average". "average" divides the gradients of ordinary variables by the number of ranks,
+        but not those of embedding variables. `hvd.Sum` and `hvd.Average` are accepted too.
       sparse_as_dense: whether gradients that are tf.IndexedSlices are made dense and summed, which is
-        faster where they name most rows. Otherwise the slices of all ranks are gathered.
+        faster if they name most rows. Otherwise the slices of all ranks are gathered.
       name: prefix of the names of ops; the same on all ranks.
 
     Raises:
       TypeError: if `optimizer` is not an optimizer that can be wrapped.
-      ValueError: if `op` is another one.
+      ValueError: if `op` is unknown.
     """
 
     def __init__(self, optimizer: Any, *, op: str, sparse_as_dense: bool = False, name: str | None = None):
         super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
         self._average = _parse_op(op) == "average"
         self._sparse_as_dense = sparse_as_dense
-        # The graphs for which gradients have been combined.
+        # The graphs whose gradients have been combined.
         self._combined: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
 
     def compute_gradients(self, *args, **kwargs) -> list[tuple[Gradient, tf.Variable]]:
-        """As the wrapped optimizer's, combined over the ranks."""
+        """Returns the wrapped optimizer's gradients, combined over the ranks."""
         with by_hand():
             pairs = super().compute_gradients(*args, **kwargs)
         return self.combine_gradients(pairs)
@@ -59,7 +59,7 @@ class DistributedOptimizer(OptimizerWrapper):
     def combine_gradients(
         self, grads_and_vars: Iterable[tuple[Gradient, tf.Variable]]
     ) -> list[tuple[Gradient, tf.Variable]]:
-        """Combines gradients from tf.gradients over the ranks; `compute_gradients` does so by itself.
+        """Combines gradients of tf.gradients over the ranks; `compute_gradients` does this by itself.
 
         Args:
           grads_and_vars: pairs of a gradient or None and its variable.
@@ -72,10 +72,10 @@ class DistributedOptimizer(OptimizerWrapper):
         return combine(pairs, self.get_name(), average=self._average, sparse_as_dense=self._sparse_as_dense)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
-        """As the wrapped optimizer's.
+        """Calls the wrapped optimizer's `apply_gradients`.
 
         Raises:
-          ValueError: if gradients of this graph were never combined, so that each rank would apply its own.
+          ValueError: if no gradients of this graph were combined, so that ranks would apply different ones.
         """
         pairs = list(grads_and_vars)
         if any(graph not in self._combined for graph in graphs_of(pairs)):
@@ -88,7 +88,7 @@ class DistributedOptimizer(OptimizerWrapper):
 
 
 def _parse_op(op: Any) -> str:
-    # Horovod's operations are numbers, whose names its module knows.
+    # hvd.Average is 0 and hvd.Sum is 1.
     by_value = {str(name): name for name in _OPS} | {0: "average", 1: "sum"}
     if isinstance(op, bool) or not isinstance(op, (str, int)) or op not in by_value:
         raise ValueError(f"DistributedOptimizer: op must be 'sum' or 'average', not {op!r}")

@@ -1,4 +1,4 @@
-"""Tells whether Horovod has gathered the gradient of a table, which makes nonsense of it."""
+"""Detects table gradients that Horovod has gathered over ranks, which makes them wrong."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _GATHERS = ("HorovodAllgather", "HorovodGroupedAllgather")
 
 
 def is_gathered(indices: tf.Tensor) -> bool:
-    """Whether the row numbers of a gradient come from other ranks too.
+    """Returns whether Horovod has gathered the row numbers of a gradient from all ranks.
 
-    Row numbers mean something on the rank that owns the rows only. `hvd.DistributedOptimizer` and
-    `hvd.allreduce` gather tf.IndexedSlices of all ranks, as is right for variables that every rank has.
+    Row numbers are valid only on the rank that owns the rows. `hvd.DistributedOptimizer` and `hvd.allreduce`
+    gather the tf.IndexedSlices of all ranks, which is right only for variables that every rank holds.
 
     Args:
       indices: the row numbers of the gradient of an embedding variable.

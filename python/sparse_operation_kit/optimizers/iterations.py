@@ -1,4 +1,4 @@
-"""Optimizers of tf.compat.v1.train that count their steps, for schedules as Keras has them."""
+"""A step counter for optimizers of tf.compat.v1.train, for Keras schedules."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from sparse_operation_kit.optimizers.scalar_state import initializer_of, scalar_
 
 
 class CountsIterations:
-    """For classes that inherit from it before a tf.compat.v1.train.Optimizer."""
+    """A mixin that counts steps; list it before the tf.compat.v1.train.Optimizer among the base classes."""
 
     @property
     def iterations(self) -> tf.Variable:
-        """Scalar int64 variable of the current graph: how often gradients were applied."""
+        """The number of steps, a scalar int64 variable of the current graph."""
         return scalar_state(self, "iterations", 0, tf.int64)
 
     @property
     def initializer(self) -> tf.Operation:
-        """The op that initializes the optimizer's own variables: those of the current graph, made so far.
+        """An op that initializes the variables that the optimizer has created so far in the current graph.
 
-        `tf.compat.v1.global_variables_initializer()` does it too, where it is called after the last
-        `apply_gradients`. Moments of embedding variables lie in their tables and stay as they are.
+        `tf.compat.v1.global_variables_initializer()` initializes them too, if it is called after the last
+        `apply_gradients`. Moments of embedding variables are in their tables and do not change.
         """
         return initializer_of(self)
 
     def _current(self, value: Any) -> Any:
-        """A hyper-parameter in this step: `value`, or what it gives where it is a function or a schedule."""
+        """Returns a hyper-parameter for this step: `value` or, for a function or a schedule, its result."""
         if not callable(value):
             return value
         try:
@@ -40,4 +40,4 @@ class CountsIterations:
     def _finish(self, update_ops: list, name_scope: str) -> tf.Operation:
         with tf.control_dependencies(update_ops):
             count = self.iterations.assign_add(1, read_value=False)
-        return super()._finish([*update_ops, count], name_scope)  # type: ignore[misc]  # of the optimizer mixed with
+        return super()._finish([*update_ops, count], name_scope)  # type: ignore[misc]  # the optimizer class

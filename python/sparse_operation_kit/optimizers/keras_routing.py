@@ -1,7 +1,7 @@
-"""Sends the gradients of embedding variables in a legacy Keras optimizer to the tables.
+"""Makes a legacy Keras optimizer apply the gradients of embedding variables to the tables.
 
 As in `v1_routing`, Keras' own `apply_gradients` runs, so that clipping, gradient transformers, schedules and
-the iteration counter act on all variables together.
+the iteration counter apply to all variables together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparse_operation_kit.optimizers.table_update import check_gradient, claim_t
 
 @contextlib.contextmanager
 def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
-    """Inside the context, `optimizer.apply_gradients` updates embedding variables through their tables.
+    """Returns a context in which `optimizer.apply_gradients` updates embedding variables in their tables.
 
     Args:
       optimizer: a legacy Keras optimizer.
@@ -46,11 +46,11 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
         claim_table(variable, optimizer, update.kernel)
         return ops.update(variable, gradient, update.kernel, update.packed_hyper())
 
-    # Called from `_create_slots`, which also makes what an optimizer keeps for all variables together.
+    # Replaced instead of `_create_slots`, which also creates state that all variables share.
     def add_slot_of_ordinary_variable(var, slot_name, *args, **kwargs):
         return None if is_embedding_variable(var) else add_slot(var, slot_name, *args, **kwargs)
 
-    # Keras looks at this signature to see whether it may pass apply_state.
+    # Keras inspects this signature to decide whether to pass apply_state.
     def dense(grad, var, apply_state=None):
         if is_embedding_variable(var):
             return update_table(var, grad, apply_state)

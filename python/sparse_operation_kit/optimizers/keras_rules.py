@@ -1,6 +1,6 @@
-"""What legacy Keras optimizers (those of Keras 2 that were the default up to TensorFlow 2.10) do to a table.
+"""The table updates of legacy Keras optimizers (those of Keras 2, the default up to TensorFlow 2.10).
 
-Each function reads the coefficients that the optimizer's own `_prepare` has made for float32 variables: the
+Each function reads the coefficients that the optimizer's own `_prepare` computed for float32 variables: the
 learning rate with its decay or schedule, and the tensors of the other arguments.
 """
 
@@ -19,7 +19,7 @@ Coefficients = Mapping[str, tf.Tensor]
 
 
 def sgd(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of SGD, with momentum or without."""
+    """The step of SGD, with or without momentum."""
     if not optimizer._momentum:
         return TableUpdate("sgd", {"learning_rate": coefficients["lr_t"]})
     return TableUpdate(
@@ -29,7 +29,7 @@ def sgd(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 
 def adagrad(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of Adagrad, with its epsilon beside the root."""
+    """The step of Adagrad; epsilon is added to the square root."""
     return TableUpdate(
         "adagrad",
         {
@@ -41,7 +41,7 @@ def adagrad(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 
 def rmsprop(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of RMSprop; without momentum its means decay for every row."""
+    """The step of RMSprop; without momentum the means of every row decay."""
     suffix = "_centered" if optimizer.centered else ""
     hyper = {
         "learning_rate": coefficients["lr_t"],
@@ -50,7 +50,7 @@ def rmsprop(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
     }
     if not optimizer._momentum:
         return TableUpdate("keras_rmsprop" + suffix, hyper)
-    # With momentum Keras runs the op that tf.compat.v1.train runs, but starts its mean square from zero.
+    # With momentum Keras uses the same op as tf.compat.v1.train, but its mean square starts at zero.
     return TableUpdate("rmsprop" + suffix, {**hyper, "momentum": coefficients["momentum"], "initial_ms": 0.0})
 
 
@@ -71,7 +71,7 @@ def ftrl(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 
 def adam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of Adam, which moves every row."""
+    """The step of Adam, which updates every row."""
     if optimizer.amsgrad:
         raise ValueError(
             f"Keras Adam '{optimizer._name}' with amsgrad=True cannot train embedding variables: tables"
@@ -89,7 +89,7 @@ def adam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 
 def adadelta(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of Adadelta; it touches the rows of the batch only."""
+    """The step of Adadelta, which updates only the rows of the batch."""
     return TableUpdate(
         "adadelta",
         {
@@ -101,7 +101,7 @@ def adadelta(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 
 def adamax(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of Adamax; it touches the rows of the batch only."""
+    """The step of Adamax, which updates only the rows of the batch."""
     return TableUpdate(
         "adamax",
         {
@@ -114,7 +114,7 @@ def adamax(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 
 def nadam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
-    """The step of Nadam, whose moments decay for every row, while weights move for the batch's only."""
+    """The step of Nadam: the moments of every row decay, but only the weights of the batch's rows change."""
     return TableUpdate(
         "nadam",
         {
@@ -130,7 +130,7 @@ def nadam(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
 
 
 def entries() -> list[KnownOptimizer]:
-    """The entries of the legacy optimizers of every Keras at hand."""
+    """Returns the entries of the legacy optimizers of all installed Keras modules."""
     known: tuple[tuple[Any, ...], ...] = (
         (
             "SGD",

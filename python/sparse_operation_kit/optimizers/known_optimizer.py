@@ -1,4 +1,4 @@
-"""What the library knows of an optimizer class that can train embedding variables."""
+"""KnownOptimizer: the description of an optimizer class that can train embedding variables."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def _no_shared_state(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class KnownOptimizer:
-    """An optimizer class that can train embedding variables: its entry in the registry.
+    """The registry entry of an optimizer class that can train embedding variables.
 
     Attributes:
-      public_name: how users know the class.
+      public_name: the public name of the class.
       cls: the class.
-      update: gives the TableUpdate of a step. That of a tf.compat.v1 optimizer takes the optimizer, that of a
-        Keras one the optimizer and its coefficients.
-      update_methods: the methods that make up the class's arithmetic.
-      rules: the engine's rules that it trains tables by and, for each, the arguments beside the learning rate
-        that ask for it. Functions among them are called, in the graph that the optimizer is made for.
-      slots: names of the class's slots on ordinary variables that the engine has other names for, with the
-        engine's.
-      create_shared_state: makes the variables beside the slots (step counters) when a step has embedding
-        variables only; takes the optimizer and those variables.
-      differs_by_table: whether tables have hyper-parameters of their own in a step; `update` then takes the
+      update: returns the TableUpdate of a step. For a tf.compat.v1 optimizer it takes the optimizer, for a
+        Keras optimizer the optimizer and its coefficients.
+      update_methods: the methods that implement the class's arithmetic.
+      rules: the engine's rules that the class can use. Each maps to the constructor arguments, besides the
+        learning rate, that select the rule. Values that are functions are called when an optimizer is made,
+        in the default graph.
+      slots: maps names of the class's slots on ordinary variables to the engine's names, where they differ.
+      create_shared_state: creates the variables other than slots (step counters) if a step has only
+        embedding variables; takes the optimizer and those variables.
+      differs_by_table: whether the hyper-parameters of a step differ between tables; `update` then takes the
         optimizer and a table.
     """
 
@@ -60,7 +60,7 @@ class KnownOptimizer:
     differs_by_table: bool = False
 
     def make(self, rule: str, learning_rate: float | tf.Tensor) -> Any:
-        """An optimizer of the class that trains tables by `rule`."""
+        """Creates an optimizer of the class that trains tables by `rule`."""
         given = {name: value() if callable(value) else value for name, value in self.rules[rule].items()}
         return self.cls(learning_rate=learning_rate, **given)
 
@@ -68,12 +68,12 @@ class KnownOptimizer:
 def of_v1(
     public_name: str, cls: type, update: Callable, rules: Mapping[str, Mapping[str, Any]], **more: Any
 ) -> KnownOptimizer:
-    """The entry of a subclass of tf.compat.v1.train.Optimizer; `more` are further attributes."""
+    """Returns the entry of a subclass of tf.compat.v1.train.Optimizer; `more` are further attributes."""
     return KnownOptimizer(public_name, cls, update, _V1_UPDATE_METHODS, rules, **more)
 
 
 def of_keras(
     public_name: str, cls: type, update: Callable, rules: Mapping[str, Mapping[str, Any]], **more: Any
 ) -> KnownOptimizer:
-    """The entry of a legacy Keras optimizer; `more` are further attributes."""
+    """Returns the entry of a legacy Keras optimizer; `more` are further attributes."""
     return KnownOptimizer(public_name, cls, update, _KERAS_UPDATE_METHODS, rules, **more)

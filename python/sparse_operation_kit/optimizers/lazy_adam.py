@@ -1,4 +1,4 @@
-"""Adam that leaves untouched rows alone."""
+"""Adam that updates only the rows of the batch."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from sparse_operation_kit.optimizers.known_optimizer import of_v1
 
 
 class LazyAdamOptimizer(tf.compat.v1.train.AdamOptimizer):
-    """Adam that updates moments and weights of the rows in the batch only.
+    """Adam that updates only the moments and weights of the rows in the batch.
 
-    Holds for embedding variables and for ordinary variables whose gradient is tf.IndexedSlices. Ordinary
+    This applies to embedding variables and to ordinary variables whose gradient is tf.IndexedSlices. Ordinary
     variables with a dense gradient are trained as by tf.compat.v1.train.AdamOptimizer. The bias correction
-    follows the number of steps, not how often a row was touched.
+    depends on the number of steps, not on how often a row was updated.
 
     Args:
-      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
+      learning_rate: a number, a scalar tensor, or a function without arguments that returns one.
       beta1: decay of the first moment.
       beta2: decay of the second moment.
-      epsilon: added to the root of the second moment.
+      epsilon: added to the square root of the second moment.
       use_locking: whether updates of ordinary variables take locks.
       name: prefix of the names of ops and variables.
     """

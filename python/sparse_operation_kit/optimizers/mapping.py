@@ -1,7 +1,7 @@
 """The optimizers that can train embedding variables: one entry per class.
 
-Tests and documents go through the entries. A subclass is as good as its known base as long as it leaves the
-base's updates alone.
+Tests and documentation iterate over the entries. A subclass of a known class works too, unless it overrides
+one of the base class's update methods.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer
 
 @functools.lru_cache(maxsize=None)
 def known_optimizers() -> tuple[KnownOptimizer, ...]:
-    """Every optimizer that can train embedding variables with the TensorFlow at hand."""
+    """Returns all optimizers that can train embedding variables with the installed TensorFlow."""
     return (
         *v1_rules.entries(),
         adam.ENTRY,
@@ -40,10 +40,10 @@ def known_optimizers() -> tuple[KnownOptimizer, ...]:
 
 
 def find_known(optimizer: Any, variable: tf.Variable) -> KnownOptimizer:
-    """The entry by which `optimizer` trains the embedding variable `variable`.
+    """Returns the entry with which `optimizer` trains the embedding variable `variable`.
 
     Raises:
-      TypeError: if there is none, or if a subclass changes the updates of a known class.
+      TypeError: if there is no entry, or a subclass overrides update methods of a known class.
     """
     entries = {entry.cls: entry for entry in known_optimizers()}
     classes = type(optimizer).__mro__

@@ -18,8 +18,8 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
     the first dimension.
 
     Args:
-      learning_rate: a number, a scalar tensor, or a function without arguments that gives one.
-      initial_accumulator_value: what accumulators start from, at least 0.
+      learning_rate: a number, a scalar tensor, or a function without arguments that returns one.
+      initial_accumulator_value: the initial value of accumulators, at least 0.
       epsilon: a number or a scalar tensor.
       use_locking: whether updates of ordinary variables take locks.
       name: prefix of the names of ops and variables.
@@ -91,7 +91,7 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
 
 
 def table_update(optimizer: RowWiseAdagrad) -> TableUpdate:
-    """What a step of the optimizer is on a table."""
+    """Returns the update of a table for one step of the optimizer."""
     return TableUpdate(
         "rowwise_adagrad",
         {

@@ -1,4 +1,4 @@
-"""Scalar variables that an optimizer keeps beside its slots, one set per graph."""
+"""Scalar variables that an optimizer keeps besides its slots, one set per graph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import tensorflow as tf
 def scalar_state(
     optimizer: tf.compat.v1.train.Optimizer, name: str, initial_value: float, dtype: tf.DType
 ) -> tf.Variable:
-    """The optimizer's scalar variable `name` of the current graph, made at the first call.
+    """Returns the optimizer's scalar variable `name` of the current graph, created at the first call.
 
-    It is among `optimizer.variables()` and the graph's global variables, so that initializers and savers see
-    it. Its name is `<optimizer's name>/<name>` in whatever name scope the call stands.
+    It is one of `optimizer.variables()` and of the graph's global variables, so that initializers and savers
+    include it. Its name is `<optimizer's name>/<name>`, whatever the current name scope is.
     """
     with tf.init_scope():
         graph = tf.compat.v1.get_default_graph()
@@ -32,9 +32,9 @@ def scalar_state(
 
 
 def initializer_of(optimizer: tf.compat.v1.train.Optimizer, inner: Any = None) -> tf.Operation:
-    """The op that initializes the variables that `optimizer` has made in the current graph, if any.
+    """Returns an op that initializes the variables that `optimizer` has created so far in the current graph.
 
-    With a Keras optimizer that it wraps, `inner`, also those of its hyper-parameters.
+    If `inner` is a wrapped Keras optimizer, the op also initializes the variables of its hyper-parameters.
     """
     hyper = [value for value in getattr(inner, "_hyper", {}).values() if isinstance(value, tf.Variable)]
     return tf.compat.v1.variables_initializer([*optimizer.variables(), *hyper], name="init_optimizer")

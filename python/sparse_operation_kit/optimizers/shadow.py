@@ -1,4 +1,4 @@
-"""Replacing methods of one object for a while."""
+"""Replaces methods of one object temporarily."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @contextlib.contextmanager
 def shadow_methods(target: Any, **methods: Callable) -> Iterator[None]:
-    """Inside the context, `target`'s methods of these names are the given functions, for this one object.
+    """Returns a context in which the methods of the object `target` are replaced by the given functions.
 
-    Attributes of that name which the object itself had before come back at the end. Goes past `__setattr__`,
-    which Keras optimizers use for their hyper-parameters.
+    Instance attributes of the same names are restored at the end. Bypasses `__setattr__`, which Keras
+    optimizers override for their hyper-parameters.
     """
     attributes = vars(target)
     before = {name: attributes[name] for name in methods if name in attributes}

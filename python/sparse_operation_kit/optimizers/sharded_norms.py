@@ -1,9 +1,9 @@
 """Norms of gradients that count the rows of tables on all ranks.
 
-After the exchange of gradients each rank holds those of the rows that it owns. Clipping by a norm that one
-rank alone has computed would scale each rank's part differently. `install` gives `tf.linalg.global_norm`,
-which `tf.clip_by_global_norm` calls, and `tf.clip_by_norm` an implementation for tf.IndexedSlices by
-TensorFlow's own dispatch on types; the functions themselves stay what they are.
+After the exchange each rank holds the gradients of the rows that it owns. If each rank clipped by the norm of
+its own rows, ranks would scale their parts differently. So `tf.linalg.global_norm`, which
+`tf.clip_by_global_norm` calls, and `tf.clip_by_norm` get an implementation for tf.IndexedSlices through
+TensorFlow's type dispatch; the functions themselves are not replaced.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import tensorflow as tf
 from sparse_operation_kit.core import graph_ops, replacements
 from sparse_operation_kit.core.communicator import communicator
 
-# Lists that have tf.IndexedSlices among whatever else.
-_ANYTHING = typing.List[typing.Union[tf.IndexedSlices, object]]  # noqa: UP006, UP007 - what TensorFlow knows
+# Lists of tf.IndexedSlices and any other objects.
+_ANYTHING = typing.List[typing.Union[tf.IndexedSlices, object]]  # noqa: UP006, UP007 - TensorFlow needs these
 
 
 @replacements.implements_for_types("tf.linalg.global_norm", {"t_list": _ANYTHING})
@@ -50,7 +50,7 @@ def _clip_by_norm(
 
 
 def _dimensions(axes: Any) -> list[int]:
-    """The dimensions that are summed over, of two."""
+    """Returns the dimensions to sum over, as 0 and 1; `axes` may be negative."""
     known = tf.get_static_value(tf.convert_to_tensor(axes, tf.int32))
     if known is None:
         raise ValueError("clip_by_norm: axes of the gradient of an embedding variable must be constant")
@@ -58,7 +58,7 @@ def _dimensions(axes: Any) -> list[int]:
 
 
 def _is_sharded(value: Any) -> bool:
-    """Whether `value` is a gradient of an embedding variable whose rows are shared by several ranks."""
+    """Returns whether `value` is a gradient of an embedding variable that is sharded over several ranks."""
     return (
         isinstance(value, tf.IndexedSlices)
         and communicator().size > 1

@@ -1,15 +1,15 @@
-"""The ops that one call of `apply_gradients` makes for embedding variables.
+"""The ops that one call of `apply_gradients` creates for embedding variables.
 
-Where the gradient of a lookup group goes to the optimizer as `tf.gradients` returns it, one op sums it and
-updates the rows of all tables of the group: `SokGroupLookupApplyGradients`, or over ranks
-`SokGroupSumApplyGradients`, which also takes the division in that averages gradients over ranks. The sums
-then never lie in memory. Where something else comes in between (clipping, scaling, sums of several losses),
-each table gets a `SokApplyGradients`. Both compute the same bits.
+If the gradient of a lookup group reaches the optimizer as `tf.gradients` returned it, one op sums it and
+updates the rows of all tables of the group: `SokGroupLookupApplyGradients`, or with several ranks
+`SokGroupSumApplyGradients`, which also does the division that averages gradients over ranks. The sums are
+then never written to memory. If the gradient was changed (clipping, scaling, sums of several losses), each
+table gets a `SokApplyGradients`. Both ways give the same bits.
 
-The ops that give gradients as tensors stay in the graph for those who read them, before `apply_gradients` or
-after it: over ranks what arrived is summed once more then, and nothing is exchanged for it. Gradients of
-weights read rows as they are before the update, so the op that gives them always runs before it. It makes
-only what is read in a run, mostly nothing.
+The ops that compute gradients as tensors stay in the graph for programs that read them, before or after
+`apply_gradients`. With several ranks the received gradients are then summed once more, without another
+exchange. Gradients of weights depend on the rows before the update, so the op that computes them always runs
+before the update. It computes only the outputs that are read in a run, usually none.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _fuses = contextvars.ContextVar("sok_fuses_updates", default=True)
 
 @contextlib.contextmanager
 def fused_updates(enabled: bool) -> Iterator[None]:
-    """Inside it, says whether `apply_gradients` may train tables in the op that sums their gradients.
+    """Returns a context that enables or disables fused updates in calls of `apply_gradients`.
 
-    That is faster, gives the same bits, and is the default. Without it every table has an update op of its
-    own, and gradients exist as tensors.
+    A fused update trains tables in the op that sums their gradients. It is faster, gives the same bits, and
+    is the default. If disabled, every table has its own update op, and gradients exist as tensors.
 
     Args:
-      enabled: whether it may.
+      enabled: whether updates may be fused.
     """
     token = _fuses.set(bool(enabled))
     try:
@@ -47,7 +47,7 @@ def fused_updates(enabled: bool) -> Iterator[None]:
 
 
 class _TableStep(NamedTuple):
-    """The step of one table of a group, by its position there."""
+    """The step of one table of a group; `table` is its position in the group."""
 
     variable: tf.Variable
     table: int
@@ -57,8 +57,8 @@ class _TableStep(NamedTuple):
 class StepOps:
     """The update ops of one call of `apply_gradients`.
 
-    Which tables of a group take part is known only when the call is over. Until then they have a gate, an op
-    that does nothing, and runs after the updates once `finish` has made them.
+    Which tables of a group take part is known only at the end of the call. Until then `update` returns a
+    gate, an op that does nothing; `finish` creates the updates and makes the gate wait for them.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class StepOps:
     def update(
         self, variable: tf.Variable, gradient: tf.IndexedSlices, kernel: str, hyper: tf.Tensor
     ) -> tf.Operation:
-        """The op after which a table has taken its step.
+        """Returns an op that has run when the table's step is done.
 
         The arguments are those of `apply_to_table`.
         """
@@ -82,14 +82,14 @@ class StepOps:
         return self._gate
 
     def finish(self) -> None:
-        """Makes the ops that update several tables."""
+        """Creates the fused updates."""
         for (group, kernel), steps in self._fused.items():
             self._gate._add_control_inputs([_updated(group, kernel, steps)])
         self._fused = {}
 
 
 def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> tf.Operation:
-    """The op that sums the gradients of a group and trains some of its tables."""
+    """Returns the op that sums the gradients of a group and trains some of its tables."""
     told = global_step.told([step.variable for step in steps], after=[group.lookup])
     arguments = {
         **graph_ops.inputs_of(group.op),
@@ -106,14 +106,14 @@ def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> 
 
 
 def _awaited(group: GroupGradient) -> list[tf.Operation]:
-    """What an update has to wait for, besides its inputs."""
+    """Returns the ops that an update has to wait for, besides its inputs."""
     return [group.op] if group.reads_rows else group.op.control_inputs
 
 
 def _can_be_awaited(group: GroupGradient) -> bool:
-    """Whether an op that is made now can wait for what that of the gradient waited for."""
+    """Returns whether a new op can wait for the ops that the gradient's op waits for."""
     graph = tf.compat.v1.get_default_graph()
     if group.op.graph is not graph:
         return False
-    # Loops drop waiting for ops outside of them.
+    # v1 loops drop control dependencies on ops outside the loop.
     return not _awaited(group) or group.op._get_control_flow_context() is graph._get_control_flow_context()

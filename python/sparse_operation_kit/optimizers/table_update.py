@@ -1,4 +1,4 @@
-"""One optimizer step on a table: which kernel, with which hyper-parameters, on which rows."""
+"""One optimizer step on a table: the kernel, its hyper-parameters, and the rows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _OWNER_ATTRIBUTE = "_sok_optimizer_and_kernel"
 
 @dataclasses.dataclass(frozen=True)
 class TableUpdate:
-    """What an optimizer's step is on a table.
+    """The update of a table in one step of an optimizer.
 
     Attributes:
       kernel: the name of a rule of `cc/optimizers`.
-      hyper: its hyper-parameters by name; Python numbers or scalar tensors of any float dtype.
+      hyper: its hyper-parameters by name, Python numbers or scalar tensors of any float dtype.
     """
 
     kernel: str
     hyper: Mapping[str, Any]
 
     def packed_hyper(self) -> tf.Tensor:
-        """The hyper-parameters as the kernel takes them: a float32 vector.
+        """Returns the hyper-parameters as a float32 vector in the kernel's order.
 
         Raises:
-          ValueError: if `hyper` has other names than the rule.
+          ValueError: if the names in `hyper` are not those of the rule.
         """
         names = list(native.optimizer_rules()[self.kernel]["hyper"])
         if set(names) != set(self.hyper):
@@ -41,22 +41,22 @@ class TableUpdate:
 
 
 def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
-    """Notes that `optimizer` trains `variable` through `kernel`.
+    """Records that `optimizer` trains `variable` with `kernel`.
 
-    Moments and accumulators lie in the table's rows, where there is room for those of one optimizer.
+    Moments and accumulators are in the table's rows, which have room for those of one optimizer only.
 
     Raises:
-      ValueError: if the variable is trained through another kernel already, or through this one by another
-        optimizer and the kernel keeps state.
+      ValueError: if the variable is already trained with another kernel; or if another optimizer trains it
+        with this kernel, and the kernel keeps state.
     """
     owner, its_kernel = getattr(variable, _OWNER_ATTRIBUTE, (optimizer, kernel))
-    # A rule without slots keeps nothing between steps, so several optimizers may share a table through it.
+    # A rule without slots keeps no state between steps, so several optimizers may train the same table.
     has_state = bool(native.optimizer_rules()[kernel]["slots"])
     if its_kernel != kernel or (owner is not optimizer and has_state):
         raise ValueError(
             f"Embedding variable '{variable.m_var_name}' is trained by a {type(owner).__name__} already, and"
-            f" its rows carry that one's state. A {type(optimizer).__name__} cannot train it too: use one"
-            " optimizer object for all losses of an embedding variable."
+            f" its rows hold that optimizer's state. A {type(optimizer).__name__} cannot train it too: use"
+            " one optimizer object for all losses of an embedding variable."
         )
     setattr(variable, _OWNER_ATTRIBUTE, (owner, kernel))
 
@@ -64,7 +64,7 @@ def claim_table(variable: tf.Variable, optimizer: Any, kernel: str) -> None:
 def apply_to_table(
     variable: tf.Variable, gradient: tf.IndexedSlices, kernel: str, hyper: tf.Tensor
 ) -> tf.Operation:
-    """The op that makes one step on the rows of `variable` that `gradient` names.
+    """Returns an op that makes one step on the rows of `variable` that `gradient` names.
 
     Args:
       variable: an embedding variable.
@@ -89,10 +89,10 @@ def apply_to_table(
 
 
 def check_gradient(variable: tf.Variable, gradient: Any) -> None:
-    """Refuses what cannot be the gradient of an embedding variable.
+    """Checks the gradient of an embedding variable.
 
     Raises:
-      TypeError: unless `gradient` is None or tf.IndexedSlices.
+      TypeError: if `gradient` is neither None nor tf.IndexedSlices.
       ValueError: if Horovod has gathered it from all ranks.
     """
     if gradient is None:
@@ -104,7 +104,7 @@ def check_gradient(variable: tf.Variable, gradient: Any) -> None:
         )
     if communicator().size > 1 and is_gathered(gradient.indices):
         raise ValueError(
-            f"{who} went through Horovod's allreduce. Its table sums what all ranks send it: use"
-            " sok.DistributedOptimizer in place of hvd.DistributedOptimizer, or reduce the gradients of other"
-            " variables only (sok.split_embedding_variable_from_others)"
+            f"{who} went through Horovod's allreduce. It is already the sum over all ranks: use"
+            " sok.DistributedOptimizer instead of hvd.DistributedOptimizer, or reduce only the gradients of"
+            " other variables (sok.split_embedding_variable_from_others)"
         )

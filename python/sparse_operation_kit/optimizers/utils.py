@@ -1,4 +1,4 @@
-"""The split of variables at the path under which the original SOK has it."""
+"""split_embedding_variable_from_others, at its path in the original SOK."""
 
 from sparse_operation_kit.optimizers.variable_split import split_embedding_variable_from_others
 

@@ -1,8 +1,8 @@
-"""Sends the gradients of embedding variables in a tf.compat.v1 optimizer to the tables.
+"""Makes a tf.compat.v1 optimizer apply the gradients of embedding variables to the tables.
 
-TensorFlow's own `apply_gradients` runs with everything it does (name scopes, the global step, the counters
-of Adam, the collection of train ops). Only the methods that make slots and update one variable are replaced
-for its duration, and those pass ordinary variables on.
+TensorFlow's own `apply_gradients` runs, with everything it does (name scopes, the global step, the counters
+of Adam, the collection of train ops). During the call only the methods that create slots and update one
+variable are replaced; for ordinary variables the replacements call the original methods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sparse_operation_kit.optimizers.table_update import TableUpdate, check_grad
 
 
 class _Step:
-    """One call of apply_gradients: mostly all its tables get the same kernel and hyper-parameters."""
+    """One call of apply_gradients. Unless `differs_by_table`, all tables share the update."""
 
     def __init__(self, optimizer: Any, known: KnownOptimizer):
         self._optimizer = optimizer
@@ -32,7 +32,7 @@ class _Step:
 
     def apply(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> tf.Operation:
         check_gradient(variable, gradient)
-        # Made at the first table and not before the call: rules need what the optimizer's _prepare leaves.
+        # The update is created here and not before the call, because it needs the tensors of _prepare.
         if self._known.differs_by_table:
             self._use(self._known.update(self._optimizer, variable))
         elif self._update is None:
@@ -50,7 +50,7 @@ class _Step:
 
 @contextlib.contextmanager
 def routed(optimizer: tf.compat.v1.train.Optimizer, tables: Sequence[tf.Variable]) -> Iterator[None]:
-    """Inside the context, `optimizer.apply_gradients` updates embedding variables through their tables.
+    """Returns a context in which `optimizer.apply_gradients` updates embedding variables in their tables.
 
     Args:
       optimizer: a tf.compat.v1.train.Optimizer.

@@ -1,7 +1,7 @@
-"""What the optimizers of tf.compat.v1.train do to a table.
+"""The table updates of the optimizers of tf.compat.v1.train.
 
-Each function reads the tensors that the optimizer's own `_prepare` has just made of its arguments, so
-numbers, tensors and callables all reach the kernel as they reach TensorFlow's ops.
+Each function reads the tensors that the optimizer's own `_prepare` has just created from its arguments. So
+numbers, tensors and callables have the same values in the kernel as in TensorFlow's ops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def sgd(optimizer: _train.GradientDescentOptimizer) -> TableUpdate:
 
 
 def momentum(optimizer: _train.MomentumOptimizer) -> TableUpdate:
-    """The step of momentum, Nesterov's or the plain one."""
+    """The step of momentum, plain or Nesterov's."""
     return TableUpdate(
         "nesterov" if optimizer._use_nesterov else "momentum",
         {"learning_rate": optimizer._learning_rate_tensor, "momentum": optimizer._momentum_tensor},
@@ -31,7 +31,7 @@ def momentum(optimizer: _train.MomentumOptimizer) -> TableUpdate:
 
 
 def adagrad(optimizer: _train.AdagradOptimizer) -> TableUpdate:
-    """The step of Adagrad, whose root has no epsilon here."""
+    """The step of Adagrad, without an epsilon."""
     return TableUpdate(
         "adagrad",
         {
@@ -43,7 +43,7 @@ def adagrad(optimizer: _train.AdagradOptimizer) -> TableUpdate:
 
 
 def rmsprop(optimizer: _train.RMSPropOptimizer) -> TableUpdate:
-    """The step of RMSProp, centered or not; it touches the rows of the batch only."""
+    """The step of RMSProp, centered or not, which updates only the rows of the batch."""
     return TableUpdate(
         "rmsprop_centered" if optimizer._centered else "rmsprop",
         {
@@ -57,7 +57,7 @@ def rmsprop(optimizer: _train.RMSPropOptimizer) -> TableUpdate:
 
 
 def adadelta(optimizer: _train.AdadeltaOptimizer) -> TableUpdate:
-    """The step of Adadelta; it touches the rows of the batch only."""
+    """The step of Adadelta, which updates only the rows of the batch."""
     return TableUpdate(
         "adadelta",
         {"learning_rate": optimizer._lr_t, "rho": optimizer._rho_t, "epsilon": optimizer._epsilon_t},
@@ -65,7 +65,7 @@ def adadelta(optimizer: _train.AdadeltaOptimizer) -> TableUpdate:
 
 
 def ftrl(optimizer: _train.FtrlOptimizer) -> TableUpdate:
-    """The step of FTRL with its shrinkage and beta."""
+    """The step of FTRL with shrinkage and beta."""
     return TableUpdate(
         "ftrl",
         {
@@ -81,26 +81,26 @@ def ftrl(optimizer: _train.FtrlOptimizer) -> TableUpdate:
 
 
 def adam(optimizer: _train.AdamOptimizer) -> TableUpdate:
-    """The step of Adam, which moves every row."""
+    """The step of Adam, which updates every row."""
     return TableUpdate("adam", adam_hyper(optimizer))
 
 
 def lazy_adam(optimizer: _train.AdamOptimizer) -> TableUpdate:
-    """The step of Adam on the rows of the batch only."""
+    """The step of Adam on only the rows of the batch."""
     return TableUpdate("lazy_adam", adam_hyper(optimizer))
 
 
 def create_beta_powers(optimizer: _train.AdamOptimizer, variables: Sequence[tf.Variable]) -> None:
-    """The step counters that TensorFlow's Adam makes with its slots, where there are no slots to make."""
+    """Creates the step counters, which TensorFlow's Adam creates only together with slots."""
     first = min(variables, key=lambda variable: variable.name)
     for name, beta in (("beta1_power", optimizer._beta1), ("beta2_power", optimizer._beta2)):
         optimizer._create_non_slot_variable(initial_value=beta, name=name, colocate_with=first)
 
 
 def adam_hyper(optimizer: _train.AdamOptimizer) -> dict:
-    """The hyper-parameters of a step of Adam, with its bias-corrected rate."""
-    # In float32 and in this order, as TensorFlow's kernel has it. The powers are those before this step's
-    # `_finish` moves them on, since that waits for all updates.
+    """Returns the hyper-parameters of a step of Adam, with the bias-corrected learning rate."""
+    # Computed in float32 and in this order, as in TensorFlow's kernel. The powers are read before this step's
+    # `_finish` updates them, since that waits for all updates.
     beta1_power, beta2_power = (tf.cast(power, tf.float32) for power in optimizer._get_beta_accumulators())
     learning_rate = tf.cast(optimizer._lr_t, tf.float32)
     alpha = learning_rate * tf.sqrt(1.0 - beta2_power) / (1.0 - beta1_power)
@@ -113,7 +113,7 @@ def adam_hyper(optimizer: _train.AdamOptimizer) -> dict:
 
 
 def entries() -> list[KnownOptimizer]:
-    """The entries of the optimizers of tf.compat.v1.train."""
+    """Returns the entries of the optimizers of tf.compat.v1.train."""
     known: tuple[tuple[Any, ...], ...] = (
         ("GradientDescentOptimizer", sgd, {"sgd": {}}, {}),
         (

@@ -1,4 +1,4 @@
-"""The split of variables that the original SOK trains by two optimizers."""
+"""Splits variables into embedding variables and others, which the original SOK trains by two optimizers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 
 
 def split_embedding_variable_from_others(variables: list | tuple) -> tuple[list, list]:
-    """Splits trainable variables into embedding variables and the others, each in the order given.
+    """Splits trainable variables into embedding variables and other variables, keeping their order.
 
     Args:
       variables: a list or tuple of variables.

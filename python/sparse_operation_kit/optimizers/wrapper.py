@@ -1,4 +1,4 @@
-"""What optimizers have in common that hand gradients on to another one."""
+"""OptimizerWrapper: the base class of optimizers that wrap another optimizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Gradient = Union[tf.Tensor, tf.IndexedSlices, None]
 
 
 class OptimizerWrapper(tf.compat.v1.train.Optimizer):
-    """Hands everything on to the optimizer that it wraps. For graph mode.
+    """Passes all calls on to the optimizer that it wraps. For graph mode.
 
     Args:
       optimizer: a tf.compat.v1.train or a legacy Keras optimizer.
@@ -33,18 +33,18 @@ class OptimizerWrapper(tf.compat.v1.train.Optimizer):
         return self._inner
 
     def compute_gradients(self, loss, var_list=None, *args, **kwargs) -> list[tuple[Gradient, tf.Variable]]:
-        """As the wrapped optimizer's, or tf.compat.v1.train.Optimizer's where that is a Keras one."""
+        """Like the wrapped optimizer's; for a Keras optimizer like tf.compat.v1.train.Optimizer's."""
         compute = self._inner.compute_gradients if self._inner_is_v1 else super().compute_gradients
         return compute(loss, var_list, *args, **kwargs)
 
     def minimize(self, loss, global_step=None, var_list=None, *args, **kwargs) -> tf.Operation:
-        """As tf.compat.v1.train.Optimizer's; `minimize(loss, variables)`, Keras' order, is understood too."""
+        """Like tf.compat.v1.train.Optimizer's; also accepts Keras' order, `minimize(loss, variables)`."""
         if isinstance(global_step, (list, tuple)):
             global_step, var_list = None, global_step
         return super().minimize(loss, global_step, var_list, *args, **kwargs)
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
-        """As the wrapped optimizer's, Keras' ones counting `global_step` up too."""
+        """Like the wrapped optimizer's; also increments `global_step` if that is a Keras optimizer."""
         pairs = list(grads_and_vars)
         if self._inner_is_v1:
             return self._inner.apply_gradients(pairs, global_step=global_step, name=name)
@@ -55,20 +55,20 @@ class OptimizerWrapper(tf.compat.v1.train.Optimizer):
             return tf.compat.v1.assign_add(global_step, tf.ones([], global_step.dtype.base_dtype))
 
     def variables(self) -> list[tf.Variable]:
-        """The variables of this object and of the wrapped optimizer in the current graph."""
+        """Returns the variables of this object and of the wrapped optimizer in the current graph."""
         inner = self._inner.variables
         return super().variables() + list(inner() if callable(inner) else inner)
 
     def get_slot(self, var: tf.Variable, name: str) -> tf.Variable | None:
-        """The wrapped optimizer's slot."""
+        """Returns the wrapped optimizer's slot."""
         return self._inner.get_slot(var, name)
 
     def get_slot_names(self) -> list[str]:
-        """The wrapped optimizer's slot names."""
+        """Returns the wrapped optimizer's slot names."""
         return self._inner.get_slot_names()
 
     def _check_inner(self, optimizer: Any) -> bool:
-        """Whether it is a tf.compat.v1.train optimizer."""
+        """Checks that `optimizer` can be wrapped; returns whether it is a tf.compat.v1.train optimizer."""
         own_name = type(self).__name__
         if isinstance(optimizer, type(self)):
             raise TypeError(f"{own_name} cannot wrap another {own_name}")
