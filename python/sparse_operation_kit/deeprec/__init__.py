@@ -1,15 +1,15 @@
-"""DeepRec's names, for programs that were written for it.
+"""DeepRec's API, for programs that were written for DeepRec.
 
-Importing this module, or calling its `install`, puts them into `tf` and `tf.compat.v1`. Such a program begins
-with::
+Importing this module, or calling its `install`, adds DeepRec's names to `tf` and `tf.compat.v1`. A program
+begins with::
 
     import tensorflow.compat.v1 as tf
     import sparse_operation_kit.deeprec
 
     tf.disable_eager_execution()
 
-`uninstall` takes them out again. The same functions are here, to be called without touching TensorFlow's
-namespaces.
+`uninstall` removes the names. This module has the same functions and classes, for use without the names in
+`tf`.
 """
 
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable

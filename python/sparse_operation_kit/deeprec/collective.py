@@ -1,4 +1,4 @@
-"""DeepRec's collective training: CollectiveStrategy, and what switches it on for a whole program."""
+"""DeepRec's collective training: CollectiveStrategy and enable_distributed_strategy."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from sparse_operation_kit.deeprec import exported_model
 _logger = logging.getLogger(__name__)
 
 _STRATEGIES = ("collective", "localized")
-# Whether the program has asked for collective training as a whole, and how many scopes it is in.
+# Whether collective training is enabled for the whole program, and the number of open scopes.
 _enabled = False
 _scopes = 0
 
 
 def enable_distributed_strategy(strategy: str = "collective") -> None:
-    """Has all that the program builds from now on train on all ranks. Harmless when done already.
+    """Makes everything that the program builds after this call train on all ranks. May be called repeatedly.
 
-    It initializes Horovod, where that is installed. Then, over several ranks,
+    It initializes Horovod, if that is installed. With several ranks,
 
-    - optimizers of `tf.compat.v1.train` average gradients in `compute_gradients` and `minimize`: with a loss
-      that is the mean over each rank's part of the batch, parts of one size train as one process does on the
-      whole batch, with the learning rate that the program gives;
+    - optimizers of `tf.compat.v1.train` average gradients in `compute_gradients` and `minimize`. If the loss
+      is the mean over each rank's part of the batch, and all parts have the same size, training is the same
+      as in one process on the whole batch, with the same learning rate;
     - `tf.clip_by_global_norm`, `tf.linalg.global_norm` and `tf.clip_by_norm` count the rows of all ranks;
-    - initializers of ordinary variables assign rank 0's values;
-    - embedding variables of `get_embedding_variable` and of feature columns need no `sok.Init`, as ever.
+    - initializers of ordinary variables assign rank 0's values.
 
-    Call it before variables and optimizers are made. On one rank it changes nothing.
+    Embedding variables of `get_embedding_variable` and of feature columns need no `sok.Init`, with or without
+    this function.
+
+    Call it before variables and optimizers are created. With one rank it has no effect.
 
     Args:
       strategy: "collective"; or "localized", which does nothing.
 
     Raises:
-      ValueError: The strategy is another one, such as DeepRec's "parameter_server".
-      RuntimeError: The process is one of several that a launcher has started, and they cannot find each
-        other.
+      ValueError: The strategy is not supported, such as DeepRec's "parameter_server".
+      RuntimeError: A launcher started several processes, and they cannot find each other.
     """
     global _enabled
     if strategy not in _STRATEGIES:
@@ -58,21 +59,21 @@ def enable_distributed_strategy(strategy: str = "collective") -> None:
 
 
 def disable_distributed_strategy() -> None:
-    """Undoes `enable_distributed_strategy` for what is built from now on. Horovod stays initialized."""
+    """Undoes `enable_distributed_strategy` for later graph building. Horovod stays initialized."""
     global _enabled
     _enabled = False
     _update_replacements()
 
 
 class _Number(int):
-    """An int that gives itself when called: programs write both `world_size` and `world_size()`."""
+    """An int that returns itself when called: programs use both `world_size` and `world_size()`."""
 
     def __call__(self) -> int:
         return int(self)
 
 
 class CollectiveStrategy:
-    """DeepRec's interface to synchronous training: what `enable_distributed_strategy` does, in scopes.
+    """DeepRec's interface to synchronous training: the effect of `enable_distributed_strategy`, in scopes.
 
     ::
 
@@ -87,12 +88,12 @@ class CollectiveStrategy:
 
     @contextlib.contextmanager
     def scope(self, *args: Any, **kwargs: Any) -> Iterator[CollectiveStrategy]:
-        """Inside it, models are built for all ranks, as `enable_distributed_strategy` says.
+        """Returns a context in which models are built for all ranks; see `enable_distributed_strategy`.
 
         Args:
-          *args: Unused.
-          **kwargs: `seed`, if given, seeds Python's, NumPy's and the default graph's random numbers. Others
-            are unused, and logged.
+          *args: Not used; logged.
+          **kwargs: `seed`, if given, seeds Python's, NumPy's and the default graph's random numbers. Other
+            arguments are not used, but logged.
         """
         global _scopes
         seed = kwargs.pop("seed", None)
@@ -101,7 +102,7 @@ class CollectiveStrategy:
             np.random.seed(seed)
             tf.compat.v1.set_random_seed(seed)
         if args or kwargs:
-            _logger.warning("CollectiveStrategy: arguments of a scope that are unused: %s %s", args, kwargs)
+            _logger.warning("CollectiveStrategy: a scope does not use the arguments %s %s", args, kwargs)
         _scopes += 1
         _update_replacements()
         try:
@@ -111,34 +112,35 @@ class CollectiveStrategy:
             _update_replacements()
 
     def embedding_scope(self, **kwargs: Any) -> contextlib.AbstractContextManager:
-        """As `scope`. Embedding variables are spread over the ranks inside and outside of it.
+        """Same as `scope`. Embedding variables are sharded over the ranks inside and outside the scope.
 
-        Ordinary variables stay whole on every rank, whatever their partitioner.
+        Ordinary variables are not sharded, whatever their partitioner.
         """
         return self.scope(**kwargs)
 
     @property
     def world_size(self) -> int:
-        """The number of ranks; `world_size()` is understood."""
+        """The number of ranks; `world_size()` works too."""
         return _Number(communicator().size)
 
     @property
     def rank(self) -> int:
-        """This process's number, from 0; `rank()` is understood."""
+        """The number of this rank, starting at 0; `rank()` works too."""
         return _Number(communicator().rank)
 
     def estimator(self, model_fn: Callable, **kwargs: Any) -> Any:
-        """Makes a `tf.compat.v1.estimator.Estimator` whose models are built in `scope`.
+        """Creates a `tf.compat.v1.estimator.Estimator` whose models are built in `scope`.
 
-        It has `train_and_evaluate(train_spec, eval_spec, eval_every_n_iter=None, eval_history=None)` too.
+        It also has the method
+        `train_and_evaluate(train_spec, eval_spec, eval_every_n_iter=None, eval_history=None)`.
 
         Args:
-          model_fn: The Estimator's.
-          **kwargs: The Estimator's. DeepRec's `train_drop_remainder`, `eval_drop_remainder` and
-            `predict_drop_remainder` are unused.
+          model_fn: The `model_fn` of the Estimator.
+          **kwargs: The other arguments of the Estimator. DeepRec's `train_drop_remainder`,
+            `eval_drop_remainder` and `predict_drop_remainder` are ignored.
 
         Raises:
-          RuntimeError: This TensorFlow has no Estimator.
+          RuntimeError: This TensorFlow version has no Estimator.
         """
         from sparse_operation_kit.deeprec.collective_estimator import make_estimator
 
@@ -154,20 +156,21 @@ class CollectiveStrategy:
         clear_devices: bool = True,
         strip_default_attrs: bool = True,
     ) -> str | None:
-        """Writes a SavedModel of a checkpoint, for one process to serve.
+        """Exports a checkpoint as a SavedModel that one process can serve.
 
-        Rank 0 does, in its memory; other ranks return at once. Lookups of the model insert nothing. A process
-        that loads it imports this library; it needs neither Horovod nor `sok.Init`.
+        Rank 0 writes the model, for which all tables must fit into its memory; other ranks return at once.
+        Lookups of the model insert nothing. A process that loads the model must import this library; it needs
+        neither Horovod nor `sok.Init`.
 
         Args:
-          savedmodel_dir: Where the model's folder, named by the time, is made.
-          checkpoint_dir: A checkpoint's prefix, or a folder, whose latest checkpoint is taken.
+          savedmodel_dir: The parent directory of the model's folder, which is named by the time.
+          checkpoint_dir: A checkpoint's prefix, or a directory, whose latest checkpoint is used.
           signature_def_fn: Builds the model in the default graph, on placeholders, and returns the
             `SignatureDef` to serve, or a dict of several by name.
-          assets_extra: By its path in the folder `assets.extra`, the file that is copied there.
+          assets_extra: Maps paths in the folder `assets.extra` to the files that are copied there.
           as_text: Whether the model is written as text.
-          clear_devices: Whether devices of ops are dropped.
-          strip_default_attrs: Whether attributes that have their defaults are dropped.
+          clear_devices: Whether to remove the devices of ops.
+          strip_default_attrs: Whether to remove attributes that have their default values.
 
         Returns:
           The model's folder on rank 0, None on other ranks.
@@ -187,7 +190,7 @@ class CollectiveStrategy:
 
 
 def _initialize_horovod() -> None:
-    """Initializes Horovod where it is installed, so that programs can ask it for its ranks."""
+    """Initializes Horovod if it is installed, so that programs can get ranks from it."""
     if importlib.util.find_spec("horovod") is not None:
         import horovod.tensorflow as hvd
 
@@ -198,7 +201,7 @@ def _initialize_horovod() -> None:
 
 def _update_replacements() -> None:
     if _enabled or _scopes:
-        # Optimizers refuse gradients that were not averaged, of embedding variables and of others.
+        # With Part.OPTIMIZERS, optimizers refuse gradients that were not averaged, for all variables.
         replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING)
     else:
         replacements.uninstall(Part.COLLECTIVE_TRAINING)

@@ -12,7 +12,7 @@ from sparse_operation_kit.core.communicator import alone, communicator
 from sparse_operation_kit.deeprec.exported_model import own_its_tables
 from sparse_operation_kit.lookup.group import reading_only
 
-# DeepRec's arguments that have no meaning here: batches may be of any size.
+# DeepRec arguments that are not needed, because batches may have any size.
 _UNUSED = ("train_drop_remainder", "eval_drop_remainder", "predict_drop_remainder")
 
 
@@ -58,7 +58,7 @@ def _estimator_class() -> type:
             return spec
 
         def _export_all_saved_models(self, *args: Any, **kwargs: Any) -> Any:
-            # Rank 0 writes the model, and other ranks return at once.
+            # Only rank 0 writes the model.
             if communicator().rank > 0:
                 return None
             self._is_exporting = True
@@ -75,13 +75,13 @@ def _estimator_class() -> type:
             eval_every_n_iter: int | None = None,
             eval_history: list | None = None,
         ) -> Any:
-            """Trains, and evaluates the checkpoints that it saves every `eval_every_n_iter` steps.
+            """Trains, and every `eval_every_n_iter` steps saves a checkpoint and evaluates it.
 
             Args:
               train_spec: A tf.estimator.TrainSpec.
               eval_spec: A tf.estimator.EvalSpec.
-              eval_every_n_iter: None: the model is not evaluated.
-              eval_history: A list that gets the metrics of each evaluation.
+              eval_every_n_iter: Steps between two evaluations; None: the model is not evaluated.
+              eval_history: A list to which the metrics of each evaluation are appended.
 
             Returns:
               The Estimator.
@@ -98,7 +98,7 @@ def _estimator_class() -> type:
 
         @staticmethod
         def _assert_members_are_not_overridden(estimator: Any = None) -> None:
-            """Estimator's own check, which would refuse the members above."""
+            """Disables Estimator's own check, which would refuse the members above."""
             del estimator
 
     return CollectiveEstimator

@@ -1,4 +1,4 @@
-"""Writes a SavedModel of a checkpoint that any number of ranks has written, for one process to serve."""
+"""Exports a checkpoint, written by any number of ranks, as a SavedModel that one process can serve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparse_operation_kit.lookup.group import reading_only
 
 
 def own_its_tables(graph: tf.Graph) -> None:
-    """Gives tables names of their own: a process may load several models with tables of one name."""
+    """Gives tables unique names, so that a process can load several models with equally named tables."""
     identity = f"@{secrets.token_hex(8)}".encode()
     for table in graph_ops.tables_of(graph):
         name = table.get_attr("shared_name") + identity
@@ -33,7 +33,7 @@ def export(
     clear_devices: bool,
     strip_default_attrs: bool,
 ) -> str | None:
-    """As `CollectiveStrategy.export_saved_model`."""
+    """Implements `CollectiveStrategy.export_saved_model`."""
     if signature_def_fn is None or checkpoint_dir is None:
         raise ValueError("export_saved_model needs a checkpoint_dir and a signature_def_fn")
     prefix = _prefix(checkpoint_dir)

@@ -1,4 +1,4 @@
-"""Puts DeepRec's names into TensorFlow's namespaces, and takes them out again."""
+"""Adds DeepRec's names to TensorFlow's namespaces, and removes them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strat
 
 
 def install() -> None:
-    """Gives `tf` and `tf.compat.v1` DeepRec's names, in the whole process. Harmless when done already.
+    """Adds DeepRec's names to `tf` and `tf.compat.v1` in the whole process. May be called repeatedly.
 
-    Names that TensorFlow has itself stay what they are. Not thread-safe, as building graphs is not.
+    Names that TensorFlow has already are not replaced. Not thread-safe, like building graphs.
     """
     replacements.install(Part.DEEPREC_NAMES)
 
 
 def uninstall() -> None:
-    """Takes away what `install` has added: TensorFlow's namespaces are as they were before.
-
-    It ends what `enable_distributed_strategy` has begun, too.
-    """
+    """Removes the names that `install` has added, and undoes `enable_distributed_strategy`."""
     collective.disable_distributed_strategy()
     replacements.uninstall(Part.DEEPREC_NAMES)
 
 
 def is_installed() -> bool:
-    """Whether TensorFlow's namespaces have DeepRec's names now."""
+    """Returns whether DeepRec's names are installed."""
     return replacements.is_installed(Part.DEEPREC_NAMES)
 
 

@@ -1,4 +1,4 @@
-"""Saver: the rows of embedding variables in the raw files of the original SOK."""
+"""Saver: writes and reads the rows of embedding variables in the original SOK's raw file format."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,21 +11,21 @@ from sparse_operation_kit.saver.agreement import Stages
 
 
 class Saver:
-    """Writes and reads the rows of embedding variables, and sets them from tensors.
+    """Writes and reads the rows of embedding variables as raw files, and sets rows from tensors.
 
     `<name>_keys.file` holds the keys in the width of the variable's `key_dtype`, `<name>_values.file` the
-    rows as float32, both little-endian and without any header, where `<name>` is the variable's `m_var_name`.
-    They are those of the original SOK, and hold no optimizer slots: `tf.compat.v1.train.Saver` saves the full
-    state.
+    rows as float32, both little-endian and without a header, where `<name>` is the variable's `m_var_name`.
+    This is the format of the original SOK. It has no optimizer slots; `tf.compat.v1.train.Saver` saves the
+    full state.
 
-    Every method returns a scalar string tensor; running it does the work and gives `b'OK'`. Files appear
-    under their names only when complete.
+    Every method returns a scalar string tensor; running it does the work, and its value is `b'OK'`. Files
+    appear under their names only when they are complete.
     """
 
     def dump_to_file(self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor) -> tf.Tensor:
-        """Returns the tensor that writes all rows into the directory `filepath`, made where it is missing.
+        """Returns a tensor that writes all rows to the directory `filepath`, which is created if missing.
 
-        Every rank runs it, and writes its rows into the same files: all of them must see the directory.
+        Every rank must run it. Ranks write their rows into the same files, so all must see the directory.
         """
         handle = _checked(embedding_variable).handle
         counts = communicator().allgather(
@@ -40,21 +40,21 @@ class Saver:
     def restore_from_file(
         self, embedding_variable: EmbeddingVariable, filepath: str | tf.Tensor, *, name: str | None = None
     ) -> tf.Tensor:
-        """Returns the tensor that makes the variable's rows those of the files in the directory `filepath`.
+        """Returns a tensor that replaces the variable's rows by those of the files in `filepath`.
 
-        Rows that are not in the files go, and the optimizer starts anew. Running it raises `NotFoundError`
-        for missing files and `DataLossError` for files that are damaged, of another dim, or with keys that
-        are none of its `key_dtype`; the variable is then as it was. The sizes of the files tell keys of 4
-        bytes from those of 8.
+        Rows that are not in the files are removed, and optimizer slots start from their initial values.
+        Running the tensor raises `NotFoundError` if files are missing, and `DataLossError` if files are
+        damaged, have another dim, or have keys outside the range of `key_dtype`; the variable is then
+        unchanged. Keys may have 4 or 8 bytes; the sizes of the files show which.
 
-        Every rank runs it, and takes its rows from the files, of however many ranks those are; each must see
-        the directory, or a copy of it.
+        Every rank must run it and see the directory or a copy of it. The files may have been written by any
+        number of ranks.
 
         Args:
-          embedding_variable: Whose rows to set.
+          embedding_variable: The variable whose rows are replaced.
           filepath: The directory.
-          name: The `<name>` of the files, where it is not the variable's `m_var_name`. The original calls the
-            tables of a graph `EmbeddingVariable`, `EmbeddingVariable_1` and so on.
+          name: The `<name>` of the files, if it differs from the variable's `m_var_name`. The original SOK
+            calls the tables of a graph `EmbeddingVariable`, `EmbeddingVariable_1` and so on.
         """
         handle = _checked(embedding_variable).handle
 
@@ -66,11 +66,11 @@ class Saver:
     def load_embedding_values(
         self, embedding_variable: EmbeddingVariable, tensors: tf.Tensor | Sequence[tf.Tensor]
     ) -> tf.Tensor:
-        """Returns the tensor that gives key `i` the row `i` of `tensors`.
+        """Returns a tensor that sets the row of key `i` to row `i` of `tensors`.
 
         Args:
-          embedding_variable: Whose rows to set. Other rows and the optimizer's slots stay as they are.
-          tensors: float32 `[n, dim]`, or a list or tuple of such, which is taken for one stacked tensor.
+          embedding_variable: The variable whose rows are set. Other rows and optimizer slots do not change.
+          tensors: float32 `[n, dim]`, or a list or tuple of such tensors, which are concatenated.
         """
         _checked(embedding_variable)
         if isinstance(tensors, (list, tuple)):
@@ -88,7 +88,7 @@ class Saver:
         return native.ops.sok_table_assign(embedding_variable.handle, keys, values)
 
 
-# The original has the class at `saver.Saver.Saver`. Here `saver.Saver` is the class itself.
+# In the original SOK the class is `saver.Saver.Saver`. Here `saver.Saver` is the class itself.
 Saver.Saver = Saver  # type: ignore[attr-defined]
 
 
@@ -97,7 +97,7 @@ def _run_stages(
     names: Sequence[str],
     run_stage: Callable[[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
 ) -> tf.Tensor:
-    """Runs stages, each when all ranks have done the one before, and raises their errors in the end."""
+    """Runs the stages, each after all ranks have finished the previous one, and raises errors at the end."""
     stages = Stages(f"Raw files of embedding variable '{variable.m_var_name}'")
     for name in names:
         stages.add(*run_stage(name, stages.proceed), name)

@@ -1,6 +1,6 @@
-"""Rows of embedding variables in files."""
+"""Saves and restores the rows of embedding variables."""
 
-# They register what is replaced of TensorFlow's.
+# Importing these modules registers their replacements of TensorFlow functions.
 from sparse_operation_kit.saver import agreed_timer, tensorflow_saver  # noqa: F401
 from sparse_operation_kit.saver.incremental_hook import IncrementalCheckpointHook
 from sparse_operation_kit.saver.Saver import Saver

@@ -1,7 +1,7 @@
-"""A CheckpointSaverHook that saves every so many seconds does so at the same step on all ranks.
+"""Makes a CheckpointSaverHook with `save_secs` save at the same step on all ranks.
 
-Ranks save together, and their clocks differ. Rank 0's decides: at agreed steps all ranks learn whether its
-time is up, and at which step to ask again.
+Ranks save together, but their clocks differ, so rank 0's clock decides. At agreed steps rank 0 tells all
+ranks whether to save, and at which step to ask again.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.saver import checkpoint_save
 
-# Between two looks at rank 0's clock.
+# The maximum number of steps between two checks of rank 0's clock.
 _MOST_STEPS = 1000
 _HOOK = "tensorflow.python.training.basic_session_run_hooks.CheckpointSaverHook"
 
 
 class AgreedTimer:
-    """A timer of `CheckpointSaverHook` whose `look` all ranks call at the same steps.
+    """A timer of `CheckpointSaverHook` that checks rank 0's clock. All ranks call `look` at the same steps.
 
     Attributes:
-      next_look: the step from which on to call `look`.
+      next_look: the first step at which to call `look` again.
     """
 
     def __init__(self, every_secs: float, exchange: tuple[tf.Tensor, tf.Tensor]) -> None:
-        """`exchange`: the placeholder of rank 0's words, and what all ranks then have of them."""
+        """Creates the timer; `exchange` is the result of `make_exchange`."""
         self.next_look = 0
         self._every_secs = every_secs
         self._words, self._of_first_rank = exchange
@@ -38,24 +38,24 @@ class AgreedTimer:
         self._looked: tuple[int, float] | None = None
 
     def look(self, session: tf.compat.v1.Session, step: int) -> bool:
-        """Whether to save at `step`, the same on all ranks."""
+        """Returns whether to save at `step`; the result is the same on all ranks."""
         if step < self.next_look or step == self.last_triggered_step():
             return False
         due, self.next_look = session.run(self._of_first_rank, {self._words: self._decide(step)}).tolist()
         return bool(due)
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """As TensorFlow's timers do: notes a save, and returns the seconds and steps since the last one."""
+        """Records a save, and returns the seconds and steps since the last one, as TensorFlow's timers do."""
         now = time.time()
         before, self._triggered = self._triggered, (step, now)
         return (None, None) if before is None else (now - before[1], step - before[0])
 
     def last_triggered_step(self) -> int | None:
-        """The step of the last save."""
+        """Returns the step of the last save, None if there was none."""
         return None if self._triggered is None else self._triggered[0]
 
     def _decide(self, step: int) -> list[int]:
-        """(whether it is time, the step of the next look), which count on rank 0."""
+        """Returns [1 to save or 0, the step of the next look]. Only rank 0's result is used."""
         now = time.time()
         before, self._looked = self._looked, (step, now)
         since = now if self._triggered is None else self._triggered[1]
@@ -68,7 +68,11 @@ class AgreedTimer:
 
 
 def make_exchange() -> tuple[tf.Tensor, tf.Tensor]:
-    """The arguments of an `AgreedTimer`, for a graph that is not finalized yet."""
+    """Adds the exchange of an `AgreedTimer` to the default graph.
+
+    Returns:
+      Two int64 tensors `[2]`: the placeholder for this rank's decision, and rank 0's decision on all ranks.
+    """
     known = communicator()
     words = tf.compat.v1.placeholder(tf.int64, [2], name="due_and_next_look")
     lengths = [2 if known.rank == 0 else 0] * known.size
@@ -79,7 +83,7 @@ def make_exchange() -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def use_agreed_timer(hook: Any, graph: tf.Graph) -> None:
-    """Has a hook whose Saver has tables ask rank 0's clock instead of this rank's."""
+    """Makes a hook use rank 0's clock instead of this rank's, if its Saver has tables."""
     seconds = getattr(hook._timer, "_every_secs", None)
     exchange = getattr(hook, "_sok_exchange", None)
     if seconds is None or exchange is None or isinstance(hook._timer, AgreedTimer):
@@ -90,7 +94,7 @@ def use_agreed_timer(hook: Any, graph: tf.Graph) -> None:
 
 @replacements.implements(f"{_HOOK}.begin")
 def _with_exchange(original: Callable) -> Callable:
-    """Wraps `CheckpointSaverHook.begin`: the graph takes no ops later."""
+    """Wraps `CheckpointSaverHook.begin`, which runs before the graph is finalized."""
 
     @functools.wraps(original)
     def begin(self):
@@ -103,7 +107,7 @@ def _with_exchange(original: Callable) -> Callable:
 
 @replacements.implements(f"{_HOOK}.after_create_session")
 def _with_agreed_timer(original: Callable) -> Callable:
-    """Wraps `CheckpointSaverHook.after_create_session`: Savers are built by now."""
+    """Wraps `CheckpointSaverHook.after_create_session`, which runs after Savers are built."""
 
     @functools.wraps(original)
     def after_create_session(self, session, coord):
@@ -122,7 +126,7 @@ def _saving_when_agreed(original: Callable) -> Callable:
         timer = self._timer
         if not isinstance(timer, AgreedTimer):
             return original(self, run_context, run_values)
-        # The fetched step may be that before the run on one rank and that after it on another.
+        # The fetched global step may be from before the run on one rank and from after it on another.
         if run_values.results + self._steps_per_run < timer.next_look:
             return None
         step = run_context.session.run(self._global_step_tensor)

@@ -1,4 +1,4 @@
-"""What ranks do together in stages: all learn of the failure of one before any goes on."""
+"""Work that ranks do together in stages: if a rank fails, all ranks know it before the next stage."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 
-# Names are part of every negotiation between ranks: many tables are told by a fingerprint.
+# Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
 _LONGEST_LIST = 120
 
 
 def list_of(names: Sequence[str]) -> str:
-    """The names in quotes, for messages and the names of exchanges."""
+    """Returns the names in quotes, or the first name and a fingerprint; for messages and exchange names."""
     everything = ", ".join(f"'{name}'" for name in names)
     if len(everything) <= _LONGEST_LIST:
         return everything
@@ -26,7 +26,7 @@ def list_of(names: Sequence[str]) -> str:
 def agree(words: tf.Tensor, name: str) -> tf.Tensor:
     """Returns the int64 words `[k]` of every rank, `[ranks, k]`.
 
-    An exchange and not an allgather: where a rank does not come, the others are told who waits for what.
+    It uses an exchange and not an allgather, because an exchange reports which ranks wait for which others.
     """
     known = communicator()
     if known.size == 1:
@@ -37,14 +37,18 @@ def agree(words: tf.Tensor, name: str) -> tf.Tensor:
 
 
 class Stages:
-    """Stages whose ops report their errors, to be raised on all ranks when all know of them.
+    """Stages whose ops return their errors, which are raised on all ranks after the last stage.
 
     Attributes:
-      proceed: scalar bool tensor, whether no rank has failed in the stages so far.
+      proceed: scalar bool tensor, whether no rank has failed so far.
     """
 
     def __init__(self, what: str) -> None:
-        """`what` begins messages and the names of exchanges: it is the same on all ranks."""
+        """Starts without stages.
+
+        Args:
+          what: the beginning of error messages and exchange names, the same on all ranks.
+        """
         self.proceed = tf.constant(True)
         self._what = what
         self._codes: list[tf.Tensor] = []
@@ -54,7 +58,17 @@ class Stages:
     def add(
         self, code: tf.Tensor, message: tf.Tensor, stage: str, words: Sequence[tf.Tensor] = ()
     ) -> tf.Tensor:
-        """Has the ranks agree on a stage's outcome. Returns the int64 scalars of each, `[ranks, k]`."""
+        """Adds a stage, after which all ranks know whether one has failed.
+
+        Args:
+          code: the stage's error code on this rank, an int32 scalar; 0 for success.
+          message: the stage's error message on this rank, a string scalar.
+          stage: the stage's name, the same on all ranks.
+          words: k int64 scalars to send to all ranks.
+
+        Returns:
+          The words of all ranks, int64 `[ranks, k]`.
+        """
         failed = tf.cast(tf.not_equal(code, 0), tf.int64)
         of_all = agree(tf.stack([failed, *words]), f"{self._what}: {stage}")
         failures = of_all[:, 0]
@@ -65,7 +79,7 @@ class Stages:
         return of_all[:, 1:]
 
     def raise_failures(self) -> tf.Tensor:
-        """Returns the tensor that is `b'OK'` when all stages have succeeded on all ranks, or else raises."""
+        """Returns a tensor that is `b'OK'` if all stages succeeded on all ranks; otherwise it raises."""
         return native.ops.sok_raise_failures(
             self._codes, self._messages, tf.add_n(self._failures), what=self._what
         )

@@ -1,7 +1,7 @@
-"""Restores tables from the folders that a checkpoint of TensorFlow's refers to, on all ranks together.
+"""Restores tables from the folders that a TensorFlow checkpoint refers to, on all ranks together.
 
-everything that the checkpoint holds is read -> SokCheckCheckpoint, and the ranks agree
--> SokLoadCheckpoint, and the ranks agree; the other variables are assigned
+read all entries of TensorFlow's checkpoint -> SokCheckCheckpoint; ranks agree that all tables are sound
+-> SokLoadCheckpoint; ranks agree that all tables are loaded; the other variables are assigned
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ def add_load_ops(
     optimizer_state: bool = True,
     after: Sequence[tf.Tensor] = (),
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Adds the ops that make the tables what a checkpoint holds.
+    """Adds the ops that restore tables from a checkpoint.
 
     Args:
-      tables: In the same order on all ranks.
-      prefix: Of the checkpoint.
-      references: The string that the checkpoint holds for each table.
-      optimizer_state: Whether to take the optimizers' state and slots, and the tables' counts.
-      after: What must have been read before.
+      tables: The tables, in the same order on all ranks.
+      prefix: The checkpoint's prefix.
+      references: For each table the string that TensorFlow's checkpoint holds.
+      optimizer_state: Whether to restore the optimizers' state and slots, and the tables' counts.
+      after: Tensors that must have been read before.
 
     Returns:
-      Two tensors: one that raises unless all tables can be restored on all ranks, before anything changes,
-      and one that raises unless all are.
+      Two tensors. The first raises, before anything changes, unless all tables can be restored on all ranks.
+      The second raises unless all tables were restored on all ranks.
     """
     handles = [table.handle for table in tables]
     what = f"Restoring a checkpoint of {list_of([table.m_var_name for table in tables])}"
@@ -56,7 +56,7 @@ def add_load_ops(
 
 
 class _AlreadyRead:
-    """A builder whose saveable objects have been read."""
+    """A stand-in for a Saver builder that returns tensors which have been read already."""
 
     def __init__(self, tensors: Sequence[tf.Tensor]) -> None:
         self._tensors = tensors
@@ -76,7 +76,7 @@ def add_ops(
     preferred_shard: int,
     name: str,
 ) -> tf.Operation:
-    """`BaseSaverBuilder._AddRestoreOps`, where `original` is TensorFlow's, of saveables with tables."""
+    """Replaces `BaseSaverBuilder._AddRestoreOps`, which is `original`, for saveables that include tables."""
     read = list(builder.bulk_restore(prefix, saveables, preferred_shard, restore_sequentially))
     tables, references, others, tensors = [], [], [], []
     position = 0
@@ -94,7 +94,7 @@ def add_ops(
     sound, loaded = add_load_ops(
         [tables[i] for i in order], prefix, [references[i] for i in order], after=read
     )
-    # Nothing is assigned before all tables are known to be sound.
+    # Nothing is assigned before all tables were checked.
     with tf.control_dependencies([sound]):
         tensors = [tf.identity(tensor) for tensor in tensors]
     assigned = original(
@@ -110,9 +110,10 @@ def add_ops(
 
 
 def restore(original: Callable, saver: tf.compat.v1.train.Saver, sess: Any, save_path: Any) -> None:
-    """`Saver.restore`, where `original` is TensorFlow's. Its error for damage names the checkpoint.
+    """Replaces `Saver.restore`, which is `original`: a damaged checkpoint is a DataLossError that names it.
 
-    TensorFlow takes a damaged string for the end of an input, which a monitored session passes over.
+    TensorFlow raises OutOfRangeError for a damaged string, which a monitored session takes for the end of the
+    input.
     """
     try:
         original(saver, sess, save_path)

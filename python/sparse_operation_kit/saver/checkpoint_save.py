@@ -1,10 +1,10 @@
 """Saves the tables of a `tf.compat.v1.train.Saver`, on all ranks together.
 
-rank 0: the lock of the prefix
--> SokCheckpointStage begin -> write -> publish -> read, the ranks agreeing on failures after each
+rank 0: lock the prefix
+-> SokCheckpointStage begin -> write -> publish -> read; after each, ranks agree whether one failed
 -> rank 0: SaveV2 of the other variables and of one reference for each table -> `checkpoint`, `.meta`
--> the ranks agree on whether rank 0 got all of it written -> SokEndCheckpoint
--> rank 0: old tables go, and the lock is released
+-> ranks agree whether rank 0 wrote everything -> SokEndCheckpoint
+-> rank 0: remove old tables, release the lock
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from sparse_operation_kit.saver import old_checkpoints, retention
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
 
-# What a rank waits for that saves alone, in the words of the message that it gets.
+# A hint in the error message of a rank that waits for other ranks to save.
 _HINT = "every rank saves: give all of them the same checkpoint_dir and hooks"
-# How long another process that saves to the same prefix is waited for.
+# How long to wait for another process that saves to the same prefix.
 _PATIENCE_SECONDS = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Ending:
-    """What a save's ops do not know by themselves, and the ops that end it.
+    """The placeholders of a save, and the ops that end it.
 
     Attributes:
       incremental: Whether the save adds to earlier checkpoints.
-      refusal: Fed why this save must not begin, its error's code and message.
-      succeeded: Fed whether this rank's part is done.
-      of_all: Whether each rank's is.
-      end: Tells the tables.
+      refusal: Placeholders for the code and message of an error because of which the save must not begin.
+      succeeded: Placeholder for whether this rank's part succeeded.
+      of_all: Whether each rank's part succeeded.
+      end: The op that tells the tables whether the save succeeded.
     """
 
     incremental: bool
@@ -57,14 +57,14 @@ class _Ending:
     end: tf.Operation
 
 
-# By graph and by the name of the tensor that saves.
+# By graph and the name of a Saver's save tensor.
 _endings: weakref.WeakKeyDictionary[tf.Graph, dict[str, _Ending]] = weakref.WeakKeyDictionary()
-# By graph, the prefix of the last checkpoint.
+# The prefix of the last checkpoint, by graph.
 _last_saved: weakref.WeakKeyDictionary[tf.Graph, str] = weakref.WeakKeyDictionary()
 
 
 class _Reference(saveable_object.SaveableObject):
-    """What TensorFlow's checkpoint holds of a table: where the table's own is."""
+    """A table's entry in TensorFlow's checkpoint: a reference to the table's own checkpoint."""
 
     def __init__(self, table: EmbeddingVariable | RenamedTable, reference: tf.Tensor) -> None:
         spec = saveable_object.SaveSpec(reference, "", table.checkpoint_key, tf.string)
@@ -80,11 +80,11 @@ def add_ops(
     """Adds the ops that save `tables` and everything else.
 
     Args:
-      tables: In any order.
-      prefix: Scalar string tensor, of the checkpoint.
-      incremental: Whether tables write only what has changed.
-      save_others: Adds TensorFlow's ops. It is given a function that returns what to save in the place of a
-        saveable object, and returns the tensor that a Saver fetches.
+      tables: The tables, in any order.
+      prefix: Scalar string tensor, the checkpoint's prefix.
+      incremental: Whether tables write only the rows that have changed.
+      save_others: Adds TensorFlow's save ops and returns the tensor that a Saver fetches. Its argument is a
+        function that maps each saveable object to the one to save.
 
     Returns:
       The tensor that a Saver fetches.
@@ -121,7 +121,7 @@ def _add_stages(
     refusal: tuple[tf.Tensor, tf.Tensor],
     what: str,
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """(each table's reference, the tensor that raises where a stage has failed on any rank)."""
+    """Returns each table's reference, and a tensor that raises if a stage failed on any rank."""
     known = communicator()
     handles = [variable_of(table).handle for table in tables]
     names = [name_of(table) for table in tables]
@@ -129,9 +129,9 @@ def _add_stages(
     save_id = tf.constant(0, tf.int64)
     result = None
     refused = tf.not_equal(refusal[0], tf.errors.OK)
-    # Rows are as old as they are at the time of the save.
+    # The age of rows is computed with the global step at the time of the save.
     told = global_step.told([variable_of(table) for table in tables])
-    # What rank 0 has published the others can read only afterwards.
+    # The other ranks read what rank 0 has published, in a stage of its own; one rank needs no such stage.
     for stage in ("begin", "write", "publish", "read")[: 3 if known.size == 1 else 4]:
         with tf.control_dependencies(told):
             result = native.ops.sok_checkpoint_stage(
@@ -172,12 +172,12 @@ def _add_ending(
 
 
 def has_tables(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> bool:
-    """Whether a Saver that is built in `graph` saves embedding variables."""
+    """Returns whether a Saver that was built in `graph` saves embedding variables."""
     return _ending_of(saver, graph) is not None
 
 
 def last_saved(graph: tf.Graph) -> str | None:
-    """The prefix of the last checkpoint with tables that a Saver of the graph has saved, on every rank."""
+    """Returns, on every rank, the prefix of the last checkpoint with tables that the graph's Savers saved."""
     return _last_saved.get(graph)
 
 
@@ -188,9 +188,9 @@ def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Endi
 
 
 def save(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> str | None:
-    """`Saver.save`, where `original` is TensorFlow's. All ranks return or all raise.
+    """Replaces `Saver.save`, which is `original`. All ranks return or all ranks raise.
 
-    Ranks other than the first write their shards of the tables and nothing else.
+    Ranks other than rank 0 write only their shards of the tables.
     """
     bound = inspect.signature(original).bind(saver, *args, **kwargs)
     graph = getattr(bound.arguments["sess"], "graph", None)
@@ -203,7 +203,7 @@ def save(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwar
     bound.arguments.update(write_meta_graph=False, write_state=False)
     path = _run(lambda: original(*bound.args, **bound.kwargs), bound.arguments["sess"], ending)
     if remembers:
-        # The list of checkpoints is as on rank 0, which alone deletes them.
+        # Keeps the list of checkpoints as on rank 0. Only rank 0 deletes them.
         saver._RecordLastCheckpoint(path)
         saver._checkpoints_to_be_deleted.clear()
     return path
@@ -222,14 +222,14 @@ def _save_on_first_rank(
             refusal = _lock(prefix, ending.incremental, locks, held)
             if refusal is None:
                 return original(*bound.args, **bound.kwargs)
-            # The other ranks are to learn of it from the stages.
+            # Runs the stages all the same, which tell the other ranks of the error.
             feed = {saver.saver_def.filename_tensor_name: prefix, **dict(zip(ending.refusal, refusal))}
             return session.run(saver.saver_def.save_tensor_name, feed)
 
         try:
             path = _run(save_tables_and_others, session, ending)
         except Exception:
-            # Complete tables without a checkpoint would fill the disk that was too full for it.
+            # Removes tables without a checkpoint, which could fill a disk that is too full already.
             retention.collect(str(bound.arguments["save_path"]), held=held)
             raise
         old_checkpoints.note(saver, path)
@@ -239,7 +239,7 @@ def _save_on_first_rank(
 
 
 def _settle_prefix(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any]) -> str:
-    """The prefix that TensorFlow will save to with these arguments. Makes `global_step` a number in them."""
+    """Returns the prefix that TensorFlow will save to; replaces `global_step` in `arguments` by its value."""
     prefix = os.fsdecode(arguments["save_path"])
     step = arguments.get("global_step")
     if step is None:
@@ -253,9 +253,13 @@ def _settle_prefix(saver: tf.compat.v1.train.Saver, arguments: dict[str, Any]) -
 def _lock(
     prefix: str, incremental: bool, locks: contextlib.ExitStack, held: list[str]
 ) -> tuple[int, str] | None:
-    """Has `locks` hold what a save needs, and adds that to `held`. Returns (code, message) of an error."""
+    """Acquires the locks of a save into `locks`, and adds their paths to `held`.
+
+    Returns:
+      None, or the (code, message) of an error.
+    """
     if "://" in prefix or path_problem(prefix):
-        return None  # the stages say what is wrong with it
+        return None  # The stages report the problem.
     directory = os.path.dirname(prefix) or "."
     try:
         own_files.make_folders(directory)
@@ -272,7 +276,7 @@ def _lock(
 
 
 def _run(work: Callable[[], str], session: Any, ending: _Ending) -> str:
-    """Calls `work`, has the ranks agree on how it ended, tells the tables, and raises where it failed."""
+    """Calls `work`, exchanges its success with all ranks, ends the save in the tables, and raises errors."""
     path, error = "", None
     try:
         path = work()

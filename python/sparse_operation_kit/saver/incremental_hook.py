@@ -1,4 +1,4 @@
-"""A session hook that saves what has changed since the last checkpoint."""
+"""A session hook that saves the rows that have changed since the last checkpoint."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from sparse_operation_kit.saver import agreed_timer, checkpoint_save
 
 
 class IncrementalBuilder(tf_saver.BulkSaverBuilder):
-    """The builder of a Saver that saves what has changed since the last checkpoint."""
+    """The builder of a Saver that saves only rows that have changed since the last checkpoint."""
 
     sok_incremental = True
 
 
 class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
-    """Saves the rows of tables that have changed since the last checkpoint, and all else in full.
+    """Saves the rows of tables that have changed since the last checkpoint, and everything else in full.
 
-    It stands beside the `CheckpointSaverHook` (which a `MonitoredTrainingSession` has by itself) that saves
-    everything now and then. Its checkpoints are ordinary ones: `tf.train.latest_checkpoint` finds them, and
-    any Saver restores them, together with those they build on, which stay as long as they are needed. The
-    first one of a session is a full one. Every rank has the hook.
+    Use it in addition to the `CheckpointSaverHook` that saves everything at longer intervals; a
+    `MonitoredTrainingSession` adds that one by itself. Incremental checkpoints are ordinary checkpoints:
+    `tf.train.latest_checkpoint` finds them, and any Saver restores them together with the checkpoints that
+    they build on. Those are kept as long as they are needed. The first checkpoint of a session is a full one.
+    Every rank needs the hook.
     """
 
     def __init__(
@@ -36,13 +37,14 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         checkpoint_basename: str = "model.ckpt",
         max_to_keep: int = 5,
     ) -> None:
-        """Makes the hook.
+        """Creates the hook. Give either `save_secs` or `save_steps`.
 
         Args:
-          checkpoint_dir: Where checkpoints go, the same on all ranks; that of the `CheckpointSaverHook`.
-          save_secs: Seconds between two checkpoints, by rank 0's clock; or
-          save_steps: steps between two checkpoints. One of the two must be given.
-          checkpoint_basename: Of the checkpoints' names, before the step.
+          checkpoint_dir: The directory of the checkpoints, the same on all ranks and as in the
+            `CheckpointSaverHook`.
+          save_secs: Seconds between two checkpoints, by rank 0's clock.
+          save_steps: Steps between two checkpoints.
+          checkpoint_basename: The checkpoints' name without the step.
           max_to_keep: How many checkpoints of this hook to keep.
         """
         super().__init__(
@@ -55,7 +57,7 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._max_to_keep = max_to_keep
 
     def begin(self) -> None:
-        """Builds the Saver. Raises ValueError where the graph has no embedding variable."""
+        """Builds the Saver. Raises ValueError if the graph has no embedding variable."""
         tables = [
             variable
             for variable in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
@@ -70,14 +72,14 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
         self._track_changes = native.ops.sok_track_changes([table.handle for table in tables])
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
-        """Has the tables keep what changes from now on."""
+        """Makes the tables record which rows change."""
         del coord
         agreed_timer.use_agreed_timer(self, session.graph)
         session.run(self._track_changes)
         self._timer.update_last_triggered_step(session.run(self._global_step_tensor))
 
     def _save(self, session: tf.compat.v1.Session, step: int) -> bool:
-        # A full checkpoint of this very step would be overwritten.
+        # Otherwise the full checkpoint of the same step would be overwritten.
         if checkpoint_save.last_saved(session.graph) == f"{self._save_path}-{step}":
             return False
         return super()._save(session, step)

@@ -1,4 +1,4 @@
-"""Which tables' folders checkpoints need."""
+"""NeededTables: the table folders that checkpoints need."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, read_references
 
 _log = logging.getLogger(__name__)
-# Of checkpoints that could not be read: each is told of once.
-_told: set[str] = set()
+# Warnings about unreadable checkpoints, each of which is logged once.
+_logged: set[str] = set()
 
 
 class NeededTables:
-    """The folders that the checkpoints added so far refer to, their chains included.
+    """The folders that the checkpoints added so far refer to, including their chains.
 
-    Of a checkpoint that cannot be read, it is not known which folders it needs: those beside it, and any that
-    were there when it was written.
+    A checkpoint that cannot be read may need the folders beside it, and any folder that existed when it was
+    written. All of these count as needed.
     """
 
     def __init__(self) -> None:
-        """Starts without checkpoints, which need nothing."""
+        """Starts without checkpoints."""
         self._folders: set[str] = set()
         self._unreadable: set[str] = set()
         self._unclear_until = float("-inf")
 
     def add(self, prefix: str) -> None:
-        """Adds what the checkpoint at `prefix` needs. A warning tells of one that cannot be read."""
+        """Adds the folders that the checkpoint at `prefix` needs. Logs a warning if it cannot be read."""
         path = Path(prefix)
         try:
             for reference in read_references(path):
@@ -40,7 +40,7 @@ class NeededTables:
             self._add_unreadable(path, error)
 
     def has(self, folder: str) -> bool:
-        """Whether one of the checkpoints needs the folder, or may need it."""
+        """Returns whether one of the checkpoints needs or may need the folder."""
         path = os.path.normpath(folder)
         if path in self._folders or os.path.dirname(path) in self._unreadable:
             return True
@@ -58,10 +58,10 @@ class NeededTables:
     def _add_unreadable(self, prefix: Path, error: CheckpointError) -> None:
         self._unreadable.add(os.path.normpath(f"{prefix}{FOLDER_SUFFIX}"))
         try:
-            # What it builds on was there before its index was.
+            # The tables that it needs are older than its index.
             self._unclear_until = max(self._unclear_until, os.lstat(f"{prefix}.index").st_mtime)
         except OSError:
             self._unclear_until = float("inf")
-        if str(error) not in _told:
-            _told.add(str(error))
-            _log.warning("%s", printable(f"Tables that {prefix} may need stay where they are: {error}"))
+        if str(error) not in _logged:
+            _logged.add(str(error))
+            _log.warning("%s", printable(f"Tables that {prefix} may need are not removed: {error}"))

@@ -1,8 +1,8 @@
-"""Keeps `max_to_keep` from removing what another process has saved under the same name.
+"""Prevents that `max_to_keep` removes a checkpoint that another process saved under the same name.
 
-TensorFlow's Saver removes the files of its old checkpoints by their names alone. Where another process saves
-to such a name, that would remove the other's checkpoint, or half of it. With tables beside them, files are
-removed under the lock of their prefix, and only if they are those that this Saver has written.
+TensorFlow's Saver removes the files of its old checkpoints by name. If another process has saved under such a
+name, that would remove the other's checkpoint, or half of it. For checkpoints with tables, files are
+therefore removed only under the lock of their prefix, and only if this Saver wrote them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import tensorflow as tf
 
 from sparse_operation_kit.checkpoint import prefix_lock
 
-# By Saver and prefix, which `.index` it has written.
+# The identity of the `.index` file that a Saver wrote, by Saver and prefix.
 _written: weakref.WeakKeyDictionary[tf.compat.v1.train.Saver, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
 def note(saver: tf.compat.v1.train.Saver, prefix: str) -> None:
-    """Remembers that the Saver has written the checkpoint at `prefix`, whose lock the caller holds."""
+    """Records that the Saver wrote the checkpoint at `prefix`. The caller holds the prefix's lock."""
     known = _written.setdefault(saver, {})
     known[prefix] = _identity(prefix)
     pending = {path for path, _ in saver._checkpoints_to_be_deleted}
@@ -30,7 +30,7 @@ def note(saver: tf.compat.v1.train.Saver, prefix: str) -> None:
 
 
 def remove(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kwargs: Any) -> None:
-    """`Saver._MaybeDeleteOldCheckpoints`, where `original` is TensorFlow's."""
+    """Replaces `Saver._MaybeDeleteOldCheckpoints`, which is `original`."""
     pending = saver._checkpoints_to_be_deleted
     prefix = pending[0][0] if pending else None
     if prefix is None or not os.path.lexists(f"{prefix}.sok"):
@@ -39,9 +39,9 @@ def remove(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kw
     try:
         lock = prefix_lock.try_acquire(prefix)
     except OSError:
-        lock = None  # a save does not fail for an old checkpoint
+        lock = None  # A save must not fail because of an old checkpoint.
     if lock is None:
-        pending.pop(0)  # another process is saving there
+        pending.pop(0)  # Another process is saving there.
         return
     with lock:
         if _written.get(saver, {}).get(prefix, _identity(prefix)) == _identity(prefix):

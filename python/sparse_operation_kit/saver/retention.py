@@ -1,8 +1,8 @@
-"""Removes tables' folders that no checkpoint refers to any more.
+"""Removes table folders that no checkpoint refers to.
 
-TensorFlow removes its own files of old checkpoints and knows nothing of the folders beside them. A killed
-save leaves folders that no checkpoint refers to. So does a save that is under way, but it holds the lock of
-its prefix (`checkpoint/prefix_lock.py`), and nothing is removed at a prefix that is locked.
+TensorFlow removes its own files of old checkpoints, but not the folders beside them. A killed save leaves
+folders that no checkpoint refers to. A running save has such folders too, but it holds the lock of its prefix
+(`checkpoint/prefix_lock.py`), and nothing is removed at a locked prefix.
 """
 
 from __future__ import annotations
@@ -27,30 +27,33 @@ _log = logging.getLogger(__name__)
 def collect(
     prefix: str, removed: Iterable[str] = (), kept: Iterable[str] = (), held: Iterable[str] = ()
 ) -> None:
-    """Removes what no checkpoint beside `prefix` and `removed` needs.
+    """Removes table folders at and beside `prefix` and `removed` that no checkpoint needs.
 
-    It looks at the folder of `prefix` itself, at those of its family (the same name with other step numbers)
-    whose checkpoint is gone, at those whose save was killed, and at `removed` and their families in the same
-    way. Everything stays that an existing `.index` refers to, or the chain of an incremental checkpoint that
-    one refers to; where one of these cannot be read, everything that it may need; and everything at a prefix
-    whose lock another holds. Only a warning tells of errors.
+    The family of a prefix is the same name with other step numbers. For `prefix` and each of `removed`, these
+    folders are candidates: its own; those of its family whose checkpoint no longer exists; and those of its
+    family whose save was killed.
+
+    Folders are kept if an `.index` file refers to them, directly or through the chain of an incremental
+    checkpoint; if an unreadable checkpoint may need them; or if another process holds the lock of their
+    prefix. Errors are only logged as warnings.
 
     Args:
-      prefix: Of the checkpoint that was just saved, or could not be.
+      prefix: The prefix of the checkpoint that was just saved, or whose save has failed.
       removed: Prefixes of checkpoints that TensorFlow has removed, in any directory.
-      kept: Prefixes of checkpoints that are still there, whose chains may lead into those directories.
-      held: What the caller holds of the prefixes' and directories' locks.
+      kept: Prefixes of existing checkpoints, whose chains may refer to folders in those directories.
+      held: The paths of the locks that the caller holds.
     """
     try:
         _collect(prefix, list(removed), list(kept), {os.path.abspath(path) for path in held})
     except OSError as error:
-        _log.warning("%s", printable(f"Old tables beside {prefix} stay where they are: {error}"))
+        _log.warning("%s", printable(f"Old tables beside {prefix} are not removed: {error}"))
 
 
 def chains_of(directory: str) -> str:
-    """The prefix whose lock is that of all chains in a directory.
+    """Returns the path whose lock protects all chains of incremental checkpoints in a directory.
 
-    An incremental save holds it, and so does who removes tables: what a chain is being added to stays.
+    Incremental saves and removals of tables hold it, so that no table is removed while a save adds to its
+    chain.
     """
     return os.path.join(directory, ".incremental")
 
@@ -64,14 +67,14 @@ def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set
             try:
                 got = prefix_lock.try_acquire(path)
             except OSError as error:
-                _log.warning("%s", printable(f"Old tables at {path} stay where they are: {error}"))
+                _log.warning("%s", printable(f"Old tables at {path} are not removed: {error}"))
                 return False
             if got is not None:
                 locks.enter_context(got)
             return got is not None
 
         free = [one for one in _candidates(prefix, removed) if lock(one)]
-        # What others saved until they gave up the locks is seen from here on.
+        # The folders are read only after the locks are held, when no other save can change them.
         tables = {one: _tables(one) for one in free}
         needed = NeededTables()
         if os.path.exists(f"{prefix}{_INDEX}"):
@@ -100,7 +103,7 @@ def _directory(prefix: str) -> str:
 
 
 def _candidates(prefix: str, removed: Sequence[str]) -> list[str]:
-    """The prefixes whose tables may be of no use any more."""
+    """Returns the prefixes whose tables may be removed."""
     found = []
     for directory in sorted({_directory(path) for path in [prefix, *removed]}):
         if not os.path.isdir(directory):
@@ -120,17 +123,17 @@ def _candidates(prefix: str, removed: Sequence[str]) -> list[str]:
 
 
 def _base(entry: str, suffix: str) -> str:
-    """The name without the suffix; empty where it has another."""
+    """Returns the name without the suffix; "" if it does not have that suffix."""
     return entry[: -len(suffix)] if entry.endswith(suffix) else ""
 
 
 def _is_own(path: str) -> bool:
-    """Whether it is what may be a checkpoint's folder, or a link in the place of one."""
+    """Returns whether the path may be a checkpoint's folder, or a link in place of one."""
     return os.path.islink(path) or os.path.isdir(path)
 
 
 def _tables(prefix: str) -> list[str]:
-    """The tables' folders of a checkpoint, and whatever else is beside them. A link has none."""
+    """Returns the paths of everything in a checkpoint's folder of tables; [] if the folder is a link."""
     folder = prefix + _SUFFIX
     try:
         return [os.path.join(folder, name) for name in own_files.names(folder)]
@@ -143,30 +146,30 @@ def _tables(prefix: str) -> list[str]:
 
 
 def _is_left(prefix: str, tables: Sequence[str], needed: NeededTables) -> bool:
-    """Whether something is there to be removed, as far as `needed` tells."""
+    """Returns whether something may be removed at a prefix, given the needed tables known so far."""
     if not tables:
         return os.path.lexists(prefix + _SUFFIX)
     return not all(needed.has(table) for table in tables)
 
 
 def _remove_all_but(needed: NeededTables, prefix: str, tables: Sequence[str]) -> None:
-    """Removes those of the tables that nobody needs, and the folder that is left empty, or is a link."""
+    """Removes the tables that no checkpoint needs, and then the folder if it is empty or a link."""
     folder = prefix + _SUFFIX
     if os.path.islink(folder):
-        # Of a checkpoint that is there it is the user's; reading it says what is wrong with it.
+        # If the checkpoint exists, the link is the user's. Reading the checkpoint reports the problem.
         if not _exists(os.path.basename(prefix), set(os.listdir(_directory(prefix)))):
             own_files.remove_tree(folder)
         return
     for table in tables:
         if not needed.has(table):
             _remove_table(table)
-    # Something else may have come into it, or nothing of it be there.
+    # The folder may hold other files, or may not exist.
     with contextlib.suppress(OSError):
         os.rmdir(folder)
 
 
 def _remove_table(table: str) -> None:
-    # A process may be killed here, and half of a table must not have the name of a whole one.
+    # Renamed first: if the process is killed here, a partly removed table must not look complete.
     if not table.endswith(UNFINISHED):
         own_files.rename(table, os.path.basename(table) + UNFINISHED)
         table += UNFINISHED
@@ -174,7 +177,7 @@ def _remove_table(table: str) -> None:
 
 
 def _exists(base: str, entries: set[str]) -> bool:
-    """Whether the directory's `entries` hold a checkpoint of TensorFlow's called `base`."""
+    """Returns whether a directory with these `entries` has a TensorFlow checkpoint called `base`."""
     if f"{base}.index" in entries or base in entries:
         return True
     return any(entry.startswith(f"{base}-00000-of-") for entry in entries)

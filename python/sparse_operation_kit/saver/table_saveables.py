@@ -1,4 +1,4 @@
-"""Tables as a `tf.compat.v1.train.Saver` has them: under their own names, or those of its dictionary."""
+"""Tables as saveable objects of a Saver, under their own names or the names in the Saver's dictionary."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 
 
 class RenamedTable(saveable_object.SaveableObject):
-    """A table that a Saver was given another name for.
+    """A table that a Saver saves under another name.
 
     Attributes:
       table: The embedding variable.
-      name: What checkpoints call it.
-      checkpoint_key: As that of an embedding variable.
+      name: The table's name in checkpoints.
+      checkpoint_key: See `EmbeddingVariable.checkpoint_key`.
     """
 
     optional_restore = False
@@ -28,7 +28,7 @@ class RenamedTable(saveable_object.SaveableObject):
         spec = saveable_object.SaveSpec(
             self._refuse, "", self.checkpoint_key, tf.string, device=table.handle.device
         )
-        # By the op, TensorFlow tells that one variable was given two names.
+        # With the op, TensorFlow detects if one variable is given two names.
         super().__init__(table.op, [spec], name)
 
     def _refuse(self) -> NoReturn:
@@ -38,36 +38,36 @@ class RenamedTable(saveable_object.SaveableObject):
         )
 
     def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> NoReturn:
-        """Refuses: Savers' wrapped methods restore tables."""
+        """Raises TypeError: the wrapped methods of Savers restore tables instead."""
         del restored_tensors, restored_shapes
         self._refuse()
 
 
 def is_table(saveable: Any) -> bool:
-    """Whether a saveable object is an embedding variable, under whatever name."""
+    """Returns whether a saveable object is an embedding variable, renamed or not."""
     return isinstance(saveable, (EmbeddingVariable, RenamedTable))
 
 
 def tables_of(saveables: Iterable[Any]) -> list[EmbeddingVariable | RenamedTable]:
-    """Those of the saveable objects that are tables."""
+    """Returns the saveable objects that are tables."""
     return [saveable for saveable in saveables if is_table(saveable)]
 
 
 def variable_of(saveable: EmbeddingVariable | RenamedTable) -> EmbeddingVariable:
-    """The embedding variable that a saveable object saves."""
+    """Returns the embedding variable that a saveable object saves."""
     return saveable.table if isinstance(saveable, RenamedTable) else saveable
 
 
 def name_of(saveable: EmbeddingVariable | RenamedTable) -> str:
-    """What checkpoints call the table."""
+    """Returns the table's name in checkpoints."""
     return saveable.name if isinstance(saveable, RenamedTable) else saveable.m_var_name
 
 
 def with_given_names(names_to_saveables: Any) -> Any:
-    """What a Saver was given, with its tables under the names that a dictionary gives them.
+    """Returns a Saver's argument with tables renamed as in the dictionary, if it is one.
 
     Raises:
-      ValueError: The name is empty, or stands for a list in which a table is.
+      ValueError: A table's name is empty, or a name maps to a list that contains a table.
     """
     if not isinstance(names_to_saveables, dict):
         return names_to_saveables
@@ -79,16 +79,16 @@ def _under(name: Any, saveable: Any) -> Any:
         for item in saveable:
             if isinstance(item, EmbeddingVariable):
                 raise ValueError(
-                    f"A Saver was given a list under the name '{name}', with embedding variable "
-                    f"'{item.m_var_name}' in it: a list holds the slices of one variable, and a table has "
-                    "none. Give the variable itself"
+                    f"A Saver was given a list under the name '{name}' that contains embedding variable "
+                    f"'{item.m_var_name}': a list holds the slices of one variable, and a table has no "
+                    "slices. Pass the variable itself"
                 )
-    # TensorFlow refuses names that are no strings.
+    # TensorFlow refuses names that are not strings.
     if not isinstance(saveable, EmbeddingVariable) or not isinstance(name, str):
         return saveable
     if not name:
         raise ValueError(
-            f"A Saver was given an empty name for embedding variable '{saveable.m_var_name}'; a list instead "
-            "of a dictionary saves variables under their own names"
+            f"A Saver was given an empty name for embedding variable '{saveable.m_var_name}'; pass a list "
+            "instead of a dictionary to save variables under their own names"
         )
     return saveable if name == saveable.m_var_name else RenamedTable(saveable, name)

@@ -1,7 +1,7 @@
 """Lets TensorFlow's Savers save and restore embedding variables.
 
-It wraps methods of TensorFlow's Saver and of its builder. A Saver without embedding variables goes to the
-originals at once, and gets the same ops as without.
+The module wraps methods of TensorFlow's Saver and its builder. For a Saver without embedding variables the
+wrappers call the originals with the same arguments, so it has the same ops as without this library.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _add_save_ops(original: Callable) -> Callable:
 
 @replacements.implements(f"{_BUILDER}._AddShardedSaveOps")
 def _add_sharded_save_ops(original: Callable) -> Callable:
-    # It calls _AddSaveOps with other file names, and with references in the place of the tables.
+    # `original` calls _AddSaveOps with other file names, and with references instead of tables.
     @functools.wraps(original)
     def wrapped(self, filename_tensor, per_device):
         tables = tables_of(saveable for _, saveables in per_device for saveable in saveables)
@@ -97,7 +97,7 @@ def _add_sharded_restore_ops(original: Callable) -> Callable:
         everything: Sequence[Any] = [saveable for _, saveables in per_device for saveable in saveables]
         if not tables_of(everything):
             return original(self, filename_tensor, per_device, restore_sequentially, reshape)
-        # Together, so that nothing is assigned on any device before all tables are known to be sound.
+        # One call for all devices, so that nothing is assigned before all tables were checked.
         return self._AddRestoreOps(filename_tensor, everything, restore_sequentially, reshape)
 
     return wrapped

@@ -1,4 +1,4 @@
-"""init_from_checkpoint: tables that start from those of another program's checkpoint."""
+"""init_from_checkpoint: initializes tables from the checkpoint of another program."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ def init_from_checkpoint(
     *,
     optimizer_state: bool = False,
 ) -> None:
-    """Has the initializers of embedding variables load tables of a checkpoint.
+    """Makes the initializers of embedding variables load tables from a checkpoint.
 
-    It does for embedding variables what `tf.compat.v1.train.init_from_checkpoint` does for others: nothing
-    until the initializers run. Every rank calls it, and must see the checkpoint.
+    It is the counterpart of `tf.compat.v1.train.init_from_checkpoint`: nothing is loaded until the
+    initializers run. Every rank must call it and see the checkpoint.
 
     Args:
-      ckpt_dir_or_file: A checkpoint's prefix, or a directory, whose latest checkpoint is taken.
-      assignment_map: From names in the checkpoint to variables of the default graph: `"name": variable`,
-        `"name": "name of a variable"`, or `"scope/": "scope/"` for all embedding variables under a scope,
-        where `"/"` is everything.
-      optimizer_state: Whether to take the optimizers' slots and steps, and the counts of admission and
-        eviction, too. Without, a table takes any optimizer at its first step.
+      ckpt_dir_or_file: A checkpoint's prefix, or a directory, whose latest checkpoint is used.
+      assignment_map: Maps names in the checkpoint to variables of the default graph: `"name": variable`,
+        `"name": "name of a variable"`, or `"scope/": "scope/"` for all embedding variables under a scope.
+        `"/"` is the scope of all variables.
+      optimizer_state: Whether to load the optimizers' slots and steps, and the counts of admission and
+        eviction, too. If false, any optimizer may train the table.
 
     Raises:
-      ValueError: A table is not in the checkpoint, or no such variable in the graph, or the path is none.
+      ValueError: A table is not in the checkpoint, a variable is not in the graph, or there is no checkpoint
+        at the path.
     """
     prefix = _prefix(os.fspath(ckpt_dir_or_file))
     saved = {
@@ -75,16 +76,16 @@ def _prefix(path: str) -> str:
 def _pairs(
     source: str, target: str | EmbeddingVariable, variables: Mapping[str, EmbeddingVariable]
 ) -> list[tuple[str, EmbeddingVariable]]:
-    """(name in the checkpoint, variable) of one entry of an assignment map."""
+    """Returns pairs of a name in the checkpoint and a variable, for one entry of an assignment map."""
     if isinstance(target, EmbeddingVariable):
         return [(source, target)]
     if not isinstance(target, str):
-        raise ValueError(f"'{source}' cannot be assigned to {target!r}: it is no embedding variable or name")
+        raise ValueError(f"'{source}' cannot be assigned to {target!r}: not an embedding variable or a name")
     if source.endswith("/") != target.endswith("/"):
-        raise ValueError(f"'{source}': '{target}' assigns a scope to a variable, or a variable to a scope")
+        raise ValueError(f"'{source}': '{target}' maps a scope to a variable, or a variable to a scope")
     if not target.endswith("/"):
         if target not in variables:
-            raise ValueError(f"'{target}', for table '{source}', is no embedding variable of the graph")
+            raise ValueError(f"'{target}', for table '{source}', is not an embedding variable of the graph")
         return [(source, variables[target])]
     old, new = source.removeprefix("/"), target.removeprefix("/")
     pairs = [
