@@ -1,13 +1,14 @@
 """Feature columns whose embeddings are embedding variables, looked up in groups.
 
-`categorical_column_with_embedding` makes a categorical column of unbounded keys; what
-`tf.feature_column.embedding_column` and the like make of it has an `EmbeddingVariable`. Those made inside one
-`group_embedding_column_scope` are looked up in one op by `tf.compat.v1.feature_column.input_layer` and by
-`DenseFeatures`. `training_scope` says whether lookups insert keys.
+`categorical_column_with_embedding` creates a categorical column of unbounded keys. The columns that
+`tf.feature_column.embedding_column` and similar functions create from it use an `EmbeddingVariable`. Columns
+created in the same `group_embedding_column_scope` are looked up in one op by
+`tf.compat.v1.feature_column.input_layer` and `DenseFeatures`. `training_scope` sets whether lookups insert
+keys.
 """
 
-# They register what is replaced of TensorFlow's, and the classes that TensorFlow looks up by name when it
-# deserializes columns.
+# Importing these modules registers their replacements of TensorFlow functions, and the classes that
+# TensorFlow finds by name when it deserializes columns.
 from sparse_operation_kit.feature_columns import (  # noqa: F401
     column_constructors,
     dense_features,

@@ -1,4 +1,4 @@
-"""Categorical columns whose keys are those of an embedding variable: no vocabulary, no buckets."""
+"""Categorical columns for embedding variables, without a vocabulary or buckets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sparse_operation_kit.core import replacements, row_policies
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.feature_columns.configs import options_config, options_from_config
 
-# What TensorFlow takes for the number of rows when it makes a column's variable. A table has no such bound.
+# The number of buckets that TensorFlow sees. It creates a column's variable with this number of rows; a table
+# ignores it.
 UNBOUNDED = 2**63 - 1
 
 
@@ -41,7 +42,7 @@ class EmbeddingCategoricalColumn(
 
     @property
     def parse_example_spec(self) -> dict[str, tf.io.VarLenFeature]:
-        """How `tf.io.parse_example` reads the feature; integers are int64 in a `tf.train.Example`."""
+        """The spec for `tf.io.parse_example`; integers are int64 in a `tf.train.Example`."""
         return {self.key: tf.io.VarLenFeature(tf.string if self.dtype == tf.string else tf.int64)}
 
     @property
@@ -50,7 +51,7 @@ class EmbeddingCategoricalColumn(
 
     @property
     def num_buckets(self) -> int:
-        """More than any table holds: the keys are not bounded."""
+        """A number larger than any table, because keys are unbounded."""
         return UNBOUNDED
 
     @property
@@ -63,10 +64,10 @@ class EmbeddingCategoricalColumn(
         return [self.key]
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes the column of; JSON holds it.
+        """Returns the column's config for `from_config`, which can be stored as JSON.
 
         Raises:
-          ValueError: An initializer in the options cannot tell its config.
+          ValueError: An initializer in the options has no config.
         """
         config = dict(zip(self._fields, self, strict=True))
         return {**config, "dtype": self.dtype.name, "ev_option": options_config(self.key, self.ev_option)}
@@ -75,7 +76,7 @@ class EmbeddingCategoricalColumn(
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict | None = None, columns_by_name: dict | None = None
     ) -> EmbeddingCategoricalColumn:
-        """Makes the column of what `get_config` gave. `custom_objects` has initializers' classes by name."""
+        """Creates the column from its config. `custom_objects` maps names to classes of initializers."""
         del columns_by_name
         columns_v2._check_config_keys(config, cls._fields)
         options = options_from_config(config["ev_option"], custom_objects)
@@ -100,12 +101,12 @@ class EmbeddingCategoricalColumn(
         return columns_v2.CategoricalColumn.IdWeightPair(inputs.get(self), None)
 
     def _ragged(self, inputs: Any) -> tf.SparseTensor | None:
-        """The feature where it is a RaggedTensor, which TensorFlow's columns do not take; else None."""
+        """Converts a RaggedTensor, which TensorFlow's columns do not accept; returns None for others."""
         feature = inputs._features.get(self.key)
         return feature.to_sparse() if isinstance(feature, tf.RaggedTensor) else None
 
     def _keys(self, feature: tf.Tensor | tf.SparseTensor) -> tf.SparseTensor:
-        """The int64 keys of a feature; the padding of a dense one ('' and -1) is left out."""
+        """Returns the int64 keys of a feature, without the padding of a dense feature ('' and -1)."""
         if feature.dtype != tf.string and not feature.dtype.is_integer:
             raise ValueError(
                 f"Column '{self.key}': the feature is {feature.dtype.name}; keys are strings or integers"
@@ -126,8 +127,8 @@ class EmbeddingCategoricalColumn(
 def hash_strings(strings: tf.Tensor) -> tf.Tensor:
     """Returns 64-bit keys of strings [n], an int64 tensor [n].
 
-    They are FarmHash's Fingerprint64, which depends on the bytes alone: the same in every process, on every
-    rank and machine, as the keys in a checkpoint need.
+    The keys are FarmHash's Fingerprint64, which depends only on the bytes. So they are the same in every
+    process, on every rank and machine, and can be used in checkpoints.
     """
     return tf.bitcast(tf.fingerprint(strings, method="farmhash64"), tf.int64)
 
@@ -135,25 +136,26 @@ def hash_strings(strings: tf.Tensor) -> tf.Tensor:
 def categorical_column_with_embedding(
     key: str, dtype: tf.DType = tf.string, partition_num: int | None = None, ev_option: Any = None
 ) -> EmbeddingCategoricalColumn:
-    """A categorical column for embeddings of unbounded keys, in an `EmbeddingVariable`.
+    """Creates a categorical column of unbounded keys, whose embeddings are in an `EmbeddingVariable`.
 
-    Give it to `tf.feature_column.embedding_column`, `tf.compat.v1.feature_column.shared_embedding_columns`,
-    `tf.feature_column.shared_embeddings` or `tf.feature_column.weighted_categorical_column`. What they make
-    is looked up by `tf.compat.v1.feature_column.input_layer` and `DenseFeatures`, in a
-    `group_embedding_column_scope` with the scope's other columns.
+    Pass it to `tf.feature_column.embedding_column`, `tf.compat.v1.feature_column.shared_embedding_columns`,
+    `tf.feature_column.shared_embeddings` or `tf.feature_column.weighted_categorical_column`. Their columns
+    work in `tf.compat.v1.feature_column.input_layer` and `DenseFeatures`. Columns created in a
+    `group_embedding_column_scope` are looked up together with the scope's other columns.
 
-    Every int64 is a key, negative ones included. Strings are hashed to 64 bits. A dense feature is padded, as
-    TensorFlow's columns have it, with -1 or with the empty string; these cells are no keys. In a
-    SparseTensor and in a RaggedTensor -1 and the empty string are keys as all others.
+    Every int64 is a key, including negative numbers. Strings are hashed to 64 bits. In a dense feature -1 and
+    the empty string are padding and not keys, as in TensorFlow's columns. In a SparseTensor and a
+    RaggedTensor they are ordinary keys.
 
     Args:
       key: The feature's name.
       dtype: tf.string, or an integer dtype.
-      partition_num: DeepRec's number of partitions; None or an int of at least 1. Tables are spread over
-        ranks by key: unused.
-      ev_option: An object whose `init_option` (an `InitializerOption`), `filter_option` (a `CounterFilter` or
-        a `CBFFilter`) and `evict_option` (a `GlobalStepEvict` or an `L2WeightEvict`), each of them or None,
-        the variable gets; or None. An initializer in it takes the place of the embedding column's.
+      partition_num: DeepRec's number of partitions, None or an int of at least 1. Not used: tables are
+        sharded over ranks by key.
+      ev_option: None, or the options of the variable: an object with the attributes `init_option` (an
+        `InitializerOption` or None), `filter_option` (a `CounterFilter`, a `CBFFilter` or None) and
+        `evict_option` (a `GlobalStepEvict`, an `L2WeightEvict` or None). Its initializer, if any, replaces
+        that of the embedding column.
 
     Raises:
       TypeError: `key`, `partition_num` or an option is of the wrong type.
@@ -173,7 +175,7 @@ def categorical_column_with_embedding(
 
 
 def embedding_root(column: Any) -> Any:
-    """The column with an embedding variable below weights, None where there is none."""
+    """Returns the EmbeddingCategoricalColumn that a column is or adds weights to; None for other columns."""
     while isinstance(column, (columns_v2.WeightedCategoricalColumn, columns_v1._WeightedCategoricalColumn)):
         column = column.categorical_column
     return column if isinstance(column, EmbeddingCategoricalColumn) else None

@@ -1,4 +1,4 @@
-"""Has TensorFlow's embedding columns over our categorical columns be ours, which know tables and groups."""
+"""Makes TensorFlow create this library's embedding columns over `categorical_column_with_embedding`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
 
 
 def _making(theirs: type, ours: type) -> Callable[[Callable], Callable]:
-    """Wraps a column's constructor so that it makes `ours` over our categorical columns."""
+    """Wraps a column's constructor so that it creates `ours` over this library's categorical columns."""
 
     def wrap(original: Callable) -> Callable:
         def make(cls: type, categorical_column: Any, *args: Any, **kwargs: Any) -> Any:
@@ -43,7 +43,7 @@ def _refuse_indicators(original: Callable) -> Callable:
         if embedding_root(categorical_column) is not None:
             raise ValueError(
                 f"Column '{categorical_column.name}': an indicator_column needs a number of buckets, which "
-                "categorical_column_with_embedding has not; use an embedding_column"
+                "categorical_column_with_embedding does not have; use an embedding_column"
             )
         return original(cls, categorical_column, *args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Options of columns as dictionaries that JSON holds, and back: what TensorFlow calls configs."""
+"""Converts options of columns to configs (dictionaries that can be stored as JSON) and back."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def options_config(column: str, options: Any) -> dict[str, Any] | None:
     """Returns an `ev_option` as a config.
 
     Args:
-      column: The column's name, for errors.
-      options: The `ev_option`. One that is no `EmbeddingVariableOption` comes back as one.
+      column: The column's name, for error messages.
+      options: The `ev_option`. If it has another class, its config is that of an `EmbeddingVariableOption`.
 
     Raises:
-      ValueError: It has an initializer that cannot tell its config.
+      ValueError: The initializer has no config.
     """
     if options is None:
         return None
@@ -48,14 +48,14 @@ def options_config(column: str, options: Any) -> dict[str, Any] | None:
 
 
 def options_from_config(config: Any, custom_objects: dict[str, Any] | None) -> Any:
-    """Returns what `options_config` was given.
+    """Returns the options for a config of `options_config`.
 
     Args:
       config: The config.
-      custom_objects: By name, classes of initializers that are not TensorFlow's.
+      custom_objects: Maps names to classes of initializers that are not TensorFlow's.
 
     Raises:
-      ValueError: The config names a class that is unknown.
+      ValueError: The config names an unknown class.
     """
     if not isinstance(config, dict):
         return config
@@ -91,6 +91,6 @@ def _to_config(column: str, value: Any) -> Any:
 
 
 def _initializers() -> dict[str, type]:
-    """TensorFlow's classes of initializers by name, those of v1 before those of Keras."""
+    """Returns TensorFlow's initializer classes by name; v1 classes have precedence over those of Keras."""
     modules = (tf.keras.initializers, init_ops)
     return {name: cls for module in modules for name, cls in inspect.getmembers(module, inspect.isclass)}

@@ -1,4 +1,4 @@
-"""`DenseFeatures` for columns of groups: what they want looked up is collected first."""
+"""`DenseFeatures` for columns in groups: collects the columns' lookups first, then runs them together."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sparse_operation_kit.feature_columns.scopes import training_scope
 
 @replacements.implements("tf.keras.layers.DenseFeatures.call")
 def with_groups(original: Callable) -> Callable:
-    """Wraps `DenseFeatures.call`; `training` holds for all columns with embedding variables."""
+    """Wraps `DenseFeatures.call`; `training` applies to all columns with embedding variables."""
 
-    # Keras asks for the names of the arguments.
+    # Keras inspects the names of the arguments.
     def call(
         self: Any, features: Any, cols_to_output_tensors: dict | None = None, training: Any = None
     ) -> tf.Tensor:
@@ -58,5 +58,5 @@ def _call_in_scope(
 
 
 def _as_bool(training: Any) -> bool | tf.Tensor:
-    """Whether keys get rows. Keras may have its learning phase in the argument, an integer."""
+    """Returns `training` as a bool. Keras may pass its learning phase, an integer."""
     return tf.cast(training, tf.bool) if tf.is_tensor(training) else bool(training)

@@ -1,8 +1,8 @@
 """TensorFlow's embedding columns, over an embedding variable.
 
-`column_constructors` has TensorFlow's functions construct these where the categorical column is one of ours.
-Each knows the group of the scope that it was made in, and can say what it wants looked up, so that a group's
-lookups become one; by itself it looks up like any column.
+`column_constructors` makes TensorFlow's functions create these columns over this library's categorical
+columns. Each column knows the group of the scope that it was created in, and can describe its lookup as a
+`LookupRequest`, so that a group's lookups can run as one op. A column can also be looked up alone.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _rows_of_columns: contextvars.ContextVar[dict[Any, tf.Tensor] | None] = contextv
 
 @contextlib.contextmanager
 def looked_up_before(columns: Sequence[TableColumn], rows: Sequence[tf.Tensor]) -> Iterator[None]:
-    """Inside it, `get_dense_tensor` of the columns returns these rows."""
-    # By the columns' values: Keras remakes some columns, whose identities are then others.
+    """Returns a context in which `get_dense_tensor` of the columns returns these rows."""
+    # Columns are compared by value, because Keras copies some of them.
     token = _rows_of_columns.set(dict(zip(columns, rows, strict=True)))
     try:
         yield
@@ -42,30 +42,30 @@ def looked_up_before(columns: Sequence[TableColumn], rows: Sequence[tf.Tensor]) 
 
 
 def in_groups(columns: Sequence[Any]) -> bool:
-    """Whether there is a column of a group among the columns."""
+    """Returns whether one of the columns belongs to a group."""
     return any(isinstance(column, TableColumn) and column.group is not None for column in columns)
 
 
 class TableColumn(abc.ABC):
-    """What the columns below have in common.
+    """The common base class of the columns below.
 
     Attributes:
-      group: The scope's that the column was made in, None outside of scopes.
+      group: The group of the scope that the column was created in, None outside scopes.
     """
 
     group: Group | None = None
-    # TensorFlow's columns have these.
+    # Attributes of TensorFlow's columns.
     name: str
     combiner: str
     use_safe_embedding_lookup: bool
 
     @abc.abstractmethod
     def request(self, inputs: Any, weight_collections: Any, trainable: bool) -> LookupRequest:
-        """What the column wants looked up in an `input_layer`, whose arguments these are."""
+        """Returns the column's lookup in an `input_layer`, given the arguments of that function."""
 
     @abc.abstractmethod
     def state_request(self, transformation_cache: Any, state_manager: Any) -> LookupRequest:
-        """What the column wants looked up in a `DenseFeatures`."""
+        """Returns the column's lookup in a `DenseFeatures`."""
 
     def _get_dense_tensor(
         self, inputs: Any, weight_collections: Any = None, trainable: Any = None
@@ -92,10 +92,10 @@ class TableColumn(abc.ABC):
 
 @serialization.register_feature_column
 class TableEmbeddingColumn(TableColumn, columns_v2.EmbeddingColumn):
-    """What `tf.feature_column.embedding_column` makes."""
+    """The column that `tf.feature_column.embedding_column` creates."""
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what `from_config` makes the column of; JSON holds it."""
+        """Returns the column's config for `from_config`, which can be stored as JSON."""
         group = None if self.group is None else dataclasses.asdict(self.group)
         return {**super().get_config(), "group": group}
 
@@ -103,7 +103,7 @@ class TableEmbeddingColumn(TableColumn, columns_v2.EmbeddingColumn):
     def from_config(
         cls, config: dict[str, Any], custom_objects: dict | None = None, columns_by_name: dict | None = None
     ) -> TableEmbeddingColumn:
-        """Makes the column of what `get_config` gave, in the group that it was in."""
+        """Creates the column from its config, in its group."""
         fields = dict(config)
         group = fields.pop("group", None)
         column = super().from_config(fields, custom_objects, columns_by_name)
@@ -111,7 +111,7 @@ class TableEmbeddingColumn(TableColumn, columns_v2.EmbeddingColumn):
         return column
 
     def create_state(self, state_manager: Any) -> None:
-        """Makes the embedding variable."""
+        """Creates the embedding variable."""
         with making_tables(self._spec):
             super().create_state(state_manager)
 
@@ -137,18 +137,18 @@ class TableEmbeddingColumn(TableColumn, columns_v2.EmbeddingColumn):
 
 
 class TableSharedEmbeddingColumnV1(TableColumn, columns_v1._SharedEmbeddingColumn):
-    """What `tf.compat.v1.feature_column.shared_embedding_columns` makes."""
+    """The column that `tf.compat.v1.feature_column.shared_embedding_columns` creates."""
 
     def request(self, inputs: Any, weight_collections: Any, trainable: bool) -> LookupRequest:
         """See `TableColumn`."""
-        # All columns that share the variable enter a variable scope of its name.
+        # Columns that share the variable share a variable scope, so their ops need a name scope each.
         with tf.name_scope(Group(self.name).op_name):
             tensors = self.categorical_column._get_sparse_tensors(inputs, weight_collections, trainable)
         shared = tf.compat.v1.get_collection_ref(self.shared_embedding_collection_name)
         if len(shared) > 1:
             raise ValueError(
-                f"Column '{self.name}': collection '{self.shared_embedding_collection_name}' is to hold the "
-                f"shared embedding variable alone, and holds {shared}"
+                f"Column '{self.name}': collection '{self.shared_embedding_collection_name}' must contain "
+                f"only the shared embedding variable, but contains {shared}"
             )
         if not shared:
             trainable = self.trainable and trainable is not False
@@ -163,11 +163,11 @@ class TableSharedEmbeddingColumnV1(TableColumn, columns_v1._SharedEmbeddingColum
 
 
 class TableSharedEmbeddingColumn(TableColumn, columns_v2.SharedEmbeddingColumn):
-    """What `tf.feature_column.shared_embeddings` makes."""
+    """The column that `tf.feature_column.shared_embeddings` creates."""
 
     @property
     def group(self) -> Group | None:
-        """See `TableColumn`. The creator holds it, as Keras remakes columns that hold trackable objects."""
+        """See `TableColumn`. Stored in the creator, because Keras copies columns with trackable objects."""
         return getattr(self.shared_embedding_column_creator, "_column_group", None)
 
     @group.setter
@@ -177,7 +177,7 @@ class TableSharedEmbeddingColumn(TableColumn, columns_v2.SharedEmbeddingColumn):
             creator._column_group = group
 
     def request(self, inputs: Any, weight_collections: Any, trainable: bool) -> LookupRequest:
-        """Refuses, as TensorFlow's columns of this kind do."""
+        """Raises an error, as TensorFlow's columns of this kind do."""
         return columns_v2.SharedEmbeddingColumn._get_dense_tensor(self, inputs, weight_collections, trainable)
 
     def state_request(self, transformation_cache: Any, state_manager: Any) -> LookupRequest:
@@ -186,7 +186,7 @@ class TableSharedEmbeddingColumn(TableColumn, columns_v2.SharedEmbeddingColumn):
         return self._request(check_table(self._spec, self._table()), tensors)
 
     def _table(self) -> Any:
-        """The variable that the creator keeps for the graph, made when it is first asked for."""
+        """Returns the creator's variable for the default graph, creating it at the first call."""
         creator = self.shared_embedding_column_creator
         tables = creator._embedding_weights
         graph = tf.compat.v1.get_default_graph()._graph_key
@@ -205,7 +205,7 @@ class TableSharedEmbeddingColumn(TableColumn, columns_v2.SharedEmbeddingColumn):
 def _get_table(
     spec: TableSpec, weight_collections: Any, trainable: bool, name: str = "embedding_weights"
 ) -> Any:
-    """The column's variable in the current variable scope, under the name that TensorFlow gives it."""
+    """Returns the column's variable in the current variable scope, with the name that TensorFlow uses."""
     with making_tables(spec):
         variable = tf.compat.v1.get_variable(
             name=name,
@@ -219,7 +219,7 @@ def _get_table(
 
 
 def _warm(variable: Any, checkpoint: str | None, name: Any) -> Any:
-    """Has the variable's initializer load what the column names of a checkpoint."""
+    """Makes the variable's initializer load the checkpoint that the column names, if any; returns it."""
     if checkpoint is not None:
         init_from_checkpoint(checkpoint, {name: variable})
     return variable

@@ -1,4 +1,4 @@
-"""`input_layer` for columns of groups: what they want looked up is collected first."""
+"""`input_layer` for columns in groups: collects the columns' lookups first, then runs them together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparse_operation_kit.feature_columns.lookups import (
 
 @replacements.implements("tensorflow.python.feature_column.feature_column._internal_input_layer")
 def with_groups(original: Callable) -> Callable:
-    """Wraps TensorFlow's function behind `input_layer`; calls without columns of groups go to it at once."""
+    """Wraps TensorFlow's function behind `input_layer`; calls without columns in groups are passed on."""
 
     def input_layer(
         features: dict[str, Any],
@@ -33,7 +33,7 @@ def with_groups(original: Callable) -> Callable:
         from_template: bool = False,
     ) -> tf.Tensor:
         if not isinstance(feature_columns, (dict, TableColumn)) and isinstance(feature_columns, Iterable):
-            # An iterator can be gone through once only.
+            # An iterator can be used only once.
             feature_columns = list(feature_columns)
         if not in_groups(feature_columns if isinstance(feature_columns, list) else [feature_columns]):
             return original(
@@ -61,7 +61,7 @@ def _checked(feature_columns: Any) -> list[Any]:
     for column in columns:
         if not isinstance(column, columns_v1._DenseColumn):
             raise ValueError(
-                f"input_layer takes dense columns; {column} is a categorical one: wrap it in an "
+                f"input_layer takes dense columns; {column} is a categorical column: wrap it in an "
                 "embedding_column or an indicator_column"
             )
     return sorted(columns, key=lambda column: column.name)
@@ -89,7 +89,7 @@ class _Builder:
         self._cols_to_output_tensors = cols_to_output_tensors
 
     def build(self, features: dict[str, Any]) -> tf.Tensor:
-        """Returns the columns' outputs side by side."""
+        """Returns the columns' outputs, concatenated along the last dimension."""
         inputs = columns_v1._LazyBuilder(features)
         wanted = [self._of_column(column, inputs) for column in self._columns]
         check_batch_sizes(wanted, self._columns)
@@ -101,7 +101,7 @@ class _Builder:
         return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
 
     def _of_column(self, column: Any, inputs: Any) -> tf.Tensor | LookupRequest:
-        """A column's output, or what it wants looked up."""
+        """Returns a column's output or, for a column in a group, its lookup."""
         with tf.compat.v1.variable_scope(None, default_name=column._var_scope_name):
             if isinstance(column, TableColumn) and column.group is not None:
                 wanted = column.request(inputs, self._weight_collections, self._trainable)

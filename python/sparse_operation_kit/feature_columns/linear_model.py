@@ -1,4 +1,4 @@
-"""`linear_model` over categorical columns with embedding variables: a table holds a weight for each key."""
+"""`linear_model` over categorical columns with embedding variables: tables hold the weights of keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparse_operation_kit.feature_columns.table_variables import TableSpec, chec
 
 _COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
 _COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
-# What the columns of the model that is being built want looked up; None where none is.
+# The lookups of the columns of the model that is being built; None if no model is being built.
 _wanted: contextvars.ContextVar[list[LookupRequest] | None] = contextvars.ContextVar(
     "linear_model_lookups", default=None
 )
@@ -24,7 +24,7 @@ _wanted: contextvars.ContextVar[list[LookupRequest] | None] = contextvars.Contex
 
 @replacements.implements(f"{_COLUMNS_V1}._FCLinearWrapper.build")
 def with_tables_for_weights(original: Callable) -> Callable:
-    """Wraps what makes a column's weights, so that keys without bound have them in a table."""
+    """Wraps the function that creates a column's weights: weights of unbounded keys are in a table."""
 
     def build(self: Any, shape: Any) -> None:
         column = self._feature_column
@@ -62,7 +62,7 @@ def with_table_lookups(original: Callable) -> Callable:
         if wanted is None:
             return look_up_alone(request, "weighted_sum")
         wanted.append(request)
-        # The sum is added when all columns have said what they want.
+        # `_call` adds the real sums when the lookups of all columns are known.
         zeros = tf.zeros(tf.stack([tf.cast(ids.dense_shape[0], tf.int32), units]))
         zeros.set_shape([ids.shape[0], units])
         return zeros
@@ -72,13 +72,13 @@ def with_table_lookups(original: Callable) -> Callable:
 
 @replacements.implements(f"{_COLUMNS_V2}._StateManagerImpl.create_variable")
 def without_estimators_weights(original: Callable) -> Callable:
-    """Wraps what makes the variables of Estimator's linear models, which read all weights for a summary."""
+    """Wraps the function that creates variables of Estimator's linear models, which read all weights."""
 
     def create_variable(self: Any, feature_column: Any, name: str, *args: Any, **kwargs: Any) -> tf.Variable:
         if name == "weights" and embedding_root(feature_column) is not None:
             raise ValueError(
                 f"Column '{feature_column.name}': Estimator's own linear models summarize all weights, which "
-                "an embedding variable cannot give; call feature_column.linear_model in a model_fn"
+                "an embedding variable does not allow; call feature_column.linear_model in a model_fn"
             )
         return original(self, feature_column, name, *args, **kwargs)
 
@@ -87,7 +87,7 @@ def without_estimators_weights(original: Callable) -> Callable:
 
 @replacements.implements(f"{_COLUMNS_V1}._LinearModel.call")
 def with_one_lookup(original: Callable) -> Callable:
-    """Wraps a linear model's call: the weights of all columns that have them in tables are one lookup."""
+    """Wraps a linear model's call: the weights of all columns with tables are read in one lookup."""
 
     def call(self: Any, features: Any) -> tf.Tensor:
         return _call(original, self, features)

@@ -1,4 +1,4 @@
-"""What columns want looked up, and the lookups of those that belong together."""
+"""The lookups of columns, and the ops that run those of a group together."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class LookupRequest:
     Attributes:
       variable: The embedding variable.
       ids: int64 keys [d0, ..., dn]; the last dimension is combined.
-      weights: As many floats, in the order of the ids, or None.
+      weights: One float per id, in the order of the ids, or None.
       combiner: "sum", "mean" or "sqrtn".
-      group: The column's.
-      prune_weights: Whether ids whose weight is not positive are left out of a mean and of a sqrtn, as
-        `tf.nn.safe_embedding_lookup_sparse` does it.
+      group: The column's group.
+      prune_weights: Whether "mean" and "sqrtn" leave out ids with a weight <= 0, as
+        `tf.nn.safe_embedding_lookup_sparse` does.
     """
 
     variable: EmbeddingVariable
@@ -37,22 +37,22 @@ class LookupRequest:
 
 
 def look_up_alone(request: LookupRequest, name: str | None = None) -> tf.Tensor:
-    """Looks up what one column wants.
+    """Runs the lookup of one column.
 
     Returns:
       Rows [d0, ..., dn-1, dim], zeros where there is no id.
 
     Raises:
-      ValueError: An unknown combiner.
+      ValueError: The combiner is unknown.
     """
     return _with_leading_dimensions(request, lookup_group([_lookup(request)], current_training(), name)[0])
 
 
 def outputs_of_columns(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]:
-    """Looks up what columns want, in one op for each group.
+    """Runs the lookups of columns, in one op for each group.
 
     Args:
-      wanted: For each column its output, or what it wants looked up.
+      wanted: For each column its output or its lookup.
 
     Returns:
       The output of each column, [batch, elements].
@@ -69,11 +69,11 @@ def outputs_of_columns(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.T
 
 
 def side_by_side(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]:
-    """As `outputs_of_columns`, with neighbours of one group in one tensor.
+    """Like `outputs_of_columns`, but consecutive columns of a group share one tensor.
 
     Returns:
-      Tensors that are, next to each other, the outputs of the columns. What a lookup writes is one tensor
-      from the start, so nothing is copied where there is one.
+      Tensors whose concatenation is the outputs of the columns. A lookup writes a shared tensor directly; if
+      there is only one tensor, nothing is copied.
     """
     outputs = list(wanted)
     for members in _groups(wanted):
@@ -92,7 +92,7 @@ def side_by_side(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]
 
 
 def _runs(members: Sequence[int], requests: Sequence[LookupRequest]) -> list[list[int]]:
-    """The members that follow each other and give matrices, together; others by themselves."""
+    """Splits the members into runs of consecutive columns with ids [batch, any], and single others."""
     runs: list[list[int]] = []
     joinable = False
     for position, request in zip(members, requests, strict=True):
@@ -106,10 +106,10 @@ def _runs(members: Sequence[int], requests: Sequence[LookupRequest]) -> list[lis
 
 
 def check_batch_sizes(wanted: Sequence[tf.Tensor | LookupRequest], columns: Sequence[Any]) -> None:
-    """Refuses columns whose batches are known to have different sizes.
+    """Checks that the known batch sizes of the columns are equal.
 
     Raises:
-      ValueError: It names two of them.
+      ValueError: Two columns have different batch sizes; the message names them.
     """
     known = None
     for item, column in zip(wanted, columns, strict=True):
@@ -126,7 +126,7 @@ def check_batch_sizes(wanted: Sequence[tf.Tensor | LookupRequest], columns: Sequ
 
 
 def _groups(wanted: Sequence[Any]) -> list[list[int]]:
-    """The positions of each group's lookups."""
+    """Returns the positions of each group's lookups."""
     positions = collections.defaultdict(list)
     for position, item in enumerate(wanted):
         if isinstance(item, LookupRequest):
@@ -149,7 +149,7 @@ def _lookup(request: LookupRequest) -> SparseLookup:
 
 
 def _as_matrix(ids: tf.SparseTensor) -> tf.SparseTensor:
-    """Ids with all dimensions but the last made one."""
+    """Returns the ids with all dimensions except the last merged into one."""
     if ids.shape.rank == 2:
         return ids
     shape = tf.cast(ids.dense_shape, tf.int64)
@@ -157,7 +157,7 @@ def _as_matrix(ids: tf.SparseTensor) -> tf.SparseTensor:
 
 
 def _as_rows_of_the_batch(request: LookupRequest, rows: tf.Tensor) -> tf.Tensor:
-    """Rows as [batch, dim]; ids of more than two dimensions have one bag for each sample all the same."""
+    """Returns the rows as [batch, dim]; ids with more than two dimensions have one bag per sample too."""
     if request.ids.shape.rank == 2:
         return rows
     result = tf.reshape(rows, tf.stack([request.ids.dense_shape[0], request.variable.dim]))

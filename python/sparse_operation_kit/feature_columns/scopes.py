@@ -1,4 +1,4 @@
-"""Scopes that say which embedding columns are looked up together."""
+"""Scopes that set which embedding columns are looked up together, and whether lookups insert keys."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sparse_operation_kit.core.replacement_table import Part
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """What columns of one group have in common; compared by value, so that copies of columns stay in it.
+    """A group of columns. Groups are compared by value, so that copies of columns stay in their group.
 
     Attributes:
-      name: The scope's, or "group_embedding" for one without.
-      number: 0 for a scope with a name; of its own for each scope without.
+      name: The scope's name, or "group_embedding" for a scope without a name.
+      number: 0 for a scope with a name, a unique number for each scope without a name.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Group:
 
     @property
     def op_name(self) -> str:
-        """The name as an op may have it."""
+        """The name with only the characters that op names may have."""
         return re.sub(r"[^A-Za-z0-9_.\-]", "_", self.name).lstrip("_-") or "group_embedding"
 
 
@@ -43,22 +43,22 @@ _training: contextvars.ContextVar[bool | tf.Tensor] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def group_embedding_column_scope(name: str | None = None) -> Iterator[None]:
-    """Embedding columns made inside are looked up together.
+    """Returns a context; the embedding columns created inside it are looked up together.
 
-    `tf.compat.v1.feature_column.input_layer` and `DenseFeatures` look up in one op, and over ranks in one set
-    of exchanges, those of their columns that were made in the same scope and that have embedding variables
-    (see `categorical_column_with_embedding`); the result is what it is without the scope. Columns with
-    ordinary variables are looked up by TensorFlow's ops, inside the scope as outside.
+    `tf.compat.v1.feature_column.input_layer` and `DenseFeatures` look up the scope's columns with embedding
+    variables (see `categorical_column_with_embedding`) in one op, and with several ranks in one set of
+    exchanges. The result is the same as without the scope. Columns with ordinary variables are looked up by
+    TensorFlow's ops, inside and outside scopes.
 
-    Scopes nest: a column belongs to the innermost. A name used again goes on with the same group; each scope
-    without a name is a group of its own.
+    Scopes can be nested; a column belongs to the innermost scope. Scopes with the same name are the same
+    group; each scope without a name is a separate group.
 
     Args:
-      name: A string that is not empty, or None.
+      name: A non-empty string, or None.
 
     Raises:
       TypeError: The name is neither a string nor None.
-      ValueError: It is empty.
+      ValueError: The name is empty.
     """
     if name is not None and not isinstance(name, str):
         raise TypeError(f"group_embedding_column_scope: name must be a string or None, not {name!r}")
@@ -74,30 +74,30 @@ def group_embedding_column_scope(name: str | None = None) -> Iterator[None]:
 
 
 def current_group() -> Group | None:
-    """The group of the innermost scope that is open, None outside of scopes."""
+    """Returns the group of the innermost open scope, None outside scopes."""
     return _current.get()
 
 
 @contextlib.contextmanager
 def training_scope(training: bool | tf.Tensor) -> Iterator[None]:
-    """Says of the lookups that are built inside whether keys that are not there get rows.
+    """Returns a context that sets whether lookups built inside it insert keys.
 
-    It holds for every column with an embedding variable, in a group or not, wherever it is looked up:
-    `tf.compat.v1.feature_column.input_layer` and `linear_model`, `InputLayer` objects, and `DenseFeatures`
-    that is not called with `training`. Outside of such scopes keys get rows. Of scopes in each other the
-    innermost holds.
+    It applies to every column with an embedding variable, in a group or not, in
+    `tf.compat.v1.feature_column.input_layer` and `linear_model`, in `InputLayer` objects, and in
+    `DenseFeatures` if that is not called with `training`. Outside such scopes lookups insert keys. In nested
+    scopes the innermost applies.
 
-    An Estimator builds its graphs where it is called: `with training_scope(False): estimator.evaluate(...)`
-    holds for a model whose code is not one's own. A model function has the scope
-    `training_scope(mode == tf.estimator.ModeKeys.TRAIN)`.
+    Write a model function inside `training_scope(mode == tf.estimator.ModeKeys.TRAIN)`. For a model whose
+    code cannot be changed, use `with training_scope(False): estimator.evaluate(...)`; the Estimator builds
+    its graph inside that call.
 
     Args:
-      training: A bool or a scalar bool tensor. Without, keys that are not there read as their initial values,
-        nothing is counted for admission, and there are no gradients for the embedding variables.
+      training: A bool or a scalar bool tensor. If false, keys without a row read as their initial values,
+        nothing is counted for admission, and the embedding variables get no gradients.
 
     Raises:
-      TypeError: It is neither a bool nor a bool tensor.
-      ValueError: It is a tensor, but no scalar.
+      TypeError: `training` is neither a bool nor a bool tensor.
+      ValueError: `training` is a tensor, but not a scalar.
     """
     if not isinstance(training, (bool, np.bool_)):
         if not tf.is_tensor(training) or training.dtype != tf.bool:
@@ -114,5 +114,5 @@ def training_scope(training: bool | tf.Tensor) -> Iterator[None]:
 
 
 def current_training() -> bool | tf.Tensor:
-    """What the innermost `training_scope` says."""
+    """Returns the `training` of the innermost `training_scope`, True outside such scopes."""
     return _training.get()

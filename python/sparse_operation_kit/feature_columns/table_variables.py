@@ -1,4 +1,4 @@
-"""Embedding variables in the place of the variables that TensorFlow makes for columns."""
+"""Creates embedding variables instead of the variables that TensorFlow creates for columns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sparse_operation_kit.core.table_device import table_device
 
 @dataclasses.dataclass(frozen=True)
 class TableSpec:
-    """What a column's embedding variable is made from.
+    """The specification of a column's embedding variable.
 
     Attributes:
-      column: The column's name, for errors.
-      dim: Floats of a row.
-      initializer: The embedding column's.
+      column: The column's name, for error messages.
+      dim: Number of floats in a row.
+      initializer: The initializer of the embedding column.
       options: The `ev_option` of the categorical column, or None.
-      initializer_first: Whether `initializer` goes before that of the options.
+      initializer_first: Whether `initializer` has precedence over the initializer in the options.
     """
 
     column: str
@@ -38,10 +38,10 @@ class TableSpec:
 
 @contextlib.contextmanager
 def making_tables(spec: TableSpec) -> Iterator[None]:
-    """Inside it, variables that TensorFlow or Keras make are embedding variables as `spec` says.
+    """Returns a context in which TensorFlow and Keras create embedding variables as in `spec`.
 
-    Names, variable scopes, reuse and collections are TensorFlow's; the partitioner of a variable scope is
-    ignored, as tables are spread over ranks by key.
+    Names, variable scopes, reuse and collections work as in TensorFlow. The partitioner of a variable scope
+    is ignored, because tables are sharded over ranks by key.
 
     Raises:
       ValueError: The variable scope has a regularizer or a constraint.
@@ -51,7 +51,7 @@ def making_tables(spec: TableSpec) -> Iterator[None]:
         if getattr(scope, what) is not None:
             raise ValueError(
                 f"Column '{spec.column}': variable scope '{scope.name}' has a {what}, which needs a dense "
-                "value; an embedding variable has none"
+                "value; an embedding variable has no dense value"
             )
     partitioner = scope.partitioner
     scope.set_partitioner(None)
@@ -68,15 +68,15 @@ def making_tables(spec: TableSpec) -> Iterator[None]:
 
 
 def check_table(spec: TableSpec, variable: Any) -> EmbeddingVariable:
-    """Returns `variable`, which TensorFlow has found or made for a column, where it is what `spec` says.
+    """Checks that the variable that TensorFlow found or created for a column matches `spec`, and returns it.
 
     Raises:
-      ValueError: It is no embedding variable, or one of another dimension or of other options.
+      ValueError: It is not an embedding variable, or it has another dimension or other options.
     """
     if not isinstance(variable, EmbeddingVariable):
         raise ValueError(
-            f"Column '{spec.column}' needs an embedding variable, but there is a variable of that name that "
-            f"is none: {variable!r}"
+            f"Column '{spec.column}' needs an embedding variable, but the variable of that name is not one: "
+            f"{variable!r}"
         )
     if variable.dim != spec.dim:
         raise ValueError(
@@ -102,8 +102,8 @@ def _create(
 ) -> EmbeddingVariable:
     del ignored
     init, admission, eviction = _options(spec.options)
-    # By keyword, since TensorFlow takes what comes by position for its own variables' arguments.
-    # Outside of conditionals, as TensorFlow makes variables.
+    # Keyword arguments, because TensorFlow interprets positional arguments as those of its own variables.
+    # Outside conditionals, as TensorFlow creates variables.
     with tf.init_scope(), table_device():
         ready_graph()
         variable = EmbeddingVariable(
@@ -114,7 +114,7 @@ def _create(
             admission=admission,
             eviction=eviction,
         )
-    # Keras and TensorFlow give what is theirs, MODEL_VARIABLES for one; the others the variable knows itself.
+    # The variable has added itself to its own collections; these are the others, such as MODEL_VARIABLES.
     own = (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     ops.add_to_collections([name for name in collections or [] if name not in own], variable)
     variable._column_spec = spec
@@ -131,7 +131,7 @@ def _initializer(spec: TableSpec, option: InitializerOption | None) -> Initializ
 
 
 def _options(options: Any) -> tuple[Any, Any, Any]:
-    """(init_option, filter_option, evict_option)."""
+    """Returns (init_option, filter_option, evict_option)."""
     if options is None:
         return None, None, None
     return options.init_option, options.filter_option, options.evict_option
