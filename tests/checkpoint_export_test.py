@@ -174,13 +174,13 @@ def test_nothing_is_written_over(tmp_path, capsys):
     saved = chain(tmp_path).saved[-1]
     (tmp_path / "out").mkdir()
     status, error = run(capsys, "export", saved.folder, "--format", "npy", "--to", tmp_path / "out")
-    assert status == 2 and "is there already" in error
+    assert status == 2 and "exists already" in error
     status, error = run(capsys, "export", saved.folder, "--format", "npy", "--to", tmp_path / "no" / "out")
     assert status == 2 and "no such folder" in error
     status, error = run(
         capsys, "export", saved.folder, "--format", "npy", "--to", tmp_path / "new", "--default", "1"
     )
-    assert status == 2 and "--default goes with saved_model" in error
+    assert status == 2 and "--default works with saved_model" in error
 
 
 @pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
@@ -255,7 +255,7 @@ def test_compact_refuses(tmp_path, capsys):
     (tmp_path / "here.index").write_text("")
     for to in ("there", "here"):
         status, error = run(capsys, "compact", last, "--to", tmp_path / to)
-        assert status == 2 and "is there already" in error
+        assert status == 2 and "exists already" in error
     status, error = run(capsys, "compact", last, "--to", tmp_path / "no" / "new")
     assert status == 2 and "no such folder" in error
     made.train()

@@ -127,5 +127,5 @@ def test_ranks_without_horovod_are_an_error(monkeypatch):
     fake = horovod(monkeypatch, size=2)
     communicator()
     fake.shutdown()
-    with pytest.raises(RuntimeError, match="shut down; its 2 ranks"):
+    with pytest.raises(RuntimeError, match="shut down, but its 2 ranks"):
         communicator()

@@ -140,7 +140,7 @@ def test_ordinary_variables_and_tables_share_their_names(graph):
     sok.get_embedding_variable("y", 2)
     with pytest.raises(ValueError, match="already exists"):
         v1.get_variable("y", [3, 2])
-    with v1.variable_scope("", reuse=True), pytest.raises(ValueError, match="no embedding variable"):
+    with v1.variable_scope("", reuse=True), pytest.raises(ValueError, match="not an embedding variable"):
         sok.get_embedding_variable("x", 2)
 
 
@@ -204,7 +204,7 @@ def test_steps_to_live_is_a_global_step_evict(graph, caplog):
     off = Option(evict_option=sok.L2WeightEvict())
     sok.get_embedding_variable("c", 1, steps_to_live=5, ev_option=off)
     both = Option(evict_option=sok.L2WeightEvict(0.5))
-    with pytest.raises(ValueError, match="not by both"):
+    with pytest.raises(ValueError, match="not both"):
         sok.get_embedding_variable("d", 1, steps_to_live=5, ev_option=both)
 
 

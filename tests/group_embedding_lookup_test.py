@@ -281,7 +281,7 @@ def test_bad_tensors_name_the_variable(kind):
         refused(TypeError, "SparseTensor", _sparse(), tf.constant([1.0]))
         refused(TypeError, "SparseTensor", _sparse(), ragged)
         refused(TypeError, "RaggedTensor", ragged, _sparse((1.0, 2.0), tf.float32))
-        refused(TypeError, "weights are string", _sparse(), _sparse(("a", "b"), tf.string))
+        refused(TypeError, "not string", _sparse(), _sparse(("a", "b"), tf.string))
         refused(ValueError, "1 weights for 2 ids", _sparse(), _sparse((1.0,), tf.float32))
         refused(ValueError, r"\[batch, any\]", tf.ragged.constant([[[1]]], dtype=tf.int64))
         refused(

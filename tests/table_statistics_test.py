@@ -110,7 +110,7 @@ def test_a_new_table_counts_from_zero():
 
 def test_wrong_variables_are_refused():
     with tf.Graph().as_default():
-        with pytest.raises(ValueError, match="no embedding variable"):
+        with pytest.raises(ValueError, match="no embedding variables"):
             sok.table_statistics()
         plain = v1.get_variable("plain", [2])
         with pytest.raises(TypeError, match="plain"):
@@ -219,7 +219,7 @@ def test_the_hook_refuses_what_makes_no_sense(tmp_path):
     with pytest.raises(TypeError, match="save_steps must be an int"):
         sok.TableSummaryHook(str(tmp_path), save_steps=2.5)
     with tf.Graph().as_default():
-        with pytest.raises(ValueError, match="no embedding variable"):
+        with pytest.raises(ValueError, match="no embedding variables"):
             sok.TableSummaryHook(str(tmp_path)).begin()
         sok.EmbeddingVariable("table", 2)
         with pytest.raises(RuntimeError, match="global step"):

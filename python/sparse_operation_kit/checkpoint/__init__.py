@@ -1,7 +1,7 @@
-"""Reads checkpoints of embedding tables without a session: looks into them, checks, compares, exports.
+"""Inspects, checks, compares and exports checkpoints of embedding tables without a session.
 
-`python -m sparse_operation_kit.checkpoint --help` is the command line, docs/checkpoint-format.md the format.
-Only what reads TensorFlow's part of a checkpoint or writes a SavedModel imports TensorFlow.
+The command line is `python -m sparse_operation_kit.checkpoint --help`. docs/checkpoint-format.md describes
+the format. TensorFlow is imported only to read TensorFlow's part of a checkpoint and to write a SavedModel.
 """
 
 from sparse_operation_kit.checkpoint.compaction import compact

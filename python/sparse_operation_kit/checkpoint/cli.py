@@ -14,23 +14,23 @@ from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.checkpoint.printable import printable
 
 PROGRAM = "python -m sparse_operation_kit.checkpoint"
-# Exit statuses. A program that asks whether two checkpoints are equal can tell "no" from "cannot say".
+# Exit statuses. A program that compares two checkpoints can distinguish "different" from "error".
 OK, FOUND, ERROR = 0, 1, 2
 _PATH_HELP = (
-    "a checkpoint's prefix (model.ckpt-100), a directory with checkpoints (the latest is taken), a folder "
+    "a checkpoint's prefix (model.ckpt-100), a directory with checkpoints (the latest is used), a folder "
     "model.ckpt-100.sok, or one table's folder in it"
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit status: 0 for success, 1 for problems or differences, 2 for errors."""
+    """Runs a command. Returns the exit status: 0 for success, 1 for problems or differences, 2 for errors."""
     options = _parser().parse_args(arguments)
     try:
         return options.run(options)
     except CheckpointError as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # Whoever read the output has seen enough.
+        # The reader of the output has closed the pipe. Redirecting stdout avoids an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except OSError as error:
@@ -47,7 +47,7 @@ def _fail(message: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Looks into checkpoints of embedding tables, checks them, writes them in other forms.",
+        description="Inspects, checks, compares and converts checkpoints of embedding tables.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_inspect(commands)
@@ -72,15 +72,13 @@ def _add_tables(command: argparse.ArgumentParser) -> None:
 
 
 def _add_inspect(commands) -> None:
-    command = _command(commands, "inspect", _inspect, "say what a checkpoint holds")
+    command = _command(commands, "inspect", _inspect, "show the contents of a checkpoint")
     _add_tables(command)
     command.add_argument("--id", metavar="N", type=int, help="show the row, slots and counts of this id only")
     command.add_argument(
-        "--brief", action="store_true", help="only what the manifests say: no row is read, no histogram made"
+        "--brief", action="store_true", help="show only the manifests: read no rows, make no histograms"
     )
-    command.add_argument(
-        "--png", metavar="FILE", type=Path, help="also draw the histograms into this picture"
-    )
+    command.add_argument("--png", metavar="FILE", type=Path, help="also draw the histograms to this PNG file")
 
 
 def _add_verify(commands) -> None:
@@ -89,8 +87,8 @@ def _add_verify(commands) -> None:
             commands,
             "verify",
             _verify,
-            "check every byte of a checkpoint and print a line for each problem; the exit status is 1 where "
-            "there is one",
+            "check every byte of a checkpoint and print a line for each problem; the exit status is 1 if "
+            "there is a problem",
         )
     )
 
@@ -100,7 +98,7 @@ def _add_diff(commands) -> None:
         commands,
         "diff",
         _diff,
-        "say how the tables of two checkpoints differ; the exit status is 0 where they are equal, else 1",
+        "show how the tables of two checkpoints differ; the exit status is 0 if they are equal, else 1",
     )
     command.add_argument("other", metavar="OTHER", type=Path, help="the newer checkpoint, named like PATH")
     _add_tables(command)
@@ -111,7 +109,7 @@ def _add_compact(commands) -> None:
         commands,
         "compact",
         _compact,
-        "make one full checkpoint of a full one and the incremental ones after it",
+        "merge a full checkpoint and the incremental ones after it into one full checkpoint",
     )
     command.add_argument(
         "--to",
@@ -123,7 +121,7 @@ def _add_compact(commands) -> None:
 
 
 def _add_export(commands) -> None:
-    command = _command(commands, "export", _export, "write tables in a form that other programs read")
+    command = _command(commands, "export", _export, "write tables in a format that other programs read")
     command.add_argument(
         "--format",
         choices=FORMATS,
@@ -137,8 +135,8 @@ def _add_export(commands) -> None:
         "--default",
         metavar="X",
         type=float,
-        help="with saved_model, what ids without a row read as in every column (what the table's admission "
-        "filter gives them, or 0)",
+        help="with saved_model, the value of every column for ids without a row (by default that of the "
+        "table's admission filter, or 0)",
     )
 
 
@@ -158,7 +156,7 @@ def _inspect(options: argparse.Namespace) -> int:
         try:
             histogram.save_png(options.png, found)
         except ImportError:
-            raise CheckpointError(options.png, "pictures need matplotlib, which is not installed") from None
+            raise CheckpointError(options.png, "--png needs matplotlib, which is not installed") from None
     return OK
 
 
@@ -193,13 +191,13 @@ def _compact(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     if options.default is not None and options.format != "saved_model":
-        raise CheckpointError(options.to, f"--default goes with saved_model, not with {options.format}")
+        raise CheckpointError(options.to, f"--default works with saved_model, not with {options.format}")
     export(open_checkpoint(options.path), options.to, options.format, options.table, options.default)
     return OK
 
 
 def _print(lines: Iterable[str]) -> int:
-    """Prints lines, in which there may be names from files; returns their number."""
+    """Prints lines, escaping names from files; returns the number of lines."""
     number = 0
     for line in lines:
         print(printable(line))

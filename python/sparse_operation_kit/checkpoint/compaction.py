@@ -1,4 +1,4 @@
-"""Makes one full checkpoint of a chain of full and incremental ones."""
+"""Merges a chain of a full and incremental checkpoints into one full checkpoint."""
 
 import os
 import secrets
@@ -14,15 +14,14 @@ from sparse_operation_kit.checkpoint.writer import refuse_existing, write_full
 
 
 def compact(checkpoint: Checkpoint, prefix: Path) -> None:
-    """Writes a checkpoint, the chains of its tables applied, as a full one under another prefix.
+    """Applies the chains of a checkpoint's tables and writes a full checkpoint under another prefix.
 
-    The new one depends on no other and restores to the same state. TensorFlow's files are written last, so
-    that nobody finds the checkpoint before it is whole. Ordinary variables are copied where `checkpoint` has
-    them.
+    The new checkpoint does not depend on others and restores to the same state. TensorFlow's files are
+    written last, so that nothing finds the checkpoint before it is complete. Ordinary variables are copied if
+    `checkpoint` has them.
 
     Raises:
-      CheckpointError: There is something under `prefix` already, or somebody is saving to it, or a table is
-        damaged.
+      CheckpointError: `prefix` exists already, another process is saving to it, or a table is damaged.
     """
     check_path(prefix)
     folder = prefix.with_name(prefix.name + FOLDER_SUFFIX)
@@ -35,7 +34,7 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
         lock = prefix_lock.acquire(str(prefix), patience=0)
     except (prefix_lock.PrefixInUseError, OSError) as error:
         raise CheckpointError(prefix, f"cannot be written: {error}") from None
-    # A trainer that saves beside it would take tables without TensorFlow's part for leftovers.
+    # Without the lock, a training program that saves beside it would remove the tables as leftovers.
     with lock:
         references = {table.name: _compact_table(table, prefix) for table in tables}
         tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)

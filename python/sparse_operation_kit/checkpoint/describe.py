@@ -1,4 +1,4 @@
-"""What a checkpoint holds, in words."""
+"""Describes the contents of a checkpoint as text."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from sparse_operation_kit.checkpoint.rows import columns_of, find_row, find_wait
 
 
 def describe(table: Table) -> Iterator[str]:
-    """Yields lines about a table: what its manifests say, and its ids that wait for admission."""
+    """Yields lines about a table: the contents of its manifests, and its ids that wait for admission."""
     manifest = table.manifest
     description = manifest.table
     shards = len(table.last.shards)
@@ -49,7 +49,7 @@ def describe(table: Table) -> Iterator[str]:
 def describe_statistics(table: Table, found: histogram.Statistics) -> Iterator[str]:
     """Yields lines with the histograms of a table."""
     if table.is_lagging:
-        yield "  The weights are those in the files: rows have yet to take the steps that they missed."
+        yield "  The weights are those in the files: rows still lack steps of exact Adam."
     if found.not_finite:
         yield f"  {count_of(found.not_finite, 'row')} with a weight that is NaN or infinite"
     shards = [f"shard {number}" for number in range(len(found.of_shard))]
@@ -63,7 +63,8 @@ def describe_id(table: Table, key: int) -> Iterator[str]:
     """Yields lines about one id: its row, slots and counts.
 
     Raises:
-      CheckpointError: The table has never seen the id, or its row has yet to take steps that it missed.
+      CheckpointError: The table has neither a row nor a count of the id, or rows still lack steps of exact
+        Adam.
     """
     table.require_current()
     row = find_row(table, key)
@@ -82,7 +83,7 @@ def describe_id(table: Table, key: int) -> Iterator[str]:
 
 
 def size(number: int) -> str:
-    """Returns a number of bytes as people read it."""
+    """Returns a number of bytes in a readable unit."""
     scaled = float(number)
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if scaled < 1024 or unit == "GiB":
@@ -92,7 +93,7 @@ def size(number: int) -> str:
 
 
 def count_of(number: int, what: str) -> str:
-    """Returns a number of things: "1 id", "2,000 ids"."""
+    """Returns a number with a noun in singular or plural: "1 id", "2,000 ids"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""What differs between two checkpoints: ids, weights, slots, counts, and what the manifests say."""
+"""Compares two checkpoints: ids, weights, slots, counts, and manifests."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,24 +11,25 @@ from sparse_operation_kit.checkpoint.format import Table, mixed
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
 
-# Rows of the second checkpoint that are held in memory at a time; more take another pass over both.
+# Bytes of the second checkpoint's rows that are in memory at a time. Larger tables need several passes over
+# both checkpoints.
 _HELD_BYTES = 256 << 20
 
 
 @dataclass
 class TableDifference:
-    """How table B differs from table A. Arrays are compared bit by bit.
+    """The differences of table B from table A. Arrays are compared bit by bit.
 
     Attributes:
-      added: Ids that only B has.
-      removed: Ids that only A has.
-      changed: Ids that both have, with something in their rows that differs.
-      of_column: Of those, how many differ in each array.
-      largest_change: The largest |B - A| of a weight; infinite where a NaN came or went.
+      added: The number of ids that only B has.
+      removed: The number of ids that only A has.
+      changed: The number of ids that both have with different rows.
+      of_column: How many of those differ in each array.
+      largest_change: The largest |B - A| of a weight; infinite if only one of the two is NaN.
       largest_at: The id with that change.
-      waiting: Ids that wait for admission in one of them alone, or with another count or step.
-      bloom: Whether the filters' counters differ.
-      manifest: Lines about what the manifests say.
+      waiting: The number of ids that wait for admission in only one table, or with another count or step.
+      bloom: Whether the counters of the Bloom filters differ.
+      manifest: Lines about differences of the manifests.
     """
 
     added: int = 0
@@ -48,12 +49,12 @@ class TableDifference:
 
 
 def compare(first: Table, second: Table) -> TableDifference:
-    """Compares two tables, their chains applied. Rows may come in any order, from any number of shards.
+    """Compares two tables after applying their chains. The order of rows and the number of shards may differ.
 
-    Memory: some 300 MiB, and 8 bytes for each key of the deltas; tables above that are read several times.
+    Memory: about 300 MiB, and 8 bytes for each key of the deltas. Larger tables are read several times.
 
     Raises:
-      CheckpointError: A file is damaged, or rows have yet to take steps that they missed.
+      CheckpointError: A file is damaged, or rows still lack steps of exact Adam.
     """
     first.require_current()
     second.require_current()
@@ -124,7 +125,7 @@ def _compare_part(
 def _load_part(
     table: Table, columns: list[str], part: tuple[int, int]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The rows of a part of the keys, sorted by key."""
+    """Returns the keys of a part and their rows, sorted by key."""
     keys = [np.zeros([0], np.int64)]
     rows: dict[str, list[np.ndarray]] = {name: [] for name in columns}
     for block in row_blocks(table, columns):
@@ -147,7 +148,7 @@ def _chosen(keys: np.ndarray, part: tuple[int, int]) -> np.ndarray:
 def _note_changes(
     found: TableDifference, name: str, keys: np.ndarray, old: np.ndarray, new: np.ndarray
 ) -> np.ndarray:
-    """Adds a column's changes to `found`; returns which of the rows differ."""
+    """Adds a column's changes to `found`; returns a bool for each row: whether it differs."""
     bits = f"u{old.dtype.itemsize}"
     unequal = (old.view(bits) != new.view(bits)).reshape(len(keys), int(np.prod(old.shape[1:])))
     differs = unequal.any(axis=1)
@@ -178,7 +179,7 @@ def _waiting_differences(first: Table, second: Table) -> int:
 
 
 def _bloom(table: Table) -> list[tuple[int, ...]]:
-    """What the manifest says of the counters of each shard: they stand whole in every checkpoint."""
+    """Returns the checksums of each shard's counters, which every checkpoint holds completely."""
     return [
         shard.arrays["bloom_counters"].spec.crc32
         for shard in table.last.shards
@@ -194,11 +195,11 @@ def _manifest_lines(first: Table, second: Table) -> Iterator[str]:
 
 
 def _shown(facts: dict[str, Any], name: str) -> str:
-    return str(facts[name]) if name in facts else "not there"
+    return str(facts[name]) if name in facts else "missing"
 
 
 def _facts(table: Table) -> dict[str, Any]:
-    """What two checkpoints of the same state agree in, however they are laid out."""
+    """Returns the facts that are equal in all checkpoints of the same state, whatever their layout."""
     manifest = table.manifest
     facts: dict[str, Any] = {"steps": manifest.steps, "uses": manifest.uses}
     for name, value in manifest.table.items():

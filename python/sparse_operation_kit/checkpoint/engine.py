@@ -1,4 +1,4 @@
-"""What only the engine can do to a checkpoint: take the steps that rows of exact Adam have missed."""
+"""Compaction by the C++ engine, which can apply the steps that rows of exact Adam still lack."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from sparse_operation_kit.checkpoint.format import Table
 
 
 def compact(table: Table, prefix: Path, identity: str) -> str:
-    """Writes a table, its chain applied, as a full checkpoint beside a prefix. Returns the reference to it.
+    """Applies a table's chain and writes a full checkpoint beside a prefix. Returns the reference to it.
 
     Memory: one shard of the table.
 

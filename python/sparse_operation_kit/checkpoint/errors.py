@@ -1,4 +1,4 @@
-"""The error of everything that reads or writes checkpoints here."""
+"""CheckpointError, which all functions of this package raise."""
 
 import os
 
@@ -6,10 +6,10 @@ from sparse_operation_kit.checkpoint.printable import printable
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be used: damaged, incomplete, foreign or missing. Names the file and the reason."""
+    """A checkpoint is damaged, incomplete, of another format or missing. Names the file and the reason."""
 
     def __init__(self, path: str | os.PathLike, reason: str) -> None:
-        """`path` is the file or folder at fault; `reason` says what is wrong. Both may be any text."""
+        """`path` is the file or folder with the problem; `reason` describes it. Both may be any text."""
         super().__init__(printable(f"{os.fspath(path)}: {reason}"))
         self.path = os.fspath(path)
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Writes tables in forms that other programs read: Parquet files, .npy files, SavedModels."""
+"""Exports tables to formats that other programs read: Parquet files, .npy files, SavedModels."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blo
 from sparse_operation_kit.checkpoint.writer import ArrayWriter, refuse_existing
 
 FORMATS = ("parquet", "npy", "saved_model", "saved_model_sok")
-# Rows of a Parquet file that are read at once by those who read it.
+# Approximate size of a row group of a Parquet file, which readers load at once.
 _ROW_GROUP_BYTES = 64 << 20
 
 
@@ -28,19 +28,19 @@ def export(
     names: Sequence[str] | None = None,
     default: float | None = None,
 ) -> None:
-    """Writes tables of a checkpoint, their chains applied, into a new folder.
+    """Applies the chains of a checkpoint's tables and writes the tables into a new folder.
 
     Args:
-      checkpoint: Where the tables are.
-      to: The folder, which must not be there yet. It appears once it is complete.
+      checkpoint: The checkpoint.
+      to: The folder, which must not exist. It appears when it is complete.
       file_format: One of `FORMATS`.
-      names: Of the tables; None for all.
-      default: With "saved_model", what ids without a row read as, in every column. None: what the table's
-        admission filter gives them, and 0 without a filter.
+      names: The names of the tables; None for all.
+      default: With "saved_model", the value of every column for ids without a row. None: the default value of
+        the table's admission filter, or 0 without a filter.
 
     Raises:
-      CheckpointError: A table is damaged, rows have yet to take steps that they missed, or a package that the
-        format needs is not installed.
+      CheckpointError: A table is damaged, rows still lack steps of exact Adam, or a package that the format
+        needs is not installed.
     """
     to = Path(os.path.abspath(check_path(to)))
     refuse_existing(to)
@@ -60,7 +60,7 @@ def export(
 
 
 def file_name(table: Table) -> str:
-    """Returns a table's name as that of a file."""
+    """Returns a table's name, quoted so that it can be a file name."""
     return urllib.parse.quote(table.name, safe="")
 
 
@@ -123,7 +123,7 @@ def _write_parquet(table: Table, folder: Path) -> None:
 
 
 def _row_groups(table: Table, columns: list[str]):
-    """Blocks of rows, as many together as make a row group."""
+    """Yields lists of blocks of rows, each list the size of a row group."""
     group, size = [], 0
     for block in row_blocks(table, columns):
         group.append(block)

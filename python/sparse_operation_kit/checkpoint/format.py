@@ -1,4 +1,4 @@
-"""Folders of tables: a checkpoint's manifest and arrays, and the chain that a delta builds on."""
+"""Table folders of checkpoints: their manifest and arrays, and the chain that a delta builds on."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -17,37 +17,37 @@ UNFINISHED = ".unfinished"
 
 
 def mixed(keys: np.ndarray) -> np.ndarray:
-    """Returns the int64 `keys` as numbers below 2^32 whose remainders differ even where an owner's agree."""
+    """Returns a hash below 2^32 of each int64 key; it spreads the keys of one shard evenly too."""
     return keys.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
 
 
 class Shard:
-    """What one rank wrote of a table: arrays by name, each read with its checksums."""
+    """The part of a table that one rank wrote: arrays by name. Reading them checks their checksums."""
 
     def __init__(self, folder: Path, number: int, spec: ShardSpec) -> None:
-        """`folder` is the table's."""
+        """`folder` is the table's folder."""
         self.number = number
         self.rows = spec.rows
         self.table_rows = spec.table_rows
         self.arrays = {name: CheckedArray(folder, array) for name, array in spec.arrays.items()}
 
     def keys(self, rows: int) -> Iterator[np.ndarray]:
-        """Yields the int64 keys in order, `rows` at a time."""
+        """Yields the int64 keys in file order, `rows` at a time."""
         return self.arrays["keys"].blocks(rows)
 
     def array(self, name: str) -> np.ndarray:
-        """Returns a whole array, empty where the shard has none of that name."""
+        """Returns a whole array; an empty one if the shard has no array of that name."""
         array = self.arrays.get(name)
         return np.zeros([0], np.int64) if array is None else array.read(0, len(array))
 
     def forget(self) -> None:
-        """Frees what reading has kept in memory."""
+        """Frees the memory that reading has cached."""
         for array in self.arrays.values():
             array.forget()
 
 
 class TableFolder:
-    """One table's folder of one checkpoint: a full one, or what a delta adds to its chain."""
+    """One table's folder in one checkpoint: a full checkpoint of the table, or a delta."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         """Use `TableFolder.open`."""
@@ -58,14 +58,14 @@ class TableFolder:
 
     @classmethod
     def open(cls, path: Path, file_crc32: int | None = None) -> "TableFolder":
-        """Reads the manifest of the folder `path`; arrays are opened when they are read.
+        """Reads the manifest of the folder `path`; arrays are opened only when they are read.
 
         Args:
           path: The table's folder.
-          file_crc32: The CRC-32 that its whole manifest must have; None where nobody has noted one.
+          file_crc32: The CRC-32 that the manifest file must have; None if it is unknown.
 
         Raises:
-          CheckpointError: It is missing, unfinished, damaged, or another one than was noted.
+          CheckpointError: The folder or manifest is missing, unfinished or damaged, or has another CRC-32.
         """
         if path.name.endswith(UNFINISHED):
             raise CheckpointError(path, "was being written when its save ended, and is not complete")
@@ -81,7 +81,7 @@ class TableFolder:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all arrays' files."""
+        """The bytes of the files of all arrays."""
         return sum(array.spec.bytes for shard in self.shards for array in shard.arrays.values())
 
     def shard_of(self, key: int) -> int:
@@ -89,7 +89,7 @@ class TableFolder:
         return int(self.placement.owner(np.array([key], np.int64))[0])
 
     def find(self, key: int, name: str = "keys") -> tuple[Shard, int] | None:
-        """Returns where `key` stands in the array `name`: its shard and position; None if nowhere."""
+        """Returns the shard and position of `key` in the array `name`; None if the key is not in it."""
         shard = self.shards[self.shard_of(key)]
         begin = 0
         for block in shard.arrays[name].blocks(1 << 17) if name in shard.arrays else ():
@@ -101,11 +101,11 @@ class TableFolder:
 
 
 class Table:
-    """A table as a checkpoint restores it: the folder itself, after those of its chain.
+    """A table of a checkpoint: its folder, and the folders of the chain that it builds on.
 
     Attributes:
       name: The table's name.
-      links: The folders to be applied in this order: a full one, then deltas.
+      links: The folders in the order in which they are applied: a full one, then deltas.
     """
 
     def __init__(self, links: Sequence[TableFolder]) -> None:
@@ -118,7 +118,7 @@ class Table:
         """Opens the table's folder `path` and the folders that it builds on.
 
         Raises:
-          CheckpointError: One of them cannot be used, or they do not belong together.
+          CheckpointError: One of the folders cannot be used, or they do not belong together.
         """
         last = TableFolder.open(path, file_crc32)
         links = [TableFolder.open(_resolve(path, link.path), link.crc32) for link in last.manifest.chain]
@@ -128,31 +128,31 @@ class Table:
 
     @property
     def last(self) -> TableFolder:
-        """The folder itself."""
+        """The table's own folder, the last of the chain."""
         return self.links[-1]
 
     @property
     def manifest(self) -> Manifest:
-        """The folder's own manifest: of the chain's end."""
+        """The manifest of the table's own folder."""
         return self.last.manifest
 
     @property
     def is_lagging(self) -> bool:
-        """Whether rows have yet to take the steps of exact Adam that they missed."""
+        """Whether rows still lack steps of exact Adam, which loading would apply."""
         optimizer = self.manifest.optimizer
         return optimizer is not None and optimizer.history is not None
 
     def require_current(self) -> None:
-        """Raises CheckpointError where rows as they are in the files are not what the table had."""
+        """Raises CheckpointError if rows in the files still lack steps of exact Adam."""
         if self.is_lagging:
             raise CheckpointError(
                 self.last.path,
-                "is a delta of exact Adam, whose rows have yet to take the steps that they missed. Make a "
-                "full checkpoint of it first: python -m sparse_operation_kit.checkpoint compact",
+                "is a delta of exact Adam, whose rows still lack steps. Make a full checkpoint of it first: "
+                "python -m sparse_operation_kit.checkpoint compact",
             )
 
     def forget(self) -> None:
-        """Frees what reading has kept in memory."""
+        """Frees the memory that reading has cached."""
         for link in self.links:
             for shard in link.shards:
                 shard.forget()
@@ -186,7 +186,7 @@ class Table:
 
 
 def _shared_facts(manifest: Manifest) -> dict[str, Any]:
-    """What all checkpoints of a chain have in common."""
+    """Returns the facts that must be equal in all checkpoints of a chain."""
     optimizer = manifest.optimizer
     return {
         **{name: manifest.table[name] for name in ("name", "dim", "key_dtype", "hashed")},
@@ -199,5 +199,5 @@ def _shared_facts(manifest: Manifest) -> dict[str, Any]:
 
 
 def _resolve(folder: Path, relative: str) -> Path:
-    # Not Path.resolve: a folder that was moved with symbolic links keeps its neighbours.
+    # Not Path.resolve, which would follow a symbolic link to the folder and look beside its target.
     return Path(os.path.normpath(folder.absolute() / relative))

@@ -1,4 +1,4 @@
-"""Histograms of a table's keys and of its rows' norms, counted in one pass, as text and as a picture."""
+"""Histograms of a table's keys and row norms, computed in one pass, as text and as a PNG file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +10,20 @@ from sparse_operation_kit.checkpoint.rows import row_blocks
 
 _LEADING_BITS = 4
 _BAR_WIDTH = 40
-# Norms are counted in bins of half a power of ten; what is below or above them all goes into the outer ones.
+# Edges of the bins of norms, which are half a power of ten wide. Two more bins are for norms outside.
 _EXPONENTS = np.arange(-6.0, 6.5, 0.5)
 
 
 @dataclass
 class Statistics:
-    """Counts of a table's rows, its chain applied.
+    """Counts of a table's rows after applying its chain.
 
     Attributes:
-      rows: All of them.
+      rows: All rows.
       of_shard: Rows per shard of the last checkpoint of the chain, by the owner of the key.
       of_leading_bits: Rows per value of the first four bits of the key as a uint64.
       of_norm: Rows per Euclidean norm: zero, then below 1e-6, then half powers of ten up to above 1e6.
-      not_finite: Rows with a NaN or an infinite weight, which are in no bin of norms.
+      not_finite: Rows with a NaN or an infinite weight, which are not in `of_norm`.
     """
 
     rows: int
@@ -79,7 +79,7 @@ def text(title: str, labels: list[str], counts: np.ndarray) -> list[str]:
 
 
 def save_png(path: Path, found: dict[str, Statistics]) -> None:
-    """Draws the histograms of tables, by name, a row of pictures each.
+    """Draws the histograms of tables to a PNG file, one row of plots for each table.
 
     Raises:
       ImportError: matplotlib is not installed.

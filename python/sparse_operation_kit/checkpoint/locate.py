@@ -1,4 +1,4 @@
-"""From a path that a user names to the tables of a checkpoint."""
+"""Finds the tables of a checkpoint at a path that a user gives."""
 
 import os
 import re
@@ -18,14 +18,14 @@ _LEAF = re.compile(r"(.+)-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class TableEntry:
-    """Where a table is: its name, its folder, and its manifest's CRC-32 where somebody has noted it."""
+    """A table's name, its folder, and the CRC-32 of its manifest file, if a reference to the table has it."""
 
     name: str
     folder: Path
     file_crc32: int | None = None
 
     def open(self) -> Table:
-        """Opens the table with its chain. Raises CheckpointError where one of its folders cannot be used."""
+        """Opens the table with its chain. Raises CheckpointError if one of its folders cannot be used."""
         table = Table.open(self.folder, self.file_crc32)
         if self.file_crc32 is not None and table.name != self.name:
             raise CheckpointError(self.folder, f"holds the table '{table.name}', not '{self.name}'")
@@ -34,14 +34,14 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tables at a path, in the order of their names. `prefix` is TensorFlow's, None without its files."""
+    """The tables at a path, sorted by name. `prefix` is that of TensorFlow's files, None without them."""
 
     path: Path
     prefix: Path | None
     tables: tuple[TableEntry, ...]
 
     def select(self, names: list[str] | None) -> tuple[TableEntry, ...]:
-        """Returns the tables of the given names, all for None. Raises CheckpointError for one it has not."""
+        """Returns the named tables, or all for None. Raises CheckpointError if a table does not exist."""
         if not names:
             return self.tables
         known = {entry.name: entry for entry in self.tables}
@@ -57,11 +57,11 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
     """Finds the tables at `path`, without reading their folders.
 
     Args:
-      path: A prefix of `tf.compat.v1.train.Saver`, a directory with checkpoints (the latest is taken), a
+      path: A prefix of `tf.compat.v1.train.Saver`, a directory with checkpoints (the latest is used), a
         folder `….sok`, or a table's folder in it.
 
     Raises:
-      CheckpointError: Nothing of that kind is there, or TensorFlow's part of it cannot be read.
+      CheckpointError: There is no checkpoint at `path`, or TensorFlow's part of it cannot be read.
     """
     given = check_path(path)
     if given.is_dir():
@@ -88,7 +88,7 @@ def table_folder_name(name: str, identity: str) -> str:
 
 
 def _is_table_folder(folder: Path) -> bool:
-    """Whether it is a table's, perhaps a damaged one that lacks its manifest."""
+    """Returns whether it is a table's folder, even a damaged one without a manifest."""
     return (
         (folder / manifests.FILE).exists()
         or (folder / "shard-00000").is_dir()
@@ -142,7 +142,7 @@ def _of_sok_folder(folder: Path) -> Checkpoint:
     names = [entry.name for entry in entries]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        # A save was repeated; TensorFlow's part knows which one holds.
+        # A save was repeated. TensorFlow's part refers to the valid folder.
         if _has_index(prefix):
             return _of_prefix(prefix)
         raise CheckpointError(folder, f"holds the table '{twice}' more than once; name its folder")
@@ -153,6 +153,6 @@ def _entry_of_folder(folder: Path) -> TableEntry:
     try:
         return TableEntry(manifests.read(folder).name, folder)
     except CheckpointError:
-        # Opening it will say what is wrong; until then it has a name.
+        # Opening the table will report the problem. Until then the name comes from the folder.
         leaf = _LEAF.fullmatch(folder.name)
         return TableEntry(urllib.parse.unquote(leaf.group(1) if leaf else folder.name), folder)

@@ -1,4 +1,4 @@
-"""manifest.json: what a table's folder of a checkpoint holds, read strictly."""
+"""A strict reader of manifest.json, which describes a table's folder of a checkpoint."""
 
 import json
 import math
@@ -18,13 +18,13 @@ from sparse_operation_kit.checkpoint.paths import open_file, path_problem
 from sparse_operation_kit.checkpoint.placement import Placement
 
 FORMAT = "sparse-operation-kit checkpoint"
-# That of tables whose rows are placed by key, and the one that knows other placements.
+# Version 1 is for tables that are placed by key; version 2 has other placements.
 VERSIONS = (1, 2)
 BLOCK_BYTES = 1 << 20
 FILE = "manifest.json"
-# The largest manifest that is read: it takes 12 bytes for each MiB of a table.
+# The largest manifest that is read. A manifest has about 12 bytes for each MiB of a table.
 _MAX_BYTES = 1 << 28
-# Levels of lists and objects; a manifest has six.
+# The maximum nesting of lists and objects; a manifest has six levels.
 _MAX_DEPTH = 32
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -43,7 +43,7 @@ WAITING = ("waiting_keys", "waiting_counts", "waiting_last_step")
 
 @dataclass(frozen=True)
 class Slot:
-    """An optimizer's slot: its name, floats of a row, and what a new row has in it."""
+    """An optimizer's slot: its name, its number of floats per row, and their value in a new row."""
 
     name: str
     width: int
@@ -52,7 +52,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The optimizer of a table: `hyper` are its hyper-parameters at its first step."""
+    """The optimizer of a table; `hyper` has its hyper-parameters at its first step."""
 
     name: str
     steps: int
@@ -63,7 +63,10 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """What one rank wrote: `rows` stand in its arrays, and its table had `table_rows`, more in a delta."""
+    """The part that one rank wrote. Its arrays have `rows` rows; the rank's table had `table_rows` rows.
+
+    In a delta `rows` may be less than `table_rows`.
+    """
 
     rows: int
     table_rows: int
@@ -80,9 +83,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest, checked. `table` is as it stands in the file; `file_crc32` is that of the whole file.
+    """A checked manifest.
 
-    `rows` are those of the whole table, its chain applied.
+    `table` is the unchanged object of the file, `rows` the number of rows of the whole table after applying
+    its chain, and `file_crc32` the CRC-32 of the whole file.
     """
 
     kind: str
@@ -102,22 +106,22 @@ class Manifest:
 
     @property
     def dim(self) -> int:
-        """Floats of a row."""
+        """The number of floats in a row."""
         return self.table["dim"]
 
     @property
     def placement(self) -> Placement:
-        """Which shard has which key."""
+        """The placement of keys on shards."""
         return _placement(self.table, len(self.shards))
 
     @property
     def is_delta(self) -> bool:
-        """Whether it holds only what changed since the checkpoint before it in its chain."""
+        """Whether the folder has only the rows that changed since the previous checkpoint of its chain."""
         return self.kind == "delta"
 
 
 def version_of(table: dict[str, Any]) -> int:
-    """Returns the version of the format that describes such a table."""
+    """Returns the format version for a table with this description."""
     return VERSIONS["placement" in table]
 
 
@@ -125,7 +129,7 @@ def read(folder: Path) -> Manifest:
     """Reads and checks the manifest of a table's folder.
 
     Raises:
-      CheckpointError: It is missing, damaged, of another format or version, or contradicts itself.
+      CheckpointError: The manifest is missing, damaged, of another format or version, or inconsistent.
     """
     path = folder / FILE
     with open_file(path) as file:
@@ -140,7 +144,7 @@ def read(folder: Path) -> Manifest:
 
 
 def parse(text: bytes, path: Path) -> Manifest:
-    """Returns what a manifest's bytes say; `path` names it in errors."""
+    """Parses and checks the bytes of a manifest; `path` is for error messages."""
     _check_own_checksum(text, path)
     try:
         document = _json(text)
@@ -155,7 +159,7 @@ def parse(text: bytes, path: Path) -> Manifest:
 
 
 def _json(text: bytes) -> Any:
-    """What the text says, refusing what the engine's parser refuses: ValueError or OverflowError."""
+    """Parses JSON. Raises ValueError or OverflowError for text that the C++ parser refuses too."""
     depth = 0
     for token in _BRACKETS.finditer(text):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token.group(), 0)
@@ -165,7 +169,7 @@ def _json(text: bytes) -> Any:
         text.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole
     )
     if _SURROGATE.search(text):
-        # Half of a pair is no character, and cannot be encoded.
+        # Encoding fails for a surrogate without its counterpart, which is not a character.
         json.dumps(document, ensure_ascii=False).encode("utf-8")
     return document
 
@@ -183,7 +187,7 @@ def _finite(digits: str) -> float:
 
 def _whole(digits: str) -> int:
     number = int(digits)
-    float(number)  # one of hundreds of digits is too large for any number
+    float(number)  # Raises OverflowError for a number of hundreds of digits.
     return number
 
 
@@ -199,7 +203,7 @@ def _check_own_checksum(text: bytes, path: Path) -> None:
 def _array_rules(
     table: dict[str, Any], optimizer: Optimizer | None, delta: bool
 ) -> dict[str, tuple[str, int | None, bool]]:
-    """Returns the arrays that a shard may have: dtype, width of a row (None: a number), whether it must."""
+    """Returns the arrays that a shard may have, by name: dtype, row width (None: scalars), if required."""
     admission = table["admission"] or {}
     kind = admission.get("kind")
     rules: dict[str, tuple[str, int | None, bool]] = {
@@ -224,7 +228,7 @@ def _array_rules(
 
 
 class _Reader:
-    """Takes a manifest's JSON apart; anything unexpected is a KeyError, TypeError or ValueError in words."""
+    """Reads a manifest's JSON; raises KeyError, TypeError or ValueError for anything unexpected."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -334,7 +338,7 @@ def _check_placement(table: dict[str, Any], shards: tuple[ShardSpec, ...]) -> No
 
 
 def _check_initial_values(kind: str, a: float, b: float) -> None:
-    """As `CheckInitializer` in `cc/table/table_options.cc`."""
+    """The same check as `CheckInitializer` in `cc/table/table_options.cc`."""
     largest = max(abs(a), abs(b))
     if kind == "constant":
         largest = abs(a)
@@ -407,7 +411,7 @@ def _history(value: Any, steps: int) -> dict[str, Any] | None:
 
 
 def _check_history(kind: str, optimizer: Optimizer | None, shards: tuple[ShardSpec, ...]) -> None:
-    """Arrays that say how far rows lag behind stand where the optimizer has a history, and only there."""
+    """Checks that arrays of missed steps exist if and only if the optimizer has a history."""
     has_history = optimizer is not None and optimizer.history is not None
     if has_history and kind != "delta":
         raise ValueError(f"a {kind} checkpoint whose optimizer has a history")
@@ -515,7 +519,7 @@ def _int(holder: dict[str, Any], name: str, low: int = 0, high: int = 2**63 - 1)
 
 
 def _float(holder: dict[str, Any], name: str) -> float:
-    """A number that a float32 can be nearest to, with the digits of the text."""
+    """Returns a number in the range of float32, in the precision of the text."""
     number = _number(holder, name)
     if math.isfinite(number) and abs(number) > _LARGEST_FLOAT:
         raise ValueError(f"{name} is {number}, more than a float32 holds")

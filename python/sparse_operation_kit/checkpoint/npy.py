@@ -1,4 +1,4 @@
-"""Arrays of a checkpoint: .npy files whose blocks carry checksums, read a piece at a time."""
+"""Arrays of a checkpoint: .npy files with a checksum for each block, read block by block."""
 
 import io
 import os
@@ -18,16 +18,16 @@ DATA_ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """What a manifest says of an array.
+    """The description of an array in a manifest.
 
     Attributes:
-      name: Its name in the manifest, the file's without its ending.
+      name: The array's name in the manifest, which is the file's name without its extension.
       file: The file's path, relative to the table's folder.
-      dtype: Of its elements, little-endian.
-      shape: Rows first.
-      bytes: The file's size, header included.
-      crc32: CRC-32 of each block of `block_bytes` of the file, header included.
-      block_bytes: The size of all blocks but the last.
+      dtype: The dtype of the elements, little-endian.
+      shape: The shape; the first dimension is the number of rows.
+      bytes: The file's size, including the header.
+      crc32: CRC-32 of each block of `block_bytes` of the file, including the header.
+      block_bytes: The size of all blocks except the last.
     """
 
     name: str
@@ -40,37 +40,37 @@ class ArraySpec:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of the elements."""
+        """The bytes of all elements."""
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row."""
+        """The bytes of one row."""
         return int(np.prod(self.shape[1:], dtype=object)) * self.dtype.itemsize
 
 
 class CheckedArray:
-    """An array in a file. Reading it checks every block it touches, so no damaged row is ever returned.
+    """An array in a file. Reading checks the checksum of every block that it uses.
 
-    Holds one block in memory, and the file open only while it reads. Not thread-safe.
+    Keeps one block in memory. The file is open only during a read. Not thread-safe.
     """
 
     def __init__(self, folder: Path, spec: ArraySpec) -> None:
-        """Opens nothing yet: a missing or damaged file is an error of the first read."""
+        """Does not open the file; the first read reports a missing or damaged file."""
         self.path = folder / spec.file
         self.spec = spec
         self._data_start: int | None = None
         self._cached: tuple[int, bytes] = (-1, b"")
 
     def __len__(self) -> int:
-        """Its number of rows."""
+        """Returns the number of rows."""
         return self.spec.shape[0]
 
     def read(self, begin: int, end: int) -> np.ndarray:
         """Returns a copy of the rows in [begin, end).
 
         Raises:
-          CheckpointError: The file is missing or is not what the manifest says.
+          CheckpointError: The file is missing, or does not match the manifest.
         """
         shape = (end - begin, *self.spec.shape[1:])
         start = self._start()
@@ -84,13 +84,13 @@ class CheckedArray:
             yield self.read(begin, min(begin + rows, len(self)))
 
     def check(self) -> None:
-        """Reads the whole file and raises where something is wrong with it."""
+        """Reads the whole file and raises CheckpointError if it does not match the manifest."""
         self._start()
         for block in range(len(self.spec.crc32)):
             self._block(block)
 
     def forget(self) -> None:
-        """Frees the block that it holds."""
+        """Frees the block in memory."""
         self._cached = (-1, b"")
 
     def _start(self) -> int:
@@ -158,7 +158,7 @@ class CheckedArray:
 
 
 def _read_fully(descriptor: int, begin: int, length: int) -> bytes:
-    """Up to `length` bytes from `begin`: the system may hand them over in pieces."""
+    """Reads up to `length` bytes from `begin`. One call of pread may return fewer."""
     block = os.pread(descriptor, length, begin)
     while block and len(block) < length:
         more = os.pread(descriptor, length - len(block), begin + len(block))
@@ -169,7 +169,7 @@ def _read_fully(descriptor: int, begin: int, length: int) -> bytes:
 
 
 def header(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """Returns the header of a .npy file of version 1.0, after which data start at a multiple of 64."""
+    """Returns the header of a .npy file of version 1.0, padded so that data start at a multiple of 64."""
     text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': {shape!r}, }}"
     length = -(-(10 + len(text) + 1) // DATA_ALIGNMENT) * DATA_ALIGNMENT
     padded = text + " " * (length - 10 - len(text) - 1) + "\n"

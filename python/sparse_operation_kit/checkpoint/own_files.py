@@ -1,9 +1,9 @@
-"""Files and folders that a checkpoint owns, reached without following a symbolic link.
+"""Access to files and folders that a checkpoint owns, without following symbolic links.
 
-A checkpoint owns the folder `<prefix>.sok` and its contents. From the last component of a path that ends with
-".sok", a link is removed itself, and otherwise refused; links before that component are the user's, and are
-followed. No file is opened through a link of its own name, wherever it is.
-`cc/checkpoint/posix_files.cc` follows the same rule.
+A checkpoint owns the folder `<prefix>.sok` and its contents. In a path, links before the last component that
+ends with ".sok" are the user's, and are followed. From that component on, links are not followed: removing
+removes the link itself, everything else raises an error. If no component ends with ".sok", this applies to
+the last component, so no file is opened through a link. `cc/checkpoint/posix_files.cc` has the same rule.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import stat
 from collections.abc import Iterator
 
 _OWN_FOLDER = ".sok"
-# More than any folder of a checkpoint is deep.
+# More levels than any folder of a checkpoint has.
 _MAX_DEPTH = 100
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def opener(path: str, flags: int) -> int:
-    """Opens a file: the `opener` of `open()`. Raises OSError whose `strerror` names the link in the way."""
+    """Opens a file; for the `opener` argument of `open()`. Raises OSError that names a link in the path."""
     with _place(os.fspath(path)) as (folder, name):
         return _open(name, flags | os.O_CLOEXEC, folder, path)
 
 
 def names(path: str | os.PathLike) -> list[str]:
-    """Returns the names in a folder, in order. Raises OSError, as for a link."""
+    """Returns the sorted names in a folder. Raises OSError, also if the folder is a link."""
     with _place(os.fspath(path)) as (folder, name):
         descriptor = _open(name, os.O_RDONLY | _FOLDER, folder, path)
         try:
@@ -37,15 +37,15 @@ def names(path: str | os.PathLike) -> list[str]:
 
 
 def make_folder(path: str | os.PathLike) -> None:
-    """Makes one folder, which must not be there yet."""
+    """Creates one folder, which must not exist."""
     with _place(os.fspath(path)) as (folder, name):
         os.mkdir(name, dir_fd=folder)
 
 
 def make_folders(path: str | os.PathLike) -> None:
-    """Makes a folder of the user's, and those that it lies in, as far as they are missing.
+    """Creates a folder and its missing parents, following links.
 
-    Raises OSError, which says what is in the way of which folder.
+    Raises OSError, which names the folder that cannot be created and the reason.
     """
     missing = []
     path = os.path.abspath(os.fspath(path))
@@ -57,20 +57,20 @@ def make_folders(path: str | os.PathLike) -> None:
             os.mkdir(folder)
         except FileExistsError:
             if not os.path.isdir(folder):
-                reason = f"Cannot make the folder '{folder}': something else of this name is in the way"
+                reason = f"Cannot create the folder '{folder}': something else of this name is in the way"
                 raise OSError(errno.EEXIST, reason, folder) from None
 
 
 def rename(path: str | os.PathLike, name: str) -> None:
-    """Gives a file, a folder or a link another name in its folder."""
+    """Renames a file, a folder or a link within its folder."""
     with _place(os.fspath(path)) as (folder, old):
         os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_tree(path: str | os.PathLike) -> None:
-    """Removes a file, a link, or a folder with all that is in it, the links in it as what they are.
+    """Removes a file, a link, or a folder with its contents. Links in it are removed, not followed.
 
-    Fine with what is not there, or goes meanwhile. Raises OSError for what cannot be removed.
+    Ignores files that do not exist or disappear meanwhile. Raises OSError for files that cannot be removed.
     """
     with contextlib.suppress(FileNotFoundError), _place(os.fspath(path)) as (folder, name):
         _remove(folder, name, _MAX_DEPTH)
@@ -82,7 +82,7 @@ def _remove(folder: int, name: str, depth: int) -> None:
         return
     except FileNotFoundError:
         return
-    except (IsADirectoryError, PermissionError):  # what unlink says of a folder
+    except (IsADirectoryError, PermissionError):  # the errors of unlink for a folder
         if depth == 0:
             raise
     with contextlib.suppress(FileNotFoundError):
@@ -97,7 +97,7 @@ def _remove(folder: int, name: str, depth: int) -> None:
 
 @contextlib.contextmanager
 def _place(path: str) -> Iterator[tuple[int, str]]:
-    """(the folder that the last component of a path is in, open; that component)."""
+    """Yields a descriptor of the folder of the path's last component, and that component."""
     parts = path.split("/")
     own = [number for number, part in enumerate(parts) if part.endswith(_OWN_FOLDER)]
     first = own[-1] if own else len(parts) - 1
@@ -115,7 +115,7 @@ def _place(path: str) -> Iterator[tuple[int, str]]:
 
 
 def _open(name: str, flags: int, folder: int, path: str | os.PathLike) -> int:
-    """`os.open` that follows no link, and says so; `path` is the whole one."""
+    """Like `os.open`, but raises an error for a link; `path` is the whole path, for the error."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Paths that come from users and from files, and the files that they lead to."""
+"""Checks paths from users and files, and opens files safely."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import BinaryIO
 from sparse_operation_kit.checkpoint import own_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 
-# Linux's PATH_MAX, with the zero byte at the end.
+# Linux's PATH_MAX, which includes the terminating zero byte.
 _MAX_BYTES = 4096
 
 
 def path_problem(path: str | os.PathLike) -> str | None:
-    """Returns why the operating system cannot take `path` as a path, None where it can."""
+    """Returns why `path` is not a valid path for the operating system, None if it is valid."""
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        return "has a zero byte, as no path can"
+        return "has a zero byte, which a path cannot have"
     if len(encoded) >= _MAX_BYTES:
         return f"has {len(encoded)} bytes, more than a path can have"
     return None
 
 
 def check_path(path: str | os.PathLike) -> Path:
-    """Returns the path. Raises CheckpointError where the operating system cannot take it as one."""
+    """Returns the path. Raises CheckpointError if it is not valid for the operating system."""
     problem = path_problem(path)
     if problem is not None:
         raise CheckpointError(os.fspath(path)[:200], problem)
@@ -33,10 +33,10 @@ def check_path(path: str | os.PathLike) -> Path:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Opens a file to be read, without a buffer. It follows no link of a checkpoint's, and waits for no pipe.
+    """Opens a file for unbuffered reading. Does not follow links of a checkpoint or wait for a pipe.
 
     Raises:
-      CheckpointError: There is none, it cannot be read, or it is a link, a folder, a pipe, a device.
+      CheckpointError: The file does not exist, cannot be read, or is a link, a folder, a pipe or a device.
     """
     try:
         descriptor = own_files.opener(os.fspath(path), os.O_RDONLY | os.O_NONBLOCK)
@@ -49,6 +49,6 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def refuse_other_than_file(path: Path) -> None:
-    """Raises CheckpointError where something else than a file is at `path`: others would open it and wait."""
+    """Raises CheckpointError if `path` exists and is not a file. Opening a pipe, for example, would block."""
     if os.path.lexists(path) and not path.is_file():
         raise CheckpointError(path, "is no file")

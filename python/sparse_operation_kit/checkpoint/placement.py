@@ -1,4 +1,4 @@
-"""Where the rows of a saved table live among its shards, as `cc/placement` has it."""
+"""The placement of a saved table's rows on its shards; the counterpart of `cc/placement`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _RANGES = re.compile(rf"ranges:({_NUMBER}(?:,{_NUMBER})*)")
 
 @dataclass(frozen=True)
 class Placement:
-    """A placement of keys among `shards` shards.
+    """A placement of keys on shards.
 
     Attributes:
       kind: "by_key", "one_rank", "all_ranks" or "ranges".
-      shards: Their number.
-      rank: Of "one_rank": the shard with all rows.
-      boundaries: Of "ranges": shard s has the keys [boundaries[s], boundaries[s + 1]).
+      shards: The number of shards.
+      rank: For "one_rank", the shard with all rows.
+      boundaries: For "ranges", shard s has the keys [boundaries[s], boundaries[s + 1]).
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Placement:
     boundaries: tuple[int, ...] = ()
 
     def owner(self, keys: np.ndarray) -> np.ndarray:
-        """Returns the shard that each of the int64 `keys` belongs to, int64; of replicas it is the first."""
+        """Returns the shard of each of the int64 `keys`, as int64; for replicas the first shard."""
         keys = keys.view(np.uint64)
         if self.kind == "by_key":
             return (keys % np.uint64(self.shards)).astype(np.int64)
@@ -40,13 +40,13 @@ class Placement:
         return np.full(keys.shape, self.rank, np.int64)
 
     def static_keys(self, capacity: int) -> int:
-        """Returns the number of keys of a table without hashing: they are [0, static_keys)."""
+        """Returns the number of keys of a table without hashing; its keys are [0, static_keys)."""
         if self.kind == "ranges":
             return self.boundaries[-1]
         return capacity * (self.shards if self.kind == "by_key" else 1)
 
     def static_rows(self, shard: int, capacity: int) -> int:
-        """Returns the number of rows that a shard of a table without hashing has."""
+        """Returns the number of rows in a shard of a table without hashing."""
         if self.kind == "by_key":
             return capacity
         if self.kind == "ranges":
@@ -55,10 +55,10 @@ class Placement:
 
 
 def parse(text: str, shards: int) -> Placement:
-    """Returns the placement that a text of `cc/placement` names.
+    """Parses a placement string of `cc/placement`.
 
     Raises:
-      ValueError: It names none, or none for so many shards.
+      ValueError: The string is not a placement, or not one for this number of shards.
     """
     if text in (BY_KEY, "all_ranks"):
         return Placement(text, shards)
@@ -70,4 +70,4 @@ def parse(text: str, shards: int) -> Placement:
         if len(boundaries) == shards + 1 and boundaries[0] == 0 and boundaries[-1] < 2**63:
             if list(boundaries) == sorted(boundaries):
                 return Placement("ranges", shards, boundaries=boundaries)
-    raise ValueError(f"placement is {text[:200]!r}, which is none for {shards} shards")
+    raise ValueError(f"placement is {text[:200]!r}, which is not valid for {shards} shards")

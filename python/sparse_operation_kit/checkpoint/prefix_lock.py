@@ -1,10 +1,10 @@
-"""The lock of a checkpoint's prefix, which saves, compaction and retention hold while they work there.
+"""The lock of a checkpoint's prefix, which saves, compaction and retention hold.
 
-A save holds it until TensorFlow's files are written, so that no other process takes a save that is under way
-for the leftovers of a killed one. The lock is `flock` on the file `<prefix>.sok.lock`, which is removed when
-the lock is released. The lock of a killed process is free, and its file is removed when the next process asks
-for the lock. On a file system without `flock` the file itself is the lock: nothing beside it is removed, and
-after a kill it has to be removed by hand.
+A save holds it until TensorFlow's files are written. Otherwise another process could remove the tables of a
+running save as leftovers of a killed one. The lock is `flock` on the file `<prefix>.sok.lock`, which is
+removed when the lock is released. If a process is killed, its lock is released, and the next process that
+asks for the lock removes the file. On a file system without `flock` the file itself is the lock. Then tables
+at its prefix are not removed while it exists, and after a kill it has to be removed by hand.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import time
 from typing import Any
 
 SUFFIX = ".sok.lock"
-# Two processes that ask at the same moment disturb each other, but not that often in a row.
+# Processes that ask at the same moment can interfere with each other, but not this often in a row.
 _ATTEMPTS = 20
 _LONGEST_HOLDER = 300
 
 
 class PrefixInUseError(Exception):
-    """Another process, or another thread, holds a prefix; the message says which process."""
+    """Another process or thread holds the lock of a prefix; the message names the process."""
 
 
 class PrefixLock:
-    """The lock of a prefix, held. A context manager that releases it. Not thread-safe."""
+    """A lock of a prefix that is held; as a context manager it is released at the end. Not thread-safe."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         """Use `acquire` or `try_acquire`."""
@@ -37,7 +37,7 @@ class PrefixLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Lets others have it. Harmless when done already."""
+        """Releases the lock. Does nothing if it is released already."""
         if self not in _held:
             return
         with contextlib.suppress(OSError):
@@ -46,16 +46,16 @@ class PrefixLock:
         self.forget()
 
     def forget(self) -> None:
-        """Closes what a forked process has got of its parent's lock, which the parent still holds."""
+        """Closes the lock's file without unlocking; in a forked process the parent keeps the lock."""
         _held.discard(self)
         os.close(self._descriptor)
 
     def __enter__(self) -> PrefixLock:
-        """Returns itself."""
+        """Returns the lock."""
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """Releases it."""
+        """Releases the lock."""
         self.release()
 
 
@@ -67,20 +67,20 @@ def _forget_all() -> None:
         lock.forget()
 
 
-# Else a child would hold what a killed parent held.
+# Otherwise a forked child would keep the lock of a killed parent.
 os.register_at_fork(after_in_child=_forget_all)
 
 
 def acquire(prefix: str, patience: float) -> PrefixLock:
-    """Returns the lock of a prefix, in a directory that is there.
+    """Acquires the lock of a prefix; the prefix's directory must exist.
 
     Args:
-      prefix: Of a checkpoint.
-      patience: Seconds to wait for another to release it.
+      prefix: The prefix of a checkpoint.
+      patience: Seconds to wait for another holder to release the lock.
 
     Raises:
-      PrefixInUseError: It was not released in that time.
-      OSError: The lock's file cannot be made.
+      PrefixInUseError: The lock was not released in that time.
+      OSError: The lock's file cannot be created.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -97,7 +97,7 @@ def acquire(prefix: str, patience: float) -> PrefixLock:
 
 
 def try_acquire(prefix: str) -> PrefixLock | None:
-    """Returns the lock of a prefix, or None where another holds it. Raises OSError as `acquire`."""
+    """Acquires the lock of a prefix; returns None if it is held already. Raises OSError as `acquire`."""
     path = os.path.abspath(prefix) + SUFFIX
     for _ in range(_ATTEMPTS):
         try:
@@ -106,8 +106,8 @@ def try_acquire(prefix: str) -> PrefixLock | None:
             if not _remove_abandoned(path):
                 return None
             continue
-        # A file that this process has just made is its own, with locks or without; but another may have
-        # found it before it was locked.
+        # Having created the file, this process owns it, even without flock. But another process may have
+        # found the file before it was locked; then that process has the lock, or has removed the file.
         if _flock(descriptor) is not False and _is_at(path, descriptor):
             os.write(descriptor, f"Process {os.getpid()} on {socket.gethostname()}".encode())
             return PrefixLock(path, descriptor)
@@ -116,16 +116,16 @@ def try_acquire(prefix: str) -> PrefixLock | None:
 
 
 def _remove_abandoned(path: str) -> bool:
-    """Removes the lock of a killed process. Returns whether nobody holds the lock at `path`."""
+    """Removes the lock file of a killed process. Returns whether no process holds the lock at `path`."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return True
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"'{path}' is no file, as a checkpoint's lock is")
+            raise OSError(f"'{path}' is not a regular file, and cannot be a checkpoint's lock")
         locked = _flock(descriptor)
-        # Only who holds the lock of a file removes it.
+        # A file is removed only under its own lock.
         if locked and _is_at(path, descriptor):
             os.unlink(path)
         return bool(locked)
@@ -134,7 +134,7 @@ def _remove_abandoned(path: str) -> bool:
 
 
 def _flock(descriptor: int) -> bool | None:
-    """Whether this process now has the lock of a file; None where there are no locks."""
+    """Tries to lock a file; returns whether it is locked, None if the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -145,7 +145,7 @@ def _flock(descriptor: int) -> bool | None:
 
 
 def _is_at(path: str, descriptor: int) -> bool:
-    """Whether the open file is still that at `path`."""
+    """Returns whether the open file is still the one at `path`."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,13 +1,13 @@
-"""Text from files and of users, made safe to print."""
+"""Makes text from files and users safe to print."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    r"""Returns `text` on one line, and such that printing it moves no cursor and hides nothing.
+    r"""Returns `text` with all characters escaped that are not printable, so that it is one line.
 
-    Control characters, line separators, characters that turn the direction of writing, and bytes of paths
-    that are no text become `\xNN`, one for each byte of UTF-8. All else is as it was.
+    Control characters, line separators, characters that change the writing direction, and bytes of paths that
+    are not UTF-8 become `\xNN`, one for each byte of UTF-8. All other characters are unchanged.
     """
     if text.isprintable():
         return text
@@ -15,6 +15,6 @@ def printable(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    # os.fsdecode has a surrogate for each byte that is no text.
+    # os.fsdecode maps each byte that is not UTF-8 to a surrogate.
     errors = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", errors))

@@ -1,4 +1,4 @@
-"""What TensorFlow's part of a checkpoint says of tables: where the folder of each is."""
+"""The references to table folders in TensorFlow's part of a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Reference:
     manifest_crc32: int
 
     def places(self, prefix: Path) -> tuple[Path, Path]:
-        """Returns where the folder may be: beside a prefix that was renamed, or where it was when saved."""
+        """Returns where the folder may be: beside the prefix, which may be renamed, or where it was saved."""
         leaf = self.folder.rstrip("/").rsplit("/", 1)[-1]
         return prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf, prefix.parent / self.folder
 
 
 def read_references(prefix: Path) -> list[Reference]:
-    """Returns the references of a checkpoint of TensorFlow's to tables, sorted by name; waits for no pipe.
+    """Returns the references to tables in a TensorFlow checkpoint, sorted by name. Never waits for a pipe.
 
     Raises:
-      CheckpointError: TensorFlow cannot read it, or a reference is damaged.
+      CheckpointError: TensorFlow cannot read the checkpoint, or a reference is damaged.
     """
     import tensorflow as tf
 
@@ -52,12 +52,12 @@ def read_references(prefix: Path) -> list[Reference]:
     return [
         _parse(prefix, name, text)
         for name, text in texts.items()
-        if text.lstrip()[:1] == b"{"  # else it is a user's
+        if text.lstrip()[:1] == b"{"  # Otherwise it is a variable of the user.
     ]
 
 
 def _refuse_other_than_files(prefix: Path) -> None:
-    """TensorFlow would wait for the writer of a pipe."""
+    """Raises CheckpointError if a part of the checkpoint is not a file: TensorFlow would wait for a pipe."""
     try:
         names = os.listdir(prefix.parent)
     except OSError as error:

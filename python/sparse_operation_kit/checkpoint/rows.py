@@ -1,4 +1,4 @@
-"""The rows that a table has after its chain: later checkpoints win, and what they deleted is gone."""
+"""Reads the rows of a table after applying its chain: later checkpoints replace and delete rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ import numpy as np
 
 from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder
 
-# What a block of rows takes in memory, about.
+# Approximate size of a block of rows in memory.
 _TARGET_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some rows of a table: `keys` int64 [n], and n rows of every column asked for."""
+    """Some rows of a table: `keys` int64 [n], and n rows of each requested column."""
 
     keys: np.ndarray
     columns: dict[str, np.ndarray]
 
 
 def columns_of(table: Table) -> list[str]:
-    """Returns the names of all arrays that go with a table's rows, but for the keys."""
+    """Returns the names of all arrays with one entry per row, except the keys."""
     slots = table.manifest.optimizer.slots if table.manifest.optimizer else ()
     per_row = [
         name for name in table.last.shards[0].arrays if name in ("frequency", "last_step", "last_used")
@@ -36,12 +36,13 @@ def row_blocks(
     Memory: a few MiB, and 8 bytes for each key that the deltas of the chain hold or delete.
 
     Args:
-      table: Opened with its chain; rows come in its order, of each folder those that no later one replaces.
-      columns: Arrays to read beside the keys.
-      shard: The number of the shard whose keys are wanted; None: of all.
+      table: The table, opened with its chain. Rows come in the order of the chain's folders, without those
+        that a later folder replaces or deletes.
+      columns: The arrays to read besides the keys.
+      shard: The number of the shard to read; None: all shards.
 
     Raises:
-      CheckpointError: A file is damaged; rows that were yielded before are right.
+      CheckpointError: A file is damaged; rows that were yielded before are valid.
     """
     covered = [_covered(link, shard) for link in table.links[1:]]
     for number, link in enumerate(table.links):
@@ -58,7 +59,7 @@ def count_rows(table: Table, shard: int | None = None) -> int:
 
 
 def waiting_ids(table: Table, shard: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns ids that are not admitted yet: ids, counts, and the steps at which they last came; int64 [w].
+    """Returns the ids that wait for admission, their counts, and the steps of their last use; int64 [w].
 
     Memory: 48 bytes for each of them.
     """
@@ -74,9 +75,9 @@ def waiting_ids(table: Table, shard: int | None = None) -> tuple[np.ndarray, np.
 
 
 def find_row(table: Table, key: int) -> dict[str, np.ndarray] | None:
-    """Returns the row of one key, an array per column; None if the table has none.
+    """Returns the row of one key, an array per column; None if the key has no row.
 
-    Reads the key's shard's keys and the blocks in which its row lies.
+    Reads the keys of the key's shard, and the blocks that contain its row.
     """
     for link in reversed(table.links):
         found = link.find(key)
@@ -89,7 +90,7 @@ def find_row(table: Table, key: int) -> dict[str, np.ndarray] | None:
 
 
 def find_waiting(table: Table, key: int) -> tuple[int, int] | None:
-    """Returns the count of an id that is not admitted yet and the step at which it last came, or None."""
+    """Returns the count and the step of the last use of an id that waits for admission; else None."""
     for link in reversed(table.links):
         found = link.find(key, "waiting_keys")
         if found is not None:
@@ -122,12 +123,12 @@ def _of_shard(shard: Shard, columns: Sequence[str], later: Sequence[np.ndarray])
 
 
 def _shards(link: TableFolder, shard: int | None) -> Sequence[Shard]:
-    """The one shard, or all; a key is in the same shard of all folders of a chain."""
+    """Returns one shard, or all. A key is in the same shard in all folders of a chain."""
     return link.shards if shard is None else [link.shards[shard]]
 
 
 def _covered(link: TableFolder, shard: int | None) -> np.ndarray:
-    """The keys that a delta sets or deletes, sorted."""
+    """Returns the sorted keys that a delta sets or deletes."""
     return np.sort(np.concatenate([_whole(link, "keys", shard), _whole(link, "deleted", shard)]))
 
 
@@ -136,7 +137,7 @@ def _whole(link: TableFolder, name: str, shard: int | None) -> np.ndarray:
 
 
 def _contains(ordered: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Which of `keys` are in the sorted array `ordered`."""
+    """Returns a bool for each of `keys`: whether it is in the sorted array `ordered`."""
     if not len(ordered):
         return np.zeros([len(keys)], bool)
     found = np.searchsorted(ordered, keys)

@@ -1,4 +1,4 @@
-"""A SavedModel of tables that stock TensorFlow and TensorFlow Serving load: ids to rows by their own ops."""
+"""Exports tables as a SavedModel with TensorFlow ops only, for TensorFlow and TensorFlow Serving."""
 
 import re
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ import tensorflow as tf
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.rows import count_rows, row_blocks
 
-# A key that stands after all others, with the row of ids that are not there. Where it is a table's key too,
-# that one comes first and is found first.
+# An extra key after all others, whose row is that of ids without a row. If the table has this key too, the
+# table's key comes first, and the search finds it first.
 _LAST = np.int64(2**63 - 1)
 
 
 def write_saved_model(tables: Sequence[Table], folder: Path, default: float | None) -> None:
     """Writes a SavedModel with one signature for each table: `ids` int64 [n] to `rows` float32 [n, dim].
 
-    Keys lie sorted in one variable and rows in the same order in another, so that a lookup is a binary search
-    and a gather. With one table its signature is `serving_default` too. Memory: the tables, and the largest
-    one once more.
+    One variable has the sorted keys, another the rows in the same order; a lookup is a binary search and a
+    gather. If there is only one table, its signature is also called `serving_default`. Memory: all tables,
+    and the largest one twice.
 
     Args:
-      tables: With their chains.
-      folder: Must not be there yet.
-      default: What ids that are not there read as; None takes the default of a table's admission filter,
-        and 0 without one.
+      tables: The tables, with their chains.
+      folder: The folder to create; it must not exist.
+      default: The value of every column for ids without a row. None: the default value of the table's
+        admission filter, or 0 without a filter.
     """
     graph = tf.Graph()
     with graph.as_default(), tf.compat.v1.Session(graph=graph) as session:
@@ -52,14 +52,14 @@ def _save(
 
 
 def with_default_signature(signatures: dict[str, Any]) -> dict[str, Any]:
-    """Returns the signatures, an only one under the name of the default one too."""
+    """Returns the signatures; if there is only one, also under the name of the default signature."""
     if len(signatures) != 1:
         return signatures
     return {**signatures, tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY: next(iter(signatures.values()))}
 
 
 def signature_name(table: Table, taken: dict[str, Any]) -> str:
-    """Returns a table's name as that of a signature, which has letters, digits and underscores only."""
+    """Returns a signature name for a table that is not in `taken`: letters, digits and underscores only."""
     base = re.sub(r"\W", "_", table.name, flags=re.ASCII)
     name, number = base, 1
     while name in taken:
@@ -81,7 +81,7 @@ def _default_of(table: Table, default: float | None) -> float:
 def _variables(
     session: tf.compat.v1.Session, table: Table, number: int, default: float
 ) -> tuple[tf.Variable, tf.Variable]:
-    """The variables of a table, filled: keys in ascending order, and their rows."""
+    """Creates and fills the variables of a table: keys in ascending order, and their rows."""
     count, dim = count_rows(table), table.manifest.dim
     unordered = np.concatenate([np.zeros([0], np.int64), *(block.keys for block in row_blocks(table, ()))])
     order = np.argsort(unordered)

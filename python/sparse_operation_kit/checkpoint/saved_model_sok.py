@@ -1,8 +1,8 @@
-"""A SavedModel of tables that looks rows up with this library's op.
+"""Exports tables as a SavedModel that looks rows up with this library's op.
 
-Its variables are a checkpoint of the tables, without their optimizers: `variables/variables.index` refers to
-the folders in `variables/variables.sok`. They are written a few MiB at a time, so that a table need not fit
-in memory to be exported, nor twice to be loaded.
+The model's variables are a checkpoint of the tables without their optimizers: `variables/variables.index`
+refers to the folders in `variables/variables.sok`. They are written a few MiB at a time, so exporting does
+not need the memory for a table, and loading needs it only once.
 """
 
 import secrets
@@ -28,12 +28,12 @@ from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
 def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
     """Writes a SavedModel with one signature for each table: `ids` int64 [n] to `rows` float32 [n, dim].
 
-    A process that has imported this library loads it, without Horovod and without a call of `sok.Init`. An id
-    without a row reads as its initial row, or as what the table's admission filter gives it.
+    A process that loads the model must import this library; it needs neither Horovod nor `sok.Init`. An id
+    without a row reads as its initial row, or as the default value of the table's admission filter.
 
     Args:
-      tables: With their chains.
-      folder: Must not be there yet.
+      tables: The tables, with their chains.
+      folder: The folder to create; it must not exist.
     """
     with tf.Graph().as_default() as graph:
         with tf.control_dependencies([_init()]):
@@ -52,7 +52,7 @@ def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
 
 
 def _init() -> tf.Tensor:
-    """sok.Init for a process of its own. The arguments do not matter to lookups."""
+    """Returns the op of sok.Init for a single process. Its arguments do not affect lookups."""
     arguments = tf.constant([1, 0, tf.float32.as_datatype_enum], tf.int64)
     return native.ops.sok_init(arguments, rank=0, ranks=1)
 
@@ -75,7 +75,7 @@ def _variable(table: Table) -> EmbeddingVariable:
 
 
 def _initializer(description: dict[str, Any]) -> Any:
-    """The initializer of new rows; its seed comes with the rows."""
+    """Returns the initializer of new rows; its seed is restored with the rows."""
     v1 = tf.compat.v1
     first, second = description["a"], description["b"]
     return {
@@ -87,7 +87,7 @@ def _initializer(description: dict[str, Any]) -> Any:
 
 
 def _own_their_tables(variables: Sequence[EmbeddingVariable]) -> None:
-    """Gives the tables names of their own: a process may load several models with tables of one name."""
+    """Gives tables unique names, so that a process can load several models with equally named tables."""
     identity = secrets.token_hex(8)
     for variable in variables:
         name = f"{variable.m_var_name}@{identity}".encode()

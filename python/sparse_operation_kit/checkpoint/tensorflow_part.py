@@ -1,4 +1,4 @@
-"""The part of a checkpoint that TensorFlow writes: ordinary variables, and references to tables' folders."""
+"""Writes TensorFlow's part of a checkpoint: ordinary variables, and references to table folders."""
 
 import json
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, REFERENCE_
 
 
 def reference(prefix: Path, leaf: str, manifest_crc32: int, steps: int) -> str:
-    """Returns what TensorFlow's checkpoint stores for a table whose folder is `leaf` beside the prefix."""
+    """Returns the reference to the table folder `leaf` in `<prefix>.sok`, for TensorFlow's checkpoint."""
     return json.dumps(
         {"folder": f"{prefix.name}{FOLDER_SUFFIX}/{leaf}", "manifest_crc32": manifest_crc32, "steps": steps}
     )
 
 
 def write(prefix: Path, references: Mapping[str, str], copy_of: Path | None) -> None:
-    """Writes TensorFlow's files of a checkpoint. The ordinary variables pass through memory.
+    """Writes TensorFlow's files of a checkpoint. Memory: all ordinary variables.
 
     Args:
-      prefix: Of the new checkpoint.
-      references: By table.
-      copy_of: The prefix whose other tensors are taken over; None for references alone.
+      prefix: The prefix of the new checkpoint.
+      references: The references, by table.
+      copy_of: The prefix of a checkpoint whose other tensors are copied; None to write only references.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Checks a checkpoint through and through: every byte, and what its arrays say together."""
+"""Checks a checkpoint completely: every byte, and the consistency of its arrays."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from sparse_operation_kit.checkpoint.locate import Checkpoint, TableEntry
 from sparse_operation_kit.checkpoint.rows import count_rows
 
 _BLOCK_ROWS = 1 << 17
-# Keys that are sorted at a time in the search for duplicates.
+# Number of keys that are sorted at a time in the search for duplicates.
 _SORTED_KEYS = 1 << 22
 _KEY_RANGES = {
     "int64": (-(2**63), 2**63 - 1),
@@ -21,18 +21,18 @@ _KEY_RANGES = {
 
 
 def problems(checkpoint: Checkpoint) -> Iterator[str]:
-    """Yields a line for each thing that is wrong with a checkpoint, and nothing for a good one.
+    """Yields a line for each problem of a checkpoint.
 
-    Checks the manifests, the size and every checksum of every array of each table and of its chain, that keys
-    are in the shard of their owner, none twice, within what the table allows, and that sums agree. Memory:
-    about 100 MiB at most, however large the tables.
+    Checks the manifests, and the size and all checksums of all arrays of each table and its chain. Also
+    checks that keys are unique, in the shard of their owner and in the table's range, and that numbers of
+    rows agree. Memory: at most about 100 MiB, for tables of any size.
     """
     for entry in checkpoint.tables:
         yield from table_problems(entry)
 
 
 def table_problems(entry: TableEntry) -> Iterator[str]:
-    """Yields a line for each thing that is wrong with one table."""
+    """Yields a line for each problem of one table."""
     try:
         table = entry.open()
     except CheckpointError as error:
@@ -50,7 +50,7 @@ def table_problems(entry: TableEntry) -> Iterator[str]:
 
 
 def _sum_problems(table: Table) -> Iterator[str]:
-    """Whether deletions and rows of a chain add up to the rows that the table had."""
+    """Yields a line for each shard whose rows after applying the chain are not those of the manifest."""
     shards = table.last.shards
     for shard in shards if len(table.links) > 1 else ():
         found = count_rows(table, shard.number)
@@ -132,7 +132,7 @@ def _overlaps(shard: Shard) -> Iterator[str]:
 
 
 def _duplicate(arrays: list) -> int | None:
-    """A key that stands more than once in the arrays together, sorting a part of them at a time."""
+    """Returns a key that occurs more than once in the arrays, or None. Sorts a part of the keys at a time."""
     total = sum(len(array) for array in arrays)
     passes = max(1, -(-total // _SORTED_KEYS))
     for number in range(passes):

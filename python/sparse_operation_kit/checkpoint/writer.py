@@ -1,4 +1,4 @@
-"""Writes full checkpoints of tables out of chains of them, a few MiB at a time."""
+"""Writes chains of checkpoints of tables as full checkpoints, a few MiB at a time."""
 
 import contextlib
 import dataclasses
@@ -20,10 +20,10 @@ from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blo
 
 
 class ArrayWriter:
-    """A .npy file in the making, whose number of rows is known before."""
+    """Writes a .npy file of a known shape in pieces."""
 
     def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-        """Makes the file, which must not be there yet."""
+        """Creates the file, which must not exist."""
         self._file: BinaryIO = open(path, "xb", opener=own_files.opener)  # noqa: SIM115 - closed by finish
         self._path = path
         self._dtype, self._shape = np.dtype(dtype), shape
@@ -32,11 +32,11 @@ class ArrayWriter:
         self._write(npy.header(self._dtype, shape))
 
     def append(self, rows: np.ndarray) -> None:
-        """Adds rows."""
+        """Appends rows."""
         self._write(np.ascontiguousarray(rows, self._dtype).tobytes())
 
     def finish(self) -> dict[str, Any]:
-        """Syncs and closes the file; returns what the manifest says of it."""
+        """Syncs and closes the file; returns its description for the manifest."""
         if self._bytes % manifests.BLOCK_BYTES:
             self._checksums.append(self._crc)
         self._file.flush()
@@ -64,18 +64,21 @@ class ArrayWriter:
 
 
 def write_full(table: Table, folder: Path) -> int:
-    """Writes a table, its chain applied, as a full checkpoint of as many shards. Returns its manifest's CRC.
+    """Applies a table's chain and writes a full checkpoint with the same number of shards.
 
-    The folder, which must not be there yet, appears under its name once it is complete and on the disk.
+    The folder must not exist. It gets its name when it is complete and on disk.
+
+    Returns:
+      The CRC-32 of the manifest file.
 
     Raises:
-      CheckpointError: `table` is damaged, or its rows have yet to take steps that they missed.
+      CheckpointError: `table` is damaged, or its rows still lack steps of exact Adam.
     """
     return _write(table, folder, _Contents(table.manifest.table, columns_of(table), training=True))
 
 
 def write_for_serving(table: Table, folder: Path) -> int:
-    """As `write_full`, but with what lookups need alone: no optimizer, no counts, no limits, int64 keys."""
+    """Like `write_full`, but only for lookups: no optimizer, no counts, no limits, int64 keys."""
     description = dict(table.manifest.table)
     if description["hashed"]:
         description |= {"capacity": 0, "on_full": "error", "key_dtype": "int64", "eviction": None}
@@ -88,7 +91,7 @@ def write_for_serving(table: Table, folder: Path) -> int:
 
 @dataclass(frozen=True)
 class _Contents:
-    """What is written of a table: its description, its rows' columns, and all else that training needs."""
+    """The parts of a table to write: its description, its columns, and whether to write training state."""
 
     description: dict[str, Any]
     columns: list[str]
@@ -114,7 +117,7 @@ def _write(table: Table, folder: Path, contents: _Contents) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Has the system write the names in a folder to the disk."""
+    """Syncs a folder, so that the names in it are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -145,7 +148,7 @@ def _write_shard(table: Table, folder: Path, number: int, contents: _Contents) -
 
 
 def _filter_arrays(table: Table, shard: int, contents: _Contents) -> dict[str, np.ndarray]:
-    """The arrays of a shard's admission filter."""
+    """Returns the arrays of a shard's admission filter."""
     kind = (contents.description["admission"] or {}).get("kind")
     if kind == "bloom":
         return {"bloom_counters": table.last.shards[shard].array("bloom_counters")}
@@ -193,6 +196,6 @@ def _optimizer(optimizer: manifests.Optimizer) -> dict[str, Any]:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raises CheckpointError where there is something at `path` already."""
+    """Raises CheckpointError if `path` exists."""
     if os.path.lexists(path):
-        raise CheckpointError(path, "is there already, and nothing is written over it")
+        raise CheckpointError(path, "exists already, and is not overwritten")
