@@ -165,7 +165,7 @@ def change_manifest(folder, **changes):
         ({"rows": 3, "shards__0__table_rows": 3}, "holds .* rows of 3"),
         ({"optimizer__history": {"first_step": 0}}, "lacks 'beta1'"),
         ({"shards__0__arrays__keys": ...}, "array|lacks"),
-        ({"shards__0__arrays__keys__file": "../keys.npy"}, "is said to be in '../keys.npy'"),
+        ({"shards__0__arrays__keys__file": "../keys.npy"}, "is in the unexpected file '../keys.npy'"),
         ({"shards__0__arrays__keys__dtype": "<f8"}, "is <f8, not <i8"),
         ({"shards__0__arrays__keys__crc32": []}, "0 checksums"),
         ({"shards__0__arrays__keys__bytes": 8}, "checksums|bytes"),

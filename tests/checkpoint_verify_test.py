@@ -39,7 +39,7 @@ def test_a_problem_is_a_line_and_a_status(tmp_path, capsys):
 
 def test_keys_that_stand_twice(tmp_path):
     write_folder(tmp_path / "a", [shard([4, -1, 4])])
-    assert [line.split(": ")[1] for line in found(tmp_path / "a")] == ["key 4 stands there twice"]
+    assert [line.split(": ")[1] for line in found(tmp_path / "a")] == ["key 4 occurs twice"]
 
 
 @pytest.mark.parametrize("limit", [1, 50, 1000])
@@ -53,7 +53,7 @@ def test_keys_that_stand_twice_among_many(tmp_path, monkeypatch, limit):
     assert found(tmp_path / "good") == []
     keys[17] = keys[250]
     write_folder(tmp_path / "bad", [shard(keys)])
-    assert f"key {keys[17]} stands there twice" in found(tmp_path / "bad")[0]
+    assert f"key {keys[17]} occurs twice" in found(tmp_path / "bad")[0]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def waiting(keys, counts, steps):
         (waiting([1], [5], [0]), "waiting_counts.npy: has 5"),
         (waiting([1], [1], [1]), "waiting_last_step.npy: has 1"),
         (waiting([0], [1], [0]), "key 0 waits for admission, but has a row"),
-        (waiting([1, 1], [1, 1], [0, 0]), "key 1 stands there twice"),
+        (waiting([1, 1], [1, 1], [0, 0]), "key 1 occurs twice"),
     ],
 )
 def test_waiting_ids(tmp_path, arrays, message):

@@ -27,7 +27,7 @@ def describe(table: Table) -> Iterator[str]:
     if manifest.is_delta:
         written = sum(shard.rows for shard in table.last.shards)
         gone = sum(len(shard.arrays["deleted"]) for shard in table.last.shards)
-        yield f"  in it       {count_of(written, 'row')}, and {count_of(gone, 'key')} of rows that went"
+        yield f"  in it       {count_of(written, 'row')}, and {count_of(gone, 'deleted key')}"
     bound = f", at most {description['capacity']:,} on a rank" if description["capacity"] else ""
     if description["capacity"] and description["hashed"]:
         bound += f" (on_full: {description['on_full']})"
@@ -129,7 +129,7 @@ def _waiting(table: Table) -> Iterator[str]:
     if (table.manifest.table["admission"] or {}).get("kind") != "counter":
         return
     counts = waiting_ids(table)[1]
-    most = f", the most frequent has come {count_of(int(counts.max()), 'time')}" if counts.size else ""
+    most = f", the most frequent seen {count_of(int(counts.max()), 'time')}" if counts.size else ""
     yield f"  waiting     {count_of(len(counts), 'id')}{most}"
 
 

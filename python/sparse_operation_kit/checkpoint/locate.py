@@ -107,9 +107,7 @@ def _latest(directory: Path) -> Path:
     refuse_other_than_file(directory / "checkpoint")
     found = tf.train.latest_checkpoint(str(directory))
     if found is None:
-        raise CheckpointError(
-            directory, "holds no checkpoint: its file 'checkpoint' names none that is there"
-        )
+        raise CheckpointError(directory, "holds no checkpoint: its file 'checkpoint' names none that exists")
     return Path(found)
 
 

@@ -149,13 +149,13 @@ def parse(text: bytes, path: Path) -> Manifest:
     try:
         document = _json(text)
     except (ValueError, OverflowError) as error:
-        raise CheckpointError(path, f"is no JSON: {error}") from None
+        raise CheckpointError(path, f"is not valid JSON: {error}") from None
     try:
         return _Reader(path).manifest(document, zlib.crc32(text))
     except KeyError as error:
-        raise CheckpointError(path, f"is not what its version prescribes: it lacks {error}") from None
+        raise CheckpointError(path, f"does not follow the format of its version: it lacks {error}") from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise CheckpointError(path, f"is not what its version prescribes: {error}") from None
+        raise CheckpointError(path, f"does not follow the format of its version: {error}") from None
 
 
 def _json(text: bytes) -> Any:
@@ -175,7 +175,7 @@ def _json(text: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(digits: str) -> float:
@@ -301,7 +301,7 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
     )
     seed = _string(initializer, "seed")
     if not re.fullmatch("0|[1-9][0-9]{0,19}", seed) or int(seed) >= 2**64:
-        raise ValueError(f"the seed {seed!r} is no 64-bit number")
+        raise ValueError(f"the seed {seed!r} is not a 64-bit number")
     if table["admission"] is not None:
         _check_admission(_object(table["admission"], "admission"))
     if table["eviction"] is not None:
@@ -313,7 +313,7 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
     if not table["hashed"] and (
         not capacity or on_full != "error" or table["admission"] is not None or table["eviction"] is not None
     ):
-        raise ValueError("a table without hashing has a capacity, and neither admission nor eviction")
+        raise ValueError("a table without hashing must have a capacity, and no admission or eviction")
     if on_full != "error" and not capacity:
         raise ValueError(f"on_full is {on_full!r} without a capacity")
     return table
@@ -326,7 +326,7 @@ def _placement(table: dict[str, Any], shards: int) -> Placement:
 def _check_placement(table: dict[str, Any], shards: tuple[ShardSpec, ...]) -> None:
     placed = _placement(table, len(shards))
     if "placement" in table and placed.kind == placement.BY_KEY:
-        raise ValueError("the placement by key is not written")
+        raise ValueError("the placement by key must not be written")
     if table["hashed"]:
         return
     capacity = table["capacity"]
@@ -406,7 +406,7 @@ def _history(value: Any, steps: int) -> dict[str, Any] | None:
         _float(history, name)
     _int(history, "first_step", 0, steps)
     if _string(history, "alphas") != "shard-00000/alphas.npy":
-        raise ValueError(f"alphas are said to be in {history['alphas']!r}")
+        raise ValueError(f"alphas are in the unexpected file {history['alphas']!r}")
     return history
 
 
@@ -429,7 +429,7 @@ def _link(value: Any) -> Link:
     link = _object(value, "a link of the chain")
     path = _string(link, "path")
     if path.startswith("/") or path_problem(path):
-        raise ValueError(f"the chain's path {path[:200]!r} is not relative, or no path")
+        raise ValueError(f"the chain's path {path[:200]!r} is not relative, or not a path")
     return Link(path, _int(link, "crc32", 0, 2**32 - 1))
 
 
@@ -467,7 +467,7 @@ def _goes_with_rows(name: str) -> bool:
 def _array(array: dict[str, Any], name: str, shard: int, dtype: str, block_bytes: int) -> ArraySpec:
     file = _string(array, "file")
     if file != f"shard-{shard:05d}/{name}.npy":
-        raise ValueError(f"array {name!r} of shard {shard} is said to be in {file!r}")
+        raise ValueError(f"array {name!r} of shard {shard} is in the unexpected file {file!r}")
     if _string(array, "dtype") != dtype:
         raise ValueError(f"array {name!r} of shard {shard} is {array['dtype']}, not {dtype}")
     shape = tuple(_list(array, "shape"))
@@ -478,7 +478,7 @@ def _array(array: dict[str, Any], name: str, shard: int, dtype: str, block_bytes
     if len(checksums) != -(-size // block_bytes):
         raise ValueError(f"array {name!r} of {size} bytes has {len(checksums)} checksums")
     if not all(type(crc) is int and 0 <= crc < 2**32 for crc in checksums):
-        raise ValueError(f"array {name!r} has a checksum that is none")
+        raise ValueError(f"array {name!r} has a checksum that is not valid")
     spec = ArraySpec(name, file, np.dtype(dtype), shape, size, checksums, block_bytes)
     if len(npy.header(spec.dtype, shape)) + spec.data_bytes != size:
         raise ValueError(f"array {name!r} of shape {list(shape)} in {size} bytes")

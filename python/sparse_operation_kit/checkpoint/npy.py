@@ -101,7 +101,7 @@ class CheckedArray:
     def _read_header(self) -> int:
         head = self._bytes(0, min(self.spec.bytes, 10))
         if len(head) < 10 or head[:8] != _MAGIC:
-            raise CheckpointError(self.path, "is no .npy file of version 1.0")
+            raise CheckpointError(self.path, "is not a .npy file of version 1.0")
         start = 10 + int.from_bytes(head[8:10], "little")
         if start % DATA_ALIGNMENT or start > self.spec.bytes:
             raise CheckpointError(

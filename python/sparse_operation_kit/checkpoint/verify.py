@@ -114,7 +114,7 @@ def _key_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
                 break
         twice = _duplicate([array])
         if twice is not None:
-            yield f"{array.path}: key {twice} stands there twice"
+            yield f"{array.path}: key {twice} occurs twice"
     yield from _overlaps(shard)
     capacity = table["capacity"]
     if capacity and table["hashed"] and shard.rows > capacity:
