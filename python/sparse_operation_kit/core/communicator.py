@@ -92,7 +92,7 @@ class Communicator:
     def check_rank(self, rank: int) -> None:
         """Raises ValueError unless `rank` is one of the ranks."""
         if not 0 <= rank < self.size:
-            raise ValueError(f"Rank {rank} is not one of the ranks [0, {self.size})")
+            raise ValueError(f"Rank {rank} is not one of the {self.size} ranks, which are numbered from 0")
 
 
 _ALONE = Communicator()
