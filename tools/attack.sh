@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Attacks checkpoints for a while: kills processes that save, damages files, feeds manifests and paths that mean
-# harm. Ends with what was tried and what was lost; the exit status is 0 where that is nothing.
+# Attacks checkpoints for a while: kills processes during saves, damages files, and tries malicious manifests and
+# paths. Ends with a summary of the attacks and the data lost; the exit status is 0 if no data was lost.
 #
 # Usage: tools/attack.sh [--seconds N] [--only SCENARIO]... [--seed N]
 set -euo pipefail

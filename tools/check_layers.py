@@ -1,7 +1,7 @@
-"""Checks the imports of the package: no circles, and none from a lower layer to a higher one.
+"""Checks the imports within the package: no cycles, and none from a lower layer to a higher one.
 
-An import inside a function counts as one at the top of its module. Only imports under `if TYPE_CHECKING:`
-do not count, as no program runs them.
+An import inside a function counts like one at the top of its module. Imports under `if TYPE_CHECKING:` do not
+count, because they never run.
 
 Usage: python tools/check_layers.py [FOLDER_OF_THE_PACKAGE]
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 
 PACKAGE = "sparse_operation_kit"
 
-# The folders and modules of the package in each layer, from the lowest up. A module may import what is in
-# lower layers, and in its own folder. docs/design.md says what the layers are for.
+# The folders and modules of the package in each layer, lowest first. A module may import from lower layers
+# and from its own folder. docs/design.md says what the layers are for.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "compat", "kit_lib", "native"),
     ("core",),
@@ -26,34 +26,34 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("embeddings", "feature_columns", "tf"),
     ("deeprec", "experiment"),
 )
-# Imports from a lower layer to a higher one that docs/design.md gives a reason for: (importer, imported).
+# Allowed imports from a lower layer to a higher one, (importer, imported). docs/design.md gives the reasons.
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
 Imports = Mapping[str, Mapping[str, int]]
 
 
 def read_imports(folder: Path) -> dict[str, dict[str, int]]:
-    """The imports of a package's modules by each other.
+    """Reads which modules of a package import each other.
 
     Args:
-      folder: the package's; its name is the package's.
+      folder: the package's folder, which has the package's name.
 
     Returns:
-      By module, the modules that it imports, each with the line where it first does. An imported name that is
-      no module counts for the module that it is taken from.
+      For each module, the modules that it imports and the line of each one's first import. An imported
+      function or class counts as an import of its module.
     """
     files = {_module_name(folder, path): path for path in sorted(folder.rglob("*.py"))}
     return {module: _imports_of(module, path, files) for module, path in files.items()}
 
 
-def find_circles(imports: Imports) -> list[list[str]]:
-    """Modules that import each other in a circle: one shortest circle for each set of such modules."""
-    circles: list[list[str]] = []
+def find_cycles(imports: Imports) -> list[list[str]]:
+    """Import cycles. Leaves out a cycle that shares a module with one that is already listed."""
+    cycles: list[list[str]] = []
     for module in imports:
-        circle = _shortest_way(imports, module, module)
-        if circle and not any(set(circle) & set(known) for known in circles):
-            circles.append(circle)
-    return circles
+        cycle = _shortest_path(imports, module, module)
+        if cycle and not any(set(cycle) & set(known) for known in cycles):
+            cycles.append(cycle)
+    return cycles
 
 
 def find_upward_imports(
@@ -61,14 +61,18 @@ def find_upward_imports(
     layers: Sequence[Sequence[str]] = LAYERS,
     exceptions: frozenset[tuple[str, str]] = EXCEPTIONS,
 ) -> list[tuple[str, str]]:
-    """(importer, imported) of the imports that the layers do not allow; exceptions that are none, too."""
+    """The imports that the layers do not allow, and the exceptions that do not occur: (importer, imported).
+
+    Raises:
+      ValueError: a module's folder is in no layer.
+    """
     layer_of = {part: layer for layer, parts in enumerate(layers) for part in parts}
 
     def allowed(importer: str, imported: str) -> bool:
         if _part(importer) == _part(imported) or not _part(importer):
             return True
         if not _part(imported):
-            return False  # the package as a whole is above all of its parts
+            return False  # the package itself is above all layers
         return layer_of[_part(importer)] > layer_of[_part(imported)]
 
     unknown = sorted({_part(module) for module in imports if _part(module)} - set(layer_of))
@@ -84,26 +88,26 @@ def find_upward_imports(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints what is wrong; returns the exit status."""
+    """Prints the errors; returns the exit status."""
     folder = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent / "python" / PACKAGE
     imports = read_imports(folder)
     if not imports:
         print(f"There is no module in {folder}")
         return 1
     try:
-        circles, upward = find_circles(imports), find_upward_imports(imports)
+        cycles, upward = find_cycles(imports), find_upward_imports(imports)
     except ValueError as error:
         print(error)
         return 1
-    for circle in circles:
-        print(f"A circle of imports: {' -> '.join(circle)}")
+    for cycle in cycles:
+        print(f"Import cycle: {' -> '.join(cycle)}")
     for importer, imported in upward:
         line = imports.get(importer, {}).get(imported)
         if line is None:
-            print(f"EXCEPTIONS lists an import that is not there: {importer} of {imported}")
+            print(f"EXCEPTIONS lists an import that does not occur: {importer} imports {imported}")
         else:
             print(f"{importer}, line {line}: imports {imported}, which is not in a lower layer")
-    return 1 if circles or upward else 0
+    return 1 if cycles or upward else 0
 
 
 def _module_name(folder: Path, path: Path) -> str:
@@ -145,7 +149,7 @@ def _is_type_checking(test: ast.expr) -> bool:
 
 
 def _imported_names(node: ast.AST, package: str) -> list[str]:
-    """The full names of what a statement imports, in a module of `package`."""
+    """The full names of what a statement in a module of `package` imports."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -159,17 +163,17 @@ def _imported_names(node: ast.AST, package: str) -> list[str]:
     return []
 
 
-def _shortest_way(imports: Imports, start: str, end: str) -> list[str]:
-    """The modules from `start` to `end`, both included, along imports; empty where there is no way."""
-    ways = [[start]]
+def _shortest_path(imports: Imports, start: str, end: str) -> list[str]:
+    """The shortest path of imports from `start` to `end`, both included; empty if there is none."""
+    paths = [[start]]
     seen: set[str] = set()
-    for way in ways:  # grows while it is gone through
-        for imported in imports.get(way[-1], {}):
+    for path in paths:  # breadth-first: grows during the loop
+        for imported in imports.get(path[-1], {}):
             if imported == end:
-                return [*way, imported]
+                return [*path, imported]
             if imported not in seen:
                 seen.add(imported)
-                ways.append([*way, imported])
+                paths.append([*path, imported])
     return []
 
 

@@ -1,4 +1,4 @@
-"""The check of the package's imports: what counts as one, circles, and layers."""
+"""tools/check_layers.py: what counts as an import, cycles, and layers."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ LAYERS = (("base",), ("core",), ("lookup", "saver"))
 
 @pytest.fixture
 def package(tmp_path):
-    """Writes the files of a package, given by their paths in it, and returns its folder."""
+    """A function that writes the files of a package, {path in the package: text}, and returns its folder."""
 
     def write(files):
         folder = tmp_path / "kit"
@@ -64,7 +64,7 @@ def test_what_counts_as_an_import(package, statement):
         "import kittens.lookup.group",
     ],
 )
-def test_what_does_not_count_as_one(package, statement):
+def test_what_does_not_count_as_an_import(package, statement):
     folder = package({"core/variable.py": statement, "lookup/__init__.py": "", "lookup/group.py": ""})
     assert _upward(folder) == []
 
@@ -81,10 +81,10 @@ def test_imports_down_and_within_a_folder_are_allowed(package):
         }
     )
     assert _upward(folder) == []
-    assert check_layers.find_circles(check_layers.read_imports(folder)) == []
+    assert check_layers.find_cycles(check_layers.read_imports(folder)) == []
 
 
-def test_imports_within_a_layer_and_of_the_package_are_not(package):
+def test_imports_of_the_same_layer_and_of_the_package_are_not_allowed(package):
     folder = package(
         {
             "lookup/group.py": "import kit.saver.save\nfrom kit import version",
@@ -99,7 +99,7 @@ def test_imports_within_a_layer_and_of_the_package_are_not(package):
     ]
 
 
-def test_exceptions_are_allowed_and_must_be_there(package):
+def test_exceptions_are_allowed_and_must_occur(package):
     folder = package({"core/a.py": "import kit.lookup.group", "lookup/group.py": ""})
     known = ("kit.core.a", "kit.lookup.group")
     stale = ("kit.core.a", "kit.lookup.gone")
@@ -112,7 +112,7 @@ def test_a_folder_without_a_layer_is_an_error(package):
         _upward(package({"novel/a.py": ""}))
 
 
-def test_circles_are_found_through_functions_and_packages(package):
+def test_cycles_are_found_through_functions_and_packages(package):
     folder = package(
         {
             "core/a.py": "def f():\n    from kit.core import b",
@@ -123,19 +123,19 @@ def test_circles_are_found_through_functions_and_packages(package):
             "lookup/alone.py": "import kit.core.a",
         }
     )
-    circles = check_layers.find_circles(check_layers.read_imports(folder))
-    assert sorted(circles) == [
+    cycles = check_layers.find_cycles(check_layers.read_imports(folder))
+    assert sorted(cycles) == [
         ["kit.core.a", "kit.core.b", "kit.core.c", "kit.core.a"],
         ["kit.saver", "kit.saver.save", "kit.saver"],
     ]
 
 
-def test_a_module_that_does_not_parse_is_named(package):
+def test_a_syntax_error_names_the_module(package):
     with pytest.raises(SyntaxError, match=r"broken\.py"):
         check_layers.read_imports(package({"core/broken.py": "def"}))
 
 
-def test_the_program_prints_what_is_wrong(package):
+def test_the_program_prints_the_errors(package):
     folder = package(
         {"core/a.py": "\nimport kit.lookup.b", "lookup/b.py": "import kit.core.a", "native/c.py": ""}
     )
@@ -143,7 +143,7 @@ def test_the_program_prints_what_is_wrong(package):
     run = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 1
     assert run.stdout.splitlines() == [
-        "A circle of imports: kit.core.a -> kit.lookup.b -> kit.core.a",
+        "Import cycle: kit.core.a -> kit.lookup.b -> kit.core.a",
         "kit.core.a, line 2: imports kit.lookup.b, which is not in a lower layer",
     ]
 

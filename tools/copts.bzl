@@ -1,7 +1,7 @@
 """Compiler options of the project's C++ code."""
 
-# The engine's. -ffp-contract=off: results must not depend on whether the compiler fuses a multiplication and
-# an addition, neither between machines nor between g++ and nvcc. -fno-math-errno lets square roots vectorize.
+# For code without TensorFlow. -ffp-contract=off: the compiler must not fuse a multiplication and an addition, so
+# that results are the same on all machines, and from g++ and nvcc. -fno-math-errno lets square roots vectorize.
 SOK_COPTS = [
     "-Wall",
     "-Wextra",
@@ -13,8 +13,8 @@ SOK_COPTS = [
     "-fvisibility-inlines-hidden",
 ]
 
-# The TensorFlow surface's. TensorFlow's headers use what their own compiler calls deprecated; they are
-# included as system headers otherwise, so that warnings here are about our code.
+# For code that includes TensorFlow, whose headers use declarations that they mark as deprecated. They are system
+# headers, so that other warnings in them are off.
 SOK_TF_COPTS = SOK_COPTS + [
     "-Wno-deprecated-declarations",
 ]

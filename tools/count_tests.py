@@ -1,9 +1,10 @@
 """Counts the test cases of a `bazel test` run: `N passed, N failed` on the last line.
 
-Bazel counts targets; this reads the report that each target wrote (JUnit's XML, as GoogleTest and pytest
-write it), of the targets in Bazel's build event file. A target that failed without naming a failed case
-(it crashed, timed out or did not build) counts as one failure. So does a C++ test that skips itself for a
-reason that is not expected here; skips of Python tests are judged by tests/expected_skips.py.
+Bazel counts targets. This program counts the cases in each target's report, which is JUnit XML from
+GoogleTest or pytest. Bazel's build event file lists the targets and their reports. A target that failed
+without a failed case (it crashed, timed out or did not build) counts as one failure. So does a C++ test that
+is skipped for a reason that is not expected on this machine. tests/expected_skips.py checks the skips of
+Python tests.
 
 Usage: count_tests.py EVENT_FILE...
 Exit status: 0 if something ran and nothing failed.
@@ -18,14 +19,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-# Why a C++ test may skip itself, and whether it may here.
+# The reasons for which C++ tests skip themselves, and whether each is expected on this machine.
 _HAS_CUDA_DEVICE = os.path.exists("/dev/nvidiactl")
 _EXPECTED_SKIPS = {"no CUDA device": not _HAS_CUDA_DEVICE, "this machine has a CUDA device": _HAS_CUDA_DEVICE}
 
 
 @dataclass
 class Counts:
-    """Test cases by outcome; the failed ones with their names."""
+    """Test cases by outcome, with the names of the failed ones."""
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
@@ -50,7 +51,7 @@ def count_report(label: str, path: str, counts: Counts) -> None:
 
 
 def _is_expected(skipped: ElementTree.Element) -> bool:
-    """Whether a test of GoogleTest may skip itself; the last line of its message is the reason."""
+    """Whether a GoogleTest case may be skipped. The last line of its message is the reason."""
     lines = (skipped.get("message") or skipped.text or "").strip().splitlines()
     return bool(lines) and _EXPECTED_SKIPS.get(lines[-1], False)
 
@@ -64,7 +65,7 @@ def read_events(path: str) -> Iterator[dict]:
 
 def count_run(path: str, counts: Counts) -> None:
     """Adds the cases of one run of Bazel."""
-    shards: dict[tuple[str, int, int], dict] = {}  # the last attempt of each
+    shards: dict[tuple[str, int, int], dict] = {}  # (label, run, shard) -> result of the last attempt
     tests: set[str] = set()
     unbuilt: set[str] = set()
     for event in read_events(path):

@@ -1,7 +1,7 @@
-"""The CUDA toolkit, where there is one: $CUDA_HOME, or the one that `nvcc` on the path belongs to.
+"""The CUDA toolkit, if there is one: in $CUDA_HOME, or the one of the `nvcc` on the path.
 
-SOK_CUDA=0 builds without it; SOK_CUDA=1 makes its absence an error; unset takes it where it is.
-SOK_CUDA_ARCHS lists compute capabilities, "80,90" by default; the last is shipped as PTX too.
+SOK_CUDA=0 builds without it. With SOK_CUDA=1, a missing toolkit is an error; without SOK_CUDA, it is not.
+SOK_CUDA_ARCHS lists compute capabilities, "80,90" by default; PTX is added for the last one.
 """
 
 _BUILD = """
@@ -9,7 +9,7 @@ package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "headers",
-    # TensorFlow's headers name CUDA's by the path under third_party/gpus.
+    # TensorFlow's headers include CUDA's by this path.
     hdrs = glob(["third_party/gpus/cuda/include/**"], exclude = ["**/*.txt"]),
     defines = ["GOOGLE_CUDA=1"],
     includes = {includes},
@@ -30,7 +30,7 @@ cc_library(name = "headers")
 cc_library(name = "runtime")
 """
 
-_CONSTANTS = '''"""The configured CUDA toolkit; CUDA_HOME is empty where there is none."""
+_CONSTANTS = '''"""The configured CUDA toolkit; CUDA_HOME is empty without one."""
 
 CUDA_HOME = %r
 CUDA_ARCHS = %r
@@ -43,7 +43,7 @@ def _toolkit_of_nvcc(ctx):
     if nvcc == None:
         return ""
 
-    # nvcc may be a link or a wrapper script; what it would run says where it lives.
+    # nvcc may be a link or a wrapper script; the commands of a dry run name the toolkit's folder.
     dry_run = ctx.execute([nvcc, "--dryrun", "-x", "cu", "-E", "/dev/null"])
     for line in (dry_run.stderr + dry_run.stdout).splitlines():
         if line.startswith("#$ TOP="):
@@ -58,7 +58,7 @@ def _find_toolkit(ctx):
     if home and ctx.path(home + "/bin/nvcc").exists:
         return home
     if wish == "1":
-        fail("\nSOK_CUDA=1 but no CUDA toolkit: set CUDA_HOME or put nvcc on the path, or build with SOK_CUDA=0.\n")
+        fail("\nSOK_CUDA=1, but there is no CUDA toolkit: set CUDA_HOME, put nvcc on the path, or set SOK_CUDA=0.\n")
     return ""
 
 def _cuda_configure_impl(ctx):

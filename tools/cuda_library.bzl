@@ -1,7 +1,7 @@
-"""cuda_library: .cu files compiled by nvcc, for the `deps` of cc_library and its kin.
+"""cuda_library: .cu files compiled by nvcc, for the `deps` of cc_library, cc_binary and cc_test.
 
-A .cu file offers launchers that take raw pointers and a stream. It includes no TensorFlow header: with them a
-file takes most of a minute, and not every nvcc can compile every TensorFlow's.
+A .cu file defines launchers that take raw pointers and a stream. It includes no TensorFlow header: with these, a
+file takes most of a minute to compile, and some versions of nvcc cannot compile those of some TensorFlow versions.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
@@ -11,7 +11,7 @@ _OPTIONS = [
     "-c",
     "-O3",
     "-std=c++17",
-    # The CPU engine's rule: no fused multiply-add, so that both engines give the same bits.
+    # No fused multiply-add, as in C++ code (copts.bzl), so that CPU and GPU compute the same bits.
     "--fmad=false",
     "--expt-relaxed-constexpr",
     "--expt-extended-lambda",
@@ -20,7 +20,7 @@ _OPTIONS = [
 ]
 
 def _architectures():
-    """Machine code for every architecture, and PTX of the last for those still to come."""
+    """Machine code for every architecture, and PTX of the last one for newer devices."""
     codes = [("compute_" + arch, "sm_" + arch) for arch in CUDA_ARCHS]
     codes += [("compute_" + arch, "compute_" + arch) for arch in CUDA_ARCHS[-1:]]
     return ["-gencode=arch=%s,code=%s" % pair for pair in codes]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Sets up, builds, and trains a click-through model: by default on generated data whose best reachable AUC is
-# known, in a minute or two. Shows the loss, the speed and the time left, and the held-out AUC at the end.
+# Sets up, builds, and trains a click-through model, by default for a minute or two on generated data whose best
+# possible AUC is known. Shows the loss, the speed and the time left, and the AUC on held-out data at the end.
 #
 # Usage: tools/demo.sh [--ranks N] [--tensorflow VERSION] [ARGUMENT OF examples/train_ctr.py]...
 #   tools/demo.sh --dataset movielens --data_dir FOLDER
-#   tools/demo.sh --ranks 2    on two processes of this machine, with each table sharded over them
+#   tools/demo.sh --ranks 2    on two processes of this machine, with the tables sharded over them
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/ranks.sh"
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[[ "$ranks" =~ ^[1-9][0-9]*$ ]] || fail "--ranks needs a number of processes, such as 2, and not '$ranks'."
+[[ "$ranks" =~ ^[1-9][0-9]*$ ]] || fail "--ranks needs a number of processes, such as 2, not '$ranks'."
 case " ${arguments[*]} " in
   *" --dataset "* | *" --dataset="*) ;;
   *) arguments=(--dataset synthetic "${arguments[@]}") ;;
@@ -34,7 +34,7 @@ esac
 say "Building; the first time takes several minutes."
 program=("$SOK_ROOT/tools/python.sh" "$SOK_ROOT/examples/train_ctr.py" "${arguments[@]}")
 [ "$ranks" != 1 ] || exec "${program[@]}"
-# Once, and not by every rank.
+# Set up and build once, not on every rank.
 "$SOK_ROOT/tools/setup.sh" --horovod
 "$SOK_ROOT/tools/python.sh" -c ""
 export SOK_BUILD=0

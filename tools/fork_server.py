@@ -1,14 +1,14 @@
-"""Gives tests processes that have TensorFlow imported: the import takes 2.5 s, more than most tests.
+"""Forks test processes from a process that has imported TensorFlow, which takes 2.5 s, longer than most tests.
 
-tools/test.sh runs the server while Bazel runs tests. The server is a process that has imported TensorFlow and
-pytest, used neither, and imported nothing of this checkout. tools/run_pytest.py, the program of every Python
-test, asks it for a process. The server forks one, which takes over the arguments, environment, working
-directory and standard streams; the program that asked waits until it ends. Where no server runs, as under a
-plain `bazel test`, the program imports TensorFlow itself.
+tools/test.sh runs the server while Bazel runs tests. The server has imported TensorFlow and pytest, has not
+used them, and has imported nothing from this checkout. tools/run_pytest.py, the program of every Python test,
+connects to the server and sends its arguments, environment, working directory and standard streams. The
+server forks a process that runs the test with them, and the client waits until that process ends. Without a
+server, as under a plain `bazel test`, the program imports TensorFlow itself.
 
-A server answers only programs of its own checkout, interpreter and user.
+A server accepts only clients of the same checkout, interpreter and user.
 
-Usage: fork_server.py COMMAND...    runs the command beside a server; ends with the command's status
+Usage: fork_server.py COMMAND...    runs the command beside a server; exits with the command's status
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run_in_fork(command: list[str]) -> int | None:
     """Runs a Python program with its arguments in a process forked by the server.
 
     Returns:
-      Its exit status, minus the signal's number where one ended it; None where no server runs.
+      Its exit status; -N if signal N ended it; None if no server runs.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         try:
@@ -52,7 +52,7 @@ def run_in_fork(command: list[str]) -> int | None:
 
 
 def _address() -> str:
-    """The name of the server's socket, in Linux's abstract namespace: no file that could be left behind."""
+    """The name of the server's socket, in Linux's abstract namespace, so that no file is left behind."""
     identity = f"{os.path.dirname(os.path.realpath(__file__))} {sys.prefix}"
     return f"\0sok-fork-server-{os.getuid()}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
@@ -63,8 +63,11 @@ def _peer_user(connection: socket.socket) -> int:
 
 
 def _serve(listener: socket.socket, over: int) -> Callable[[], object]:
-    """Accepts requests until the pipe `over` is closed. Each process forked for one returns what runs it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the processes that watch programs
+    """Accepts requests until the pipe `over` is closed.
+
+    Returns only in the processes that are forked for requests; the result runs the requested program.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the watching processes are not waited for
     while True:
         if over in select.select([listener, over], [], [])[0]:
             os._exit(0)
@@ -78,7 +81,10 @@ def _serve(listener: socket.socket, over: int) -> Callable[[], object]:
 
 
 def _watched_program(connection: socket.socket) -> Callable[[], object]:
-    """Forks the program's process and returns there. This one waits, or kills it when the asker ends."""
+    """Forks the program's process, and returns in it.
+
+    The calling process waits for the program, kills it if the client ends first, and then exits.
+    """
     if _peer_user(connection) != os.getuid():
         os._exit(1)
     request, rights, _, _ = connection.recvmsg(_MAX_REQUEST_BYTES, socket.CMSG_SPACE(4 * len(_STREAMS)))
@@ -86,7 +92,7 @@ def _watched_program(connection: socket.socket) -> Callable[[], object]:
     pid = os.fork()
     if not pid:
         connection.close()
-        os.setpgid(0, 0)  # here and in the other process: whichever runs first
+        os.setpgid(0, 0)  # also called by the parent, as either process may run first
         return lambda: _run_program(list(streams), *pickle.loads(request))
     for stream in streams:
         os.close(stream)
@@ -116,15 +122,15 @@ def _run_program(
 
 
 def main(command: list[str]) -> int:
-    """Runs the command, and a server while it runs; returns the command's exit status."""
+    """Runs the command with a server beside it; returns the command's exit status."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             listener.bind(_address())
-        except OSError:  # another run of the tests has one
+        except OSError:  # another run of the tests has a server
             return subprocess.call(command)
         listener.listen()
-        over, running = os.pipe()  # closed with this process, however it ends
+        over, running = os.pipe()  # closed when this process ends, for any reason
         server = os.fork()
         if server:
             listener.close()
@@ -136,7 +142,8 @@ def main(command: list[str]) -> int:
         import pytest  # noqa: F401
         import tensorflow  # noqa: F401
 
-        # Forked processes need not collect what they share; doing so takes a second of each.
+        # Forked processes need not garbage-collect the objects they share, which would take each of them a
+        # second.
         gc.freeze()
         _serve(listener, over)()
         return 0

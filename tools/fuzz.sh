@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Feeds the reader of checkpoints with what libFuzzer thinks of, under Address- and UndefinedBehaviorSanitizer,
-# until something is found or the time is over. Needs clang, which it installs where it can.
+# Fuzzes the checkpoint reader with libFuzzer under AddressSanitizer and UndefinedBehaviorSanitizer, until it finds an
+# error or the time is over. Needs clang and installs it if possible.
 #
 # Usage: tools/fuzz.sh [--seconds N]
 set -euo pipefail
@@ -13,7 +13,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds="${2:-}" && shift 2 || fail "--seconds needs a number." ;;
     --seconds=*) seconds="${1#--seconds=}" && shift ;;
-    *) fail "tools/fuzz.sh does not know $1." ;;
+    *) fail "tools/fuzz.sh has no option $1." ;;
   esac
 done
 [[ "$seconds" =~ ^[0-9]+$ ]] || fail "--seconds needs a number, not '$seconds'."
@@ -41,7 +41,7 @@ compile() {  # compile SOURCE
   fi
 }
 
-# A checkpoint of each kind, unchanged, by some readers, and one change of each kind.
+# Seeds: each kind of checkpoint for several readers, unchanged and with one change of each kind.
 make_seeds() {
   local image reader change
   for image in 0 1 2 3 4; do
@@ -67,7 +67,7 @@ while read -r source; do objects+=("$(object_of "$source")"); done < <(sources)
 # shellcheck disable=SC2086  # lists of words
 clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lz -lpthread -o "$folder/read_checkpoint"
 make_seeds
-say "Fuzzing for $seconds seconds; what is found goes to $folder"
+say "Fuzzing for $seconds seconds; inputs that cause an error are written to $folder"
 cd "$folder"
 exec ./read_checkpoint -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=4096 -use_value_profile=1 \
   -print_final_stats=1 corpus seeds

@@ -1,4 +1,4 @@
-"""GoogleTest as the system's package manager installed it."""
+"""GoogleTest, as installed by the system's package manager."""
 
 _PREFIXES = ["/usr", "/usr/local"]
 

@@ -1,12 +1,12 @@
-"""Horovod's headers, from the source package that $SOK_HOROVOD names; the wheel has none.
+"""Horovod's headers, from its unpacked source package in $SOK_HOROVOD; Horovod's wheel has no headers.
 
-HAS_HOROVOD of horovod.bzl is False where there is no such folder: the library is then built for one rank.
+Without such a folder, HAS_HOROVOD in horovod.bzl is False, and the library is built for one rank.
 """
 
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
-# Included with -isystem: warnings in Horovod's headers are not ours. They are those of a build for the CPU.
+# The headers of a build for CPUs. System headers, so that warnings in them are off.
 cc_library(
     name = "headers",
     hdrs = glob(["horovod/common/*.h"]),

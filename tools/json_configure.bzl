@@ -1,7 +1,7 @@
-"""nlohmann's JSON library as the system's package manager installed it: the manifests of checkpoints.
+"""nlohmann's JSON library, as installed by the system's package manager. It reads and writes checkpoint manifests.
 
-Headers only, so there is no binary to fit to TensorFlow's; it parses hostile text without exceptions, and is fuzzed
-by its authors. TensorFlow's own jsoncpp cannot be used: its wheel does not export it.
+It has headers only, so that its ABI cannot conflict with TensorFlow's. It parses hostile text without exceptions, and
+its authors fuzz it. TensorFlow's jsoncpp cannot be used, because TensorFlow's wheel does not export it.
 """
 
 _PREFIXES = ["/usr", "/usr/local"]

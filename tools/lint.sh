@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks formatting and rules without changing a file; with --fix, formats and fixes what can be.
+# Checks formatting and rules without changing files. With --fix, formats, and fixes what the tools can fix.
 #
 # Usage: tools/lint.sh [--fix]
 set -euo pipefail
@@ -27,7 +27,7 @@ check() {  # check WHAT COMMAND...
 cpp_files() { find cc cuda sok_ops benchmarks -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh'; }
 shell_files() { find tools .ci -name '*.sh' -o -path .ci/run; }
 
-# Lines of files under the given folders that match; succeeds if there is none.
+# Succeeds if no line of C++ and CUDA files under the folders matches; else prints the lines.
 absent() {  # absent PATTERN FOLDER...
   ! grep -rnE --include='*.h' --include='*.cc' --include='*.cu' --include='*.cuh' "$@"
 }
@@ -37,7 +37,8 @@ check_shell_syntax() {
   while read -r file; do bash -n "$file" || return 1; done < <(shell_files)
 }
 
-# Of the sources that lock or share. One kernel stands for all that share a table's resource.
+# Clang's thread safety analysis of the sources that use locks or shared objects. Many kernels share a table's resource
+# (resources.h): one of them is enough to check it.
 check_thread_safety() {
   local tensorflow
   tensorflow="$(tool python -c 'import importlib.util as u; print(*u.find_spec("tensorflow").submodule_search_locations)')"
@@ -53,7 +54,7 @@ if [ "${SOK_ARGS[*]}" = --fix ]; then
   tool ruff format --quiet .
   tool ruff check --quiet --fix . || true
 elif [ ${#SOK_ARGS[@]} -gt 0 ]; then
-  fail "tools/lint.sh does not know ${SOK_ARGS[*]}."
+  fail "tools/lint.sh has no option ${SOK_ARGS[*]}."
 fi
 
 # shellcheck disable=SC2046  # no spaces in the names
@@ -71,7 +72,7 @@ if command -v shellcheck > /dev/null; then
   # shellcheck disable=SC2046
   check "shell rules" shellcheck --external-sources --severity=warning $(shell_files)
 fi
-# clang is not needed otherwise; only .ci/run installs it.
+# Only .ci/run installs clang; elsewhere, the check is left out if clang is missing.
 [ "${CI:-}" != true ] || install_clang
 if command -v clang++ > /dev/null; then
   check "thread safety" check_thread_safety

@@ -1,8 +1,8 @@
-"""Writes the wheel: the package's files, its metadata and the list of both (wheel format 1.0).
+"""Writes the wheel: the package's files, its metadata and the RECORD of both (wheel format 1.0).
 
-The op library in the wheel fits one minor version of TensorFlow, which the wheel's local version names
-(0.1.0+tf2.15). TensorFlow is not among the declared requirements: several distributions provide it
-(tensorflow, tensorflow-cpu, ...), and pip would install a second one over the user's.
+The op library in the wheel works with one minor version of TensorFlow, which is in the wheel's local version
+(0.1.0+tf2.15). The wheel does not require TensorFlow: several distributions provide it (tensorflow,
+tensorflow-cpu, ...), and pip might install a second one over the user's.
 """
 
 import base64
@@ -14,8 +14,8 @@ import zipfile
 
 NAME = "sparse_operation_kit"
 
-# The lowest Python that runs the package; `tools/test_wheel.sh --python python3.10` checks it, and ruff
-# checks the package's syntax against it (pyproject.toml). TensorFlow's own wheels bound it from above.
+# The lowest Python version of the package. `tools/test_wheel.sh --python python3.10` tests it, and ruff
+# checks the syntax for it (pyproject.toml). The highest version is that of TensorFlow's wheels.
 LOWEST_PYTHON = "3.10"
 
 METADATA = """\
@@ -63,7 +63,7 @@ def write_wheel(path: str, contents: dict[str, bytes], record: str) -> None:
 
 
 def main(folder: str, tensorflow: str, license_path: str, readme_path: str, pairs: list[str]) -> None:
-    """Makes the wheel in `folder` of `pairs`, each PATH_IN_WHEEL=FILE."""
+    """Writes the wheel to `folder`; `pairs` are its files, as PATH_IN_WHEEL=FILE."""
     files = dict(sorted(pair.split("=", 1) for pair in pairs))
     minor = ".".join(tensorflow.split(".")[:2])
     version = f"{package_version(files)}+tf{minor}"

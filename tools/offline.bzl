@@ -1,7 +1,7 @@
-"""Repositories that Bazel's own rules ask for, answered without a network.
+"""Stand-ins for repositories that Bazel 4 would download.
 
-Bazel 4 resolves `@rules_cc` and its like by download when a built-in macro or a test target mentions them.
-Everything this project needs from them is native in that Bazel, so each repository here only forwards names.
+Bazel 4 downloads `@rules_cc` and similar repositories when a built-in macro or a test target refers to them. All rules
+that this project needs from them are native in Bazel 4, so the repositories here only forward their names.
 """
 
 _FORWARDED = {
@@ -75,7 +75,7 @@ def _coverage_repository_impl(ctx):
 _coverage_repository = repository_rule(implementation = _coverage_repository_impl)
 
 def offline_repositories():
-    """Declares the stand-ins. Every test target refers to the coverage tools, used or not."""
+    """Declares the stand-ins. Every test target refers to the coverage tools, even without coverage."""
     for name, (folder, names) in _FORWARDED.items():
         _forwarding_repository(name = name, folder = folder, names = names)
     _coverage_repository(name = "remote_coverage_tools")

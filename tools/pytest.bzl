@@ -1,7 +1,7 @@
-"""Test targets whose files are pytest's."""
+"""Test targets of pytest files."""
 
 def pytest_test(name, srcs, deps = [], data = [], tags = [], **kwargs):
-    """A test target of pytest files, run in one process, with the project's pytest configuration.
+    """A test target that runs pytest files in one process, with the project's pytest configuration.
 
     Args:
       name: the target's name.

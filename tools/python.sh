@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the environment's Python with the library of this checkout, built first where something changed:
+# Runs the environment's Python with the library of this checkout, after building what has changed:
 #   tools/python.sh examples/train_ctr.py --dataset synthetic
 #
 # Usage: tools/python.sh [PYTHON_ARGUMENT]...
 # Environment: SOK_TENSORFLOW  the TensorFlow version
-#              SOK_BUILD=0     run what was built before (for the ranks of a launcher: mpirun -np 2 tools/python.sh ...)
+#              SOK_BUILD=0     does not build (for ranks that a launcher starts: mpirun -np 2 tools/python.sh ...)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 

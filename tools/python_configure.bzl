@@ -1,4 +1,4 @@
-"""The Python toolchain of the configured interpreter, $SOK_PYTHON."""
+"""The Python toolchain with the configured interpreter, $SOK_PYTHON."""
 
 _BUILD = """
 load("@bazel_tools//tools/python:toolchain.bzl", "py_runtime_pair")
@@ -25,18 +25,18 @@ toolchain(
 """
 
 def find_python(ctx):
-    """The configured interpreter's path, of a repository rule that names SOK_PYTHON in its `environ`.
+    """The configured interpreter's absolute path. Fails if there is no such program.
 
     Args:
-      ctx: the repository rule's context.
+      ctx: the context of a repository rule that has SOK_PYTHON in its `environ`.
 
     Returns:
-      An absolute path; the rule fails, saying what to do, where there is no such program.
+      The path.
     """
     name = ctx.os.environ.get("SOK_PYTHON", "")
     if not name:
-        fail("\nNo Python is configured. Run tools/setup.sh once: it makes the environment and writes " +
-             ".bazelrc.env; or name an interpreter that has TensorFlow: --repo_env=SOK_PYTHON=PATH.\n")
+        fail("\nNo Python is configured. Run tools/setup.sh, which makes an environment and writes .bazelrc.env, " +
+             "or give the path of a Python that has TensorFlow: --repo_env=SOK_PYTHON=PATH.\n")
     path = ctx.path(name) if "/" in name else ctx.which(name)
     if path == None or not path.exists:
         fail("\nThe configured Python, %s, does not exist. Run tools/setup.sh again.\n" % name)

@@ -1,7 +1,7 @@
-"""Entry point of every Python test target: runs pytest on its files as Bazel expects a test to behave.
+"""Entry point of Python test targets: runs pytest on the target's files, with Bazel's report and test filter.
 
-The process imports TensorFlow before it reads a test, so that processes which tests start are forked with it
-imported (`tests/forked.py`). It is itself forked by tools/fork_server.py where that runs.
+The process imports TensorFlow before the tests, so that the processes that tests fork have it imported
+(`tests/forked.py`). If tools/fork_server.py runs, it forks this process.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ def run_pytest(config: str, arguments: list[str]) -> int:
         options += ["-k", chosen]
     skips = expected_skips.Plugin()
     status = pytest.main([*options, *arguments], plugins=[skips])
-    # A file without a test is a mistake. One that skips itself (for lack of an Estimator, say) is not, nor
-    # is one without a test of the chosen name.
+    # A file without tests is an error, unless the file skips itself (for example, because this TensorFlow has
+    # no Estimator) or a filter is set.
     if status == pytest.ExitCode.NO_TESTS_COLLECTED and (skips.modules or chosen):
         return 0
     return int(status)
 
 
 def main(config: str, arguments: list[str]) -> object:
-    """Runs the tests; returns the exit status. Returns in the processes that tests start, too."""
+    """Runs the tests; returns the exit status. Also returns in the processes that tests fork."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow  # noqa: F401 - for the processes forked from this one
 
     import forked
 
-    # Forked processes need not collect what they share; doing so takes a second of each.
+    # Forked processes need not garbage-collect the objects they share, which would take each of them a
+    # second.
     gc.freeze()
     program = forked.start_server()
     return program() if program else run_pytest(config, arguments)
 
 
 if __name__ == "__main__":
-    # In a process that the server has forked, which has TensorFlow already, the tests run.
+    # A process that the server forked has TensorFlow imported and runs the tests.
     status = fork_server.run_in_fork(sys.argv) if "tensorflow" not in sys.modules else None
     sys.exit(main(sys.argv[1], sys.argv[2:]) if status is None else status)

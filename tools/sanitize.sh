@@ -23,7 +23,7 @@ sanitized_tests() {  # sanitized_tests asan|tsan OPTION...
     --build_event_json_file="$folder/$1" "${@:2}" "${arguments[@]}" || true
 }
 
-# ThreadSanitizer needs its shadow memory where address randomization may put a library.
+# Address randomization could put a library where ThreadSanitizer needs its shadow memory.
 fixed_addresses=()
 if setarch "$(uname -m)" --addr-no-randomize true 2> /dev/null; then
   fixed_addresses=(--run_under="setarch $(uname -m) --addr-no-randomize")

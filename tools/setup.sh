@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Prepares this machine and checkout for building, testing and running:
-#   system packages (where it may install them), a Python environment with pinned packages, Bazel's configuration.
-# Does only what is missing; with nothing missing it takes a second.
+# Prepares this machine and checkout for building, testing and running. Installs system packages (as root or with sudo),
+# makes a Python environment with pinned packages, and writes Bazel's configuration.
+# Does only what is missing; if nothing is, it takes a second.
 #
 # Usage: tools/setup.sh [--tensorflow VERSION] [--horovod | --horovod-source]
-#   --horovod         also builds and installs Horovod, which training on several ranks needs: 2 to 8 minutes, once
-#   --horovod-source  fetches its source alone, which building the library of the exchange between ranks needs
+#   --horovod         also builds and installs Horovod, for training on several ranks: 2 to 8 minutes, once
+#   --horovod-source  downloads only Horovod's source, which the build of the library for several ranks needs
 #
-# Environment: SOK_HOME      where environments and caches live (~/.cache/sparse-operation-kit)
-#              SOK_TENSORFLOW  the version, as --tensorflow
-#              PYTHON        the Python 3.11 to make the environment from
+# Environment: SOK_HOME        the folder of environments and caches (~/.cache/sparse-operation-kit)
+#              SOK_TENSORFLOW  the TensorFlow version, as --tensorflow
+#              PYTHON          the Python 3.11 to make the environment from
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/packages.sh"
@@ -27,13 +27,13 @@ for argument in "${SOK_ARGS[@]}"; do
       print_usage
       exit 0
       ;;
-    *) fail "tools/setup.sh does not know $argument (see --help)." ;;
+    *) fail "tools/setup.sh has no option $argument (see --help)." ;;
   esac
 done
 
 mkdir -p "$SOK_HOME/env" 2> /dev/null ||
-  fail "$SOK_HOME cannot be written. Set SOK_HOME to a folder with 6 GB free and run this again."
-# One set-up at a time: two would build the same environment over each other.
+  fail "$SOK_HOME is not writable. Set SOK_HOME to a folder with 6 GB free and run this again."
+# One set-up at a time, as two would write to the same environment.
 exec 9> "$SOK_HOME/lock"
 flock -n 9 || { say "Waiting for another set-up to finish."; flock 9; }
 

@@ -30,6 +30,6 @@ done
 "$SOK_ROOT/tools/setup.sh" --horovod
 events="$(mktemp)"
 trap 'rm -f "$events"' EXIT
-# Its status is not needed: a target that does not build or fails is in the events.
+# The status is not needed: the events tell which targets failed or did not build.
 sok_bazel_test "${options[@]}" --build_event_json_file="$events" "${targets[@]}" || true
 "$(sok_python)" "$SOK_ROOT/tools/count_tests.py" "$events"

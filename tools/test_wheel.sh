@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it with pip into a new environment that has the same TensorFlow, and trains a step
-# with it from a folder outside the checkout.
+# Builds the wheel, installs it with pip into a new environment with the same TensorFlow, and trains one step with it
+# from a folder outside the checkout.
 #
 # Usage: tools/test_wheel.sh [--tensorflow VERSION] [--fresh | --python PYTHON]
-#   --fresh          installs TensorFlow too, in the pinned versions; without it the new environment borrows
-#                    TensorFlow from the one of tools/setup.sh
-#   --python PYTHON  makes the environment from this interpreter and installs TensorFlow, with the newest
-#                    dependencies that pip finds for it: the pinned ones are for Python 3.11
+#   --fresh          installs TensorFlow and its dependencies too, in the pinned versions. By default, the new
+#                    environment uses the packages of the environment that tools/setup.sh made
+#   --python PYTHON  makes the environment from this interpreter and installs TensorFlow with the newest
+#                    dependencies that pip finds, because the pinned ones are for Python 3.11
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
@@ -23,7 +23,7 @@ case "${SOK_ARGS[*]}" in
     base="${SOK_ARGS[1]}"
     install=("tensorflow-cpu==$SOK_TENSORFLOW")
     ;;
-  *) fail "tools/test_wheel.sh does not know ${SOK_ARGS[*]}." ;;
+  *) fail "tools/test_wheel.sh has no option ${SOK_ARGS[*]}." ;;
 esac
 
 folder="$(mktemp -d)"

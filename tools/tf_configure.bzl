@@ -1,8 +1,8 @@
-"""The C++ headers and library inside the TensorFlow wheel of the configured interpreter."""
+"""The C++ headers and library in the TensorFlow package of the configured interpreter."""
 
 load("//tools:python_configure.bzl", "find_python")
 
-# The last line that this prints is what the rule reads: importing TensorFlow may print on its own.
+# The rule reads only the last line of the output, because importing TensorFlow may print other lines.
 _ASK = """
 import json, os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -17,7 +17,7 @@ print(json.dumps({
 }))
 """
 
-# What an op library can reach from op_kernel.h, of some ten thousand headers in the wheel.
+# The folders of the headers that op_kernel.h includes, directly or not. The package has about ten thousand headers.
 _HEADER_ROOTS = [
     "Eigen",
     "absl",
@@ -37,7 +37,7 @@ _HEADER_ROOTS = [
 _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
-# Included with -isystem: warnings in TensorFlow's headers are not ours.
+# System headers, so that warnings in them are off.
 cc_library(
     name = "headers",
     hdrs = glob({headers}, exclude = ["**/*.so", "**/*.py", "**/*.txt"]),

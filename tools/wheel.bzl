@@ -1,6 +1,6 @@
-"""The Python package with the op libraries inside it: as a folder to run from, and as a wheel.
+"""The Python package with the op libraries inside: as a folder to run from, and as a wheel.
 
-Both lay out the same files: python/PACKAGE/... becomes PACKAGE/..., and the op libraries lie in the package.
+Both have the same layout: python/PACKAGE/... becomes PACKAGE/..., and the op libraries are in PACKAGE/.
 """
 
 load("@tensorflow//:tf.bzl", "TF_VERSION")
@@ -10,7 +10,7 @@ _LIBRARIES = ["sok_ops/sok_ops.so", "sok_ops/sok_horovod.so"]
 _PACKAGE = "sparse_operation_kit"
 
 def _layout(deps):
-    """Pairs of a file and its path below site-packages, of the runfiles of Python libraries."""
+    """The runfiles of Python libraries as pairs: the file, and its path below site-packages."""
     pairs = []
     for dep in deps:
         for file in dep[DefaultInfo].default_runfiles.files.to_list():
@@ -28,14 +28,14 @@ def _site_packages_impl(ctx):
         links.append(link)
     return [DefaultInfo(files = depset(links))]
 
-# A folder for Python's path. Its files are links to the sources: an edit needs no build.
+# A folder for Python's path. Its files are links to the sources, so that edits need no build.
 site_packages = rule(
     implementation = _site_packages_impl,
     attrs = {"deps": attr.label_list(mandatory = True)},
 )
 
 def _wheel_impl(ctx):
-    # The wheel's name holds a version that only the sources know, so the output is the folder that it lies in.
+    # The output is the wheel's folder: the wheel's name contains the version, which is only in the sources.
     folder = ctx.actions.declare_directory(ctx.label.name)
     pairs = _layout(ctx.attr.deps)
     args = ctx.actions.args()

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up, builds the wheel for one TensorFlow version, and copies it to a folder. Prints its path.
+# Sets up, builds the wheel for one TensorFlow version, copies it to a folder, and prints its path.
 #
 # Usage: tools/wheel.sh [--tensorflow VERSION] [FOLDER]
 #   FOLDER  made if it does not exist; by default dist/ in the checkout
@@ -12,11 +12,11 @@ case "${SOK_ARGS[*]}" in
     print_usage
     exit 0
     ;;
-  -*) fail "tools/wheel.sh does not know ${SOK_ARGS[*]} (see --help)." ;;
+  -*) fail "tools/wheel.sh has no option ${SOK_ARGS[*]} (see --help)." ;;
 esac
 folder="${SOK_ARGS[0]:-$SOK_ROOT/dist}"
 
-# For the exchange between ranks, which the wheel holds too.
+# With Horovod's source, because the wheel contains the library for several ranks.
 "$SOK_ROOT/tools/setup.sh" --horovod-source
 say "Building the wheel for TensorFlow $SOK_TENSORFLOW; the first time takes several minutes."
 sok_bazel build --jobs="$(nproc)" --noshow_progress //tools:wheel >&2

@@ -1,4 +1,4 @@
-"""Trains one table for a step with the installed package; tools/test_wheel.sh runs it.
+"""Trains a table for one step with the installed package; tools/test_wheel.sh runs this program.
 
 Usage: wheel_check.py ENVIRONMENT_FOLDER
 """
@@ -18,7 +18,7 @@ tf1 = tf.compat.v1
 
 
 def main(environment: str) -> None:
-    """Checks that a row moves by exactly its gradient, with the package that lies in `environment`."""
+    """Checks a step of gradient descent exactly, and that the package is the one in `environment`."""
     package = os.path.realpath(sok.__file__)
     if not package.startswith(os.path.realpath(environment)):
         sys.exit(f"the package was imported from {package}, not from the wheel")

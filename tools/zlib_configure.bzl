@@ -1,7 +1,7 @@
-"""zlib as the system's package manager installed it: the checksums of checkpoints.
+"""zlib, as installed by the system's package manager. It computes the checksums of checkpoints.
 
-Its CRC-32 is the one that every other program has at hand (Python's zlib.crc32 among them), which the documented
-checkpoint format needs. Linked statically: the op library then needs nothing that TensorFlow's wheel lacks.
+Its CRC-32 is widely available to other programs (in Python, zlib.crc32), which the documented checkpoint format needs.
+It is linked statically, so that the op library depends only on what TensorFlow's wheel has.
 """
 
 _PREFIXES = ["/usr", "/usr/local"]
@@ -16,7 +16,7 @@ cc_library(
     srcs = ["lib/libz.a"],
     hdrs = ["include/zlib.h", "include/zconf.h"],
     includes = ["include"],
-    # Not to be seen from outside: the process has a zlib already, Python's.
+    # Not exported: the process may have another zlib, such as Python's.
     linkopts = ["-Wl,--exclude-libs,libz.a"],
 )
 """

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Sourced by scripts that use clang, which the build does without; with tools/lib/packages.sh sourced before.
+# Sourced by scripts that use clang, after tools/lib/packages.sh. The build does not need clang.
 
 has_clang() { command -v clang++ > /dev/null && has_libfuzzer; }
 
-# libFuzzer comes as a package of its own.
+# libFuzzer is a separate package.
 has_libfuzzer() {
   echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
     clang++ -x c++ -fsanitize=fuzzer,address - -o /dev/null 2> /dev/null
 }
 
-# Installs clang with libFuzzer where it is missing; fails where it cannot.
+# Installs clang and libFuzzer if they are missing; fails if it cannot.
 install_clang() {
   local as_root log packages="clang libclang-rt-dev"
   ! has_clang || return 0

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by the scripts of tools/: paths, messages and the choice of TensorFlow version.
+# Sourced by the scripts in tools/: paths, messages and the choice of TensorFlow version.
 
 SOK_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
-# Everything made outside the checkout lives here: environments, Horovod's wheels, Bazel's results.
+# The folder of all files outside the checkout: environments, Horovod's wheels, Bazel's cache.
 SOK_HOME="${SOK_HOME:-$HOME/.cache/sparse-operation-kit}"
 SOK_DEFAULT_TENSORFLOW=2.15.1
 SOK_TENSORFLOW="${SOK_TENSORFLOW:-$SOK_DEFAULT_TENSORFLOW}"
@@ -15,7 +15,7 @@ fail() {
   exit 1
 }
 
-# Takes `--tensorflow V` or `--tensorflow=V` out of the arguments; leaves the others in SOK_ARGS.
+# Sets SOK_TENSORFLOW from `--tensorflow V` or `--tensorflow=V`, and SOK_ARGS to the other arguments.
 take_tensorflow_option() {
   SOK_ARGS=()
   while [ $# -gt 0 ]; do
@@ -49,7 +49,7 @@ sok_env() { printf '%s' "$SOK_HOME/env/tf-$SOK_TENSORFLOW"; }
 
 sok_python() { printf '%s' "$(sok_env)/bin/python"; }
 
-# Where Bazel's outputs of the chosen TensorFlow version are linked from.
+# The link to Bazel's outputs for the chosen TensorFlow version.
 sok_bazel_link() {  # sok_bazel_link bin|testlogs
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     printf '%s' "$SOK_ROOT/bazel-$1"
@@ -58,8 +58,8 @@ sok_bazel_link() {  # sok_bazel_link bin|testlogs
   fi
 }
 
-# Bazel for the chosen TensorFlow version. The default one's outputs are where a plain `bazel` puts them; each
-# other version has outputs and a server of its own, so that switching back and forth rebuilds nothing.
+# Runs Bazel for the chosen TensorFlow version. The outputs for the default version are where a plain `bazel` puts
+# them. Each other version has its own outputs and server, so that switching versions rebuilds nothing.
 sok_bazel() {
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     (cd "$SOK_ROOT" && bazel "$@")
@@ -69,7 +69,7 @@ sok_bazel() {
   fi
 }
 
-# As `sok_bazel test`, with a process beside it from which Python tests are forked: see tools/fork_server.py.
+# Like `sok_bazel test`, with a server that forks the Python tests: see tools/fork_server.py.
 sok_bazel_test() {
   "$(sok_python)" "$SOK_ROOT/tools/fork_server.py" "$BASH" -c \
     'source "$0" && sok_bazel test "$@"' "$SOK_ROOT/tools/lib/common.sh" "$@"

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # Sourced by tools/setup.sh: the Python environment and Bazel's configuration for it.
 
-readonly NEEDED_GB=5  # TensorFlow, the tools beside it, and Horovod's build while it lasts
+readonly NEEDED_GB=5  # for TensorFlow, the other packages, and Horovod's build folder
 
-# Prints a Python 3.11, or nothing.
+# Prints the path of a Python 3.11, or nothing.
 find_base_python() {
   local candidate
   for candidate in ${PYTHON:-} python3.11 python3; do
@@ -14,7 +14,7 @@ find_base_python() {
   done
 }
 
-# The files that an environment is made from.
+# Prints the files that define an environment.
 requirement_files() {
   local folder="$SOK_ROOT/tools/requirements"
   printf '%s\n' "$folder/tensorflow-$SOK_TENSORFLOW.txt" "$folder/build.txt" "$folder/dev.txt" \
@@ -24,7 +24,7 @@ requirement_files() {
 
 requirements_hash() { requirement_files | xargs cat | sha256sum | cut -c 1-16; }
 
-# What the environment was made from: the requirements' hash and, where Horovod is installed, its version.
+# What the environment contains: the hash of its requirements, and Horovod's version if that is installed.
 environment_stamp() { cat "$(sok_env)/.stamp" 2> /dev/null || true; }
 
 has_horovod() { [ "$(environment_stamp)" = "$(requirements_hash) horovod-$HOROVOD_VERSION" ]; }
@@ -33,7 +33,7 @@ check_disk() {
   local free
   free="$(df -Pk "$SOK_HOME" | awk 'NR == 2 { print int($4 / 1048576) }')"
   [ "$free" -ge "$NEEDED_GB" ] ||
-    fail "$SOK_HOME has $free GB free and an environment takes $NEEDED_GB while it is made. Free some space, or set" \
+    fail "$SOK_HOME has $free GB free, but making an environment needs $NEEDED_GB GB. Free some space, or set" \
       "SOK_HOME to a folder on another disk, and run this again."
 }
 
@@ -45,9 +45,9 @@ make_environment() {
   if [ "${made%% *}" != "$hash" ]; then
     check_disk
     if [ -n "$made" ]; then
-      say "      The environment in $env is old: it was made from other requirements. Making it anew."
+      say "      The requirements of the environment in $env have changed. Making it again."
     elif [ -e "$env" ]; then
-      say "      The environment in $env was left unfinished. Making it anew."
+      say "      The environment in $env is incomplete. Making it again."
     fi
     rm -rf "$env"
     install_python_packages
@@ -65,8 +65,8 @@ install_python_packages() {
   env="$(sok_env)"
   python="$(find_base_python)"
   [ -n "$python" ] ||
-    fail "Python 3.11 is needed and neither python3.11 nor python3 is one here ($(python3 --version 2>&1 || true))." \
-      "Install it, or set PYTHON to the path of one, and run this again."
+    fail "Python 3.11 is needed, but neither python3.11 nor python3 is that ($(python3 --version 2>&1 || true))." \
+      "Install it, or set PYTHON to its path, and run this again."
   say "[2/3] Python packages with TensorFlow $SOK_TENSORFLOW, into $env: 1 to 3 minutes"
   "$python" -m venv "$env" || fail "$python could not make a virtual environment: is python3-venv installed?"
   while read -r file; do
@@ -80,14 +80,14 @@ install_python_packages() {
   local engine=$!
   pip_install "${requirements[@]}"
   [ ${#without_dependencies[@]} = 0 ] || pip_install --no-deps "${without_dependencies[@]}"
-  # What needs the engine builds it again, and tells what is wrong.
+  # Its errors are ignored here: the builds that need the engine report them.
   wait "$engine" || true
 }
 
-# Of the op library, the part that needs no TensorFlow: it is built while pip downloads and unpacks that.
+# Builds the part of the op library that does not need TensorFlow, while pip installs TensorFlow.
 build_engine() {
   write_bazel_configuration
-  # The lock of the set-up is closed: a Bazel server that starts here would hold it.
+  # Closes file descriptor 9, the lock of the set-up: a Bazel server that starts here would keep it.
   sok_bazel build --jobs="$(nproc)" //cc/checkpoint //cc/group //cc/sharded //cc/table > /dev/null 2>&1 9>&-
 }
 
@@ -95,8 +95,8 @@ pip_install() {  # pip_install PIP_ARGUMENT...
   local log
   log="$(sok_env)/pip.log"
   "$(sok_python)" -m pip install --disable-pip-version-check --no-input "$@" >> "$log" 2>&1 ||
-    fail "pip could not install the packages: is there a network, and can it reach a package index? The whole" \
-      "log is in $log. Its errors:" "$(grep ERROR "$log" | tail -n 3)"
+    fail "pip could not install the packages. Can this machine reach a package index? The full log is in $log." \
+      "Its errors:" "$(grep ERROR "$log" | tail -n 3)"
 }
 
 install_horovod() {
@@ -105,7 +105,7 @@ install_horovod() {
   pip_install --no-deps --force-reinstall "$(horovod_wheel)"
 }
 
-# Writes $1 if its contents differ from the standard input: Bazel rereads a file that was touched.
+# Writes standard input to the file $1 if that differs: Bazel rereads a file whose time changes.
 write_if_changed() {
   local contents
   contents="$(cat)"
@@ -114,15 +114,16 @@ write_if_changed() {
 
 write_bazel_configuration() {
   local command horovod_source=
-  # Where it has been fetched, whoever asks: else builds would alternate between two configurations.
+  # Set whenever the source is there, whichever options were given: else builds would alternate between two
+  # configurations.
   [ ! -e "$HOROVOD_SOURCE/setup.py" ] || horovod_source="$HOROVOD_SOURCE"
   {
     echo "# Written by tools/setup.sh; personal settings belong in .bazelrc.user."
-    # A query that lacked them would throw away the repositories that a build made.
+    # For queries too: with other values, a query would discard the repositories of the build.
     for command in build query; do
       echo "$command --repo_env=SOK_PYTHON=$(sok_python)"
       echo "$command --repo_env=SOK_ENV_STAMP=$(requirements_hash)"
-      # Always named: an empty one hides whatever the caller's shell has set.
+      # Always set, if only to the empty string, which hides a value from the caller's shell.
       echo "$command --repo_env=SOK_HOROVOD=$horovod_source"
     done
     echo "build --disk_cache=$SOK_HOME/bazel"
@@ -133,9 +134,9 @@ write_bazel_configuration() {
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     write_if_changed "$SOK_ROOT/.bazelrc.env" < "$(sok_env).bazelrc"
   fi
-  # The links to one version's outputs would be packages to another's Bazel, which does not know them for links.
+  # Bazel would take the links to the outputs of another version's Bazel for packages.
   printf '%s\n' bazel-bin bazel-out bazel-testlogs "bazel-$(basename "$SOK_ROOT")" bazel-tf |
     write_if_changed "$SOK_ROOT/.bazelignore"
   command -v nvcc > /dev/null || [ -n "${CUDA_HOME:-}" ] ||
-    say "No CUDA toolkit (nvcc) here: the library is built for the CPU only."
+    say "No CUDA toolkit (nvcc) found: the library is built for the CPU only."
 }

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # Sourced by tools/setup.sh: Horovod's source package, and a wheel built from it for one TensorFlow version.
 
-HOROVOD_VERSION=0.28.1  # the last release; there are no built wheels of it
+HOROVOD_VERSION=0.28.1  # the last release, which is published as source only
 HOROVOD_SOURCE="$SOK_HOME/horovod/horovod-$HOROVOD_VERSION"
 
-# The wheel's folder: everything that the built library depends on is in its name.
+# The wheel's folder. Its name holds everything that the built library depends on.
 horovod_wheel_folder() {
   local transports=gloo
   if command -v mpicc > /dev/null; then transports=mpi-gloo; fi
@@ -13,7 +13,7 @@ horovod_wheel_folder() {
 
 horovod_wheel() { find "$(horovod_wheel_folder)" -name 'horovod-*.whl' 2> /dev/null | head -n 1; }
 
-# Keeps the unpacked source: its headers are not in the wheel, and the op library compiles against them.
+# Fetches, unpacks and keeps Horovod's source: the op library needs its headers, which are not in the wheel.
 fetch_horovod_source() {
   [ ! -e "$HOROVOD_SOURCE/setup.py" ] || return 0
   local folder
@@ -21,15 +21,16 @@ fetch_horovod_source() {
   say "      fetching Horovod $HOROVOD_VERSION's source"
   "$(sok_python)" -m pip download --quiet --no-deps --no-build-isolation --no-binary :all: \
     -d "$folder" "horovod==$HOROVOD_VERSION" > "$folder/log" 2>&1 ||
-    fail "Horovod's source package could not be fetched: is there a network? pip said:" "$(tail -n 5 "$folder/log")" \
-      "Training on several ranks needs it; everything else goes without: tools/setup.sh"
+    fail "Horovod's source package could not be downloaded. Is there a network? pip said:" \
+      "$(tail -n 5 "$folder/log")" "Only training on several ranks needs it; for the rest, run tools/setup.sh."
   tar -xzf "$folder/horovod-$HOROVOD_VERSION.tar.gz" -C "$folder"
   mkdir -p "$SOK_HOME/horovod"
   mv "$folder/horovod-$HOROVOD_VERSION" "$HOROVOD_SOURCE"
   rm -rf "$folder"
 }
 
-# Current TensorFlow dropped a header that xla_mpi_ops.cc includes. What the file adds is for GPUs under XLA.
+# Removes xla_mpi_ops.cc from the build: it includes a header that TensorFlow has only up to 2.18. The file is for
+# GPUs under XLA.
 prepare_horovod_source() {  # prepare_horovod_source COPY
   case "$SOK_TENSORFLOW" in
     2.15.* | 2.16.* | 2.17.* | 2.18.*) ;;
@@ -49,14 +50,14 @@ build_horovod_wheel() {
     with_mpi=(HOROVOD_WITH_MPI=1)
   else
     with_mpi=(HOROVOD_WITHOUT_MPI=1)
-    say "      no MPI here (openmpi-bin, libopenmpi-dev): Horovod gets Gloo only"
+    say "      no MPI found (packages openmpi-bin and libopenmpi-dev): building Horovod with Gloo only"
   fi
   say "      building Horovod $HOROVOD_VERSION for TensorFlow $SOK_TENSORFLOW, once: 2 to 8 minutes (log: $log)"
   env PATH="$(sok_env)/bin:$PATH" HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
     HOROVOD_WITH_GLOO=1 "${with_mpi[@]}" CMAKE_POLICY_VERSION_MINIMUM=3.5 MAKEFLAGS="-j$(nproc)" \
     "$(sok_python)" -m pip wheel --no-deps --no-build-isolation -w "$folder/dist" "$folder/source" > "$log" 2>&1 ||
-    fail "Horovod could not be built; the whole log is in $log and ends so:" "$(tail -n 15 "$log")" \
-      "Training on several ranks needs it; everything else goes without: tools/setup.sh"
+    fail "Horovod could not be built. The full log is in $log. Its last lines:" "$(tail -n 15 "$log")" \
+      "Only training on several ranks needs it; for the rest, run tools/setup.sh."
   mkdir -p "$(horovod_wheel_folder)"
   mv "$folder"/dist/horovod-*.whl "$(horovod_wheel_folder)/"
   rm -rf "$folder" "$log"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by tools/setup.sh: programs and libraries that come from the system's package manager.
+# Sourced by tools/setup.sh: programs and libraries from the system's package manager.
 
-# Prints the Debian packages of what is missing here. Looks for the things themselves, not for packages: they
-# may have come another way.
+# Prints the Debian packages of missing programs and libraries. Looks for their files, not for packages, as they may
+# have been installed in another way.
 missing_packages() {
   command -v g++ > /dev/null || echo g++
   command -v make > /dev/null || echo make
@@ -26,7 +26,7 @@ missing_packages() {
   fi
 }
 
-# Prints what turns a command into one by root, nothing if this is root; fails where neither is possible.
+# Prints the prefix that runs a command as root: nothing if this is root, else sudo. Fails if sudo does not work.
 root_prefix() {
   if [ "$(id -u)" = 0 ]; then
     return 0
@@ -43,22 +43,22 @@ install_system_packages() {
   [ -n "$packages" ] || return 0
   say "[1/3] System packages: $packages"
   if ! command -v apt-get > /dev/null; then
-    fail "Missing here: $packages (names as on Debian 12). This system has no apt-get: install them with its own" \
-      "package manager and run this again."
+    fail "These packages are missing (names as on Debian 12): $packages. This system has no apt-get: install them" \
+      "with its own package manager and run this again."
   fi
   if ! as_root="$(root_prefix)"; then
-    # Horovod can do without MPI; nothing else here is optional.
+    # MPI is optional, as Horovod works without it; the other packages are needed.
     local needed="${packages/libopenmpi-dev/}"
     needed="${needed/openmpi-bin/}"
     [ -n "${needed// /}" ] || return 0
-    fail "Missing here: $packages. Installing them needs root, and neither is this root nor does sudo work." \
-        "Ask for: apt-get install --no-install-recommends $packages"
+    fail "These packages are missing: $packages. You are not root and sudo does not work. Ask an administrator to" \
+      "run: apt-get install --no-install-recommends $packages"
   fi
   log="$(mktemp)"
   # shellcheck disable=SC2086  # lists of words
   { $as_root apt-get update && $as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends $packages; } < /dev/null > "$log" 2>&1 ||
-    fail "apt-get could not install: $packages. Is there a network? It said (whole log in $log):" \
+    fail "apt-get could not install: $packages. Is there a network? The last lines of its log, $log:" \
       "$(tail -n 5 "$log")"
   rm -f "$log"
 }

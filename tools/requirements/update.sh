@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Writes constraints-VERSION.txt: every package that pip chooses today for the requirements beside this script,
-# with the versions that they do not pin themselves. Run it after changing them; tools/setup.sh then makes the
-# environments anew.
+# Writes constraints-VERSION.txt: all packages and versions that pip chooses for the requirements beside this script,
+# dependencies included. Run it after changing the requirements; tools/setup.sh then makes the environments again.
 #
 # Usage: tools/requirements/update.sh TENSORFLOW_VERSION
 set -euo pipefail
