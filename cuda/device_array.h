@@ -1,4 +1,4 @@
-// Test support: arrays in device memory, and whether there is a device.
+// Test support: arrays in device memory, and a check for a device.
 #ifndef SOK_CUDA_DEVICE_ARRAY_H_
 #define SOK_CUDA_DEVICE_ARRAY_H_
 
@@ -17,7 +17,7 @@ inline bool HasDevice() {
   return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
 }
 
-// A copy of `values` in device memory, freed with this. A failure fails the test that runs.
+// A copy of `values` in device memory that this object owns. A failure fails the running test.
 template <typename T>
 class DeviceArray {
  public:
@@ -31,7 +31,7 @@ class DeviceArray {
 
   T* data() { return data_; }
 
-  // Waits for the device and returns what the array holds.
+  // Waits for the device and returns the values.
   std::vector<T> Fetch() const {
     std::vector<T> values(size_);
     EXPECT_EQ(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);

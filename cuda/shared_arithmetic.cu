@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1 << 16;
 
-// Calls each(i) for every i in [0, n), whatever the grid.
+// Calls each(i) for every i in [0, n), with any grid size.
 template <typename Each>
 __global__ void ForEachKernel(int64_t n, Each each) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;

@@ -1,11 +1,11 @@
-// The arithmetic that the two engines share, evaluated on a device: element by element, one thread each.
+// Evaluates the arithmetic that CPU and GPU share on a device, with one thread per element or row.
 //
 // Hashing, initial values and the optimizers' steps are SOK_HOST_DEVICE functions of cc/, which promise the
-// same bits on CPU and GPU. The launchers here are how that promise is held: nvcc compiles every such header
-// through them, and shared_arithmetic_test compares their results with the host's, bit for bit.
+// same bits on CPU and GPU. The launchers here test that promise: nvcc compiles each of those headers through
+// them, and shared_arithmetic_test compares their results with the host's, bit for bit.
 //
-// Pointers are to device memory of `n` elements where nothing else is said; nothing is done for n = 0. A
-// launch is asynchronous on `stream`; the result says whether it could be enqueued.
+// Pointers are to device memory of `n` elements unless noted. With n = 0 a launcher does nothing. Launches
+// are asynchronous on `stream`; the result says whether the launch was enqueued.
 #ifndef SOK_CUDA_SHARED_ARITHMETIC_H_
 #define SOK_CUDA_SHARED_ARITHMETIC_H_
 
@@ -35,13 +35,13 @@ cudaError_t EvaluateRowOf(cudaStream_t stream, const int64_t* keys, const Static
 cudaError_t EvaluateInitialValue(cudaStream_t stream, const Initializer& initializer, const int64_t* keys,
                                  int64_t column, float* values, int64_t n);
 
-// One step of the rule of that name (cc/optimizers/rules.h) on `rows` records with their gradients, one
-// thread each: records[i * stride] has `dim` weights and then the slots, gradients is [rows, dim]. `hyper` is
+// One step of the rule named `rule` (cc/optimizers/rules.h) on `rows` records, one thread per record.
+// records[i * stride] starts with `dim` weights, followed by the slots; gradients is [rows, dim]. `hyper` is
 // in host memory. cudaErrorInvalidValue for an unknown name.
 cudaError_t EvaluateStep(cudaStream_t stream, std::string_view rule, const float* hyper,
                          const float* gradients, float* records, int64_t stride, int64_t rows, int64_t dim);
 
-// The steps of the exact Adam that an element has missed: catch_up(weights[i], m[i], v[i]), of four terms.
+// The steps that an element missed under the exact Adam: catch_up(weights[i], m[i], v[i]), with four terms.
 cudaError_t EvaluateCatchUp(cudaStream_t stream, const AdamCatchUp<4>& catch_up, float* weights, float* m,
                             float* v, int64_t n);
 

@@ -1,4 +1,4 @@
-// Host and device give the same bits: skipped where there is no device.
+// Host and device compute the same bits. Skipped without a device.
 #include "cuda/shared_arithmetic.h"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ TEST_F(SharedArithmeticTest, InitialValue) {
   }
 }
 
-// Numbers of many magnitudes; a slot that is never negative for `positive`.
+// Numbers of many magnitudes; none is negative if `positive`, as in the slots of some rules.
 std::vector<float> Numbers(int seed, bool positive) {
   std::vector<float> numbers(kSize);
   std::mt19937 random(seed);
@@ -120,14 +120,14 @@ std::vector<float> Numbers(int seed, bool positive) {
 
 class SharedStepTest : public SharedArithmeticTest, public ::testing::WithParamInterface<RuleCase> {};
 
-TEST_P(SharedStepTest, StepsOfRowsAreThoseOfTheEngine) {
+TEST_P(SharedStepTest, StepsOfRowsEqualTheHosts) {
   constexpr int64_t kRows = 1000;
   constexpr int64_t kDim = 37;
   const std::vector<float>& hyper = GetParam().hyper;
   InlineExecutor executor;
   TrainedRows rows(GetParam().name, kRows, kDim, hyper);
   const int64_t stride = rows.store().stride();
-  // Slots that are never negative; gradients and weights of either sign.
+  // Slots are not negative; weights and gradients have either sign.
   const std::vector<float> weights = Numbers(2, false), slots = Numbers(3, true);
   std::vector<float> records(kRows * stride, 0.0f);
   for (int64_t row = 0; row < kRows; ++row) {
