@@ -1,4 +1,4 @@
-"""Forks test processes from a process that has imported TensorFlow, which takes 2.5 s, longer than most tests.
+"""Forks test processes from one that has imported TensorFlow, which takes 2.5 s, longer than most tests.
 
 tools/test.sh runs the server while Bazel runs tests. The server has imported TensorFlow and pytest, has not
 used them, and has imported nothing from this checkout. tools/run_pytest.py, the program of every Python test,
