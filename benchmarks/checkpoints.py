@@ -1,11 +1,11 @@
-"""What saving and restoring a table costs: seconds, bytes per second beside the disk's own, and memory.
+"""Measures the time and memory of saving and restoring a table, compared with the disk's speed.
 
-For each size a process trains a table of that many bytes (weights and LazyAdam's slots), saves it with
-tf.compat.v1.train.Saver, and another process restores it. `disk` is the same number of bytes written and
-synced, and read, by `dd` in the same run, past the page cache, from which files are dropped before they are
-read. `memory` is as many bytes of new memory that a process touches, which a restore does too.
-Memory is the peak of the process's resident set above what it was before the save, or, of a restore, above
-what it is afterwards. `--help` lists the flags.
+For each size, a process trains a table of that many bytes (weights and LazyAdam's slots) and saves it with
+tf.compat.v1.train.Saver; another process restores it. `disk` is the speed of `dd` in the same run, which
+writes and syncs, or reads, as many bytes without the page cache. Files are dropped from the cache before they
+are read. `memory` is the speed of writing to as many bytes of new memory, which a restore must also do. `MiB
+above` is the peak of the process's resident set, less its size before a save or after a restore. `--help`
+lists the flags.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def _run(stage: str, gibibytes: float, flags: argparse.Namespace, folder: pathli
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--gib", default="1,4,8", help="sizes of tables, GiB of rows with their slots")
-    add("--dim", type=int, default=64, help="floats of a row")
-    add("--folder", default=None, help="where to write; the system's folder for temporary files")
+    add("--gib", default="1,4,8", help="sizes of tables: GiB of rows with their slots")
+    add("--dim", type=int, default=64, help="floats per row")
+    add("--folder", default=None, help="where to write; by default the system's folder for temporary files")
     return parser
 
 

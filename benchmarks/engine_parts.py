@@ -1,6 +1,6 @@
-"""Parts of the engine: dedup beside tf.unique, lookups and gathers beside bare loops.
+"""Measures parts of the engine: dedup compared with tf.unique, index lookups and gathers with bare loops.
 
-`--help` lists the flags, README.md says how to read the table. Needs `bazel build
+`--help` lists the flags; README.md explains the table. Needs `bazel build
 //benchmarks/engine:parts_benchmark`.
 """
 
@@ -73,17 +73,19 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     count, skew = axes.list_of(axes.at_least_one), axes.list_of(axes.at_least_zero)
     add("--part", type=axes.list_of(_part), default=tuple(_MEASURES), help="some of " + ",".join(_MEASURES))
-    add("--ids", type=count, default=(4 << 10, 106 << 10, 1 << 20), help="dedup: ids of a batch")
-    add("--distinct", type=axes.at_least_one, default=10_000_000, help="dedup: ids that are drawn from")
-    add("--zipf", type=skew, default=(1.05, 1.2, 0.0), help="dedup: how skewed ids are, 0: not at all")
-    add("--keys", type=count, default=(10_000, 100_000, 1_000_000, 10_000_000), help="index: ids in it")
-    add("--dim", type=count, default=(16, 64), help="gather: floats of a row")
+    add("--ids", type=count, default=(4 << 10, 106 << 10, 1 << 20), help="dedup: ids per batch")
+    add("--distinct", type=axes.at_least_one, default=10_000_000, help="dedup: ids are drawn from so many")
+    add("--zipf", type=skew, default=(1.05, 1.2, 0.0), help="dedup: Zipf exponent of ids; 0 is uniform")
+    add(
+        "--keys", type=count, default=(10_000, 100_000, 1_000_000, 10_000_000), help="index: ids in the index"
+    )
+    add("--dim", type=count, default=(16, 64), help="gather: floats per row")
     add("--table_mb", type=axes.list_of(axes.positive), default=(500.0, 3000.0), help="gather: MB of rows")
-    add("--hotness", type=axes.at_least_one, default=10, help="gather: ids of a pooled bag, on average")
-    add("--gather_zipf", type=skew, default=(1.05,), help="gather: how skewed ids are, 0: not at all")
-    add("--threads", type=count, default=(1, 2), help="lookups in the index have one thread")
-    add("--rounds", type=axes.at_least_one, default=7, help="interleaved rounds that count")
-    add("--seed", type=int, default=1, help="of ids")
+    add("--hotness", type=axes.at_least_one, default=10, help="gather: ids per pooled bag, on average")
+    add("--gather_zipf", type=skew, default=(1.05,), help="gather: Zipf exponent of ids; 0 is uniform")
+    add("--threads", type=count, default=(1, 2), help="threads of dedup and gather; index has one")
+    add("--rounds", type=axes.at_least_one, default=7, help="interleaved rounds, without the warm-up")
+    add("--seed", type=int, default=1, help="seed of ids")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser

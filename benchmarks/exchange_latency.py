@@ -1,10 +1,10 @@
-"""Milliseconds of one exchange between ranks, beside `hvd.alltoall`, which Horovod has for the same.
+"""Measures the milliseconds of one exchange between ranks, compared with Horovod's `hvd.alltoall`.
 
-Start it on the ranks to measure, with the settings to measure:
+Start it on the ranks, with Horovod's settings:
   SOK_BUILD=0 HOROVOD_CYCLE_TIME=0.1 mpirun -np 2 tools/python.sh benchmarks/exchange_latency.py
 
-Every size is measured with the same number of words in each step, and with one that varies from step to step.
-README.md says how to read the table.
+Each size is measured with a constant number of words per step, and with a number that varies from step to
+step. README.md explains the table.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class _Side:
         self._words = tf1.placeholder(tf.int64, [None])
         self._splits = tf1.placeholder(tf.int32, [None])
         received, _ = exchange(self._words, self._splits)
-        # Its size: what arrives is not copied to NumPy.
+        # An op, so that the received words are not copied to NumPy.
         self._target = tf.size(received).op
 
     def milliseconds(self, session: tf1.Session, counts: Sequence[int]) -> float:
-        """Of a call, on average over calls that send `counts` words."""
+        """Milliseconds per call, on average over calls that send `counts[i]` words each."""
         feeds = [{self._words: _BUFFER[:count], self._splits: _splits(count)} for count in counts]
         start = time.perf_counter()
         for feed in feeds:
@@ -58,7 +58,7 @@ def _splits(count: int) -> list[int]:
 
 
 def _chain(words: tf.Tensor, splits: tf.Tensor, one: Callable) -> tuple[tf.Tensor, tf.Tensor]:
-    """Three exchanges, each of what the one before brought, as a step of a group takes them."""
+    """Three exchanges, each of the words received from the previous one, as in a training step of a group."""
     for name in ("first", "second", "third"):
         words, splits = one(words, splits, name)
     return words, splits
@@ -73,7 +73,7 @@ def _horovod(words: tf.Tensor, splits: tf.Tensor, name: str = "horovod") -> tupl
 
 
 def _counts(words: int, varying: bool, calls: int, round_number: int) -> list[int]:
-    """The words of each call of a round, of which one on average sends `words`."""
+    """The number of words of each call in a round; their mean is about `words`."""
     if not varying:
         return [words] * calls
     rng = np.random.default_rng([round_number, hvd.rank()])
@@ -81,7 +81,7 @@ def _counts(words: int, varying: bool, calls: int, round_number: int) -> list[in
 
 
 def _measure(session: tf1.Session, sides: list[_Side], rounds: list[list[int]]) -> list[float]:
-    """The median of each side over rounds in which they take turns, the first of which is to warm up."""
+    """The median of each side over interleaved rounds, without the first, which is a warm-up."""
     taken = [[] for _ in sides]
     for counts in rounds:
         for side, times in zip(sides, taken, strict=True):
@@ -90,12 +90,12 @@ def _measure(session: tf1.Session, sides: list[_Side], rounds: list[list[int]]) 
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the program on this rank; rank 0 prints."""
+    """Runs the program on this rank; rank 0 prints the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--calls", type=int, default=20, help="of each side in a round")
+    parser.add_argument("--calls", type=int, default=20, help="calls of each side in a round")
     flags = parser.parse_args(arguments)
     hvd.init()
     say = print if hvd.rank() == 0 else lambda *_, **__: None

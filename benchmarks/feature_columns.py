@@ -1,6 +1,6 @@
-"""Training steps through `input_layer`: plain columns over variables, and a group of columns over tables.
+"""Measures training steps through `input_layer`, with TensorFlow's columns and with a group of columns.
 
-`--help` lists the flags, README.md says how to read the table.
+`--help` lists the flags; README.md explains the table.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from bench.column_sides import KINDS, Columns, ColumnsSide, SokColumns, TensorFl
 from bench.timing import CallContender, Timing, measure  # noqa: E402
 
 TOLERANCE = 1e-5
-# Long enough that most of a side's steps follow steps of its own, as in training: the other side's leave
-# nothing of its rows in the cache.
+# Long enough that most steps follow a step of the same side, as in training: steps of the other side evict
+# this side's rows from the caches.
 TURN_MS = 400.0
 MAX_CALLS = 50
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One side of one set of columns."""
+    """Measurements of one side with one set of columns."""
 
     kind: str
     features: int
@@ -63,17 +63,17 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--features", type=axes.list_of(axes.at_least_one), default=(26, 107), help="columns; several: 26,107"
     )
-    add("--kind", type=axes.list_of(_kind), default=KINDS, help="columns' ids: " + ",".join(KINDS))
-    add("--batch", type=axes.at_least_one, default=4096, help="samples of a step")
-    add("--dim", type=axes.at_least_one, default=16, help="floats of a row")
-    add("--hotness", type=axes.at_least_one, default=1, help="ids of a feature and sample, on average")
-    add("--zipf", type=axes.positive, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
-    add("--rows", type=axes.at_least_one, default=100_000, help="rows of a table")
+    add("--kind", type=axes.list_of(_kind), default=KINDS, help="kinds of columns: " + ",".join(KINDS))
+    add("--batch", type=axes.at_least_one, default=4096, help="samples per step")
+    add("--dim", type=axes.at_least_one, default=16, help="floats per row")
+    add("--hotness", type=axes.at_least_one, default=1, help="ids per feature and sample, on average")
+    add("--zipf", type=axes.positive, default=1.05, help="Zipf exponent of ids")
+    add("--rows", type=axes.at_least_one, default=100_000, help="rows per table")
     add("--optimizer", type=axes.optimizer, default="adagrad", help="one of " + ",".join(axes.OPTIMIZERS))
-    add("--threads", type=axes.at_least_one, default=2, help="of TensorFlow's pools")
+    add("--threads", type=axes.at_least_one, default=2, help="threads in each of TensorFlow's pools")
     add("--batches", type=axes.at_least_one, default=4, help="batches of ids that the steps rotate over")
-    add("--rounds", type=axes.at_least_one, default=9, help="interleaved rounds that count")
-    add("--seed", type=int, default=1, help="of ids, rows and gradients")
+    add("--rounds", type=axes.at_least_one, default=9, help="interleaved rounds, without the warm-up")
+    add("--seed", type=int, default=1, help="seed of ids, rows and gradients")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     return parser
 
@@ -99,7 +99,7 @@ def _measure(flags: argparse.Namespace, kind: str, features: int) -> list[Result
             check_agreement(plain, grouped, flags.batches)
         sides: dict[str, ColumnsSide] = {"plain": plain, "grouped": grouped}
         for side in sides.values():
-            for _ in range(flags.batches):  # all keys have their rows from here on
+            for _ in range(flags.batches):  # inserts the rows of all keys
                 side.step()
         contenders = [CallContender(name, side.step) for name, side in sides.items()]
         timings = measure(contenders, flags.rounds, TURN_MS, MAX_CALLS)
@@ -114,14 +114,14 @@ def _as_strings(bags: ids.FeatureBags) -> ids.FeatureBags:
 
 
 def check_agreement(plain: ColumnsSide, grouped: ColumnsSide, count: int) -> None:
-    """Compares what both sides give for each of `count` batches, before and after a step on each.
+    """Compares both sides' outputs for each of `count` batches, before and after a step on each.
 
     Raises:
-      AssertionError: They differ by more than TOLERANCE.
+      AssertionError: Outputs differ by more than TOLERANCE.
     """
     for when in ("before training", "after training"):
         for a, b in zip(plain.outputs(count), grouped.outputs(count), strict=True):
-            # Not an assert statement: those go under python -O.
+            # Not an assert statement, which python -O removes.
             np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE, err_msg=when)
         if when == "before training":
             for side in (plain, grouped):

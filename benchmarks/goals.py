@@ -1,4 +1,4 @@
-"""Which goals are reached: reads what the other programs wrote with --json, prints a table.
+"""Prints which goals are reached, from the --json files of peers.py, engine_parts.py and trainer.py.
 
 goals.py results/peers.json results/engine_parts.json results/trainer.json --plot goals.png
 """
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="+", type=pathlib.Path, help="of peers, engine_parts and trainer")
+    parser.add_argument("files", nargs="+", type=pathlib.Path, help="--json files of those programs")
     parser.add_argument("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     flags = parser.parse_args(arguments)
     goals = [goal for path in flags.files for goal in read(path)]

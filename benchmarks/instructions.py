@@ -1,7 +1,7 @@
-"""Instructions and cache misses of a training step of the engine, by its parts: counted by callgrind.
+"""Counts the instructions and cache misses of the parts of an engine's training step, with callgrind.
 
-Counts do not depend on what else the machine does. `--help` lists the flags, README.md says how to read the
-table. Needs valgrind, and group_benchmark built.
+Counts do not depend on the machine's load. `--help` lists the flags; README.md explains the table. Needs
+valgrind, and `bazel build //benchmarks/engine:group_benchmark`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from bench import axes, callgrind, ids, markdown
 from bench.engine_process import find_program
 
 STEP, REST = "step", "everything else"
-# The parts of a step, and what the name of the function begins with that does the part. An update takes its
-# sums of gradients block by block, so these are counted in it too and come off.
+# The parts of a step, with prefixes of the names of their functions. An update sums gradients block by block,
+# so these sums are included in its counts and must be subtracted.
 PARTS = {
     "dedup": ("sok::Deduplicator::Run(",),
     "index find": ("sok::IdIndex::Find(",),
@@ -29,18 +29,19 @@ PARTS = {
     "update rows": ("sok::TouchedRowsOptimizer<sok::LazyAdam>::Apply(",),
 }
 _INSIDE = {"update rows": "sum gradients"}
-# The difference between a run with more steps and one with fewer is all steps: no start, no first one.
+# The difference between a run with more steps and one with fewer contains neither the start nor the first
+# steps.
 _FEW, _MORE = 2, 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One kind of bags: what a step's parts take for each id."""
+    """The counts of a step's parts for one kind of bags."""
 
     hotness: int
-    ids: float  # of a step
+    ids: float  # per step
     unique: float
-    parts: dict[str, callgrind.Counts]
+    parts: dict[str, callgrind.Counts]  # per id
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,7 +66,7 @@ def _plot(path: pathlib.Path, results: Sequence[Result], before: Sequence[Result
 
     earlier = {result.hotness: result.parts for result in before or ()}
     now = [
-        (f"{result.hotness} ids a bag" if result.hotness > 1 else "one id a bag", result.parts)
+        (f"{result.hotness} ids per bag" if result.hotness > 1 else "one id per bag", result.parts)
         for result in results
     ]
     instructions_plot.write(path, now, [earlier.get(result.hotness) for result in results])
@@ -75,22 +76,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--program", type=pathlib.Path, default=None, help="another checkout's group_benchmark")
-    add("--features", type=axes.at_least_one, default=26, help="features, each with a table of its own")
-    add("--rows", type=axes.at_least_one, default=1_000_000, help="of all tables together")
-    add("--dim", type=axes.at_least_one, default=16, help="floats of a row")
-    add("--batch", type=axes.at_least_one, default=4096, help="bags of a feature in a step")
-    add("--hotness", type=axes.list_of(axes.at_least_one), default=(1, 10), help="ids of a bag, on average")
-    add("--zipf", type=axes.positive, default=1.05, help="how skewed ids are: the exponent of Zipf's law")
-    add("--seed", type=int, default=1, help="of ids")
+    add("--features", type=axes.at_least_one, default=26, help="features, each with its own table")
+    add("--rows", type=axes.at_least_one, default=1_000_000, help="rows of all tables together")
+    add("--dim", type=axes.at_least_one, default=16, help="floats per row")
+    add("--batch", type=axes.at_least_one, default=4096, help="bags per feature in a step")
+    add("--hotness", type=axes.list_of(axes.at_least_one), default=(1, 10), help="ids per bag, on average")
+    add("--zipf", type=axes.positive, default=1.05, help="Zipf exponent of ids")
+    add("--seed", type=int, default=1, help="seed of ids")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
-    add("--before", type=pathlib.Path, default=None, help="such a file, to compare with")
-    add("--show", type=pathlib.Path, default=None, help="such a file, to show instead of measuring")
+    add("--before", type=pathlib.Path, default=None, help="--json file of an earlier run, to compare with")
+    add("--show", type=pathlib.Path, default=None, help="--json file to show instead of measuring")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser
 
 
 def read_json(path: pathlib.Path) -> list[Result]:
-    """What a run wrote."""
+    """Reads the --json file of a run."""
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return [
         Result(
@@ -134,25 +135,33 @@ def _measure_bags(flags: argparse.Namespace, program: pathlib.Path, hotness: int
 
 
 def of(costs: dict[str, callgrind.Counts], begins: Sequence[str]) -> callgrind.Counts:
-    """What the functions whose names begin so take, with all that they call.
+    """The counts of the functions whose names start with one of `begins`, including the functions they call.
 
-    A function that calls itself, or whose name begins that of what it calls, counts once.
+    If several names match, the largest count is returned: a matching function that another one calls, as in
+    recursion, must not count twice.
     """
     counts = [cost for name, cost in costs.items() if name.startswith(tuple(begins))]
     return max(counts, key=lambda cost: cost.instructions, default=callgrind.Counts())
 
 
 def table(results: Sequence[Result], before: Sequence[Result] | None) -> str:
-    """Counts for each id as a table in Markdown; beside those from before, where there are such."""
+    """The counts per id as a table in Markdown, with those of `before` if given."""
     if before is None:
-        head = ("ids a bag", "part", "instructions an id", "L1 misses an id", "L2 misses an id")
+        head = ("ids per bag", "part", "instructions per id", "L1 misses per id", "L2 misses per id")
         lines = [
             (str(result.hotness), name, *map(_number, dataclasses.astuple(counts)))
             for result in results
             for name, counts in result.parts.items()
         ]
         return markdown.table(head, lines)
-    head = ("ids a bag", "part", "instructions an id, before", "after", "L2 misses an id, before", "after")
+    head = (
+        "ids per bag",
+        "part",
+        "instructions per id, before",
+        "after",
+        "L2 misses per id, before",
+        "after",
+    )
     earlier = {result.hotness: result.parts for result in before}
     lines = []
     for result in results:

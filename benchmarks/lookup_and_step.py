@@ -1,6 +1,6 @@
-"""Lookups and whole training steps of a group of features: SOK, TensorFlow, and the bare engine.
+"""Measures lookups and training steps of a group of features: SOK, TensorFlow, and the bare engine.
 
-`--help` lists the flags, README.md says how to read the table.
+`--help` lists the flags; README.md explains the table.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     axes.add_flags(parser)
     parser.add_argument(
-        "--engine", action=argparse.BooleanOptionalAction, default=True, help="measure it too"
+        "--engine", action=argparse.BooleanOptionalAction, default=True, help="measure the bare engine too"
     )
     parser.add_argument("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_children(threads: Sequence[int], folder: pathlib.Path, arguments: Sequence[str]) -> list[report.Row]:
-    # TensorFlow makes one pool of threads for a process, so each number of threads takes a process.
+    # TensorFlow has one thread pool per process, so each number of threads needs a process.
     rows = []
     for number in threads:
         path = folder / f"{number}.json"
@@ -57,7 +57,7 @@ def _run_children(threads: Sequence[int], folder: pathlib.Path, arguments: Seque
 
 
 def _run(all_chosen: Sequence[axes.Axes], folder: pathlib.Path, with_engine: bool) -> list[report.Row]:
-    # Here, so that --help and the parent of several processes do without TensorFlow.
+    # Imported here, because --help and the parent of several processes do not need TensorFlow.
     import tensorflow as tf
 
     from bench import group_run

@@ -1,6 +1,6 @@
-"""What lookups a step ahead gain: training steps with `sok.LookupPrefetch` beside the same without.
+"""Measures training steps with lookups a step ahead (`sok.LookupPrefetch`), and the same steps without.
 
-Starts the ranks itself, on this machine. `--help` lists the flags, README.md says how to read the table.
+Starts the ranks on this machine. `--help` lists the flags; README.md explains the table.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def _line(row: dict) -> str:
 
 
 def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
-    """The parser, and the flags that ranks get as they are."""
+    """The parser, and the names of the flags that are passed on to ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--ranks", default="1,2", help="numbers of ranks")
-    add("--batch", default="512,4096", help="samples of a step over all ranks")
+    add("--batch", default="512,4096", help="samples per step over all ranks")
     add("--hidden", default="64,512", help="units of the model's dense layer")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     for_the_ranks = rank_flags.add(

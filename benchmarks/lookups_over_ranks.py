@@ -1,6 +1,6 @@
-"""A group of features over ranks, beside the same model with a plain alltoall for each feature.
+"""Measures a group of features over ranks, compared with a plain alltoall for each feature.
 
-Starts the ranks itself, on this machine. `--help` lists the flags, README.md says how to read the table.
+Starts the ranks on this machine. `--help` lists the flags; README.md explains the table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
-    """The parser, and the flags that ranks get as they are."""
+    """The parser, and the names of the flags that are passed on to ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--ranks", default="1,2,4", help="numbers of ranks")

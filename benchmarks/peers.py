@@ -1,6 +1,6 @@
-"""Forward lookups and whole training steps: SOK beside other libraries, each in a process of its own.
+"""Measures forward lookups and training steps of SOK and other libraries, each in its own process.
 
-`--help` lists the flags, README.md says how to read the tables.
+`--help` lists the flags; README.md explains the tables.
 """
 
 from __future__ import annotations
@@ -55,7 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--peers", type=axes.list_of(_one_of(_PEERS)), default=_PEERS, help="some of " + ",".join(_PEERS))
     add("--what", type=axes.list_of(_one_of(_WHATS)), default=_WHATS, help="some of " + ",".join(_WHATS))
-    add("--environments", type=pathlib.Path, default=environments.default_folder(), help="the peers' folder")
+    add(
+        "--environments",
+        type=pathlib.Path,
+        default=environments.default_folder(),
+        help="folder of the peers' environments",
+    )
     add(
         "--other",
         type=_built_checkout,

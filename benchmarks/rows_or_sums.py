@@ -1,8 +1,8 @@
-"""What owners should answer lookups of bags with: rows of distinct ids, or sums of bags.
+"""Compares two ways in which owners can answer lookups of bags: with rows of distinct ids, or sums of bags.
 
-Starts the ranks itself, on this machine, for bags of several lengths. Prints bytes that rank 0 sends in a
-step and milliseconds of a step (lookup, gradient, Adagrad), median with the minimum behind. `--help` lists
-the flags.
+Starts the ranks on this machine, for bags of several lengths. Prints the bytes that rank 0 sends in a step,
+and the milliseconds of a step (lookup, gradient, Adagrad): the median, followed by the minimum. `--help`
+lists the flags.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
-    """The parser, and the flags that ranks get as they are."""
+    """The parser, and the names of the flags that are passed on to ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2, help="number of ranks")
-    parser.add_argument("--hotness", default="2,8,16,32,64", help="ids of a bag, on average")
+    parser.add_argument("--hotness", default="2,8,16,32,64", help="ids per bag, on average")
     for_the_ranks = rank_flags.add(
         parser,
         transport="mpi",

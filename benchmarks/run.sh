@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Measures this library beside others on this machine: makes the peers' environments, builds, runs the programs, and
-# leaves numbers (JSON), tables (Markdown) and pictures. Can be run again: what is made already is not made anew.
+# Measures this library and others on this machine: makes the peers' environments, builds, runs the programs, and writes
+# numbers (JSON), tables (Markdown) and pictures. When run again, it keeps the environments and builds.
 #
 # Usage: benchmarks/run.sh [--all] [--out FOLDER] [--movielens FOLDER] [FLAG_OF_PEERS_PY]...
-#          without --all: what the goals are about, some 15 minutes on 2 cores once all is built
-#          --all: forward lookups of all peers, steps along the other axes (features, batch, dim, ids, threads),
-#          lookup_and_step.py, feature_columns.py, lookups_over_ranks.py, lookup_prefetch.py and instructions.py as
-#          well, some 60 minutes
-#          --out: where results go (benchmarks/results)
-#          --movielens: the folder with MovieLens 100K's files; without it the trainer runs on generated data alone
-#          the rest goes to the steps of peers.py: --dim 64 --optimizer lazy_adam --threads 1,2
+#          without --all: the measurements that have goals, about 15 minutes on 2 cores after building
+#          --all: also forward lookups of all peers, steps with other features, batch, dim, ids and threads,
+#          lookup_and_step.py, feature_columns.py, lookups_over_ranks.py, lookup_prefetch.py and instructions.py;
+#          about 60 minutes
+#          --out: the folder of results (benchmarks/results)
+#          --movielens: the folder with MovieLens 100K's files; without it, the trainer runs on generated data only
+#          other flags are passed to the steps of peers.py: --dim 64 --optimizer lazy_adam --threads 1,2
 #
 # Environment: SOK_HOME, SOK_TENSORFLOW, PYTHON  as for tools/setup.sh
 set -euo pipefail
@@ -17,7 +17,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../tools/lib/common.sh"
 
 readonly BENCHMARKS="$SOK_ROOT/benchmarks"
 
-measure() {  # measure NAME PROGRAM [FLAG]...: its table goes to OUT/NAME.md, its numbers to OUT/NAME.json
+measure() {  # measure NAME PROGRAM [FLAG]...: writes the table to OUT/NAME.md and the numbers to OUT/NAME.json
   local name="$1" program="$2"
   shift 2
   say "$program.py $*"
@@ -31,7 +31,7 @@ measure() {  # measure NAME PROGRAM [FLAG]...: its table goes to OUT/NAME.md, it
   fi
 }
 
-# LazyAdam steps, each axis by itself away from where the goals are.
+# LazyAdam steps, varying one setting at a time from those of the goals.
 measure_axes() {
   local step=(--what step --optimizer lazy_adam --rounds 7)
   measure more_features peers "${step[@]}" --features 55,107 --dim 16 --hotness 1
@@ -41,7 +41,7 @@ measure_axes() {
   measure one_thread peers "${step[@]}" --threads 1 --hotness 1
 }
 
-# Goals of all that has been measured in this folder.
+# The goals of all results in the folder.
 list_goals() {
   local name files=()
   for name in steps exact_adam large_forward engine_parts trainer; do
@@ -105,7 +105,7 @@ main() {
   fi
   list_goals
   say "Numbers, tables and pictures are in $OUT."
-  [ ${#FAILED[@]} = 0 ] || fail "Without: ${FAILED[*]}; what they said is above."
+  [ ${#FAILED[@]} = 0 ] || fail "Failed: ${FAILED[*]}; their messages are above."
 }
 
 main "$@"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the environments of the libraries that peers.py measures beside ours, each from its file in requirements/.
-# Does only what is missing. One that cannot be made is named, and the others are made all the same.
+# Makes the environments of the libraries that peers.py compares with ours, each from its file in requirements/. Makes
+# only those that are missing. If one cannot be made, says so and goes on with the others.
 #
 # Usage: benchmarks/setup_peers.sh [NAME]...      (tfra, torch, fbgemm; without a name: all)
 #
-# Environment: SOK_HOME  where environments live (~/.cache/sparse-operation-kit); they take 4 GB in its folder peers
+# Environment: SOK_HOME  environments are in its folder peers and take 4 GB (~/.cache/sparse-operation-kit)
 #              PYTHON    the Python 3.11 to make them from
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../tools/lib/common.sh"
@@ -13,7 +13,7 @@ source "$SOK_ROOT/tools/lib/environment.sh"
 readonly REQUIREMENTS="$SOK_ROOT/benchmarks/requirements"
 readonly PEERS=(tfra torch fbgemm)
 
-# The requirement files of a peer: with dependencies, and without where it has such.
+# The requirement files of a peer: NAME.txt, and NAME-no-deps.txt if there is one.
 peer_files() {  # peer_files NAME
   printf '%s\n' "$REQUIREMENTS/$1.txt"
   find "$REQUIREMENTS" -name "$1-no-deps.txt"
@@ -27,7 +27,7 @@ peer_imports() {  # peer_imports NAME
   esac
 }
 
-make_peer() {  # make_peer NAME NUMBER; 1 where it cannot be made
+make_peer() {  # make_peer NAME NUMBER; status 1 if it cannot be made
   local env="$SOK_HOME/peers/$1" stamp log
   stamp="$(peer_files "$1" | xargs cat | sha256sum | cut -c 1-16)"
   if [ "$stamp" = "$(cat "$env/.stamp" 2> /dev/null || true)" ]; then return 0; fi
@@ -36,7 +36,7 @@ make_peer() {  # make_peer NAME NUMBER; 1 where it cannot be made
   "$BASE_PYTHON" -m venv "$env" || { say "      $BASE_PYTHON could not make a virtual environment."; return 1; }
   log="$env/pip.log"
   if ! install_peer "$1" "$env" > "$log" 2>&1; then
-    say "      $1 could not be installed. The whole log is in $log. Its errors:" "$(grep -i error "$log" | tail -n 3)"
+    say "      $1 could not be installed. The full log is in $log. Its errors:" "$(grep -i error "$log" | tail -n 3)"
     return 1
   fi
   printf '%s' "$stamp" > "$env/.stamp"
@@ -48,7 +48,7 @@ install_peer() {  # install_peer NAME ENVIRONMENT
   if [ -e "$REQUIREMENTS/$1-no-deps.txt" ]; then
     "${pip[@]}" --no-deps -r "$REQUIREMENTS/$1-no-deps.txt" || return 1
   fi
-  # Loads what it holds: a library may install and then miss a symbol.
+  # Imports the library, because one that pip could install may still lack a symbol.
   PYTHONPATH="$SOK_ROOT/benchmarks" TF_CPP_MIN_LOG_LEVEL=2 TF_USE_LEGACY_KERAS=1 \
     "$2/bin/python" -c "$(peer_imports "$1")"
 }
@@ -65,9 +65,9 @@ main() {
     [ -e "$REQUIREMENTS/$name.txt" ] || fail "There is no peer $name; known are ${PEERS[*]}."
   done
   mkdir -p "$SOK_HOME/peers" 2> /dev/null ||
-    fail "$SOK_HOME cannot be written. Set SOK_HOME to a folder with 4 GB free and run this again."
+    fail "$SOK_HOME is not writable. Set SOK_HOME to a folder with 4 GB free and run this again."
   BASE_PYTHON="$(find_base_python)"
-  [ -n "$BASE_PYTHON" ] || fail "Python 3.11 is needed. Install it, or set PYTHON to the path of one."
+  [ -n "$BASE_PYTHON" ] || fail "Python 3.11 is needed. Install it, or set PYTHON to its path."
   exec 9> "$SOK_HOME/peers/lock"
   flock -n 9 || { say "Waiting for another set-up to finish."; flock 9; }
   for name in "${PEERS[@]}"; do
@@ -75,7 +75,7 @@ main() {
     if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
     make_peer "$name" "$number" || missing+=("$name")
   done
-  [ ${#missing[@]} = 0 ] || say "Without: ${missing[*]}. Run this again to try once more."
+  [ ${#missing[@]} = 0 ] || say "Not made: ${missing[*]}. Run this again to retry."
 }
 
 main "$@"

@@ -1,6 +1,6 @@
-"""Samples a second of examples/train_ctr.py with our tables and with `--tables tensorflow`, in turns.
+"""Measures the samples per second of examples/train_ctr.py with our tables and with `--tables tensorflow`.
 
-`--help` lists the flags, README.md says how to read the table.
+`--help` lists the flags; README.md explains the table.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from bench.measuring_process import MeasuringProcess, ProcessContender
 from bench.timing import Timing, measure
 
 OURS, THEIRS = "sok", "tensorflow"
-# What a step takes at least: the same model on embeddings that are there, and the batches alone.
+# Lower bounds of a step's time: the same model on constant embeddings, and only reading the batches.
 _NO_TABLES = "no tables"
 BOUNDS = (_NO_TABLES, "batches alone")
 LEAST = 3.0
 _EXAMPLES = pathlib.Path(__file__).absolute().parents[1] / "examples"
 _TURN_MS, _MAX_STEPS = 1500.0, 400
 _OPS_SHOWN = 6
-# Enough of both that no run ends before it has been measured; little is held out, as nobody looks at it.
+# Enough epochs that no run ends before it has been measured. Little data is held out, as it is not needed.
 _ENDLESS = ("--epochs", "1000000", "--held_out", "0.01", "--held_out_samples", "1000")
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One data set and optimizer: milliseconds of a step of `batch` samples, by whose tables."""
+    """Results for one data set and optimizer: milliseconds per step of `batch` samples, by kind of tables."""
 
     dataset: str
     model: str
     optimizer: str
     batch: int
     timings: dict[str, Timing]
-    # Milliseconds of a step's ops, all threads together, by type of op and by whose tables; where asked for.
+    # Milliseconds of a step's ops over all threads, by kind of tables and type of op; empty without --ops.
     ops: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
 
     def speed(self, name: str) -> float:
-        """Samples a second."""
+        """Samples per second."""
         return self.batch / self.timings[name].median * 1e3
 
     def goal(self) -> Goal:
-        """How many times as fast as TensorFlow's tables ours train."""
+        """The goal for our speed divided by that of TensorFlow's tables."""
         question = f"trainer, {self.dataset}, {self.model}, {self.optimizer}"
         return Goal(question, f"--tables {THEIRS}", self.speed(OURS) / self.speed(THEIRS), LEAST)
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:
-    """The rows of a file that a run wrote."""
+    """Reads the rows of a run's --json file."""
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return [
         Row(**{**row, "timings": {name: Timing(**fields) for name, fields in row["timings"].items()}})
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     if flags.movielens is not None:
         data["movielens"] = ["--dataset", "movielens", "--data_dir", str(flags.movielens)]
     elif "movielens" in flags.dataset:
-        _say("movielens is left out: --movielens names the folder with its files")
+        _say("movielens is left out: give the folder with its files with --movielens")
     rows = [
         _measure(flags, dataset, optimizer, [*data[dataset], *passed_on])
         for dataset in flags.dataset
@@ -89,15 +89,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Further flags go to train_ctr.py.")
+    parser = argparse.ArgumentParser(description=__doc__, epilog="Other flags are passed to train_ctr.py.")
     add = parser.add_argument
     add("--dataset", type=axes.list_of(_dataset), default=("movielens", "synthetic"), help="one, or both")
     add("--movielens", type=pathlib.Path, default=None, help="the folder with MovieLens 100K's files")
-    add("--model", default="dcn_v2", help="as train_ctr.py's")
-    add("--optimizer", type=axes.list_of(str), default=("lazy_adam",), help="as train_ctr.py's; several: a,b")
-    add("--rounds", type=axes.at_least_one, default=7, help="interleaved rounds that count")
-    add("--turn_ms", type=axes.positive, default=_TURN_MS, help="how long a turn in a round lasts, about")
-    add("--ops", type=int, default=0, help="trace so many steps, and list what their ops took")
+    add("--model", default="dcn_v2", help="as in train_ctr.py")
+    add(
+        "--optimizer", type=axes.list_of(str), default=("lazy_adam",), help="as in train_ctr.py; several: a,b"
+    )
+    add("--rounds", type=axes.at_least_one, default=7, help="interleaved rounds, without the warm-up")
+    add("--turn_ms", type=axes.positive, default=_TURN_MS, help="approximate length of a turn in a round")
+    add("--ops", type=int, default=0, help="number of steps to trace; lists the time of their ops")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser
@@ -135,8 +137,8 @@ def _measure(flags: argparse.Namespace, dataset: str, optimizer: str, run: Seque
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown; the last column says how many times as fast as TensorFlow's tables a line is."""
-    head = ("data set", "model", "optimizer", "batch", "tables", "ms a step (min)", "cpu ms", "samples/s")
+    """The rows in Markdown; the last column is the speed divided by that of TensorFlow's tables."""
+    head = ("data set", "model", "optimizer", "batch", "tables", "ms per step (min)", "cpu ms", "samples/s")
     lines = []
     for row in rows:
         question = row.dataset, row.model, row.optimizer, str(row.batch)
@@ -148,10 +150,10 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def ops_table(row: Row) -> str:
-    """What the ops of a step took, in Markdown: all together, and the types that took most."""
+    """The time of a step's ops in Markdown: all together, and the types that took most."""
     names = list(row.ops)
     most = {op for ops in row.ops.values() for op in sorted(ops, key=ops.get, reverse=True)[:_OPS_SHOWN]}
-    # Types that took equally long are in order of their names, as a set has none of its own.
+    # Types with equal times are sorted by name, so that the order does not depend on the set's.
     ordered = sorted(most, key=lambda op: (-max(ops.get(op, 0.0) for ops in row.ops.values()), op))
     lines = [("all ops", *(f"{sum(row.ops[name].values()):.2f}" for name in names))]
     lines += [(op, *(f"{row.ops[name].get(op, 0.0):.2f}" for name in names)) for op in ordered]

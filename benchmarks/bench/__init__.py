@@ -1,1 +1,1 @@
-"""What the benchmark programs share: axes, ids, contenders, interleaved timing and the report."""
+"""Library of the benchmark programs: axes, ids, contenders, interleaved timing and reports."""

@@ -1,4 +1,4 @@
-"""Holds the two sides to each other: a benchmark of different results would compare nothing."""
+"""Checks that two sides compute the same results; otherwise comparing their speed would be meaningless."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def check_agreement(
     """Trains both sides one step on each of `count` batches and compares their outputs before and after.
 
     Args:
-      session: Its tables hold the same rows on both sides.
-      batches: What all the targets look up.
-      count: Batches of the rotation.
+      session: A session in which the tables of both sides hold the same rows.
+      batches: The batches that all targets look up.
+      count: The number of batches in the rotation.
       ours: SOK's targets.
-      trained: TensorFlow's targets, which make the steps.
-      read_only: Other targets on TensorFlow's tables, by name; their outputs are compared too.
+      trained: TensorFlow's targets; their `step` trains TensorFlow's tables.
+      read_only: Other targets on TensorFlow's tables, by name. Their outputs are compared, but they do not
+        train.
 
     Raises:
       AssertionError: Outputs differ by more than TOLERANCE.
@@ -39,7 +40,7 @@ def check_agreement(
         expected = _all_outputs(session, batches, count, ours)
         for name, targets in others.items():
             for a, b in zip(expected, _all_outputs(session, batches, count, targets), strict=True):
-                # Not an assert statement: those go under python -O.
+                # Not an assert statement, which python -O removes.
                 np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE, err_msg=f"{name}, {when}")
         if when == "before training":
             _run(session, batches, count, ours.step)

@@ -1,4 +1,4 @@
-"""What a benchmark varies, and the command line flags for it."""
+"""The parameters that a benchmark varies, and their command line flags."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import itertools
 from collections.abc import Callable
 
 OPTIMIZERS = ("lazy_adam", "adam", "adagrad", "sgd", "rowwise_adagrad")
-# Floats that an optimizer keeps for each float of a row.
+# Slot floats per float of a row.
 _SLOTS = {"lazy_adam": 2, "adam": 2, "adagrad": 1, "sgd": 0}
 BYTES_PER_FLOAT = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Tables:
-    """Tables of one run: one for each feature, all alike, with the optimizer that trains them."""
+    """The tables of one run, one per feature, all of the same size, and the optimizer that trains them."""
 
     features: int
     rows_per_table: int
@@ -29,20 +29,20 @@ class Tables:
 
     @property
     def record_floats(self) -> int:
-        """Floats of a row together with what the optimizer keeps for it."""
+        """Floats of a row with its optimizer slots."""
         if self.optimizer == "rowwise_adagrad":
             return self.dim + 1
         return self.dim * (1 + _SLOTS[self.optimizer])
 
     def bytes_moved(self, what: str, batch: int, ids: float, unique: float) -> float:
-        """Bytes that a call moves at least.
+        """The fewest bytes that a call can move.
 
-        Ids read, distinct rows read, outputs written; for a step also the outputs' gradients read, and the
-        distinct records (rows and slots) read and written.
+        It reads ids and distinct rows and writes outputs. A step also reads the outputs' gradients, and reads
+        and writes the distinct records (rows and slots).
 
         Args:
           what: "forward", "lookup" or "step".
-          batch: Bags of a feature.
+          batch: Bags per feature.
           ids: Ids of a call, over all features.
           unique: Distinct rows of a call, over all features.
         """
@@ -56,9 +56,9 @@ class Tables:
 
 @dataclasses.dataclass(frozen=True)
 class Bags:
-    """Ids of one run: `batch` bags a feature, of about `hotness` ids each, skewed by Zipf's `exponent`.
+    """The ids of one run: `batch` bags per feature, with `hotness` ids each on average.
 
-    An exponent of 0 draws all ids alike.
+    Ids follow Zipf's law with this exponent; 0 is the uniform distribution.
     """
 
     batch: int
@@ -68,7 +68,7 @@ class Bags:
 
 @dataclasses.dataclass(frozen=True)
 class Axes:
-    """One point on the axes that change the ids or the size of tables, and all that the other flags say."""
+    """One combination of the flags that change ids or the size of tables, and the values of the others."""
 
     features: int
     batch: int
@@ -84,12 +84,12 @@ class Axes:
     seed: int
 
     def rows_per_table(self, dim: int) -> int:
-        """Rows of one table: an equal share of `rows`, or of as many rows as fill `table_bytes`."""
+        """Rows per table: an equal share of `rows`, or of the rows that fit into `table_bytes`."""
         total = self.rows or self.table_bytes // (dim * BYTES_PER_FLOAT)
         return max(1, total // self.features)
 
     def all_tables(self) -> list[Tables]:
-        """The sets of tables of a run, one after the other in memory."""
+        """The sets of tables of a run; only one is in memory at a time."""
         return [
             Tables(self.features, self.rows_per_table(dim), dim, optimizer)
             for dim in self.dims
@@ -106,28 +106,31 @@ def add_flags(
     optimizers: tuple[str, ...] = OPTIMIZERS[:4],
     threads: tuple[int, ...] = (2,),
 ) -> None:
-    """Adds the flags of all axes, with these defaults; `from_flags` reads them."""
+    """Adds the flags that `from_flags` reads. `optimizers` and `threads` are defaults."""
     add = parser.add_argument
     count, number = list_of(at_least_one), list_of(positive)
-    add(
-        "--features", type=count, default=(26,), help="features, each with a table of its own; several: 26,55"
-    )
-    add("--batch", type=count, default=(4096,), help="bags of a feature in a step")
-    add("--dim", type=count, default=(16, 64), help="floats of a row")
-    add("--hotness", type=count, default=(1, 10), help="ids of a bag, on average")
-    add("--zipf", type=list_of(at_least_zero), default=(1.05,), help="how skewed ids are, 0: not at all")
-    add("--table_mb", type=number, default=(640.0,), help="MB of rows of all tables together")
+    add("--features", type=count, default=(26,), help="features, each with its own table; several: 26,55")
+    add("--batch", type=count, default=(4096,), help="bags per feature in a step")
+    add("--dim", type=count, default=(16, 64), help="floats per row")
+    add("--hotness", type=count, default=(1, 10), help="ids per bag, on average")
+    add("--zipf", type=list_of(at_least_zero), default=(1.05,), help="Zipf exponent of ids; 0 is uniform")
+    add("--table_mb", type=number, default=(640.0,), help="MB of rows, all tables together")
     add("--rows", type=at_least_one, default=None, help="rows of all tables together, instead of --table_mb")
-    add("--optimizer", type=list_of(optimizer), default=optimizers, help="some of " + ",".join(OPTIMIZERS))
-    add("--threads", type=count, default=threads, help="each number in processes of its own")
+    add(
+        "--optimizer",
+        type=list_of(optimizer),
+        default=optimizers,
+        help="one or more of " + ",".join(OPTIMIZERS),
+    )
+    add("--threads", type=count, default=threads, help="threads; each number is measured in its own process")
     add("--batches", type=at_least_one, default=4, help="batches of ids that the steps rotate over")
-    add("--rounds", type=at_least_one, default=7, help="interleaved rounds that count")
-    add("--seed", type=int, default=1, help="of ids, rows and gradients")
+    add("--rounds", type=at_least_one, default=7, help="interleaved rounds, without the warm-up")
+    add("--seed", type=int, default=1, help="seed of ids, rows and gradients")
 
 
 def from_flags(flags: argparse.Namespace) -> list[Axes]:
-    """The points that the parsed flags describe: every combination of what they list."""
-    # With --rows tables have one size, whatever --table_mb lists.
+    """Every combination of the values in the parsed flags."""
+    # --rows determines the size of tables alone; --table_mb is ignored.
     sizes = flags.table_mb if flags.rows is None else flags.table_mb[:1]
     return [
         Axes(
@@ -151,7 +154,7 @@ def from_flags(flags: argparse.Namespace) -> list[Axes]:
 
 
 def at_least_one(text: str) -> int:
-    """An int of a flag that counts something."""
+    """Parses an int of at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
@@ -159,7 +162,7 @@ def at_least_one(text: str) -> int:
 
 
 def positive(text: str) -> float:
-    """A finite number above 0."""
+    """Parses a finite number above 0."""
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{value} is not a positive number")
@@ -167,22 +170,22 @@ def positive(text: str) -> float:
 
 
 def at_least_zero(text: str) -> float:
-    """A finite number that is not negative."""
+    """Parses a finite number of at least 0."""
     value = float(text)
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{value} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"{value} is not a finite number of at least 0")
     return value
 
 
 def optimizer(text: str) -> str:
-    """One of OPTIMIZERS."""
+    """Parses one of OPTIMIZERS."""
     if text not in OPTIMIZERS:
         raise argparse.ArgumentTypeError(f"unknown optimizer {text!r}; known are {', '.join(OPTIMIZERS)}")
     return text
 
 
 def list_of(item: Callable[[str], object]) -> Callable[[str], tuple]:
-    """What parses a flag of one or several items, between them commas."""
+    """A parser of comma-separated items."""
 
     def parse(text: str) -> tuple:
         return tuple(item(part) for part in text.split(","))

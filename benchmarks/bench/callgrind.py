@@ -1,4 +1,4 @@
-"""What callgrind counts in a program: instructions, and misses of simulated caches."""
+"""Runs programs under callgrind, which counts instructions and misses of simulated caches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Sequence
 
 TOTAL = "PROGRAM TOTALS"
-# The same everywhere, whatever machine counts: 48 KiB of L1, and a last level of 1 MiB, a core's L2.
-# Prefetches are not simulated: a line that was asked for in time counts as a miss all the same.
+# The same on every machine: 48 KiB of L1 for data, and a last level of 1 MiB, the size of a core's L2.
+# Prefetches are not simulated: a line that was prefetched in time counts as a miss too.
 _CACHES = ("--I1=32768,8,64", "--D1=49152,12,64", "--LL=1048576,16,64")
 _EVENTS = ("Ir", "D1mr", "D1mw", "DLmr", "DLmw")
 _COLUMN = re.compile(r"\s*([\d,]+|\.)\s+(?:\(\s*[\d.]+%\)\s+)?")
@@ -18,7 +18,7 @@ _COLUMN = re.compile(r"\s*([\d,]+|\.)\s+(?:\(\s*[\d.]+%\)\s+)?")
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Of data; instructions' own misses are left out."""
+    """Instructions, and cache misses of data; misses of instruction fetches are left out."""
 
     instructions: float = 0
     l1_misses: float = 0
@@ -35,22 +35,25 @@ class Counts:
 
 
 def run(command: Sequence[str], inputs: str, out: pathlib.Path) -> dict[str, Counts]:
-    """Runs a program on these inputs; returns what each function took, with all that it called, and TOTAL.
+    """Runs a program under callgrind.
 
     Args:
-      command: Program and arguments. It should have one thread.
-      inputs: For its standard input.
-      out: File for callgrind's own record.
+      command: Program and arguments. The program should have one thread.
+      inputs: Text for its standard input.
+      out: File for callgrind's record.
+
+    Returns:
+      The counts of each function, including the functions that it calls, and TOTAL.
 
     Raises:
-      RuntimeError: The program has failed; the message has the end of what it said.
+      RuntimeError: The program failed; the message has the end of its standard error.
       FileNotFoundError: There is no valgrind.
     """
     tool = ["valgrind", "--tool=callgrind", "--cache-sim=yes", *_CACHES, f"--callgrind-out-file={out}"]
     done = subprocess.run([*tool, *command], input=inputs, text=True, capture_output=True)
     if done.returncode:
         raise RuntimeError(
-            f"{command[0]} under callgrind ended with {done.returncode}: {done.stderr[-2000:]}"
+            f"{command[0]} under callgrind exited with status {done.returncode}: {done.stderr[-2000:]}"
         )
     annotate = ["callgrind_annotate", "--inclusive=yes", "--threshold=100", f"--show={','.join(_EVENTS)}"]
     listed = subprocess.run([*annotate, str(out)], check=True, text=True, capture_output=True)
@@ -70,7 +73,7 @@ def parse(listing: str) -> dict[str, Counts]:
             at = column.end()
         if len(values) < len(_EVENTS):
             continue
-        # "file:function [object]"; the file is unknown ("???") where there is no debugging information.
+        # "file:function [object]"; the file is "???" without debugging information.
         name = line[at:].strip().rsplit(" [", 1)[0]
         name = name if name == TOTAL else name.split(":", 1)[-1]
         instructions, *misses = values

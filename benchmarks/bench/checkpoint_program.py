@@ -16,7 +16,7 @@ import sparse_operation_kit as sok
 from bench import disk
 
 _KEYS_PER_STEP = 200_000
-# A row has its weights and two moments.
+# A row has its weights and two slots of the same size.
 _FLOATS_PER_WEIGHT = 3
 
 
@@ -55,7 +55,7 @@ def _save(
     rows: int,
 ) -> dict:
     for first in range(0, rows, _KEYS_PER_STEP):
-        # Keys of all sizes: an odd number times the position is another key for each position.
+        # Keys from the whole int64 range; multiplying by an odd number keeps them distinct.
         positions = np.arange(first, min(first + _KEYS_PER_STEP, rows), dtype=np.uint64)
         train((positions * np.uint64(0x9E3779B97F4A7C15)).view(np.int64))
     before = _resident("VmRSS")
@@ -69,7 +69,7 @@ def _restore(session: tf.compat.v1.Session, saver: tf.compat.v1.train.Saver, pat
 
 
 def _timed(work: Callable[[], object]) -> float:
-    # Makes the peak of the resident set what the set is now.
+    # Resets the peak of the resident set (VmHWM) to its present size.
     pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     begin = time.perf_counter()
     work()
@@ -77,7 +77,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _resident(field: str) -> int:
-    """Bytes of the process's resident set now (VmRSS) or at most (VmHWM)."""
+    """Bytes of the process's resident set: the present size (VmRSS) or the peak (VmHWM)."""
     status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
     (line,) = [line for line in status.splitlines() if line.startswith(field + ":")]
     return int(line.split()[1]) << 10

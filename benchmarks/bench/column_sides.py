@@ -1,7 +1,7 @@
-"""The two sides of `feature_columns.py`: the same features and training, in a graph and a session each.
+"""The two sides of `feature_columns.py`: the same features and training, each in its own graph and session.
 
-One side has TensorFlow's categorical columns over `tf.Variable` tables, the other columns with embedding
-variables made inside one `group_embedding_column_scope`; both go through `input_layer`.
+One side has TensorFlow's categorical columns over `tf.Variable` tables. The other has columns with embedding
+variables, made inside one `group_embedding_column_scope`. Both use `input_layer`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ KINDS = ("identity", "hash")
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """What both sides are made for: one column for each feature, all alike.
+    """The columns that both sides have, one for each feature, all with the same settings.
 
     Attributes:
-      kind: "identity", int64 ids in [0, rows); or "hash", strings.
-      rows: of a `tf.Variable` table; buckets where ids are strings.
+      kind: "identity" for int64 ids in [0, rows), or "hash" for strings.
+      rows: Rows of a `tf.Variable` table; for strings, the number of hash buckets.
     """
 
     kind: str
@@ -42,10 +42,10 @@ class Columns:
 
 
 class ColumnsSide(abc.ABC):
-    """Use as a context; `start` before anything runs.
+    """One side. A context manager; call `start` before the other methods.
 
     Attributes:
-      ops_in_graph: TensorFlow ops that the columns, their gradients and the update are in the graph.
+      ops_in_graph: The number of TensorFlow ops that the columns, their gradients and the update add.
     """
 
     def __init__(self, columns: Columns, batches: Sequence[Batch], threads: int, seed: int) -> None:
@@ -66,7 +66,7 @@ class ColumnsSide(abc.ABC):
             slices = tf.gradients(self.output, self.variables, grad_ys=gradient)
             update = optimizer.apply_gradients(zip(slices, self.variables, strict=True))
             self.ops_in_graph = len(self._graph.get_operations()) - before
-            # The given gradient does not depend on the output: nothing else would make the lookup run.
+            # Fetches the output too: the update uses a given gradient, so that it does not need the lookup.
             self._step = [tf.raw_ops.IdentityN(input=[self.output])[0].op, update]
             self._initializer = v1.global_variables_initializer()
 
@@ -86,12 +86,12 @@ class ColumnsSide(abc.ABC):
         self._session.run(self._step)
 
     def outputs(self, count: int) -> list[np.ndarray]:
-        """What `input_layer` gives for each of the `count` batches."""
+        """The output of `input_layer` for each of the first `count` batches."""
         self.rotation.restart(self._session)
         return [self._session.run(self.output) for _ in range(count)]
 
     def ops_of_a_step(self) -> int:
-        """The ops that a step runs in the graph as TensorFlow optimizes it, the pipeline included."""
+        """The number of ops in a step after TensorFlow's graph optimization, including the data pipeline."""
         metadata = v1.RunMetadata()
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
         self._session.run(self._step, options=options, run_metadata=metadata)
@@ -133,7 +133,7 @@ class SokColumns(ColumnsSide):
             return tf.feature_column.embedding_column(ids, self.columns.dim)
 
     def load(self, tables: Sequence[np.ndarray]) -> None:
-        """Gives key i of every table the row i of its counterpart."""
+        """Sets the row of key i in each table to row i of the corresponding one of `tables`."""
         saver = sok.Saver()
         with self._graph.as_default():
             for variable, rows in zip(self.variables, tables, strict=True):
@@ -143,7 +143,7 @@ class SokColumns(ColumnsSide):
 
 def _config(threads: int) -> v1.ConfigProto:
     config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
-    # As in group_run.py: with this pass TensorFlow's side is slower.
+    # As in session_config.py: TensorFlow's side is slower with this pass.
     rewrites = config.graph_options.rewrite_options
     rewrites.arithmetic_optimization = type(rewrites).OFF
     return config

@@ -1,6 +1,6 @@
-"""What the disk itself does, by `dd` past the page cache.
+"""The disk's speed, measured by `dd` without the page cache.
 
-Through it a file may be written at the speed of memory, or at that at which a virtual machine gets new pages.
+With the page cache, writing a file may be as fast as memory, or as slow as a virtual machine gets new pages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read_seconds(path: pathlib.Path) -> float:
 
 
 def drop_from_cache(folder: pathlib.Path) -> None:
-    """Drops what the page cache holds of the files in `folder`, which must be synced."""
+    """Drops the files in `folder` from the page cache. They must be synced."""
     for path in folder.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)

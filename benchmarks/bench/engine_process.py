@@ -1,4 +1,4 @@
-"""The C++ programs that take turns with others: the bare engine, and the bound of gathering rows."""
+"""Processes of the C++ benchmarks that measure on demand, such as the bare engine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _BAZEL_BIN = pathlib.Path(__file__).absolute().parents[2] / "bazel-bin"
 
 
 def find_program(name: str = "group_benchmark") -> pathlib.Path | None:
-    """The built program, or None where it is not built.
+    """The path of the program, or None if it is not built.
 
-    Environment variable SOK_BAZEL_BIN says where builds lie: tools/python.sh sets it, as each version of
-    TensorFlow has its own. By default it is the checkout's bazel-bin.
+    The environment variable SOK_BAZEL_BIN is the folder of builds, by default the checkout's bazel-bin.
+    tools/python.sh sets it, because each TensorFlow version has its own builds.
     """
     folder = pathlib.Path(os.environ.get("SOK_BAZEL_BIN", _BAZEL_BIN))
     program = folder / "benchmarks" / "engine" / name
@@ -35,7 +35,7 @@ class EngineProcess(MeasuringProcess):
         threads: int,
         id_files: Sequence[tuple[str, pathlib.Path]],
     ) -> None:
-        """Starts it; `id_files` are kinds ("dense" or "mean") and what `ids.write_batches` wrote."""
+        """Starts the program. `id_files` are pairs: "dense" or "mean", and a file of `ids.write_batches`."""
         numbers = {
             "--features": tables.features,
             "--rows": tables.rows_per_table,

@@ -1,4 +1,4 @@
-"""How many bytes the three exchanges of a step send, by the design's formula (docs/design.md)."""
+"""The bytes that the three exchanges of a step send, by the formula in docs/design.md."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from bench.ids import Batch
 
 _WORD = 8
 _HEADER = 4  # words of every message
-_PER_TABLE = 4  # words of a request for each table
+_PER_TABLE = 4  # words per table in a request
 
 
 def bytes_sent(by_rank: list[list[Batch]], rank: int, dim: int) -> float:
-    """Bytes that rank `rank` sends to others in a step, on average over its batches.
+    """Bytes that rank `rank` sends to other ranks in a step, on average over its batches.
 
     Args:
       by_rank: The batches of each rank; step i looks up batch i of every rank.
-      rank: The rank.
-      dim: Floats of a row.
+      rank: The sending rank.
+      dim: Floats per row.
     """
     steps = list(zip(*by_rank, strict=True))
     return float(np.mean([_bytes_of_step(step, rank, dim) for step in steps]))
@@ -29,8 +29,8 @@ def _bytes_of_step(batches: tuple[Batch, ...], rank: int, dim: int) -> int:
     for other in range(ranks):
         if other == rank:
             continue
-        asked = _distinct(batches[rank], other, ranks)  # what this rank asks of the other
-        served = _distinct(batches[other], rank, ranks)  # and the other of this one
+        asked = _distinct(batches[rank], other, ranks)  # ids that this rank requests from the other
+        served = _distinct(batches[other], rank, ranks)  # ids that the other requests from this rank
         words += _HEADER + _PER_TABLE * tables + asked
         words += _HEADER + _words_of_floats(served * dim)
         words += _HEADER + 1 + _words_of_floats(asked * dim)

@@ -1,4 +1,4 @@
-"""A ratio that was measured, and what it should be."""
+"""A measured ratio and its goal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """One question.
+    """One measured ratio.
 
     Attributes:
       question: What was measured.
-      beside: What it is compared with.
-      ratio: The larger, the better; usually our speed over the other's.
-      least: What it should be at least.
-      aim: What it should rather be.
+      beside: What it was compared with.
+      ratio: Usually our speed divided by the other's; larger is better.
+      least: The ratio must be at least this.
+      aim: A higher value that the ratio should reach, if any.
     """
 
     question: str
@@ -24,5 +24,5 @@ class Goal:
     aim: float | None = None
 
     def verdict(self) -> str:
-        """Whether that is reached."""
+        """Whether the ratio is at least `least`: "reached" or "missed"."""
         return "reached" if self.ratio >= self.least else "missed"

@@ -1,4 +1,4 @@
-"""One set of tables: builds both sides and the engine, checks that they agree, and measures them."""
+"""Measures one set of tables: builds both sides and the engine, and checks that they agree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RUN = "session.run alone"
 
 @dataclasses.dataclass(frozen=True)
 class _Workload:
-    """One kind of bags: its batches, and what looks them up on each side."""
+    """One kind of bags: its batches, and the lookups of each side."""
 
     bags: Bags
     batches: list[ids.Batch]
@@ -44,7 +44,7 @@ class _Workload:
 
 
 def _kind(bags: Bags) -> str:
-    """How ids are looked up: without bags where each would hold one id."""
+    """The kind of lookup: "gather", without bags, if each bag has one id; else "sparse"."""
     return "gather" if bags.hotness == 1 else "sparse"
 
 
@@ -52,10 +52,10 @@ def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathli
     """Measures all kinds of bags on one set of tables.
 
     Args:
-      axes: What the flags say; its only number of threads is this process's.
+      axes: The settings, with one number of threads, that of this process.
       tables: The tables.
-      program: The bare engine's program, or None to do without.
-      folder: Where the ids for that program are written.
+      program: The bare engine's program, or None to leave out the engine.
+      folder: A folder for the files of ids for that program.
     """
     threads = axes.threads[0]
     batch_sets = [
@@ -146,7 +146,8 @@ def _measure(
     number: int,
 ) -> list[Row]:
     copy = machine.MemoryCopy(_COPY, axes.threads[0])
-    # After a step, which leaves little of TensorFlow in the caches: as every step finds it.
+    # Measured after a step, which leaves little of TensorFlow in the caches, because each step starts like
+    # that.
     run = AfterwardsContender(
         _RUN,
         lambda: session.run(workload.ours.step),
@@ -156,7 +157,7 @@ def _measure(
     for what in WHATS:
         contenders.append(_op(f"sok {what}", session, getattr(workload.ours, what)))
         for kind, targets in workload.peers.items():
-            if what != "forward":  # TensorFlow's lookup is the same in training and outside
+            if what != "forward":  # TensorFlow's lookup is the same with and without training
                 contenders.append(_op(f"{kind} {what}", session, getattr(targets, what)))
         if engine is not None:
             contenders.append(ProcessContender(f"engine {what}", engine, number, what))

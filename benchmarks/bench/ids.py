@@ -1,4 +1,4 @@
-"""The ids of a run: Zipf's law over the rows of each table, the frequent ones scattered over it."""
+"""The ids of a run: Zipf's law over the rows of each table, with frequent ids scattered over the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FeatureBags:
         return np.stack([rows, np.arange(self.ids.size) - self.offsets[rows]], axis=1)
 
     def longest(self) -> int:
-        """The ids of the longest bag."""
+        """The number of ids in the longest bag."""
         return int(np.diff(self.offsets).max())
 
 
@@ -43,37 +43,37 @@ class _ZipfIds:
 
     def draw(self, count: int) -> np.ndarray:
         drawn = self._rng.random(count) * self._cumulative[-1]
-        # A draw that rounds up to the last sum would be one rank too far.
+        # A draw that is rounded up to the total would be one past the last id.
         ranks = np.minimum(np.searchsorted(self._cumulative, drawn, side="right"), self._id_of_rank.size - 1)
         return self._id_of_rank[ranks].astype(np.int64)
 
 
 def make_batches(bags: Bags, features: int, rows_per_table: int, count: int, seed: int) -> list[Batch]:
-    """`count` batches; each feature has frequent ids of its own, the same ones in all batches."""
+    """Makes `count` batches. Each feature has its own frequent ids, which are the same in all batches."""
     rng = np.random.default_rng([seed, bags.hotness])
     sources = [_ZipfIds(rows_per_table, bags.exponent, rng) for _ in range(features)]
     return [[_feature_bags(bags, source, rng) for source in sources] for _ in range(count)]
 
 
 def _feature_bags(bags: Bags, source: _ZipfIds, rng: np.random.Generator) -> FeatureBags:
-    # Lengths spread evenly from 1 to twice the hotness less 1, so that one id a bag is exactly one.
+    # Lengths are uniform in [1, 2 * hotness - 1], so that with a hotness of 1 each bag has exactly one id.
     lengths = rng.integers(1, 2 * bags.hotness, size=bags.batch)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return FeatureBags(source.draw(int(offsets[-1])), offsets)
 
 
 def ids_per_step(batches: list[Batch]) -> float:
-    """Ids of a batch over all features, on average."""
+    """Ids per batch over all features, on average."""
     return float(np.mean([sum(bags.ids.size for bags in batch) for batch in batches]))
 
 
 def unique_per_step(batches: list[Batch]) -> float:
-    """Distinct rows that a batch names over all tables, on average."""
+    """Distinct ids per batch, summed over all tables, on average."""
     return float(np.mean([sum(np.unique(bags.ids).size for bags in batch) for batch in batches]))
 
 
 def write_batches(batches: list[Batch], path: pathlib.Path) -> None:
-    """Writes them for a program without NumPy: per batch and feature the offsets, then the ids, all int64."""
+    """Writes batches for C++ programs: per batch and feature the offsets, then the ids, all int64."""
     with open(path, "wb") as stream:
         for batch in batches:
             for bags in batch:
@@ -82,7 +82,7 @@ def write_batches(batches: list[Batch], path: pathlib.Path) -> None:
 
 
 def read_batches(path: pathlib.Path, features: int, bags: int, count: int) -> list[Batch]:
-    """What `write_batches` wrote: `count` batches of `features` features, each with `bags` bags."""
+    """Reads a file of `write_batches`: `count` batches of `features` features, each with `bags` bags."""
     with open(path, "rb") as stream:
         return [[_read_bags(stream, bags) for _ in range(features)] for _ in range(count)]
 

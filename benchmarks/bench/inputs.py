@@ -1,6 +1,6 @@
-"""What steps take in, inside a graph, so that they neither feed nor copy it.
+"""Inputs of steps inside the graph, so that they are neither fed nor copied.
 
-A `tf.data` pipeline of ready tensors hands each step the next batch: the very buffers that it got once.
+A `tf.data` pipeline of ready tensors gives each step the next batch, always in the same buffers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench.ids import Batch, FeatureBags
 
 @dataclasses.dataclass(frozen=True)
 class FeatureTensors:
-    """One feature's ids of the current step, in the layouts that lookups take."""
+    """One feature's ids in the current step, in two layouts."""
 
     ids: tf.Tensor  # int64 [ids]
     sparse: tf.SparseTensor  # the same ids, one row for each bag
@@ -28,8 +28,8 @@ class RotatingBatches:
 
     Args:
       batches: The batches.
-      constants: What each step gets along with its batch, as gradients of outputs that no model computes:
-        drawing them costs no op of their own, as reading a variable would.
+      constants: Arrays that each step gets along with its batch, such as gradients of outputs. Unlike
+        variables, they need no op to read them.
     """
 
     def __init__(self, batches: list[Batch], constants: Sequence[np.ndarray] = ()) -> None:
@@ -52,13 +52,13 @@ class RotatingBatches:
         self.next_batch = tf.group(*self.tensors, *self.constants)
 
     def _dataset(self, arrays: Sequence[np.ndarray]) -> tf.data.Dataset:
-        """The arrays, once; `restart` feeds them."""
+        """A dataset of one element, the arrays, which `restart` feeds."""
         holders = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in arrays]
         self._feeds.update(zip(holders, arrays, strict=True))
         return tf.data.Dataset.from_tensors(tuple(holders))
 
     def features_of(self, tensors: Sequence[tf.Tensor]) -> list[FeatureTensors]:
-        """The features of a batch that was drawn from `iterator`."""
+        """The features of a batch from `iterator`."""
         shape = tf.constant([self._bags, self._longest], tf.int64)
         return [
             FeatureTensors(ids, tf.SparseTensor(indices, ids, shape))
@@ -66,7 +66,7 @@ class RotatingBatches:
         ]
 
     def restart(self, session: tf.compat.v1.Session) -> None:
-        """Makes the first batch the next one; also what has to run before any use."""
+        """Restarts with the first batch. Must be called before the first use."""
         session.run(self.iterator.initializer, feed_dict=self._feeds)
 
 

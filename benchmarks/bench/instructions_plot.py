@@ -1,4 +1,4 @@
-"""A picture of the instructions that the parts of a step take."""
+"""A picture of the instructions of each part of a step."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def write(
 
     Args:
       path: .png or .svg.
-      now: For each kind of bags its title, and the counts by part.
-      before: The counts to put beside these, where there are such.
+      now: For each kind of bags, its title and the counts by part.
+      before: For each kind of bags, earlier counts to compare with, or None.
     """
     import matplotlib
 
@@ -40,7 +40,7 @@ def write(
         axes.set_yticks(range(len(names)), names, fontsize=8)
         axes.invert_yaxis()
         axes.set_title(title, fontsize=10)
-        axes.set_xlabel("instructions an id", fontsize=8)
+        axes.set_xlabel("instructions per id", fontsize=8)
         axes.margins(x=0.12)
         axes.spines[["top", "right"]].set_visible(False)
         if earlier:

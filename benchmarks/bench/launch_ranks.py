@@ -1,4 +1,4 @@
-"""Starts the ranks of a benchmark on this machine and brings back what rank 0 measured."""
+"""Starts the ranks of a benchmark on this machine and returns the results of rank 0."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def run(
     """Runs `python -m module --name value … PATH` on every rank; returns the JSON that rank 0 wrote to PATH.
 
     Args:
-      module: The rank's program.
-      arguments: Its flags.
+      module: The program of each rank.
+      arguments: The program's flags.
       transport: "mpi" (mpirun) or "gloo" (horovodrun).
       cycle_time: HOROVOD_CYCLE_TIME, ms.
-      ranks: Their number.
+      ranks: The number of ranks.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "result.json")
@@ -52,9 +52,9 @@ def run(
 def _launcher(transport: str, ranks: int) -> list[str]:
     if transport == "mpi":
         if shutil.which("mpirun") is None:
-            raise SystemExit("There is no mpirun here; --transport gloo goes without.")
+            raise SystemExit("There is no mpirun. Install it, or use --transport gloo.")
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        # Ranks that wait leave the cores to others: there are threads beside Horovod's.
+        # Waiting ranks yield their core, because there are more threads than cores.
         options = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
         return ["mpirun", *as_root, *options, "-np", str(ranks)]
     horovodrun = "from horovod.runner.launch import run_commandline; run_commandline()"

@@ -1,4 +1,4 @@
-"""What the machine itself can do, and what else it was doing."""
+"""The machine: its memory bandwidth, free memory, processor and load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COPY_BYTES = 256 << 20
 
 
 class MemoryCopy(CallContender):
-    """Copies a large array with a number of threads: the bound of what moves memory and does nothing else."""
+    """Copies a large array with `threads` threads. This bounds the speed of everything that moves memory."""
 
     def __init__(self, name: str, threads: int) -> None:
         super().__init__(name, self._copy)
@@ -23,12 +23,12 @@ class MemoryCopy(CallContender):
         self._to = np.array_split(np.zeros(_COPY_BYTES, np.uint8), threads)
 
     def _copy(self) -> None:
-        # NumPy lets go of the interpreter's lock while it copies.
+        # NumPy releases the interpreter's lock while it copies.
         list(self._pool.map(np.copyto, self._to, self._from))
 
     @staticmethod
     def gigabytes_per_second(milliseconds: float) -> float:
-        """Bytes read and bytes written, per second."""
+        """GB read plus GB written, per second, if a copy took `milliseconds`."""
         return 2 * _COPY_BYTES / milliseconds / 1e6
 
 
@@ -38,7 +38,7 @@ def describe() -> dict[str, object]:
 
 
 def available_bytes() -> float:
-    """Memory that can be had without swapping; infinite where the system does not say."""
+    """Memory that is available without swapping; infinity if the system does not tell."""
     try:
         with open("/proc/meminfo", encoding="utf-8") as stream:
             for line in stream:

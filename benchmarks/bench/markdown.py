@@ -1,4 +1,4 @@
-"""Tables in Markdown whose columns are as wide in the text as they are shown."""
+"""Tables in Markdown, with columns aligned in the text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A program that measures on demand, so that others can take turns with it.
+"""A program that measures on demand, so that several programs can take turns.
 
-It prints "ready" once its tables are filled, and answers a line on its standard input with one on its
-standard output.
+The program prints "ready" when its tables are filled. Then it answers each line on its standard input with a
+line on its standard output.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from bench.timing import Contender, Sample
 
 
 class MeasuringProcess:
-    """The running program. Use it as a context manager: leaving it ends the program.
+    """The running program. A context manager: leaving it ends the program.
 
     Args:
-      name: What errors call it.
+      name: The name in error messages.
       command: Program and arguments.
-      environment: Its environment variables; None for this process's own.
-      log: File for what it writes to its standard error; None to let it pass.
+      environment: Environment variables of the program; None for those of this process.
+      log: File for the program's standard error; None to leave it on this process's standard error.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class MeasuringProcess:
     ) -> None:
         self.name = name
         self._log = log
-        stderr = None if log is None else open(log, "wb")  # noqa: SIM115  # the child's from here on
+        stderr = None if log is None else open(log, "wb")  # noqa: SIM115
         self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
@@ -51,34 +51,34 @@ class MeasuringProcess:
         try:
             self._process.stdin.close()
         except BrokenPipeError:
-            pass  # it has ended before reading all, which `wait_until_ready` or `ask` has reported
+            pass  # the program has ended already, which `wait_until_ready` or `ask` reported
         self._process.stdout.close()
         self._process.wait()
 
     def wait_until_ready(self) -> None:
-        """Returns once its tables are filled.
+        """Waits until the program's tables are filled.
 
         Raises:
-          RuntimeError: It has ended; the message has the end of its log.
+          RuntimeError: The program has ended; the message has the end of its log.
         """
         self._expect_line()
 
     def sample(self, ids: int, what: str, calls: int) -> Sample:
-        """What a call of `what` ("forward", "lookup" or "step") takes with the ids of file number `ids`."""
+        """Measures a call of `what` (such as "forward" or "step") with the ids of file number `ids`."""
         wall, cpu = self.ask(f"{ids} {what} {calls}").split()
         return Sample(float(wall), float(cpu))
 
     def ask(self, line: str) -> str:
-        """The program's answer to a line.
+        """Sends a line and returns the program's answer.
 
         Raises:
-          RuntimeError: It has ended; the message has the end of its log.
+          RuntimeError: The program has ended; the message has the end of its log.
         """
         try:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # reading fails too, and says why
+            pass  # reading fails too, with a better message
         return self._expect_line()
 
     def _expect_line(self) -> str:
@@ -95,7 +95,7 @@ class MeasuringProcess:
 
 
 class ProcessContender(Contender):
-    """One of the things that a MeasuringProcess measures."""
+    """A contender that a MeasuringProcess measures."""
 
     def __init__(self, name: str, process: MeasuringProcess, ids: int, what: str) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""How fast a process gets memory that it did not have: what any program that fills a table is bound by."""
+"""How fast a process gets new memory, which limits every program that fills a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ print(time.perf_counter() - begin)
 
 
 def touch_seconds(count: int) -> float:
-    """Has a fresh process write `count` bytes of new memory, rounded up to MiB; returns the seconds."""
+    """Starts a process that writes `count` bytes of new memory, rounded up to MiB; returns the seconds."""
     rounded = -(-count // (1 << 20)) << 20
     command = [sys.executable, "-c", _PROGRAM, str(rounded)]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -1,4 +1,4 @@
-"""The optimizers that train both sides. Each takes TensorFlow's variables and SOK's alike."""
+"""The optimizers that train both sides. Each accepts TensorFlow's variables and SOK's."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ LEARNING_RATE = 0.001
 
 
 def make_optimizer(name: str) -> tf.compat.v1.train.Optimizer:
-    """A new optimizer.
+    """Makes an optimizer.
 
-    On a `tf.Variable` all of them run TensorFlow's own ops: `lazy_adam` sums the gradients of equal ids
-    (unique, unsorted_segment_sum), then gathers, computes and scatters the touched rows; `adam` moves every
-    row; `adagrad` and `sgd` have kernels for the touched rows; `rowwise_adagrad` sums, gathers and scatters
-    as `lazy_adam` does.
+    On a `tf.Variable`, all of them run TensorFlow's own ops. `lazy_adam` and `rowwise_adagrad` sum the
+    gradients of equal ids (unique, unsorted_segment_sum), then gather, compute and scatter the touched rows.
+    `adam` moves every row. `adagrad` and `sgd` have kernels that update the touched rows.
     """
     train = tf.compat.v1.train
     makers = {

@@ -1,4 +1,4 @@
-"""Measures the engine's parts, each in the same rounds as what it is held to and as a memory copy."""
+"""Measures the engine's parts, each in the same rounds as the code it is compared with and a memory copy."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from bench.timing import Contender, Timing, measure
 
 _COPY = "memory copy"
 _HAND_OVER = "a line to the other core"
-_HAND_OVERS = 20_000  # there and back; starting the other thread is lost in them
-_LINES = (32, 64, 128, 256)  # in flight, of the bare loops
+_HAND_OVERS = 20_000  # round trips, so many that the start of the other thread does not matter
+_LINES = (32, 64, 128, 256)  # cache lines in flight in the bare loops
 _CACHE_LINE = 64
-_INDEX_IDS = 1 << 20  # looked up in a call
+_INDEX_IDS = 1 << 20  # ids per call
 _GATHERED_IDS = 26 * 4096
-# Batches that calls rotate over: so many that the rows of one have left the caches when it comes again.
+# Batches that calls rotate over, so many that a batch's rows have left the caches before it is used again.
 _BATCHES, _GATHERED_BATCHES = 4, 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What stays the same for all parts: parts_benchmark, a folder for ids, and how often to measure."""
+    """The settings of all parts: the program parts_benchmark, a folder for ids, rounds and seed."""
 
     program: pathlib.Path
     folder: pathlib.Path
@@ -37,10 +37,10 @@ class Run:
     seed: int
 
     def dedup(self, count: int, distinct: int, exponent: float, threads: Sequence[int]) -> list[Row]:
-        """Distinct ids of batches of `count`, drawn from `distinct`, beside `tf.unique`."""
+        """Measures dedup of batches of `count` ids, drawn from `distinct`, compared with `tf.unique`."""
         batches, path = self._batches(Bags(count, 1, exponent), distinct, _BATCHES)
         unique = ids.unique_per_step(batches)
-        # Ids read; distinct ids, and for each id which of them it is, written.
+        # Reads the ids; writes the distinct ids, and for each id the index of its distinct id.
         moved = 8 * count + 8 * unique + 4 * count
         rows = []
         for number in threads:
@@ -63,9 +63,9 @@ class Run:
         return rows
 
     def index(self, keys: int) -> Row:
-        """Lookups of ids that are in an index of `keys`, beside a bare linear probe."""
+        """Measures lookups of present ids in an index of `keys`, compared with a bare linear probe."""
         _, path = self._batches(Bags(_INDEX_IDS, 1, 0.0), keys, _BATCHES)
-        # An id read, the line with its slot, its row written.
+        # For each id, reads the id and the cache line of its slot, and writes its row number.
         moved = (8 + _CACHE_LINE + 8) * _INDEX_IDS
         with self._engine(Tables(1, keys, 1, "sgd"), _INDEX_IDS, 1, _BATCHES, path) as engine:
             bare = _bare("probe", engine)
@@ -76,7 +76,7 @@ class Run:
     def gather(
         self, dim: int, table_bytes: int, hotness: int, exponent: float, threads: Sequence[int]
     ) -> list[Row]:
-        """Rows of ids to the output, one a bag and pooled, beside bare loops over known places."""
+        """Measures gathering and pooling of rows, compared with bare loops over known positions."""
         row_bytes = dim * BYTES_PER_FLOAT
         tables = Tables(1, max(1, table_bytes // row_bytes), dim, "sgd")
         rows = []
@@ -91,7 +91,7 @@ class Run:
                 with self._engine(tables, bags, number, _GATHERED_BATCHES, path) as engine:
                     bare = _bare(part, engine)
                     contenders = {**bare, "engine": ProcessContender("engine", engine, 0, part)}
-                    title = f"dim {dim}, {table_bytes / 1e9:g} GB, {per_bag} ids a bag, {_skew(exponent)}"
+                    title = f"dim {dim}, {table_bytes / 1e9:g} GB, {per_bag} ids per bag, {_skew(exponent)}"
                     rows.append(
                         self._row(part, title, number, count, moved, engine, contenders, list(bare), 0.8)
                     )
@@ -159,7 +159,7 @@ class Run:
 
 
 def _one_way(hand_overs: Timing) -> tuple[float, float]:
-    """Median and minimum in nanoseconds of handing a line over once, one way."""
+    """Median and minimum, in nanoseconds, of one transfer of a cache line in one direction."""
     each = 1e6 / (2 * _HAND_OVERS)
     return hand_overs.median * each, hand_overs.minimum * each
 

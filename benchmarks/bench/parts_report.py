@@ -1,4 +1,4 @@
-"""What engine_parts.py measured: a row for each question."""
+"""Results of engine_parts.py, one row for each comparison."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench import markdown
 from bench.goal import Goal
 from bench.timing import Timing
 
-BARE = "bare"  # what the names of bare loops begin with
+BARE = "bare"  # prefix of the names of bare loops
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """Something that did the same work in the same rounds."""
+    """Another implementation that did the same work in the same rounds."""
 
     name: str
     timing: Timing
@@ -29,16 +29,15 @@ class Row:
     part: str
     title: str
     threads: int
-    ids: float  # of a call
-    megabytes: float  # that a call moves at least
-    copy_gb_per_s: float  # the machine's memory copy in the same rounds, bytes read and written
-    hand_over_ns: (
-        tuple[float, float] | None
-    )  # of a line to the other core, median and minimum; of threads > 1
+    ids: float  # per call
+    megabytes: float  # the least that a call can move
+    copy_gb_per_s: float  # of a memory copy in the same rounds, bytes read and written
+    # Median and minimum time of a cache line's transfer to the other core; None with one thread.
+    hand_over_ns: tuple[float, float] | None
     ours: Timing
     entries: tuple[Entry, ...]
-    held_to: str  # the entry that the goal is about: of several bare loops, the fastest
-    least: float  # what our speed over that entry's should be
+    held_to: str  # the entry that the goal refers to; the fastest of several bare loops
+    least: float  # the goal: our speed divided by that entry's, at least
 
     @property
     def copy_ms(self) -> float:
@@ -47,23 +46,23 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Our speed over that of the entry that we are held to."""
+        """Our speed divided by that of the entry that the goal refers to."""
         return self.other.timing.median / self.ours.median
 
     @property
     def other(self) -> Entry:
-        """The entry that we are held to."""
+        """The entry that the goal refers to."""
         (other,) = [entry for entry in self.entries if entry.name == self.held_to]
         return other
 
     def goal(self) -> Goal:
-        """The row as one line."""
+        """The row as a goal."""
         threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
         return Goal(f"{self.part}, {self.title}, {threads}", self.held_to, self.ratio, self.least)
 
 
 def write_json(path: pathlib.Path, machine: dict[str, object], rows: Sequence[Row]) -> None:
-    """Writes the rows, their ratios, and what is known of the machine."""
+    """Writes the rows, their ratios, and a description of the machine."""
     content = {
         "machine": machine,
         "rows": [{**dataclasses.asdict(row), "ratio": row.ratio} for row in rows],
@@ -72,7 +71,7 @@ def write_json(path: pathlib.Path, machine: dict[str, object], rows: Sequence[Ro
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:
-    """The rows of a file that `write_json` wrote."""
+    """Reads the rows that `write_json` wrote."""
     rows = []
     for fields in json.loads(path.read_text(encoding="utf-8"))["rows"]:
         del fields["ratio"]
@@ -101,8 +100,11 @@ _HEAD = (
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown: the bytes copied, how far apart cores are, what did the same (of bare loops the
-    fastest), and ours."""
+    """The rows in Markdown.
+
+    Each has lines for the memory copy, the transfer between cores, the other implementations (of bare loops,
+    the fastest), and ours.
+    """
     return markdown.table(_HEAD, [cells for row in rows for cells in _lines(row)])
 
 

@@ -1,4 +1,4 @@
-"""The peer over ranks: each feature looked up by itself with Horovod's plain alltoall, in a `tf.Variable`."""
+"""The peer over ranks: `tf.Variable` shards, with lookups by Horovod's plain alltoall for each feature."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bench.targets import Targets, consumed
 
 
 class PlainAlltoallSide:
-    """Tables of a fixed number of rows; row i of a table is row i // ranks of rank i % ranks.
+    """Tables with a fixed number of rows; row i of a table is row i // ranks of rank i % ranks.
 
-    A lookup sends its ids to their owners and gets their rows, two alltoalls; the gradient of the second one
-    is a third. That is how models without a sparse library are written, with or without `tf.unique` first.
+    A lookup has two alltoalls: it sends ids to their owners and gets rows back. The gradient of the second is
+    a third alltoall. Models without a sparse library are written like this, with or without `tf.unique`.
     """
 
     def __init__(self, tables: Tables, rows: Sequence[np.ndarray]) -> None:
@@ -33,7 +33,7 @@ class PlainAlltoallSide:
     def targets(
         self, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor], unique: bool
     ) -> Targets:
-        """The targets of `bench.sides`, for one id a bag; the lookup in training is the forward one."""
+        """As Side.targets in bench.sides, for one id per bag. Its lookup in training equals forward."""
         kind = "unique" if unique else "plain"
         outputs = [
             (_look_up_unique if unique else _look_up)(variable, feature.ids, f"{kind}_{number}")
@@ -61,5 +61,5 @@ def _look_up(variable: tf.Variable, ids: tf.Tensor, name: str) -> tf.Tensor:
         splits=tf.ensure_shape(asked_splits, [ranks]),
         name=f"{name}_rows",
     )
-    # Back to the order of the ids.
+    # From the order of owners to the order of ids.
     return tf.gather(rows, tf.math.invert_permutation(by_owner))

@@ -1,6 +1,6 @@
-"""One rank of lookup_prefetch.py: the same training steps as they are, and with lookups a step ahead.
+"""One rank of lookup_prefetch.py: the same training steps with and without lookups a step ahead.
 
-Rank 0 writes what it measured, as JSON, to the path that the last argument names.
+Rank 0 writes its results as JSON to the path in the last argument.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     hvd.init()
     rows = flags.rows // flags.features
     bags = Bags(flags.batch // hvd.size(), flags.hotness, flags.zipf)
-    # Frequent ids are the same on all ranks; each takes batches of its own.
+    # Frequent ids are the same on all ranks; each rank has its own batches.
     of_all = ids.make_batches(bags, flags.features, rows, flags.batches * hvd.size(), flags.seed)
     batches = of_all[hvd.rank() :: hvd.size()]
     threads = max(1, len(os.sched_getaffinity(0)) // hvd.size())
@@ -83,7 +83,7 @@ def _look_up(tables: Sequence[tf.Variable], rotation: RotatingBatches, hotness: 
 
 
 class _Model:
-    """Two dense layers over all rows of a sample, which leave a step something to do besides lookups."""
+    """Two dense layers over all rows of a sample, so that a step has work besides lookups."""
 
     def __init__(self, inputs: int, hidden: int, optimizer: tf.compat.v1.train.Optimizer) -> None:
         initializer = tf.compat.v1.random_normal_initializer(stddev=0.01, seed=1)
@@ -103,7 +103,7 @@ class _Model:
 def _check(
     session: tf.compat.v1.Session, count: int, plain: Sequence[tf.Tensor], prefetch: sok.LookupPrefetch
 ) -> None:
-    """Holds the sides to each other: both look up all batches in the same tables."""
+    """Checks that both sides look up the same rows, for all batches."""
     for number in range(count):
         expected = session.run(list(plain))
         ahead, _ = session.run([list(prefetch.outputs), prefetch.advance])

@@ -1,4 +1,4 @@
-"""Flags of programs that start ranks, which their ranks get as well."""
+"""Flags that programs pass on to the ranks that they start."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 _FLAGS = {
     "transport": (str, "mpi (mpirun) or gloo (horovodrun)"),
     "cycle_time": (float, "HOROVOD_CYCLE_TIME, ms"),
-    "features": (int, "features, each with a table of its own"),
-    "batch": (int, "samples of a step over all ranks"),
-    "hotness": (int, "ids of a bag, on average"),
-    "dim": (int, "floats of a row"),
+    "features": (int, "features, each with its own table"),
+    "batch": (int, "samples per step over all ranks"),
+    "hotness": (int, "ids per bag, on average"),
+    "dim": (int, "floats per row"),
     "rows": (int, "rows of all tables together"),
     "hidden": (int, "units of the model's dense layer"),
-    "zipf": (float, "how skewed ids are: the exponent of Zipf's law"),
+    "zipf": (float, "Zipf exponent of ids"),
     "optimizer": (str, "lazy_adam, adagrad or sgd"),
     "batches": (int, "batches of ids that the steps of a rank rotate over"),
-    "rounds": (int, "interleaved rounds that count"),
+    "rounds": (int, "interleaved rounds, without the warm-up"),
     "calls": (int, "steps of each side in a round"),
-    "seed": (int, "of ids and rows"),
+    "seed": (int, "seed of ids and rows"),
 }
 
 
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser, **defaults: object) -> tuple[str, ...]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The flags that a rank was started with, and the path to write results to as `output`."""
+    """Parses a rank's flags, and the path for its results as `output`."""
     parser = argparse.ArgumentParser()
     for name, (kind, _) in _FLAGS.items():
         parser.add_argument(f"--{name}", type=kind, default=argparse.SUPPRESS)

@@ -1,6 +1,6 @@
-"""One rank of lookups_over_ranks.py: measures a group's steps beside plain alltoalls, all ranks in step.
+"""One rank of lookups_over_ranks.py: measures a group's steps and those with plain alltoalls.
 
-Rank 0 writes what it measured, as JSON, to the path that the last argument names.
+Rank 0 writes its results as JSON to the path in the last argument.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     hvd.init()
     tables = Tables(flags.features, flags.rows // flags.features, flags.dim, flags.optimizer)
     bags = Bags(flags.batch // hvd.size(), 1, flags.zipf)
-    # Frequent ids are the same on all ranks; each takes batches of its own.
+    # Frequent ids are the same on all ranks; each rank has its own batches.
     of_all = ids.make_batches(
         bags, tables.features, tables.rows_per_table, flags.batches * hvd.size(), flags.seed
     )
@@ -101,9 +101,9 @@ def _measure(
 def _check(
     session: tf.compat.v1.Session, rotation: RotatingBatches, count: int, ours: Targets, *theirs: Targets
 ) -> None:
-    """Holds the sides to each other: a benchmark of different results would compare nothing.
+    """Checks that all sides give the same outputs, before and after a step on each batch.
 
-    `theirs` are lookups in the same tables, and the first of them trains those.
+    `theirs` look up the same tables, and the first of them trains these tables.
     """
     for when in ("before training", "after training"):
         expected = _outputs(session, rotation, count, ours)
@@ -127,7 +127,7 @@ def _outputs(
 def _counted(
     session: tf.compat.v1.Session, rotation: RotatingBatches, count: int, step: Sequence[tf.Operation]
 ) -> tuple[float, float]:
-    """(exchanges, bytes sent by this rank) of a step, on average over the batches."""
+    """(exchanges, bytes sent by this rank) per step, on average over the batches."""
     if hvd.size() == 1:
         return 0.0, 0.0
     statistics = exchange_statistics()

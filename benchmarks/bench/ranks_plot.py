@@ -1,4 +1,4 @@
-"""A picture of what lookups_over_ranks.py measured."""
+"""A picture of the results of lookups_over_ranks.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COLORS = {"sok": "#1b6ca8", "plain": "#c8553d", "unique": "#e9a03b"}
 
 
 def write(path: pathlib.Path, rows: Sequence[Row]) -> None:
-    """Draws the milliseconds of a step, a group of bars for each launch, on a logarithmic axis."""
+    """Draws milliseconds per step on a logarithmic axis, with a group of bars for each launch."""
     import matplotlib
 
     matplotlib.use("Agg")

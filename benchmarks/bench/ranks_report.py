@@ -1,4 +1,4 @@
-"""What lookups_over_ranks.py measured, as a table."""
+"""The results of lookups_over_ranks.py as a table."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from bench.ranks_timing import Contender
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One launch of ranks, as rank 0 saw it."""
+    """One launch of ranks, measured on rank 0."""
 
     transport: str
     cycle_time: float  # Horovod's, ms
     ranks: int
     features: int
     dim: int
-    ids: float  # of a rank, per step
-    unique: float  # distinct rows of a rank, per step
+    ids: float  # per step of rank 0
+    unique: float  # distinct rows, per step of rank 0
     exchanges: float  # counted, per step
-    bytes_sent: float  # counted, by rank 0 per step
+    bytes_sent: float  # counted, per step of rank 0
     bytes_by_formula: float
-    alltoalls: int  # of the peer, per step
+    alltoalls: int  # of the peers, per step
     timings: dict[str, Contender]
 
     @classmethod
     def of(cls, fields: dict) -> Row:
-        """The row that `dataclasses.asdict` took apart."""
+        """The row of a dict that `dataclasses.asdict` made."""
         timings = {name: Contender(**timing) for name, timing in fields["timings"].items()}
         return cls(**{**fields, "timings": timings})
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text. Times are medians of milliseconds with the minimum behind."""
+    """The rows as text. Times are medians in milliseconds, followed by the minimum."""
     head = ["transport", "cycle", "ranks", "dim", "ids", "unique", "exchanges", "sent", "formula"]
     for what in ("forward", "step"):
         head += [what, "plain", "/sok", "unique", "/sok"]

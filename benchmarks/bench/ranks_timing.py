@@ -12,7 +12,7 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """Milliseconds of a call over the rounds that count."""
+    """Milliseconds per call over all rounds but the first, which is a warm-up."""
 
     median: float
     minimum: float
@@ -21,7 +21,7 @@ class Contender:
 def interleaved(
     session: tf.compat.v1.Session, contenders: Mapping[str, Sequence[tf.Operation]], rounds: int, calls: int
 ) -> dict[str, Contender]:
-    """Milliseconds of a call of each. All ranks make the same calls in the same order."""
+    """Measures milliseconds per call of each contender. All ranks make the same calls in the same order."""
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds + 1):
         for name, targets in contenders.items():

@@ -1,4 +1,4 @@
-"""A picture of goals: how many times its least value each ratio is."""
+"""A picture of goals: each ratio divided by its least value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REACHED, _MISSED = "#1b6ca8", "#c8553d"
 
 
 def write(path: pathlib.Path, goals: Sequence[Goal]) -> None:
-    """Draws a bar for each goal over a line at 1, on a logarithmic axis; beside it the ratio itself."""
+    """Draws a bar for each goal, from a line at 1, on a logarithmic axis, and labels it with the ratio."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -31,8 +31,8 @@ def write(path: pathlib.Path, goals: Sequence[Goal]) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if value < 10 else "")
     axes.tick_params(axis="x", which="both", labelsize=7)
-    axes.set_xlabel("ratio over what it should be at least", fontsize=8)
+    axes.set_xlabel("ratio divided by its least value", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    # As large as its labels need.
+    # "tight" makes the picture large enough for all labels.
     figure.savefig(path, dpi=110, bbox_inches="tight")
     plt.close(figure)

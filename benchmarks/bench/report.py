@@ -1,4 +1,4 @@
-"""What a program measured: one row for each question, printed as a table and written as JSON."""
+"""Results of lookup_and_step.py, printed as a table and written as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.timing import Timing
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """Another way to do the same, and how long that takes."""
+    """Another implementation of the same call, and its time."""
 
     name: str
     timing: Timing
@@ -20,7 +20,7 @@ class Peer:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One measured call of ours beside its peers, within one run."""
+    """One call of ours and of its peers, measured in the same rounds."""
 
     threads: int
     features: int
@@ -33,12 +33,12 @@ class Row:
     what: str  # "forward", "lookup" or "step"
     ids: float  # per call
     unique: float  # distinct rows per call
-    megabytes: float  # that a call has to move
-    copy_gb_per_s: float  # the machine's memory copy, bytes read and written
+    megabytes: float  # the least that a call can move
+    copy_gb_per_s: float  # of a memory copy, bytes read and written
     run_alone: Timing  # of a session.run that takes the next batch and does nothing with it
     timing: Timing
     peers: tuple[Peer, ...]
-    engine: Peer | None  # the same without TensorFlow
+    engine: Peer | None  # the same call without TensorFlow
 
     @property
     def bound_ms(self) -> float:
@@ -47,13 +47,13 @@ class Row:
 
 
 def write_json(path: pathlib.Path, machine: dict[str, object], rows: Sequence[Row]) -> None:
-    """Writes the rows and what is known of the machine."""
+    """Writes the rows and a description of the machine."""
     content = {"machine": machine, "rows": [dataclasses.asdict(row) for row in rows]}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def read_rows(path: pathlib.Path) -> list[Row]:
-    """The rows of a file that `write_json` wrote."""
+    """Reads the rows that `write_json` wrote."""
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return [_row_from(fields) for fields in rows]
 
@@ -70,7 +70,7 @@ def _peer_from(fields: dict[str, object]) -> Peer:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text. Times are medians of milliseconds with the minimum behind; README.md has the rest."""
+    """The rows as text. Times are medians in milliseconds, followed by the minimum; see README.md."""
     peer_names = list(dict.fromkeys(peer.name for row in rows for peer in row.peers))
     head = ["thr", "feat", "batch", "dim", "hot", "zipf", "rows", "optimizer", "what", "ids", "unique"]
     head += ["MB", "bound", "sok"]

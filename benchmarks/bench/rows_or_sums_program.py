@@ -1,6 +1,6 @@
-"""One rank of rows_or_sums.py: steps that exchange rows beside steps that exchange sums.
+"""One rank of rows_or_sums.py: measures steps that exchange rows and steps that exchange sums.
 
-Rank 0 writes what it measured, as JSON, to the path that the last argument names.
+Rank 0 writes its results as JSON to the path in the last argument.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _measure(
     rotation = RotatingBatches(batches)
     steps, outputs = {}, {}
     for mode in MODES:
-        # One variable for each layer and way: a group's table exchanges one thing.
+        # Each mode has its own variables, because a table in a group has one exchange mode.
         tables = [sok.EmbeddingVariable(f"{mode}_{number}", flags.dim) for number in range(flags.features)]
         lookups = [
             group.SparseLookup(table, feature.sparse, "mean", exchange=mode)

@@ -1,4 +1,4 @@
-"""How sessions of the benchmarks are configured."""
+"""The configuration of the benchmarks' sessions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import tensorflow as tf
 
 
 def session_config(threads: int) -> tf.compat.v1.ConfigProto:
-    """As many intra-op and inter-op threads; Grappler without its arithmetic optimization.
+    """A configuration with as many intra-op and inter-op threads, without Grappler's arithmetic optimization.
 
-    That pass lets embedding_lookup_sparse read the variable instead of gathering rows, which copies it whole
-    once an optimizer has scattered into it and is ten times slower here; we compare with the faster form.
+    That pass makes embedding_lookup_sparse read the variable instead of gathering rows. Once an optimizer has
+    scattered into the variable, the read copies it whole, which is ten times slower. We compare with the
+    faster form.
     """
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads

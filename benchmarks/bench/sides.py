@@ -28,13 +28,13 @@ class Side(abc.ABC):
     def targets(
         self, kind: str, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor]
     ) -> Targets:
-        """Lookups of the given kind; a step trains with `gradients`, those of the outputs."""
+        """Makes lookups of kind "gather" or "sparse", and steps that train with the outputs' `gradients`."""
         outputs = self._look_up(kind, features, training=True)
         forward = self._look_up(kind, features, training=False)
         slices = tf.gradients(outputs, self.variables, grad_ys=list(gradients))
         update = self._optimizer.apply_gradients(zip(slices, self.variables, strict=True))
-        # The given gradients do not depend on the outputs: without `lookup`, TensorFlow would update the rows
-        # and leave the lookup out.
+        # The step includes `lookup`: the gradients are given, so that the update alone would not need the
+        # lookup, and TensorFlow would not run it.
         lookup = consumed(outputs)
         return Targets([lookup], [consumed(forward)], [lookup, update], outputs)
 
@@ -43,7 +43,7 @@ class Side(abc.ABC):
 
 
 class TensorFlowSide(Side):
-    """`tf.Variable` tables of a fixed number of rows."""
+    """`tf.Variable` tables with a fixed number of rows."""
 
     def _make_table(self, tables: Tables, feature: int) -> tf.Variable:
         return tf.compat.v1.get_variable(
@@ -79,7 +79,7 @@ class SokSide(Side):
         return group.lookup_group(lookups, training=training)
 
     def copy_rows(self, session: tf.compat.v1.Session, source: TensorFlowSide) -> None:
-        """Gives key i of every table the row i of its counterpart in `source`."""
+        """Sets the row of key i in each table to row i of the corresponding table of `source`."""
         saver = sok.Saver()
         for variable, other in zip(self.variables, source.variables, strict=True):
             session.run(saver.load_embedding_values(variable, other))

@@ -1,4 +1,4 @@
-"""What sessions run, whoever owns the tables."""
+"""The ops that sessions run to measure a lookup, on any side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """What a session runs of one lookup: `lookup` in training, `forward` alone, and a whole `step`."""
+    """The ops of one lookup: `lookup` in training, `forward` outside of training, and a whole `step`."""
 
     lookup: Sequence[tf.Operation]
     forward: Sequence[tf.Operation]
@@ -19,6 +19,9 @@ class Targets:
 
 
 def consumed(outputs: Sequence[tf.Tensor]) -> tf.Operation:
-    """An op that takes the outputs and copies nothing. Behind a tf.group alone, TensorFlow's graph optimizer
-    leaves lookups out that have no effect but their outputs."""
+    """An op that takes the outputs without copying them.
+
+    A tf.group would not do: TensorFlow's graph optimizer removes lookups that have no effect but their
+    outputs.
+    """
     return tf.raw_ops.IdentityN(input=list(outputs))[0].op

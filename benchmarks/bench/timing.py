@@ -8,14 +8,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-# A contender's turn in a round lasts about this long, so that the clock and the start of a call do not show.
+# Length of a contender's turn in a round: long enough that clock resolution and the first call do not matter.
 _TURN_MS = 40.0
 _MAX_CALLS = 25
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """Milliseconds of one call: by the clock, and of processor time over all threads."""
+    """Milliseconds per call: wall time, and processor time over all threads."""
 
     wall: float
     cpu: float
@@ -23,7 +23,7 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Milliseconds of a call over the rounds that count."""
+    """Milliseconds per call over all rounds."""
 
     median: float
     minimum: float
@@ -31,24 +31,24 @@ class Timing:
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Timing:
-        """What the samples of all rounds come to."""
+        """Summarizes the samples of all rounds."""
         walls = [sample.wall for sample in samples]
         cpu = statistics.median(sample.cpu for sample in samples)
         return cls(statistics.median(walls), min(walls), cpu)
 
 
 class Contender(abc.ABC):
-    """Something that is measured beside others."""
+    """One of several implementations that are measured in the same rounds."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @abc.abstractmethod
     def sample(self, calls: int) -> Sample:
-        """Makes `calls` calls and returns what one took on average."""
+        """Makes `calls` calls and returns the average time of one."""
 
     def turn(self, calls: int) -> Sample:
-        """As `sample`, after a call that brings back the caches where that costs little."""
+        """As `sample`; if `calls` is above 1, after a call that warms up the caches."""
         if calls > 1:
             self.sample(1)
         return self.sample(calls)
@@ -71,7 +71,7 @@ class CallContender(Contender):
 
 
 class AfterwardsContender(CallContender):
-    """A Python function that is called each time after another one, whose time does not count."""
+    """A Python function that is timed right after calls of `before`, whose time does not count."""
 
     def __init__(self, name: str, before: Callable[[], object], call: Callable[[], object]) -> None:
         super().__init__(name, call)
@@ -91,10 +91,10 @@ class AfterwardsContender(CallContender):
 def measure(
     contenders: Sequence[Contender], rounds: int, turn_ms: float = _TURN_MS, max_calls: int = _MAX_CALLS
 ) -> dict[str, Timing]:
-    """Lets every contender run once in each round: a machine that slows down for a while slows all of them.
+    """Measures contenders in interleaved rounds, so that a slow phase of the machine affects all of them.
 
-    A turn lasts about `turn_ms`, and has `max_calls` calls at most. One to warm up and one to choose the
-    number of calls come first and do not count.
+    Each contender has one turn per round, of about `turn_ms` and at most `max_calls` calls. Before the
+    rounds, each is called three times, to warm up and to choose the number of calls.
     """
     calls = {}
     for contender in contenders:

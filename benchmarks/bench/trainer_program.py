@@ -1,15 +1,15 @@
 """One run of examples/train_ctr.py, a number of steps at a time.
 
 `python -m bench.trainer_program TABLES [FLAG_OF_TRAIN_CTR]...`, where TABLES is sok, tensorflow, "no tables"
-for embeddings that nobody looks up or trains, or "batches alone". Prints "ready" after its first step. It
-answers the lines
+for constant embeddings without lookups or table updates, or "batches alone". Prints "ready" after its first
+step. Then it answers the lines
 
-    0 step <steps>   with the milliseconds that a step took and those of processor time
-    0 ops <steps>    with a JSON object of the milliseconds that a step's ops took, by their types
-    batch            with the samples of a step
+    0 step <steps>   with the wall time and processor time of a step, in milliseconds
+    0 ops <steps>    with a JSON object of the milliseconds of a step's ops, by type
+    batch            with the number of samples in a step
 
-As where train_ctr.py shows samples a second, only steps count, neither evaluations nor what comes before an
-epoch's first step; processor time has the latter. "batches alone" knows the first line only.
+As in train_ctr.py's samples per second, evaluations do not count. The work before an epoch's first step
+counts in processor time, but not in wall time. "batches alone" answers the first line only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _End(Exception):
 
 
 class NoTables(Tables):
-    """Embeddings that are the same for all ids. Their gradients are computed and go nowhere."""
+    """Embeddings that are the same for all ids. Their gradients are computed, but not used."""
 
     def __init__(self) -> None:
         self._embeddings: list[tf.Tensor] = []
@@ -73,7 +73,8 @@ class NoTables(Tables):
         update = make_stock_optimizer(optimizer, learning_rate).apply_gradients(
             list(zip(gradients[count:], weights, strict=True))
         )
-        # An op that reads nothing of them, but is not left out by TensorFlow with all that computes them.
+        # An op that takes the gradients without reading them. TensorFlow does not remove it, so that it
+        # computes them.
         taken = tf.raw_ops.Assert(condition=tf.size(gradients[0]) >= 0, data=gradients[:count])
         return tf.group(update, taken)
 
@@ -83,15 +84,15 @@ class NoTables(Tables):
 
 
 class _TracedSession:
-    """A session that can be told to trace what it runs."""
+    """A session that traces its runs if `tracing` is set."""
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
         self._session = session
         self.tracing = False
-        self.milliseconds: collections.Counter[str] = collections.Counter()  # of traced runs, by type of op
+        self.milliseconds: collections.Counter[str] = collections.Counter()  # in traced runs, by type of op
 
     def run(self, fetches: object, feeds: dict | None = None) -> object:
-        """As a session's."""
+        """As Session.run."""
         if not self.tracing:
             return self._session.run(fetches, feeds)
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.SOFTWARE_TRACE)
@@ -113,15 +114,15 @@ class _Turns:
         self._session = session
         self._batch = batch
         self._seen = 0
-        self._first = self._last = 0  # the steps between which the turn lies
+        self._first = self._last = 0  # the step numbers at which the turn begins and ends
         self._begin = (0.0, 0.0, 0)
-        self._since_step = 0.0  # processor time
+        self._since_step = 0.0  # processor time at the last step
         self._evaluating = 0.0  # processor time of evaluations in this turn
 
     def watch(self, history: History) -> None:
-        """Whenever the history has grown; returns when there is something to run."""
+        """Call after each step and evaluation. At the end of a turn, answers lines until the next begins."""
         steps = len(history.losses)
-        if steps == self._seen:  # it was an evaluation that ended
+        if steps == self._seen:  # called after an evaluation
             self._evaluating += time.process_time() - self._since_step
             return
         self._seen = steps
@@ -160,7 +161,7 @@ class _Turns:
 def main(arguments: Sequence[str]) -> None:
     """Answers lines until the input ends."""
     kind, *rest = arguments
-    # What the run prints is not an answer.
+    # The run's own output goes to standard error; answers go to a copy of standard output.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     flags = parse_flags([*rest, "--tables", kind if kind in ("sok", "tensorflow") else "tensorflow"])
@@ -190,7 +191,7 @@ def _read_batches(flags: argparse.Namespace, dataset: object, answers: TextIO) -
         for line in sys.stdin:
             seconds, processor, steps = 0.0, time.process_time(), int(line.split()[2])
             for _ in range(steps):
-                if not more:  # as in the trainer, what comes before an epoch's first step does not count
+                if not more:  # as in the trainer, the work before an epoch's first step does not count
                     feeds = source.start_training(session, next(epochs))
                     session.run(source.more, feeds)
                 begin = time.perf_counter()

@@ -1,8 +1,8 @@
-"""`tf.unique`, measured on demand: `python -m bench.unique_program IDS_FILE BATCHES THREADS`.
+"""Measures `tf.unique` on demand: `python -m bench.unique_program IDS_FILE BATCHES THREADS`.
 
-Prints "ready", and answers a line "<ids> <what> <calls>" with the milliseconds that one of `calls` calls took
-and those of processor time. <what> is "unique", or "identity" for an op that does nothing: what it costs to
-call one.
+Prints "ready". Then it answers a line "<ids> <what> <calls>" with the mean wall time and processor time of a
+call, in milliseconds. <what> is "unique", or "identity" for an op that does nothing, to measure the cost of
+calling an op.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _read(path: pathlib.Path, batches: int) -> list[np.ndarray]:
-    """The ids of each batch of a file that `ids.write_batches` wrote, of one feature with one id a bag."""
+    """Reads the ids of each batch from a file of `ids.write_batches` with one feature and one id per bag."""
     words = np.fromfile(path, np.int64).reshape(batches, -1)
-    count = (words.shape[1] - 1) // 2  # offsets are one more
+    count = (words.shape[1] - 1) // 2  # a batch has count + 1 offsets, then count ids
     return [batch[count + 1 :].copy() for batch in words]
 
 

@@ -1,7 +1,7 @@
-// The upper bound of a forward lookup, measured on demand: a plain loop that gathers rows of known position,
-// with prefetching, from tables on huge pages. No index, no dedup, no training: id i of a table is its row i.
+// The bound on the speed of a forward lookup, measured on demand: a plain loop that gathers rows at known
+// positions with prefetching, from tables on huge pages. There is no index, dedup or training: id i is row i.
 //
-// Takes the flags of group_benchmark; <what> is forward only.
+// Takes the flags of group_benchmark; <what> can only be forward.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -17,7 +17,7 @@
 namespace sok {
 namespace {
 
-// More than enough to be worth a thread.
+// Enough work for a thread.
 constexpr int64_t kNsPerShare = 10'000'000;
 
 class GatherBenchmark {
@@ -32,7 +32,7 @@ class GatherBenchmark {
       StatusOr<PageBuffer> buffer = PageBuffer::Allocate(floats * static_cast<int64_t>(sizeof(float)));
       if (!buffer.ok()) Fail(buffer.status().message());
       float* rows = static_cast<float*>(buffer.value().data());
-      // Written, so that every page is backed.
+      // Written, so that every page is backed by memory.
       for (int64_t i = 0; i < floats; ++i) rows[i] = static_cast<float>(random() % 1024);
       tables_.push_back(std::move(buffer.value()));
       outputs_.emplace_back(static_cast<size_t>(flags.batch * flags.dim));
@@ -41,8 +41,8 @@ class GatherBenchmark {
 
   int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
 
-  // The means of all features' bags in the next batch of a set, with the best number of cache lines in
-  // flight.
+  // Computes the means of all features' bags in the next batch of a set, with the best number of cache lines
+  // in flight.
   void Forward(int64_t number) {
     if (lines_[number] == 0) lines_[number] = BestLines([&](int64_t lines) { Gather(number, lines); });
     Gather(number, lines_[number]);
@@ -53,7 +53,7 @@ class GatherBenchmark {
     const BatchSet& set = sets_[number];
     const std::vector<FeatureIds>& batch = set.batches[next_batch_++ % set.batches.size()];
     const int64_t ahead = RowsAhead(lines, flags_.dim);
-    // Each thread has a share of every feature's bags, so that all have the same amount of work.
+    // Each thread gets a share of every feature's bags, so that all threads have the same amount of work.
     executor_.ParallelFor(flags_.threads, kNsPerShare, [&](int64_t begin, int64_t end) {
       const int64_t first = flags_.batch * begin / flags_.threads;
       const int64_t last = flags_.batch * end / flags_.threads;
@@ -69,7 +69,7 @@ class GatherBenchmark {
   const OnDemandFlags flags_;
   ThreadPool executor_;
   std::vector<BatchSet> sets_;
-  std::vector<int64_t> lines_;  // in flight, of each set; 0 before its first call
+  std::vector<int64_t> lines_;  // in flight, for each set; 0 before its first call
   std::vector<PageBuffer> tables_;
   std::vector<std::vector<float>> outputs_;
   size_t next_batch_ = 0;

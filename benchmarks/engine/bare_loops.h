@@ -16,11 +16,11 @@
 namespace sok {
 
 // The machine's limits: loops that read memory as the engine must, with prefetching and huge pages, and do
-// nothing else. The best number of cache lines in flight differs between machines: every loop takes that
-// number, and a measurement uses the best of these.
+// nothing else. The best number of cache lines in flight differs between machines, so every loop takes it as
+// an argument, and a measurement uses the best of these.
 constexpr int64_t kLinesToTry[] = {32, 64, 128, 256};
 
-// Rows to prefetch ahead for so many lines in flight.
+// How many rows ahead to prefetch, to have `lines` cache lines in flight.
 inline int64_t RowsAhead(int64_t lines, int64_t dim) {
   const int64_t lines_of_row = (dim + kFloatsPerLine - 1) / kFloatsPerLine;
   return lines_of_row < lines ? lines / lines_of_row : 1;
@@ -58,7 +58,7 @@ inline void BarePool(const float* rows, Span<const int64_t> ids, Span<const int6
   }
 }
 
-// A hash table that takes only ids from 0 on, and is asked only for ids that it holds.
+// A hash table for ids of at least 0. Lookups must be of ids that it holds.
 class BareTable {
  public:
   // Id ids[i] gets row i.
@@ -77,7 +77,7 @@ class BareTable {
     return table;
   }
 
-  // rows[i] = the row of ids[i], with so many lines in flight.
+  // rows[i] = the row of ids[i]; has `lines` cache lines in flight.
   void Find(Span<const int64_t> ids, int64_t lines, Span<int64_t> rows) const {
     const int64_t n = ids.size();
     for (int64_t i = 0; i < n; ++i) {
@@ -104,7 +104,7 @@ class BareTable {
   uint64_t mask_;
 };
 
-// The value of kLinesToTry for which `run(lines)` takes the least time, over several runs each.
+// The value of kLinesToTry for which `run(lines)` is fastest, in several runs each.
 inline int64_t BestLines(const std::function<void(int64_t)>& run) {
   int64_t best = 0;
   double best_seconds = 0;

@@ -1,5 +1,5 @@
-// How fast tables are saved and restored, beside plain files of the same size on the same disk, and how much
-// memory that takes.
+// The speed and memory of saving and restoring tables, compared with plain files of the same size on the same
+// disk.
 //
 // Usage: checkpoint_benchmark [FOLDER [MIB]]
 #include <fcntl.h>
@@ -38,7 +38,7 @@ int64_t AnonymousBytes() {
   return 0;
 }
 
-// Runs work and prints its speed, and the peak of memory above that before and after.
+// Runs `work` and prints its speed, and its peak of memory above the larger of those before and after.
 void Measure(const char* name, int64_t bytes, const std::function<void()>& work) {
   std::atomic<bool> done{false};
   const int64_t before = AnonymousBytes();
@@ -57,7 +57,7 @@ void Measure(const char* name, int64_t bytes, const std::function<void()>& work)
   done = true;
   watch.join();
   const int64_t resident = std::max(before, AnonymousBytes());
-  std::printf("  %-36s %8.2f s, %6.2f s of a core %8.0f MiB/s   %6.1f MiB beside the table\n", name,
+  std::printf("  %-36s %8.2f s, %6.2f s of a core %8.0f MiB/s   %6.1f MiB above the table\n", name,
               took.count(), cpu, static_cast<double>(bytes) / took.count() / (1 << 20),
               static_cast<double>(peak - resident) / (1 << 20));
 }
@@ -68,7 +68,7 @@ void Must(const Status& status) {
   std::exit(1);
 }
 
-// What `dd bs=1M conv=fsync` does.
+// As `dd bs=1M conv=fsync`.
 void WritePlain(const std::string& path, int64_t bytes) {
   const std::vector<char> block(kBlock, 'x');
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);

@@ -21,12 +21,12 @@ class Comparison {
   // `title` heads the table; every run handles `items` items (ids, rows, values).
   Comparison(std::string title, int64_t items) : title_(std::move(title)), items_(items) {}
 
-  // The first contender added is the one that ratios refer to.
+  // Ratios refer to the contender that is added first.
   void Add(std::string name, std::function<void()> run) {
     contenders_.push_back({std::move(name), std::move(run), {}});
   }
 
-  // Runs one round that does not count, then `rounds` that do, and prints the table.
+  // Runs a warm-up round and `rounds` measured rounds, and prints the table.
   void Run(int rounds) {
     for (int round = -1; round < rounds; ++round) {
       for (Contender& contender : contenders_) {

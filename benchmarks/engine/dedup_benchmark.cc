@@ -1,4 +1,4 @@
-// Distinct ids of a batch, in M ids/s: Deduplicator beside the standard library's map.
+// Finding the distinct ids of a batch, in M ids/s: Deduplicator compared with std::unordered_map.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// The bare engine's lookup and training step for a group of tables, measured on demand.
+// The bare engine's lookup and training step for a group of tables, measured on demand (on_demand.h).
 //
-// Started by benchmarks/lookup_and_step.py, which interleaves it with sessions; see on_demand.h. What it
-// measures is forward, lookup or step.
+// Python benchmarks such as benchmarks/lookup_and_step.py start it and interleave it with sessions. <what> is
+// forward, lookup or step.
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -23,7 +23,7 @@ void Check(const Status& status) {
   if (!status.ok()) Fail(status.message());
 }
 
-// Alpha and the rest as bench/optimizers.py has them; a constant alpha costs what a changing one does.
+// As in bench/optimizers.py. Adam's step size is constant here, which does not affect the time.
 std::vector<float> HyperParameters(const std::string& optimizer) {
   if (optimizer == "sgd") return {0.001f};
   if (optimizer == "adagrad") return {0.001f, 0.1f, 0.0f};

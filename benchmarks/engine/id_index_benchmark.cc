@@ -1,5 +1,5 @@
-// Lookups of ids that are in the index, in M ids/s, beside the machine's limit: a bare linear probe over the
-// same layout, for positive ids that are all present. The aim is 80 % of it.
+// Lookups in the index, in M ids/s, compared with the machine's limit: a bare linear probe over the same
+// layout, for ids that are present and not negative. The goal for present ids is 80 % of its speed.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

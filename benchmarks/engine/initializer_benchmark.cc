@@ -1,4 +1,4 @@
-// Initial values, in M values/s, beside a copy of as many floats.
+// Initial values, in M values/s, compared with a copy of as many floats.
 #include <algorithm>
 #include <cstdint>
 #include <string>

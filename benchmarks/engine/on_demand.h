@@ -16,8 +16,8 @@
 namespace sok {
 
 // A program that measures on demand, so that it can be interleaved with others (bench/measuring_process.py).
-// It prints "ready", and answers every line "<ids> <what> <calls>" on its standard input with the mean wall
-// time and processor time of one call, in milliseconds. <ids> is the number of a file of ids.
+// It prints "ready". Then it answers every line "<ids> <what> <calls>" on its standard input with the mean
+// wall time and processor time of one call, in milliseconds. <ids> is the number of a file of ids.
 
 struct OnDemandFlags {
   int64_t features = 1;
@@ -27,7 +27,7 @@ struct OnDemandFlags {
   int64_t batches = 1;
   int64_t threads = 1;
   std::string optimizer = "lazy_adam";
-  std::vector<std::pair<bool, std::string>> id_files;  // (pooled, path): --mean and --dense, in their order
+  std::vector<std::pair<bool, std::string>> id_files;  // (pooled, path): --mean and --dense, in order
 };
 
 // One feature's ids in a batch: bag b holds ids[offsets[b]:offsets[b + 1]].
@@ -36,7 +36,7 @@ struct FeatureIds {
   std::vector<int64_t> ids;
 };
 
-// The batches of one file; each has the features' ids one after the other.
+// The batches of one file: batches[b][f] has the ids of feature f.
 struct BatchSet {
   bool pooled;
   std::vector<std::vector<FeatureIds>> batches;
@@ -70,7 +70,7 @@ inline OnDemandFlags ParseOnDemandFlags(int argc, char** argv) {
   return flags;
 }
 
-// Reads what bench/ids.py's write_batches wrote.
+// Reads a file of write_batches in bench/ids.py.
 inline BatchSet ReadBatches(const OnDemandFlags& flags, bool pooled, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const auto read = [&](int64_t count) {
@@ -90,7 +90,8 @@ inline BatchSet ReadBatches(const OnDemandFlags& flags, bool pooled, const std::
   return set;
 }
 
-// Answers lines until the input ends. `call(ids, what)` makes one call and fails for what it does not know.
+// Answers lines until the input ends. `call(ids, what)` makes one call; it calls Fail if it does not know
+// `what`.
 inline void AnswerLines(int64_t num_sets, const std::function<void(int64_t, const std::string&)>& call) {
   std::cout << "ready" << std::endl;
   int64_t ids;

@@ -1,13 +1,13 @@
-// Parts of the engine, each beside a bare loop with the least work that the part needs; measured on demand
-// for benchmarks/engine_parts.py. Takes the flags of group_benchmark, with one feature.
+// Parts of the engine, and for most of them a bare loop that does the least necessary work. Measures on
+// demand for benchmarks/engine_parts.py. Takes the flags of group_benchmark, with one feature.
 //
 // <what> is one of
 //   dedup             the distinct ids of a batch
-//   find              rows of ids in an index of as many ids as the table has rows
-//   probe:LINES       the same by a bare linear probe, with so many cache lines in flight
-//   gather, pool      rows of a batch's ids to the output, or the means of its bags; ids are resolved
-//   gather:LINES, pool:LINES   the same by a bare loop over row numbers
-//   hand_over:TIMES   a cache line to another thread and back, so many times
+//   find              the rows of a batch's ids in an index of --rows ids
+//   probe:LINES       the same by a bare linear probe, with LINES cache lines in flight
+//   gather, pool      the rows of a batch's ids, or the means of its bags; ids are resolved beforehand
+//   gather:LINES, pool:LINES   the same by a bare loop over row numbers, with LINES cache lines in flight
+//   hand_over:TIMES   TIMES transfers of a cache line to another thread and back
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -29,7 +29,7 @@
 namespace sok {
 namespace {
 
-// More than enough to be worth a thread.
+// Enough work for a thread.
 constexpr int64_t kNsPerShare = 10'000'000;
 
 void Check(const Status& status) {
@@ -45,7 +45,7 @@ class Parts {
 
   int64_t num_sets() const { return static_cast<int64_t>(sets_.size()); }
 
-  // A part's inputs beside ids are made in its first call, which is not measured.
+  // Makes a part's inputs, except ids, in its first call, which is not measured.
   void Call(int64_t set, const std::string& what) {
     const size_t colon = what.find(':');
     const std::string part = what.substr(0, colon);
@@ -62,7 +62,7 @@ class Parts {
   }
 
  private:
-  // A batch whose ids are resolved: pointers to the distinct rows, and which of them each id names.
+  // A batch with resolved ids: pointers to the distinct rows, and for each id the index of its row's pointer.
   struct Resolved {
     std::vector<const float*> rows;
     std::vector<int32_t> inverse;
@@ -130,7 +130,7 @@ class Parts {
     StatusOr<PageBuffer> buffer = PageBuffer::Allocate(floats * static_cast<int64_t>(sizeof(float)));
     Check(buffer.status());
     float* const rows = static_cast<float*>(buffer.value().data());
-    // Written, so that every page is backed.
+    // Written, so that every page is backed by memory.
     for (int64_t i = 0; i < floats; ++i) rows[i] = static_cast<float>(i % 1021);
     rows_.emplace(std::move(buffer.value()));
   }
@@ -158,7 +158,7 @@ class Parts {
   std::optional<BareTable> bare_table_;
   std::vector<int64_t> found_;
   std::optional<PageBuffer> rows_;
-  std::map<std::pair<int64_t, size_t>, Resolved> resolved_;  // by set and number of the batch
+  std::map<std::pair<int64_t, size_t>, Resolved> resolved_;  // by (set, number of the batch)
   std::vector<float> output_;
 };
 

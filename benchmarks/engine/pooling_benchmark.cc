@@ -1,5 +1,5 @@
-// Forward and backward of a lookup on rows that are already found: GatherForward, PoolForward and SegmentSum
-// beside the machine's own limit, a bare loop that copies rows with prefetching, on one and two threads.
+// Forward and backward of a lookup whose ids are resolved: GatherForward, PoolForward and SegmentSum on one
+// and two threads, compared with the machine's limit, a bare loop that copies rows with prefetching.
 //
 // Ids are Zipf 1.05 over tables of 0.5 and 3 GB; every run takes the next of many batches.
 #include <cstdint>
@@ -49,7 +49,7 @@ std::vector<Batch> MakeBatches(RowStore* store) {
   return batches;
 }
 
-// As sok::BareGather, over pointers: the rows of a store do not follow one another.
+// As sok::BareGather, but over pointers, because the rows of a store are not contiguous.
 void GatherPointers(const Batch& batch, int64_t dim, int64_t ahead, float* out) {
   const int64_t n = static_cast<int64_t>(batch.inverse.size());
   for (int64_t i = 0; i < n; ++i) {

@@ -1,7 +1,8 @@
-// A step of several optimizers over rows of several lengths: the time and memory of a record's layout. Rows
-// are distinct and scattered over a table larger than any cache; every run takes the next of several batches.
+// The time of a step and the memory per row, for several optimizers and lengths of rows: shows the effect of
+// the record layout. Rows are distinct and scattered over a table larger than any cache; every run takes the
+// next of several batches.
 //
-//   records_benchmark [DIM]...     the lengths of rows; 16, 32, 64 and 100 by default
+//   records_benchmark [DIM]...     lengths of rows; by default 16, 32, 64 and 100
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -23,7 +24,7 @@ namespace {
 constexpr int kRounds = 21;
 constexpr int64_t kBatches = 8;
 constexpr int64_t kRowsPerBatch = 40'000;
-constexpr int64_t kWeightBytes = int64_t{192} << 20;  // of a table
+constexpr int64_t kWeightBytes = int64_t{192} << 20;  // per table, at most
 
 struct Contender {
   const char* optimizer;
@@ -42,7 +43,7 @@ void ExitUnless(const Status& status) {
   std::exit(1);
 }
 
-// A table with its optimizer.
+// Rows and their optimizer.
 struct Table {
   Table(const Contender& contender, int64_t rows, int64_t dim)
       : hyper(contender.hyper), store(dim), optimizer(std::move(MakeOptimizer(contender.optimizer).value())) {
@@ -95,7 +96,7 @@ void Compare(int64_t dim) {
       const size_t turn = 2 * tables.size() - (executor == &one ? 2 : 1);
       const std::string name = std::string(contender.optimizer) + (executor == &one ? ", 1" : ", 2") +
                                " threads, " + std::to_string(tables.back()->store.bytes() / rows) +
-                               " bytes a row";
+                               " bytes per row";
       comparison.Add(name, [&, executor, turn, table = tables.back().get()] {
         const std::vector<int64_t>& batch = batches[static_cast<size_t>(turns[turn]++ % kBatches)];
         ExitUnless(table->optimizer->Apply(*executor, table->hyper, batch,

@@ -7,12 +7,12 @@
 
 namespace sok {
 
-// The relation of two cores. The host schedules a virtual machine's cores on two cores that share an L3, on
-// two with an L3 each, or on the two hardware threads of one core. This changes from second to second, and
-// with it the speed-up by a second thread.
+// How close two cores are. A host may run a virtual machine's two cores on two cores that share an L3, on two
+// cores with an L3 each, or on the two hardware threads of one core. This may change every second, and with
+// it the speed-up by a second thread.
 
-// Passes a cache line to another thread and back, so many times: the time of one way shows the distance
-// between the threads' cores. Both threads spin, so the machine needs two cores or more.
+// Passes a cache line to another thread and back `times` times. The time of one transfer shows the distance
+// between the threads' cores. Both threads spin, so the machine needs at least two cores.
 inline void HandOver(int64_t times) {
   alignas(128) std::atomic<int64_t> turn{0};
   std::thread other([&turn, times] {
@@ -34,7 +34,7 @@ inline void KeepBusy(int64_t passes) {
   float values[kFloats] = {};
   for (int64_t pass = 0; pass < passes; ++pass) {
     for (float& value : values) value = value * 1.0001f + 0.5f;
-    asm volatile("" : : "r"(values) : "memory");  // else the compiler would leave the loop out
+    asm volatile("" : : "r"(values) : "memory");  // else the compiler would remove the loop
   }
 }
 

@@ -1,4 +1,4 @@
-// The distance between this machine's two cores and the speed-up by the second one, for each second. Takes
+// For each second, the distance between two of this machine's cores and the speed-up by the second one. Takes
 // the number of seconds, by default 60.
 #include <algorithm>
 #include <chrono>
@@ -27,7 +27,7 @@ double NanosecondsOneWay() {
   return Seconds([] { HandOver(kHandOvers); }) * 1e9 / (2 * kHandOvers);
 }
 
-// The work of two threads relative to that of one in the same time.
+// The work of two threads divided by the work of one in the same time.
 double WorthOfTwo() {
   const double alone = Seconds([] { KeepBusy(kPasses); });
   const double together = Seconds([] {
@@ -58,7 +58,7 @@ void Measure(int seconds) {
   }
   std::printf("%-32s %8s %8s %8s %8s %8s\n", "", "least", "10 %", "median", "90 %", "most");
   PrintShares("a line to the other core, ns", one_way);
-  PrintShares("two threads' work over one's", worth);
+  PrintShares("work of two threads / of one", worth);
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (std::thread::hardware_concurrency() < 2) {
-    std::fprintf(stderr, "This machine has one core.\n");
+    std::fprintf(stderr, "This machine has only one core.\n");
     return 1;
   }
   sok::Measure(seconds);

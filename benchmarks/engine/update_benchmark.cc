@@ -1,9 +1,9 @@
 // One optimizer step over the distinct rows of a click-through batch (26 features, 4096 samples, Zipf 1.05):
-// the lazy and the exact Adam beside a bare loop that does the same arithmetic on the same records,
-// prefetching as the engine does. The exact Adam is also measured as training uses it: rows are caught up
-// when they are looked up, then updated.
+// lazy and exact Adam, compared with a bare loop that does LazyAdam's arithmetic on the same records, with
+// the engine's prefetching. Exact Adam is also measured as in training: rows are caught up when they are
+// looked up, then updated.
 //
-// Every run takes the next of many batches, so that the rows it needs are not in cache from the run before.
+// Every run takes the next of many batches, so that its rows are not in the cache from the previous run.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -55,14 +55,14 @@ void BareLoop(const std::vector<int64_t>& rows, const float* grads, RowStore* st
   const int64_t dim = store->dim();
   const int64_t block = PrefetchDistance(3 * dim);
   const int64_t n = static_cast<int64_t>(rows.size());
-  const auto ask_for = [&](int64_t first) {
+  const auto prefetch_block = [&](int64_t first) {
     for (int64_t i = first; i < std::min(n, first + block); ++i) {
       PrefetchFloats<true>(store->weights(rows[i]), 3 * dim);
     }
   };
-  ask_for(0);
+  prefetch_block(0);
   for (int64_t i = 0; i < n; ++i) {
-    if (i % block == 0) ask_for(i + block);
+    if (i % block == 0) prefetch_block(i + block);
     float* __restrict w = store->weights(rows[i]);
     float* __restrict m = w + dim;
     float* __restrict v = m + dim;
@@ -89,7 +89,7 @@ void Compare(int64_t num_rows, int64_t dim) {
   for (size_t i = 0; i < grads.size(); ++i) grads[i] = 1e-3f * static_cast<float>(i % 97) - 0.04f;
 
   const int64_t n = static_cast<int64_t>(batches[0].size());
-  // A record is read and written, a gradient read.
+  // Records are read and written, gradients are read.
   const double megabytes = static_cast<double>(n * dim * 4 * (2 * 3 + 1)) / 1e6;
   Comparison comparison(std::to_string(num_rows) + " rows of " + std::to_string(dim) + ", " +
                             std::to_string(n) + " of them in a step: " + std::to_string(megabytes) +

@@ -1,1 +1,1 @@
-"""Other libraries' tables beside ours, each in a process of its own."""
+"""Compares our tables with those of other libraries, each in its own process."""

@@ -1,4 +1,4 @@
-"""The libraries that are measured beside each other, and what each does with a batch."""
+"""The libraries that are compared, and what each does with a batch."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import dataclasses
 
 OURS = "sok"
 OTHER = "sok_other"  # ours, as another checkout has built it
-LAZY = "sok_lazy"  # ours, training with LazyAdam where the others have the exact one
+LAZY = "sok_lazy"  # ours, but training with LazyAdam where the others train with exact Adam
 
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """A library, where it runs, and the semantics that a comparison has to know of."""
+    """A library, its environment, and the semantics that matter for a comparison."""
 
     name: str
-    module: str  # of bench.peers, with a class Tables
-    environment: (
-        str | None
-    )  # a folder of benchmarks/requirements without its suffix; None: our own environment
+    module: str  # in bench.peers, with a class Tables
+    environment: str | None  # name of a file in benchmarks/requirements, without .txt; None: our environment
     optimizers: tuple[str, ...]  # those of bench.axes.OPTIMIZERS that it has for sparse gradients
     tables: str
     training: str
-    variables: tuple[tuple[str, str], ...] = ()  # that its process needs
-    trains_with: str | None = None  # an optimizer instead of the others': its rows are then its own
+    variables: tuple[tuple[str, str], ...] = ()  # environment variables of its process
+    # If set, it trains with this optimizer instead of the run's, so that its results are not compared.
+    trains_with: str | None = None
 
 
 LIBRARIES = {
@@ -50,7 +49,7 @@ LIBRARIES = {
             None,
             ("adam",),
             "dynamic: as sok",
-            "as sok, with lazy_adam: what the exact one costs beyond it",
+            "as sok, but with lazy_adam, to show what exact Adam costs",
             trains_with="lazy_adam",
         ),
         Library(
@@ -67,9 +66,9 @@ LIBRARIES = {
             "tfra_tables",
             "tfra",
             ("lazy_adam", "adagrad", "sgd"),
-            "dynamic: a cuckoo hash table (de.Variable) for each feature; forward is Variable.lookup of all "
-            "ids, or of tf.unique's and sparse_segment_mean; a step embedding_lookup_unique or "
-            "embedding_lookup_sparse, in a session",
+            "dynamic: a cuckoo hash table (de.Variable) for each feature, in a session; forward is "
+            "Variable.lookup of all ids, or of distinct ids (tf.unique) with sparse_segment_mean; a step has "
+            "embedding_lookup_unique or embedding_lookup_sparse",
             "tf.compat.v1.train's optimizer in a DynamicEmbeddingOptimizer: distinct rows and slots are "
             "read, updated in temporary variables, and inserted again",
             (("TF_USE_LEGACY_KERAS", "1"),),

@@ -1,4 +1,4 @@
-"""Libraries that take a batch of ready tensors with each call."""
+"""Libraries that are called eagerly, with a batch of tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class EagerTables(HeldTables):
     _rotations: Sequence[itertools.cycle]
 
     def _set_batches(self, batches: Sequence[Sequence[Any]]) -> None:
-        """Takes the batches of each kind of bags, as `_forward` and `_step` want them."""
+        """Sets the batches of each kind of bags, in the form that `_forward` and `_step` take."""
         self._batches = batches
         self._rotations = [itertools.cycle(kind) for kind in batches]
 

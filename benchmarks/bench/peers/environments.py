@@ -1,4 +1,4 @@
-"""Where each library's interpreter is, and what its process starts with."""
+"""The interpreter and the environment variables of each library's process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BENCHMARKS = pathlib.Path(__file__).absolute().parents[2]
 
 
 def default_folder() -> pathlib.Path:
-    """Where benchmarks/setup_peers.sh makes environments."""
+    """The folder in which benchmarks/setup_peers.sh makes environments."""
     home = os.environ.get("SOK_HOME") or pathlib.Path.home() / ".cache" / "sparse-operation-kit"
     return pathlib.Path(home) / "peers"
 
@@ -23,10 +23,10 @@ def built_by(checkout: pathlib.Path) -> pathlib.Path:
 
 
 def interpreter(library: Library, folder: pathlib.Path) -> pathlib.Path | None:
-    """The Python to run the library with; None where its environment is not there."""
+    """The Python interpreter of the library's environment; None if there is no such environment."""
     if library.environment is None:
         return pathlib.Path(sys.executable)
-    # The set-up writes the stamp last: without it an environment is unfinished.
+    # The set-up writes the stamp last: an environment without it is incomplete.
     if not (folder / library.environment / ".stamp").is_file():
         return None
     return folder / library.environment / "bin" / "python"
@@ -41,8 +41,8 @@ def variables(library: Library, threads: int, other: pathlib.Path | None = None)
         **os.environ,
         "PYTHONPATH": ours,
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        # Only what runs through OpenMP reads these. Threads that wait sleep: where other processes run too,
-        # threads that spin take the processor from their own side, and a step takes ten times as long.
+        # Read by OpenMP only. Waiting threads sleep: if other processes run too, spinning threads take
+        # processor time from the library's working threads, and a step takes several times as long.
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",
         **dict(library.variables),

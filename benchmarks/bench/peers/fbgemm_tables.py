@@ -1,4 +1,4 @@
-"""fbgemm_gpu's table-batched embeddings on the CPU: all features in one op, the optimizer in its backward."""
+"""fbgemm_gpu's table-batched embeddings on the CPU: one op for all features, which trains in its backward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.peers.eager_tables import EagerTables
 from bench.peers.job import Job
 
 LEARNING_RATE = 0.001
-INITIAL_ACCUMULATOR = 0.1  # as the others'
+INITIAL_ACCUMULATOR = 0.1  # as in the other libraries
 
 _OPTIMIZERS = {
     "adagrad": EmbOptimType.EXACT_ADAGRAD,
@@ -25,7 +25,7 @@ _OPTIMIZERS = {
     "sgd": EmbOptimType.EXACT_SGD,
 }
 
-_Batch = tuple[torch.Tensor, torch.Tensor]  # ids of all features, and where each feature's each bag begins
+_Batch = tuple[torch.Tensor, torch.Tensor]  # ids of all features, and the offsets of all bags
 
 
 class Tables(EagerTables):

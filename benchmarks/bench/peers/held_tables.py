@@ -1,4 +1,4 @@
-"""What every library's module implements."""
+"""The interface that every library's module implements."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bench.peers.job import Job
 
 
 class HeldTables(abc.ABC):
-    """One library's tables, filled with a job's rows, and its lookups and training steps on a job's ids."""
+    """One library's tables with a job's rows, and lookups and training steps with the job's ids."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
 
     @abc.abstractmethod
     def call(self, bags: int, what: str) -> Callable[[], object]:
-        """What makes one call of `what`, "forward" or "step", with the next batch of bags number `bags`."""
+        """A function that runs `what`, "forward" or "step", on the next batch of kind of bags `bags`."""
 
     @abc.abstractmethod
     def outputs(self, bags: int) -> list[np.ndarray]:
@@ -26,4 +26,4 @@ class HeldTables(abc.ABC):
 
     @abc.abstractmethod
     def train(self, bags: int) -> None:
-        """One step with each batch, from the first one on."""
+        """Trains one step on each batch, starting with the first."""

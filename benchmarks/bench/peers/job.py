@@ -1,4 +1,4 @@
-"""What a peer's process is asked to hold: the same rows, ids and gradients in each of them."""
+"""The job of a library's process: the rows, ids and gradients, which are the same in each process."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from bench.axes import Bags, Tables
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """Tables, and several kinds of bags that are looked up in them, written to files."""
+    """Tables, and several kinds of bags that are looked up in them, with their ids in files."""
 
     tables: Tables
     bags: tuple[Bags, ...]  # all with the same batch
-    id_files: tuple[str, ...]  # what ids.write_batches wrote, one for each kind of bags
+    id_files: tuple[str, ...]  # files of ids.write_batches, one for each kind of bags
     batches: int
     threads: int
     seed: int
 
     @property
     def batch(self) -> int:
-        """Bags of a feature in a step."""
+        """Bags per feature in a step."""
         return self.bags[0].batch
 
     def rows(self, feature: int) -> np.ndarray:
-        """The rows that a feature's table starts from, float32 [rows, dim]."""
+        """The initial rows of a feature's table, float32 [rows, dim]."""
         rng = np.random.default_rng([self.seed, feature])
         rows = rng.random((self.tables.rows_per_table, self.tables.dim), dtype=np.float32)
         rows -= 0.5
@@ -48,12 +48,12 @@ class Job:
         ]
 
     def write(self, path: pathlib.Path) -> None:
-        """Writes it as JSON."""
+        """Writes the job as JSON."""
         path.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, path: pathlib.Path) -> Job:
-        """What `write` wrote."""
+        """Reads a job that `write` wrote."""
         fields = json.loads(path.read_text(encoding="utf-8"))
         fields["tables"] = Tables(**fields["tables"])
         fields["bags"] = tuple(Bags(**bags) for bags in fields["bags"])

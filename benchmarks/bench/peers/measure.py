@@ -1,4 +1,4 @@
-"""One set of tables in every library at once: starts the processes, holds them to each other, measures."""
+"""Measures one set of tables in all libraries: starts their processes and checks that their results agree."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ENGINE = "engine"
 OTHER_ENGINE = "engine_other"  # of the checkout that OTHER is taken from
 GATHER = "gather"
 _COPY = "memory copy"
-# Sums of thousands of float32 gradients in different orders.
+# Libraries sum thousands of float32 gradients in different orders.
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What stays the same for all tables of a run."""
+    """Settings for all tables of a run."""
 
     peers: tuple[str, ...]  # names of catalog.LIBRARIES, without ours, or ENGINE, OTHER_ENGINE
     whats: tuple[str, ...]  # "forward", "step"
@@ -78,7 +78,7 @@ def _groups(job: Job, settings: Settings) -> list[list[str]]:
 
 
 def say(text: str) -> None:
-    """Tells whoever waits how far it is."""
+    """Reports progress on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -135,15 +135,15 @@ class _Group:
         except RuntimeError as error:
             if name == OURS:
                 raise
-            say(f"  Going on without it: {error}")
+            say(f"  Continuing without {name}: {error}")
             return
         self._running[name] = process
 
     def _check(self) -> None:
-        """Trains a step on each batch everywhere and compares outputs before and after.
+        """Trains each library one step on each batch, and compares outputs before and after.
 
         Raises:
-          AssertionError: A library's outputs are not ours.
+          AssertionError: A library's outputs differ from ours.
         """
         checked = [
             name for name in self._running if name in LIBRARIES and LIBRARIES[name].trains_with is None
@@ -158,7 +158,7 @@ class _Group:
                 np.testing.assert_allclose(np.load(paths[name]), ours, _RELATIVE, _ABSOLUTE, err_msg=what)
 
     def measure(self, number: int, bags: Bags, rounds: int, batches: list[ids.Batch]) -> list[Row]:
-        """A row for each question about one kind of bags."""
+        """Measures one kind of bags; returns a row for each kind of call."""
         job, whats = self._job, self._settings.whats
         copy = machine.MemoryCopy(_COPY, job.threads)
         contenders: list[Contender] = [copy]

@@ -1,4 +1,4 @@
-"""A picture of what peers.py measured."""
+"""A picture of the results of peers.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LABELS = {
 
 
 def write(path: pathlib.Path, rows: Sequence[Row]) -> None:
-    """Draws the milliseconds of a call, a panel for each question and optimizer, on a logarithmic axis."""
+    """Draws milliseconds per call on a logarithmic axis, in a panel for each kind of call and optimizer."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -75,4 +75,4 @@ def _milliseconds(value: float) -> str:
 
 def _question(row: Row) -> str:
     ids = "1 id" if row.bags.hotness == 1 else f"{row.bags.hotness} ids"
-    return f"dim {row.tables.dim}\n{ids} a bag\n{row.bags.batch} bags, {row.threads} thr."
+    return f"dim {row.tables.dim}\n{ids} per bag\n{row.bags.batch} bags, {row.threads} thr."

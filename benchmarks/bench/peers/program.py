@@ -1,8 +1,8 @@
 """The process of one library: `python -m bench.peers.program NAME JOB_FILE`.
 
-Prints "ready" once the tables are filled. A line "<bags> <what> <calls>" is answered as by group_benchmark,
-with the milliseconds of one of `calls` calls and those of its processor time; "<bags> check <file>" trains
-one step on each batch and writes the first one's outputs before and after that.
+Prints "ready" when the tables are filled. As group_benchmark, it answers a line "<bags> <what> <calls>" with
+the mean wall time and processor time of a call, in milliseconds. "<bags> check <file>" trains one step on
+each batch, and writes the outputs of the first batch before and after that to the file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bench.peers.held_tables import HeldTables
 from bench.peers.job import Job
 from bench.timing import CallContender
 
-# Of each feature: enough to meet frequent ids and rare ones.
+# Per feature; enough to include frequent and rare ids.
 CHECKED_BAGS = 256
 
 
 def main(arguments: Sequence[str]) -> int:
     """Answers lines until the input ends; returns the exit status."""
     name, job_file = arguments
-    # Libraries print to the standard output what they like: answers go out on a copy of it.
+    # Libraries may print to standard output. It is redirected to standard error; answers go to a copy of it.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     library, job = LIBRARIES[name], Job.read(pathlib.Path(job_file))

@@ -1,4 +1,4 @@
-"""What was measured: a row for each question, with an entry for each library."""
+"""Results of peers.py: a row for each kind of call, bags and tables, with an entry for each library."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Entry:
 
     @property
     def ratio(self) -> float:
-        """Its time over ours: above 1 we are faster."""
+        """The library's time divided by ours: above 1, we are faster."""
         return self.timing.median / self.ours.median
 
     @property
     def cpu_ratio(self) -> float:
-        """The same of processor time, all threads together."""
+        """The same for processor time over all threads."""
         return self.timing.median_cpu / self.ours.median_cpu
 
 
@@ -40,10 +40,10 @@ class Row:
     tables: Tables
     bags: Bags
     what: str  # "forward" or "step"
-    ids: float  # of a call
-    unique: float  # distinct rows of a call
-    megabytes: float  # that a call moves at least
-    copy_gb_per_s: float  # the machine's memory copy in the same rounds, bytes read and written
+    ids: float  # per call
+    unique: float  # distinct rows per call
+    megabytes: float  # the least that a call can move
+    copy_gb_per_s: float  # of a memory copy in the same rounds, bytes read and written
     gather: Timing | None  # of a plain loop that gathers the ids' rows with prefetching; forward only
     entries: tuple[Entry, ...]  # ours first
 
@@ -53,12 +53,12 @@ class Row:
         return self.megabytes / self.copy_gb_per_s
 
     def joined(self, other: Row) -> Row:
-        """This row with the peers of another group as well; each entry keeps the time of ours beside it."""
+        """Adds the peers of another group. Each entry keeps our time from its own rounds."""
         return dataclasses.replace(self, entries=self.entries + other.entries[1:])
 
 
 def write_json(path: pathlib.Path, machine: dict[str, object], rows: Sequence[Row]) -> None:
-    """Writes the rows and what is known of the machine."""
+    """Writes the rows, the libraries and a description of the machine."""
     libraries = {name: dataclasses.asdict(LIBRARIES[name]) for name in _libraries(rows)}
     content = {
         "machine": machine,
@@ -74,7 +74,7 @@ def _libraries(rows: Sequence[Row]) -> list[str]:
 
 
 def read_json(path: pathlib.Path) -> tuple[dict[str, object], list[Row]]:
-    """What `write_json` wrote."""
+    """Reads a file of `write_json`: the machine and the rows."""
     content = json.loads(path.read_text(encoding="utf-8"))
     return content["machine"], [_row_from(fields) for fields in content["rows"]]
 
@@ -97,7 +97,7 @@ _HEAD = (
     "what",
     "optimizer",
     "dim",
-    "ids a bag",
+    "ids per bag",
     "who",
     "ms (min)",
     "cpu ms",

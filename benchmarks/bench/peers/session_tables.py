@@ -1,4 +1,4 @@
-"""Libraries whose tables live in a TensorFlow graph."""
+"""Libraries whose tables are in a TensorFlow graph."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class SessionTables(HeldTables):
     def _make_targets(
         self, one_hot: bool, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor]
     ) -> Targets:
-        """Lookups, and steps that train with `gradients`, those of the outputs."""
+        """Makes lookups, and steps that train with `gradients` of the outputs."""
 
     @abc.abstractmethod
     def _fill(self, feature: int) -> None:
-        """Gives a feature's table its rows."""
+        """Fills a feature's table with the job's rows."""
 
     def call(self, bags: int, what: str) -> Callable[[], object]:
         """See HeldTables."""

@@ -15,10 +15,10 @@ LEARNING_RATE = 0.001
 
 
 def _import_dynamic_embedding() -> types.ModuleType:
-    """Imports the library with those of its op libraries that load here.
+    """Imports the library without the op libraries that cannot be loaded.
 
-    Its wheel is built for GPUs: the op libraries with device code need symbols that only TensorFlow's CUDA
-    wheel has. What runs on CPUs, the cuckoo hash table, is in a library without them.
+    Its wheel is built for GPUs: op libraries with device code need symbols that only TensorFlow's CUDA wheel
+    has. The cuckoo hash table, which runs on CPUs, is in an op library without device code.
     """
     load = tf.load_op_library
 

@@ -17,7 +17,7 @@ _OPTIMIZERS = {
     "sgd": lambda weights: torch.optim.SGD(weights, LEARNING_RATE),
 }
 
-_Batch = list[tuple[torch.Tensor, torch.Tensor]]  # ids and the bags' beginnings, for each feature
+_Batch = list[tuple[torch.Tensor, torch.Tensor]]  # for each feature, ids and the offsets of bags
 
 
 class Tables(EagerTables):
