@@ -1,9 +1,9 @@
-"""Trains a click-through model with Sparse Operation Kit: `--help` lists the flags."""
+"""Trains a click-through model with Sparse Operation Kit. `--help` lists the flags."""
 
 import os
 import sys
 
-# Before TensorFlow is imported: its start-up notes would tear the progress bar.
+# Set before TensorFlow is imported, because its start-up messages would disturb the progress bar.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 from ctr.app import main  # noqa: E402

@@ -128,7 +128,7 @@ def test_ctrl_c_leaves_an_evaluated_run(tmp_path):
     process.send_signal(signal.SIGINT)
     output, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted: evaluating what was learnt" in error
+    assert "interrupted: evaluating the model trained so far" in error
     assert output.startswith("dataset")
     results = results_of(tmp_path / "out")
     assert results["interrupted"] and results["evaluations"][-1]["step"] == results["steps"] > 0

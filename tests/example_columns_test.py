@@ -60,4 +60,4 @@ def test_columns_are_for_sok_tables():
     done = subprocess.run(
         [*command, "--tables", "tensorflow"], env=example_environment(), capture_output=True, text=True
     )
-    assert done.returncode == 2 and "--api feature_column is for --tables sok" in done.stderr
+    assert done.returncode == 2 and "--api feature_column needs --tables sok" in done.stderr

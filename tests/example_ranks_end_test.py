@@ -95,7 +95,7 @@ def test_too_many_bad_lines_of_all_ranks_together_end_the_run(job, name, limit):
 def test_a_batch_size_must_be_a_multiple_of_the_ranks(job):
     _, statuses, outputs = job
     assert statuses["bad_batch_size"] == [2, 2, 2]
-    assert "--batch_size 32, of all ranks, is not a multiple of their number, 3" in outputs[0]
+    assert "--batch_size 32 is not a multiple of the number of ranks, 3" in outputs[0]
 
 
 def test_data_that_one_rank_lacks_is_an_error_on_all(job):
@@ -137,7 +137,7 @@ def train_until(what, folder):
 def test_ctrl_c_on_any_rank_ends_all_and_leaves_an_evaluated_run(tmp_path):
     job = ranks.launch(train_until, "interrupt", str(tmp_path), ranks=2)
     assert job.results == [130, 130], job.report()
-    assert "interrupted: evaluating what was learnt" in job.outputs[0]
+    assert "interrupted: evaluating the model trained so far" in job.outputs[0]
     results = results_of(tmp_path)
     assert results["interrupted"] and results["steps"] == 6
     assert results["evaluations"][-1]["step"] == 6
@@ -150,5 +150,5 @@ def test_a_rank_that_fails_ends_the_others(tmp_path, what):
     assert not job.timed_out, job.report()
     assert job.results == [1, None] and job.returncodes[1] != 0, job.report()
     assert what == "kill" or "ValueError: a reason" in job.outputs[1]
-    assert "error: the ranks cannot go on: " in job.outputs[0], job.report()
+    assert "error: the ranks cannot continue: " in job.outputs[0], job.report()
     assert "Traceback" not in job.outputs[0]

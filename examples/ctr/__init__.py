@@ -1,1 +1,1 @@
-"""A session-based trainer of click-through models, the package behind train_ctr.py."""
+"""The package of train_ctr.py, which trains click-through models in a session."""

@@ -24,18 +24,19 @@ from ctr.report import TensorBoard, final_table, write_results
 from ctr.tables import SokTables, Tables, TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
 
-# As shells report a program ended by Ctrl-C.
+# Exit status that shells report for a program ended by Ctrl-C.
 _INTERRUPTED = 130
 
 
 class _CannotStart(Exception):
-    """Data or library is missing on some rank; raised on all of them, with the first one's reason."""
+    """Data or the library is missing on some rank. Raised on all ranks, with the first such rank's reason."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains, reports, and returns the exit status: 0, 1 for unusable data or library, 130 after Ctrl-C.
+    """Trains and reports. Only the first rank prints and writes files.
 
-    Over ranks, the first one prints and writes files.
+    Returns:
+      The exit status: 0; 1 if data or the library cannot be used, or another rank fails; 130 after Ctrl-C.
     """
     ranks = start_ranks()
     with contextlib.ExitStack() as stack:
@@ -53,16 +54,16 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
     try:
         with tf.Graph().as_default():
             _train(flags, ranks, bad_lines, history)
-    except (_CannotStart, TooManyBadLines) as raised:  # by all ranks alike
+    except (_CannotStart, TooManyBadLines) as raised:  # on all ranks
         error = raised
     except tf.errors.OpError as failed:
         reason = _reason_of_horovod(failed) if ranks.size > 1 else None
         if reason is None:
             raise
-        # No use for a traceback: it would bury that of the rank where it began.
-        print(f"error: the ranks cannot go on: {reason}", file=sys.stderr)
+        # No traceback, which would hide that of the rank that failed first.
+        print(f"error: the ranks cannot continue: {reason}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # before or after the steps, during which it is no exception
+    except KeyboardInterrupt:  # before or after the steps; see Interrupts
         return _INTERRUPTED
     bad_lines.merge(ranks.objects(bad_lines.own_entries()))
     if error is not None:
@@ -71,7 +72,8 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
         print(bad_lines.summary(), file=sys.stderr)
     if history.losses and ranks.first:
         _report(flags, ranks, bad_lines, history)
-    # Launchers end all ranks when one ends with another status than 0: not before the first has reported.
+    # Waits until the first rank has reported: a launcher ends all ranks when one ends with a status other
+    # than 0.
     ranks.objects(None)
     if error is not None:
         return 1
@@ -79,7 +81,7 @@ def _run(flags: argparse.Namespace, ranks: Ranks) -> int:
 
 
 def _reason_of_horovod(error: tf.errors.OpError) -> str | None:
-    """What Horovod says, when it is its error: another rank has failed or cannot be reached."""
+    """Horovod's message if the error is that another rank failed or cannot be reached; else None."""
     return next((line for line in error.message.splitlines() if "Horovod has" in line), None)
 
 
@@ -104,7 +106,7 @@ def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -
     problem, inputs = None, None
     try:
         inputs = make_dataset(flags, bad_lines, ranks.share), make_tables(flags, ranks)
-    # ImportError: the library is not installed, or was built for another TensorFlow; it says which.
+    # ImportError: the library is not installed, or was built for another TensorFlow; the message tells.
     except (FileNotFoundError, ImportError, TooManyBadLines) as error:
         problem = str(error)
     for rank, other in enumerate(ranks.objects(problem)):
@@ -114,7 +116,7 @@ def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -
 
 
 def make_tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
-    """The tables that the flags name. Raises ImportError where the library cannot be loaded."""
+    """The tables that the flags select. Raises ImportError if the library cannot be loaded."""
     if flags.tables == "tensorflow":
         return TensorFlowTables(flags.tensorflow_rows, ranks)
     make = ColumnTables if flags.api == "feature_column" else SokTables
@@ -122,7 +124,7 @@ def make_tables(flags: argparse.Namespace, ranks: Ranks) -> Tables:
 
 
 def training_settings(flags: argparse.Namespace) -> TrainingSettings:
-    """How the flags say to train."""
+    """The settings that the flags describe."""
     return TrainingSettings(
         model=flags.model,
         model_settings=ModelSettings(flags.dim, flags.hidden, flags.dropout, flags.cross_layers),

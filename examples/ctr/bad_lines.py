@@ -1,4 +1,4 @@
-"""The ledger of malformed lines: counted, named by file and number, fatal only beyond a limit."""
+"""A list of malformed lines with file, number and reason; too many are an error."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class TooManyBadLines(Exception):
 
 
 class BadLines:
-    """Malformed lines met so far. A line that every epoch meets again counts once.
+    """Malformed lines met so far. A line that is met again in the next epoch counts once.
 
-    Over ranks each has a ledger. A line may fall to another rank in the next epoch, so ledgers are merged in
-    between to count it once; what was merged is common to all, what came since is a rank's own.
+    Each rank has its own list. In the next epoch, another rank may read a line, so lists are merged after
+    each epoch. Merged entries are common to all ranks; later entries are a rank's own until the next merge.
 
-    Thread-safe: the threads of `tf.data` report into it while the training loop reads it.
+    Thread-safe: the threads of `tf.data` add entries while the training loop reads them.
     """
 
     def __init__(self, limit: int, say: Callable[[str], None], announced: int = 10) -> None:
-        """`limit` lines are borne; the first `announced` go to `say` as they are met, all into the report."""
+        """More than `limit` lines are an error. The first `announced` are passed to `say` when added."""
         self._limit = limit
         self._say = say
         self._announced = announced
@@ -32,26 +32,27 @@ class BadLines:
         self._common: set[tuple[str, int]] = set()
 
     def add(self, path: str, number: int, reason: str) -> None:
-        """Notes line `number` (counted from 1) of `path`.
+        """Adds line `number` (from 1) of `path`.
 
-        Raises TooManyBadLines beyond the limit; the message shows the last line.
+        Raises:
+          TooManyBadLines: There are more than the limit; the message shows the last line.
         """
         if len(self) <= self._limit:
             self._note(path, number, reason)
         self.check(self.own_count())
 
-    def merge(self, ledgers: Iterable[list[tuple[str, int, str]]]) -> None:
-        """Makes the own entries of all ranks, however many they are, common."""
-        for path, number, reason in itertools.chain.from_iterable(ledgers):
+    def merge(self, entries_of_ranks: Iterable[list[tuple[str, int, str]]]) -> None:
+        """Makes the own entries of all ranks common. Does not check the limit."""
+        for path, number, reason in itertools.chain.from_iterable(entries_of_ranks):
             self._note(path, number, reason)
             self._common.add((path, number))
 
     def own_count(self) -> int:
-        """How many entries are of this ledger alone."""
+        """The number of entries that are not common."""
         return len(self) - len(self._common)
 
     def own_entries(self) -> list[tuple[str, int, str]]:
-        """The entries of this ledger alone."""
+        """The entries that are not common."""
         return [entry for entry in self.entries() if entry[:2] not in self._common]
 
     def _note(self, path: str, number: int, reason: str) -> None:
@@ -63,7 +64,7 @@ class BadLines:
             self._say(f"malformed line {path}:{number}: {reason}")
 
     def check(self, own: int) -> None:
-        """Raises TooManyBadLines beyond the limit; `own` counts the own entries of all ranks."""
+        """Raises TooManyBadLines above the limit; `own` is the number of own entries of all ranks."""
         if len(self._common) + own <= self._limit:
             return
         with self._lock:
@@ -81,7 +82,7 @@ class BadLines:
             return sorted((path, number, reason) for (path, number), reason in self._reasons.items())
 
     def summary(self) -> str:
-        """One line for people: how many, and in which files; empty if there were none."""
+        """One line of text: how many, and in which files. Empty if there were none."""
         counts = collections.Counter(os.path.basename(path) for path, _, _ in self.entries())
         if not counts:
             return ""

@@ -1,4 +1,4 @@
-"""One graph that reads training or held-out batches, as each step asks."""
+"""Reads training or held-out batches in one graph; the feeds of a step select which."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ctr.schema import Batch
 
 
 class BatchSource:
-    """The batches of a data set in the current graph; each run of a session moves on by one.
+    """The batches of a data set in the current graph; each run of a session takes the next.
 
-    First comes an empty batch, then the data set's, then empty ones without end: a rank whose data is used up
-    goes on stepping, with nothing to learn from, until the others are done too.
+    The first batch is empty, then come the data set's, then empty batches without end: a rank without further
+    data continues with empty batches until the other ranks are done.
 
     Attributes:
         batch: the current batch.
@@ -42,12 +42,12 @@ class BatchSource:
         ).get_next()
 
     def start_training(self, session: tf.compat.v1.Session, shuffle_seed: int) -> dict[tf.Tensor, Any]:
-        """Begins an epoch in the order that the seed gives; returns what its steps must feed."""
+        """Begins an epoch in the order that the seed determines; returns the feeds of its steps."""
         session.run(self._iterators[True].initializer, {self._shuffle_seed: shuffle_seed})
         return self._feeds(session, training=True)
 
     def start_held_out(self, session: tf.compat.v1.Session) -> dict[tf.Tensor, Any]:
-        """Begins a pass over the held-out samples; returns what its steps must feed."""
+        """Begins a pass over the held-out samples; returns the feeds of its steps."""
         session.run(self._iterators[False].initializer)
         return self._feeds(session, training=False)
 
@@ -56,7 +56,7 @@ class BatchSource:
 
 
 def _with_empty_batches(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """Pairs (batch, whether the next has samples): an empty batch, those given, and empty ones for ever."""
+    """Pairs (batch, whether the next has samples): an empty batch, `batches`, then only empty batches."""
     empty = {key: tf.zeros([0, *spec.shape[1:]], spec.dtype) for key, spec in batches.element_spec.items()}
     endless = batches.concatenate(tf.data.Dataset.from_tensors(empty).repeat())
     return endless.scan(empty, lambda last, batch: (batch, (last, tf.size(batch["label"]) > 0))).prefetch(1)

@@ -1,4 +1,4 @@
-"""SOK's tables behind feature columns: a column for each slot, all of a model part in one group."""
+"""SOK's tables with feature columns: a column for each slot, and a group for each part of a model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ctr.tables import INITIAL_RANGE, SokTables
 
 
 class ColumnTables(SokTables):
-    """Embedding columns over embedding variables, looked up by `input_layer`; every slot has its own table.
+    """Embedding columns over embedding variables, looked up by `input_layer`. Each slot has its own table.
 
-    `input_layer` knows of no evaluation: ids that only held-out samples have get rows, too, which stay at
-    their initial values.
+    `input_layer` does not distinguish evaluation from training: ids that occur only in held-out samples get
+    rows too, which keep their initial values.
     """
 
     def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
@@ -43,7 +43,7 @@ class ColumnTables(SokTables):
             group_embedding_column_scope,
         )
 
-        # `input_layer` brings its columns into the order of their names.
+        # `input_layer` sorts its columns by name.
         features = {f"{name}_{slot:03d}": ids for slot, ids in enumerate(bags)}
         uniform = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)
         with group_embedding_column_scope(name):
@@ -66,7 +66,7 @@ def _bags_of_one(ids: tf.Tensor) -> list[tf.SparseTensor]:
 
 
 def _bags(ids: tf.Tensor, present: tf.Tensor) -> list[tf.SparseTensor]:
-    """For each slot a SparseTensor [batch, max_nnz] of the ids [batch, slots, max_nnz] that are present."""
+    """For each slot, a SparseTensor [batch, max_nnz] of the present ids among `ids` [batch, slots, max_nnz]."""
     shape = tf.stack([tf.shape(ids, out_type=tf.int64)[0], ids.shape[2]])
     return [
         tf.SparseTensor(tf.where(mask), tf.boolean_mask(slot, mask), shape)

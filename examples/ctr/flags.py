@@ -1,4 +1,4 @@
-"""The command line, and the settings that suit each data set."""
+"""The command line flags, with defaults for each data set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ctr.optimizers import NAMES as OPTIMIZERS
 
 @dataclasses.dataclass(frozen=True)
 class Defaults:
-    """Settings of a data set that flags override."""
+    """Default settings of a data set."""
 
     epochs: int
     batch_size: int
@@ -23,8 +23,7 @@ class Defaults:
     dropout: float
     embedding_l2: float
     learning_rate: float
-    # Of `--tables tensorflow`, where ids that meet in a row share it.
-    tensorflow_rows: int
+    tensorflow_rows: int  # rows per table with `--tables tensorflow`
 
 
 DEFAULTS = {
@@ -34,8 +33,8 @@ DEFAULTS = {
     "synthetic": Defaults(1, 2048, 16, (128, 64), 0.0, 1e-5, 3e-3, 1 << 20),
 }
 
-# Where a model wants other settings. DLRM's network sees nothing but products of embeddings, and a larger one
-# learns MovieLens' pairs of user and movie by heart.
+# Models that need other settings. DLRM's input is mainly products of embeddings, and a larger network would
+# memorize MovieLens' pairs of user and movie.
 MODEL_DEFAULTS = {("movielens", "dlrm"): {"epochs": 7, "hidden": (16,), "dropout": 0.3}}
 
 
@@ -64,9 +63,9 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argparse.Namespace:
-    """A run's settings: the flags, and the data set's defaults for those not given. Exits on bad ones.
+    """Parses the flags and adds the data set's defaults. Exits if a flag is invalid.
 
-    A default batch size is rounded up to a multiple of `ranks`; one that is given has to be a multiple.
+    A given batch size must be a multiple of `ranks`; a default is rounded up to a multiple.
     """
     parser = argparse.ArgumentParser(
         description="Trains a click-through model with SOK's embedding tables, in a TensorFlow session.",
@@ -80,18 +79,16 @@ def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argpa
         if flags.data_dir is not None:
             parser.error("--data_dir needs --dataset movielens, census or criteo")
     if flags.api == "feature_column" and flags.tables != "sok":
-        parser.error("--api feature_column is for --tables sok")
+        parser.error("--api feature_column needs --tables sok")
     if flags.dataset == "synthetic" and flags.data_dir is not None:
-        parser.error("--dataset synthetic is generated and takes no --data_dir")
+        parser.error("--dataset synthetic takes no --data_dir, because its data is generated")
     if flags.dataset != "synthetic" and flags.data_dir is None:
         parser.error(
-            f"--dataset {flags.dataset} needs --data_dir, the folder with its files; without both flags the "
-            "trainer generates its data"
+            f"--dataset {flags.dataset} needs --data_dir, the folder with its files; without both flags, the "
+            "trainer uses generated data"
         )
     if flags.batch_size is not None and flags.batch_size % ranks:
-        parser.error(
-            f"--batch_size {flags.batch_size}, of all ranks, is not a multiple of their number, {ranks}"
-        )
+        parser.error(f"--batch_size {flags.batch_size} is not a multiple of the number of ranks, {ranks}")
     defaults = {**vars(DEFAULTS[flags.dataset]), **MODEL_DEFAULTS.get((flags.dataset, flags.model), {})}
     for name, value in defaults.items():
         if getattr(flags, name) is None:
@@ -106,38 +103,43 @@ def parse_flags(arguments: Sequence[str] | None = None, ranks: int = 1) -> argpa
 def _add_task_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--dataset", choices=list(DEFAULTS), help="what to train on (default: synthetic)")
-    add("--data_dir", help="folder with the data set's files as published")
+    add("--data_dir", help="folder with the data set's files, as published")
     add("--model", choices=list(MODELS), default="dcn_v2", help="default: %(default)s")
-    add("--tables", choices=["sok", "tensorflow"], default="sok", help="where embeddings live (default: sok)")
+    add("--tables", choices=["sok", "tensorflow"], default="sok", help="kind of tables (default: sok)")
     add(
         "--api",
         choices=["layer", "feature_column"],
         default="layer",
-        help="what looks SOK's tables up: its layers, or columns in input_layer (default: layer)",
+        help="how SOK's tables are looked up: with its layers, or with feature columns (default: layer)",
     )
     add("--output_dir", help="for events, results.json and curves.png (default: ctr_output/<run>)")
     add(
         "--max_bad_lines",
         type=_at_least(0),
         default=100,
-        help="malformed lines to bear (default: %(default)s)",
+        help="malformed lines above which the run ends (default: %(default)s)",
     )
-    add("--held_out", type=_number_in(0, 1), default=0.2, help="part of movielens and criteo (default: 0.2)")
-    add("--samples", type=_at_least(1), default=1_000_000, help="synthetic: samples of an epoch")
+    add(
+        "--held_out",
+        type=_number_in(0, 1),
+        default=0.2,
+        help="fraction of movielens and criteo (default: 0.2)",
+    )
+    add("--samples", type=_at_least(1), default=1_000_000, help="synthetic: samples per epoch")
     add("--held_out_samples", type=_at_least(1), default=100_000, help="synthetic: held-out samples")
-    add("--seed", type=_at_least(0), default=1, help="of split, order and initial values (default: 1)")
+    add("--seed", type=_at_least(0), default=1, help="seed of split, order and initial values (default: 1)")
 
 
 def _add_training_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--epochs", type=_at_least(1))
     add("--max_steps", type=_at_least(1), help="stop after so many steps (default: no limit)")
-    add("--batch_size", type=_at_least(1), help="samples of a step, over all ranks")
+    add("--batch_size", type=_at_least(1), help="samples per step over all ranks")
     add("--optimizer", choices=OPTIMIZERS, default="lazy_adam", help="default: %(default)s")
     add("--learning_rate", type=_number_in(0, float("inf")))
-    add("--dim", type=_at_least(1), help="columns of an embedding")
+    add("--dim", type=_at_least(1), help="floats per embedding")
     add("--hidden", type=_sizes, help="units of the hidden layers, e.g. 128,64")
-    add("--cross_layers", type=_at_least(1), default=2, help="of dcn_v2 (default: 2)")
-    add("--dropout", type=_number_in(0, 1), help="rate in the hidden layers")
-    add("--embedding_l2", type=_number_in(0, float("inf")), help="L2 penalty on the rows a batch uses")
-    add("--tensorflow_rows", type=_at_least(1), help="rows of a table with --tables tensorflow")
+    add("--cross_layers", type=_at_least(1), default=2, help="cross layers of dcn_v2 (default: 2)")
+    add("--dropout", type=_number_in(0, 1), help="dropout rate in the hidden layers")
+    add("--embedding_l2", type=_number_in(0, float("inf")), help="L2 penalty on the rows that a batch uses")
+    add("--tensorflow_rows", type=_at_least(1), help="rows per table with --tables tensorflow")

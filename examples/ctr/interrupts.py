@@ -1,4 +1,4 @@
-"""Ctrl-C as something to ask for between steps."""
+"""Records Ctrl-C, so that it can be checked between steps."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from types import FrameType
 
 
 class Interrupts:
-    """While entered, notes Ctrl-C instead of raising KeyboardInterrupt.
+    """A context manager that sets `pending` on Ctrl-C, instead of raising KeyboardInterrupt.
 
-    An exception would leave a step halfway, of which the other ranks wait for the rest. A context manager;
-    outside of the main thread, where Python lets nobody handle signals, it notes nothing.
+    An exception would interrupt a step for which other ranks wait. Outside of the main thread, where Python
+    cannot handle signals, it does nothing.
     """
 
     def __init__(self) -> None:
         self.pending = False
 
     def clear(self) -> None:
-        """Makes ready for the next Ctrl-C."""
+        """Resets `pending`."""
         self.pending = False
 
     def __enter__(self) -> Interrupts:

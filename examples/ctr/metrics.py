@@ -6,10 +6,10 @@ import numpy as np
 
 
 def auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Area under the ROC curve: the chance that a positive outranks a negative, a tie counting half.
+    """Area under the ROC curve: the probability that a positive outranks a negative; ties count half.
 
-    labels [n] of 0 and 1; scores [n], any increasing function of the probability (best the logits, which do
-    not saturate). NaN where only one class is present. Computed from ranks: the Mann-Whitney U statistic.
+    labels [n] are 0 or 1; scores [n] are any increasing function of the probability (logits are best, as they
+    do not saturate). NaN if only one class is present. Computed from ranks, as the Mann-Whitney U statistic.
     """
     labels, scores = np.asarray(labels, bool), np.asarray(scores)
     positives = int(np.count_nonzero(labels))
@@ -24,7 +24,7 @@ def auc(labels: np.ndarray, scores: np.ndarray) -> float:
 
 
 def log_loss(labels: np.ndarray, logits: np.ndarray) -> float:
-    """Mean of -log p(label), in nats, for labels [n] of 0 and 1 and logits [n]; NaN where there are none."""
+    """Mean of -log p(label), in nats, for labels [n] of 0 and 1 and logits [n]; NaN if n is 0."""
     if len(labels) == 0:
         return float("nan")
     labels, logits = np.asarray(labels, np.float64), np.asarray(logits, np.float64)

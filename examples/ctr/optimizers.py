@@ -1,4 +1,4 @@
-"""TensorFlow's stock optimizers by the names of the command line."""
+"""TensorFlow's stock optimizers, by their names on the command line."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ NAMES = ("lazy_adam",) + tuple(_STOCK)
 
 
 def make_stock_optimizer(name: str, learning_rate: float) -> Any:
-    """TensorFlow's optimizer of that name. It has no lazy Adam; for dense weights its Adam is the same."""
+    """TensorFlow's optimizer of that name. For lazy_adam it is Adam, which is equal on dense weights."""
     return _STOCK["adam" if name == "lazy_adam" else name](learning_rate)

@@ -1,8 +1,8 @@
-"""Streams the lines of text files through `tf.data` and parses them block by block with TensorFlow's own ops.
+"""Streams the lines of text files through `tf.data` and parses them block by block with TensorFlow's ops.
 
-One regular expression (RE2: linear time, and UTF-8 only, so that it rejects what cannot be decoded) sorts
-the good lines of a block from the malformed ones. Good lines never enter Python; malformed ones do, to be
-explained.
+A regular expression separates the good lines of a block from the malformed ones. It is an RE2 expression: its
+time is linear, and it rejects lines that are not UTF-8. Python code only sees malformed lines, to explain the
+error.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from ctr.bad_lines import BadLines, TooManyBadLines
 from ctr.schema import Batch
 from ctr.share import WHOLE, Share
 
-# Lines that a rank parses with one call: enough to hide the cost of calling, small enough to start at once.
+# Lines that a rank parses per call: enough that the cost of a call does not matter, and few enough to start
+# quickly.
 _BLOCK = 2048
-# Lines that the shuffle holds: a whole MovieLens, and about 25 MB of Criteo's lines.
+# Lines in the shuffle buffer: all of MovieLens, and about 25 MB of Criteo's lines.
 _SHUFFLE_BUFFER = 100_000
-# More than any file has; a line's place is its number plus so many for each file before its own.
+# More than any file has. The place of a line is its number plus this times the index of its file.
 _LINES_PER_FILE = 1 << 40
 # Resolution of the held-out fraction.
 _SPLIT_BUCKETS = 1 << 20
@@ -30,17 +31,17 @@ _SPLIT_BUCKETS = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class LineFormat:
-    """How one kind of line is read."""
+    """How to read the lines of a data set."""
 
-    pattern: str  # RE2; a line that does not match it as a whole is malformed
-    parse: Callable[[tf.Tensor], Batch]  # string [n], all matching `pattern`, to a batch of n
-    explain: Callable[[bytes], str]  # why this line does not match
+    pattern: str  # RE2; a line that does not fully match is malformed
+    parse: Callable[[tf.Tensor], Batch]  # from string [n], all of which match `pattern`, to a batch of n
+    explain: Callable[[bytes], str]  # explains why a line does not match
     skip: str = r"\s*"  # RE2; lines that are neither data nor malformed (empty ones, headers)
 
 
 @dataclasses.dataclass(frozen=True)
 class HeldOut:
-    """Which lines are held out: a function of (seed, file number, line number) alone."""
+    """Which lines are held out: a function of (seed, file number, line number)."""
 
     fraction: float
     seed: int
@@ -58,9 +59,9 @@ def _fingerprint(data: tf.Tensor) -> tf.Tensor:
 
 
 def field_ids(fields: Sequence[str], values: tf.Tensor) -> tf.Tensor:
-    """int64 [n, fields] for string [n, fields]: the 64-bit hash of "field=value"; empty where missing."""
+    """int64 [n, fields]: the 64-bit hashes of "field=value" for string [n, fields], "" for missing values."""
     keyed = tf.constant([f"{field}=" for field in fields]) + values
-    # Flattened, because for a matrix the op would give one fingerprint per row.
+    # Flattened, because the op would compute one fingerprint per row of a matrix.
     return tf.reshape(_fingerprint(tf.reshape(keyed, [-1])), [-1, len(fields)])
 
 
@@ -71,7 +72,7 @@ def combined_ids(ids: tf.Tensor) -> tf.Tensor:
 
 
 def explain_undecodable(line: bytes) -> str | None:
-    """Says where a line stops being UTF-8, or None where it is."""
+    """Tells where a line is not UTF-8; None if it is UTF-8."""
     try:
         line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -80,16 +81,16 @@ def explain_undecodable(line: bytes) -> str | None:
 
 
 def shown(value: str, width: int = 40) -> str:
-    """A field as a message quotes it, cut to `width` characters."""
+    """A field for a message: quoted, and cut to `width` characters."""
     return repr(value if len(value) <= width else value[:width] + "…")
 
 
 def _numbered_lines(paths: Sequence[str]) -> tf.data.Dataset:
-    """(place, text), line by line; `_file_and_number` says where a place is."""
+    """(place, text) of each line; `_file_and_number` decodes the place."""
 
     def lines_of(file: tf.Tensor, path: tf.Tensor) -> tf.data.Dataset:
-        # One number for both, counted by a dataset: a function call for each line, or a dataset that repeats
-        # the file's number, costs several times the reading of it.
+        # One number encodes file and line, because it can be counted by a dataset. A function call per line,
+        # or a dataset that repeats the file's number, would take several times as long as reading the line.
         places = tf.data.Dataset.range(file * _LINES_PER_FILE + 1, (file + 1) * _LINES_PER_FILE)
         return tf.data.Dataset.zip((places, tf.data.TextLineDataset(path, buffer_size=1 << 20)))
 
@@ -98,7 +99,7 @@ def _numbered_lines(paths: Sequence[str]) -> tf.data.Dataset:
 
 
 def _file_and_number(place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The file's position in the list of paths, and the line's number from 1."""
+    """The index of the file in the list of paths, and the number of the line, from 1."""
     return place // _LINES_PER_FILE, place % _LINES_PER_FILE
 
 
@@ -114,8 +115,8 @@ def read(
     """Streams the parsed lines of `paths` in batches of `batch_size`; the last may be smaller.
 
     keep(file numbers, line numbers) is a bool mask of the lines to read; None reads all. With `shuffle_seed`,
-    a scalar int64 tensor, lines come in the order that this seed gives. Of the lines to read, in this order,
-    only those of `share` are parsed. The stream ends early where there are too many malformed lines.
+    a scalar int64 tensor, lines are shuffled by this seed. Of the lines to read, in this order, only those of
+    `share` are parsed. The stream ends early if there are too many malformed lines.
     """
 
     def report(file: np.ndarray, number: np.ndarray, text: np.ndarray) -> np.bool_:
@@ -123,7 +124,8 @@ def read(
             for file_number, line_number, line in zip(file, number, text, strict=True):
                 bad_lines.add(paths[int(file_number)], int(line_number), line_format.explain(line))
         except TooManyBadLines:
-            # Not an error here, where one rank would fail alone; the training loop asks the ledger.
+            # Not raised here, where only one rank would fail; the training loop checks `bad_lines` on all
+            # ranks.
             return np.True_
         return np.False_
 
@@ -149,7 +151,7 @@ def read(
     lines = _numbered_lines(paths)
     if shuffle_seed is not None:
         lines = lines.shuffle(_SHUFFLE_BUFFER, seed=shuffle_seed)
-    # A multiple of the ranks, so that every `ranks`-th line of a block is every `ranks`-th of the stream.
+    # A multiple of `ranks`, so that every `ranks`-th line of a block is every `ranks`-th line of the stream.
     block = _BLOCK * share.ranks
     blocks = lines.batch(block).map(kept_lines).rebatch(block)
     parsed = blocks.map(parse_block, num_parallel_calls=2).take_while(
@@ -159,7 +161,7 @@ def read(
 
 
 def estimated_lines(paths: Sequence[str], sample_bytes: int = 16 << 20) -> int:
-    """Lines in `paths`: exact for files up to `sample_bytes`, else by the mean length of the first lines."""
+    """Lines in `paths`: exact for files up to `sample_bytes`, else estimated from the file's beginning."""
     total = 0
     for path in paths:
         with open(path, "rb") as stream:
@@ -171,7 +173,7 @@ def estimated_lines(paths: Sequence[str], sample_bytes: int = 16 << 20) -> int:
 
 
 def require_files(data_dir: str, names: Sequence[str], dataset: str) -> list[str]:
-    """The paths of `names` in `data_dir`; FileNotFoundError that says what is missing and where."""
+    """The paths of `names` in `data_dir`. Raises FileNotFoundError with the missing names."""
     paths = [os.path.join(data_dir, name) for name in names]
     missing = [name for name, path in zip(names, paths, strict=True) if not os.path.isfile(path)]
     if missing:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ctr.history import History
 
-# Points of the smoothed loss curve, at most.
+# Approximate number of points of the smoothed loss curve.
 _POINTS = 400
 
 
@@ -21,7 +21,7 @@ def plot_curves(history: History, title: str, path: str) -> None:
     """Writes a PNG to `path`."""
     import matplotlib
 
-    # No display is needed or opened.
+    # "Agg" needs no display.
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -7,18 +7,18 @@ from typing import TextIO
 
 import tqdm
 
-# A terminal is redrawn; a log file gets a line now and then.
+# Seconds between updates of the bar on a terminal, and between lines in a log file.
 _TERMINAL_INTERVAL_S = 0.2
 _LOG_INTERVAL_S = 10.0
-# Weight of the newest loss in the mean that is shown.
+# Weight of the newest loss in the displayed moving average.
 _SMOOTHING = 0.02
 
 
 class Progress:
-    """Counts samples over all epochs. A context manager: the bar is closed on the way out."""
+    """A progress bar over the samples of all epochs. A context manager that closes the bar."""
 
     def __init__(self, total_samples: int, stream: TextIO = sys.stderr, shown: bool = True) -> None:
-        """`total_samples` may be an estimate. A bar that is not `shown` says nothing at all."""
+        """`total_samples` may be an estimate. If not `shown`, nothing is printed."""
         interval = _TERMINAL_INTERVAL_S if stream.isatty() else _LOG_INTERVAL_S
         self._stream, self._shown = stream, shown
         self._loss = None

@@ -1,4 +1,4 @@
-"""The processes that train together, Horovod's ranks: a launcher starts them with one command line."""
+"""The ranks that train together: processes that a launcher starts with the same command line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import tensorflow as tf
 
 from ctr.share import Share
 
-# Where horovodrun, Open MPI's mpirun and others' mpiexec say how many processes they have started.
+# Environment variables with the number of processes: of horovodrun, Open MPI's mpirun, and other mpiexec.
 _COUNTS = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
 class Ranks:
-    """One process alone, for which nothing has to be sent.
+    """A single rank, which exchanges nothing.
 
-    The methods that make ops make collectives: a run of the op ends when every rank runs it.
+    In HorovodRanks, the methods that make ops make collectives: an op finishes when all ranks run it.
     """
 
     rank = 0
@@ -33,27 +33,27 @@ class Ranks:
         return Share(self.rank, self.size)
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """An op: the sum of the ranks' tensors of one shape. `name` must be the op's own."""
+        """An op: the sum of the ranks' tensors, which have the same shape. `name` must be unique."""
         return tensor
 
     def concat(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """An op: the ranks' tensors one after another; their first dimensions may differ."""
+        """An op: the ranks' tensors, concatenated. First dimensions may differ; `name` must be unique."""
         return tensor
 
     def broadcast(self, variables: list[tf.Variable]) -> tf.Operation:
-        """An op that gives all ranks the first one's values."""
+        """An op that sets the variables on all ranks to the values on the first rank."""
         return tf.no_op()
 
     def objects(self, value: Any) -> list[Any]:
-        """The `value` of every rank, anything that can be pickled; all ranks must call it."""
+        """The `value` of each rank, which must be picklable. All ranks must call this."""
         return [value]
 
 
 class HorovodRanks(Ranks):
-    """Several processes with Horovod between them."""
+    """Several ranks with Horovod."""
 
     def __init__(self, horovod: Any) -> None:
-        """`horovod` is the module horovod.tensorflow, initialized."""
+        """`horovod` is the initialized module horovod.tensorflow."""
         self._horovod = horovod
         self.rank, self.size = horovod.rank(), horovod.size()
 
@@ -76,7 +76,7 @@ class HorovodRanks(Ranks):
 
 
 def start_ranks() -> Ranks:
-    """The ranks that this process is one of; without a launcher it is alone, and needs no Horovod."""
+    """The ranks of this run. Without a launcher there is one rank, which does not need Horovod."""
     if all(os.environ.get(count, "1") == "1" for count in _COUNTS):
         return Ranks()
     import horovod.tensorflow as horovod

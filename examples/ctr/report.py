@@ -1,4 +1,4 @@
-"""What a run leaves behind: TensorBoard events, results.json, curves.png and the final table."""
+"""The results of a run: TensorBoard events, results.json, curves.png and the final table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOSS_INTERVAL = 20
 
 
 class TensorBoard:
-    """Writes scalars of a growing history. A context manager: events are flushed on the way out."""
+    """Writes scalars of a growing history. A context manager that flushes events at the end."""
 
     def __init__(self, directory: str) -> None:
         self._writer = tf.compat.v1.summary.FileWriter(directory)
@@ -79,7 +79,7 @@ def write_results(
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no NaN, which stands for the AUC of a single class."""
+    """None for NaN, which JSON does not have. The AUC is NaN if there is only one class."""
     return value if math.isfinite(value) else None
 
 

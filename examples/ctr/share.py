@@ -1,4 +1,4 @@
-"""Which part of the data a rank reads."""
+"""The part of the data that a rank reads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-    """Of samples that all ranks bring into the same order, every `ranks`-th, beginning with number `rank`.
+    """Every `ranks`-th sample, starting with number `rank`, of samples in the same order on all ranks.
 
-    So the ranks' shares are disjoint, together they are everything, and no rank has to ask another.
+    The shares are disjoint and cover all samples, without communication between ranks.
     """
 
     rank: int = 0

@@ -1,6 +1,7 @@
-"""Where embeddings live: in SOK's tables, or in plain TensorFlow variables to compare them with.
+"""Embedding tables: SOK's, or plain TensorFlow variables for comparison.
 
-Both take 64-bit ids, start from the same distribution (uniform in [-0.05, 0.05]) and give the same shapes.
+Both take 64-bit ids, have the same distribution of initial values (uniform in [-0.05, 0.05]), and return the
+same shapes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ INITIAL_RANGE = 0.05
 
 
 class Tables(abc.ABC):
-    """Makes embedding tables, looks ids up in them and trains them together with the dense weights.
+    """Makes embedding tables, looks up ids in them, and trains them together with the dense weights.
 
-    Each call of a lookup makes a table of its own.
+    Each call of a lookup method makes its own table.
     """
 
     @abc.abstractmethod
     def prepare(self, session: tf.compat.v1.Session) -> None:
-        """Runs what has to run before any variable is initialized."""
+        """Must be called before variables are initialized."""
 
     @abc.abstractmethod
     def one_hot(self, name: str, ids: tf.Tensor, dim: int, training: tf.Tensor) -> tf.Tensor:
@@ -34,15 +35,15 @@ class Tables(abc.ABC):
     def multi_hot(
         self, name: str, ids: tf.Tensor, present: tf.Tensor, dim: int, training: tf.Tensor
     ) -> tf.Tensor:
-        """float32 [batch, slots, dim]: the mean over the ids [batch, slots, max_nnz] that are present.
+        """float32 [batch, slots, dim]: the mean over those ids [batch, slots, max_nnz] that are present.
 
-        A slot without any gives zeros.
+        Zeros for a slot without ids.
         """
 
     def embed(
         self, name: str, batch: Batch, schema: Schema, dim: int, training: tf.Tensor
     ) -> list[tf.Tensor]:
-        """All slots of a batch, one-hot first: tensors [batch, slots, dim], one after the other."""
+        """The embeddings of all slots, one-hot first: tensors [batch, slots, dim] to concatenate."""
         parts = [self.one_hot(f"{name}_one_hot", batch["one_hot"], dim, training)]
         if schema.multi_hot:
             ids, present = batch["multi_hot"], batch["multi_hot_present"]
@@ -51,15 +52,15 @@ class Tables(abc.ABC):
 
     @abc.abstractmethod
     def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
-        """A step of an `optimizer` from `optimizers.NAMES`; the loss is the sum of the ranks' losses."""
+        """A step with one of `optimizers.NAMES`, which minimizes the sum of `loss` over ranks."""
 
     @abc.abstractmethod
     def broadcast(self) -> tf.Operation:
-        """Gives all ranks the first one's values of the variables of which each has a copy."""
+        """Sets variables of which each rank has a copy to the values on the first rank."""
 
 
 def _present_as_sparse(ids: tf.Tensor, present: tf.Tensor) -> tf.SparseTensor:
-    """A SparseTensor [batch * slots, max_nnz] of the ids [batch, slots, max_nnz] that are present."""
+    """A SparseTensor [batch * slots, max_nnz] of those ids [batch, slots, max_nnz] that are present."""
     shape = tf.shape(ids, out_type=tf.int64)
     flat_shape = tf.stack([shape[0] * shape[1], shape[2]])
     flat_present = tf.reshape(present, flat_shape)
@@ -69,10 +70,10 @@ def _present_as_sparse(ids: tf.Tensor, present: tf.Tensor) -> tf.SparseTensor:
 
 
 class SokTables(Tables):
-    """SOK's hash tables: any 64-bit id, no bound on their number; a row comes into being when first met."""
+    """SOK's hash tables, for any number of 64-bit ids. An id gets its row at its first training lookup."""
 
     def __init__(self, global_batch_size: int, seed: int) -> None:
-        # Imported here, so that the comparison with TensorFlow's tables runs where SOK is not built.
+        # Imported here, so that TensorFlowTables can be used without SOK.
         import sparse_operation_kit as sok
 
         self._sok = sok
@@ -108,7 +109,7 @@ class SokTables(Tables):
         return layer(_present_as_sparse(ids, present), training=training)
 
     def train(self, loss: tf.Tensor, optimizer: str, learning_rate: float) -> tf.Operation:
-        """See Tables.train. Tables and dense weights have an optimizer each, and share the backward pass."""
+        """See Tables.train. Tables and dense weights have separate optimizers and share the backward pass."""
         variables = tf.compat.v1.trainable_variables()
         tables, weights = self._sok.split_embedding_variable_from_others(variables)
         gradients = tf.gradients(loss, [*tables, *weights])
@@ -116,7 +117,7 @@ class SokTables(Tables):
             table_optimizer = self._sok.tf.keras.optimizers.LazyAdamOptimizer(learning_rate)
         else:
             table_optimizer = make_stock_optimizer(optimizer, learning_rate)
-        # A table sums the gradients of all ranks by itself; those of the weights, which each rank has, are
+        # Tables sum the gradients of all ranks themselves. Each rank has the weights, whose gradients are
         # summed here.
         weight_optimizer = self._sok.DistributedOptimizer(
             make_stock_optimizer(optimizer, learning_rate), op="sum"
@@ -128,23 +129,23 @@ class SokTables(Tables):
         )
 
     def broadcast(self) -> tf.Operation:
-        """See Tables.broadcast. Rows of tables are the same wherever they lie."""
+        """See Tables.broadcast. Rows of tables need no broadcast, as each has one owner."""
         return self._sok.broadcast_global_variables(root_rank=0)
 
 
 class TensorFlowTables(Tables):
-    """`tf.Variable` tables of a fixed number of rows; an id's row is id modulo that number.
+    """`tf.Variable` tables with a fixed number of rows; an id's row is the id modulo that number.
 
-    Ids that meet in a row share it: with too few rows, that costs accuracy.
+    Several ids may share a row; with too few rows, this reduces accuracy.
     """
 
     def __init__(self, rows: int, ranks: Ranks | None = None) -> None:
-        """Every one of `ranks` has all `rows`; without `ranks`, there is one."""
+        """Each rank has all `rows`. Without `ranks`, there is one rank."""
         self._rows = rows
         self._ranks = ranks or Ranks()
 
     def prepare(self, session: tf.compat.v1.Session) -> None:
-        """Nothing has to run first."""
+        """Does nothing."""
 
     def _table(self, name: str, dim: int) -> tf.Variable:
         initializer = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)

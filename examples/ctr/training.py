@@ -1,7 +1,7 @@
-"""The training loop: epochs of steps in a session, and held-out metrics after each.
+"""The training loop: epochs of steps in a session, and held-out metrics after each epoch.
 
-Every rank runs this loop, and what decides about its course (is there more data, was Ctrl-C pressed) is a
-sum over ranks, so that all take the same steps: one that a rank left out would keep the others waiting.
+Every rank runs this loop. Its decisions (is there more data, was Ctrl-C pressed) are based on sums over
+ranks, so that all ranks take the same steps. If a rank left out a step, the others would wait for it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class TrainingSettings:
 
     model: str
     model_settings: ModelSettings
-    batch_size: int  # of all ranks, a multiple of their number
+    batch_size: int  # over all ranks; a multiple of their number
     epochs: int
-    max_steps: int | None  # over all epochs; None: no limit
+    max_steps: int | None  # over all epochs; None for no limit
     optimizer: str
     learning_rate: float
-    embedding_l2: float  # times the mean over the batch of the squared length of what was looked up
+    embedding_l2: float  # factor of the squared norm of the looked-up embeddings, mean over the batch
     seed: int
 
 
 class _Status(NamedTuple):
-    """What the ranks tell each other with every step, summed over them."""
+    """The numbers that are summed over ranks in each step."""
 
     more: int  # ranks whose next batch has samples
     samples: int  # of this step
@@ -56,11 +56,11 @@ class Trainer:
     def __init__(
         self, settings: TrainingSettings, dataset: Any, tables: Tables, ranks: Ranks | None = None
     ) -> None:
-        """Builds the graph. `dataset` holds this rank's share; without `ranks`, there is one."""
+        """Builds the graph. `dataset` has this rank's share of samples; without `ranks`, there is one rank."""
         self._settings = settings
         self._tables = tables
         self._ranks = ranks or Ranks()
-        # The order of the data must be the same on all ranks; what dropout leaves out must not.
+        # The order of the data must be the same on all ranks, but not the units that dropout drops.
         tf.compat.v1.set_random_seed(settings.seed)
         self._source = BatchSource(dataset, settings.batch_size // self._ranks.size)
         tf.compat.v1.set_random_seed(settings.seed + self._ranks.rank)
@@ -69,7 +69,7 @@ class Trainer:
         self._logits = MODELS[settings.model](inputs, settings.model_settings)
         self._make_status()
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=self._labels, logits=self._logits)
-        # The mean over all ranks' samples, as this rank's part of the sum: it may have no sample at all.
+        # This rank's part of the mean over all ranks' samples. The rank may have no samples.
         samples = tf.cast(self._status[_Status._fields.index("samples")], tf.float32)
         loss = tf.reduce_sum(losses) / samples
         self._loss = self._ranks.sum(loss, "loss")
@@ -77,7 +77,7 @@ class Trainer:
         self._step = tables.train(objective, settings.optimizer, settings.learning_rate)
         self._own_results = tf.compat.v1.placeholder(tf.float32, [None, 2])
         self._all_results = self._ranks.concat(self._own_results, "results")
-        # Made before any session runs: a graph should not change afterwards.
+        # Made here, because the graph should not change after a session has run.
         self._initialize = tf.compat.v1.global_variables_initializer()
         self._broadcast = tables.broadcast()
 
@@ -102,10 +102,10 @@ class Trainer:
         progress: Progress,
         watch: Callable[[History], None],
     ) -> None:
-        """Trains and evaluates, and fills `history`; `watch` is called whenever it has grown.
+        """Trains and evaluates. Fills `history`, and calls `watch` after each new entry.
 
-        Ctrl-C, on any rank, ends the training; what was learnt until then is evaluated, unless Ctrl-C comes
-        again. Raises TooManyBadLines, on all ranks alike.
+        Ctrl-C on any rank ends training on all ranks. The model trained so far is evaluated, unless Ctrl-C is
+        pressed again. Raises TooManyBadLines on all ranks.
         """
         self._tables.prepare(session)
         session.run(self._initialize)
@@ -128,7 +128,7 @@ class Trainer:
 
     def _run_epoch(self, run: _Run) -> None:
         history = run.history
-        # An order of its own for each epoch and seed.
+        # A different order for each epoch and seed.
         feeds = self._source.start_training(run.session, self._settings.seed * 1_000_003 + history.epoch)
         status, _ = self._run(run, feeds, [])
         while status.more and not history.interrupted and not self._reached_limit(history):
@@ -161,9 +161,9 @@ class Trainer:
         run.watch(run.history)
 
     def _held_out_results(self, run: _Run) -> np.ndarray | None:
-        """float32 [n, 2]: labels and logits of all ranks' held-out samples; None after a further Ctrl-C."""
+        """float32 [n, 2]: labels and logits of all ranks' held-out samples; None after a second Ctrl-C."""
         feeds = self._source.start_held_out(run.session)
-        # Begun with an empty batch: there may be no held-out sample at all.
+        # Starts with an empty array, because there may be no held-out samples.
         results = [np.zeros([0, 2], np.float32)]
         status, _ = self._run(run, feeds, [])
         while status.more:
@@ -172,12 +172,12 @@ class Trainer:
             if interrupted_before and status.interrupted:
                 return None
             results.append(np.stack(columns, axis=1))
-        # Once more, for what reading the last batches has added to the ledger of malformed lines.
+        # Checks the malformed lines that were added while reading the last batches.
         self._run(run, feeds, [])
         return run.session.run(self._all_results, {self._own_results: np.concatenate(results)})
 
     def _run(self, run: _Run, feeds: dict[tf.Tensor, Any], fetches: list[Any]) -> tuple[_Status, list[Any]]:
-        """Runs the next batch through `fetches`, and takes in what the ranks tell each other."""
+        """Runs `fetches` on the next batch; exchanges and checks the status of all ranks."""
         own = {self._bad_lines: run.bad_lines.own_count(), self._interrupted: run.interrupts.pending}
         values, *results = run.session.run([self._status, *fetches], {**feeds, **own})
         status = _Status(*values.tolist())
@@ -186,13 +186,13 @@ class Trainer:
             run.interrupts.clear()
             if not run.history.interrupted:
                 run.history.interrupted = True
-                run.progress.say("interrupted: evaluating what was learnt; Ctrl-C again skips that")
+                run.progress.say("interrupted: evaluating the model trained so far; Ctrl-C again skips that")
         return status, results
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """What the loop's steps share."""
+    """The state of a run that all steps use."""
 
     session: tf.compat.v1.Session
     history: History

@@ -1,7 +1,7 @@
 """An Estimator on MovieLens 100K: will a user like a film?
 
---data_dir is the folder of u.data, u.user and u.item as GroupLens ships them; without it the program
-generates a small set of that form. Every rank reads its share of the ratings.
+--data_dir is the folder of u.data, u.user and u.item as published by GroupLens. Without it, the program
+generates a small data set in this format. Each rank reads its share of the ratings.
 
     python estimator_movielens.py --data_dir ml-100k
     mpirun -np 2 python estimator_movielens.py --data_dir ml-100k --model_dir model
@@ -21,7 +21,7 @@ USER_FIELDS = ["age", "gender", "occupation", "zip"]
 
 
 def write_generated(folder, ratings=4000, users=120, items=80):
-    """u.data, u.user and u.item of made-up users, who like the films that share their parity."""
+    """Writes generated u.data, u.user and u.item; users like the films whose id has their id's parity."""
     generator = random.Random(1)
     with open(os.path.join(folder, "u.user"), "w", encoding="utf-8") as file:
         for user in range(1, users + 1):
@@ -38,7 +38,7 @@ def write_generated(folder, ratings=4000, users=120, items=80):
 
 
 def read_ratings(folder):
-    """(lists of the values of all ratings by the feature's name, genres lists of several; the labels)."""
+    """({feature: values of all ratings}, labels); a value of "genres" is a list, the others are strings."""
     with open(os.path.join(folder, "u.user"), encoding="utf-8") as file:
         users = {values[0]: values[1:5] for values in (line.rstrip("\n").split("|") for line in file)}
     with open(os.path.join(folder, "u.item"), encoding="latin-1") as file:
@@ -60,9 +60,9 @@ def read_ratings(folder):
 
 
 def make_input_fn(ratings, batch_size, strategy, training):
-    """Four fifths of the ratings to train on, without end, or the others once; of them this rank's share.
+    """This rank's share of the ratings: four fifths of them without end for training, else the others once.
 
-    Every rank has as many batches as the others, for each step takes all of them.
+    All ranks have the same number of batches, because a step needs all ranks.
     """
     features, labels = ratings
 
@@ -81,7 +81,7 @@ def make_input_fn(ratings, batch_size, strategy, training):
 
 
 def make_columns(dimension):
-    """One group of columns, all of strings that no vocabulary lists."""
+    """One group of columns of strings without vocabularies."""
     names = ["user", "item", "year", "genres", *USER_FIELDS]
     with tf.feature_column.group_embedding_column_scope(name="movielens"):
         keys = [tf.feature_column.categorical_column_with_embedding(name, dtype=tf.string) for name in names]
@@ -89,7 +89,7 @@ def make_columns(dimension):
 
 
 def model_fn(features, labels, mode, params):
-    """Products of all pairs of embeddings beside a linear part."""
+    """A factorization machine: a linear part and products of all pairs of embeddings."""
     dimension = params["dimension"]
     flat = tf.feature_column.input_layer(features, make_columns(dimension))
     fields = tf.reshape(flat, [-1, flat.shape[1] // dimension, dimension])
@@ -110,19 +110,21 @@ def model_fn(features, labels, mode, params):
 
 
 def main():
-    """Trains, and prints the AUC on this program's held-out ratings before and after."""
+    """Trains, and prints the AUC on held-out ratings before and after."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data_dir", help="folder of u.data, u.user and u.item")
-    parser.add_argument("--model_dir", help="where checkpoints go, the same for all ranks; needed over ranks")
+    parser.add_argument(
+        "--model_dir", help="folder of checkpoints, the same on all ranks; needed on several ranks"
+    )
     parser.add_argument("--steps", type=int, default=800)
-    parser.add_argument("--batch_size", type=int, default=512, help="samples of a step over all ranks")
+    parser.add_argument("--batch_size", type=int, default=512, help="samples per step over all ranks")
     flags = parser.parse_args()
 
     tf.disable_eager_execution()
     tf.config.experimental.enable_distributed_strategy(strategy="collective")
     strategy = CollectiveStrategy()
     if strategy.world_size > 1 and not flags.model_dir:
-        parser.error("over several ranks --model_dir is needed, for all of them save into it")
+        parser.error("several ranks need --model_dir, because all ranks save to the same folder")
     with tempfile.TemporaryDirectory() as generated:
         if not flags.data_dir:
             write_generated(generated)
@@ -132,7 +134,7 @@ def main():
 
 
 def run(flags, ratings, strategy, model_dir):
-    """Trains an Estimator in that folder."""
+    """Trains an Estimator in `model_dir`."""
     config = tf.estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=200, log_step_count_steps=None)
     params = {"dimension": 8, "learning_rate": 0.002}
     estimator = tf.estimator.Estimator(model_fn, model_dir, config, params)

@@ -1,7 +1,7 @@
-"""Feature columns in two groups: those of the user and those of the item, each looked up as one.
+"""Feature columns in two groups, one of the user and one of the item. Each group is looked up together.
 
-The features are read from TFRecords with the columns' own parsing spec. Without --data_dir the program writes
-some generated records first:
+The features are read from TFRecords with the columns' parsing spec. Without --data_dir, the program writes
+generated records first:
 
     python feature_columns.py
     mpirun -np 2 python feature_columns.py --data_dir records
@@ -18,7 +18,7 @@ from sparse_operation_kit.deeprec import CollectiveStrategy  # the import gives 
 
 
 def user_columns():
-    """Columns of one group: strings of any number, weighted interests, and the age in buckets."""
+    """The columns of one group: names without a vocabulary, weighted interests, and the age in buckets."""
     rare = tf.EmbeddingVariableOption(filter_option=tf.CounterFilter(filter_freq=2))
     with tf.feature_column.group_embedding_column_scope(name="user"):
         name = tf.feature_column.categorical_column_with_embedding("user", dtype=tf.string, ev_option=rare)
@@ -33,7 +33,7 @@ def user_columns():
 
 
 def item_columns():
-    """Columns of another group: an item and the items seen before it share one embedding variable."""
+    """The columns of another group, where an item and the items seen before share one embedding variable."""
     with tf.feature_column.group_embedding_column_scope(name="item"):
         item = tf.feature_column.categorical_column_with_embedding("item", dtype=tf.int64)
         seen = tf.feature_column.categorical_column_with_embedding("seen", dtype=tf.int64)
@@ -45,7 +45,7 @@ def item_columns():
 
 
 def write_records(path, samples):
-    """Generated samples; a click depends on the user, the item and how old the user is."""
+    """Writes generated samples. A click depends on the user, the item and the user's age."""
     generator = random.Random(1)
 
     def integers(*values):
@@ -77,7 +77,7 @@ def write_records(path, samples):
 
 
 def read_records(path, columns, batch_size, strategy):
-    """Batches of this rank's share of the records, without end: (features, labels)."""
+    """Batches (features, labels) of this rank's share of the records, without end."""
     spec = tf.feature_column.make_parse_example_spec(columns)
     spec["label"] = tf.io.FixedLenFeature([], tf.float32)
 
@@ -90,11 +90,11 @@ def read_records(path, columns, batch_size, strategy):
 
 
 def main():
-    """Trains, and prints the mean loss of the first and of the last tenth of the steps."""
+    """Trains, and prints the mean losses of the first and last tenth of the steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data_dir", help="folder of samples.tfrecord; without, it is generated")
+    parser.add_argument("--data_dir", help="folder of samples.tfrecord; by default generated")
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--batch_size", type=int, default=128, help="samples of a step on each rank")
+    parser.add_argument("--batch_size", type=int, default=128, help="samples per step on each rank")
     flags = parser.parse_args()
 
     tf.disable_eager_execution()

@@ -1,7 +1,7 @@
-"""Many features looked up as one group, in a plain session.
+"""Features looked up as one group, in a plain session.
 
-Users, items and the items that a user has seen before have embedding variables, weekdays an ordinary one;
-over ranks, all lookups in embedding variables together take three exchanges:
+Users and items have embedding variables, and weekdays an ordinary variable. On several ranks, all lookups in
+embedding variables together need three exchanges:
 
     python group_lookup.py
     mpirun -np 2 python group_lookup.py
@@ -17,7 +17,7 @@ USERS, ITEMS, MOST_SEEN = 200, 100, 6
 
 
 def clicks(batch_size, seed):
-    """Generated samples; whether one is a click depends on the user, the item, the day and the items seen."""
+    """Generated batches. A click depends on the user, the item, the day and the items seen before."""
 
     def make(number):
         def draw(position, shape, maxval):
@@ -32,7 +32,7 @@ def clicks(batch_size, seed):
         kept = tf.sequence_mask(lengths, MOST_SEEN)
         liked = tf.reduce_sum(tf.where(kept, seen % 3 - 1, tf.zeros_like(seen)), axis=1)
         score = users % 5 + items % 4 + tf.sign(liked) + tf.cast(days >= 5, tf.int64)
-        # Ids as logs have them: large, and of any sign.
+        # Ids may be large, and negative.
         return {
             "user": users * 7919 - 2**40,
             "item": items + 2**33,
@@ -45,9 +45,9 @@ def clicks(batch_size, seed):
 
 
 def build_model(batch):
-    """The loss of a batch: a linear unit on the embeddings of a group of four lookups."""
+    """The loss of a batch, with a linear unit on the outputs of a group of four lookups."""
     options = tf.EmbeddingVariableOption(filter_option=tf.CounterFilter(filter_freq=2))
-    # A user who came once has no row yet, and reads as zeros.
+    # A user who occurred only once has no row yet, and reads as zeros.
     users = tf.get_embedding_variable("user", embedding_dim=8, ev_option=options)
     items = tf.get_embedding_variable("item", embedding_dim=16)
     days = tf.get_variable("day", [7, 4])
@@ -66,17 +66,17 @@ def build_model(batch):
 
 
 def as_bags(ids):
-    """A SparseTensor of one id for each sample."""
+    """A SparseTensor with one id per sample."""
     count = tf.size(ids, out_type=tf.int64)
     indices = tf.stack([tf.range(count), tf.zeros_like(ids)], axis=1)
     return tf.SparseTensor(indices, ids, tf.stack([count, 1]))
 
 
 def main():
-    """Trains, and prints the mean loss of the first and of the last tenth of the steps."""
+    """Trains, and prints the mean losses of the first and last tenth of the steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--batch_size", type=int, default=256, help="samples of a step on each rank")
+    parser.add_argument("--batch_size", type=int, default=256, help="samples per step on each rank")
     flags = parser.parse_args()
 
     tf.disable_eager_execution()

@@ -1,8 +1,8 @@
-"""A MonitoredTrainingSession on data in Criteo's format: a label, 13 integers, 26 categories by line.
+"""A MonitoredTrainingSession on data in Criteo's format: lines of a label, 13 integers and 26 categories.
 
---data_dir is the folder of train.txt; without it the program generates a small file of that form.
-Of n ranks each reads every n-th line. With --checkpoint_dir, the same for all ranks, a run goes on where the
-last one ended.
+--data_dir is the folder of train.txt. Without it, the program generates a small file in this format. Each of
+n ranks reads every n-th line. With --checkpoint_dir, which must be the same on all ranks, a run continues the
+last one.
 
     python monitored_criteo.py --data_dir criteo --checkpoint_dir checkpoints
     mpirun -np 2 python monitored_criteo.py --data_dir criteo
@@ -22,7 +22,7 @@ CATEGORIES = [f"C{column}" for column in range(1, 27)]
 
 
 def write_generated(path, lines=4000):
-    """Lines whose clicks depend on the first two categories and the first integer."""
+    """Writes lines whose clicks depend on the first two categories and the first integer."""
     generator = random.Random(1)
     with open(path, "w", encoding="utf-8") as file:
         for _ in range(lines):
@@ -30,14 +30,14 @@ def write_generated(path, lines=4000):
             counts = [generator.choice(["", str(generator.randrange(20))]) for _ in INTEGERS]
             click = values[0] % 3 + values[1] % 2 + (counts[0] not in ("", "0")) >= 3
             categories = [f"{value * 2654435761 % 2**32:08x}" for value in values]
-            # A category is missing now and then, and the last ones may be cut off.
+            # Sometimes a category is missing, or the last ones are omitted.
             categories[5] = categories[5] if generator.random() < 0.8 else ""
             columns = [str(int(click)), *counts, *categories[: generator.choice([26, 26, 24])]]
             file.write("\t".join(columns) + "\n")
 
 
 def read_lines(path, batch_size, strategy):
-    """Batches of this rank's lines, without end: (features, labels)."""
+    """Batches (features, labels) of this rank's lines, without end."""
 
     def parse(lines):
         split = tf.strings.split(lines, sep="\t", result_type="RaggedTensor").to_tensor("", shape=[None, 40])
@@ -53,7 +53,7 @@ def read_lines(path, batch_size, strategy):
 
 
 def make_columns(dimension):
-    """The integers as numbers, and the categories in one group; keys that came once read as zeros."""
+    """The integers as numbers, and the categories in one group. Keys that occurred once read as zeros."""
     options = tf.EmbeddingVariableOption(
         filter_option=tf.CounterFilter(filter_freq=2), evict_option=tf.GlobalStepEvict(steps_to_live=100_000)
     )
@@ -76,7 +76,7 @@ def dense(inputs, units, name, activation=None):
 
 
 def build_model(features, labels, flags):
-    """(loss, training step) of a network on the embeddings and the numbers."""
+    """(loss, training op) of a network on the embeddings and the numbers."""
     inputs = tf.feature_column.input_layer(features, make_columns(flags.dimension))
     hidden = dense(dense(inputs, 64, "hidden_1", tf.nn.relu), 32, "hidden_2", tf.nn.relu)
     logits = tf.squeeze(dense(hidden, 1, "logit"), axis=1)
@@ -91,13 +91,13 @@ def build_model(features, labels, flags):
 
 
 def main():
-    """Trains, and prints the mean loss of this run's first and last tenth of the steps."""
+    """Trains, and prints the mean losses of the first and last tenth of this run's steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data_dir", help="folder of train.txt")
-    parser.add_argument("--checkpoint_dir", help="where checkpoints go")
-    parser.add_argument("--steps", type=int, default=300, help="of the model, those of earlier runs included")
-    parser.add_argument("--batch_size", type=int, default=256, help="samples of a step on each rank")
-    parser.add_argument("--dimension", type=int, default=8, help="of embeddings")
+    parser.add_argument("--checkpoint_dir", help="folder of checkpoints")
+    parser.add_argument("--steps", type=int, default=300, help="global step to stop at, across runs")
+    parser.add_argument("--batch_size", type=int, default=256, help="samples per step on each rank")
+    parser.add_argument("--dimension", type=int, default=8, help="floats per embedding")
     parser.add_argument("--learning_rate", type=float, default=0.05)
     flags = parser.parse_args()
 

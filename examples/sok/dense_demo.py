@@ -1,9 +1,9 @@
-"""`sok.All2AllDenseEmbedding` in a session, with the flags of the original's dense demonstration.
+"""`sok.All2AllDenseEmbedding` in a session, with the flags of the original SOK's dense demo.
 
 python dense_demo.py --optimizer adam
 mpirun -np 2 python dense_demo.py --save_dir trained
 python dense_demo.py --restore_dir trained
-python dense_demo.py --tables tensorflow      # the same numbers from an ordinary variable
+python dense_demo.py --tables tensorflow      # the same losses with an ordinary variable
 """
 
 import argparse
@@ -20,7 +20,7 @@ def main():
     """Trains, and prints the loss of each step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     training.add_common_flags(parser, slot_num=[3], embedding_vec_size=[4])
-    parser.add_argument("--nnz_per_slot", type=int, default=2, help="keys of each slot")
+    parser.add_argument("--nnz_per_slot", type=int, default=2, help="keys per slot")
     parser.add_argument("--dynamic_input", type=int, choices=(0, 1), default=0)
     flags = parser.parse_args()
 
@@ -30,7 +30,7 @@ def main():
     iterator = tf.compat.v1.data.make_initializable_iterator(training.batches_of_rank(keys, labels, flags))
     inputs, labels = iterator.get_next()
     make = DenseModel if flags.tables == "sok" else DenseModelOfVariables
-    # A bound counts the rows of one rank.
+    # The bound of an embedding layer is the number of rows per rank.
     bound = -(-flags.vocabulary_size // hvd.size()) if flags.tables == "sok" else flags.vocabulary_size
     model = make(
         bound,

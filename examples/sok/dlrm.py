@@ -1,11 +1,11 @@
-"""The original's DLRM tutorial in a session: data in Criteo's format, or generated without --data_dir.
+"""The original SOK's DLRM tutorial in a session. Data is in Criteo's format, or generated without --data_dir.
 
     python dlrm.py
     python dlrm.py --data_dir criteo --train_steps 500
     mpirun -np 2 python dlrm.py
-    python dlrm.py --embedding_layer TF       # Keras' embeddings in the place of this library's
+    python dlrm.py --embedding_layer TF       # with Keras' embeddings instead of this library's
 
-Of n ranks each reads every n-th sample.
+Each of n ranks reads every n-th sample.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from models import keras
 
 
 class WarmUpAndDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """A rate that rises for `warmup_steps`, stays, and from `decay_start` falls to zero as a square does."""
+    """A rate that rises linearly for `warmup_steps`, and from `decay_start` decays quadratically to zero."""
 
     def __init__(self, rate, warmup_steps, decay_start, decay_steps):
         super().__init__()
@@ -36,27 +36,31 @@ class WarmUpAndDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 def parse_flags():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data_dir", help="folder of Criteo's train.txt")
     parser.add_argument("--embedding_layer", choices=("SOK", "TF"), default="SOK")
     parser.add_argument("--embedding_vec_size", type=int, default=8)
-    parser.add_argument("--largest_vocabulary", type=int, default=100_000, help="values of one category")
+    parser.add_argument(
+        "--largest_vocabulary", type=int, default=100_000, help="values of the largest category"
+    )
     parser.add_argument("--bottom_stack", type=int, nargs="+", default=[64, 32])
     parser.add_argument("--top_stack", type=int, nargs="+", default=[64, 32])
-    parser.add_argument("--global_batch_size", type=int, default=512, help="samples of a step on all ranks")
+    parser.add_argument("--global_batch_size", type=int, default=512, help="samples per step over all ranks")
     parser.add_argument("--embedding_optimizer", choices=("SGD", "Adam"), default="SGD")
-    parser.add_argument("--learning_rate", type=float, default=2.0, help="of the tables, after the warm-up")
+    parser.add_argument(
+        "--learning_rate", type=float, default=2.0, help="rate of the tables after the warm-up"
+    )
     parser.add_argument("--warmup_steps", type=int, default=50)
     parser.add_argument("--decay_start_steps", type=int, default=300)
     parser.add_argument("--decay_steps", type=int, default=300)
     parser.add_argument("--train_steps", type=int, default=400)
-    parser.add_argument("--validation_interval", type=int, default=100, help="steps")
+    parser.add_argument("--validation_interval", type=int, default=100, help="steps between validations")
     return parser.parse_args()
 
 
 def add_training_step(model, inputs, labels, flags):
-    """A tensor: one run of it trains on one batch of every rank, and gives the mean loss of all samples."""
+    """A tensor. A run trains on one batch of each rank, and returns the mean loss of all samples."""
     schedule = WarmUpAndDecay(
         flags.learning_rate, flags.warmup_steps, flags.decay_start_steps, flags.decay_steps
     )
@@ -75,7 +79,7 @@ def add_training_step(model, inputs, labels, flags):
     gradients = tf.gradients(loss, [*embeddings, *others])
     embedding_gradients, other_gradients = gradients[: len(embeddings)], gradients[len(embeddings) :]
     if flags.embedding_layer == "TF":
-        # Gradients of this library's tables are summed where their rows are.
+        # This library sums the gradients of its tables over ranks; here, the program must.
         embedding_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in embedding_gradients]
     other_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in other_gradients]
     with sok.OptimizerScope(embeddings):
@@ -88,7 +92,7 @@ def add_training_step(model, inputs, labels, flags):
 
 
 def add_validation(model, inputs, labels):
-    """(AUC of what `update` has seen on all ranks, update, initializer)."""
+    """(AUC, update, initializer). The AUC is over the batches of all ranks that `update` has run on."""
     logits = hvd.allgather(model(inputs, training=False), name="held_out_logits")
     labels = hvd.allgather(labels, name="held_out_labels")
     with tf.compat.v1.variable_scope("validation"):
@@ -98,7 +102,7 @@ def add_validation(model, inputs, labels):
 
 
 def validate(session, iterator, auc, update, restart):
-    """The AUC of all held-out samples."""
+    """Computes the AUC of all held-out samples."""
     session.run([iterator.initializer, restart])
     while True:
         try:
@@ -108,7 +112,7 @@ def validate(session, iterator, auc, update, restart):
 
 
 def main():
-    """Trains, and prints losses and the AUC of the samples held out of training."""
+    """Trains, and prints losses and the AUC of the held-out samples."""
     flags = parse_flags()
     tf.compat.v1.disable_eager_execution()
     hvd.init()
@@ -120,7 +124,7 @@ def main():
     read = dlrm_data.samples(flags.data_dir, sizes, held_out=False).shard(hvd.size(), hvd.rank())
     training = read.repeat().shuffle(10_000, seed=1).batch(local_batch, drop_remainder=True).prefetch(2)
     training_iterator = tf.compat.v1.data.make_initializable_iterator(training)
-    # Every rank takes its part of each batch, so that all have as many batches.
+    # Each rank takes its part of each batch, so that all ranks have the same number of batches.
     held_out = dlrm_data.samples(flags.data_dir, sizes, held_out=True).batch(flags.global_batch_size)
     held_out = held_out.map(
         lambda *batch: tf.nest.map_structure(lambda part: part[hvd.rank() :: hvd.size()], batch)

@@ -1,4 +1,4 @@
-"""Samples for DLRM: Criteo's lines, or generated ones of the same shape."""
+"""Samples for DLRM: Criteo's lines, or generated samples with the same features."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 import tensorflow as tf
 
 NUMBERS, CATEGORIES = 13, 26
-# One sample of this many is held out of training.
+# One in this many samples is held out.
 HELD_OUT = 10
 
 
 def vocabulary_sizes(largest):
-    """How many values each category can have: from many to a handful."""
+    """The number of values of each category, from `largest` to 4."""
     return [int(size) for size in np.geomspace(largest, 4, CATEGORIES)]
 
 
 def samples(data_dir, sizes, held_out):
-    """A dataset of (inputs, label), one sample each, of those held out or of the others; it ends."""
+    """A finite dataset of samples (inputs, label): the held-out ones, or the others."""
     if data_dir:
         everything = _criteo(os.path.join(data_dir, "train.txt"), sizes)
     else:
@@ -30,7 +30,7 @@ def samples(data_dir, sizes, held_out):
 
 
 def _criteo(path, sizes):
-    """The lines of a file: label, 13 integers, 26 categories; values of a category are hashed to its size."""
+    """The lines of a file: label, 13 integers, 26 categories. Values are hashed to the category's size."""
 
     def parse(line):
         columns = tf.strings.split([line], "\t").to_tensor("", shape=[1, 1 + NUMBERS + CATEGORIES])[0]
@@ -44,7 +44,7 @@ def _criteo(path, sizes):
 
 
 def _generated(sizes, count=40_000):
-    """Samples whose clicks depend on the first number and on a weight of each category's value."""
+    """Generated samples whose clicks depend on the first number and on a weight for each category's value."""
     generator = np.random.default_rng(3)
     categories = np.stack(
         [np.minimum(generator.zipf(1.3, count) - 1, size - 1) for size in sizes], axis=1

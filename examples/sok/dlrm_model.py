@@ -1,4 +1,4 @@
-"""DLRM (Naumov et al., 2019, arXiv:1906.00091) as Keras layers, as the original's tutorial builds it."""
+"""DLRM (Naumov et al., 2019, arXiv:1906.00091) from Keras layers, as in the original SOK's tutorial."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from models import keras
 
 
 class SokEmbedding(keras.layers.Layer):
-    """One table of this library for all categories: a category's keys begin where those before it end."""
+    """One table of this library for all categories, each of which has its own range of keys."""
 
     def __init__(self, vocabulary_sizes, dim):
         super().__init__()
         self._first_keys = [sum(vocabulary_sizes[:position]) for position in range(len(vocabulary_sizes))]
         layer = sok.All2AllDenseEmbedding(
-            # Some room above what is needed, as in the original.
+            # More rows than needed, as in the original.
             max_vocabulary_size_per_gpu=int(sum(vocabulary_sizes) / 0.75),
             embedding_vec_size=dim,
             slot_num=len(vocabulary_sizes),
             nnz_per_slot=1,
             use_hashtable=False,
         )
-        # In a list tf_keras too finds its variable, beside TensorFlow versions with Keras 3.
+        # In a list, because tf_keras finds the layer's variable only there (TensorFlow with Keras 3).
         self.embedding_layers = [layer]
 
     def call(self, categories, training=True):
-        """Returns float32 `[batch, categories, dim]` for int64 `[batch, categories]`, below the sizes."""
+        """Returns float32 `[batch, categories, dim]` for int64 `[batch, categories]` in [0, size)."""
         (layer,) = self.embedding_layers
         return layer(categories + tf.constant(self._first_keys, tf.int64), training=training)
 
 
 class TensorFlowEmbedding(keras.layers.Layer):
-    """A Keras embedding for each category; every rank has all rows."""
+    """A Keras embedding for each category; each rank has all rows."""
 
     def __init__(self, vocabulary_sizes, dim):
         super().__init__()
@@ -46,7 +46,7 @@ class TensorFlowEmbedding(keras.layers.Layer):
 
 
 def mlp(units, last_activation):
-    """Fully connected layers of these widths, ReLU between them."""
+    """Fully connected layers with ReLU between them."""
     layers = [keras.layers.Dense(width, activation="relu") for width in units[:-1]]
     return keras.Sequential([*layers, keras.layers.Dense(units[-1], activation=last_activation)])
 
@@ -59,7 +59,7 @@ def pair_products(vectors, count):
 
 
 class Dlrm(keras.models.Model):
-    """A network for the numbers, embeddings for the categories, and a network on all their pairs."""
+    """A network for the numbers, embeddings for the categories, and a network on products of all pairs."""
 
     def __init__(self, embedding_layer, vocabulary_sizes, dim, bottom_stack, top_stack):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The demonstrations' models: embedding layers of this library, or ordinary variables, and a dense unit."""
+"""The demos' models: this library's embedding layers, or ordinary variables, and a dense unit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import sparse_operation_kit as sok
 
-# Keras 2: TensorFlow's own up to 2.15, the package tf_keras beside later ones.
+# Keras 2: part of TensorFlow up to 2.15; for later versions, the package tf_keras.
 if getattr(tf.keras, "__version__", "2").startswith("2"):
     keras = tf.keras
 else:
@@ -14,14 +14,14 @@ else:
 
 
 def logit_unit():
-    """The last layer: with these initial values, the sum of its inputs."""
+    """The last layer, which initially computes the sum of its inputs."""
     return keras.layers.Dense(1, kernel_initializer="ones", bias_initializer="zeros")
 
 
 class DenseModel(keras.models.Model):
-    """A fixed number of keys per slot: one row for each key, side by side.
+    """A model with a fixed number of keys per slot, which concatenates the rows of all keys.
 
-    With `dynamic_input` the layer gets each distinct key of the batch once.
+    With `dynamic_input`, the layer's input is the distinct keys of the batch.
     """
 
     def __init__(self, vocabulary_size, dim, slot_num, nnz_per_slot, use_hashtable, dynamic_input):
@@ -66,7 +66,7 @@ class DenseModelOfVariables(keras.models.Model):
 
 
 def slots_of_table(inputs, first_slot, slots, all_slots, max_nnz):
-    """The keys `[batch * slots, max_nnz]` of some slots, of all keys `[batch * all_slots, max_nnz]`."""
+    """The keys `[batch * slots, max_nnz]` of some slots, from those of all, `[batch * all_slots, max_nnz]`."""
     by_sample = tf.sparse.reshape(inputs, [-1, all_slots, max_nnz])
     size = tf.stack([tf.shape(by_sample, tf.int64)[0], slots, max_nnz])
     part = tf.sparse.slice(by_sample, [0, first_slot, 0], size)
@@ -74,7 +74,7 @@ def slots_of_table(inputs, first_slot, slots, all_slots, max_nnz):
 
 
 class SparseModel(keras.models.Model):
-    """Slots of a variable number of keys, combined to one row each; one table for each entry of `dims`."""
+    """A model with a variable number of keys per slot, which are combined; one table per entry of `dims`."""
 
     def __init__(self, vocabulary_size, dims, slot_nums, max_nnz, combiner, use_hashtable, key_dtype):
         super().__init__()
@@ -124,7 +124,7 @@ class SparseModelOfVariables(keras.models.Model):
 
 
 def functional_sparse_model(vocabulary_size, dim, slot_num, max_nnz, combiner, use_hashtable):
-    """A `SparseModel` of one table, put together from layers with Keras' functional interface."""
+    """A `SparseModel` of one table, made with Keras' functional API."""
     keys = keras.Input(shape=[max_nnz], dtype=tf.int64, sparse=True)
     layer = sok.DistributedEmbedding(
         combiner=combiner,

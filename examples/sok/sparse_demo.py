@@ -1,11 +1,11 @@
-"""`sok.DistributedEmbedding` in a session, with the flags of the original's sparse demonstration.
+"""`sok.DistributedEmbedding` in a session, with the flags of the original SOK's sparse demo.
 
 python sparse_demo.py --combiner sum
 python sparse_demo.py --slot_num 3 2 --embedding_vec_size 4 8      # two tables
 python sparse_demo.py --functional_api 1 --slot_num 3 --embedding_vec_size 4
 python sparse_demo.py --mixed_precision 1
 mpirun -np 2 python sparse_demo.py --key_dtype uint32
-python sparse_demo.py --tables tensorflow     # the same numbers from ordinary variables
+python sparse_demo.py --tables tensorflow     # the same losses with ordinary variables
 """
 
 import argparse
@@ -25,8 +25,8 @@ def as_sparse(keys, max_nnz):
 
 
 def make_model(flags, key_dtype):
-    """The model that the flags ask for."""
-    # A bound counts the rows of one rank.
+    """The model that the flags select."""
+    # The bound of an embedding layer is the number of rows per rank.
     bound = -(-flags.vocabulary_size // hvd.size()) if flags.tables == "sok" else flags.vocabulary_size
     if flags.functional_api:
         (dim,), (slots,) = flags.embedding_vec_size, flags.slot_num
@@ -50,13 +50,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     training.add_common_flags(parser, slot_num=[3, 2], embedding_vec_size=[4, 8])
     parser.add_argument("--combiner", choices=("sum", "mean"), default="mean")
-    parser.add_argument("--max_nnz", type=int, default=4, help="the most keys of a slot")
+    parser.add_argument("--max_nnz", type=int, default=4, help="maximal number of keys per slot")
     parser.add_argument("--key_dtype", choices=("int64", "uint32"), default="int64")
     parser.add_argument("--functional_api", type=int, choices=(0, 1), default=0)
     parser.add_argument("--mixed_precision", type=int, choices=(0, 1), default=0)
     flags = parser.parse_args()
     if flags.functional_api and (flags.tables != "sok" or len(flags.slot_num) > 1):
-        parser.error("--functional_api 1 has one table, of this library")
+        parser.error("--functional_api 1 needs --tables sok and one table")
 
     training.start()
     if flags.mixed_precision:

@@ -1,4 +1,4 @@
-"""What the demonstrations share: samples, optimizers, a training step over ranks, and the session."""
+"""Common code of the demos: samples, optimizers, a training step over ranks, and the session."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ OPTIMIZERS = ("plugin_adam", "lazy_adam", "adam", "sgd")
 
 
 def add_common_flags(parser, slot_num, embedding_vec_size):
-    """Flags of both demonstrations; `slot_num` and `embedding_vec_size` are defaults, for each table."""
+    """Adds the flags of both demos. `slot_num` and `embedding_vec_size` are defaults, an entry per table."""
     parser.add_argument("--tables", choices=("sok", "tensorflow"), default="sok")
     parser.add_argument("--iter_num", type=int, default=50, help="steps")
-    parser.add_argument("--global_batch_size", type=int, default=64, help="samples of a step on all ranks")
-    parser.add_argument("--vocabulary_size", type=int, default=1024, help="keys are below it")
-    parser.add_argument("--slot_num", type=int, nargs="+", default=slot_num, help="for each table")
+    parser.add_argument("--global_batch_size", type=int, default=64, help="samples per step over all ranks")
+    parser.add_argument("--vocabulary_size", type=int, default=1024, help="keys are below this number")
+    parser.add_argument("--slot_num", type=int, nargs="+", default=slot_num, help="slots of each table")
     parser.add_argument("--embedding_vec_size", type=int, nargs="+", default=embedding_vec_size)
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="plugin_adam")
     parser.add_argument("--use_hashtable", type=int, choices=(0, 1), default=1)
-    parser.add_argument("--save_dir", help="where the trained tables' raw files go")
-    parser.add_argument("--restore_dir", help="raw files to start from")
+    parser.add_argument("--save_dir", help="folder to save the trained tables to, as raw files")
+    parser.add_argument("--restore_dir", help="folder of raw files to start from")
 
 
 def start():
-    """Starts Horovod; without a launcher there is one rank."""
+    """Starts Horovod. Without a launcher there is one rank."""
     tf.compat.v1.disable_eager_execution()
     tf.compat.v1.set_random_seed(1)
     hvd.init()
@@ -39,8 +39,8 @@ def start():
 def random_samples(flags, max_nnz, absent_keys):
     """(keys `[samples, slots, max_nnz]`, labels `[samples, 1]`) of all steps and ranks.
 
-    Each slot has a range of keys of its own. With `absent_keys`, about half of the keys are -1, which stands
-    for no key; each slot keeps one key at least.
+    Each slot has its own range of keys. With `absent_keys`, about half of the keys are -1, which means no
+    key; each slot has at least one key.
     """
     generator = np.random.default_rng(7)
     slots, samples = sum(flags.slot_num), flags.global_batch_size * flags.iter_num
@@ -56,7 +56,7 @@ def random_samples(flags, max_nnz, absent_keys):
 
 
 def batches_of_rank(keys, labels, flags):
-    """A dataset of this rank's part of each step's samples."""
+    """A dataset of batches: this rank's part of the samples of each step."""
     local = flags.global_batch_size // hvd.size()
 
     def part(array):
@@ -67,7 +67,7 @@ def batches_of_rank(keys, labels, flags):
 
 
 def make_optimizers(name, tables, mixed_precision=False):
-    """(optimizer of the tables, optimizer of the dense variables), after their names in the original."""
+    """(optimizer of the tables, optimizer of the dense variables) for a name of the original's flag."""
     adam, sgd = keras.optimizers.legacy.Adam, keras.optimizers.legacy.SGD
     dense = sgd(learning_rate=0.1) if name == "sgd" else adam(learning_rate=0.1)
     if tables == "tensorflow" or name in ("adam", "sgd"):
@@ -88,7 +88,7 @@ def initial_rows(vocabulary_size, dim):
 
 
 def load_tables(model, flags):
-    """Ops, one after another, that give the tables the rows of files, or else `initial_rows`."""
+    """Ops that fill the tables with the rows of files, or with `initial_rows`. They run one after another."""
     loads = []
     for dim, table in zip(flags.embedding_vec_size, tables_of(model, flags), strict=True):
         with tf.control_dependencies(loads[-1:]):
@@ -110,7 +110,7 @@ def tables_of(model, flags):
 
 
 def add_training_step(model, inputs, labels, flags, mixed_precision=False):
-    """(step, initializer): a run of the step trains on one batch of every rank, and gives the loss of all."""
+    """(step, initializer). A run of the step trains on a batch of each rank, and returns the loss of all."""
     embedding_optimizer, dense_optimizer = make_optimizers(flags.optimizer, flags.tables, mixed_precision)
     logits = tf.cast(model(inputs, training=True), tf.float32)
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
@@ -126,7 +126,7 @@ def add_training_step(model, inputs, labels, flags, mixed_precision=False):
     if mixed_precision:
         gradients = embedding_optimizer.get_unscaled_gradients(gradients)
     embedding_gradients, other_gradients = gradients[: len(embeddings)], gradients[len(embeddings) :]
-    # The library sums gradients of embedding variables over the ranks; the others are the program's to sum.
+    # The library sums gradients of embedding variables over ranks; the program must sum the others.
     other_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in other_gradients]
     with sok.OptimizerScope(embeddings):
         train_embeddings = embedding_optimizer.apply_gradients(

@@ -1,10 +1,10 @@
-"""The data sets by the names of the command line. Each has
+"""The data sets, by their names on the command line. Each has
 
 name, schema
 training(batch_size, shuffle_seed) and held_out(batch_size)   tf.data.Datasets of batches (see `ctr.schema`)
-training_size()                                               samples of an epoch, perhaps an estimate
+training_size()                                               samples per epoch, possibly an estimate
 
-A data set is made for a share; its batches hold the samples of that share, its size counts all of them.
+A data set is made for a rank's share of the samples. Its batches hold the share; its size counts all samples.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ctr.share import WHOLE, Share
 
 
 def make_dataset(flags: argparse.Namespace, bad_lines: BadLines, share: Share = WHOLE) -> Any:
-    """The data set that the flags name. Raises FileNotFoundError, TooManyBadLines."""
+    """The data set that the flags select. Raises FileNotFoundError, TooManyBadLines."""
     if flags.dataset == "movielens":
         return MovieLens(flags.data_dir, flags.seed, flags.held_out, bad_lines, share)
     if flags.dataset == "census":

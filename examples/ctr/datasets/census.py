@@ -1,7 +1,7 @@
-"""UCI's census income (Adult), split as its publisher splits it: adult.data to train on, adult.test held out.
+"""UCI's census income (Adult), split as published: adult.data is for training, adult.test is held out.
 
-Fourteen columns and the label, separated by a comma and a space; a missing value is `?`. adult.test may
-begin with a line of another kind (`|1x3 Cross validator`), its labels end with a dot, and both files may end
+Lines have fourteen columns and the label, separated by a comma and a space; a missing value is `?`.
+adult.test may begin with a header (`|1x3 Cross validator`), and its labels end with a dot. Both files may end
 with an empty line.
 """
 
@@ -54,7 +54,7 @@ class Census:
 
     name = "census"
     schema = Schema(
-        # Not fnlwgt: it says how many people a line stands for, nothing about this one.
+        # Without fnlwgt, which is the number of people that a line represents.
         dense=("age", "education_num", "capital_gain", "capital_loss", "hours_per_week"),
         one_hot=(
             "workclass",
@@ -87,7 +87,7 @@ class Census:
         self._format = LineFormat(_PATTERN, self._parse, _explain, skip=r"\s*|\|1x3 Cross validator\s*")
 
     def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
-        """One epoch of adult.data, in the order that the seed gives."""
+        """One epoch of adult.data, in the order that the seed determines."""
         return self._read(self._training, batch_size, shuffle_seed)
 
     def held_out(self, batch_size: int) -> tf.data.Dataset:
@@ -95,7 +95,7 @@ class Census:
         return self._read(self._held_out, batch_size, None)
 
     def training_size(self) -> int:
-        """Samples of one epoch of all ranks, as an estimate."""
+        """Estimated samples per epoch over all ranks."""
         return estimated_lines(self._training)
 
     def _read(self, paths: list[str], batch_size: int, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:

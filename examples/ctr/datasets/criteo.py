@@ -1,8 +1,8 @@
-"""Criteo's display-advertising data as published: a label, 13 integers and 26 hashed categories by line.
+"""Criteo's display-advertising data as published: lines of a label, 13 integers and 26 hashed categories.
 
-Columns are tab-separated; an empty one is a missing value, and empty categories at the end of a line may be
-cut off. `--data_dir` holds `train.txt` (the Kaggle challenge) or `day_0`, `day_1`, … (the terabyte logs).
-Lines held out of training are drawn by a hash of their number, so that nothing has to be kept in memory.
+Columns are tab-separated. An empty column is a missing value; empty categories at the end of a line may be
+omitted. `--data_dir` has `train.txt` (the Kaggle challenge) or `day_0`, `day_1`, … (the terabyte logs).
+Held-out lines are chosen by a hash of their number, which needs no memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Criteo:
     """Whether an advertisement was clicked."""
 
     name = "criteo"
-    # The integers come twice: as numbers, and by their bucket as categories, which can tell a missing one.
+    # Integers are used twice: as numbers, and in buckets as categories, which represent missing values too.
     schema = Schema(
         dense=tuple(f"I{column}" for column in range(1, _INTEGERS + 1)),
         one_hot=tuple(f"C{column}" for column in range(1, _CATEGORIES + 1))
@@ -59,7 +59,7 @@ class Criteo:
         self._format = LineFormat(_PATTERN, self._parse, _explain)
 
     def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
-        """One epoch; lines are shuffled within a window of the stream, as the seed gives."""
+        """One epoch; lines are shuffled by the seed, within a window of the stream."""
         return self._read(batch_size, lambda *line: tf.logical_not(self._held_out.mask(*line)), shuffle_seed)
 
     def held_out(self, batch_size: int) -> tf.data.Dataset:
@@ -67,7 +67,7 @@ class Criteo:
         return self._read(batch_size, self._held_out.mask, None)
 
     def training_size(self) -> int:
-        """Samples of one epoch of all ranks, as an estimate."""
+        """Estimated samples per epoch over all ranks."""
         return round(estimated_lines(self._paths) * (1 - self._held_out.fraction))
 
     def _read(self, batch_size: int, keep: Callable, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
@@ -80,7 +80,8 @@ class Criteo:
         numbers = tf.strings.to_number(tf.where(missing, "0", integers))
         # Counts are heavy-tailed, and a few are negative.
         logs = tf.math.log1p(tf.maximum(numbers, 0))
-        # The square of the logarithm: wide buckets for small counts would lose most of what the counts say.
+        # Buckets of the squared logarithm, which are narrow for small counts, where most of the information
+        # is.
         buckets = tf.where(numbers > 2, tf.math.floor(tf.square(logs)), numbers)
         bucket_names = tf.strings.as_string(tf.cast(tf.maximum(buckets, -3), tf.int64))
         categories = tf.concat([columns[:, 1 + _INTEGERS :], tf.where(missing, "", bucket_names)], axis=1)

@@ -1,10 +1,10 @@
-"""MovieLens 100K as GroupLens ships it: u.data, u.user and u.item. A rating of 4 or 5 is a click.
+"""MovieLens 100K as published by GroupLens: u.data, u.user and u.item. A rating of 4 or 5 is a click.
 
 u.data   user id, item id, rating, time of the rating; tab-separated
 u.user   user id | age | gender | occupation | zip code
 u.item   movie id | title | release date | video release date | URL | 19 genre flags; latin-1
 
-A fifth of the ratings, drawn at random by the seed, is held out.
+A random fraction of the ratings, chosen by the seed, is held out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RATING_PATTERN = r"[0-9]{1,18}\t[0-9]{1,18}\t[1-5]\t[0-9]{1,18}"
 
 
 class MovieLens:
-    """Ratings joined with what is known of their user and movie."""
+    """Ratings joined with the features of their users and movies."""
 
     name = "movielens"
     schema = Schema(
@@ -51,13 +51,13 @@ class MovieLens:
         self._paths = [ratings]
         self._bad_lines, self._share = bad_lines, share
         self._held_out = HeldOut(held_out_fraction, seed)
-        # Every rank reads these files whole; the first one's ledger holds their malformed lines.
+        # Every rank reads these files completely; only the first rank reports their malformed lines.
         side_lines = bad_lines if share.rank == 0 else None
         self._users = _Users(_read_side_file(users, "utf-8", _parse_user, side_lines))
         self._items = _Items(_read_side_file(items, "latin-1", _parse_item, side_lines))
 
     def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
-        """One epoch, in the order that the seed gives."""
+        """One epoch, in the order that the seed determines."""
         return self._read(batch_size, lambda *line: tf.logical_not(self._held_out.mask(*line)), shuffle_seed)
 
     def held_out(self, batch_size: int) -> tf.data.Dataset:
@@ -65,7 +65,7 @@ class MovieLens:
         return self._read(batch_size, self._held_out.mask, None)
 
     def training_size(self) -> int:
-        """Samples of one epoch of all ranks, as an estimate."""
+        """Estimated samples per epoch over all ranks."""
         return round(estimated_lines(self._paths) * (1 - self._held_out.fraction))
 
     def _read(self, batch_size: int, keep: Callable, shuffle_seed: tf.Tensor | None) -> tf.data.Dataset:
@@ -89,14 +89,14 @@ class MovieLens:
 
 
 class _Joined:
-    """Columns by id, with an unknown id's values in row 0."""
+    """Columns by id; row 0 has the values of unknown ids."""
 
     def __init__(self, ids: Sequence[int]) -> None:
-        # A leading id that no line can have (the pattern allows no sign) stands for unknown ones.
+        # Row 0 has the id -1, which no line can have, because the pattern allows no sign.
         self._ids = np.array([-1] + list(ids), np.int64)
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        """int64 [n] rows of decimal ids (string [n])."""
+        """int64 [n]: the rows of string [n] decimal ids."""
         numbers = tf.strings.to_number(ids, tf.int64)
         found = tf.searchsorted(self._ids, numbers, out_type=tf.int64)
         found = tf.minimum(found, len(self._ids) - 1)
@@ -138,7 +138,7 @@ class _Items(_Joined):
 
 def _parse_user(line: str) -> tuple[int, tuple[int, str, str, str]]:
     columns = _split(line, "|", 5)
-    # The first three characters of a zip code name a region; the rest would name single users.
+    # The first three characters of a zip code name a region; whole zip codes would identify single users.
     return _whole_number(columns, 0), (_whole_number(columns, 1), columns[2], columns[3], columns[4][:3])
 
 
@@ -179,7 +179,7 @@ def _whole_number(columns: Sequence[str], position: int) -> int:
 def _read_side_file(
     path: str, encoding: str, parse: Callable, bad_lines: BadLines | None
 ) -> dict[int, tuple]:
-    """{id: values} of a small file; a later line of the same id wins."""
+    """{id: values} of a small file; of several lines with the same id, the last one counts."""
     values = {}
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, start=1):
@@ -188,7 +188,7 @@ def _read_side_file(
                 if text.strip():
                     key, columns = parse(text)
                     values[key] = columns
-            except ValueError as error:  # of which UnicodeDecodeError is one
+            except ValueError as error:  # includes UnicodeDecodeError
                 if bad_lines is not None:
                     bad_lines.add(path, number, str(error))
     return values

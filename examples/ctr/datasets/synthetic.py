@@ -1,7 +1,7 @@
-"""Criteo-shaped data from a logistic model that is known, so that the best reachable AUC is known too.
+"""Data like Criteo's from a known logistic model, so that the best possible AUC is known too.
 
-Thirteen integers and twenty-six categories whose values follow Zipf's law. Block i of a part is a pure
-function of (seed, part, i): nothing is stored, and any block can be made without those before it.
+Samples have 13 integers and 26 categories whose values follow Zipf's law. Block i of a part (training or held
+out) is a pure function of (seed, part, i), so that nothing is stored and blocks can be made in any order.
 
     logit = bias + sum over integers of a_j log(1 + x_j)
                  + sum over categories of w_f[value]
@@ -20,14 +20,14 @@ _INTEGERS = 13
 _CATEGORIES = 26
 _BLOCK = 4096
 _TRAINING, _HELD_OUT = 0, 1
-# Vocabularies from a handful to many more values than a short run meets, as Criteo's are.
+# Vocabulary sizes, from a few values to more than a short run meets, as in Criteo's data.
 _SIZES = np.geomspace(4, 300_000, _CATEGORIES).astype(np.int64)
 _ZIPF_EXPONENT = 1.2
 _PAIRS = ((0, 1), (2, 5), (4, 7), (3, 9))
 
 
 class Synthetic:
-    """Samples of the known model, made as they are asked for."""
+    """Samples of the known model, made on demand."""
 
     name = "synthetic"
     schema = Schema(
@@ -37,7 +37,7 @@ class Synthetic:
     )
 
     def __init__(self, seed: int, training_samples: int, held_out_samples: int, share: Share = WHOLE) -> None:
-        """`training_samples` make one epoch of all ranks; of its blocks, those of `share` are made here."""
+        """An epoch has `training_samples` over all ranks; this rank makes the blocks of its `share`."""
         self._seed = seed
         self._share = share
         self._samples = {_TRAINING: training_samples, _HELD_OUT: held_out_samples}
@@ -50,20 +50,20 @@ class Synthetic:
         }
 
     def training(self, batch_size: int, shuffle_seed: tf.Tensor) -> tf.data.Dataset:
-        """One epoch; its blocks come in the order that the seed gives."""
+        """One epoch, with its blocks in the order that the seed determines."""
         blocks = self._blocks(_TRAINING).shuffle(1024, seed=shuffle_seed)
         return self._read(blocks, _TRAINING, batch_size)
 
     def held_out(self, batch_size: int) -> tf.data.Dataset:
-        """The held-out samples, always the same."""
+        """The held-out samples, the same in each pass."""
         return self._read(self._blocks(_HELD_OUT), _HELD_OUT, batch_size)
 
     def training_size(self) -> int:
-        """Samples of one epoch of all ranks, exactly."""
+        """Samples per epoch over all ranks; exact."""
         return self._samples[_TRAINING]
 
     def best_logits(self) -> tuple[np.ndarray, np.ndarray]:
-        """(labels, true logits) of the held-out samples: no model ranks them better than these do."""
+        """(labels, true logits) of the held-out samples. No model can rank better than the true logits."""
         blocks = [self._make_block(_HELD_OUT, index) for index in range(self._num_blocks(_HELD_OUT))]
         return tuple(np.concatenate([block[key] for block in blocks]) for key in ("label", "logit"))
 
@@ -111,14 +111,14 @@ class Synthetic:
 
 
 def _zipf(uniform: np.ndarray) -> np.ndarray:
-    """int64 ranks in [0, _SIZES) by column: x^-s on [1, size + 1), by inversion, rounded down."""
+    """int64 in [0, _SIZES), by column: from density x^-s on [1, size + 1), by inversion, rounded down."""
     power = 1 - _ZIPF_EXPONENT
     ranks = (1 + uniform * ((_SIZES + 1.0) ** power - 1)) ** (1 / power)
     return np.minimum(ranks.astype(np.int64) - 1, _SIZES - 1)
 
 
 def _hash(values: np.ndarray) -> np.ndarray:
-    """int64 ids of (column, value): SplitMix64's finalizer, a bijection, so no two of them meet."""
+    """int64 ids of (column, value), by SplitMix64's finalizer: a bijection, so that ids do not collide."""
     bits = (np.arange(_CATEGORIES, dtype=np.uint64) << np.uint64(40)) + values.astype(np.uint64)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""The click-through models by the names of the command line."""
+"""The click-through models, by their names on the command line."""
 
 from ctr.models.dcn_v2 import dcn_v2
 from ctr.models.dlrm import dlrm

@@ -1,6 +1,7 @@
 """DCN-v2 (Wang et al., 2020, arXiv:2008.13535).
 
-Cross layers x0 * (W x + b) + x, each raising the degree of the interactions by one, beside a deep network.
+Cross layers x0 * (W x + b) + x, each of which raises the degree of the interactions by one, beside a deep
+network.
 """
 
 from __future__ import annotations

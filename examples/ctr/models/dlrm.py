@@ -1,6 +1,7 @@
 """DLRM (Naumov et al., 2019, arXiv:1906.00091).
 
-The numbers become one more vector, and the dot products of all pairs of vectors feed the top network.
+A network turns the numbers into one more vector; the dot products of all pairs of vectors are the top
+network's input.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def mlp(
     inputs: tf.Tensor, hidden: Sequence[int], dropout: float, training: tf.Tensor, name: str
 ) -> tf.Tensor:
     """Layers of ReLU units, each followed by dropout at rate `dropout` while training."""
-    # A tensor rate instead of a branch: one graph serves training and evaluation.
+    # The rate is a tensor, so that one graph serves training and evaluation without a branch.
     rate = dropout * tf.cast(training, tf.float32)
     outputs = inputs
     for position, units in enumerate(hidden):

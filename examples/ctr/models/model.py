@@ -1,4 +1,4 @@
-"""What a model is given and what it gives back."""
+"""The inputs and settings of models."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ctr.tables import Tables
 
 @dataclasses.dataclass(frozen=True)
 class ModelSettings:
-    """Sizes and regularization that the models share."""
+    """Sizes and regularization of all models."""
 
-    dim: int  # columns of an embedding
+    dim: int  # floats per embedding
     hidden: tuple[int, ...]  # units of the layers of the deep part
-    dropout: float  # rate, in those layers
+    dropout: float  # rate in those layers
     cross_layers: int  # of DCN-v2
 
 
@@ -29,11 +29,11 @@ class Inputs:
     schema: Schema
     tables: Tables
     training: tf.Tensor  # scalar bool
-    # What was looked up, for the L2 penalty on the rows that a batch uses.
+    # All embeddings that were looked up, for the L2 penalty on the rows that a batch uses.
     embeddings: list[tf.Tensor] = dataclasses.field(default_factory=list)
 
     def embed(self, name: str, dim: int) -> tf.Tensor:
-        """float32 [batch, slots, dim]: embeddings of all slots, one-hot first, from tables of that name."""
+        """float32 [batch, slots, dim]: the embeddings of all slots, one-hot first, from tables `name`."""
         parts = self.tables.embed(name, self.batch, self.schema, dim, self.training)
         self.embeddings.extend(parts)
         return tf.concat(parts, axis=1)

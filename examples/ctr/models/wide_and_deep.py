@@ -1,6 +1,6 @@
 """Wide and deep (Cheng et al., 2016, arXiv:1606.07792).
 
-A linear model on the features and on chosen combinations of them, and a network on their embeddings, trained
+A linear model on the features and some of their combinations, and a network on their embeddings, trained
 together.
 """
 
@@ -14,7 +14,7 @@ from ctr.models.model import Inputs, ModelSettings
 
 def wide_and_deep(inputs: Inputs, settings: ModelSettings) -> tf.Tensor:
     """float32 [batch] logits."""
-    # A weight of the wide part is an embedding of one column.
+    # The weights of the wide part are embeddings of one float.
     wide = tf.reduce_sum(inputs.embed("wide", 1), axis=[1, 2]) + logit(inputs.batch["dense"], "wide")
     if inputs.schema.crosses:
         wide += tf.reduce_sum(inputs.embed_crosses("wide", 1), axis=[1, 2])
