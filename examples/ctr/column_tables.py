@@ -66,7 +66,7 @@ def _bags_of_one(ids: tf.Tensor) -> list[tf.SparseTensor]:
 
 
 def _bags(ids: tf.Tensor, present: tf.Tensor) -> list[tf.SparseTensor]:
-    """For each slot, a SparseTensor [batch, max_nnz] of the present ids among `ids` [batch, slots, max_nnz]."""
+    """For each slot, a SparseTensor [batch, max_nnz] of the present ones of ids [batch, slots, max_nnz]."""
     shape = tf.stack([tf.shape(ids, out_type=tf.int64)[0], ids.shape[2]])
     return [
         tf.SparseTensor(tf.where(mask), tf.boolean_mask(slot, mask), shape)

@@ -56,7 +56,7 @@ class Trainer:
     def __init__(
         self, settings: TrainingSettings, dataset: Any, tables: Tables, ranks: Ranks | None = None
     ) -> None:
-        """Builds the graph. `dataset` has this rank's share of samples; without `ranks`, there is one rank."""
+        """Builds the graph. `dataset` is this rank's share of samples; without `ranks`, there is one rank."""
         self._settings = settings
         self._tables = tables
         self._ranks = ranks or Ranks()
