@@ -1,4 +1,4 @@
-"""When a rank asks for rank 0's clock, and what it makes of the answer."""
+"""The timer that ranks agree on: how often a rank asks for rank 0's time, and when it is time to save."""
 
 import pytest
 
@@ -9,7 +9,7 @@ SECONDS = 60.0
 
 
 class Clock:
-    """Stands for the module `time`."""
+    """A replacement of the module `time`."""
 
     def __init__(self):
         self.now = 1000.0
@@ -19,7 +19,7 @@ class Clock:
 
 
 class Session:
-    """Gives all ranks what the first one decided."""
+    """Gives all ranks the first rank's value."""
 
     def __init__(self):
         self.looks = 0
@@ -43,7 +43,7 @@ def clock(monkeypatch):
 
 
 def _train(timer, session, clock, steps, seconds_per_step, first=0):
-    """Steps at which it was time."""
+    """Returns the steps at which it was time to save."""
     saved = []
     for step in range(first + 1, first + steps + 1):
         clock.now += seconds_per_step

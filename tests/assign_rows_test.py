@@ -1,4 +1,4 @@
-"""Rows to assign that do not fit are refused, and the table stays as it was."""
+"""Assigning rows of the wrong shape is an error, and leaves the table unchanged."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The attacks of tools/attack.sh, once each, and that a loss is told."""
+"""The attacks of tools/attack.sh, once each, and the report of a loss."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from attack.scenario import Scenario
 
 
 def _in_a_process_of_its_own(code):
-    """Runs code where TensorFlow has not been used."""
+    """Runs code in a process that has not used TensorFlow."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", code]
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""benchmarks/feature_columns.py runs, and refuses to compare sides that compute different things."""
+"""benchmarks/feature_columns.py runs, and fails if the two sides compute different results."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import harness
 from bench import axes, ids
 from bench.column_sides import Columns, SokColumns, TensorFlowColumns
 
-BATCH = harness.GLOBAL_BATCH_SIZE  # sok.Init is told one in a process
+BATCH = harness.GLOBAL_BATCH_SIZE  # sok.Init accepts only one value per process
 PROGRAM = pathlib.Path(program.__file__)
 SMALL = ["--features", "2,5", "--batch", "8", "--rows", "30", "--dim", "4", "--rounds", "2", "--batches", "2"]
 

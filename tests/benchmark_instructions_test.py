@@ -1,4 +1,4 @@
-"""benchmarks/instructions.py reads what callgrind lists and takes parts and steps apart."""
+"""benchmarks/instructions.py reads callgrind's output and computes the counts of parts and steps."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""benchmarks/lookup_prefetch.py runs on one and on several ranks, and prints what it measured."""
+"""benchmarks/lookup_prefetch.py runs on one and on several ranks, and prints its results."""
 
 import json
 import pathlib

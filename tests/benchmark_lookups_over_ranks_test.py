@@ -1,4 +1,4 @@
-"""benchmarks/lookups_over_ranks.py runs, and counts what the design's formula says."""
+"""benchmarks/lookups_over_ranks.py runs, and its counts agree with the formula in docs/design.md."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ def test_exchanges_and_bytes_are_those_of_the_formula(transport, size, tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(path.read_text())["rows"]
     assert row["exchanges"] == 3
-    # Rows of three floats do not fill words: messages are rounded up.
+    # Rows of three floats do not fill whole words, so messages are rounded up.
     assert row["bytes_sent"] == row["bytes_by_formula"] > 0
     assert len(done.stdout.splitlines()) == 2
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""benchmarks/engine_parts.py runs, and its tables and goals add up."""
+"""benchmarks/engine_parts.py runs, and its tables and goals are correct."""
 
 import pathlib
 
@@ -47,7 +47,7 @@ def test_a_run_measures_every_part_beside_what_it_is_held_to(tmp_path):
             assert row.other.timing.median == min(entry.timing.median for entry in row.entries)
         assert row.megabytes > 0 and row.copy_ms > 0 and row.ratio > 0
         assert (row.hand_over_ns is not None) == (row.threads > 1)
-        # No core hands a line over in less than a few cycles.
+        # The transfer of a cache line takes at least a few cycles.
         assert row.hand_over_ns is None or row.hand_over_ns[0] >= row.hand_over_ns[1] > 1
     assert done.stdout == parts_report.table(rows) + "\n"
     assert goals_program.read(path) == [row.goal() for row in rows]

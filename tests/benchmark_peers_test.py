@@ -1,4 +1,4 @@
-"""benchmarks/peers.py runs with what our own environment has, and its tables add up."""
+"""benchmarks/peers.py runs with the libraries in our own environment, and its tables are correct."""
 
 import dataclasses
 import pathlib
@@ -26,7 +26,7 @@ def test_a_run_measures_what_is_here_and_names_what_is_missing(tmp_path):
     for missing in ("tfra", "torch", "fbgemm"):
         assert f"{missing} is left out" in done.stderr
     _, rows = report.read_json(path)
-    # One id a bag and about ten; the forward lookup and the step.
+    # One id per bag and about ten; the forward lookup and the step.
     assert [(row.bags.hotness, row.what) for row in rows] == [
         (1, "forward"),
         (1, "step"),
@@ -83,7 +83,7 @@ def test_exact_adam_is_measured_beside_lazy_adam(tmp_path):
     assert done.returncode == 0, done.stderr
     _, (row,) = report.read_json(path)
     assert [entry.name for entry in row.entries] == ["sok", "sok_lazy", "tensorflow"]
-    # Of the two, TensorFlow's goal is about ten million rows.
+    # TensorFlow's goal applies only to ten million rows.
     assert [(goal.beside, goal.ratio) for goal in goals.of_rows([row])] == [
         ("sok_lazy", row.entries[1].ratio)
     ]

@@ -1,4 +1,4 @@
-"""benchmarks/rows_or_sums.py runs, and each way of exchange sends what it must."""
+"""benchmarks/rows_or_sums.py runs, and both exchange modes send the expected amounts."""
 
 import pathlib
 
@@ -24,7 +24,7 @@ SMALL = [
 
 def test_sums_send_less_for_long_bags_of_distinct_ids():
     ranks.require("mpi")
-    # Nearly uniform ids: few of them are the same.
+    # Nearly uniform ids, of which few are equal.
     launch = ["--transport", "mpi", "--ranks", "2", "--zipf", "0.1", "--hotness", "1,64"]
     done = run_program(PROGRAM, *SMALL, *launch)
     assert done.returncode == 0, done.stderr

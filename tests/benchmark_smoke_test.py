@@ -1,4 +1,4 @@
-"""benchmarks/lookup_and_step.py runs, and refuses to compare sides that compute different things."""
+"""benchmarks/lookup_and_step.py runs, and fails if the two sides compute different results."""
 
 import os
 import pathlib

@@ -1,17 +1,16 @@
-"""What tests of benchmark programs share."""
+"""Helpers for tests of benchmark programs."""
 
 import os
 import pathlib
 import subprocess
 import sys
 
-# Where builds lie: in a test's runfiles they are beside the sources.
+# The folder of builds: in a test's runfiles, they are beside the sources.
 BAZEL_BIN = pathlib.Path(__file__).absolute().parents[1]
 
 
 def run_program(program: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
-    """Runs a program with the modules and the built programs that the test finds, in a process that may start
-    others."""
+    """Runs a program in a process that can import the test's modules and find the test's built programs."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SOK_BAZEL_BIN": str(BAZEL_BIN)}
     return subprocess.run(
         [sys.executable, str(program), *flags], capture_output=True, text=True, env=environment

@@ -1,4 +1,4 @@
-"""benchmarks/trainer.py runs, and its ratios are of samples a second."""
+"""benchmarks/trainer.py runs, and its ratios are those of samples per second."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""The command line: inspect, diff, paths of every kind, and errors of users."""
+"""The command line: inspect, diff, all kinds of paths, and users' errors."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def saved_history(tmp_path, name="items", steps=3, seed=0, **fields):
 
 
 def write_references(prefix, *all_saved):
-    """TensorFlow's part of a checkpoint."""
+    """Writes TensorFlow's part of a checkpoint."""
     references = {
         locate._entry_of_folder(saved.folder).name: tensorflow_part.reference(
             prefix, saved.folder.name, saved.crc32, 0
@@ -192,7 +192,7 @@ PRINTED_NAME = r"it\x1b[2J\x07ems\x0a\xe2\x80\xae\xe2\x80\xa8\xc2\x9b31m"
 
 
 def test_text_from_files_is_printed_as_text(tmp_path, capsys):
-    """Names, optimizers and their slots, and whatever else a manifest can say, in output and in errors."""
+    """Names, optimizers, slots and all other text of manifests, in output and in errors."""
     made = saved_history(tmp_path / "a\x1bb", HOSTILE_NAME)
     other = saved_history(tmp_path / "other", HOSTILE_NAME, seed=1)
     first, second = (history.saved[-1].folder for history in (made, other))
@@ -228,7 +228,7 @@ def test_errors_name_what_is_no_text(tmp_path):
 
 
 def test_a_chain_that_leaves_the_file_system(tmp_path, capsys):
-    """Above the root there is the root, as for the system: the folder is looked for there."""
+    """The parent of the root is the root, as for the system, so the folder is looked for there."""
     made = saved_history(tmp_path, steps=2)
     folder = made.saved[-1].folder
     document = json.loads((folder / "manifest.json").read_bytes())

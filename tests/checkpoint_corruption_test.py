@@ -1,4 +1,4 @@
-"""Damaged checkpoints: verify finds whatever was done to a folder, and readers never return wrong rows."""
+"""Damaged checkpoints: `verify` finds every change of a folder, and readers never return wrong rows."""
 
 import shutil
 
@@ -22,10 +22,10 @@ from sparse_operation_kit.checkpoint import (
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
-    """A table's chain of three checkpoints, and another's with files of the same names and sizes."""
+    """A table's chain of three checkpoints, and another table's chain with the same file names and sizes."""
     directory = tmp_path_factory.mktemp("chain")
     with pytest.MonkeyPatch.context() as patch:
-        # Files of several blocks.
+        # Makes files of several blocks.
         patch.setattr(manifest, "BLOCK_BYTES", 256)
         yield _histories(directory)
 
@@ -50,7 +50,7 @@ def files(directory):
 
 
 def damage(draw, target, theirs):
-    """Does one random thing to the files below `target`; returns whether anything changed."""
+    """Damages the files below `target` in a random way; returns whether anything changed."""
     path = draw(st.sampled_from(files(target)))
     data = path.read_bytes()
     how = draw(st.sampled_from(["flip", "set", "zero", "cut", "grow", "remove", "swap", "foreign", "extra"]))
@@ -84,7 +84,7 @@ def damage(draw, target, theirs):
 
 
 def _like(path, target, theirs):
-    """The file of the other table at the same place."""
+    """The corresponding file of the other table."""
     relative = path.relative_to(target)
     checkpoint = theirs / relative.parts[0]
     leaf = next(checkpoint.iterdir())
@@ -110,7 +110,7 @@ def test_random_corruptions(chain, tmp_path_factory, data):
 
 
 def _read_or_refuse(folder, wanted):
-    """Whatever blocks come before the refusal are right, and without a refusal they are all there."""
+    """Checks that all blocks before an error are correct, and that without an error none is missing."""
     found = set()
     try:
         table = open_checkpoint(folder).tables[0].open()

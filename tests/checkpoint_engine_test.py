@@ -1,4 +1,4 @@
-"""The engine and the reader of the command line read the same checkpoints as the same tables."""
+"""The engine and the command line's reader read the same tables from the same checkpoints."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from sparse_operation_kit.checkpoint import (
 
 
 def engine_history(directory, **fields):
-    """A History that the engine takes for a table's: with the slots of its optimizer, and blocks of 1 MiB."""
+    """A History that the engine accepts: with its optimizer's slots, and blocks of 1 MiB."""
     slots = (("m", 4), ("v", 4))
     return History(directory, np.random.default_rng(2), slots=slots, **fields)
 
@@ -55,7 +55,7 @@ def adam_step(row, alpha, gradient=0.0):
 
 
 def shards_of(rows, **more):
-    """Arrays of two shards: of `rows`, and of `more`, each a dict by key."""
+    """The arrays of two shards, from `rows` and `more`, which are dicts by key."""
     shards = []
     for keys in by_owner(list(rows), 2):
         arrays = {"keys": np.array(keys, "<i8")}
@@ -84,7 +84,8 @@ def test_rows_of_exact_adam_are_brought_up_to_date(tmp_path, missed):
     }
     full = tmp_path / "model.ckpt-0.sok" / "items-0000000000000000"
     crc = write(full, shards_of(rows), 10)
-    # All rows move on each step; a delta has those that were touched, as of when they were.
+    # All rows move on each step; a delta has only the touched rows, with the values from when they were
+    # touched.
     alphas = rng.uniform(0.001, 0.02, missed).astype("<f4")
     written, current_at = {}, {}
     for number, alpha in enumerate(alphas.astype(float)):

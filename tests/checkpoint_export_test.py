@@ -1,4 +1,4 @@
-"""`export` to Parquet, .npy and a SavedModel that TensorFlow alone loads; `compact`, a chain made one."""
+"""`export` to Parquet, .npy and a SavedModel that plain TensorFlow loads; `compact`, which merges a chain."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from sparse_operation_kit.checkpoint import (
     tensorflow_part,
 )
 
-# Where neither this library nor Horovod can be imported. Prints the rows of ids, as JSON.
+# Runs without this library and Horovod. Prints the rows of ids, as JSON.
 STOCK_PROGRAM = """
 import json, sys
 sys.modules["sparse_operation_kit"] = sys.modules["horovod"] = None
@@ -154,7 +154,7 @@ def test_saved_model_of_several_tables(tmp_path, capsys):
     found = load_elsewhere(tmp_path / "out", HOSTILE_IDS)
     assert found.keys() == {"items", "scope_users", "scope_users_1"}
     np.testing.assert_array_equal(found["items"], wanted(one.saved[-1], HOSTILE_IDS))
-    # What the admission filter says of ids without a row.
+    # 0.25 is the value of ids without a row, from the admission options.
     np.testing.assert_array_equal(found["scope_users"], wanted(two.saved[-1], HOSTILE_IDS, 0.25))
 
 

@@ -1,7 +1,7 @@
-"""Writes checkpoints of the format of docs/checkpoint-format.md, in the plainest way: whole tables in memory.
+"""Writes checkpoints in the format of docs/checkpoint-format.md in the simplest way: whole tables in memory.
 
 `History` is a table of Python dicts that changes at random and is saved in full or as a delta, so that tests
-know what every checkpoint of a chain has to read as.
+know the state of each checkpoint in a chain.
 """
 
 import copy
@@ -20,7 +20,7 @@ KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**63 - 1, -(2**63), -(2**31), 7, 2**40
 
 
 def npy(array: np.ndarray) -> bytes:
-    """The .npy file of an array, without the room for growth that NumPy leaves in headers."""
+    """The .npy file of an array, without the spare room that NumPy leaves in headers."""
     fields = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
     fields += " " * (-(len(fields) + 11) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(fields)) + fields.encode() + array.tobytes()
@@ -114,12 +114,12 @@ def write_manifest(folder: Path, document: dict[str, Any]) -> int:
 
 
 def by_owner(keys: Sequence[int], shards: int, placement: str = "by_key") -> list[list[int]]:
-    """Keys of each shard, in their order."""
+    """The keys of each shard, in the given order."""
     return [[key for key in keys if owner_of(key, shards, placement) == number] for number in range(shards)]
 
 
 def owner_of(key: int, shards: int, placement: str) -> int:
-    """The shard of a key, as docs/checkpoint-format.md has it."""
+    """The shard of a key, by docs/checkpoint-format.md."""
     kind, _, numbers = placement.partition(":")
     if kind == "ranges":
         boundaries = [int(number) for number in numbers.split(",")]
@@ -130,7 +130,7 @@ def owner_of(key: int, shards: int, placement: str) -> int:
 
 @dataclass
 class Saved:
-    """A checkpoint of a History, and the state that it holds."""
+    """A checkpoint of a History, and its state."""
 
     folder: Path
     crc32: int
@@ -143,7 +143,7 @@ class Saved:
 class History:
     """A table that changes at random.
 
-    `rows` maps a key to its arrays, "values" and "slot-…" and "frequency" and so on.
+    `rows` maps a key to its arrays: "values", "slot-…", "frequency" and so on.
     """
 
     directory: Path
@@ -159,7 +159,7 @@ class History:
     saved: list[Saved] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Starts with an empty table, all of which is saved."""
+        """Starts with an empty table without unsaved changes."""
         self._forget_changes()
         filter_ = (
             self.table["admission"] if self._admission == "bloom" else {"counters": 0, "counter_bits": 8}
@@ -174,7 +174,7 @@ class History:
         self.waiting_deleted: set[int] = set()
 
     def train(self, keys: int = 40) -> None:
-        """Sets random rows, deletes some, and has some ids wait."""
+        """Sets random rows, deletes some, and makes some ids wait for admission."""
         self.steps += 1
         for key in self._random_keys(keys):
             self._set(key)
@@ -193,7 +193,7 @@ class History:
             counters[:] = self.rng.integers(0, 200, counters.shape)
 
     def save(self, name: str, delta: bool = False, lagging: bool = False) -> Saved:
-        """Writes the table, or what changed since the last save; `lagging`: a delta as of exact Adam."""
+        """Writes the table, or the changes since the last save. `lagging`: a delta like exact Adam's."""
         folder = self.directory / f"{name}.sok" / self._leaf()
         chosen = [key for key in self.rows if not delta or key in self.changed]
         shards = [self._arrays(keys, delta, number) for number, keys in enumerate(self._by_owner(chosen))]

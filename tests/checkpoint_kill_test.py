@@ -1,6 +1,6 @@
 """A training process that is killed at any point of a save leaves a checkpoint that restores exactly.
 
-SOK_TEST_KILLS and SOK_TEST_RANK_KILLS say how often it is killed.
+SOK_TEST_KILLS and SOK_TEST_RANK_KILLS set how often processes are killed.
 """
 
 import os
@@ -38,8 +38,8 @@ def test_one_process(tmp_path, full_every):
     assert result.returncode == 0, result.stdout[-6000:]
     steps = int(result.stdout.split("steps")[-1])
     assert steps > KILLS // 4
-    # What killed saves left goes at the end of the next one. Two folders at most have seen none: that of a
-    # checkpoint whose removal was cut short, and that of the save that was killed next.
+    # The next save removes the leftovers of killed saves. At most two folders can be left after that: one
+    # whose removal was interrupted, and that of the last killed save.
     folders, checkpoints = ({path.stem for path in tmp_path.glob(f"*.{kind}")} for kind in ("sok", "index"))
     assert checkpoints <= folders
     if full_every == 1:
@@ -56,7 +56,7 @@ def _run_rank(directory: str, seed: int) -> int:
             return step
         draw = random.Random(seed * 100)
         moment = draw.uniform(0.2, 1.5)
-        # Not all at once: what the others do until they are killed too must not harm either.
+        # Ranks are killed at different times: what the others do meanwhile must do no harm.
         delay = moment + random.Random(seed * 100 + known.rank + 1).uniform(0, 0.2)
         threading.Timer(delay, os.kill, [os.getpid(), signal.SIGKILL]).start()
         model.go_on(session, directory, step)

@@ -1,4 +1,4 @@
-"""Saving and restoring within limits: of memory, of the disk, and beside a thread that trains."""
+"""Saving and restoring with limited memory, with limited disk space, and beside a training thread."""
 
 import os
 import resource
@@ -50,7 +50,7 @@ with harness.graph_and_session() as session:
 
 
 def test_memory_beyond_the_table_is_small(tmp_path):
-    """A table of 300 MB: 64 MiB more at the most while it is saved, and while it is restored in its place."""
+    """Saving a table of 300 MB, and restoring it in its place, each take at most 64 MiB more memory."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", _MEMORY, str(tmp_path / "model")]
     output = subprocess.run(
@@ -63,7 +63,7 @@ def test_memory_beyond_the_table_is_small(tmp_path):
 
 @pytest.fixture
 def limit_files():
-    """Sets how long a file may get."""
+    """A function that limits the size of files."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -111,7 +111,7 @@ def test_a_directory_that_cannot_be_written_to(tmp_path):
 
 
 def test_saving_beside_a_thread_that_trains(tmp_path):
-    """Every step adds one to all rows of its keys: in a checkpoint they are those of whole steps."""
+    """Every step adds one to all rows, so that in a consistent checkpoint all rows are equal."""
     with harness.graph_and_session(4) as session:
         table = sok.EmbeddingVariable(name="table", dim=32, initializer=0.0)
         keys = tf.compat.v1.placeholder(tf.int64, [None])
@@ -139,12 +139,12 @@ def test_saving_beside_a_thread_that_trains(tmp_path):
         assert not errors
     for path in paths[:10] + paths[-10:]:
         values = harness.saved_tables(path)["table"]["values"]
-        # The first may be saved before the first step.
+        # The first checkpoint may be saved before the first step.
         assert values.size == 0 or np.all(values == values.flat[0])
 
 
 def test_a_table_without_hashing_is_replaced_as_well(tmp_path):
-    """All of its rows are there from the start."""
+    """Such a table has all its rows from the start."""
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="table", dim=2, capacity=50, use_hashtable=False)
         rows = tf.nn.embedding_lookup(table, np.arange(50))

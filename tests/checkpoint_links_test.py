@@ -1,4 +1,4 @@
-"""Symbolic links in the folders that a checkpoint owns: nothing behind them is read, written or removed."""
+"""Symbolic links in the folders of a checkpoint: their targets are not read, written or removed."""
 
 import json
 import os
@@ -19,7 +19,7 @@ LEAF = "t-0123456789abcdef"
 
 
 class Victim:
-    """A folder of somebody else's."""
+    """A folder that belongs to somebody else."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -68,12 +68,12 @@ def model():
 
 
 def refused(link):
-    """That an error names a link."""
+    """Expects an error that names a link."""
     return pytest.raises((tf.errors.OpError, CheckpointError), match=f"'{link}' is a symbolic link")
 
 
 def moved_behind_a_link(path: pathlib.Path) -> pathlib.Path:
-    """Moves what is at `path` elsewhere and leaves a link to it; returns where it is."""
+    """Moves a file or folder elsewhere and puts a link to it in its place; returns the new path."""
     elsewhere = path.with_name("elsewhere")
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
@@ -120,7 +120,7 @@ def test_a_save_into_a_link_is_refused(victim, folder, model, target):
     with refused(link):
         model.saver.save(model.session, str(folder / "m"))
     assert not (victim.path.with_name("nowhere")).exists()
-    # The model goes on.
+    # The model can be saved elsewhere.
     model.saver.save(model.session, str(folder / "n"))
 
 
@@ -129,7 +129,7 @@ def test_a_link_in_the_place_of_a_lock(victim, folder, model):
     link.symlink_to(victim.path / "precious")
     with pytest.raises(tf.errors.FailedPreconditionError, match=str(link)):
         model.saver.save(model.session, str(folder / "m"))
-    # Of an older checkpoint it is no obstacle.
+    # A link in the place of an older checkpoint's lock is no obstacle.
     own(folder / "m-1.sok" / LEAF)
     model.saver.save(model.session, str(folder / "m"), global_step=2)
     assert not (folder / "m-1.sok").exists()
@@ -224,7 +224,7 @@ def test_an_export_through_links_of_the_users(folder, tmp_path):
 
 
 def test_a_link_in_a_chain_that_is_kept(victim, folder, model):
-    """What a manifest calls needed is named, and not followed."""
+    """A link on the path of a needed checkpoint is reported, but not followed."""
     saved = model.saver.save(model.session, str(folder / "m"), global_step=1)
     (table,) = (folder / "m-1.sok").iterdir()
     manifest = json.loads((table / "manifest.json").read_text())

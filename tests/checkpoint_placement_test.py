@@ -1,4 +1,4 @@
-"""Checkpoints of tables whose rows are not placed by key, read, checked and compacted without TensorFlow."""
+"""Reading, verifying and compacting checkpoints of tables that are not placed by key, without TensorFlow."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Checkpoints read without TensorFlow: rows of full ones and of chains, single ids, waiting ids, refusals."""
+"""Reading checkpoints without TensorFlow: rows of full ones and chains, single ids, waiting ids, errors."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Real checkpoints, of tables that were trained, in the hands of the command line; exported, they serve."""
+"""The command line on checkpoints of trained tables; exported tables serve lookups."""
 
 import json
 import os
@@ -16,8 +16,8 @@ DIM = 4
 IDS = np.concatenate([harness.HOSTILE_KEYS, np.arange(40)])
 UNSEEN = [12345, -98765, 2**50]
 
-# Loads a SavedModel as TensorFlow 2 does, and as a session of version 1 does, twice in one process; without
-# Horovod, and with or without this library. It runs in a process that has imported neither.
+# Loads a SavedModel with TensorFlow 2's loader and with a session's, both twice in one process. Runs without
+# Horovod, and with or without this library, in a process that has imported neither.
 PROGRAM = """
 import json, sys
 folder, ids, hidden = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]
@@ -64,7 +64,7 @@ def run(*arguments):
 
 
 class Trained:
-    """A graph with tables in training."""
+    """A graph with tables that are trained."""
 
     def __init__(self, session, optimizer, **tables):
         self.session = session
@@ -81,7 +81,7 @@ class Trained:
         self.session.run(self.train, {self.ids: ids})
 
     def rows(self, name, ids):
-        """Rows as lookups read them that do not train: what a served table has to answer."""
+        """Rows of lookups without training, which a served table must return."""
         from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
 
         table = self.tables[name]

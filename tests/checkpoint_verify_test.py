@@ -1,4 +1,4 @@
-"""`verify`: what is wrong although every checksum is right, and what its exit status and output are."""
+"""`verify`: problems in checkpoints whose checksums are correct, and its exit status and output."""
 
 import json
 

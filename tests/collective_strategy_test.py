@@ -1,4 +1,4 @@
-"""Collective training in one process: switched on and off, and nothing else changes."""
+"""Collective training in one process: switching it on and off, which changes nothing else."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ v1 = tf.compat.v1
 
 @pytest.fixture(autouse=True)
 def off():
-    """Each test begins and ends as a process without collective training, and without sok.Init."""
+    """Each test begins and ends without collective training and sok.Init."""
     initialize._reset()
     collective.disable_distributed_strategy()
     yield
@@ -166,7 +166,7 @@ def test_an_exported_model_serves_what_was_trained(tmp_path, as_text):
     assert (tmp_path / "exports").joinpath(folder, "assets.extra", "a", "note").read_text() == "hello"
     np.testing.assert_allclose(serve(folder, [3, 99, -1])[::2], trained, rtol=1e-6)
     np.testing.assert_allclose(serve(folder, [99]), np.full([1, 2], 7.0 * scale), rtol=1e-6)
-    # A process may load another model, which a program with another seed has exported.
+    # A process may load a model that a program with another seed exported.
     initialize._reset()
     with tf.Graph().as_default():
         sok.Init(global_batch_size=64, seed=99)

@@ -1,4 +1,4 @@
-"""Which ranks a process belongs to: Horovod's, its launcher's, or itself alone."""
+"""The ranks that a process belongs to: Horovod's, its launcher's, or only itself."""
 
 import sys
 import types
@@ -15,7 +15,7 @@ from sparse_operation_kit.core.communicator import communicator
 
 @pytest.fixture(autouse=True)
 def undecided_process(monkeypatch):
-    """Each test is as a process by itself in which the library was not used yet."""
+    """Each test starts like a single process that has not used the library yet."""
     monkeypatch.delitem(sys.modules, "horovod.tensorflow", raising=False)
     for variable in module._LAUNCHER_SIZES:
         monkeypatch.delenv(variable, raising=False)
@@ -26,7 +26,7 @@ def undecided_process(monkeypatch):
 
 
 def horovod(monkeypatch, size, rank=0, initialized=True):
-    """Puts a Horovod of the given ranks in place of the installed one."""
+    """Replaces the installed Horovod by one with the given ranks."""
     fake = types.ModuleType("horovod.tensorflow")
     state = {"initialized": initialized}
     fake.is_initialized = lambda: state["initialized"]

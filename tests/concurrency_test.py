@@ -1,4 +1,4 @@
-"""Several threads use one session's tables at the same time, as input pipelines and asynchronous steps do."""
+"""Several threads use a session's tables at the same time, as input pipelines and asynchronous steps do."""
 
 import threading
 
@@ -15,7 +15,7 @@ TIMEOUT = 120
 
 
 def run_in_threads(*works):
-    """Runs each function in a thread, and raises what any of them raised."""
+    """Runs each function in a thread; raises an exception that one of them raised."""
     errors = []
 
     def guarded(work):
@@ -36,7 +36,7 @@ def run_in_threads(*works):
 
 @pytest.mark.parametrize("intra_op_threads", [1, 4])
 def test_no_update_of_concurrent_steps_is_lost(intra_op_threads):
-    """Each step adds one per occurrence in whole numbers, so whatever the order the sum is exact."""
+    """Each step adds one per occurrence: whole numbers, whose sum is exact in any order."""
     with harness.graph_and_session(intra_op_threads) as session:
         table = sok.EmbeddingVariable(name="table", dim=3, initializer=0.0)
         keys = tf.compat.v1.placeholder(tf.int64, [None])
@@ -75,7 +75,7 @@ def test_groups_that_share_tables_in_any_order_do_not_deadlock():
 
 
 def test_readers_beside_a_trainer_see_whole_rows(tmp_path):
-    """A step moves all floats of a row alike, so a row whose floats differ was read half way."""
+    """A step moves all floats of a row equally, so a row with different floats was read during an update."""
     with harness.graph_and_session(4) as session:
         table = sok.EmbeddingVariable(name="table", dim=64, initializer=0.0)
         keys = tf.compat.v1.placeholder(tf.int64, [None])
@@ -106,7 +106,7 @@ def test_readers_beside_a_trainer_see_whole_rows(tmp_path):
 
 
 def test_a_table_may_be_made_anew_while_it_is_in_use():
-    """A step in flight either finishes or says that its rows are gone."""
+    """A running step either finishes or fails because its rows are gone."""
     with harness.graph_and_session(4) as session:
         table = sok.EmbeddingVariable(name="table", dim=8)
         keys = tf.compat.v1.placeholder(tf.int64, [None])

@@ -1,6 +1,6 @@
-"""Processes that save into one folder at the same time, as an old trainer beside its restart, lose nothing.
+"""Processes that save to one folder at the same time, such as an old trainer and its restart, lose nothing.
 
-SOK_TEST_CONCURRENT_SAVES says how many checkpoints each of them saves.
+SOK_TEST_CONCURRENT_SAVES sets how many checkpoints each of them saves.
 """
 
 import os
@@ -34,7 +34,7 @@ SAVES = int(os.environ.get("SOK_TEST_CONCURRENT_SAVES", "30"))
 
 
 class Model:
-    """Two tables; every row is the number that was assigned last."""
+    """Two tables, in which every row has the value that was assigned last."""
 
     def __init__(self, session, **options):
         self.session = session
@@ -69,7 +69,7 @@ def names(folder, pattern):
 
 
 class Pause(saveable_object.SaveableObject):
-    """A part of a checkpoint that is not there before `go` is set: TensorFlow's files wait for it."""
+    """A part of a checkpoint that is not ready before `go` is set, so that TensorFlow's files wait for it."""
 
     def __init__(self):
         self.go = threading.Event()
@@ -93,7 +93,7 @@ def wait_for(condition):
 
 @pytest.mark.parametrize("builder", [None, IncrementalBuilder])
 def test_tables_that_wait_for_tensorflows_part_stay(tmp_path, builder):
-    """Another save ends between the moment when tables are complete and that when `.index` is there."""
+    """Another save ends after the tables are complete, but before `.index` exists."""
     with harness.graph_and_session() as session:
         model = Model(session)
         pause = Pause()
@@ -172,7 +172,7 @@ def test_a_compaction_holds_its_prefix(tmp_path, session, monkeypatch):
 
 
 def test_max_to_keep_leaves_what_another_process_has_saved(tmp_path, session):
-    """A Saver removes its own checkpoint, and not the one that took its place, or is about to."""
+    """A Saver removes its own checkpoint, but not one that replaces it or is about to."""
     model = Model(session, max_to_keep=1)
     other = train.Saver()
     model.save(tmp_path / "m-1", 1)
@@ -200,7 +200,7 @@ def test_what_was_replaced_goes(tmp_path, session):
 def test_locks_of_killed_saves_go(tmp_path, session):
     model = Model(session)
     model.save(tmp_path / "m-1", 1)
-    (tmp_path / "m-1.sok" / "a-0123456789abcdef").mkdir()  # of a save to the same prefix that was killed
+    (tmp_path / "m-1.sok" / "a-0123456789abcdef").mkdir()  # left by a killed save to the same prefix
     for name in ("m-1.sok.lock", "m-5.sok.lock"):
         (tmp_path / name).write_text("Process 1 on nowhere")
     model.save(tmp_path / "m-2", 2)
@@ -211,7 +211,7 @@ def test_locks_of_killed_saves_go(tmp_path, session):
 
 
 def test_what_an_incremental_save_builds_on_stays(tmp_path, session):
-    """TensorFlow's part of the checkpoint that it builds on has been removed by another process."""
+    """Another process has removed TensorFlow's part of the checkpoint that the incremental save builds on."""
     model = Model(session)
     saver = train.Saver(builder=IncrementalBuilder())
     saver.save(session, str(tmp_path / "m-1"), write_meta_graph=False)
@@ -225,7 +225,7 @@ def test_what_an_incremental_save_builds_on_stays(tmp_path, session):
 
 
 def _save_again_and_again(folder, number, processes, reports):
-    """Every other prefix is one that all processes save to."""
+    """Saves to prefixes of which every second is shared by all processes."""
     with harness.graph_and_session(intra_op_threads=1) as session:
         model = Model(session, max_to_keep=3 if number == 1 else None)
         os.write(reports, b"ready\n")
@@ -292,7 +292,7 @@ def test_three_processes(tmp_path):
     counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
     assert counts["saves"] >= 2 * SAVES and counts["there"] > 0, result.stdout[-6000:]
     assert counts["failures"] == 0 and counts["lost"] == 0, result.stdout[-6000:]
-    # A last save finds what killed ones have left.
+    # A last save meets the leftovers of killed saves.
     with harness.graph_and_session() as session:
         Model(session).save(tmp_path / "m-100000", 1)
     assert not list(tmp_path.glob("*.lock"))

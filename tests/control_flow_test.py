@@ -1,4 +1,4 @@
-"""Lookups inside of tf.cond, tf.while_loop and tf.function read rows; gradients leave functions only."""
+"""Lookups inside tf.cond, tf.while_loop and tf.function read rows; only those in functions have gradients."""
 
 import numpy as np
 import pytest

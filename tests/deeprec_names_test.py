@@ -1,4 +1,4 @@
-"""sparse_operation_kit.deeprec: the names that TensorFlow gets, and loses again, while its own stay."""
+"""sparse_operation_kit.deeprec adds names to TensorFlow and removes them again; TensorFlow's names stay."""
 
 import functools
 import os
@@ -43,7 +43,7 @@ def has(root, path):
 
 @pytest.fixture(autouse=True)
 def installed():
-    """Each test finds the names installed, and leaves them so."""
+    """The names are installed before and after each test."""
     deeprec.install()
     yield
     deeprec.install()
@@ -109,7 +109,7 @@ def test_a_name_that_someone_took_away_is_no_error():
     assert not has(tf, "CounterFilter")
 
 
-# What `dir` and `vars` tell of TensorFlow's public namespaces before, with the names, and after.
+# Compares `dir` and `vars` of TensorFlow's public namespaces before, with and after the names.
 _PROGRAM = """
 import importlib, os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"

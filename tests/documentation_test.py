@@ -1,4 +1,4 @@
-"""The README and docs/: snippets run, commands exist, links lead somewhere, a table is that of the code."""
+"""The README and docs/: snippets run, commands and link targets exist, tables agree with the code."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import ranks
 from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacement_table
 
-# In Bazel's runfiles and in a checkout alike, the documents lie one level above this file.
+# In Bazel's runfiles and in a checkout, the documents are one level above this file.
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -63,7 +63,7 @@ def test_snippet_runs_on_ranks(code, tmp_path):
     program.write_text(code)
     job = ranks.launch(program, ranks=2)
     assert job.returncode == 0 and not job.timed_out, job.report()
-    # Printed by the first rank alone.
+    # Only the first rank prints.
     assert ("loss" in job.outputs[0]) == ("print" in code)
     assert "loss" not in job.outputs[1]
 
@@ -104,7 +104,7 @@ def test_optimizer_tables_are_those_of_the_registries():
 
 
 def _table_of_replacements():
-    """The table as docs/tensorflow-changes.md shows it."""
+    """The table in the format of docs/tensorflow-changes.md."""
     lines = []
     for part in replacement_table.Part:
         title = f"### {part.value[0].upper()}{part.value[1:]}"

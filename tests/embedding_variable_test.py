@@ -1,4 +1,4 @@
-"""An embedding variable is a tf.Variable: collections, names, initialization, and what it refuses."""
+"""An embedding variable as a tf.Variable: collections, names, initialization, and unsupported operations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Tables of an engine that comes in a library of its own, beside those of the CPU's engine."""
+"""Tables of an engine from a separate library, beside tables of the CPU engine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DIM = 2
 
 @pytest.fixture(scope="module", autouse=True)
 def sketch_engine():
-    """Loads the sketch of `cc/engine/contract`, whose registration is a function of the op library."""
+    """Loads the sketch engine of `cc/engine/contract`, which registers itself with the op library."""
     ctypes.CDLL(native.library_path(), mode=ctypes.RTLD_GLOBAL)
     builds = pathlib.Path(os.environ.get("SOK_BAZEL_BIN", "."))
     return ctypes.CDLL(str((builds / "cc/engine/contract/sketch_engine.so").absolute()))
 
 
 def moved_to(table, engine):
-    """An op that makes the variable's table anew, by the engine of that name."""
+    """An op that makes the variable's table again, with the engine of that name."""
     return native.ops.sok_initialize_table(table.handle, dim=table.dim, engine=engine)
 
 

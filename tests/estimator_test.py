@@ -16,7 +16,7 @@ MAX_NNZ = 3
 
 
 def samples(count):
-    """Keys of [count, SLOTS, MAX_NNZ], and labels that the first key of each sample decides."""
+    """Keys [count, SLOTS, MAX_NNZ], and labels that depend on the first key of each sample."""
     rng = np.random.default_rng(0)
     keys = rng.integers(0, 40, [count, SLOTS, MAX_NNZ])
     return keys, (keys[:, 0, 0] % 2).astype(np.float32)
@@ -78,7 +78,7 @@ def test_it_trains_evaluates_and_restores(tmp_path):
 
 
 def test_training_in_two_parts_is_training_in_one(tmp_path):
-    """Each call of `train` sees the data from its start, so all steps are on the first batch."""
+    """Each call of `train` starts at the beginning of the data, so all steps are on the first batch."""
     whole, parts = make_estimator(tmp_path / "whole"), make_estimator(tmp_path / "parts")
     one_batch = lambda: input_fn(1).take(1).repeat()  # noqa: E731
     whole.train(one_batch, steps=6)

@@ -1,4 +1,4 @@
-"""The ledger of malformed lines."""
+"""The list of malformed lines."""
 
 import pytest
 

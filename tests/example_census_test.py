@@ -1,4 +1,4 @@
-"""The reader of census income: both files as they are published, missing values, malformed lines."""
+"""The reader of census income: both files as published, missing values, malformed lines."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def graph():
 
 
 def read_lines(folder, lines, bad_lines=None):
-    """The samples of an adult.data of these lines (bytes)."""
+    """The samples of an adult.data with these lines (bytes)."""
     write_census(folder)
     (folder / "adult.data").write_bytes(b"\n".join(lines) + b"\n")
     return joined(
@@ -30,7 +30,7 @@ def test_training_and_held_out_files_are_read_whole(tmp_path):
     dataset = Census(str(tmp_path), bad_lines)
     assert len(joined(read_part(dataset, "training"))["label"]) == 101
     assert len(joined(read_part(dataset, "held_out"))["label"]) == 53
-    # The odd first line of adult.test and the empty last ones are not malformed.
+    # The header of adult.test and the empty last lines are not malformed.
     assert len(bad_lines) == 0
 
 

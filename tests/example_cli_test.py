@@ -62,7 +62,7 @@ def test_bad_lines_up_to_the_limit_are_reported_and_borne(tmp_path, capsys):
     flags = with_bad_lines(tmp_path / "data", 5)
     assert main([*SMALL, *flags, "--max_bad_lines", "5", "--output_dir", str(tmp_path / "out")]) == 0
     error = capsys.readouterr().err
-    # 300 lines, an empty one, then the broken ones. Both epochs meet them; they count once.
+    # 300 lines, an empty one, then the malformed ones. Both epochs read them, but they count once.
     assert "adult.data:302: 1 columns instead of 15" in error
     assert "malformed lines left out: 5 (5 in adult.data)" in error
     assert [line["line"] for line in results_of(tmp_path / "out")["malformed_lines"]] == [
@@ -121,7 +121,7 @@ def test_ctrl_c_leaves_an_evaluated_run(tmp_path):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=example_environment()
     )
     deadline = time.monotonic() + 120
-    # Events are written once steps have been made.
+    # Events are written after the first steps.
     while not list((tmp_path / "out").glob("events*")) and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(3)

@@ -1,4 +1,4 @@
-"""The example with --api feature_column: every model learns, as through layers, over ranks too."""
+"""The example with --api feature_column: every model learns, as well as with layers, and on several ranks."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def test_every_model_trains(tmp_path):
     for model in MODELS:
         results = results_of(tmp_path / model)
         assert len(results["evaluations"]) == 4
-        # Below what an untrained model has, ln 2.
+        # Below ln 2, the loss of an untrained model.
         assert results["last_training_loss"] < 0.65
 
 
@@ -36,7 +36,7 @@ def test_columns_learn_what_layers_learn(tmp_path):
 
 
 def train(flags):
-    """On a rank: the exit status."""
+    """Runs on a rank; returns the exit status."""
     from ctr.app import main
 
     return main(flags)
@@ -44,7 +44,8 @@ def train(flags):
 
 def test_ranks_train_as_one_process(tmp_path):
     flags = [*COLUMNS, *data_flags("movielens", tmp_path), "--model", "wide_and_deep", "--batch_size", "96"]
-    # Nothing random but what all ranks draw alike, and a step that shows the scale of a gradient.
+    # Without dropout, whose random numbers differ between ranks, and with SGD, which shows the scale of
+    # gradients.
     flags += ["--optimizer", "sgd", "--learning_rate", "0.05", "--dropout", "0", "--epochs", "2"]
     run_all([[*flags, "--output_dir", str(tmp_path / "one")]])
     assert ranks.run(train, [*flags, "--output_dir", str(tmp_path / "two")], ranks=2) == [0, 0]

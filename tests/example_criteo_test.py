@@ -1,4 +1,4 @@
-"""The reader of Criteo's files: missing and cut-off columns, malformed lines, one file or many."""
+"""The reader of Criteo's files: missing and omitted columns, malformed lines, one file or several."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def graph():
 
 
 def read_lines(folder, lines, bad_lines=None):
-    """The samples of a train.txt of these lines (bytes)."""
+    """The samples of a train.txt with these lines (bytes)."""
     (folder / "train.txt").write_bytes(b"\n".join(lines) + b"\n")
     dataset = Criteo(str(folder), 1, 0.0, BadLines(0, print) if bad_lines is None else bad_lines)
     return joined(read_part(dataset, "training"))
@@ -30,7 +30,7 @@ def test_columns_stand_where_the_schema_says(tmp_path):
     assert ids["C2"] == id_of("C2", "")
     assert ids["C26"] == id_of("C26", "00000017")
     assert ids["I1"] == id_of("I1", str(int(np.log1p(20) ** 2)))
-    # Missing, negative and zero are told apart as categories; as numbers all are 0.
+    # Missing, negative and zero integers are different categories; as numbers, all are 0.
     assert ids["I2"] == id_of("I2", "")
     assert ids["I3"] == id_of("I3", "-1")
     assert sample["dense"][0, :4] == pytest.approx(np.array([np.log1p(20) / 3, 0, 0, np.log1p(5) / 3]))

@@ -1,4 +1,4 @@
-"""examples/deeprec/feature_columns.py trains, on records that it writes and on records that are there."""
+"""examples/deeprec/feature_columns.py trains on records that it generates and on given records."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""examples/deeprec/monitored_criteo.py trains, and goes on from its checkpoints."""
+"""examples/deeprec/monitored_criteo.py trains, and continues from its checkpoints."""
 
 import pytest
 

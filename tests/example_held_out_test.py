@@ -1,4 +1,4 @@
-"""The held-out split: the same on every pass, disjoint from the training part, of the size asked for."""
+"""The held-out split: the same on every pass, disjoint from the training part, and of the given size."""
 
 import numpy as np
 import pytest

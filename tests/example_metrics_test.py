@@ -1,4 +1,4 @@
-"""AUC and log-loss of the example trainer, held to scikit-learn's."""
+"""AUC and log-loss of the example trainer, compared with scikit-learn's."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The example's models: each learns, and its interactions are what they are called."""
+"""The example's models: each learns, and the interactions of features are correct."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def losses(history):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_few_steps_lower_the_loss(tmp_path, model):
-    # MovieLens has every kind of feature: dense, one-hot, multi-hot and combined ones.
+    # MovieLens has all kinds of features: dense, one-hot, multi-hot and combined.
     dataset = MovieLens(str(write_movielens(tmp_path)), 1, 0.2, BadLines(0, print))
     result = losses(train(dataset, model))
     assert np.isfinite(result).all()

@@ -1,4 +1,4 @@
-"""The reader of MovieLens 100K: good lines, malformed ones, encodings, undescribed users and movies."""
+"""The reader of MovieLens 100K: good lines, malformed lines, encodings, unknown users and movies."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_rating_is_joined_with_its_user_and_movie(tmp_path):
     expected += [("zip", "103"), ("year", "1987")]
     assert sample["one_hot"].tolist() == [[id_of(*pair) for pair in expected]]
     assert sample["dense"] == pytest.approx(np.array([[(21 - 33) / 12, (1987 - 1985) / 15]]))
-    # Movie 7 has the flags 7 and 7 * 7 % 19 = 11.
+    # Movie 7 has the genres 7 and 7 * 7 % 19 = 11.
     assert np.flatnonzero(sample["multi_hot_present"][0, 0]).tolist() == [7, 11]
     assert sample["multi_hot"][0, 0].tolist() == [id_of("genres", f"genre={g}") for g in range(GENRES)]
 

@@ -1,4 +1,4 @@
-"""How the example ends over ranks: with data for some of them only, bad data, Ctrl-C, a failed rank."""
+"""How the example ends on several ranks: data only for some ranks, bad data, Ctrl-C, a failed rank."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def own_rank():
 
 
 def train(*flags):
-    """The exit status, that of refused flags included."""
+    """Trains; returns the exit status, also if flags are invalid."""
     from ctr.app import main
 
     try:
@@ -27,14 +27,14 @@ def train(*flags):
 
 
 def train_some(runs, folder_of_one_rank):
-    """On a rank: the exit statuses of the runs; of the last one, rank 1 has no data."""
+    """Runs on a rank; returns the exit statuses of the runs. In the last run, rank 1 has no data."""
     last = ["--dataset", "movielens", "--data_dir", folder_of_one_rank[own_rank() == 1]]
     return [train(*run) for run in [*runs, last]]
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """Of several runs on three ranks: (the folder of results, statuses by run and rank, outputs by rank)."""
+    """Several runs on three ranks: (the folder of results, statuses by run and rank, outputs by rank)."""
     folder = tmp_path_factory.mktemp("runs")
     census = write_census(folder / "census")
     with open(census / "adult.data", "a", encoding="utf-8") as stream:
@@ -44,7 +44,7 @@ def job(tmp_path_factory):
     bad = ["--dataset", "census", "--data_dir", str(census), "--epochs", "2"]
     movielens = data_flags("movielens", folder / "movielens")
     runs = {
-        # One block of samples: nothing is left for ranks 1 and 2.
+        # One block of samples, so that ranks 1 and 2 have none.
         "one_block": ["--samples", "500", "--held_out_samples", "200"],
         "nothing_held_out": [*movielens, "--held_out", "0", "--epochs", "2", "--max_steps", "12"],
         "bad_lines": [*bad, "--max_bad_lines", "9"],
@@ -80,7 +80,7 @@ def test_bad_lines_of_all_ranks_are_reported(job):
     folder, statuses, outputs = job
     assert statuses["bad_lines"] == [0, 0, 0]
     lines = [entry["line"] for entry in results_of(folder / "bad_lines")["malformed_lines"]]
-    # Behind 300 lines and an empty one; behind a header, 100 lines and an empty one.
+    # After 300 lines and an empty one; after a header, 100 lines and an empty one.
     assert lines == [302, 303, 304, 305, 306, 103, 104, 105, 106]
     assert "malformed lines left out: 9 (5 in adult.data, 4 in adult.test)" in outputs[0]
 
@@ -108,13 +108,13 @@ def test_only_the_first_rank_prints(job):
     outputs = job[2]
     assert "AUC" in outputs[0]
     for output in outputs[1:]:
-        # TensorFlow's own notes come before there is a log level that could keep them away.
+        # TensorFlow prints some messages before its log level takes effect.
         lines = [line for line in output.splitlines() if "port.cc" not in line]
         assert not [line for line in lines if "AUC" in line or "error" in line or "samples" in line]
 
 
 def train_until(what, folder):
-    """On a rank: trains for very long, but after some steps `what` happens on rank 1."""
+    """Runs on a rank: trains for a very long time, but after some steps `what` happens on rank 1."""
     from ctr.progress import Progress
 
     advance = Progress.advance
@@ -146,7 +146,7 @@ def test_ctrl_c_on_any_rank_ends_all_and_leaves_an_evaluated_run(tmp_path):
 @pytest.mark.parametrize("what", ["raise", "kill"])
 def test_a_rank_that_fails_ends_the_others(tmp_path, what):
     job = ranks.launch(train_until, what, str(tmp_path), ranks=2)
-    # The launcher waits 35 s for the others before it ends them itself.
+    # The launcher waits 35 s for the other ranks before it kills them.
     assert not job.timed_out, job.report()
     assert job.results == [1, None] and job.returncodes[1] != 0, job.report()
     assert what == "kill" or "ValueError: a reason" in job.outputs[1]

@@ -1,13 +1,14 @@
-"""The example over ranks trains as one process does, whatever part of the data a rank gets."""
+"""On several ranks, the example trains like one process, however the data is split."""
 
 import pytest
 
 import ranks
 from example_support import SMALL_FLAGS, data_flags, results_of, run_all
 
-# Nothing random but what all ranks draw alike, and a step that shows the scale of a gradient.
+# Without dropout, whose random numbers differ between ranks, and with SGD, which shows the scale of
+# gradients.
 EXACT = ["--optimizer", "sgd", "--learning_rate", "0.05", "--dropout", "0", "--epochs", "2"]
-# No data set is a multiple of it.
+# No data set's size is a multiple of it.
 EXACT += ["--batch_size", "96"]
 RUNS = {
     ("movielens", "sok"): ["--model", "wide_and_deep", "--embedding_l2", "0.01"],
@@ -27,7 +28,7 @@ def flags_of_runs(folder):
 
 
 def train_all(runs):
-    """On a rank: the exit status of each of these lists of flags."""
+    """Runs on a rank; returns the exit status for each list of flags."""
     from ctr.app import main
 
     return [main(run) for run in runs]
@@ -42,7 +43,7 @@ def one_process(tmp_path_factory):
     return runs, folder
 
 
-# Over MPI a run of each kind of table; over Gloo, where ranks start in no time, all.
+# With MPI, a run for each kind of tables; with Gloo, where ranks start quickly, all runs.
 @pytest.mark.parametrize("size, transport, dataset", [(2, "mpi", "movielens"), (3, "gloo", "")])
 def test_ranks_train_as_one_process(one_process, tmp_path, size, transport, dataset):
     runs, folder = one_process

@@ -1,4 +1,4 @@
-"""Several runs of the example in one process, with a graph and session for each, as in a notebook.
+"""Several runs of the example in one process, each with its own graph and session, as in a notebook.
 
 Its argument is a list of lists of flags, as JSON. Exit status: the highest of the runs'.
 """

@@ -1,4 +1,4 @@
-"""The ranks' shares of the data: disjoint, together everything, and in the batches of one process."""
+"""The ranks' shares of the data: disjoint, complete, and with the same batches as one process."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from example_support import criteo_line, joined, read_part, write_census, write_
 
 
 def write_numbered_criteo(folder, lines):
-    """A train.txt in which no two lines have the same first category."""
+    """Writes a train.txt in which all lines have different first categories."""
     text = [criteo_line(0, "1", f"{number:08x}") for number in range(lines)]
     (folder / "train.txt").write_text("\n".join(text) + "\n")
     return str(folder)
@@ -29,7 +29,7 @@ def read_share(make, share, part, batch_size=6, shuffle_seed=1):
 @pytest.mark.parametrize("ranks", [2, 3, 7])
 @pytest.mark.parametrize("part", ["training", "held_out"])
 def test_a_step_of_all_ranks_is_a_step_of_one_process(tmp_path, ranks, part):
-    # More lines than the ranks' blocks together, so that shares go on from block to block.
+    # More lines than the ranks' blocks together, so that shares span several blocks.
     folder = write_numbered_criteo(tmp_path, 2048 * ranks + 501)
 
     def make(share):
@@ -38,7 +38,7 @@ def test_a_step_of_all_ranks_is_a_step_of_one_process(tmp_path, ranks, part):
     expected = read_share(make, WHOLE, part, batch_size=6 * ranks)
     shares = [read_share(make, Share(rank, ranks), part) for rank in range(ranks)]
     for step, whole in enumerate(expected):
-        # A rank may have nothing left in the last step.
+        # A rank may have no samples in the last step.
         pieces = [share[step]["one_hot"][:, 0] for share in shares if step < len(share)]
         assert sorted(np.concatenate(pieces)) == sorted(whole["one_hot"][:, 0])
 

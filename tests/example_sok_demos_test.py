@@ -1,4 +1,4 @@
-"""examples/sok/dense_demo.py and sparse_demo.py: the losses of ordinary variables, alone and over ranks."""
+"""examples/sok/dense_demo.py and sparse_demo.py have the losses of ordinary variables, on any ranks."""
 
 import functools
 import re
@@ -14,7 +14,7 @@ STEPS = 6
 
 @functools.cache
 def losses(program, *flags, size=1):
-    """The loss of each step of a demonstration."""
+    """The loss of each step of a demo."""
     output = run_program(
         f"sok/{program}", "--iter_num", str(STEPS), "--global_batch_size", "24", *flags, size=size
     )
@@ -64,7 +64,7 @@ def test_keys_of_32_bits_give_the_same():
 
 
 def test_training_starts_from_saved_tables(tmp_path):
-    """Saved by two ranks, restored by one: it goes on with rows that are trained."""
+    """Two ranks save, and one restores and continues with the trained rows."""
     saved = str(tmp_path / "trained")
     first = losses("sparse_demo.py", "--save_dir", saved, size=2)
     assert np.mean(losses("sparse_demo.py", "--restore_dir", saved)) < 0.8 * np.mean(first)

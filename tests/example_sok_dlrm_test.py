@@ -1,4 +1,4 @@
-"""examples/sok/dlrm.py learns, on generated data and on Criteo's format, alone and on two ranks."""
+"""examples/sok/dlrm.py learns from generated data and data in Criteo's format, on one and two ranks."""
 
 import functools
 import re

@@ -15,5 +15,5 @@ def test_every_model_trains_on_sok_tables(tmp_path, dataset):
     for model in MODELS:
         results = results_of(tmp_path / model)
         assert results["tables"] == "sok" and len(results["evaluations"]) == 4
-        # Below what an untrained model has, ln 2.
+        # Below ln 2, the loss of an untrained model.
         assert results["last_training_loss"] < 0.65

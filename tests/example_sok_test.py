@@ -1,4 +1,4 @@
-"""The example on SOK's tables: with every optimizer, as good as on TensorFlow's tables, and as a script."""
+"""The example on SOK's tables: with every optimizer, compared with TensorFlow's tables, and as a script."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What tests of the example trainer share: small files in the publishers' formats, ways to read and run."""
+"""Helpers for tests of the example trainer: small files in the published formats, reading and running."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import ranks
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 RUNS_PROGRAM = pathlib.Path(__file__).with_name("example_runs_program.py")
 GENRES = 19
-# Sizes that keep a run on these files short, on either kind of table.
+# Sizes that keep a run on these files short, with both kinds of tables.
 SMALL_FLAGS = ["--batch_size", "32", "--dim", "4", "--tensorflow_rows", "3000"]
 
 
@@ -56,7 +56,7 @@ def id_of(field: str, value: str) -> int:
 def write_movielens(
     folder: pathlib.Path, ratings: int = 300, users: int = 20, items: int = 15
 ) -> pathlib.Path:
-    """u.data, u.user and u.item, with a taste that can be learnt: even items are liked."""
+    """Writes u.data, u.user and u.item. The taste can be learnt: users like items with even ids."""
     generator = np.random.default_rng(5)
     folder.mkdir(parents=True, exist_ok=True)
     jobs = ("writer", "student", "other")
@@ -87,7 +87,7 @@ def census_line(age: int = 39, workclass: str = "Private", gain: int = 0, label:
 
 
 def write_census(folder: pathlib.Path, training: int = 300, held_out: int = 100) -> pathlib.Path:
-    """adult.data and adult.test (with its odd first line and dots); those above 45 earn more."""
+    """Writes adult.data and adult.test (with its header and dots). People above 45 earn more."""
     generator = np.random.default_rng(6)
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -109,7 +109,7 @@ def criteo_line(label: int = 0, first_integer: str = "1", first_category: str = 
 
 
 def write_criteo(folder: pathlib.Path, lines: int = 300) -> pathlib.Path:
-    """train.txt whose clicks follow the first category."""
+    """Writes a train.txt whose clicks depend on the first category."""
     generator = np.random.default_rng(7)
     folder.mkdir(parents=True, exist_ok=True)
     clicks = generator.integers(0, 2, lines)
@@ -122,7 +122,7 @@ def write_criteo(folder: pathlib.Path, lines: int = 300) -> pathlib.Path:
 
 
 def data_flags(dataset: str, folder: pathlib.Path) -> list[str]:
-    """The flags that choose a small data set of that name, written under `folder`."""
+    """Writes a small data set under `folder`; returns the flags that select it."""
     if dataset == "synthetic":
         return ["--samples", "500", "--held_out_samples", "200"]
     write = {"movielens": write_movielens, "census": write_census, "criteo": write_criteo}[dataset]
@@ -130,12 +130,12 @@ def data_flags(dataset: str, folder: pathlib.Path) -> list[str]:
 
 
 def example_environment() -> dict[str, str]:
-    """The environment of a process that runs the example: it finds what this process finds."""
+    """The environment of a process that runs the example, which can import what this process can."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def run_all(runs: list[list[str]]) -> None:
-    """Runs the example with each of these lists of flags, all in one process of their own."""
+    """Runs the example with each list of flags, all in one separate process."""
     result = forked.run(RUNS_PROGRAM, json.dumps(runs), env=example_environment())
     assert result.returncode == 0, result.stderr[-3000:]
 
@@ -155,7 +155,7 @@ def run_deeprec(program: str, *flags: str, size: int = 1) -> tuple[int, float, f
 
 
 def run_program(program: str, *flags: str, size: int = 1) -> str:
-    """What a program, given by its path under examples/, prints when it runs on `size` ranks."""
+    """Runs a program, given by its path under examples/, on `size` ranks; returns what it prints."""
     if size == 1:
         done = forked.run(EXAMPLES / program, *flags, env=example_environment())
         assert done.returncode == 0, done.stderr[-6000:]
@@ -166,7 +166,7 @@ def run_program(program: str, *flags: str, size: int = 1) -> str:
 
 
 def check_that_both_learn(folder, flag, values):
-    """Trains once with each of two `values` of `flag`, and checks that both learn, and equally well."""
+    """Trains with each of two `values` of `flag`, and checks that both learn equally well."""
     data = ["--dataset", "criteo", "--data_dir", str(write_criteo(folder / "data", lines=600))]
     flags = [*SMALL_FLAGS, *data, "--epochs", "5", "--learning_rate", "0.01"]
     run_all([[*flags, flag, value, "--output_dir", str(folder / value)] for value in values])

@@ -1,4 +1,4 @@
-"""Generated data: its shape, its law, and the best AUC that it says can be reached."""
+"""Generated data: its shape, its distribution, and the best possible AUC."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,8 @@ def test_shapes_are_criteos(samples):
 
 
 def test_categories_follow_zipfs_law(samples):
-    # The largest vocabulary: the most frequent value takes much, and very many values are seen but once.
+    # In the largest vocabulary, the most frequent value is very frequent, and very many values occur only
+    # once.
     _, counts = np.unique(samples["one_hot"][:, -1], return_counts=True)
     assert counts.max() > 0.05 * 30000
     assert np.count_nonzero(counts == 1) > 1000

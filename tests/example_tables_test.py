@@ -10,7 +10,7 @@ import tensorflow as tf
 from ctr.tables import TensorFlowTables
 from example_support import example_environment
 
-# Runs in a process of its own: SOK is initialized once for a process, and other tests need other arguments.
+# Runs in its own process, because SOK is initialized once per process, and other tests need other arguments.
 _SOK_PROGRAM = """
 import numpy as np
 import tensorflow as tf

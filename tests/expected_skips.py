@@ -1,8 +1,8 @@
-"""Where a test may skip itself: a skip for another reason, or in another environment, is a failure.
+"""The expected skips of tests: a skip for another reason, or in another environment, is a failure.
 
-A test skips itself because of what it finds (`skipif`, `pytest.skip`). Without this list, an environment that
-has lost a package would pass without running the tests that need it. So each reason stands here with the
-environments that it is expected in. Where possible they are told by something else than the test's own probe.
+Tests skip themselves if something is missing (`skipif`, `pytest.skip`). Without this list, an environment
+that lost a package would pass without running the tests that need it. So the list has each reason with the
+environments where it is expected. If possible, these are recognized by another check than the test's own.
 `tools/run_pytest.py` installs the plugin; plain pytest skips as usual.
 """
 
@@ -17,13 +17,13 @@ import pytest
 
 
 def _has_keras_3() -> bool:
-    """TensorFlow 2.16 brought Keras 3, and has neither Estimator nor Keras 2."""
+    """Whether TensorFlow has Keras 3: since 2.16, which has neither Estimator nor Keras 2."""
     import tensorflow as tf
 
     return tuple(int(part) for part in tf.__version__.split(".")[:2]) >= (2, 16)
 
 
-# A regular expression of the whole reason, and whether it is to be expected here.
+# A regular expression for the whole reason, and a function that tells whether it is expected here.
 _EXPECTED: dict[str, Callable[[], bool]] = {
     r"(this )?TensorFlow.* has no Estimator": _has_keras_3,
     r"there is no Estimator": _has_keras_3,
@@ -31,22 +31,22 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"Keras 3 has no graphs with sessions": _has_keras_3,
     r"the tables name Keras 2's optimizers as TensorFlow does": _has_keras_3,
     r"root reads everything": lambda: os.geteuid() == 0,
-    # tools/setup.sh installs Open MPI where it may, and valgrind nowhere.
+    # tools/setup.sh installs Open MPI if it can, and never valgrind.
     r"mpirun is not installed": lambda: os.geteuid() != 0,
     r"needs valgrind": lambda: shutil.which("valgrind") is None,
 }
 
 
 def is_expected(reason: str) -> bool:
-    """Whether a test may skip itself in this environment for this reason."""
+    """Whether tests may skip themselves in this environment for this reason."""
     return any(re.fullmatch(text, reason) and holds() for text, holds in _EXPECTED.items())
 
 
 class Plugin:
-    """A plugin of pytest that turns unexpected skips into failures.
+    """A pytest plugin that turns unexpected skips into failures.
 
     Attributes:
-      modules: how many files were skipped as a whole, as is to be expected.
+      modules: The number of files that were skipped completely, as expected.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Plugin:
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Called by pytest for each phase of each test."""
         report = yield
-        # An expected failure is reported as a skip, too.
+        # Expected failures (xfail) are reported as skips too.
         if report.skipped and not hasattr(report, "wasxfail"):
             _judge(report)
         return report

@@ -26,7 +26,7 @@ def test_the_reason_decides(reason, expected):
 
 
 def outcomes(tmp_path: pathlib.Path, code: str) -> tuple[int, int, dict[str, str]]:
-    """Exit status, files skipped as a whole, and the cases' outcomes, of pytest on a file with the plugin."""
+    """Runs pytest with the plugin; returns (exit status, number of files skipped completely, outcomes)."""
     file, report = tmp_path / f"{tmp_path.name}_test.py", tmp_path / "report.xml"
     file.write_text(f"import pytest\n{code}")
     plugin = expected_skips.Plugin()

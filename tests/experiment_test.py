@@ -1,4 +1,4 @@
-"""sparse_operation_kit.experiment on one rank, beside TensorFlow's own variables and lookups."""
+"""sparse_operation_kit.experiment on one rank, compared with TensorFlow's variables and lookups."""
 
 import numpy as np
 import pytest
@@ -14,15 +14,15 @@ KERAS = [module for _, module in compat.legacy_keras_optimizers()]
 
 
 def session_and_graph():
-    """As programs of the original start: no Init."""
+    """A session without sok.Init, as in programs of the original."""
     graph = tf.Graph()
     return graph.as_default(), tf.compat.v1.Session(graph=graph)
 
 
 def random_ids(rng, rows, kind, with_empty=True):
-    """Ids of BATCH bags, and weights for them, in a RaggedTensor or a SparseTensor."""
+    """The ids of BATCH bags, and their weights, as RaggedTensors or SparseTensors."""
     lengths = rng.integers(0 if with_empty else 1, 5, BATCH)
-    lengths[-1] = 2  # TensorFlow's own lookup drops empty bags at the end
+    lengths[-1] = 2  # TensorFlow's lookup drops empty bags at the end
     values = tf.constant(rng.integers(0, rows, lengths.sum()))
     ids = tf.RaggedTensor.from_row_lengths(values, lengths)
     weights = ids.with_values(tf.constant(rng.uniform(0.5, 2, lengths.sum()), tf.float32))
@@ -36,7 +36,7 @@ def in_tensorflow(variable, ids, weights, combiner):
 
 
 def make_variables(kind, values):
-    """Variables that hold `values`, and what initializes them."""
+    """Variables with `values`, and their initializer."""
     if kind == "dynamic":
         tables = [sok.DynamicVariable(dimension=value.shape[1]) for value in values]
         return tables, [sok.assign(t, np.arange(len(v)), v) for t, v in zip(tables, values, strict=True)]

@@ -16,7 +16,7 @@ fc = tf.compat.v1.feature_column
 VOCABULARY = 40
 WORDS = [f"word {number}" for number in range(VOCABULARY)]
 COMBINERS = ("sum", "mean", "sqrtn")
-# What a key of small numbers stands for: keys that are hard to hold.
+# The keys that replace small numbers: keys that are hard to represent.
 SPREAD = np.concatenate(
     [harness.HOSTILE_KEYS, np.arange(10, 10 + VOCABULARY - len(harness.HOSTILE_KEYS)) * (2**40 + 1)]
 )
@@ -24,7 +24,7 @@ SPREAD = np.concatenate(
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """A column that can be made again in another graph, in scopes or without."""
+    """A description of a column, from which it can be made in any graph, with or without scopes."""
 
     key: str
     kind: str
@@ -41,7 +41,7 @@ class Recipe:
 
 
 def random_recipes(seed: int, kinds: tuple[str, ...] | None = None) -> list[Recipe]:
-    """Between 1 and 9 columns; those with a partner share a table with it."""
+    """Recipes of 1 to 9 columns; a column with a partner shares its table."""
     rng = np.random.default_rng(seed)
     kinds = kinds or ("integers", "integers", "strings", "identity", "vocabulary", "hashed", "numeric")
     recipes = []
@@ -65,7 +65,7 @@ def random_recipes(seed: int, kinds: tuple[str, ...] | None = None) -> list[Reci
 
 
 def make_columns(recipes: list[Recipe], scoped: bool) -> list:
-    """The recipes' columns, in their scopes or in none."""
+    """Makes the recipes' columns, in their scopes or without."""
     columns = []
     for recipe in recipes:
         with contextlib.ExitStack() as stack:
@@ -100,7 +100,7 @@ def _categorical(recipe: Recipe, key: str):
 
 
 def placeholders(recipes: list[Recipe]) -> dict:
-    """What `batches` feeds."""
+    """The placeholders of all features, by key."""
     features = {}
     for recipe in recipes:
         if recipe.kind == "numeric":
@@ -121,7 +121,7 @@ def _placeholder(dtype: tf.DType, recipe: Recipe):
 
 
 def batch(recipes: list[Recipe], rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    """Features of `size` samples, by key: arrays [size, 4] whose empty places are masked."""
+    """Features of `size` samples, by key: masked arrays [size, 4]; masked entries are missing."""
     values = {}
     for recipe in recipes:
         if recipe.kind == "numeric":
@@ -129,7 +129,7 @@ def batch(recipes: list[Recipe], rng: np.random.Generator, size: int) -> dict[st
             continue
         for key in filter(None, (recipe.key, recipe.partner)):
             numbers = np.minimum(rng.zipf(1.4, [size, 4]), VOCABULARY) - 1
-            # A row in five is empty.
+            # One in five rows is empty.
             empty = (rng.random([size, 4]) < 0.4) | (rng.random([size, 1]) < 0.2)
             values[key] = np.ma.array(_ids(recipe, numbers), mask=empty)
         if recipe.weighted:
@@ -145,7 +145,7 @@ def _ids(recipe: Recipe, numbers: np.ndarray) -> np.ndarray:
 
 
 def feed(features: dict, values: dict[str, np.ndarray]) -> dict:
-    """What a session takes for the placeholders: empty places are padding, or left out."""
+    """The feed of the placeholders; missing entries are padding, or left out of sparse tensors."""
     result = {}
     for key, placeholder in features.items():
         value = values[key]
@@ -169,7 +169,7 @@ OPTIMIZERS = {
 
 
 def loss_of(layer: tf.Tensor, samples: int) -> tf.Tensor:
-    """A loss that depends on every column, its sum over the batch divided by `samples`."""
+    """A loss that depends on every column: a sum over the batch, divided by `samples`."""
     width = layer.shape[-1]
     factors = tf.reshape(tf.cos(tf.range(width, dtype=tf.float32)), [width, 1])
     predictions = tf.tanh(tf.matmul(layer, factors) / 4)
@@ -178,7 +178,7 @@ def loss_of(layer: tf.Tensor, samples: int) -> tf.Tensor:
 
 @dataclasses.dataclass
 class Run:
-    """What a training gave: the layer's output in each step, and all variables in the end."""
+    """The result of a training: the layer's output in each step, and all variables at the end."""
 
     outputs: list[np.ndarray]
     variables: dict[str, np.ndarray]
@@ -212,7 +212,7 @@ def train(
 
 
 def table_reader(variable: tf.Variable) -> tf.Tensor:
-    """The rows of all keys that `batch` makes, or all rows of an ordinary variable."""
+    """Reads the rows of all keys that `batch` uses, or all rows of an ordinary variable."""
     if not isinstance(variable, sok.EmbeddingVariable):
         return variable.read_value()
     words = feature_columns.categorical_column.hash_strings(tf.constant(WORDS))

@@ -1,4 +1,4 @@
-"""Columns, features and counts of ops that the tests of feature columns share."""
+"""Helpers for tests of feature columns: columns, features and counts of ops."""
 
 import contextlib
 import importlib
@@ -17,13 +17,13 @@ input_layer = fc.input_layer
 
 @pytest.fixture(autouse=True)
 def originals_afterwards():
-    """TensorFlow is as it was after each test of a module that has this."""
+    """A fixture that undoes all replacements in TensorFlow after each test."""
     yield
     replacements.uninstall(Part.FEATURE_COLUMNS)
 
 
 def in_scope(name):
-    """The group scope of that name; none for None."""
+    """The group scope of that name, or no scope for None."""
     if name is None:
         return contextlib.nullcontext()
     return feature_columns.group_embedding_column_scope(name)
@@ -45,7 +45,7 @@ def strings(key, dimension=4, scope=None, **options):
 
 
 def group_lookups():
-    """Of each lookup op of the graph, how many lookups it does."""
+    """The number of lookups in each lookup op of the graph."""
     operations = tf.compat.v1.get_default_graph().get_operations()
     return [len(op.get_attr("layouts")) for op in operations if op.type == "SokGroupLookup"]
 
@@ -73,7 +73,7 @@ needs_dense_features = pytest.mark.skipif(
 
 
 def dense_features(*args, version="v2", **kwargs):
-    """A layer of TensorFlow's own Keras 2, or else of tf_keras."""
+    """A DenseFeatures layer of TensorFlow's Keras 2, or of tf_keras."""
     if version == "v1":
         (layer,) = compat.dense_features_layers()
         return layer(*args, **kwargs)
@@ -82,7 +82,7 @@ def dense_features(*args, version="v2", **kwargs):
 
 
 class Options:
-    """Of a table; any object with these attributes will do."""
+    """Options of a table. Any object with these attributes is accepted."""
 
     def __init__(self, init_option=None, filter_option=None, evict_option=None):
         self.init_option = init_option

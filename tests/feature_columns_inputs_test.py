@@ -1,4 +1,4 @@
-"""Which keys and rows features and options of columns give, and what is refused by name."""
+"""The keys and rows that result from features and options of columns, and errors that name the column."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_the_ends_of_the_keys_and_minus_one():
         sparse = input_layer({"k": tf.sparse.from_dense(hostile[:, tf.newaxis])}, [column])
         harness.initialize(session)
         dense, sparse = session.run([dense, sparse])
-    # from_dense leaves zeros out, a dense feature -1.
+    # from_dense drops zeros, and a dense feature drops -1.
     zero, minus_one = list(harness.HOSTILE_KEYS).index(0), list(harness.HOSTILE_KEYS).index(-1)
     assert np.all(dense[minus_one] == 0) and np.all(np.delete(dense, minus_one, axis=0) != 0)
     assert np.all(sparse[zero] == 0) and np.all(np.delete(sparse, zero, axis=0) != 0)
@@ -73,7 +73,7 @@ def test_an_initializer_that_scales_with_the_rows_takes_the_options_number():
         layer = input_layer({"a": tf.range(200, dtype=tf.int64)}, [column])
         harness.initialize(session)
         rows = session.run(layer)
-    # Uniform up to the root of 6 / (24 + 8).
+    # Uniform with the limit sqrt(6 / (24 + 8)).
     assert 0.42 < np.max(np.abs(rows)) <= np.sqrt(6 / 32)
 
 
@@ -196,7 +196,7 @@ def test_records_parsed_by_the_columns_spec(tmp_path):
         harness.initialize(session)
         layer, parts = session.run([layer, parts])
     assert layer.shape == (2, 12)
-    # A parsed -1 is a key; what is missing reads as zeros.
+    # A parsed -1 is a key; missing features read as zeros.
     user, words = parts["user_embedding"], parts["words_weighted_by_weights_embedding"]
     assert np.all(user[0] != 0) and np.all(user[1] == 0) and np.all(words[1] == 0) and np.all(words[0] != 0)
     np.testing.assert_allclose(

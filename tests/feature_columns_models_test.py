@@ -1,4 +1,4 @@
-"""DenseFeatures, linear models and Estimator over columns with embedding variables; evaluation of all."""
+"""DenseFeatures, linear models and Estimator over columns with embedding variables; their evaluation."""
 
 import contextlib
 
@@ -135,7 +135,7 @@ def test_estimators_own_models(tmp_path):
 
 
 def _layers(columns):
-    """By name, what looks these columns up."""
+    """By name, the layers and functions that look up these columns."""
     categorical = columns[0].categorical_column
     layers = {
         "input_layer": lambda inputs: layer_of_a_fixed_scope(columns, inputs),
@@ -219,7 +219,7 @@ def test_a_scope_takes_a_bool_or_a_bool_tensor(training, error, text):
 
 
 class _CountRows(tf.compat.v1.train.SessionRunHook):
-    """Keeps how many rows the tables have when a session ends."""
+    """Records the number of rows of the tables at the end of a session."""
 
     def begin(self):
         self.rows = None
@@ -246,7 +246,7 @@ def test_estimators_evaluate_without_inserting(tmp_path):
 
     make, folder = tf.compat.v1.estimator.Estimator, str(tmp_path / "own")
     estimators = [
-        # Estimator's own deep models tell DenseFeatures whether they train.
+        # Estimator's deep models pass `training` to DenseFeatures.
         (tf.compat.v1.estimator.DNNClassifier([4], [integers("a")], model_dir=str(tmp_path / "deep")), 8),
         (make(model_fn, folder, params={"by_mode": True}), 8),
         (make(model_fn, folder, params={"by_mode": False}), 16),

@@ -1,4 +1,4 @@
-"""Random sets of columns give and learn in scopes what they give and learn without."""
+"""Random sets of columns have the same outputs and train equally with and without scopes."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ def test_scopes_change_no_bit_of_the_output(seed):
 @pytest.mark.parametrize("optimizer", sets.OPTIMIZERS)
 def test_scopes_change_nothing_in_fifty_steps(optimizer):
     recipes = sets.random_recipes(100 + list(sets.OPTIMIZERS).index(optimizer))
-    # Tables that two columns share are summed up in another order in a group.
+    # In a group, the gradients of a table that two columns share are summed in another order.
     recipes = [recipe for recipe in recipes if recipe.partner is None]
     steps = batches(recipes, 1, STEPS)
     alone, grouped = (sets.train(recipes, scoped, steps, optimizer, BATCH) for scoped in (False, True))
@@ -49,8 +49,8 @@ def test_tables_train_as_variables_of_tensorflow_with_the_same_rows(seed):
         recipe for recipe in sets.random_recipes(200 + seed, kinds=("integers",)) if recipe.partner is None
     ]
     theirs = [dataclasses.replace(recipe, kind="identity") for recipe in ours]
-    # Not momentum nor FTRL: for an empty row TensorFlow looks up row 0 and throws it away, and its zero
-    # gradient makes these optimizers move that row.
+    # Without momentum and FTRL: for an empty bag, TensorFlow looks up row 0 and discards it. Its gradient of
+    # zero makes these optimizers move that row.
     optimizer = ["sgd", "adagrad", "adam"][seed % 3]
     steps = batches(theirs, seed, STEPS)
     with harness.graph_and_session() as session:

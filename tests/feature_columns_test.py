@@ -41,7 +41,7 @@ def test_a_group_is_one_op_and_gives_what_single_lookups_give():
             harness.initialize(session)
             outputs.append(session.run(layer))
     np.testing.assert_array_equal(outputs[0], outputs[1])
-    # Sorted by name: a (2), b (3), c (5), n; the second row of a is all padding.
+    # Sorted by name: a (2), b (3), c (5), n; the second row of a is only padding.
     assert outputs[0][:, -1].tolist() == [1.5, -2.0] and np.all(outputs[0][1, :2] == 0)
     assert np.count_nonzero(outputs[0]) == 2 * 11 - 2
 
@@ -52,7 +52,7 @@ def test_neighbours_of_a_group_are_written_into_one_tensor():
         inputs = {key: tf.constant([[1], [2]], tf.int64) for key in "abcd"}
         layer = input_layer(inputs, columns)
         assert layer.op.type == "SokGroupLookup" and layer.shape.as_list() == [2, 8]
-        # A numeric column, by name between b and c: two tensors and the column.
+        # The name of the numeric column is between b and c, so there are two tensors and the column.
         between = input_layer(
             {**inputs, "b_price": tf.constant([1.0, 2.0])}, [*columns, fc.numeric_column("b_price")]
         )
@@ -248,7 +248,7 @@ def test_checkpoints_are_those_of_the_same_columns_without_a_scope(tmp_path):
 
 
 def _round_trip(columns, custom_objects=None):
-    """The columns after they were text."""
+    """Serializes the columns to text and makes them again."""
     text = json.dumps(serialization.serialize_feature_columns(columns))
     replacements.uninstall(Part.FEATURE_COLUMNS)
     return serialization.deserialize_feature_columns(json.loads(text), custom_objects)
@@ -295,7 +295,7 @@ def test_columns_from_configs_look_up_as_the_first():
 
 
 class _OwnInitializer(tf.compat.v1.constant_initializer):
-    """One that TensorFlow does not know."""
+    """An initializer that TensorFlow cannot deserialize."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Random features of a batch, on embedding variables and ordinary ones, beside TensorFlow's own lookups."""
+"""Random features of a batch on embedding and ordinary variables, compared with TensorFlow's lookups."""
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ BATCH = 14
 
 
 class Rows:
-    """A variable of VOCABULARY rows. Row i of `source`, which TensorFlow looks up, is that of `keys[i]`."""
+    """A variable of VOCABULARY rows. Row i of `source`, for TensorFlow, equals the row of `keys[i]`."""
 
     def __init__(self, name, dim, kind, key_dtype=tf.int64):
         rng = np.random.default_rng(dim)
@@ -36,12 +36,12 @@ class Rows:
         )
 
     def load(self, session):
-        """Gives the source the rows of the table."""
+        """Copies the rows of the table to the source."""
         if self.is_table:
             self.source.load(session.run(self._initial), session)
 
     def gradients(self, loss, wanted_loss):
-        """What `gradient_arrays` evaluates."""
+        """The gradient tensors for `gradient_arrays`."""
         if self.is_table:
             return tf.gradients(loss, [self.variable]) + tf.gradients(wanted_loss, [self.source])
         parts = list(self.variable) if not isinstance(self.variable, tf.Variable) else [self.variable]
@@ -68,7 +68,7 @@ def _keys(rng, dtype):
 
 
 class Features:
-    """Features of a batch, drawn one after the other."""
+    """Random features of a batch."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ class Features:
         self.weight_tensors = []
 
     def add(self, rows, combiner, layout="sparse", weighted=False, most=6):
-        """A feature of bags of up to `most` ids; one in the middle and that at the end are empty."""
+        """Adds a feature with bags of up to `most` ids; a bag in the middle and the last bag are empty."""
         lengths = self.rng.integers(0, most + 1, BATCH)
         lengths[[3, BATCH - 1]] = 0
         count = lengths.sum()
@@ -111,7 +111,7 @@ class Features:
         return group_embedding_lookup_sparse(params, self.ids, self.combiners, sp_weights=weights, **kwargs)
 
     def compare(self, session, outputs):
-        """Holds outputs, gradients of variables and gradients of weights against TensorFlow's."""
+        """Compares outputs, gradients of variables and gradients of weights with TensorFlow's."""
         losses = [
             tf.add_n([tf.reduce_sum(tf.sin(output * (i + 1.0))) for i, output in enumerate(side)])
             for side in (outputs, self.wanted)
@@ -124,7 +124,8 @@ class Features:
             rows.load(session)
         for got, want, rows in zip(*session.run([outputs, self.wanted]), self.rows, strict=True):
             assert got.shape == (BATCH, rows.dim)
-            # TensorFlow 2.21 differs in the last bits where it divides by the root of squared weights.
+            # TensorFlow 2.21 differs in the last bits if it divides by the root of the sum of squared
+            # weights.
             ulps = 0 if compat.HAS_KERAS_2 or not self.weight_tensors else 4
             np.testing.assert_array_max_ulp(got, want, ulps)
         for rows, gradients in zip(distinct, of_rows, strict=True):
@@ -134,5 +135,5 @@ class Features:
 
 
 def assert_close(got, want):
-    """Weights of any sign cancel each other, so that errors are relative to the largest entry."""
+    """Compares with errors relative to the largest entry, because weights of different signs may cancel."""
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.max(np.abs(want), initial=1.0))

@@ -1,4 +1,4 @@
-"""tools/fork_server.py: a program in a forked process behaves as one that was started."""
+"""tools/fork_server.py: a program in a forked process behaves like one that was started."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ import pytest
 
 import fork_server
 
-# Asks for a process, with a copy of the module whose server no other run of the tests shares.
+# A client, with a copy of the module, so that its server is not shared with other runs of the tests.
 ASKER = """
 import os, sys
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
@@ -33,10 +33,10 @@ sys.exit(7)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
-    """Holds the module, and the programs asker.py and program.py."""
+    """A folder with the module and the programs asker.py and program.py."""
     path = tmp_path_factory.mktemp("programs")
     shutil.copy(fork_server.__file__, path)
-    for module in ("tensorflow", "pytest"):  # what a server imports need not be the real ones here
+    for module in ("tensorflow", "pytest"):  # empty replacements of the modules that a server imports
         (path / f"{module}.py").touch()
     (path / "asker.py").write_text(ASKER)
     (path / "program.py").write_text(PROGRAM)
@@ -99,7 +99,7 @@ def is_running(pid: int) -> bool:
 def test_a_program_ends_with_the_one_that_asked(folder, tmp_path):
     program, asker_pid, pid = tmp_path / "sleeps.py", tmp_path / "asker", tmp_path / "program"
     program.write_text(f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
-    # The shell's number is its successor's.
+    # `exec` keeps the process id of the shell.
     script = 'echo $$ > "$0" && exec "$@"'
     run = beside_a_server(folder, "sh", "-c", script, str(asker_pid), *command(folder, program))
     child = int(wait_for(pid))

@@ -1,13 +1,13 @@
-"""Runs Python programs in processes of their own that have TensorFlow imported already.
+"""Runs Python programs in separate processes that have TensorFlow imported already.
 
 Importing TensorFlow takes seconds of a core, and the tests start hundreds of processes that need it. So the
-entry point of the tests (tools/run_pytest.py) imports it once and forks, before it reads a test, a server:
-a process with TensorFlow imported, nothing of it used, and one thread of Python's. The server forks again
-for each program, which finds arguments, environment, standard streams and modules as if an interpreter had
-been started for it, and ends as an interpreter ends. Where there is no server, as under plain pytest, an
-interpreter is started.
+entry point of the tests (tools/run_pytest.py) imports it once and, before it reads the tests, forks a server:
+a process with TensorFlow imported but not used, and with one Python thread. The server forks a process for
+each program. The program gets arguments, environment, standard streams and modules as if an interpreter had
+been started for it, and ends like an interpreter. Without a server, as under plain pytest, an interpreter is
+started.
 
-What is tested of a start itself, such as what importing prints, starts interpreters by itself.
+Tests of the start itself, such as of what an import prints, start interpreters themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _running: dict[int, Process] = {}
 
 
 class Process:
-    """A program that the server runs: the part of subprocess.Popen that tests need."""
+    """A program that the server runs, with the methods of subprocess.Popen that tests need."""
 
     def __init__(self, pid: int) -> None:
         """Made by `start`."""
@@ -43,7 +43,7 @@ class Process:
         _running[pid] = self
 
     def poll(self) -> int | None:
-        """The exit status, minus the signal's number where one ended the program; None while it runs."""
+        """The exit status, or -N if signal N ended the program; None while it runs."""
         while self.returncode is None and select.select([_server], [], [], 0)[0]:
             _take_end()
         return self.returncode
@@ -99,10 +99,10 @@ def start(
 def run(
     program: str | os.PathLike, *args: str, env: dict[str, str] | None = None, timeout: float | None = None
 ) -> subprocess.CompletedProcess:
-    """Runs a Python program, as `start`, to its end; its outputs are texts.
+    """Runs a Python program to its end, as `start`; returns its outputs as text.
 
     Raises:
-      subprocess.TimeoutExpired: it ran for longer than `timeout` seconds, and was killed.
+      subprocess.TimeoutExpired: The program ran for longer than `timeout` seconds and was killed.
     """
     with tempfile.TemporaryDirectory(prefix="forked-") as name:
         output, errors = pathlib.Path(name, "output"), pathlib.Path(name, "errors")
@@ -120,11 +120,11 @@ def run(
 
 
 def start_server() -> Callable[[], Any] | None:
-    """Forks the server of this process. Called once, at the top of a program, with one thread of Python's.
+    """Forks the server of this process. Call it once, at the start of a program, with one Python thread.
 
     Returns:
-      None in this process. In each process that the server forks for a program: what runs the program; the
-      caller calls it and then ends as an interpreter ends.
+      None in this process. In each process that the server forks, a function that runs the requested program;
+      the caller must call it and then end like an interpreter.
     """
     global _server
     mine, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -140,7 +140,7 @@ def start_server() -> Callable[[], Any] | None:
 
 
 def _take_end() -> int | None:
-    """Reads a message of the server: the number of a process that it has started, or an end, noted."""
+    """Reads a message of the server: returns the id of a started process, or records the end of one."""
     message = _server.recv(_MAX_REQUEST_BYTES)
     assert message, "the server of forked processes has ended"
     pid, status = pickle.loads(message)
@@ -151,7 +151,7 @@ def _take_end() -> int | None:
 
 
 def _serve(requests: socket.socket) -> tuple:
-    """Forks for each request; returns it in the process forked for it. The server's process ends in here."""
+    """Forks a process for each request and returns the request in it. Does not return in the server."""
     ends, ended = os.pipe()
     os.set_blocking(ended, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -1,4 +1,4 @@
-"""sok.get_embedding_variable: names and reuse as get_variable has them, DeepRec's options, no sok.Init."""
+"""sok.get_embedding_variable: names and reuse as in get_variable, DeepRec's options, no need of sok.Init."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ Option = sok.EmbeddingVariableOption
 
 @pytest.fixture(autouse=True)
 def unconfigured_process():
-    """Each test is as a process in which sok.Init was not called yet."""
+    """Each test starts like a process that has not called sok.Init yet."""
     initialize._reset()
     yield
     initialize._reset()
@@ -29,7 +29,7 @@ def graph():
 
 
 def rows_of(table, keys, seed=7):
-    """The rows that `keys` get in a new session of the table's graph, which initializes and nothing else."""
+    """The rows of `keys` in a new session of the table's graph that runs only the initializer before."""
     graph = table.graph
     with graph.as_default(), v1.Session(graph=graph) as session:
         v1.set_random_seed(seed)

@@ -1,4 +1,4 @@
-"""GlobalStepEvict counts the graph's global step, through saves and restarts, held to a slow reference."""
+"""GlobalStepEvict uses the graph's global step, also after restarts; compared with a slow reference."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ POLICIES = {
 
 
 def _global_step(kind, start=0):
-    """A global step that counts on when its second result runs."""
+    """(the global step, a placeholder, an op that sets the global step to the placeholder's value)."""
     if kind == "tf.compat.v1":
         step = train.get_or_create_global_step()
     else:
@@ -107,7 +107,7 @@ def test_other_tables_are_told_nothing():
 
 
 class _Run:
-    """A monitored session in which steps, of other training too, count the global step up by `stride`."""
+    """A monitored session in which each step, with other training, increments the global step by `stride`."""
 
     def __init__(self, folder, stride=1, **policies):
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
@@ -176,12 +176,12 @@ def test_a_table_that_has_counted_its_own_steps_gets_a_global_step(start, tmp_pa
         got = {1: start - 2, 2: start - 1, 3: start, 9: start, 4: start + 1}
         assert _last_steps(both) == {key: max(last, 0) for key, last in got.items()}
         assert _clock(both) == "global_step"
-        # The oldest go by the global step.
+        # The oldest rows are evicted by the global step.
         session.run(assign, {value: start + LIFE + 1})
         saver.save(session, both)
         assert set(_last_steps(both)) == {4}
     with harness.graph_and_session() as session:
-        # A graph without one goes on from where the checkpoint ends.
+        # A graph without a global step continues counting from the checkpoint.
         trained = Trained(eviction=sok.GlobalStepEvict(LIFE))
         train.Saver().restore(session, both)
         trained.step(session, [7])

@@ -1,4 +1,4 @@
-"""tf.GradientTape in graphs: it sees tables as it sees variables, and what it gives trains them."""
+"""tf.GradientTape in graphs: it watches tables like variables, and its gradients train them."""
 
 import numpy as np
 import pytest
@@ -140,7 +140,7 @@ def test_a_tape_gives_what_tf_gradients_gives(look_up):
 
 
 def trained(look_up, optimizer, taped, steps=5):
-    """(tables, update ops) after some steps."""
+    """Trains some steps; returns (contents of the tables, types of the update ops)."""
     with harness.graph_and_session() as session:
         with tf.GradientTape() as tape:
             variables, rows = look_up()
@@ -166,7 +166,7 @@ def test_training_is_the_same_bits_and_the_same_ops(look_up, optimizer):
     if look_up is group:
         assert ops == ["SokGroupLookupApplyGradients"]
     for contents, wanted in zip(got, want, strict=True):
-        # Of two lookups of a table either may be the first, and then gives its keys their row numbers.
+        # Either of two lookups of a table may run first, which determines the row numbers of keys.
         (keys, rows), (wanted_keys, wanted_rows) = _by_key(*contents), _by_key(*wanted)
         np.testing.assert_array_equal(keys, wanted_keys)
         np.testing.assert_array_equal(rows, wanted_rows)
@@ -403,7 +403,7 @@ def _batches(count=6):
 
 
 def _prefetched(how):
-    """Tables and a kernel, trained on batches that are drawn ahead or not, with a tape or without."""
+    """Trains tables and a kernel, with or without prefetched lookups, and with or without a tape."""
     with harness.graph_and_session() as session:
         used, unused = table("used", initializer=0.5), table("unused", initializer=0.5)
         kernel = tf.Variable([1.0, -1.0, 2.0])

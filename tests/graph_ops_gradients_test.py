@@ -1,4 +1,4 @@
-"""Which gradients are those of a group as its op gives them, and where others come from. Nothing runs."""
+"""Recognizing in graphs which gradients are the unchanged outputs of a group's gradient op. Nothing runs."""
 
 import pytest
 import tensorflow as tf
@@ -28,7 +28,7 @@ def test_what_tf_gradients_returns_is_untouched(layouts, is_sharded):
     assert are_same(group_gradient.handles, [table.handle for table in model.in_order])
     left_by = graph_ops.GROUP_SERVE if is_sharded else graph_ops.GROUP_LOOKUP
     assert group_gradient.lookup.op is only(left_by)
-    # Over ranks gradients of weights are taken from the rows that were sent.
+    # On several ranks, gradients of weights are computed from the rows that were sent.
     has_weights = any("weights" in layout for layout in layouts)
     assert group_gradient.reads_rows == (has_weights and not is_sharded)
 
@@ -114,7 +114,7 @@ def test_the_average_over_ranks_is_told(change, is_sharded):
         if is_sharded:
             assert found[0].divisor == 3
         else:
-            assert found is None  # one rank has no average
+            assert found is None  # there is no average on one rank
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Groups of lookups in graphs that do not run, for tests of what is read from graphs.
+"""Groups of lookups in graphs that do not run, for tests of graph_ops.
 
 Also a plugin of pytest: a test file whose `pytest_plugins` names this module has its fixtures.
 """
@@ -62,7 +62,7 @@ LAYOUTS = {
     "ragged with weights": lambda table: group.RaggedLookup(table, make_ragged(), "sum", tf.ones([2])),
     "dense": lambda table: group.DenseLookup(table, tf.constant([[1, 2]], tf.int64)),
 }
-# How many inputs say what the bags of a lookup are; 1 for layouts that are not named.
+# The number of inputs that describe the bags of a lookup; 1 for layouts that are not listed.
 NUM_BAGS = {"sparse": 2, "sparse with weights": 2, "sparse with weights at places": 3, "dense": 0}
 GROUPS = [
     *([layout] for layout in LAYOUTS),
@@ -72,14 +72,14 @@ GROUPS = [
 
 
 class Model:
-    """A group with a lookup of each layout, in tables that it is given out of the group's order."""
+    """A group with a lookup for each layout, in tables that are not in the group's order."""
 
     def __init__(self, layouts):
         self.tables = [make_table(name) for name in ("c", "a", "b")[: len(layouts)]]
         self.lookups = [LAYOUTS[layout](table) for layout, table in zip(layouts, self.tables, strict=True)]
         self.outputs = group.lookup_group(self.lookups)
         self.loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in self.outputs])
-        # The group's own order is that of the names.
+        # A group orders its tables by name.
         self.in_order = sorted(self.tables, key=lambda table: table.m_var_name)
 
     def gradients(self):
@@ -88,7 +88,7 @@ class Model:
 
 
 def only(type_):
-    """The one op of a type in the graph."""
+    """The only op of a type in the graph."""
     (op,) = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == type_]
     return op
 

@@ -1,4 +1,4 @@
-"""The package names types of its ops, and counts their inputs and outputs, in one module only."""
+"""Only one module of the package refers to its ops' types, and to their inputs and outputs by position."""
 
 import ast
 import pathlib
@@ -19,11 +19,11 @@ def test_types_are_those_of_registered_ops():
         if isinstance(value, str) and value.startswith("Sok") and not name.startswith("_")
     ]
     assert len(types) == len(set(types)) > 10
-    # SokOpaque is in the library that needs Horovod.
+    # SokOpaque is in the op library that needs Horovod.
     assert [type_ for type_ in types if op_def_registry.get(type_) is None] in ([], [graph_ops.OPAQUE])
 
 
-# Strings that are the type of an op of the library, but do not stand for it here.
+# Strings that equal the type of an op of the library, but do not mean the op.
 NOT_TYPES = {
     ("core/initialize.py", "SokInit"): "the name of the op whose tensor sok.Init returns",
 }

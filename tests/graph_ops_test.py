@@ -1,4 +1,4 @@
-"""Inputs and outputs of ops by name, handles, tables, and what may run before a step. Nothing runs."""
+"""Inputs and outputs of ops by name, handles, tables, and which ops may run before a step. Nothing runs."""
 
 import types
 
@@ -125,7 +125,7 @@ def test_what_a_gradient_function_gets_is_told_by_outputs(is_sharded):
 def test_gradients_stand_in_the_order_of_inputs():
     Model(["sparse with weights", "dense"])
     op = only(graph_ops.GROUP_LOOKUP)
-    # Two handles, two tensors of ids, two of bags, weights, and whether it trains.
+    # Two handles, two tensors of ids, two of bags, one of weights, and `training`.
     ordered = graph_ops.in_order_of_inputs(op, {"weights": ["w"], "handles": ["h0", "h1"]})
     assert ordered == ["h0", "h1", None, None, None, None, "w", None]
 
@@ -171,7 +171,7 @@ def test_where_no_table_can_be_told_there_is_no_name():
     quotients = native.ops.sok_divide_gradients(v1.placeholder(tf.float32, [None, 3]), divisor=2)
     assert graph_ops.table_names(quotients.op) == []
     assert graph_ops.handles_of(quotients.op) == []
-    # It takes a resource, which is no handle of a table.
+    # Its input is a resource, but not the handle of a table.
     assert graph_ops.handles_of(tf.Variable(1.0).read_value().op) == []
 
 
@@ -197,7 +197,7 @@ def _in_cond(table):
 
 
 def _lookups_anywhere(monkeypatch):
-    """Every op of a lookup that is made from now on, in whatever graph."""
+    """A list to which every new lookup op is added, in any graph."""
     made = []
     original = native.ops.sok_group_lookup
 

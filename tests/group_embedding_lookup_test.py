@@ -1,4 +1,4 @@
-"""A group of lookups, on embedding variables and ordinary ones, gives what TensorFlow gives one by one."""
+"""Groups of lookups on embedding and ordinary variables equal TensorFlow's separate lookups."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_each_kind_of_lookup_is_tensorflows_bit_for_bit(layout, combiner, weight
         features = Features(1)
         for dim, kind in zip((1, 3, 16, 5), KINDS, strict=True):
             features.add(Rows(kind, dim, kind), combiner, layout, weighted)
-        # TensorFlow adds up 16 weighted rows and more in an order that depends on the machine.
+        # TensorFlow sums 16 or more weighted rows in an order that depends on the machine.
         features.add(Rows("long_bags", 24, "table"), combiner, layout, weighted, most=15 if weighted else 60)
         features.compare(session, features.look_up())
 
@@ -77,7 +77,7 @@ def test_tables_are_looked_up_by_one_op():
 
 
 def _operations_of_a_step(features):
-    """How many operations a group of so many features adds, with its gradients."""
+    """The number of ops of a group of `features` features and its gradients."""
     with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(f"table_{i}", 2 + i % 3) for i in range(features)]
         bags = [tf.compat.v1.sparse_placeholder(tf.int64, [None, None]) for _ in tables]

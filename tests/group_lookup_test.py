@@ -1,4 +1,4 @@
-"""A group of lookups gives what TensorFlow's lookups give one by one, whatever its tables and layouts."""
+"""Groups of lookups equal TensorFlow's separate lookups, for all kinds of tables and layouts."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ DIMS = {"user": 3, "item": 16, "tag": 1}
 
 
 class Model:
-    """Tables beside tf.Variables with the same rows, and lookups of the one beside those of the other."""
+    """Tables and tf.Variables with the same rows, and the same lookups in both."""
 
     def __init__(self, session, seed=0):
         self.session = session
@@ -70,7 +70,7 @@ class Model:
         self.lookups.append(group.RaggedLookup(self.tables[name], ids, combiner, weights))
 
     def combined(self, name, positions, row_ids, combiner, weights, slots):
-        """Sums of rows and divisors by segment: works for empty bags and weights of any sign."""
+        """The combined rows from segment sums, which works for empty bags and weights of any sign."""
         factors = tf.ones([len(positions)]) if weights is None else weights
         rows = tf.gather(self.plain[name], positions) * factors[:, None]
         total = tf.math.unsorted_segment_sum(rows, row_ids, BAGS)
@@ -113,7 +113,7 @@ class Model:
 
 
 def assert_close(got, want):
-    """Weights of any sign cancel each other, so that errors are relative to the largest entry."""
+    """Compares with errors relative to the largest entry, because weights of different signs may cancel."""
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * np.max(np.abs(want), initial=1.0))
 
 

@@ -1,4 +1,4 @@
-"""What the tests share: one configuration of sok.Init for a process, and sessions in fresh graphs."""
+"""Helpers of most tests: one configuration of sok.Init per process, sessions in new graphs, keys, tables."""
 
 import contextlib
 import json
@@ -18,13 +18,13 @@ import sparse_operation_kit as sok
 GLOBAL_BATCH_SIZE = 48  # a multiple of 1, 2, 3 and 4 ranks
 SEED = 1
 
-# Keys that other libraries reserve, truncate or mistake for each other.
+# Keys that other libraries reserve, truncate or confuse.
 HOSTILE_KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63), -(2**31)], dtype=np.int64)
 
 
 @contextlib.contextmanager
 def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Session]:
-    """A session in a fresh default graph, with sok.Init done. Build the graph, then call `initialize`."""
+    """A session in a new default graph, after sok.Init. Build the graph, then call `initialize`."""
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         session.run(sok.Init(global_batch_size=GLOBAL_BATCH_SIZE, seed=SEED))
@@ -32,20 +32,20 @@ def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Sessio
 
 
 def initialize(session: tf.compat.v1.Session) -> None:
-    """Runs the initializers of all variables that the graph has by now."""
+    """Runs the initializers of all variables in the graph."""
     session.run(tf.compat.v1.global_variables_initializer())
 
 
 def zipf_keys(
     rng: np.random.Generator, count: int, vocabulary: int = 1000, exponent: float = 1.2
 ) -> np.ndarray:
-    """`count` int64 keys of skewed frequency, spread over the whole range of int64."""
+    """`count` int64 keys with skewed frequencies, spread over the whole range of int64."""
     ranks = np.minimum(rng.zipf(exponent, count), vocabulary).astype(np.uint64)
     return (ranks * np.uint64(0x9E3779B97F4A7C15)).astype(np.int64)
 
 
 class TableReader:
-    """Reads a table again and again, in a graph that gets no more ops."""
+    """Reads a table repeatedly without adding ops to the graph."""
 
     def __init__(self, variable: sok.EmbeddingVariable) -> None:
         self._variable = variable
@@ -68,16 +68,16 @@ def table_contents(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(keys, rows) of a table, in the order of its row numbers.
 
-    Several ranks need a `folder` that they share, and all get the rows of all, rank by rank.
+    On several ranks, each gets the rows of all ranks, rank by rank; they need a shared `folder`.
     """
     with session.graph.as_default():
         return TableReader(variable).read(session, folder)
 
 
 def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
-    """By table, the arrays of a full checkpoint, all shards together, in the order of the keys.
+    """By table, the arrays of a full checkpoint, with all shards joined and sorted by key.
 
-    Read with NumPy alone, as any other program could.
+    Reads with NumPy only, as any other program could.
     """
     reader = tf.train.load_checkpoint(prefix)
     tables = {}
@@ -107,7 +107,7 @@ def gradient_by_key(
     keys: np.ndarray,
     feed: dict | None = None,
 ) -> np.ndarray:
-    """Evaluates a table's gradient and returns its sum for each of `keys`: zeros where there is none."""
+    """Evaluates a table's gradient; returns its sum for each of `keys`, zeros for keys without gradients."""
     indices, values = session.run([gradient.indices, gradient.values], feed)
     key_of_row = table_contents(session, variable)[0]
     position = {int(key): i for i, key in enumerate(keys)}
@@ -118,7 +118,7 @@ def gradient_by_key(
 
 
 def empty_tensor(dtype: tf.DType) -> tf.Tensor:
-    """A constant of shape [0] of any dtype, those that tf.constant does not make included."""
+    """A constant of shape [0] of any dtype, including those that tf.constant cannot make."""
     value = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum)
     value.tensor_shape.dim.add(size=0)
     attributes = {

@@ -1,4 +1,4 @@
-"""What `native.horovod_ops()` says where Horovod, or the library built with it, is missing or another."""
+"""The errors of `native.horovod_ops()` if Horovod or the library built with it is missing or does not fit."""
 
 import sys
 

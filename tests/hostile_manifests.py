@@ -1,4 +1,4 @@
-"""Manifests that say what no manifest should: changes of good ones, at random and by the book."""
+"""Malicious manifests: good ones with random and systematic changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import checkpoint_files
 
 _ADAM = (("m", 4), ("v", 4))
 _BLOOM = {**checkpoint_files.BLOOM, "counter_bits": 8}
-# What a member may become: words of other members, and numbers at the ends of their ranges and past them.
+# Replacements for a member: words of other members, and numbers at and beyond the ends of their ranges.
 VALUES = [
     *(
         None,
@@ -86,9 +86,9 @@ def document(
     shards: int = 2,
     **table: Any,
 ) -> dict[str, Any]:
-    """A good manifest as JSON, without its checksum; `table` changes what it says of the table.
+    """A good manifest as JSON, without its checksum. `table` changes its description of the table.
 
-    `rows` are those of each shard.
+    `rows` has the number of rows of each shard.
     """
     description = checkpoint_files.table_description(**table)
     steps, hashed = 7, description["hashed"]
@@ -164,7 +164,7 @@ def good() -> list[dict[str, Any]]:
     ]
 
 
-# Placements and versions, of which a table of two shards with and without hashing has some.
+# Placements and versions; only some are valid for a table of two shards with or without hashing.
 PLACEMENTS = [
     *("by_key", "all_ranks", "one_rank:0", "one_rank:1", "one_rank:2", "one_rank:-1", "one_rank:01"),
     *("one_rank:", "one_rank:1 ", "one_rank:١", "one_rank:2147483648", "one_rank:99999999999999999999"),
@@ -178,7 +178,7 @@ PLACEMENTS = [
 
 
 def each_placement() -> Iterator[tuple[str, bytes]]:
-    """(what was done, text) of manifests with every placement, for each way that rows lie in two shards."""
+    """(description, text) of manifests with every placement and several distributions of rows over shards."""
     for rows in ([3, 3], [3, 0], [0, 3], [1, 3], [0, 0]):
         for table in ({}, {"hashed": False, "capacity": max(rows)}):
             if table and not max(rows):
@@ -192,13 +192,13 @@ def each_placement() -> Iterator[tuple[str, bytes]]:
 
 
 def text_of(changed: Any) -> bytes:
-    """A manifest's text, with a checksum that is right."""
+    """A manifest's text with a correct checksum."""
     body = json.dumps(changed, indent=1)
     return with_checksum(body[: -len("\n}")].encode() + b",\n " if body.endswith("\n}") else body.encode())
 
 
 def with_checksum(body: bytes) -> bytes:
-    """A text that ends as a manifest does."""
+    """A text with the end of a manifest, which has the checksum."""
     return body + b'"crc32": %d\n}' % zlib.crc32(body)
 
 
@@ -216,7 +216,7 @@ def _holder(root: Any, path: tuple) -> Any:
 
 
 def each_change() -> Iterator[tuple[str, bytes]]:
-    """(what was done, text) of every member that a good manifest can have, gone and with each value."""
+    """(description, text) of good manifests in which one member is removed or has another value, for all."""
     seen = set()
     for original in good():
         for path in _places(original):
@@ -230,7 +230,7 @@ def each_change() -> Iterator[tuple[str, bytes]]:
 
 
 def random_change(draw: random.Random) -> tuple[str, bytes]:
-    """(what was done, text) of a good manifest with some changes, or with others' bytes in its text."""
+    """(description, text) of a good manifest with some changed members or bytes."""
     changed, done = copy.deepcopy(draw.choice(good())), []
     for _ in range(draw.choice([1, 1, 2, 3, 5])):
         places = list(_places(changed))
@@ -291,7 +291,7 @@ PIECES = [
 
 def _other_text(draw: random.Random, text: bytes) -> tuple[bytes, str]:
     body = text[: text.rfind(b'"crc32"')]
-    # Where a value stands rather often, as elsewhere little is JSON still.
+    # Prefers the places of values, because changes elsewhere rarely leave valid JSON.
     ends = [at for at in range(len(body)) if body[at : at + 1] in b",:[]{}"] + [0, len(body)]
     at, piece = draw.choice(ends), draw.choice(PIECES)
     if draw.random() < 0.3:
@@ -300,7 +300,7 @@ def _other_text(draw: random.Random, text: bytes) -> tuple[bytes, str]:
 
 
 def texts_by_hand() -> Iterator[tuple[str, bytes]]:
-    """(what it is, text) of what parsers of JSON are known to read differently."""
+    """(description, text) of JSON that parsers are known to read differently."""
     body = text_of(good()[0])
     body = body[: body.rfind(b'"crc32"')]
     member = body.index(b'"version"')
@@ -320,7 +320,7 @@ def texts_by_hand() -> Iterator[tuple[str, bytes]]:
         yield f"{levels} levels", with_checksum(body[:member] + nested + body[member:])
     yield "a member twice", with_checksum(body[:member] + b'"version": 2,\n ' + body[member:])
     yield "a member twice", with_checksum(body + b'"version": 2,\n ')
-    # Two slots of one name, and an array that nothing asks for: a count of arrays comes out right.
+    # Two slots with the same name, and an array that is not used, so that the number of arrays is right.
     twice = copy.deepcopy(good()[0])
     twice["optimizer"]["slots"].append(twice["optimizer"]["slots"][0])
     for number, shard in enumerate(twice["shards"]):

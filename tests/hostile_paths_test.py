@@ -1,4 +1,4 @@
-"""Paths that the system would take for others, or that something is in the way of, are refused by name."""
+"""Paths that the system would mistake for others, or that are occupied, are errors that name the path."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def model():
 
 
 def everything(directory):
-    """What there is below a directory, with the bytes of files."""
+    """All paths below a directory, with the bytes of files."""
     return {
         path.relative_to(directory): path.read_bytes() if path.is_file() else None
         for path in directory.rglob("*")
@@ -49,7 +49,7 @@ def everything(directory):
 
 @pytest.fixture
 def victims(tmp_path):
-    """Folders and files that paths lead to when they are cut at their zero byte; they must stay."""
+    """Folders and files that paths refer to if they are cut at their zero byte. They must not change."""
     for name in ("a", "a.sok", "model"):
         (tmp_path / name / "folder").mkdir(parents=True)
         (tmp_path / name / "file").write_text("must stay")
@@ -94,7 +94,7 @@ def test_a_checkpoint_to_begin_from_with_a_zero_byte(model, victims):
 
 @pytest.mark.parametrize("path", CUT)
 def test_ops_that_take_paths(model, victims, path):
-    """A prefix is the caller's mistake, a reference is damage of the checkpoint that holds it."""
+    """A bad prefix is the caller's error; a bad reference means that the checkpoint is damaged."""
     session, table, *_ = model
     path = f"{victims}/{path}"
     reference = json.dumps({"folder": "a\0", "manifest_crc32": 1, "steps": 0})
@@ -148,7 +148,7 @@ def _put(kind, place):
 
 @pytest.mark.parametrize("kind", ["file", "pipe", "link"])
 def test_something_else_where_a_folder_should_be(model, tmp_path, kind):
-    """For the folder of all tables, and for one that it lies in."""
+    """In the place of the folder of all tables, and of a folder above it."""
     session, _, saver, folder, dump, _ = model
     place = tmp_path / "a" / "model.sok"
     _put(kind, place)
@@ -175,7 +175,7 @@ def test_something_else_where_a_raw_file_should_be(model, tmp_path, kind, file):
     unfinished = tmp_path / "other" / f"{NAME}_{file}.file.unfinished"
     unfinished.parent.mkdir()
     if kind == "pipe":
-        # What is no folder gives way, as what a killed process has left.
+        # Something that is not a folder is replaced, like the leftovers of a killed process.
         os.mkfifo(unfinished)
         session.run(dump, {folder: str(unfinished.parent)})
         session.run(restore, {folder: str(unfinished.parent)})
@@ -186,7 +186,7 @@ def test_something_else_where_a_raw_file_should_be(model, tmp_path, kind, file):
 
 
 def test_a_pipe_is_no_checkpoint(tmp_path):
-    """Neither in the place of TensorFlow's files nor of ours; nothing waits for a writer."""
+    """Pipes in the place of TensorFlow's files or ours are errors; nothing waits for a writer."""
     made = History(tmp_path, np.random.default_rng(0))
     made.train()
     saved = made.save("model")

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-# Runs in a process of its own. TensorFlow is imported before the snapshot: what it does is not ours.
+# Runs in its own process. TensorFlow is imported before the snapshot, because its effects are not ours.
 _PROGRAM = """
 import inspect, os, sys, tempfile
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"

@@ -1,4 +1,4 @@
-"""sok.IncrementalCheckpointHook: what has changed since the last checkpoint, restored by any Saver."""
+"""sok.IncrementalCheckpointHook saves the changes since the last checkpoint; any Saver restores them."""
 
 import json
 import pathlib
@@ -48,7 +48,7 @@ def run(directory, optimizer, steps, hooks=(), **arguments):
 
 
 def state_of(prefix, optimizer, folder, steps=0):
-    """Everything that a full checkpoint holds of what `prefix` restores, after some more steps."""
+    """Restores `prefix`, trains some more steps, and returns all state that a full checkpoint has."""
     with harness.graph_and_session() as session:
         model = Model(optimizer)
         model.saver.restore(session, prefix)
@@ -66,7 +66,7 @@ def assert_same(one, other):
 
 
 def manifests(directory):
-    """By checkpoint, its table's manifest."""
+    """The manifest of the table, by checkpoint."""
     found = {}
     for index in sorted(pathlib.Path(directory).glob("*.index")):
         reader = tf.train.load_checkpoint(str(index.with_suffix("")))
@@ -89,7 +89,7 @@ def test_an_incremental_checkpoint_restores_the_exact_state(tmp_path, optimizer)
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_training_goes_on_as_if_nothing_had_happened(tmp_path, optimizer):
-    """Rows of Adam that lag behind lag as far after an incremental checkpoint as without it."""
+    """With Adam, an incremental checkpoint does not change how many steps a row lags behind."""
     hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=3)
     run(tmp_path, optimizer, 12, [hook], save_checkpoint_steps=1000)
     assert [manifests(tmp_path)[f"model.ckpt-{step}"]["kind"] for step in (6, 9)] == ["delta", "delta"]
@@ -133,7 +133,7 @@ def test_a_session_goes_on_from_an_incremental_checkpoint(tmp_path, optimizer):
     assert parts.endswith("model.ckpt-11") and whole.endswith("model.ckpt-11")
     parts, whole = (state_of(prefix, optimizer, tmp_path) for prefix in (parts, whole))
     if optimizer == "adam":
-        # Its full checkpoint at step 5 brings all rows up to date, which splits sums.
+        # Its full checkpoint at step 5 brings all rows up to date, which changes the rounding of sums.
         np.testing.assert_allclose(parts[0]["values"], whole[0]["values"], atol=1e-6)
         np.testing.assert_allclose(parts[1], whole[1], atol=1e-6)
     else:

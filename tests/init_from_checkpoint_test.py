@@ -1,4 +1,4 @@
-"""sok.init_from_checkpoint: initializers that load tables of a checkpoint, by a map of names."""
+"""sok.init_from_checkpoint: initializers that load tables from a checkpoint, by a map of names."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""sok.Init: what it returns, what it refuses, and what runs before it."""
+"""sok.Init: its result, its errors, and ops that run before it."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from sparse_operation_kit.core import initialize
 
 @pytest.fixture(autouse=True)
 def unconfigured_process():
-    """Each test is as a process in which Init was not called yet."""
+    """Each test starts like a process that has not called Init yet."""
     initialize._reset()
     yield
     initialize._reset()
@@ -197,7 +197,7 @@ def test_initializers_run_init_by_themselves(order):
             status = sok.Init(global_batch_size=16, seed=3)
         results = []
         for explicit in (False, True):
-            # A new session knows nothing of what ran in another.
+            # Each session runs Init separately.
             with tf.compat.v1.Session() as session:
                 if explicit:
                     session.run(status)

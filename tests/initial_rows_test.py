@@ -1,4 +1,4 @@
-"""A key's first row is drawn as its initializer says, and is a function of (seed, table, key) alone."""
+"""A key's initial row has its initializer's distribution, and is a function of (seed, table, key) only."""
 
 import os
 import subprocess
@@ -33,7 +33,8 @@ def initial_rows(initializer, keys=None, name="table", dim=2, capacity=None, bat
 def assert_uniform(rows, low, high):
     assert rows.min() >= low and rows.max() <= high
     scaled = np.sort((rows.ravel().astype(np.float64) - low) / (high - low))
-    # The largest distance between the distribution of the draws and the uniform one: Kolmogorov and Smirnov.
+    # The Kolmogorov-Smirnov distance: the largest difference between the empirical and the uniform
+    # distribution.
     distance = np.max(np.abs(scaled - (np.arange(scaled.size) + 0.5) / scaled.size))
     assert distance < 2.2 / np.sqrt(scaled.size)
     assert np.unique(rows).size > 0.98 * rows.size
@@ -115,7 +116,7 @@ def test_normal(initializer, mean, stddev):
     ],
 )
 def test_truncated_normal(initializer, mean, stddev):
-    # A normal distribution cut at two standard deviations has 0.8796 of its own.
+    # Truncation at two standard deviations reduces the standard deviation to 0.8796 of the normal one.
     assert_moments(initial_rows(initializer), mean, 0.87962566 * stddev, limit=2 * stddev)
 
 

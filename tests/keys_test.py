@@ -1,4 +1,4 @@
-"""Which keys a table takes, and what happens when it is full."""
+"""The keys that a table accepts, and full tables."""
 
 import re
 
@@ -14,7 +14,7 @@ _ONE_EACH = tf.compat.v1.train.GradientDescentOptimizer
 
 
 def train_once(table, keys):
-    """An op that subtracts from the row of each distinct key how often it stands in `keys`."""
+    """An op that subtracts from each key's row the number of times that the key occurs in `keys`."""
     loss = tf.reduce_sum(tf.nn.embedding_lookup(table, keys))
     return _ONE_EACH(1.0).minimize(loss, var_list=[table])
 
@@ -118,7 +118,7 @@ def test_an_unknown_key_dtype_is_refused(layer):
 
 
 def test_growth_moves_no_row():
-    """50 000 keys in batches that double the table many times, each row written once and then checked."""
+    """50 000 keys in several batches double the table many times; each row is written once, then checked."""
     rng = np.random.default_rng(0)
     drawn = np.unique(rng.integers(-(2**63), 2**63 - 1, 51_000, dtype=np.int64))
     keys = rng.permutation(drawn)[:50_000]
@@ -179,7 +179,7 @@ def test_a_full_table_names_itself_and_lives_on():
         assert re.search(r"\b3 of at most 4 rows\b", message) and re.search(r"\b3 new keys\b", message)
         assert session.run(table.size()) == 3
         np.testing.assert_array_equal(session.run(frozen, {keys: [10, -20, 30, 40]})[:, 0], [-1, -1, -1, 0])
-        # There is room for one more, and keys that have a row train on.
+        # There is room for one more row, and keys that have rows can be trained.
         session.run(step, {keys: [40, 10]})
         session.run(step, {keys: [10, -20, 30, 40]})
         assert session.run(table.size()) == 4

@@ -1,4 +1,4 @@
-"""A training that saves all the time, to be killed at any moment, and to find exactly what it saved."""
+"""A training that saves all the time, is killed at any moment, and must restore exactly what it saved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def touched(step: int) -> np.ndarray:
 
 
 def expected(step: int) -> np.ndarray:
-    """What the rows of all keys are after `step` steps."""
+    """The expected rows of all keys after `step` steps."""
     counts = np.zeros(KEYS, np.float32)
     for one in range(step):
         counts[touched(one)] += 1
@@ -34,7 +34,7 @@ def expected(step: int) -> np.ndarray:
 
 
 class Model:
-    """A training whose checkpoints tell by themselves whether they are right."""
+    """A training whose checkpoints can be checked without other data."""
 
     def __init__(self) -> None:
         """Builds the graph: two tables, whose rows count their steps, and two Savers."""
@@ -45,7 +45,7 @@ class Model:
         self.rows = [tf.nn.embedding_lookup(table, self.keys)[:, 0] for table in self.tables]
         self.step = train.get_or_create_global_step()
         every_row = [tf.nn.embedding_lookup(table, self.keys) for table in self.tables]
-        # Each rank gives its part of the gradient.
+        # Each rank contributes its part of the gradient.
         loss = -tf.add_n([tf.reduce_sum(rows) for rows in every_row]) / communicator().size
         optimizer = train.GradientDescentOptimizer(1.0)
         self.train = optimizer.minimize(loss, global_step=self.step, var_list=self.tables)
@@ -53,7 +53,7 @@ class Model:
         self.incremental = train.Saver(max_to_keep=2, sharded=True, builder=IncrementalBuilder())
 
     def restore(self, session: tf.compat.v1.Session, directory: str) -> int:
-        """Restores the latest checkpoint, checks that it is that of its step, and returns the step."""
+        """Restores the latest checkpoint, checks that it has the rows of its step, and returns the step."""
         latest = train.latest_checkpoint(directory)
         if latest is None:
             harness.initialize(session)
@@ -73,7 +73,7 @@ class Model:
         full_every: int = 1,
         told: int | None = None,
     ) -> None:
-        """Trains and saves until the process is killed; between two full checkpoints incremental ones.
+        """Trains and saves until the process is killed, with incremental checkpoints between full ones.
 
         Writes a line to the file `told` after each save.
         """
@@ -97,10 +97,10 @@ def _train(directory: str, full_every: int, told: int) -> None:
 def kill_again_and_again(
     directory: str, kills: int, draw: random.Random, full_every: int = 1, longest: float = 0.25
 ) -> int:
-    """Starts and kills one process after the other; returns the step that the last one restored.
+    """Starts and kills processes one after another; returns the step that the last one restored.
 
-    Each is killed `longest` seconds at the most after it has restored, or after its first save. They are
-    forked, as TensorFlow takes seconds to import: this process must not have used it.
+    Each is killed at most `longest` seconds after its restore or its first save. Processes are forked,
+    because importing TensorFlow takes seconds; so this process must not have used TensorFlow.
     """
     step = -1
     for _ in range(kills + 1):
@@ -119,7 +119,7 @@ def kill_again_and_again(
             assert restored, f"restoring after step {step} failed: see above"
             assert int(restored) >= step, (restored, step)
             step = int(restored)
-            # Often after a save, however slow the machine is, and often in the first one.
+            # Often after a save, even on a slow machine, and often during the first save.
             if draw.random() < 0.5:
                 lines.readline()
             time.sleep(draw.uniform(0, longest))

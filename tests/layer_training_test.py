@@ -1,4 +1,4 @@
-"""What layers insert, train and leave alone, with training on and off, alone and together."""
+"""Layers with training on and off, alone and together: which rows they insert and train."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def dynamic_layer(dim=2, initializer=0.0, **kwargs):
 
 
 def sparse_ids(keys):
-    """One key in each of the rows."""
+    """A SparseTensor with one key per row."""
     indices = np.stack([np.arange(len(keys)), np.zeros(len(keys))], axis=1).astype(np.int64)
     return tf.SparseTensor(indices, tf.constant(keys, tf.int64), [len(keys), 1])
 
@@ -171,7 +171,7 @@ def test_a_name_names_the_table():
 
 
 def test_a_layer_inside_a_dense_model():
-    """The gradient passes dense layers on both of its sides, and reaches dense variables beside the table."""
+    """There are dense layers before and after it, and dense variables beside the table."""
     with harness.graph_and_session() as session:
         layer = dynamic_layer(dim=3, initializer=0.5)
         kernel = tf.Variable(np.ones([3, 1], np.float32))

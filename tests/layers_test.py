@@ -1,4 +1,4 @@
-"""DistributedEmbedding and All2AllDenseEmbedding, beside NumPy on the table's rows."""
+"""DistributedEmbedding and All2AllDenseEmbedding, compared with NumPy on the table's rows."""
 
 import numpy as np
 import pytest
@@ -21,13 +21,13 @@ def all2all(nnz=2, **kwargs):
 
 
 def draw(rng, batch, keep=0.6, vocabulary=50):
-    """(indices, keys) of a SparseTensor of [batch * SLOTS, MAX_NNZ] in which each place is taken or not."""
+    """(indices, keys) of a SparseTensor [batch * SLOTS, MAX_NNZ] with random entries."""
     taken = np.argwhere(rng.random([batch * SLOTS, MAX_NNZ]) < keep).astype(np.int64)
     return taken, rng.integers(0, vocabulary, len(taken)) * (2**40 + 1) - 2**44
 
 
 def combine(row_of, indices, keys, rows, combiner):
-    """What the layer promises: sums or means by row, zeros for rows without keys."""
+    """The expected output of a layer: sums or means by row, zeros for rows without keys."""
     out, counts = np.zeros([rows, DIM], np.float64), np.zeros([rows, 1])
     for (row, _), key in zip(indices, keys, strict=True):
         out[row] += row_of[int(key)]
@@ -296,7 +296,7 @@ def test_a_mixed_policy_computes_in_half_precision_and_trains_whole_rows():
         assert rows.dtype == tf.float16
         harness.initialize(session)
         session.run(step)
-        # float16 has no number between this and one.
+        # float16 cannot represent this number.
         want = np.full([1, DIM], 1.0 - 2.0**-12, np.float32)
         np.testing.assert_array_equal(harness.table_contents(session, layer.embedding_variable)[1], want)
 

@@ -1,4 +1,4 @@
-"""TensorFlow's lookups on an embedding variable give what they give on a tf.Variable with the same rows."""
+"""TensorFlow's lookups on an embedding variable equal those on a tf.Variable with the same rows."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ VOCABULARY = 50
 
 
 class Pair:
-    """A table and a tf.Variable with the same rows: key keys[i] of the one is row i of the other."""
+    """A table and a tf.Variable with the same rows: the row of keys[i] equals row i of the variable."""
 
     def __init__(self, session, dim):
         rng = np.random.default_rng(dim)
@@ -28,7 +28,7 @@ class Pair:
         self.plain.load(self.session.run(self.all_rows), self.session)
 
     def compare(self, on_table, on_plain, weights=None):
-        """Holds the outputs, their gradients by row, and those by weight against each other."""
+        """Compares the outputs, their gradients by row, and those by weight."""
         factors = tf.cos(tf.cast(tf.reshape(tf.range(tf.size(on_plain)), tf.shape(on_plain)), tf.float32))
         sources = [] if weights is None else [weights]
         of_table, *by_weight = tf.gradients(tf.reduce_sum(factors * on_table), [self.table, *sources])
@@ -138,7 +138,7 @@ def test_embedding_lookup_sparse_on_a_device(device):
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 def test_safe_embedding_lookup_sparse(combiner, weighted):
     with harness.graph_and_session() as session:
-        # The safe lookup drops negative ids, as those of a tf.Variable cannot be.
+        # The safe lookup drops negative ids, which a tf.Variable cannot have.
         pair = Pair(session, 6)
         pair.keys = np.arange(VOCABULARY, dtype=np.int64) * (2**33 + 1)
         pair.all_rows = tf.nn.embedding_lookup(pair.table, pair.keys)

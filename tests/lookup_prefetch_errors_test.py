@@ -1,4 +1,4 @@
-"""LookupPrefetch says what is wrong, in the step that it is wrong in, and mixes no two batches."""
+"""Errors of LookupPrefetch are raised in the step that they belong to, and batches are never mixed."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def _numbers(count):
 
 
 class Model:
-    """Sums of keys 0, 1, ...; `look_up` makes the ids of a number."""
+    """A model on batches of one number, 0, 1, ...; `ids` makes the ids of a number."""
 
     def __init__(self, iterator=None, ids=lambda number: number, **arguments):
         self.iterator = _numbers(5) if iterator is None else iterator
@@ -49,7 +49,7 @@ def test_a_step_without_a_first_batch():
             model.step(session)
         assert session.run(model.table.size()) == 0
         session.run(model.prefetch.prime)
-        # The step that failed has drawn batch 0.
+        # The failed step took batch 0.
         assert model.step(session) == 1
 
 

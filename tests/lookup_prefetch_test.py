@@ -1,4 +1,4 @@
-"""LookupPrefetch changes no bit of what is looked up and trained, and every batch is trained once."""
+"""LookupPrefetch changes no bit of outputs and trained tables, and every batch is trained once."""
 
 import contextlib
 import functools
@@ -74,7 +74,7 @@ def _reads_only(tables, batch):
 
 
 def _plain_lookups(tables, batch):
-    # One table in several lookups of different ops, and an output that is computed from two of them.
+    # Several lookups of one table with different ops, and an output that is computed from two of them.
     rows = [tf.nn.embedding_lookup(tables["small"], batch["labels_as_keys"]) for _ in range(2)]
     return {"rows": [rows[0] * tf.expand_dims(batch["labels"], 1), rows[1]], "labels": batch["labels"]}
 
@@ -90,7 +90,7 @@ def test_other_lookups_are_the_same(look_up):
 
 
 def _columns_model(features):
-    """A layer of columns in tables, in a group and alone, of numbers, and of an ordinary variable."""
+    """An input layer of columns with tables, in a group and alone, with numbers, and with a variable."""
     columns = [
         integers("a", scope="both"),
         fc.numeric_column("n"),
@@ -124,7 +124,7 @@ def _train_columns(ahead, tmp_path):
         }
         dataset = tf.data.Dataset.from_generator(lambda: iter(data), output_signature=signature)
         iterator = v1.data.make_initializable_iterator(dataset)
-        # A function of one argument gets a dict as it is.
+        # A function of one argument gets the dict itself.
         prefetch = sok.LookupPrefetch(iterator, _columns_model) if ahead else None
         layer, numbers = prefetch.outputs if ahead else _columns_model(iterator.get_next())
         predictions = tf.linalg.matvec(layer, v1.get_variable("kernel", [layer.shape[1]]))
@@ -234,7 +234,7 @@ def test_ids_are_merged_and_nothing_is_inserted_ahead():
         session.run(prefetch.prime)
         assert session.run(table.size()) == 0
         session.run([update, prefetch.advance])
-        assert session.run(table.size()) == 1  # 0 and 0, while 1 and 0 wait
+        assert session.run(table.size()) == 1  # the batch (0, 0) is trained; (1, 0) is prefetched
 
 
 def test_variables_have_the_names_that_they_have_without():

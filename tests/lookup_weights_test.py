@@ -1,4 +1,4 @@
-"""Weights of a group's lookups: where they stand, and ids that are left out for theirs."""
+"""Weights of a group's lookups: weights with their own indices, and ids dropped because of their weights."""
 
 import types
 
@@ -16,13 +16,13 @@ VOCABULARY = 20
 
 @pytest.fixture(params=["one op", "sharded ops"])
 def _both_ways(request, monkeypatch):
-    """Lookups in one op, and in those for several ranks with only this one to exchange with."""
+    """Lookups in one op, and in the ops for several ranks, on one rank."""
     if request.param == "sharded ops":
         monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
 
 
 def _lookup(table, layout, indices, keys, weights, combiner, **kwargs):
-    """A lookup whose weights have places of their own."""
+    """A lookup whose weights have their own indices."""
     ids, weights = (
         tf.SparseTensor(tf.constant(indices), values, [BATCH, 9]) for values in (tf.constant(keys), weights)
     )
@@ -48,7 +48,7 @@ def test_ids_without_a_positive_weight_are_left_out_as_tensorflow_leaves_them_ou
     with harness.graph_and_session() as session:
         indices, keys, drawn = _batch(3)
         table = sok.EmbeddingVariable("table", 5)
-        other = sok.EmbeddingVariable("other", 5)  # with two lookups, whose ids are copied together
+        other = sok.EmbeddingVariable("other", 5)  # has two lookups, whose ids are copied into one tensor
         weights = tf.constant(drawn)
         lookups = [
             _lookup(each, layout, indices, keys, weights, combiner, positive_weights_only=True)

@@ -1,4 +1,4 @@
-"""LossScaleOptimizer: what it scales, applies, skips, and how its scale moves."""
+"""LossScaleOptimizer: scaled losses and gradients, applied and skipped steps, changes of the scale."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def _set_control_flow_v2(enabled):
 
 @pytest.mark.parametrize("name", INNER)
 def test_trains_as_the_wrapped_optimizer(name, control_flow_v2):
-    # A power of two scales without rounding.
+    # Scaling by a power of two does not round.
     make = INNER[name]
     deviation = optimizer_parity.worst_deviation(
         lambda lr: LossScaleOptimizer(make(lr), initial_scale=2.0**10, dynamic_growth_steps=7), make, steps=30
@@ -159,7 +159,7 @@ def test_fixed_scale_stays_and_bad_steps_are_skipped():
 
 
 def test_by_hand_in_float16():
-    # A gradient of 2^-26 is zero in float16, and is not when the loss is scaled.
+    # A gradient of 2^-26 is zero in float16, unless the loss is scaled.
     tiny = 2.0**-26
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="table", dim=2, initializer=0.0)

@@ -33,7 +33,7 @@ NAME = "sound_table"
     ],
 )
 def test_attributes_that_do_not_fit(attributes):
-    """Whatever the op's attributes say, it is an error at the latest when it runs."""
+    """Contradicting attributes are an error when the op is made or when it runs."""
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name=NAME, dim=DIM)
         sound = {

@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, incomplete or another variable's are refused, and nothing has changed."""
+"""Restoring a checkpoint that is damaged, incomplete or another variable's is an error; nothing changes."""
 
 import functools
 import json
@@ -57,7 +57,7 @@ def good(tmp_path_factory):
 
 @functools.cache
 def sessions(make_model):
-    """Two sessions with models, one whose tables have rows and one whose tables have none."""
+    """Two sessions with models: the tables of one have rows, those of the other are empty."""
     made = []
     for used in (True, False):
         graph = tf.Graph()
@@ -73,7 +73,7 @@ def sessions(make_model):
 
 
 def assert_refused(folder, errors, match=None, make_model=Model):
-    """Restoring "model" fails, into tables with rows and into empty ones, and changes nothing."""
+    """Checks that restoring "model" into tables with rows and into empty ones fails and changes nothing."""
     for session, model in sessions(make_model):
         before = model.state(session)
         with session.graph.as_default(), pytest.raises(errors, match=match):
@@ -144,7 +144,7 @@ def test_a_folder_that_is_gone(good, tmp_path):
 
 
 def test_a_folder_of_another_table(good, tmp_path):
-    """Sound in itself, and not the one that TensorFlow's checkpoint refers to."""
+    """The folder is valid, but not the one that TensorFlow's checkpoint refers to."""
     folder = copy(good, tmp_path)
     with harness.graph_and_session() as session:
         model = Model()
@@ -158,7 +158,7 @@ def test_a_folder_of_another_table(good, tmp_path):
 
 
 def test_the_data_of_tensorflow_damaged(good, tmp_path):
-    """The dense variable's file: tables have not changed when that is found."""
+    """The damaged file is the dense variable's; the tables must not have changed when the error is found."""
     folder = copy(good, tmp_path)
     (data,) = folder.glob("model.data-*")
     data.write_bytes(bytes(byte ^ 0xFF for byte in data.read_bytes()))
@@ -166,7 +166,7 @@ def test_the_data_of_tensorflow_damaged(good, tmp_path):
 
 
 def _with_reference(folder, change):
-    """Writes TensorFlow's checkpoint anew with another reference."""
+    """Writes TensorFlow's checkpoint again with another reference."""
     reader = tf.train.load_checkpoint(str(folder / "model"))
     values = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     values[f"{NAME}/checkpoint"] = change(values[f"{NAME}/checkpoint"])
@@ -242,7 +242,7 @@ def test_another_optimizer_is_told_at_its_first_step(good):
 
 
 def test_random_corruptions(good, tmp_path):
-    """Whatever byte of whatever file is another, the exact state is restored, or nothing."""
+    """If any byte of any file is changed, either the exact state is restored, or nothing."""
     draw = random.Random(1)
     with harness.graph_and_session() as session:
         model = Model()
@@ -280,7 +280,7 @@ def test_random_corruptions(good, tmp_path):
 
 
 def test_checksums_are_those_of_zlib(good):
-    """Another program can check them."""
+    """So other programs can check them."""
     folder = table_folder(good)
     text = (folder / "manifest.json").read_bytes()
     manifest = json.loads(text)

@@ -1,4 +1,4 @@
-"""Malformed gradients give an error that names the variable, and leave the table and the session alone."""
+"""Malformed gradients are an error that names the variable; the table and the session stay usable."""
 
 import contextlib
 
@@ -38,7 +38,7 @@ class Trained:
 
 @contextlib.contextmanager
 def unharmed(session, table):
-    """The table is afterwards as it was."""
+    """Checks that the table does not change."""
     before = harness.table_contents(session, table)
     yield
     for was, now in zip(before, harness.table_contents(session, table), strict=True):
@@ -93,7 +93,7 @@ def test_gradients(case, indices_unique):
     ],
 )
 def test_hyper_parameters_of_stateful_optimizers(optimizer, good, bad):
-    """Wrong ones leave no trace: two steps around a refused one are two steps."""
+    """A step with wrong ones changes nothing: with a good step before and after it, two steps are taken."""
     results = []
     for refused in (False, True):
         with harness.graph_and_session() as session:

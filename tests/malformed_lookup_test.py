@@ -1,4 +1,4 @@
-"""Malformed inputs of lookups give an error that names the variable, and the table and session live on."""
+"""Malformed inputs of lookups are an error that names the variable; the table and session stay usable."""
 
 import contextlib
 
@@ -15,7 +15,7 @@ NAME = "sound_table"
 
 
 class Lookup:
-    """One lookup whose every input is fed, of shapes that nothing knows before it runs."""
+    """A lookup whose inputs are all fed, with shapes that are unknown when the graph is built."""
 
     def __init__(self, session, layout, combiner="sum", weighted=False, slots=0, dim=DIM):
         self.session = session
@@ -41,7 +41,7 @@ class Lookup:
             slots=[slots],
         )
         self.output = result.outputs[0]
-        # Four keys in the bags 0, 0, 2 and 3 of four.
+        # Four keys, in bags 0, 0, 2 and 3 of four bags.
         good = {
             "ids": [10, 20, 30, 40],
             "training": True,
@@ -60,7 +60,7 @@ class Lookup:
 
 @contextlib.contextmanager
 def unharmed(lookup):
-    """Inside, lookups fail; afterwards the table is as it was, and a sound lookup gives what it gave."""
+    """For a block of failing lookups. Checks that afterwards the table and a good lookup are unchanged."""
     before = lookup.run()
     keys, rows = harness.table_contents(lookup.session, lookup.table)
     yield

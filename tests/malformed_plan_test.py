@@ -1,4 +1,4 @@
-"""What a lookup hands to its gradient fits that lookup only: anything else is an error, never a crash."""
+"""The plan that a lookup passes to its gradient op: one that does not fit is an error, never a crash."""
 
 import pytest
 import tensorflow as tf
@@ -117,7 +117,7 @@ def test_the_plan_of_a_lookup_in_a_wider_table():
 
 
 def test_the_plan_of_a_lookup_in_a_larger_table():
-    """Its row numbers are not there."""
+    """The plan has row numbers that the table does not have."""
     with harness.graph_and_session() as session:
         large = sok.EmbeddingVariable(name="large_table", dim=DIM)
         small = sok.EmbeddingVariable(name=NAME, dim=DIM)
@@ -130,7 +130,7 @@ def test_the_plan_of_a_lookup_in_a_larger_table():
 
 
 def test_a_gradient_after_the_table_was_made_anew():
-    """The rows that the lookup read are gone by then; whoever comes first, nothing reads past the table."""
+    """The rows that the lookup read are gone. In any order of ops, nothing is read beyond the table."""
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name=NAME, dim=DIM)
         ids = tf.range(3000, dtype=tf.int64)

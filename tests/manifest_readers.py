@@ -1,4 +1,4 @@
-"""The engine's reader of manifests and the one in Python, asked about the same manifests."""
+"""Compares the engine's reader of manifests with the one in Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparse_operation_kit.checkpoint import CheckpointError, manifest
 
 
 def engine_verdicts(texts: list[bytes]) -> list[str]:
-    """What the engine says of each: "good", or why not."""
+    """The engine's verdict on each manifest: "good", or an error message."""
     program = pathlib.Path(os.environ.get("SOK_BAZEL_BIN", "."), "cc/checkpoint/check_manifests")
     given = b"".join(struct.pack("<Q", len(text)) + text for text in texts)
     output = subprocess.run([program], input=given, stdout=subprocess.PIPE, check=True, timeout=300).stdout
@@ -21,7 +21,7 @@ def engine_verdicts(texts: list[bytes]) -> list[str]:
 
 
 def python_verdict(text: bytes) -> str:
-    """As the engine's."""
+    """The verdict of the reader in Python."""
     try:
         manifest.parse(text, pathlib.Path("manifest.json"))
     except CheckpointError as error:
@@ -30,7 +30,7 @@ def python_verdict(text: bytes) -> str:
 
 
 def compare(cases: list[tuple[str, bytes]]) -> tuple[int, int]:
-    """Holds both readers to the same verdicts on (what, text); returns how many are good, how many not."""
+    """Checks that both readers agree on each (description, text); returns (number of good, number of bad)."""
     verdicts = engine_verdicts([text for _, text in cases])
     differ, good = [], 0
     for (what, text), engine in zip(cases, verdicts, strict=True):

@@ -1,6 +1,6 @@
-"""The engine's reader of manifests and the one in Python read the same manifests, and refuse the same.
+"""The engine's reader of manifests and the one in Python accept and refuse the same manifests.
 
-SOK_TEST_MANIFESTS says how many random changes are tried.
+SOK_TEST_MANIFESTS sets the number of random changes.
 """
 
 import os

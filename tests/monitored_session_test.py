@@ -14,7 +14,7 @@ train = v1.train
 
 
 class Model:
-    """A layer that a monitored session initializes; nobody runs sok.Init."""
+    """A layer that a monitored session initializes, without sok.Init."""
 
     def __init__(self):
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
@@ -35,7 +35,7 @@ class Model:
 
 
 def run(steps, **arguments):
-    """(global step, table) after some steps of a monitored session in a fresh graph."""
+    """(global step, table) after some steps of a monitored session in a new graph."""
     with tf.Graph().as_default():
         model = Model()
         with train.MonitoredTrainingSession(**arguments) as session:
@@ -114,7 +114,7 @@ def test_old_checkpoints_go_with_their_tables(tmp_path):
 
 
 def test_a_session_recovers_from_a_failure(tmp_path):
-    """After an aborted step the session is made anew from its last checkpoint, tables included."""
+    """After an aborted step, the session is made again from its last checkpoint, including tables."""
     failures = [True]
 
     class Fail(train.SessionRunHook):

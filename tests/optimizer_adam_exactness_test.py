@@ -10,8 +10,7 @@ import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 
 STEPS = 215
-# How often a row is in the batch: always, after gaps of 1 and 10 untouched steps, twice with 190 steps
-# between, once, never.
+# When rows are in the batch: always, with gaps of 1 and 10 steps, twice with a gap of 190 steps, once, never.
 TOUCHED = {
     0: lambda step: True,
     1: lambda step: step % 2 == 0,
@@ -96,7 +95,7 @@ def test_lazy_adam_is_another_optimizer():
 
 
 def test_steps_of_another_table_do_not_age_a_table():
-    # As with tf.Variables: a variable whose gradient is not applied in a step stays as it is.
+    # As with tf.Variables: a variable without a gradient in a step does not change.
     with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(name=name, dim=3) for name in "ab"]
         plains = [tf.Variable(np.zeros([4, 3], np.float32)) for _ in "ab"]

@@ -1,4 +1,4 @@
-"""AdamW and AdamWOptimizer: decoupled decay of the rows of the batch, on tables and on ordinary variables."""
+"""AdamW and AdamWOptimizer: decoupled weight decay of the batch's rows, on tables and ordinary variables."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ DIM = 3
 
 
 class Reference:
-    """Row by row, in double precision."""
+    """AdamW row by row, in double precision."""
 
     def __init__(self, beta1, beta2, epsilon):
         self.rows = np.ones([ROWS, DIM])
@@ -34,7 +34,7 @@ class Reference:
 
 
 class Model:
-    """A variable of some kind, trained with gradients that are fed."""
+    """A table or variable that is trained with fed gradients."""
 
     def __init__(self, kind, optimizer, dense=False):
         self.touched = v1.placeholder(tf.int64, [None])
@@ -57,7 +57,7 @@ class Model:
 
 
 def _batches(steps=40):
-    """Ids that come several times in a batch, ones that are away for long; none at all in one step."""
+    """Batches with ids that occur several times, and ids that are absent for long; one batch is empty."""
     rng = np.random.default_rng(4)
     for number in range(steps):
         low = 0 if number % 13 < 3 else 10

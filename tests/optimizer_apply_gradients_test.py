@@ -1,4 +1,4 @@
-"""TensorFlow's optimizers train embedding variables from the first one on, and others as they did before."""
+"""After the first embedding variable is made, TensorFlow's optimizers train them; others train as before."""
 
 import os
 import subprocess
@@ -116,7 +116,7 @@ def test_importing_changes_no_optimizer():
 
 
 def test_methods_replaced_for_a_call_are_back_after_it():
-    # What replaces an optimizer's methods during a call must not outlast it.
+    # Replacements of an optimizer's methods for a call must be undone after it.
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="table", dim=2)
         optimizer = tf.compat.v1.train.AdamOptimizer(0.1)
@@ -161,7 +161,7 @@ def test_adam_counts_one_step_per_call(dense):
 
 
 def test_all_tables_of_a_call_see_the_same_step():
-    # Counters move on only after every update has read them: all tables move alike.
+    # Counters are incremented only after all updates have read them, so all tables take the same step.
     with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(name=f"t{i}", dim=2, initializer=1.0) for i in range(6)]
         rows = [tf.nn.embedding_lookup(table, [1]) for table in tables]

@@ -91,7 +91,7 @@ REFERENCES = {
 
 
 class Model:
-    """A variable of some kind, trained with gradients that are fed."""
+    """A table or variable that is trained with fed gradients."""
 
     def __init__(self, kind, optimizer, dense=False):
         self.touched = v1.placeholder(tf.int64, [None])
@@ -116,7 +116,7 @@ class Model:
 
 
 def make_batches(steps=STEPS):
-    """Rows that come in every step, and ones that are away for long; none at all in one step."""
+    """Batches with rows that occur in every step, and rows that are absent for long; one batch is empty."""
     rng = np.random.default_rng(4)
     for number in range(steps):
         low = 0 if number % 13 < 3 else 10
@@ -185,7 +185,7 @@ def test_tables_and_ordinary_variables_in_one_step():
 
 
 def test_adam_async_counts_by_variable():
-    """A table that is trained less often is at an earlier step than the others."""
+    """A table that is trained less often has taken fewer steps than the others."""
     with harness.graph_and_session() as session:
         tables = {name: sok.EmbeddingVariable(name, 1, initializer="ones") for name in ("often", "rarely")}
         rows = {n: tf.nn.embedding_lookup(t, tf.constant([1], tf.int64)) for n, t in tables.items()}

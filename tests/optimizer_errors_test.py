@@ -1,4 +1,4 @@
-"""What cannot train an embedding variable is refused when the graph is built, by name."""
+"""An optimizer that cannot train embedding variables is an error that names it when the graph is built."""
 
 import pytest
 import tensorflow as tf
@@ -48,14 +48,14 @@ def test_newer_keras_optimizer(table):
 
 
 class _Renamed(tf.compat.v1.train.GradientDescentOptimizer):
-    """Changes nothing of the updates."""
+    """A subclass that does not change the updates."""
 
     def get_name(self):
         return "renamed"
 
 
 class _Changed(tf.compat.v1.train.GradientDescentOptimizer):
-    """Another optimizer for dense gradients."""
+    """A subclass that changes the updates with dense gradients."""
 
     def _resource_apply_dense(self, grad, handle):
         return super()._resource_apply_dense(2 * grad, handle)

@@ -1,6 +1,6 @@
-"""Updates of tables in the op that sums their gradients: where they happen, and that they change no bit.
+"""Fused updates, in the op that sums gradients: when they are used, and that they give the same bits.
 
-All on one rank, with the op of one rank and with those of several.
+All tests run on one rank, with the ops for one rank and those for several.
 """
 
 import functools
@@ -35,7 +35,7 @@ MAKERS = [
 
 @pytest.fixture(params=["one rank", "over ranks"], autouse=True)
 def is_sharded(request, monkeypatch):
-    """Whether lookups are built as over several ranks; their exchanges are those of the one rank there is."""
+    """Whether lookups are built as for several ranks; they run on one rank."""
     if request.param == "over ranks":
         monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
     return request.param == "over ranks"
@@ -73,7 +73,7 @@ class Model:
 
 
 def _update_ops():
-    """How many ops there are that sum and update, and how many that update."""
+    """(number of ops that sum gradients and update, number of ops that only update)."""
     found = [op.type for op in tf.compat.v1.get_default_graph().get_operations()]
     fused = sum(found.count(op) for op in ("SokGroupLookupApplyGradients", "SokGroupSumApplyGradients"))
     return fused, found.count("SokApplyGradients")
@@ -117,7 +117,7 @@ def _identity_that_waits(gradients):
 
 
 def _averaged(gradients, ranks):
-    """As collective training averages them over ranks."""
+    """The gradients as collective training averages them over ranks."""
     return [
         tf.IndexedSlices(native.ops.sok_divide_gradients(g.values, divisor=ranks), g.indices)
         for g in gradients
@@ -209,7 +209,7 @@ def test_the_average_over_ranks_is_taken_in(make, ranks, is_sharded):
             model = Model()
             gradients = _averaged(tf.gradients(model.loss, model.tables), ranks)
             step = make(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
-            # On one rank there is no average.
+            # The ops for one rank have no average.
             assert _update_ops() == ((1, 0) if fused and is_sharded else (0, 3))
             harness.initialize(session)
             for seed in range(4):
@@ -225,7 +225,7 @@ def test_gradients_are_divided_with_one_rounding(divisor, rows):
     values = np.random.default_rng(rows).normal(size=[rows, 5]).astype(np.float32)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         fed = tf.compat.v1.placeholder(tf.float32, [None, 5])
-        # Once with a buffer that is used again, once with one that stays.
+        # Once with a buffer that is reused, once with one that is not.
         quotients = [
             native.ops.sok_divide_gradients(x, divisor=divisor) for x in (fed, tf.identity(fed) + 0.0)
         ]
@@ -240,7 +240,7 @@ def test_who_reads_gradients_gets_them_beside_the_update():
         gradients = tf.gradients(model.loss, model.tables)
         step = train.GradientDescentOptimizer(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
         assert _update_ops() == (1, 0)
-        # After the update was built, and of one table only.
+        # The gradient of one table, read by an op that is built after the update.
         seen = tf.reduce_sum(gradients[1].values)
         harness.initialize(session)
         feed = model.feed(1)
@@ -335,7 +335,7 @@ def test_rows_that_went_matter_to_gradients_of_weights_alone(is_sharded):
         keys, rows = harness.table_contents(session, model.table)
         assert keys.tolist() == [6] and not np.any(rows == 1.0)
         if is_sharded:
-            return  # they are taken from the rows that were sent
+            return  # gradients of weights are computed from the rows that were sent
         with pytest.raises(tf.errors.FailedPreconditionError, match="'table': the row of key 5 was evicted"):
             session.run([step, of_weights], feed)
         np.testing.assert_array_equal(harness.table_contents(session, model.table)[1], rows)

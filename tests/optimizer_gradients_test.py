@@ -1,4 +1,4 @@
-"""Gradients of tables between compute_gradients and apply_gradients: clipped, summed, missing."""
+"""Gradients of tables that are clipped, summed or missing between compute_gradients and apply_gradients."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def _twice(gradients):
     "make", [train.GradientDescentOptimizer, train.AdagradOptimizer, train.AdamOptimizer]
 )
 def test_changed_gradients_are_what_is_applied(make, change):
-    # Ids are distinct within a batch: norms of a table's gradient are those of the gradient summed per row.
+    # Ids are distinct in a batch, because norms of a table's gradient are computed after summing per row.
     with harness.graph_and_session() as session:
         twins = optimizer_parity.make_twins()
         steps = []

@@ -1,4 +1,4 @@
-"""`initializer` of optimizers: the op that initializes what an optimizer itself keeps."""
+"""`initializer` of optimizers: the op that initializes an optimizer's own variables."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
-"""Arguments of legacy Keras optimizers, on a table as on a tf.Variable.
+"""Arguments of legacy Keras optimizers: a table is trained like a tf.Variable.
 
-`optimizer_registry_test` has every optimizer with the arguments that the registry gives.
+`optimizer_registry_test` tests every optimizer with the registry's arguments.
 """
 
 import importlib
@@ -67,8 +67,8 @@ def test_trains_a_table_alone_and_reads_between_steps(name):
 
 @pytest.mark.parametrize("clip", [{"clipvalue": 0.01}, {"clipnorm": 0.02}, {"global_clipnorm": 0.05}])
 def test_clipping_of_the_optimizer_acts(clip):
-    # The norm of a table's gradient is that of the gradient summed per row, while TensorFlow's does not sum
-    # repeated ids first. They agree on distinct ids.
+    # The norm of a table's gradient is computed after summing per row. TensorFlow does not sum the gradients
+    # of repeated ids first. Both agree for distinct ids.
     deviation = optimizer_parity.worst_deviation(lambda lr: legacy.Adagrad(lr, **clip), distinct=True)
     unclipped = optimizer_parity.worst_deviation(
         lambda lr: legacy.Adagrad(lr, **clip), lambda lr: legacy.Adagrad(lr), distinct=True

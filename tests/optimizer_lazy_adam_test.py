@@ -1,4 +1,4 @@
-"""LazyAdamOptimizer moves the touched rows only, on tables and on ordinary variables."""
+"""LazyAdamOptimizer moves only the touched rows, on tables and on ordinary variables."""
 
 import numpy as np
 import pytest

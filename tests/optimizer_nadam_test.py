@@ -1,4 +1,4 @@
-"""Keras' Nadam on tables: the momentum schedule that it keeps beside the slots, and values out of range."""
+"""Keras' Nadam on tables: the momentum schedule, which is not in slots, and values out of range."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_slots_are_made_for_ordinary_variables_only():
 
 
 def _trained(saved_as, steps, restored_from=None):
-    """The rows after the steps, of which each touches some; a checkpoint is written after every fourth."""
+    """The rows after some steps, each of which touches some rows; every fourth step writes a checkpoint."""
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="table", dim=2, initializer="random_normal")
         ids = tf.compat.v1.placeholder(tf.int64, [None])

@@ -1,4 +1,4 @@
-"""Gradients that overflow float32 leave a table as they leave a tf.Variable: numbers, inf and NaN."""
+"""Gradients that overflow float32 have the same effect on a table and a tf.Variable: numbers, inf and NaN."""
 
 import contextlib
 import dataclasses
@@ -16,11 +16,11 @@ v1 = tf.compat.v1
 _LEGACY = compat.legacy_keras_optimizers()
 legacy = _LEGACY[0][1] if _LEGACY else None
 
-# g * g overflows from 1.8e19 on; what Adam takes of it, a thousandth, from 5.8e20 on.
+# g * g overflows above 1.8e19; a thousandth of it, as in Adam, overflows above 5.8e20.
 SPIKES = (1e18, 1e19, 2e19, 1e20, 1e21, 1e30, 1e38, 3e38, np.inf, np.nan)
 DIM = 4
 RATE = 0.1
-# Steps in which rows have a gradient, and those in which it is the spike's. A row for each pair and spike.
+# (steps in which a row has a gradient, steps in which it is the spike); one row for each pattern and spike.
 PATTERNS = {
     "always": (range(12), (1,)),
     "untouched_after_the_spike": ((0, 1, 7, 11), (1,)),
@@ -51,7 +51,7 @@ OPTIMIZERS = {
     "adam_large_rate": lambda: v1.train.AdamOptimizer(30.0),
     "adam_walked": lambda: v1.train.AdamOptimizer(RATE, beta1=0.9, beta2=0.9),
     "adam_eight_terms": lambda: v1.train.AdamOptimizer(RATE, beta1=0.9, beta2=0.98),
-    # As a constant, TensorFlow would take 0 * v for 0, whatever v is.
+    # Fed, because TensorFlow replaces 0 * v by 0 if the 0 is a constant, for any v.
     "adam_no_memory": lambda: v1.train.AdamOptimizer(RATE, beta1=_fed(0.0), beta2=_fed(0.0)),
     "adam_epsilon_0": lambda: v1.train.AdamOptimizer(RATE, epsilon=0.0),
     "adam_walked_epsilon_0": lambda: v1.train.AdamOptimizer(RATE, beta1=0.9, beta2=0.9, epsilon=0.0),
@@ -77,7 +77,7 @@ if legacy is not None:
     }
 
 
-# Keras' Adam squares a gradient before it takes a thousandth of it: its v is inf where a table's is not.
+# Keras' Adam squares a gradient before it takes a thousandth, so its v may be inf when a table's is not.
 SPIKES_OF_SQUARES = (1e18, 1e19, 1e21, 1e30, 1e38, 3e38, np.inf, np.nan)
 
 
@@ -101,7 +101,7 @@ class Twins:
         session.run(self.step, {self.positions: batch[0], self.gradients: batch[1]})
 
     def expect_equal(self, session: v1.Session, when: str) -> None:
-        """The same numbers but for rounding, and inf and NaN in the same places."""
+        """Checks for equal numbers up to rounding, and inf and NaN in the same places."""
         got, want = session.run([self.table_rows, self.rows])
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6, err_msg=when)
 

@@ -1,4 +1,4 @@
-"""Trains an embedding variable beside a tf.Variable with the same rows, by two optimizers of one kind."""
+"""Trains an embedding variable and a tf.Variable with the same rows, each with its own optimizer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MakeOptimizer = Callable[[tf.Tensor], object]
 class Twins:
     """A model on a table and the same model on a tf.Variable, in the default graph.
 
-    Each has a table, a dense layer and an optimizer of its own, and takes the same batches. Row i of the
-    tf.Variable is the row of keys[i].
+    Each has its own table, dense layer and optimizer, and gets the same batches. Row i of the tf.Variable
+    corresponds to the row of keys[i].
     """
 
     keys: np.ndarray
@@ -81,7 +81,7 @@ def _loss(embeddings: tf.Tensor, dense: tf.Variable, labels: tf.Tensor) -> tf.Te
 
 
 def batches(steps: int, distinct: bool = False, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Skewed batches of (positions, labels); the last row is never touched, others many times in a batch."""
+    """Skewed batches of (positions, labels); the last row is never touched, others often in a batch."""
     rng = np.random.default_rng(seed)
     frequency = 1.0 / np.arange(1, ROWS)
     frequency /= frequency.sum()
@@ -95,7 +95,7 @@ def batches(steps: int, distinct: bool = False, seed: int = 1) -> list[tuple[np.
 
 
 def train(optimizer: object, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> tf.Operation:
-    """The train op of either kind of optimizer."""
+    """The train op of a Keras or TensorFlow optimizer."""
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         return optimizer.minimize(loss, var_list=list(variables))
     return tf.group(optimizer.get_updates(loss, list(variables)))
@@ -109,7 +109,7 @@ def deviation(got: np.ndarray, want: np.ndarray) -> float:
 def rows_after_each(
     make_optimizer: Callable[[], object], gradients: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Trains a row of ones with one gradient after the other; an optimizer of each kind of variable.
+    """Trains rows of ones with a sequence of gradients, on a table and a tf.Variable.
 
     Returns:
       (float32 [steps], float32 [steps]): the first element of the table's row and of the tf.Variable's.

@@ -1,4 +1,4 @@
-"""Every optimizer that the registry knows, by every rule that it trains tables by."""
+"""Every optimizer of the registry, with every rule by which it trains tables."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ CASES = [
 
 
 class Model:
-    """Two tables of one group, pooled, with ids that come twice, seldom and never."""
+    """Two tables of one group, pooled, with ids that occur twice in a batch, seldom, and never."""
 
     def __init__(self, entry, rule, learning_rate=0.05):
         self.tables = [sok.EmbeddingVariable(f"table{dim}", dim, initializer="ones") for dim in (4, 7)]
@@ -36,7 +36,7 @@ class Model:
 
     def train(self, session, steps, first=0):
         for number in range(first, first + steps):
-            # An empty batch now and then.
+            # Some batches are empty.
             count = 0 if number % 5 == 3 else 12
             ids = np.random.default_rng(number).integers(0, 8 if number % 3 else 16, count)
             session.run(self.step, {self.ids: ids})
@@ -93,7 +93,7 @@ def test_a_checkpoint_has_the_rules_slots_and_training_goes_on_from_it(entry, ru
     run(6, restore=False, save=True)
     for (keys, rows), (other_keys, other_rows) in zip(whole, run(6, restore=True, save=False), strict=True):
         np.testing.assert_array_equal(keys, other_keys)
-        # Adam's rows are caught up when they are saved, which changes later results by rounding.
+        # Adam's rows are brought up to date when they are saved, which changes the rounding of later steps.
         np.testing.assert_allclose(rows, other_rows, rtol=1e-5, atol=1e-6)
 
 
@@ -146,7 +146,7 @@ def test_slots_have_the_names_that_ordinary_variables_slots_have(entry, rule):
 
 
 def _rules_of_all_slots(entry):
-    """Those of the entry's rules that have every slot which the class names otherwise."""
+    """The entry's rules that have all slots to which the optimizer class gives other names."""
     rules = native.optimizer_rules()
     return [rule for rule in entry.rules if set(entry.slots.values()) <= set(rules[rule]["slots"])]
 

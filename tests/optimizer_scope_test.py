@@ -1,4 +1,4 @@
-"""OptimizerScope, and the split of embedding variables from others."""
+"""OptimizerScope and split_embedding_variable_from_others."""
 
 import importlib
 

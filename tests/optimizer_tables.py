@@ -1,4 +1,4 @@
-"""The tables of docs/optimizers.md, from the registries. Run as a program, it writes them there:
+"""Makes the tables of docs/optimizers.md from the registries. Run as a program, it writes them there:
 
 tools/python.sh tests/optimizer_tables.py
 """
@@ -19,7 +19,7 @@ _UNTOUCHED = {
     "move": "weights and slots change as with a gradient of zero",
 }
 
-# The engine's words for ranges, shorter: all hyper-parameters are finite.
+# Shorter texts for the engine's ranges, because all hyper-parameters are finite.
 _RANGES = {
     "finite": "",
     "finite and at least 0": " ≥ 0",
@@ -31,7 +31,7 @@ _RANGES = {
 
 
 def tables() -> dict[str, str]:
-    """Each table in Markdown, by the name in its marks."""
+    """The tables in Markdown, by the names in their marks."""
     return {"classes": _classes(), "rules": _rules()}
 
 

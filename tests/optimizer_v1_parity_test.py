@@ -1,6 +1,6 @@
-"""Arguments of the optimizers of tf.compat.v1.train, on a table as on a tf.Variable.
+"""Arguments of the optimizers of tf.compat.v1.train: a table is trained like a tf.Variable.
 
-`optimizer_registry_test` has every optimizer with the arguments that the registry gives.
+`optimizer_registry_test` tests every optimizer with the registry's arguments.
 """
 
 import numpy as np

@@ -16,9 +16,9 @@ import sparse_operation_kit as sok
 v1 = tf.compat.v1
 STEPS = 24
 DIMS = {"wide": 16, "odd": 3, "small": 4}
-# By feature its table, combiner, and whether its ids have weights.
+# For each feature: table, combiner, whether its ids have weights.
 FEATURES = (("wide", "sum", False), ("odd", "mean", True), ("small", "sqrtn", False), ("wide", "mean", False))
-NO_SAMPLES = 4  # steps without samples, and without any id
+NO_SAMPLES = 4  # the step that has no samples
 NO_IDS = 9
 OPTIMIZERS = {
     "sgd": lambda: v1.train.GradientDescentOptimizer(0.3),
@@ -29,7 +29,7 @@ OPTIMIZERS = {
 
 
 def batches(rank: int = 0, steps: int = STEPS, vocabulary: int = 300) -> list[dict[str, np.ndarray]]:
-    """Skewed ids, of which most come again in the next step and some are new; another size in every step."""
+    """Skewed ids; most of them occur again in the next step, and some are new. Sizes differ between steps."""
     result = []
     for step in range(steps):
         rng = np.random.default_rng([rank, step])
@@ -57,7 +57,7 @@ def look_up(tables: dict[str, sok.EmbeddingVariable], batch: dict[str, tf.Tensor
     """The group's outputs and the labels."""
 
     def bags(kind: str, feature: int) -> tf.RaggedTensor:
-        # Its checks are ops that others wait for.
+        # Adds ops that check the lengths, on which other ops depend.
         return tf.RaggedTensor.from_row_lengths(batch[f"{kind}{feature}"], batch[f"lengths{feature}"])
 
     rows = sok.group_embedding_lookup_sparse(
@@ -74,14 +74,14 @@ def look_up(tables: dict[str, sok.EmbeddingVariable], batch: dict[str, tf.Tensor
 
 @dataclasses.dataclass
 class Run:
-    """What a training gave: by step what was fetched, and the tables as they are saved after it."""
+    """The result of a training: the fetched values of each step, and the saved tables at the end."""
 
     steps: list[dict]
     tables: dict[str, dict[str, np.ndarray]]
     statistics: dict
 
     def assert_equal(self, other: "Run") -> None:
-        """Bit for bit."""
+        """Compares bit for bit."""
         assert len(self.steps) == len(other.steps)
         for step, (one, another) in enumerate(zip(self.steps, other.steps, strict=True)):
             tf.nest.map_structure(
@@ -106,7 +106,7 @@ def train(
     folder: str | None = None,
     save_in_between: bool = False,
 ) -> Run:
-    """Trains to the end of the data. Several ranks need a `folder` that they share."""
+    """Trains to the end of the data. Several ranks need a shared `folder`."""
     data = batches() if data is None else data
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(harness.graph_and_session())

@@ -1,4 +1,4 @@
-"""The lock of a prefix: held by one at a time, gone with its process, and no litter."""
+"""The lock of a prefix: it has one holder at a time, ends with its process, and leaves no files."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ def prefix(tmp_path):
 
 
 def in_a_child(work):
-    """Runs `work` in a forked process, which then waits to be killed; returns its id once `work` is done."""
+    """Runs `work` in a forked process, which then waits to be killed; returns its id when `work` is done."""
     receiver, sender = os.pipe()
     child = os.fork()
     if child == 0:
@@ -48,7 +48,7 @@ def test_one_at_a_time_and_no_litter(prefix, tmp_path):
             pass
         lock.release()
         with acquire(prefix, 0):
-            lock.release()  # a second time: it is another's
+            lock.release()  # a second time, when another process holds it
             assert try_acquire(prefix) is None
     assert not list(tmp_path.iterdir())
 
@@ -80,7 +80,7 @@ def test_a_forked_child_neither_holds_nor_releases_its_parents_lock(prefix):
 
 
 def test_a_childs_copy_does_not_outlive_the_parent(prefix):
-    """As of a worker that a trainer forks while it saves, and that goes on when the trainer is killed."""
+    """Like a worker that a trainer forks while it saves, and that outlives the killed trainer."""
     workers = []
 
     def hold_and_fork():
@@ -109,7 +109,7 @@ def test_waits_for_the_one_before(prefix):
 
 
 def test_many_processes(prefix, tmp_path):
-    """Each adds to a number without any other protection."""
+    """Each process increments a number without other protection."""
     counter = tmp_path / "counter"
     counter.write_text("0")
     children = []
@@ -139,7 +139,7 @@ def test_without_locks_the_file_alone_counts(prefix, monkeypatch, code):
     monkeypatch.setattr(fcntl, "flock", flock)
     with acquire(prefix, 0):
         assert try_acquire(prefix) is None
-    # Nobody can tell whether the process that made this one is alive.
+    # It is unknown whether the process that made this file is alive.
     with open(prefix + prefix_lock.SUFFIX, "w"):
         pass
     assert try_acquire(prefix) is None

@@ -72,7 +72,7 @@ FULL_PATHS = [
     ),
 ]
 
-# Of `tf.Variable`, and two more.
+# The arguments of `tf.Variable`, and two more.
 _OF_A_VARIABLE = [
     ("initial_value", None),
     ("trainable", None),
@@ -248,7 +248,7 @@ def test_dotted_access_without_imports():
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_argument_names_orders_and_defaults(name):
     target = resolve(name)
-    # A metaclass of TensorFlow hides the arguments of variables.
+    # A TensorFlow metaclass hides the arguments of variables' constructors.
     target = target.__init__ if inspect.isclass(target) else target
     parameters = inspect.signature(target).parameters.values()
     by_position = [

@@ -1,4 +1,4 @@
-"""Starts a function of a test module, or a program, on several ranks, and collects what every rank did.
+"""Runs a function of a test module, or a program, on several ranks, and collects results and outputs.
 
     def worker(steps):  # at the top level of the test module
         hvd.init()
@@ -6,9 +6,9 @@
 
     assert ranks.run(worker, 5, ranks=3, transport="gloo") == [0, 5, 10]
 
-Over "gloo" ranks are forked from a process that has imported TensorFlow, if there is one (see `forked`);
-over the other transports a rank pays seconds for importing it. Either way a test module gathers its cases
-in few launches: see `run_checks`.
+With "gloo", ranks are forked from a process that has imported TensorFlow, if there is one (see `forked`). With
+the other transports, each rank takes seconds to import it. So a test module should have few launches with
+many cases each: see `run_checks`.
 """
 
 from __future__ import annotations
@@ -38,25 +38,24 @@ import forked
 
 _Process = forked.Process | subprocess.Popen
 
-# "gloo" starts the ranks from here, as horovodrun would; the others are what users start.
+# "gloo" starts the ranks from this process, as horovodrun would; the others are the launchers that users run.
 TRANSPORTS = ("gloo", "mpi", "horovodrun")
-# What the other ranks get to notice that one has failed; Horovod's own timeout is 30 s.
+# Time for other ranks to notice that one has failed; Horovod's own timeout is 30 s.
 _GRACE_SECONDS = 35.0
 _SHOWN_CHARACTERS = 6000
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What became of a launch; lists are by rank.
+    """The result of a launch; lists are by rank.
 
     Attributes:
-      results: what the function returned; None for a program, and where it did not return.
-      outputs: stdout and stderr together.
-      returncodes: exit codes, minus the signal's number where one ended the rank; None where only the
-        launcher can tell.
-      returncode: 0 if all ranks ended well, else the launcher's, or the first rank's that did not.
-      timed_out: whether ranks had to be killed, because they ran past the timeout or outlived a failed rank.
-      seconds: from the start to the end of the last rank.
+      results: The function's results; None for a program, or if the function did not return.
+      outputs: Standard output and standard error of each rank, together.
+      returncodes: Exit codes, -N if signal N ended a rank; None if only the launcher knows.
+      returncode: 0 if all ranks succeeded, else the launcher's exit code, or that of the first failed rank.
+      timed_out: Whether ranks were killed, because they exceeded the timeout or outlived a failed rank.
+      seconds: From the start to the end of the last rank.
     """
 
     results: list[Any]
@@ -67,7 +66,7 @@ class Job:
     seconds: float
 
     def report(self) -> str:
-        """The ends of all outputs, for a failed test to show."""
+        """The ends of all outputs, for the message of a failed test."""
         lines = [f"returncode {self.returncode}, timed out: {self.timed_out}, {self.seconds:.1f} s"]
         for rank, output in enumerate(self.outputs):
             lines += [f"----- rank {rank}, {self.returncodes[rank]}", output[-_SHOWN_CHARACTERS:]]
@@ -78,13 +77,13 @@ def run(function: Callable, *args: Any, ranks: int, **options: Any) -> list[Any]
     """Calls `function(*args)` on every rank and returns the results by rank.
 
     Args:
-      function: a function at the top level of a module that a file holds; each rank imports that file.
+      function: a top-level function of a module in a file, which each rank imports.
       *args: picklable arguments, the same on all ranks.
       ranks: the number of processes.
       **options: as for `launch`.
 
     Raises:
-      AssertionError: a rank failed or hung; with the output of all ranks.
+      AssertionError: a rank failed or hung; the message has the outputs of all ranks.
     """
     job = launch(function, *args, ranks=ranks, **options)
     assert job.returncode == 0 and not job.timed_out, job.report()
@@ -92,15 +91,15 @@ def run(function: Callable, *args: Any, ranks: int, **options: Any) -> list[Any]
 
 
 def run_checks(checks: Sequence[Callable[[], Any]], *, ranks: int, **options: Any) -> dict[str, list[Any]]:
-    """Calls functions one after the other on every rank, in one launch.
+    """Calls functions one after another on every rank, in one launch.
 
-    The first that raises ends the launch, since other ranks may be waiting for it in a collective.
+    An exception ends the launch, because other ranks may be waiting in a collective.
 
     Returns:
-      By the function's name, what it returned on each rank.
+      By function name, the results of all ranks.
 
     Raises:
-      AssertionError: as `run`; the outputs tell which function it was.
+      AssertionError: as `run`; the outputs name the function.
     """
     modules = {inspect.getsourcefile(check) for check in checks}
     assert len(modules) == 1, f"checks of one launch stand in one module, not in {modules}"
@@ -117,21 +116,21 @@ def launch(
     env: dict[str, str] | None = None,
     timeout: float = 150.0,
 ) -> Job:
-    """Starts `ranks` processes and waits for them. Skips the test where the transport is not installed.
+    """Starts `ranks` processes and waits for them. Skips the test if the transport is not installed.
 
     Args:
       target: a function as in `run`, or the path of a Python program.
       *args: the function's arguments, or the program's (strings).
       ranks: the number of processes.
       transport: "gloo", "mpi" (mpirun) or "horovodrun" (Gloo, started by horovodrun: 7 s more).
-      env: environment variables besides those of this process.
+      env: environment variables to add to those of this process.
       timeout: seconds after which all ranks are killed; the outputs then end with their stacks.
     """
     require(transport)
     with tempfile.TemporaryDirectory(prefix="ranks-") as name:
         folder = pathlib.Path(name)
         (folder / "job").write_bytes(pickle.dumps((_describe(target), args)))
-        # Ranks import what this process can import, from wherever they are started.
+        # Ranks can import what this process can import, in any working directory.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(env or {})}
         start = time.monotonic()
         with _started(transport, ranks, folder, environment) as processes:
@@ -142,7 +141,7 @@ def launch(
 
 
 def require(transport: str) -> None:
-    """Skips the running test, with a reason, where ranks cannot be started over `transport`."""
+    """Skips the running test, with a reason, if ranks cannot be started with `transport`."""
     assert transport in TRANSPORTS, transport
     if transport == "mpi" and shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed")
@@ -162,7 +161,7 @@ def _describe(target: Callable | str | os.PathLike) -> tuple[str, str | None]:
 def _started(
     transport: str, ranks: int, folder: pathlib.Path, environment: dict[str, str]
 ) -> Iterator[list[_Process]]:
-    """The started processes: one for each rank with "gloo", else the launcher alone. None is left behind."""
+    """Starts the processes: one per rank with "gloo", else only the launcher. Ends them all at the end."""
     program = [os.path.abspath(__file__), str(folder)]
     processes: list[_Process] = []
     with contextlib.ExitStack() as stack:
@@ -191,7 +190,7 @@ def _started(
 
 @contextlib.contextmanager
 def _gloo_environments(ranks: int) -> Iterator[list[dict[str, str]]]:
-    """What horovodrun sets for each rank, with its rendezvous server running in this process."""
+    """The environment variables that horovodrun sets for each rank. Runs its rendezvous server meanwhile."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.gloo_run import create_run_env_vars, create_slot_env_vars
     from horovod.runner.http.http_server import RendezvousServer
@@ -210,7 +209,7 @@ def _gloo_environments(ranks: int) -> Iterator[list[dict[str, str]]]:
 def _launcher(transport: str, ranks: int) -> list[str]:
     if transport == "mpi":
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        # Ranks that wait give way: on few cores they would keep those that they wait for from running.
+        # Waiting ranks yield their core: with few cores, they would block the ranks that they wait for.
         patient = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
         return ["mpirun", *as_root, *patient, "-np", str(ranks)]
     horovodrun = "from horovod.runner.launch import run_commandline; run_commandline()"
@@ -218,7 +217,7 @@ def _launcher(transport: str, ranks: int) -> list[str]:
 
 
 def _wait(processes: list[_Process], deadline: float) -> bool:
-    """Waits for all processes; True if some still run at the deadline, or too long after one failed."""
+    """Waits for all processes; True if some still run at the deadline, or too long after a failure."""
     while any(process.poll() is None for process in processes):
         if any(process.returncode for process in processes):
             deadline = min(deadline, time.monotonic() + _GRACE_SECONDS)
@@ -237,7 +236,7 @@ def _outlived(processes: list[_Process], deadline: float) -> bool:
 
 
 def _kill(processes: list[_Process], folder: pathlib.Path, ranks: int) -> None:
-    """Has the ranks print their stacks, then kills them and their launcher."""
+    """Makes the ranks print their stacks, then kills them and their launcher."""
     pids = [_read(folder / f"pid.{rank}") for rank in range(ranks)]
     own = {process.pid for process in processes if process.poll() is None}
     running = [int(pid) for pid in pids if pid and (int(pid) in own or _is_ours(int(pid), folder))]
@@ -253,7 +252,7 @@ def _kill(processes: list[_Process], folder: pathlib.Path, ranks: int) -> None:
 
 
 def _is_ours(pid: int, folder: pathlib.Path) -> bool:
-    # The number of a rank that has ended may be another process's by now.
+    # The process id of a rank that has ended may have been reused.
     return str(folder) in _read(pathlib.Path(f"/proc/{pid}/cmdline"))
 
 
@@ -269,7 +268,7 @@ def _job(folder: pathlib.Path, processes: list[_Process], ranks: int, timed_out:
     by_rank = codes if len(codes) == ranks else [None] * ranks
     outputs = [_read(folder / f"output.{rank}") for rank in range(ranks)]
     for index in range(len(processes)):
-        # What a rank wrote before its output went to its file, and what the launcher has to say.
+        # What a rank wrote before its output was redirected to its file, and the launcher's output.
         outputs[index] += _read(folder / f"started.{index}")
     results = [None] * ranks
     for rank in range(ranks):
@@ -306,7 +305,7 @@ def _rank_from_environment() -> int:
 
 
 def _main(folder: pathlib.Path) -> None:
-    """A rank: runs the job in `folder`, with its output and result in files there."""
+    """Runs the job in `folder` on this rank; writes its output and result to files there."""
     import faulthandler
 
     rank = _rank_from_environment()
@@ -328,7 +327,7 @@ def _main(folder: pathlib.Path) -> None:
     except BaseException:
         traceback.print_exc()
         sys.exit(1)
-    # Renamed, so that a rank that dies while it writes leaves no half result.
+    # Renamed, so that a rank that dies while writing leaves no partial result.
     (folder / f"writing.{rank}").write_bytes(pickle.dumps(result))
     os.replace(folder / f"writing.{rank}", folder / f"result.{rank}")
 

@@ -1,4 +1,4 @@
-"""Broadcasting ordinary variables over ranks, by an op and by a hook."""
+"""Broadcasting ordinary variables over ranks, with an op and with a hook."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def _own_value():
 
 
 def _variables():
-    """Variables of several kinds and dtypes whose values are the rank's."""
+    """Variables of several kinds and dtypes whose values depend on the rank."""
     own = _own_value()
     with tf.compat.v1.variable_scope("scope"):
         resource = tf.compat.v1.get_variable("resource", initializer=[own, -own], use_resource=True)
@@ -33,7 +33,7 @@ def _values(session, variables):
 
 
 def check_global_variables():
-    """The values that this rank starts from, and those after the broadcasts from two roots."""
+    """The initial values on this rank, and the values after broadcasts from two roots."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(sok.Init(global_batch_size=SIZE, seed=1))
         table = sok.EmbeddingVariable("table", dim=2)

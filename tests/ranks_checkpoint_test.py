@@ -1,4 +1,4 @@
-"""tf.compat.v1.train.Saver over ranks: one checkpoint of all, restored on any number of ranks."""
+"""tf.compat.v1.train.Saver over ranks: one checkpoint for all, which any number of ranks can restore."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ OPTIMIZERS = {
 
 
 class Model:
-    """A table of which each step touches some of KEYS, on all ranks the same, and a dense variable."""
+    """A dense variable, and a table of which each step touches some of KEYS, the same on all ranks."""
 
     def __init__(self, optimizer="adagrad"):
         self.keys = tf.compat.v1.placeholder(tf.int64, [None])
@@ -49,7 +49,7 @@ class Model:
 
 
 def _save_all(folder: str) -> dict[str, np.ndarray]:
-    """By optimizer the rows of KEYS after one more step than is saved."""
+    """Saves a checkpoint for each optimizer; returns the rows of KEYS after one more step, by optimizer."""
     results = {}
     for name in OPTIMIZERS:
         with harness.graph_and_session() as session:
@@ -78,7 +78,7 @@ def _restore_all(folder: str) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """By the number of ranks: (folder, what _save_all returned on rank 0)."""
+    """By the number of ranks: (folder, result of _save_all on rank 0)."""
     results = {}
     for size in (1, 2, 3):
         folder = str(tmp_path_factory.mktemp(f"of_{size}_ranks"))
@@ -115,7 +115,7 @@ def _message(call):
 
 
 def _errors(folder: str) -> dict[str, str]:
-    """By what was tried, the error."""
+    """The error messages, by case."""
     rank = communicator().rank
     messages = {}
     with harness.graph_and_session() as session:
@@ -138,7 +138,7 @@ def _errors(folder: str) -> dict[str, str]:
             pathlib.Path(folder, "file").write_text("")
         place = "file" if rank == 0 else "of_1"
         try_to("first_cannot_write", lambda: model.saver.save(session, f"{folder}/{place}/model"))
-        # Rank 0 fails after its tables are written: the name of its state file is that of a folder.
+        # Rank 0 fails after its tables are written, because there is a folder in the place of its state file.
         os.makedirs(f"{folder}/state_is_a_folder", exist_ok=True)
         try_to(
             "first_fails_late",
@@ -170,7 +170,7 @@ def test_errors_are_raised_on_all_ranks_and_change_nothing(tmp_path):
     for rank, messages in enumerate(by_rank):
         for name in ("not_shared", "first_cannot_write", "first_fails_late", "damaged", "incomplete"):
             assert messages[name] != "no error", (rank, name)
-    # At as many ranks as saved it, each reads its own shard.
+    # On as many ranks as saved it, each rank reads its own shard.
     for name, file in (("damaged", "shard-00001/values.npy"), ("incomplete", "shard-00001")):
         assert "rank 1 failed" in by_rank[0][name], by_rank[0][name]
         assert file in by_rank[1][name], by_rank[1][name]
@@ -190,7 +190,7 @@ def _keep(folder: str) -> tuple[list[str], list[str]]:
         for number in range(5):
             model.step(session, number)
             path = model.saver.save(session, f"{folder}/model", global_step=number)
-            # Whichever rank comes back can restore.
+            # Every rank can restore as soon as its save has returned.
             model.saver.restore(session, path)
         return model.saver.last_checkpoints, sorted(os.listdir(folder))
 

@@ -1,4 +1,4 @@
-"""Collective training over ranks: a program as DeepRec's users write it trains as it does in one process."""
+"""Collective training over ranks: a program in DeepRec's style trains as it does in one process."""
 
 import tempfile
 
@@ -64,7 +64,7 @@ class Model:
 
 
 def trained(make_train_op, steps=STEPS, fetch=None):
-    """The model's state, or what `fetch` gave in every step, after training without sok.Init."""
+    """Trains without sok.Init; returns the model's state, or the results of `fetch` in every step."""
     with tf.Graph().as_default(), v1.Session() as session:
         v1.set_random_seed(7)
         model = Model()
@@ -77,7 +77,7 @@ def trained(make_train_op, steps=STEPS, fetch=None):
 
 
 def enabled(function):
-    """Calls it with collective training on."""
+    """Calls `function` with collective training enabled."""
     tf.config.experimental.enable_distributed_strategy(strategy="collective")
     try:
         return function()
@@ -95,7 +95,7 @@ def check_optimizers():
 
 
 def clipped(clip):
-    """Trains with gradients that `clip` changes; it takes and gives a list."""
+    """Trains with gradients that `clip` changes, which maps a list to a list."""
 
     def make_train_op(model):
         optimizer = train.AdagradOptimizer(0.1)
@@ -129,7 +129,7 @@ def check_clipping():
 
 
 def norms(model):
-    """The norms of all gradients, of the table's and of the others."""
+    """The norms of all gradients, of the table's gradient and of the others."""
     optimizer = train.GradientDescentOptimizer(0.5)
     pairs = optimizer.compute_gradients(model.loss)
     by_name = {variable.name.partition(":")[0]: gradient for gradient, variable in pairs}
@@ -151,7 +151,7 @@ def check_scopes():
 
 
 def check_an_explicit_optimizer_goes_first():
-    """The loss divided by the global batch size, and sums: what sok.DistributedOptimizer is for."""
+    """sok.DistributedOptimizer, with a loss divided by the global batch size and summed gradients."""
 
     def make_train_op(model):
         optimizer = sok.DistributedOptimizer(train.AdagradOptimizer(0.1), op="sum")
@@ -160,7 +160,7 @@ def check_an_explicit_optimizer_goes_first():
     def by_hand(model):
         optimizer = sok.DistributedOptimizer(train.AdagradOptimizer(0.1), op="sum")
         variables = [model.table, model.ordinary, model.kernel]
-        # Gated, as a variable that is a reference may change under the gradients that need it.
+        # Gated, because a reference variable may change while gradients that need it are computed.
         gradients = tf.gradients(model.loss / communicator().size, variables, gate_gradients=True)
         pairs = optimizer.combine_gradients(zip(gradients, variables, strict=True))
         return optimizer.apply_gradients(pairs, model.step)
@@ -173,7 +173,7 @@ def check_loss_scaling():
         scaled = sok.tf.keras.mixed_precision.LossScaleOptimizer(
             train.AdagradOptimizer(0.1), initial_scale=8.0
         )
-        # Variables that are references cannot be assigned in a branch.
+        # Without reference variables, which cannot be assigned in a branch.
         return scaled.minimize(model.loss, model.step, [model.table, model.ordinary])
 
     return enabled(lambda: trained(make_train_op))
@@ -221,7 +221,7 @@ def check_initial_values_are_those_of_rank_0():
 
 
 def _shared_folder():
-    """A new folder that all ranks know of."""
+    """A new folder that all ranks share."""
     with tf.Graph().as_default(), v1.Session() as session:
         name = np.frombuffer(tempfile.mkdtemp().encode().ljust(200), np.uint8)
         found = session.run(communicator().broadcast(tf.constant(name), 0, "folder"))
@@ -229,7 +229,7 @@ def _shared_folder():
 
 
 def check_monitored_sessions():
-    """Trained in two sessions, the second of which goes on from the first one's checkpoint."""
+    """Trains in two sessions, the second of which continues from the first one's checkpoint."""
 
     def run(folder, steps):
         with tf.Graph().as_default():
@@ -325,7 +325,8 @@ CHECKS = [
 ]
 
 
-# What a rank does with averaged gradients, whatever the number of ranks: on two of them only.
+# Checks of what a rank does with averaged gradients. They run on two ranks only, as the number does not
+# matter.
 OF_TWO_RANKS = [
     check_optimizers,
     check_clipping,

@@ -1,4 +1,4 @@
-"""The communicator: what ranks send each other, and under which names."""
+"""The communicator: exchanges and collectives, and their names."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ MOVED_DTYPES = [
 
 
 def _evaluate(build, feed=None):
-    """The values of what `build(communicator)` makes in a fresh graph, on the second of two runs."""
+    """The values of the tensors of `build(communicator)` in a new graph, in the second of two runs."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         fetches = build(communicator())
         session.run(fetches, feed)
@@ -54,7 +54,7 @@ def check_exchange():
 
 def check_allreduce():
     def build(ranks_):
-        # Constants, and two of one tensor: what optimizers of graphs would fold and merge.
+        # Constants, and two collectives of one tensor, which graph optimizers might fold and merge.
         same = tf.constant([1.0, 2.0]) * (ranks_.rank + 1)
         return [
             ranks_.allreduce(same, average=False, name="a/b:0"),
@@ -67,7 +67,7 @@ def check_allreduce():
 
 
 def check_allgather():
-    # Rank 0 has nothing.
+    # Rank 0 contributes nothing.
     return _evaluate(
         lambda r: r.allgather(tf.fill([r.rank, 2], tf.cast(r.rank, tf.bfloat16)), "rows")
     ).tolist()
@@ -107,7 +107,7 @@ def check_names_do_not_depend_on_scopes_and_order():
 
 
 def check_what_runs_of_collectives_on_constants():
-    """The types of Horovod's ops that are left when TensorFlow has optimized the graph."""
+    """The types of Horovod's ops that remain after TensorFlow's graph optimization."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         known = communicator()
         constant = tf.constant([1.0, 2.0])

@@ -1,4 +1,4 @@
-"""Ranks that disagree about a table or a group get an error that names both sides, instead of hanging."""
+"""If ranks disagree about a table or a group, all get an error that names both sides, instead of hanging."""
 
 import re
 
@@ -14,7 +14,7 @@ KEYS = [1, 2, 3]
 
 
 def _message_of(build, steps: int = 1) -> str:
-    """Runs `steps` steps of what `build(rank)` gives, and returns the error's type and message."""
+    """Runs `steps` steps of the ops of `build(rank)`; returns the type and message of the error."""
     import horovod.tensorflow as hvd
 
     hvd.init()
@@ -70,7 +70,7 @@ def _optimizers_differ() -> str:
 
 
 def _agree() -> str:
-    """In the end all is well again in these very processes."""
+    """Afterwards, the same processes work if they agree."""
     return _message_of(lambda rank: _lookup())
 
 
@@ -99,7 +99,7 @@ def _all_checks() -> dict[str, str]:
     return {check.__name__: check() for check in checks}
 
 
-# What the message of every rank has for rank 0 and for rank 1.
+# The texts for rank 0 and for rank 1 in the message of every rank.
 SIDES = {
     "_dims_differ": ("dim 4", "dim 8"),
     "_key_dtypes_differ": ("int64 keys", "int32 keys"),

@@ -1,4 +1,4 @@
-"""sok.DistributedOptimizer over ranks: models train as in one process, with tables and without."""
+"""sok.DistributedOptimizer over ranks: models with and without tables train as in one process."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ Distributed = sok.DistributedOptimizer
 BATCH = 24
 STEPS = 50
 VOCABULARY = 30
-# Where the ranks' parts of a batch begin and end: uneven ones, and one that is empty.
+# The boundaries of the ranks' parts of a batch: uneven parts, and an empty one.
 BOUNDS = {1: [0, BATCH], 2: [0, 7, BATCH], 3: [0, 5, 5, BATCH]}
 
 INNER = {
@@ -143,7 +143,7 @@ def check_gathered_gradients_of_tables_are_refused():
 
 
 def check_sum_and_average():
-    """By how much a rank-dependent gradient moves a dense and a sliced variable, for each way to say it."""
+    """How far a rank-dependent gradient moves a dense and a sliced variable, by form of the argument."""
     import horovod.tensorflow as hvd
 
     moved = []
@@ -191,7 +191,7 @@ def launched(request):
 
 @pytest.fixture(scope="module")
 def one_process():
-    """What the checks that need no Horovod give in this process."""
+    """The results in this process of the checks that need no Horovod."""
     initialize._reset()
     yield {check.__name__: check() for check in (check_cases, check_clipping_sees_the_whole_batch)}
     initialize._reset()

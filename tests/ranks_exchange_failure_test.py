@@ -1,4 +1,4 @@
-"""Ranks that die, and ranks that wait for each other: the others end with a message instead of hanging."""
+"""If a rank dies, or ranks wait for each other, all end with a message instead of hanging."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import ranks
 
 
 def _exchanges(names):
-    """(session, feed, {name: outputs}) of exchanges of one word with each rank; Horovod's module first."""
+    """(Horovod's module, session, feed, {name: outputs}) for exchanges of one word with each rank."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -55,7 +55,7 @@ def test_a_rank_that_dies_ends_the_others_with_a_message(transport, way):
     if way == "raise":
         assert "RuntimeError: a reason" in job.outputs[-1], job.report()
     if transport == "gloo":
-        # mpirun kills the others itself, with a message of its own, which may come before theirs.
+        # mpirun kills the other ranks itself with its own message, possibly before they print theirs.
         for rank in range(2):
             assert f"exchange 'ids' on rank {rank} of {size} failed: " in job.outputs[rank], job.report()
     else:
@@ -63,7 +63,7 @@ def test_a_rank_that_dies_ends_the_others_with_a_message(transport, way):
 
 
 def _run_different_exchanges():
-    """Rank 0 waits for two exchanges and the others for a third: (type of the error, its message)."""
+    """Rank 0 waits for two exchanges, the others for a third; returns the error's type and message."""
 
     def steps():
         hvd, session, feed, outputs = _exchanges(["users", "items", "shops", "barrier"])
@@ -74,7 +74,7 @@ def _run_different_exchanges():
         with pytest.raises(Exception) as caught:
             session.run(mine, feed)
         session.run(outputs["barrier"], feed)
-        # What has failed here meets its other side after all: nothing breaks, and what comes next is whole.
+        # The failed exchange meets its counterpart later: this must not break it or the next exchanges.
         session.run(other, feed)
         session.run(outputs["barrier"], feed)
         for exchange in session.run(outputs, feed).values():
@@ -97,7 +97,7 @@ def test_ranks_that_wait_for_each_other_fail_naming_both_sides(transport, size):
 
 
 def _two_threads_in_different_orders():
-    """Rank 0 waits for "users", the others for "shops", until a thread of each comes late."""
+    """Rank 0 waits for "users" and the others for "shops", until a late thread of each runs the other."""
 
     def steps():
         hvd, session, feed, outputs = _exchanges(["users", "shops"])
@@ -114,7 +114,7 @@ def _two_threads_in_different_orders():
 
 @pytest.mark.parametrize("seconds", [{0: "0", 1: "1"}, {0: "20", 1: "1"}])
 def test_rank_0_decides_how_long(seconds):
-    # The others alone would give up after a second.
+    # By their own setting, the other ranks would give up after a second.
     job = ranks.launch(_with_stall_seconds, seconds, ranks=2)
     assert job.returncode == 0, job.report()
 

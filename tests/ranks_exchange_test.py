@@ -1,4 +1,4 @@
-"""SokExchange on several ranks: what arrives, for any sizes, orders and numbers of exchanges under way."""
+"""SokExchange on several ranks: received words, for any sizes, orders and numbers of concurrent exchanges."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ class _Rank:
         np.testing.assert_array_equal(got.received_splits, [len(part) for part in parts])
 
     def exchanged(self):
-        """What the process has exchanged so far."""
+        """The statistics of the process's exchanges so far."""
         from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 
         with self.graph.as_default():
@@ -52,7 +52,7 @@ class _Rank:
 
 
 def _words(source, target, key, largest=40):
-    """What `source` sends to `target`; every rank can tell. Often nothing, at times to nobody."""
+    """The words that `source` sends to `target`, the same on every rank; often none, or none to any."""
     rng = np.random.default_rng([source, target, key])
     silent = np.random.default_rng([source, key]).random() < 0.2
     size = 0 if silent else max(0, int(rng.integers(-largest // 2, largest)))
@@ -60,7 +60,7 @@ def _words(source, target, key, largest=40):
 
 
 def _parts(me, key, largest=40):
-    """(what this rank sends, what it receives), by the other rank."""
+    """(the words that this rank sends, those that it receives), by the other rank."""
     others = range(me.size)
     sent = [_words(me.rank, other, key, largest) for other in others]
     return sent, [_words(other, me.rank, key, largest) for other in others]
@@ -102,7 +102,7 @@ def check_words_beyond_the_splits_stay_here():
 def _many_in_flight(threads, steps):
     me = _Rank(threads)
     names = [f"flight{i}" for i in range(8)]
-    # Built and fetched in another order on each rank.
+    # Built and fetched in different orders on the ranks.
     exchanges = {name: me.fed_exchange(f"{name}.{threads}") for name in _rotated(names, 3 * me.rank)}
     fetches = {name: exchange[2] for name, exchange in exchanges.items()}
     for step in range(steps):
@@ -201,7 +201,7 @@ def check_bad_inputs_are_errors_that_name_the_exchange():
     }
     for reason, bad in bad_splits.items():
         error = _error_of(lambda bad=bad: me.session.run(outputs, {words: [7, 7], splits: bad}))
-        # More words than there can be are more than there are.
+        # A split that is larger than any tensor is larger than this one.
         assert "exchange 'bad': " in error, error
         assert reason in error or "more than the 2 words" in error, error
     got = me.session.run(outputs, {words: np.arange(me.size), splits: [1] * me.size})
@@ -217,8 +217,8 @@ def _error_of(run):
 
 
 def check_an_error_elsewhere_ends_the_step_at_once():
-    # Rank 0 fails before the others come to the exchange, and does not wait for them: they come after a
-    # barrier that rank 0 enters once it has its error.
+    # Rank 0 fails before the others reach the exchange, and must not wait for them: they run it after a
+    # barrier that rank 0 enters when it has its error.
     me = _Rank()
     words, splits, outputs = me.fed_exchange("left")
     barrier = me.fed_exchange("barrier")
@@ -236,7 +236,7 @@ def check_an_error_elsewhere_ends_the_step_at_once():
         assert "of another kind" in _error_of(lambda: me.session.run([outputs, failing], feed))
     me.session.run(barrier[2], all_feed)
     if me.rank != 0:
-        # What rank 0 had handed over before its error arrives still.
+        # The words that rank 0 had sent before its error still arrive.
         me.check(me.session.run(outputs, feed), expected)
     me.session.run(barrier[2], all_feed)
     me.check(me.session.run(outputs, feed), expected)
@@ -296,8 +296,8 @@ def test_sizes_that_vary_are_negotiated_fast():
     job = ranks.launch(_exchange_varying_sizes, ranks=2, env=environment)
     assert job.returncode == 0, job.report()
     assert job.outputs[0].count("Performing varying") == 100
-    # The slow way over rank 0 once for the exchange and once for the round that ends the stall watch, each in
-    # one of Horovod's cycles or, where a rank comes late, in two; not a hundred times.
+    # The slow negotiation over rank 0 is needed once for the exchange and once for the round that ends the
+    # stall watch, each in one or, if a rank is late, two of Horovod's cycles; not a hundred times.
     assert 1 <= job.outputs[0].count("Adding messages from process-set rank 0") <= 10
 
 

@@ -1,4 +1,4 @@
-"""sparse_operation_kit.experiment over ranks: the same numbers as one process with the whole batch."""
+"""sparse_operation_kit.experiment over ranks: the same results as one process with the whole batch."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from sparse_operation_kit import experiment as sok
 from sparse_operation_kit.checkpoint import open_checkpoint, problems
 from sparse_operation_kit.core.communicator import communicator
 
-# Numbers of rows that are no multiples of the numbers of ranks.
+# The numbers of rows are not multiples of the numbers of ranks.
 ROWS, DIMS, COMBINERS = (17, 7, 11), (3, 5, 1), ("sum", "mean", "sum")
 BATCH = 12
 RATE = 0.25
@@ -52,7 +52,7 @@ def _variables(size):
 
 
 def _train(folder):
-    """Trains a step and dumps; returns what this rank sees of everything."""
+    """Trains a step and dumps; returns this rank's outputs, gradients and rows."""
     sok.init()
     rank, size = communicator().rank, communicator().size
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -93,7 +93,7 @@ def _load(folder):
 
 
 def _expected():
-    """Outputs of the whole batch, and the tables after a step, by TensorFlow's own ops."""
+    """The outputs for the whole batch and the tables after a step, computed by TensorFlow's ops."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variables = [tf.compat.v1.Variable(value, use_resource=True) for value in _values()]
         ids, weights = _part(0, 1)
@@ -192,7 +192,7 @@ def test_a_checkpoint_goes_from_any_mode_to_any_other(tmp_path, size, other):
 
 
 def _count_exchanges():
-    """How many ops that talk to other ranks a lookup in one variable makes, and one in three."""
+    """The number of ops that exchange with other ranks: in a lookup in one variable, and in one in three."""
     counts = []
     for tables in (1, 3):
         with tf.Graph().as_default() as graph:

@@ -1,4 +1,4 @@
-"""Feature columns over ranks: scopes change nothing, and any number of ranks gives what one gives."""
+"""Feature columns over ranks: scopes change nothing, and results do not depend on the number of ranks."""
 
 import functools
 
@@ -23,13 +23,13 @@ def global_steps(recipes, seed):
 
 
 def part_of(values, rank, size):
-    """A rank's samples, unevenly many: the last rank has the most, and with 3 ranks the first few."""
+    """A rank's samples. Ranks have different numbers: the last has the most; of 3, the first has few."""
     ends = np.rint(SAMPLES * (np.arange(size + 1) / size) ** 1.5).astype(int)
     return {key: value[ends[rank] : ends[rank + 1]] for key, value in values.items()}
 
 
 def train_both_ways(seeds):
-    """By seed, the runs without scopes and with them, on this rank's part of the batches."""
+    """By seed, the runs without and with scopes, on this rank's part of the batches."""
     import horovod.tensorflow as hvd
 
     hvd.init()
@@ -70,7 +70,7 @@ def test_any_number_of_ranks_trains_the_same_with_and_without_scopes(size, seeds
 
 
 def count_exchanges(counts):
-    """By number of columns, the exchanges of a step, and the layer's shape."""
+    """By number of columns, the exchanges of a step and the layer's shape."""
     import horovod.tensorflow as hvd
 
     hvd.init()

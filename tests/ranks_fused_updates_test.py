@@ -1,4 +1,4 @@
-"""Over ranks, updates in the op that sums gradients: the same bits, and the same exchanges."""
+"""Fused updates, in the op that sums gradients, over ranks: the same bits and the same exchanges."""
 
 import contextlib
 import tempfile
@@ -21,8 +21,8 @@ train = v1.train
 
 STEPS = 5
 IDS = 15
-# Longer than what is summed in the cache, RowGradients::kBlockFloats; one that is looked up twice, with
-# weights; and two whose owners answer with rows and with sums.
+# "long" is longer than a block of sums, RowGradients::kBlockFloats; "shared" is looked up twice, with
+# weights; "rows" and "sums" have these exchange modes.
 DIMS = {"long": 4097, "shared": 16, "rows": 3, "sums": 5}
 
 OPTIMIZERS = {
@@ -59,7 +59,7 @@ class Model:
         self.loss = tf.add_n([tf.reduce_sum(tf.square(output - 0.3)) for output in self.outputs])
 
     def feed(self, step):
-        """Another number of keys on each rank, none at all now and then."""
+        """The feed of a step. Numbers of keys differ between ranks and are sometimes 0."""
         rng = np.random.default_rng([step, communicator().rank])
         counts = [0 if (step + communicator().rank) % 4 == 2 else int(rng.integers(1, 20)) for _ in self.keys]
         feeds = {
@@ -81,7 +81,7 @@ def _bags(keys):
 
 @contextlib.contextmanager
 def averages():
-    """As in collective training."""
+    """Averages gradients over ranks, as in collective training."""
     replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING)
     try:
         yield
@@ -90,14 +90,14 @@ def averages():
 
 
 def op_counts():
-    """How many ops there are that sum and update, that update, and that exchange."""
+    """The numbers of ops that sum and update, that only update, and that exchange."""
     found = [op.type for op in tf.compat.v1.get_default_graph().get_operations()]
     fused = found.count("SokGroupSumApplyGradients") + found.count("SokGroupLookupApplyGradients")
     return fused, found.count("SokApplyGradients"), found.count("SokExchange")
 
 
 def trained(make_step, folder, dtype=None, fused=True):
-    """Ops, what was fetched in each step, and all ranks' rows of each table."""
+    """Trains; returns counts of ops, the fetched values of each step, and all ranks' rows of each table."""
     with tf.Graph().as_default(), v1.Session() as session, sok.optimizers.fused_updates(fused):
         session.run(sok.Init(global_batch_size=24, seed=1, gradient_exchange_dtype=dtype))
         model = Model()
@@ -110,7 +110,7 @@ def trained(make_step, folder, dtype=None, fused=True):
 
 
 def assert_same_bits(one, other):
-    """Of two runs."""
+    """Compares two runs."""
     tf.nest.map_structure(np.testing.assert_array_equal, one[1:], other[1:])
 
 
@@ -125,7 +125,7 @@ def minimized(make):
 
 
 def fused_and_separate(make_step, folder, **options):
-    """Both runs, of which the second has update ops of its own for the four tables."""
+    """A run with fused updates, and one with separate update ops for the four tables."""
     one = trained(make_step, folder, **options)
     other = trained(make_step, folder, fused=False, **options)
     assert other[0] == (0, 4, one[0][2])
@@ -164,7 +164,7 @@ def test_ranks_train_with_the_same_bits(size, names, averaged, dtype):
 
 
 def _applied(change, read=None, optimizer=OPTIMIZERS["adagrad"]):
-    """A step with gradients that `change` changed, which `read` reads as well."""
+    """A step with gradients that `change` changes, and that `read` reads too."""
 
     def make_step(model):
         made = optimizer()
@@ -195,12 +195,12 @@ def _clipped(gradients):
 
 
 def _norms_and_sums(gradients):
-    """Of all tables over all ranks, and each table's on this rank."""
+    """The norm of all tables' gradients over all ranks, and each table's sum of squares on this rank."""
     return [tf.linalg.global_norm(gradients), [tf.reduce_sum(tf.square(g.values)) for g in gradients]]
 
 
 def _check_other_graphs(folder):
-    """By what is done to gradients, the counts of ops, and the norms of all ranks' gradients."""
+    """By change of gradients, the counts of ops, and the norms of all ranks' gradients."""
     found = {"summed": fused_and_separate(_with_an_ordinary_variable, folder)}
     with averages():
         for name, change, read in (

@@ -1,4 +1,4 @@
-"""GlobalStepEvict over ranks counts the global step, through a restart on another number of ranks."""
+"""GlobalStepEvict over ranks uses the global step, also after a restart on another number of ranks."""
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ v1 = tf.compat.v1
 train = v1.train
 LIFE = 4
 STEPS = 12
-STRIDE = 2  # of the global step; other training takes every second step
+STRIDE = 2  # global steps per step here, because other training takes every second one
 
 
 def _keys(step, rank):

@@ -1,4 +1,4 @@
-"""tf.GradientTape over ranks: the gradients of tables, and what they train, are those of tf.gradients."""
+"""tf.GradientTape over ranks: the gradients of tables and the trained rows equal those of tf.gradients."""
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -25,7 +25,7 @@ def _update_ops():
 
 
 def _gradients(how, loss_of, keys, variables):
-    """Of the loss, taken in one of several ways."""
+    """The gradients of the loss, computed in one of several ways."""
     if how == "tf.gradients":
         return tf.gradients(loss_of(keys), variables)
     if how == "around a function":
@@ -40,7 +40,7 @@ def _gradients(how, loss_of, keys, variables):
 
 
 def _train(how, optimizer):
-    """(rows that this rank reads, its dense variable, update ops) after some steps."""
+    """Trains some steps; returns (rows that this rank reads, its dense variable, update ops)."""
     known = communicator()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(sok.Init(global_batch_size=known.size, seed=1))
@@ -75,7 +75,7 @@ def check_training():
 
 
 def check_local_sources_of_horovods_tape():
-    """Horovod's tape leaves gradients of local sources on their rank, divided by the number of ranks."""
+    """Horovod's tape does not sum gradients of local sources, but divides them by the number of ranks."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(sok.Init(global_batch_size=hvd.size(), seed=1))
         table = sok.EmbeddingVariable("table", dim=2, initializer=4.0)

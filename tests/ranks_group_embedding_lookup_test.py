@@ -1,4 +1,4 @@
-"""Groups of lookups over ranks: what one process gives on all batches, for three exchanges a step."""
+"""Groups of lookups over ranks equal one process with all batches, and need three exchanges per step."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import sparse_operation_kit as sok
 from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 
 BATCH = 6
-# Dims of the tables by feature; None: an ordinary variable.
+# The dims of the tables, by feature; None is an ordinary variable.
 DIMS = (4, 1, None, 17, 4, 4, 1)
 COMBINERS = ("sum", "mean", "sum", "sqrtn", "mean", "sqrtn", "mean")
 WEIGHTED = (False, False, False, False, False, True, True)
@@ -25,7 +25,7 @@ def _rank() -> tuple[int, int]:
 
 
 class Batch:
-    """A rank's lengths, keys and weights of each feature; the first rank has no key of the fourth."""
+    """A rank's lengths, keys and weights of each feature; the first rank has no keys of the fourth."""
 
     def __init__(self, rank: int) -> None:
         rng = np.random.default_rng(rank)
@@ -38,7 +38,7 @@ class Batch:
 
     @staticmethod
     def joined(batches: list["Batch"]) -> "Batch":
-        """The batch of one process."""
+        """The batches of all ranks as the batch of one process."""
         result = Batch(0)
         for name in ("lengths", "keys", "weights"):
             by_feature = zip(*[getattr(batch, name) for batch in batches], strict=True)
@@ -51,7 +51,7 @@ class Batch:
 
 
 def _train(batch: Batch, side_by_side: bool) -> list[np.ndarray]:
-    """Outputs of a group before and after two steps, one feature after the other."""
+    """The outputs of a group before and after two steps, by feature."""
     with harness.graph_and_session() as session:
         tables = {dim: sok.EmbeddingVariable(f"table_{dim}", dim) for dim in {*DIMS} - {None}}
         ordinary = tf.compat.v1.get_variable("ordinary", initializer=tf.range(30.0) / 7.0)
@@ -81,7 +81,7 @@ def _train_a_rank() -> list[list[np.ndarray]]:
 
 
 def _exchanges_of_a_step(features: int) -> int:
-    """How often ranks exchange in a step of a group of so many features, each in a table of its own."""
+    """The number of exchanges in a step of a group of `features` features, each with its own table."""
     with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(f"table_{i}", 1 + i % 4) for i in range(features)]
         bags = [
@@ -100,7 +100,7 @@ def _exchanges_of_a_step(features: int) -> int:
 
 
 def _exchanges_by_features() -> dict[int, int]:
-    # The largest groups take seconds to build on each rank.
+    # Larger groups only on two ranks, because they take seconds to build.
     counts = FEATURES if _rank()[1] == 2 else FEATURES[:1]
     return {features: _exchanges_of_a_step(features) for features in counts}
 

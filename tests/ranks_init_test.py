@@ -1,4 +1,4 @@
-"""sok.Init over ranks: what they must agree about, and what rank 0 decides."""
+"""sok.Init over ranks: the arguments that must agree, and the seed that rank 0 decides."""
 
 import pytest
 import tensorflow as tf
@@ -13,7 +13,7 @@ SIZE = 3
 
 
 def _init(**kwargs):
-    """What running sok.Init gives in a process that has not called it yet: its value, or its error's text."""
+    """Runs sok.Init in a process that has not called it yet; returns its value or its error message."""
     initialize._reset()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         try:
@@ -59,7 +59,7 @@ def check_rank_0_decides_the_seed():
     ranks_ = communicator()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(sok.Init(global_batch_size=SIZE, seed=[-5, 6, None][ranks_.rank]))
-        # Another Init in the session is told what the first one has decided.
+        # Another Init in the session gets the seed that the first one decided.
         other = native.ops.sok_init(
             [SIZE, 0, tf.float32.as_datatype_enum] * SIZE, rank=ranks_.rank, ranks=SIZE
         )
@@ -112,7 +112,7 @@ def check_initializers_tell_who_disagrees():
 
 
 def check_a_monitored_session():
-    """The first rank is the chief of its session, as every rank is of its own."""
+    """Every rank is the chief of its own session."""
     initialize._reset()
     with tf.Graph().as_default():
         sok.Init(global_batch_size=SIZE, seed=2)
@@ -161,7 +161,7 @@ def test_initializers_run_init(results):
 
 
 def test_where_init_has_run_an_initializer_concerns_one_rank(results):
-    # Of the keys 1 and 2 rank 1 has one and rank 2 the other.
+    # Of the keys 1 and 2, rank 1 has one and rank 2 the other.
     assert results["check_one_rank_alone_initializes_again"] == [[0, 0], [0, 1], [1, 1]]
 
 

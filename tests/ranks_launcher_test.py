@@ -1,4 +1,4 @@
-"""The launcher of the tests over ranks: results, outputs, failures and hangs of ranks."""
+"""The launcher of tests over ranks (ranks.py): results, outputs, failures and hangs of ranks."""
 
 import os
 import signal

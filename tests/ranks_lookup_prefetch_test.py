@@ -1,4 +1,4 @@
-"""LookupPrefetch over ranks: the same bits as without it, with as many exchanges."""
+"""LookupPrefetch over ranks: the same bits and the same number of exchanges as without."""
 
 import contextlib
 import functools
@@ -31,7 +31,7 @@ def _rank() -> int:
 
 
 def _look_up_sums_too(tables: dict, batch: dict) -> dict:
-    """The group, and a layer whose owners answer with sums."""
+    """The group's lookups, and a layer whose exchange is sums."""
     outputs = training.look_up(tables, batch)
     layer = sok.DistributedEmbedding("sum", None, 4, slot_num=1, max_nnz=8, exchange="sums", name="summed")
     bags = tf.RaggedTensor.from_row_lengths(batch["keys2"], batch["lengths2"]).to_sparse()
@@ -70,7 +70,7 @@ def test_outputs_tables_and_slots_are_the_same(size, optimizers):
 
 
 class _Model:
-    """One table, looked up with keys of which the batch before last may be bad."""
+    """A table, and lookups in batches of which the last but one may be malformed."""
 
     def __init__(self, lengths: list[list[int]]) -> None:
         dataset = tf.data.Dataset.from_generator(
@@ -110,7 +110,7 @@ def _exchanges_of_a_step() -> int:
 
 
 def _bad_batch_of_one_rank() -> tuple[list, str]:
-    """What the steps gave, and the error of the last: on one rank the third batch is bad."""
+    """The results of the steps, and the error of the last: one rank's third batch is malformed."""
     rank = _rank()
     with harness.graph_and_session() as session:
         model = _Model([[2, 4], [1, 4], [9, 4] if rank == 1 else [0, 4], [2, 4]])
@@ -131,7 +131,7 @@ def test_a_step_has_three_exchanges_and_errors_are_every_ranks_in_their_own_step
 
 
 def _monitored_steps(count: int) -> list[int]:
-    """The batches that steps of a MonitoredTrainingSession trained, which stops before the data end."""
+    """The batches that a MonitoredTrainingSession trains in `count` steps, or to the data's end for 0."""
     _rank()
     with tf.Graph().as_default():
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=1)

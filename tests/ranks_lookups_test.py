@@ -1,4 +1,4 @@
-"""What else looks rows up, over ranks: TensorFlow's own ops, groups of many tables, gradients in 16 bits."""
+"""Other lookups over ranks: TensorFlow's ops, groups of many tables, no hashing, 16-bit gradients."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def _keys(rank: int, salt: int = 0) -> np.ndarray:
 
 
 def _tensorflow_lookups(keys: np.ndarray) -> list[np.ndarray]:
-    """gather, embedding_lookup, embedding_lookup_sparse with weights, and the rows after a step."""
+    """Outputs of gather, embedding_lookup and weighted embedding_lookup_sparse, and the rows after a step."""
     indices = np.stack([np.arange(len(keys)) // 2, np.arange(len(keys)) % 2], axis=1)
     with harness.graph_and_session() as session:
         bags = tf.SparseTensor(indices, keys, [len(keys) // 2, 2])
@@ -57,7 +57,7 @@ def _tensorflow_lookups_of_a_rank() -> list[np.ndarray]:
 
 
 def _many_tables(keys_by_salt: list[np.ndarray]) -> list[np.ndarray]:
-    """A group over five tables of five dims, one of them looked up twice, after a step of training."""
+    """A group over five tables of different dims, one of them looked up twice, after a training step."""
     with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(f"table_{dim}", dim) for dim in (1, 2, 3, 8, 17)]
         lookups = [group.DenseLookup(tables[i % 5], tf.constant(keys)) for i, keys in enumerate(keys_by_salt)]
@@ -66,7 +66,7 @@ def _many_tables(keys_by_salt: list[np.ndarray]) -> list[np.ndarray]:
         with sok.optimizers.fused_updates(False):
             step = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss)
         updates = [op for op in session.graph.get_operations() if op.type == "SokApplyGradients"]
-        # Of one group each row has one gradient, which need not be looked for.
+        # In one group, each row has one gradient, so the update need not search for duplicates.
         assert [op.get_attr("indices_unique") for op in updates] == [True] * len(tables)
         harness.initialize(session)
         session.run(step)
@@ -91,7 +91,7 @@ def _direct_table_of_a_rank() -> tuple[list, np.ndarray]:
 
 
 def _trained_with_gradients_in(dtype: tf.DType) -> np.ndarray:
-    """The rows of three keys that all ranks train, each with a gradient that 16 bits cannot hold."""
+    """The rows of three keys that all ranks train, with gradients that 16 bits cannot represent."""
     rank, _ = _rank()
     initialize._reset()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -152,7 +152,7 @@ def test_a_direct_table_reads_as_one_tensor_on_every_rank(results):
 
 def test_gradients_travel_in_the_dtype_that_init_was_given(results):
     for exact, half, brain in results["_gradients_in_all_dtypes"]:
-        # A rank's message to itself is rounded as well: rows do not depend on who owns them.
+        # A rank's message to itself is rounded too, so that rows do not depend on their owner.
         total = sum(1 + 2.0**-14 + rank for rank in range(RANKS))
         np.testing.assert_allclose(exact, -np.full([3, 1], total), rtol=1e-7)
         np.testing.assert_array_equal(half, -np.full([3, 1], np.float32(sum(range(1, RANKS + 1)))))

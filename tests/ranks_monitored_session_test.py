@@ -1,4 +1,4 @@
-"""MonitoredTrainingSession over ranks: it does not outlive a killed rank, or go on without it."""
+"""MonitoredTrainingSession over ranks: if a rank is killed, the other ranks end."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def _train(with_table):
     with tf.Graph().as_default():
         sok.Init(global_batch_size=known.size, seed=1)
         table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
-        # Its gradient is a constant, which TensorFlow might reduce once for all steps.
+        # Its gradient is a constant, whose allreduce TensorFlow might fold to run only once.
         loss = tf.reduce_sum(tf.Variable([1.0]))
         if with_table:
             loss += tf.reduce_sum(tf.nn.embedding_lookup(table, [known.rank]))
@@ -36,7 +36,7 @@ def _train(with_table):
 def test_a_killed_rank_ends_the_others(with_table):
     job = ranks.launch(_train, with_table, ranks=2, timeout=100)
     assert job.returncodes == [1, -signal.SIGKILL], job.report()
-    assert not job.timed_out  # which it would have after 35 s
-    # It stops at the step that the other rank did not take, and says why.
+    assert not job.timed_out  # the launcher waits 35 s for ranks that outlive a killed one
+    # It stops at the step that the other rank did not take, and tells why.
     assert "step 9" in job.outputs[0] and "step 10" not in job.outputs[0], job.report()
     assert "Horovod has been shut down" in job.outputs[0]

@@ -1,4 +1,4 @@
-"""Layers in one step, in no order of control and built in another order on each rank, never wait in vain."""
+"""Layers without control dependencies, built in different orders on the ranks, do not deadlock."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def _keys(layer: int, step: int, rank: int) -> np.ndarray:
 
 
 def _outputs(order: list[int]) -> dict[int, tuple[tf.Tensor, tf.Tensor]]:
-    """By layer its keys' placeholder and its output. Even layers are dense, the others sparse."""
+    """For each layer, the placeholder of its keys and its output. Even layers are dense, odd ones sparse."""
     built = {}
     for layer in order:
         keys = tf.compat.v1.placeholder(tf.int64, [None])
@@ -66,7 +66,7 @@ def _train(inter_op_threads: int) -> dict[int, np.ndarray]:
         harness.initialize(session)
         for step in range(STEPS):
             session.run(step_op, {keys: _keys(layer, step, hvd.rank()) for layer, (keys, _) in built.items()})
-        # Looked up on every rank, wherever the rows are.
+        # Each rank looks up all keys, whichever rank owns the rows.
         outputs = {layer: output for layer, (_, output) in built.items()}
         rows = session.run(outputs, {keys: np.arange(KEYS) for keys, _ in built.values()})
     return {layer: values.reshape(KEYS, DIM) for layer, values in rows.items()}
@@ -80,7 +80,7 @@ def _train_with_few_and_many_threads() -> list[dict[int, np.ndarray]]:
 def test_eight_layers_in_any_order(transport, size):
     results = ranks.run(_train_with_few_and_many_threads, ranks=size, transport=transport, timeout=240)
     for layer in range(LAYERS):
-        # The gradient of a row is how often its key came: a float32 counts that exactly.
+        # The gradient of a row is the number of times that its key occurred, which is exact in float32.
         came = sum(
             np.bincount(_keys(layer, step, rank), minlength=KEYS)
             for step in range(STEPS)

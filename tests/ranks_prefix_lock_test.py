@@ -1,4 +1,4 @@
-"""A save that another process is in the way of fails on all ranks, with the reason; the next one is good."""
+"""While another process saves to the prefix, a save fails on all ranks with the reason; the next succeeds."""
 
 import os
 
@@ -30,7 +30,7 @@ def _save_where_another_does(folder):
             assert f"Process {os.getpid()} on " in raised.value.message
             assert not os.path.exists(f"{prefix}.sok")
             lock.release()
-        # All ranks agree about a save: none begins before rank 0 has released its lock.
+        # Ranks start a save together, so none starts before rank 0 has released its lock.
         saver.save(session, prefix)
         saver.restore(session, prefix)
         assert (session.run(rows) == before).all()

@@ -1,4 +1,4 @@
-"""Admission and bounded tables over ranks: the occurrences of all ranks in a step count together."""
+"""Admission and bounded tables over ranks: occurrences of a key on all ranks in a step count together."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ OPTION = sok.InitializerOption(INITIAL, default_value_no_permission=DEFAULT)
 CAPACITY = 24
 
 EXCHANGES = ("rows", "sums")
-# Policies of a table, and the reference's.
+# The policies of a table, and those of the reference.
 CASES = {
     "counter": (lambda: {"admission": sok.CounterFilter(3)}, {"filter_freq": 3}),
     "bloom": (lambda: {"admission": sok.CBFFilter(3, 4096, 1e-6)}, {"filter_freq": 3}),
@@ -34,7 +34,7 @@ CASES = {
 
 
 def _keys(rank: int, step: int) -> np.ndarray:
-    """Whole bags of keys, another number on each rank, none at all on some."""
+    """Whole bags of keys. Ranks have different numbers, and some have none."""
     rng = np.random.default_rng([rank, step])
     count = BAG * int(rng.integers(0, 6))
     few = np.concatenate([harness.HOSTILE_KEYS, np.arange(12)])
@@ -44,7 +44,7 @@ def _keys(rank: int, step: int) -> np.ndarray:
 
 
 def _train(exchange: str, policies: dict) -> list[list[float]]:
-    """What this rank's lookups gave: its rows, or the sums of its bags."""
+    """The outputs of this rank's lookups: rows, or sums of bags."""
     import horovod.tensorflow as hvd
 
     hvd.init()
@@ -73,7 +73,7 @@ def _train_all() -> list[list[list[float]]]:
 
 
 def _expected(size: int, exchange: str, **policies) -> list[list[list[float]]]:
-    """By rank and step, what one table for each rank's keys gives for all ranks' keys together."""
+    """The expected outputs by rank and step, from one reference table per owner for the keys of all ranks."""
     tables = [ReferenceTable(default_value=DEFAULT, **policies) for _ in range(size)]
     expected = [[] for _ in range(size)]
     for step in range(STEPS):

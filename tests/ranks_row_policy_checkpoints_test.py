@@ -1,4 +1,4 @@
-"""Counts of admission and clocks of eviction, in training that goes on at another number of ranks."""
+"""Admission counts and eviction clocks in training that continues on another number of ranks."""
 
 import numpy as np
 import tensorflow as tf
@@ -16,12 +16,12 @@ STEPS = 8
 
 
 def _keys(size: int, rank: int, step: int) -> list[int]:
-    """Of the `step`-th step of a program with `size` ranks."""
+    """A rank's keys in the `step`-th step of a program on `size` ranks."""
     return batches_of_keys(seed=100 * size + rank, steps=STEPS, largest=20)[step]
 
 
 def _part(folder: str, case: str) -> list[list[float]]:
-    """What this rank's lookups gave, in training that goes on from another number of ranks."""
+    """The outputs of this rank's lookups, in training that continues from another number of ranks."""
     known = communicator()
     outputs = []
     with harness.graph_and_session() as session:
@@ -44,7 +44,7 @@ def _parts(folder: str, cases: list[str]) -> list[list[list[float]]]:
 
 
 def test_counts_and_clocks_go_on_at_another_number_of_ranks(tmp_path):
-    # Bounds are those of a rank, and mean something else on another number.
+    # Without bounds, which are per rank, so that their total depends on the number of ranks.
     cases = [case for case in CASES if "capacity" not in CASES[case][1]]
     tables = {case: ReferenceTable(default_value=DEFAULT, **CASES[case][1]) for case in cases}
     for size in SIZES:

@@ -1,4 +1,4 @@
-"""Raw files of tables that are spread over ranks: one pair of files, restored on any number of ranks."""
+"""Raw files of tables that are sharded over ranks: one pair of files, restored on any number of ranks."""
 
 import os
 import pathlib
@@ -26,10 +26,10 @@ def _rank() -> int:
 
 
 def _trained(session: tf.compat.v1.Session) -> tuple[sok.EmbeddingVariable, tf.Tensor]:
-    """A table that has the rows of KEYS, each moved by a step, and the lookup of all of them."""
+    """A table with the rows of KEYS after a step, and a lookup of them all."""
     variable = sok.EmbeddingVariable("scope/table", DIM)
     rows = group.lookup_group([group.DenseLookup(variable, tf.constant(KEYS))])[0]
-    # Every rank looks all keys up, and gives a part of their gradients.
+    # Every rank looks up all keys and contributes a part of their gradients.
     loss = tf.reduce_sum(tf.square(rows)) / communicator().size
     step = tf.compat.v1.train.AdagradOptimizer(0.5).minimize(loss)
     harness.initialize(session)
@@ -58,7 +58,7 @@ def _restore(folder: str) -> tuple[np.ndarray, int]:
 
 
 def _errors(folder: str) -> dict[str, str]:
-    """By what was tried, the error."""
+    """The error messages, by case."""
     rank = _rank()
     saver = sok.Saver()
     with harness.graph_and_session() as session:

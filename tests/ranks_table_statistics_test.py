@@ -1,4 +1,4 @@
-"""Statistics of tables over ranks: those of one process, on every rank; summaries by rank 0 alone."""
+"""Statistics of tables over ranks: every rank gets those of one process; only rank 0 writes summaries."""
 
 import collections
 import pathlib
@@ -25,11 +25,11 @@ def keys_of(step, rank, name):
 
 
 def count():
-    """(statistics after each step, bytes that this rank sent in the steps) by a graph of three tables."""
+    """(statistics after each step, bytes that this rank sent in the steps), for three tables."""
     known = communicator()
     with harness.graph_and_session() as session:
         options = {"rare": {"admission": sok.CounterFilter(3)}}
-        # Built in another order on each rank.
+        # Built in different orders on the ranks.
         names = sorted(DIMS, key=lambda name: DIMS[name] * (-1) ** known.rank)
         tables = {name: sok.EmbeddingVariable(name, DIMS[name], **options.get(name, {})) for name in names}
         keys = {name: v1.placeholder(tf.int64, [None]) for name in tables}
@@ -50,7 +50,7 @@ def count():
 
 
 def expected(size):
-    """The same by the definition, without the bytes."""
+    """The expected statistics, by their definition."""
     known = {name: collections.Counter() for name in DIMS}
     totals = {name: collections.Counter() for name in DIMS}
     rows = {name: set() for name in DIMS}
@@ -92,14 +92,14 @@ def test_every_rank_gets_the_numbers_of_all(size):
             assert got == {
                 name: {**want[name], "exchange_bytes": got[name]["exchange_bytes"]} for name in DIMS
             }, step
-    # All bytes of the steps are the tables', but for the headers of messages.
+    # All bytes of the steps are attributed to tables, except the headers of messages.
     headers = STEPS * size * (size - 1) * 8 * (4 + 4 + 5)
     total = sum(numbers["exchange_bytes"] for numbers in found[0][0][-1].values())
     assert total + headers == sum(sent for _, sent in found)
 
 
 def monitor(folder):
-    """Trains with the hook on every rank; runs that are no steps differ between ranks."""
+    """Trains with the hook on every rank. Ranks have different numbers of runs that are not steps."""
     known = communicator()
     with tf.Graph().as_default():
         global_step = v1.train.get_or_create_global_step()
@@ -132,7 +132,7 @@ def test_rank_0_writes(tmp_path):
 
 
 def train_apart():
-    """Rank 0 asks for statistics while the other trains: an error in time, and no hang."""
+    """Rank 0 reads statistics while the other trains: this is an error, not a hang."""
     known = communicator()
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable("table", 2)

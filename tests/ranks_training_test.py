@@ -1,4 +1,4 @@
-"""Ranks together give what one process gives on all their batches: outputs, initial rows, trained tables."""
+"""Ranks together equal one process with all their batches: outputs, initial rows, trained tables."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from sparse_operation_kit.lookup import group
 
 DIM = 5
 SLOTS = 3
-STEPS = 24  # every rank has had nothing, and something, three times
+STEPS = 24  # every rank has had empty batches, and others, three times
 DIRECT_ROWS = 120  # over all ranks; a multiple of 2, 3 and 4
 OPTIMIZERS = {
     "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.125),
@@ -32,7 +32,7 @@ if compat.legacy_keras_optimizers():
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A layer, how it is trained, and the keys it gets."""
+    """A layer, its training and its keys."""
 
     kind: str  # "dense", "sparse" (DistributedEmbedding) or "weighted" (a lookup with weights)
     combiner: str = "sum"
@@ -82,7 +82,7 @@ class Batch:
 
 
 def batch_of(case: Case, step: int, rank: int) -> Batch:
-    """A rank's batch: sizes differ, and now and then a rank has nothing."""
+    """A rank's batch. Sizes differ, and some batches are empty."""
     rng = np.random.default_rng([step, rank, 17])
     samples = 0 if (step + rank) % 7 == 3 else int(rng.integers(1, 9))
     bags = samples * SLOTS
@@ -105,7 +105,7 @@ def batch_of(case: Case, step: int, rank: int) -> Batch:
 
 
 def together(batches: list[Batch]) -> Batch:
-    """The batches one after the other."""
+    """The batches, concatenated."""
     firsts = np.cumsum([0] + [batch.bags for batch in batches])
     return Batch(
         np.concatenate([batch.keys for batch in batches]),
@@ -182,7 +182,7 @@ class Model:
 def train(case: Case, size: int, batches: list[Batch], folder: str | None = None) -> dict:
     """Outputs of the first batch before any step and of all batches in training, and the table.
 
-    The table is by key and of all ranks, which share `folder`; "rows" counts those of this rank.
+    The table has the rows of all ranks, which share `folder`, by key; "rows" is the number on this rank.
     """
     with harness.graph_and_session() as session:
         model = Model(case, size)
@@ -209,7 +209,7 @@ def _train_all(folder: str) -> dict[str, dict]:
 
 @functools.cache
 def _launched(size: int, transport: str) -> ranks.Job:
-    """Kept as it ended, so that a launch that fails is not made again for every case."""
+    """The result of a launch. Failures are cached too, so that they are not repeated for each case."""
     with tempfile.TemporaryDirectory() as folder:
         return ranks.launch(_train_all, folder, ranks=size, transport=transport)
 
@@ -221,7 +221,7 @@ def _trained_in_one_process(case: Case, size: int) -> dict:
 
 
 def _cases(size: int) -> list[Case]:
-    """All cases on up to three ranks; on more one in four, of every kind, exchange and kind of table."""
+    """All cases on up to three ranks; on more, one in four, with all kinds, exchanges and tables."""
     return CASES if size <= 3 else CASES[2::4]
 
 
@@ -247,7 +247,7 @@ def test_ranks_equal_one_process(size, transport, case):
 
     initial = one["initial"]
     merged = np.concatenate([result["initial"] for result in by_rank])
-    # Rows are the same bits; sums of a bag's rows are taken in another order where owners take part of them.
+    # Rows have the same bits. If owners compute partial sums of bags, the order of summation differs.
     if case.exchange == "rows":
         np.testing.assert_array_equal(merged, initial)
     else:

@@ -1,4 +1,4 @@
-"""Raw files of tables with keys of any dtype, and files that are called otherwise than the variable."""
+"""Raw files of tables with keys of any dtype, and files whose name differs from the variable's."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def table_of(key_dtype, name="table"):
 
 
 def rows_of(keys):
-    """A row for each key, other than its initial row."""
+    """A row for each key that differs from its initial row."""
     return np.array([[key % 1009, key % 13, 1.5] for key in keys], np.float32)
 
 
@@ -88,8 +88,8 @@ def test_another_width_is_read_where_the_keys_fit(tmp_path, written, read):
         ([1, 2**31], np.int64, tf.int32),
         ([1, -1], np.int64, tf.uint32),
         ([1, 2**32], np.int64, tf.uint32),
-        ([1, -1, 3], np.int32, tf.int64),  # or is it the uint32 2^32 - 1
-        ([3, 0], np.int32, tf.int64),  # or is it half of [3, 4] as int64
+        ([1, -1, 3], np.int32, tf.int64),  # -1 might also be the uint32 2^32 - 1
+        ([3, 0], np.int32, tf.int64),  # might also be half of [3, 4] as int64
     ],
 )
 def test_keys_that_do_not_fit_are_refused(tmp_path, keys, written, read):

@@ -1,4 +1,4 @@
-"""sok.Saver: raw files of keys and rows, and rows from tensors."""
+"""sok.Saver: raw files of keys and rows."""
 
 import os
 import pathlib
@@ -98,7 +98,7 @@ def test_a_table_trains_on_after_a_restore(tmp_path):
         dump(session, table, tmp_path)
         before = rows_of(session, table)
         restore(session, table, tmp_path)
-        session.run(step)  # the first of a new optimizer: no momentum from before
+        session.run(step)  # the first step of a new optimizer, without momentum
         np.testing.assert_allclose(rows_of(session, table)[1], np.array(before[1]) - 1, rtol=1e-5, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What the library changes in TensorFlow: the table of it, and undoing it beside other libraries."""
+"""The library's replacements in TensorFlow: their table, and undoing them beside other libraries' ones."""
 
 import functools
 import sys
@@ -33,7 +33,7 @@ def _tensorflow_as_it_was():
 
 
 def _watched():
-    """What the owners of the table's entries hold themselves, by owner and name."""
+    """The attributes in the owners' own `__dict__` for the table's entries, by owner and name."""
     return {
         (id(owner), entry.attribute): vars(owner).get(entry.attribute)
         for entry in TABLE
@@ -43,7 +43,7 @@ def _watched():
 
 
 class Theirs:
-    """Another library, which puts its own wrapper around a function and counts the calls."""
+    """Another library that wraps a function and counts its calls."""
 
     def __init__(self, owner, attribute):
         self.calls = 0
@@ -90,7 +90,7 @@ def _adding_ours(original):
 
 @pytest.fixture
 def owner():
-    """A class of its own for each test."""
+    """A new class for each test."""
     return type("_Copy", (_Base,), {name: vars(_Owner)[name] for name in ("method", "static")})
 
 
@@ -128,7 +128,7 @@ def test_a_wrapper_has_the_signature_that_it_declares(owner):
     reversible_change.Wrapper(owner, "method", wrap)
     from tensorflow.python.util import tf_inspect
 
-    # It is what Keras looks at.
+    # Keras uses this function.
     assert tf_inspect.getfullargspec(owner.method).args == ["self", "value", "more"]
 
 
@@ -186,7 +186,7 @@ def test_redoing_is_refused_where_nothing_is_left(owner):
     change = reversible_change.Wrapper(owner, "method", _adding_ours)
     Theirs(owner, "method")
     change.undo()
-    Theirs(owner, "method")  # it is not known whether it calls ours
+    Theirs(owner, "method")  # it is unknown whether their wrapper calls ours
     assert not change.redo()
 
 
@@ -236,7 +236,7 @@ def test_another_library_around_apply_gradients_works_with_and_without_ours():
         assert theirs.is_in_place()
         assert _train_an_ordinary_variable() == 0.5
         assert theirs.calls == 2
-        # The first embedding variable installs them again: inside theirs, and once.
+        # The first embedding variable installs our wrappers again: once, and inside theirs.
         assert _train_a_table() == [[0.5, 0.5]]
         assert theirs.is_in_place() and theirs.calls == 3
     finally:
@@ -257,7 +257,7 @@ def test_another_library_around_savers_works_after_uninstalling(tmp_path):
         assert theirs.is_in_place() and theirs.calls == 1
     finally:
         theirs.take_away()
-    # What they leave is our wrapper, which they had found. It goes when it is uninstalled again.
+    # They restore our wrapper, which they had wrapped. Uninstalling again removes it.
     replacements.install(Part.SAVERS)
 
 

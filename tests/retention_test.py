@@ -1,4 +1,4 @@
-"""Which folders of tables go with old checkpoints, and which stay because a checkpoint needs them."""
+"""Which tables' folders are removed with old checkpoints, and which are kept for other checkpoints."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from sparse_operation_kit.saver import retention
 
 
 class Folder:
-    """A directory of checkpoints of one table "t", whose files are made up."""
+    """A directory of fake checkpoints of one table "t"."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -50,7 +50,7 @@ class Folder:
         self.checkpoint(base, self.table(base, table))
 
     def collect(self, base: str, removed=()) -> set[str]:
-        """Returns what is left of the tables."""
+        """Removes unneeded folders; returns the remaining tables."""
         retention.collect(str(self.path / base), [str(self.path / one) for one in removed])
         return self.tables()
 
@@ -154,7 +154,7 @@ def _folder(path):
 def _socket(path):
     path.unlink()
     with socket.socket(socket.AF_UNIX) as made:
-        # Names of sockets are short.
+        # Paths of sockets must be short.
         os.chdir(path.parent)
         made.bind(path.name)
 
@@ -181,7 +181,7 @@ BAD_FILES = {
 @pytest.mark.parametrize("kind", BAD_FILES)
 @pytest.mark.parametrize("damaged", ["model-2.index", "model-2.sok/t-2/manifest.json"])
 def test_what_cannot_be_read_keeps_what_was_there_before(folder, damaged, kind, caplog, monkeypatch):
-    """And neither stops what collects nor blocks it; it is told of once."""
+    """It neither stops nor blocks the removal of others, and is reported once."""
     monkeypatch.chdir(folder.path)
     older = folder.table("model-0", "t-0")
     base = folder.table("model-1", "t-1")
@@ -209,7 +209,7 @@ def test_references_of_hostile_text(folder, caplog):
 
 
 def test_a_save_beside_old_checkpoints_that_are_pipes(tmp_path, caplog):
-    """Saving ends, is no error, and removes what it may."""
+    """A save finishes without error and removes what it can."""
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable("t", dim=2)
         rows = tf.nn.embedding_lookup(table, np.arange(4))
@@ -285,7 +285,7 @@ def test_what_is_locked_stays(folder, table):
 
 
 def test_an_index_that_comes_while_the_lock_is_waited_for_counts(folder, monkeypatch):
-    """The folder had no index when it was listed, and its save ended before its lock was asked for."""
+    """A folder had no index when it was listed, but its save finished before its lock was acquired."""
     folder.table("model-1", "t-1")
     folder.full("model-2", "t-2")
     try_acquire = prefix_lock.try_acquire

@@ -1,4 +1,4 @@
-"""Admission, eviction and bounded tables in sessions, held to a slow reference step by step."""
+"""Admission, eviction and bounded tables in sessions, compared with a slow reference in each step."""
 
 import pytest
 import tensorflow as tf
@@ -21,7 +21,7 @@ def _run(policies: dict, reference: ReferenceTable, batches: list[list[int]]) ->
             assert trained.step(session, batch) == reference.step(batch)
             assert session.run(trained.table.size()) == len(reference.rows)
         assert trained.read(session, everything) == [reference.read(key) for key in everything]
-        # Reading lets no key in.
+        # Reading inserts no keys.
         assert session.run(trained.table.size()) == len(reference.rows)
 
 
@@ -58,7 +58,7 @@ def test_a_lookup_of_more_keys_than_the_capacity_is_an_error_that_changes_nothin
             trained.step(session, [1, 4, 5, 6, 7])
         assert session.run(trained.table.size()) == 3
         assert trained.read(session, [1, 2, 3, 4, 5]) == before
-        # All of the capacity at once is none.
+        # As many keys as the capacity are not an error.
         assert trained.step(session, [4, 5, 6, 7]) == [INITIAL] * 4
 
 
@@ -112,7 +112,7 @@ def test_evicted_keys_start_anew_and_their_memory_is_used_again():
 
 
 def test_a_gradient_that_comes_after_its_row_went_is_dropped():
-    """The row's next owner does not get it."""
+    """The next key that gets the row does not get the gradient."""
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable("table", DIM, initializer=OPTION)
         rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))

@@ -1,4 +1,4 @@
-"""Admission, eviction and bounds in checkpoints, held to a slow reference through saves and restores."""
+"""Admission, eviction and bounds across saves and restores, compared with a slow reference."""
 
 import pytest
 import tensorflow as tf
@@ -14,7 +14,7 @@ train = tf.compat.v1.train
 @pytest.mark.parametrize("incremental", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_rows_and_counts_go_on_through_saves_and_restores(tmp_path, case, incremental):
-    """Three sessions, each of which restores what the one before saved last."""
+    """Three sessions, each of which restores the last checkpoint of the previous one."""
     policies, expected = CASES[case]
     reference = ReferenceTable(default_value=DEFAULT, **expected)
     batches = batches_of_keys(seed=11, steps=36)

@@ -1,4 +1,4 @@
-"""What tests of admission and eviction train: a table whose rows a slow reference can follow."""
+"""A model for tests of admission and eviction: a table whose rows a slow reference can compute."""
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ OPTION = sok.InitializerOption(INITIAL, default_value_no_permission=DEFAULT)
 CBF = {"max_element_size": 4096, "false_positive_probability": 1e-6}
 CAPACITY = 50
 L2 = 20.0
-# Policies of a table, and the reference's.
+# The policies of a table, and those of the reference.
 CASES = {
     "counter": (lambda: {"admission": sok.CounterFilter(3)}, {"filter_freq": 3}),
     "bloom": (lambda: {"admission": sok.CBFFilter(3, **CBF)}, {"filter_freq": 3}),
@@ -37,7 +37,7 @@ CASES = {
 
 
 class Trained:
-    """A table in a graph: keys in, rows out, and a step of SGD at rate 1 on the sum of the rows."""
+    """A table in a graph, with a lookup of fed keys, and SGD steps with rate 1 on the sum of the rows."""
 
     def __init__(self, **policies) -> None:
         self.keys = v1.placeholder(tf.int64, [None])
@@ -49,18 +49,18 @@ class Trained:
         (self.read_rows,) = group.lookup_group([group.DenseLookup(self.table, self.keys)], training=False)
 
     def step(self, session: v1.Session, keys: list[int], update: bool = True) -> list[float]:
-        """What the lookup gave for each key; all columns of a row are the same."""
+        """Returns the looked-up value for each key; all columns of a row are equal."""
         rows = session.run([self.rows, self.update] if update else [self.rows], {self.keys: keys})[0]
         assert np.all(rows == rows[:, :1])
         return rows[:, 0].tolist()
 
     def read(self, session: v1.Session, keys: list[int]) -> list[float]:
-        """What a lookup without training gives."""
+        """The values of a lookup without training."""
         return session.run(self.read_rows, {self.keys: keys})[:, 0].tolist()
 
 
 def batches_of_keys(seed: int, steps: int, largest: int = 40) -> list[list[int]]:
-    """Skewed keys that repeat within batches and over them, hostile ones among them, and empty batches."""
+    """Skewed keys that repeat within and between batches, including hostile keys, and empty batches."""
     rng = np.random.default_rng(seed)
     few = np.concatenate([harness.HOSTILE_KEYS, np.arange(30)])
     batches = []

@@ -1,4 +1,4 @@
-"""A slow, obvious table with admission, eviction and a bound, which tests hold the real ones to."""
+"""A slow and simple table with admission, eviction and a bound, as a reference for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INITIAL = 10.0  # every element of a new row
 
 @dataclasses.dataclass
 class Row:
-    """What a key has once it is in: its value, and how it was used."""
+    """The row of a key: its value, and its usage."""
 
     value: float
     frequency: int
@@ -19,7 +19,7 @@ class Row:
 
 
 class ReferenceTable:
-    """Rows of one number. `step` is a training lookup of all ranks' keys, and SGD at rate 1 on their sum."""
+    """A table with one float per row. `step` looks up all ranks' keys and takes an SGD step at rate 1."""
 
     def __init__(
         self,
@@ -46,13 +46,14 @@ class ReferenceTable:
         self._uses = 0
 
     def read(self, key: int) -> float:
-        """What a lookup gives for a key that it does not let in."""
+        """The value of a lookup without training, which inserts nothing."""
         return self.rows[key].value if key in self.rows else self._absent_value()
 
     def step(self, keys: list[int], update: bool = True, global_step: int | None = None) -> list[float]:
-        """Returns what the lookup gives for each key, and trains unless `update` is False.
+        """Returns the looked-up value for each key, and trains unless `update` is False.
 
-        `global_step` is the graph's before it is counted up; None counts the table's own steps.
+        `global_step` is the graph's global step before its increment; with None, the table counts its own
+        steps.
         """
         self._uses += 1
         counts = collections.Counter(keys)
@@ -69,7 +70,7 @@ class ReferenceTable:
         return values
 
     def save(self, global_step: int | None = None) -> None:
-        """What goes when a checkpoint is written."""
+        """Evicts the rows that are evicted when a checkpoint is written."""
         if global_step is not None:
             self._tell(global_step)
         if self._steps_to_live:
@@ -83,13 +84,13 @@ class ReferenceTable:
         }
 
     def evict(self, keys: list[int]) -> None:
-        """Takes keys out."""
+        """Removes the rows of keys."""
         for key in keys:
             self.rows.pop(key, None)
             self.waiting.pop(key, None)
 
     def _tell(self, global_step: int) -> int:
-        """Has the table count the graph's steps from here on; rows and waiting keys keep their age."""
+        """Switches the table to the graph's global step; rows and waiting keys keep their age."""
         if not self._counts_global_steps:
             by = global_step - self._steps
             for row in self.rows.values():

@@ -1,4 +1,4 @@
-"""The ops of lookups over ranks, at one rank: they give what the one op gives, and never crash."""
+"""The ops of lookups over ranks, on one rank: they equal the op for one rank, and never crash."""
 
 import types
 
@@ -17,12 +17,12 @@ BAGS = 7
 
 @pytest.fixture
 def as_if_sharded(monkeypatch):
-    """Lookups are built as over several ranks; their exchanges are those of the one rank that there is."""
+    """Lookups are built as for several ranks; they run on one rank."""
     monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
 
 
 class Batch:
-    """Lookups of all kinds in two tables, the same ids each time it is built."""
+    """Lookups of all kinds in two tables, with ids that depend only on the seed."""
 
     def __init__(self, seed: int, exchange: str = "rows") -> None:
         rng = np.random.default_rng(seed)
@@ -52,7 +52,7 @@ class Batch:
         gradients = tf.gradients(loss, [*tables, self.weights])
         step = tf.compat.v1.train.AdagradOptimizer(0.1).minimize(loss, var_list=tables)
         harness.initialize(session)
-        # Rows have other numbers here and there: what is the same is their sum.
+        # Row numbers differ between both, so the sums of rows are compared.
         sums = [
             tf.reduce_sum(gradient.values, axis=0) if isinstance(gradient, tf.IndexedSlices) else gradient
             for gradient in gradients
@@ -80,7 +80,7 @@ def test_sharded_ops_give_what_the_one_op_gives(training, exchange, request):
 
 
 def _exchange_of(layer: sok.DistributedEmbedding) -> bytes:
-    """What the ops of a lookup through the layer are told to exchange."""
+    """The `exchange` attribute of the ops of the layer's lookup."""
     layer(tf.SparseTensor([[0, 0]], tf.constant([1], tf.int64), [2, 1]))
     (route,) = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == "SokGroupRoute"]
     (exchange,) = route.get_attr("exchange")
@@ -137,7 +137,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize(
     ("damage", "which"),
-    # In other exchanges there are rows where a request has counts.
+    # Only requests, the first exchange, have counts; the others have rows in their place.
     [(damage, which) for damage in DAMAGES for which in (1, 2, 3) if damage != "counts" or which == 1],
 )
 def test_damaged_messages_are_errors(damage, which, as_if_sharded, monkeypatch):
@@ -147,7 +147,7 @@ def test_damaged_messages_are_errors(damage, which, as_if_sharded, monkeypatch):
     def exchange(words, splits, name):
         exchanges.append(name)
         arrived = undamaged(words, splits, name)
-        # A rank's message to itself is what it sent.
+        # A rank receives its message to itself as it was sent.
         return {**arrived, "sent": DAMAGES[damage](words)} if len(exchanges) == which else arrived
 
     monkeypatch.setattr(sharded, "_exchange", exchange)

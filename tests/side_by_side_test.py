@@ -1,4 +1,4 @@
-"""Lookups of a group that write into one output give what they give one by one, in every bit, uncopied."""
+"""Lookups of a group that write to one output: the same bits as separate outputs, without a copy."""
 
 import types
 
@@ -16,7 +16,7 @@ DIMS = (1, 3, 8, 17, 64)
 
 @pytest.fixture(params=["one op", "sharded ops"])
 def _both_ways(request, monkeypatch):
-    """Lookups in one op, and in those for several ranks with only this one to exchange with."""
+    """Lookups in one op, and in the ops for several ranks, on one rank."""
     if request.param == "sharded ops":
         monkeypatch.setattr(group, "communicator", lambda: types.SimpleNamespace(size=2))
 
@@ -50,7 +50,7 @@ class Group:
         return group.SparseLookup(table, tf.SparseTensor(indices, keys, [BATCH, 99]), combiner, weights)
 
     def run(self, session, beside, numbers):
-        """Outputs and gradients of the group, written side by side or put together by TensorFlow."""
+        """Outputs and gradients of the group, written side by side or concatenated by TensorFlow."""
         if beside:
             outputs = group.lookup_group(self.lookups, side_by_side=numbers)
         else:
@@ -177,7 +177,7 @@ def test_shapes_that_differ_when_the_graph_runs():
 
 
 def test_training_is_the_same():
-    """Twenty steps of Adagrad on outputs side by side and on concatenated ones."""
+    """Twenty steps of Adagrad, on outputs side by side and on concatenated outputs."""
     tables = []
     for beside in (False, True):
         with harness.graph_and_session() as session:

@@ -1,4 +1,4 @@
-"""What tables are said to hold and to have done, as tensors and as summaries."""
+"""Statistics of tables, as tensors and as summaries."""
 
 import collections
 
@@ -14,7 +14,7 @@ v1 = tf.compat.v1
 
 
 class Reference:
-    """Counts by the definition, a step at a time."""
+    """Counts step by step, by the definition."""
 
     def __init__(self, filter_freq=0):
         self._filter_freq = filter_freq
@@ -52,7 +52,7 @@ def test_they_count_by_the_definition():
             sok.EmbeddingVariable("alpha", 3, admission=sok.CounterFilter(4), key_dtype=tf.int32),
         ]
         keys = [v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int32, [None])]
-        # Two lookups of each table, in one group.
+        # Two lookups per table, in one group.
         halves = [tf.split(key, [tf.size(key) // 2, -1]) for key in keys]
         rows = group.lookup_group(
             [
@@ -126,7 +126,7 @@ def test_before_its_initializer_a_table_is_an_error():
 
 
 class Model:
-    """Each step looks `4 + step` keys up, half of them new, two of them equal."""
+    """Each step looks up `4 + step` keys; half of them are new, and two are equal."""
 
     def __init__(self):
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
@@ -157,7 +157,7 @@ def test_the_hook_writes_averages_of_steps(tmp_path):
         with v1.train.MonitoredTrainingSession(hooks=[hook]) as session:
             for _ in range(10):
                 session.run(model.step)
-                session.run(model.global_step)  # is no step
+                session.run(model.global_step)  # not a step
     got = summaries(tmp_path)
     # Step s, from 0, looks up s + 4 ids, of which key 7 came before or comes in step 0 alone.
     assert {step for _, step in got} == {4, 8}
@@ -176,7 +176,7 @@ def test_the_hook_writes_averages_of_steps(tmp_path):
     assert {key: value for key, value in got.items() if key[0].startswith("embedding/all/")} == pytest.approx(
         {(f"embedding/all/{what}", step): value for (what, step), value in expected.items()}
     )
-    # Only key 7 comes often enough.
+    # Only key 7 occurs often enough.
     assert got["embedding/rare/rows", 4] == got["embedding/rare/rows", 8] == 1
     assert got["embedding/rare/filtered_ids_per_step", 4] == (3 + 4 + 5 + 6 + 2) / 4
     assert got["embedding/rare/filtered_ids_per_step", 8] == (7 + 8 + 9 + 10) / 4
@@ -193,7 +193,7 @@ def test_a_restored_session_goes_on(tmp_path):
                     session.run(model.step)
     got = summaries(tmp_path)
     assert {step for _, step in got} == {4, 8, 12}
-    # Of steps 6 and 7, since the session began.
+    # The average of steps 6 and 7, since the session began.
     assert got["embedding/all/admitted_ids_per_step", 8] == (9 + 10) / 2
     assert got["embedding/all/rows", 8] == sum(range(3, 11)) + 1
 

@@ -1,4 +1,4 @@
-"""tf.compat.v1.train.Saver with a dictionary: tables have the names that it gives them."""
+"""tf.compat.v1.train.Saver with a dictionary: tables are saved under the names in it."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ train = tf.compat.v1.train
 
 
 class Model:
-    """A table that a step of Adagrad moves some rows of, and an ordinary variable."""
+    """A table, some rows of which a step of Adagrad moves, and an ordinary variable."""
 
     def __init__(self, name, seed=0, dense="dense"):
         self.table = sok.EmbeddingVariable(name, dim=3)
@@ -43,7 +43,7 @@ def test_a_table_is_saved_and_restored_under_the_given_name(tmp_path, arguments)
         np.testing.assert_array_equal(session.run(model.rows), want[0])
         assert session.run(model.dense) == want[1] == 5.0
     assert [name for name, _ in tf.train.list_variables(path)] == ["given/name/checkpoint", "w"]
-    # A variable of that name is restored by any Saver, and trains on with the same slots.
+    # Any Saver restores it to a variable of that name, which continues with the same slots.
     with harness.graph_and_session() as session:
         model = Model("given/name", seed=5, dense="w")
         train.Saver([model.table, model.dense]).restore(session, path)

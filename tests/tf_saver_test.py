@@ -1,4 +1,4 @@
-"""tf.compat.v1.train.Saver saves whole tables: rows, optimizer slots and state, for any later session."""
+"""tf.compat.v1.train.Saver saves complete tables: rows, optimizer slots and state, for any later session."""
 
 import json
 import os
@@ -73,7 +73,7 @@ class Model:
             session.run(self.step, {self.keys: np.random.default_rng(step).integers(-5, 30, 12)})
 
     def state(self, session):
-        """Everything that a checkpoint holds: the tables' keys, rows and slots, and the kernel."""
+        """The state in a checkpoint: the tables' keys, rows and slots, and the kernel."""
         with tempfile.TemporaryDirectory() as folder:
             path = self.saver_of_state.save(session, f"{folder}/state", write_state=False)
             tables = harness.saved_tables(path)
@@ -99,7 +99,7 @@ def test_training_goes_on_after_a_restore_as_without(tmp_path, optimizer):
         want = model.state(session)
     with harness.graph_and_session() as session:
         model = Model(optimizer)
-        model.saver.restore(session, path)  # no initializer has run
+        model.saver.restore(session, path)  # without running initializers
         assert_same(model.state(session), saved)
         model.train(session, range(4, 7))
         assert_same(model.state(session), want)

@@ -1,4 +1,4 @@
-"""A model on layers trains as the same model on tf.Variables and TensorFlow's ops does, with any threads."""
+"""A model with layers trains like the same model with tf.Variables and TensorFlow's ops, with any threads."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ OPTIMIZERS = {
 
 
 class Model:
-    """Two layers, one pooled and one not, under a dense layer; `build` gives the same on tf.Variables."""
+    """Two layers, one of them pooled, under a dense layer."""
 
     def __init__(self, optimizer, dim=8, initializer="random_normal", combiner="mean", dense=True):
         self.keys = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, VOCABULARY, dtype=np.int64)
@@ -69,7 +69,7 @@ class Model:
 
 
 class PlainTwin(Model):
-    """The same model on tf.Variables, beside a Model whose inputs it takes."""
+    """The same model on tf.Variables, with the inputs of a Model."""
 
     def __init__(self, model, optimizer):
         self.dim, self.combiner, self.dense = model.dim, model.combiner, model.dense
@@ -78,7 +78,7 @@ class PlainTwin(Model):
         self.tables = [tf.Variable(np.zeros([VOCABULARY, self.dim], np.float32)) for _ in model.tables]
         pooled = tf.nn.safe_embedding_lookup_sparse(self.tables[0], self.bags, combiner=self.combiner)
         rows = tf.shape(self.labels)[0] * SLOTS
-        # The last rows may be empty, and TensorFlow then leaves them out.
+        # TensorFlow drops empty rows at the end.
         pooled = tf.pad(pooled, [[0, rows - tf.shape(pooled)[0]], [0, 0]])
         self.loss, self.step = self.finish([pooled, tf.nn.embedding_lookup(self.tables[1], self.fields)])
 
@@ -109,7 +109,7 @@ def test_fifty_steps_are_those_of_dense_variables(optimizer, combiner):
 
 
 def test_fifty_steps_in_whole_numbers_are_exact():
-    """Sums of gradients of 0 and 1 with a learning rate of 1/2 round nowhere, in whatever order."""
+    """With gradients of 0 and 1 and a learning rate of 1/2, sums are exact in any order."""
     with harness.graph_and_session() as session:
         model = Model("sgd", dim=3, initializer=64.0, combiner="sum", dense=False)
         twin = PlainTwin(model, "sgd")
@@ -128,7 +128,7 @@ def test_results_repeat_bit_for_bit_with_any_number_of_threads(optimizer):
     results = []
     for threads in (1, 1, 2, 4):
         with harness.graph_and_session(threads) as session:
-            # The dense layer sums in an order that depends on TensorFlow's threads, so it stays out.
+            # Without the dense layer, whose order of summation depends on TensorFlow's threads.
             model = Model(optimizer, dim=33, dense=False)
             results.append(train(session, model, steps=10)[1])
     for other in results[1:]:
@@ -137,7 +137,7 @@ def test_results_repeat_bit_for_bit_with_any_number_of_threads(optimizer):
 
 
 def test_large_batches_repeat_bit_for_bit_with_any_number_of_threads():
-    """Batches large enough that every parallel loop is split."""
+    """Batches are so large that every parallel loop is split."""
     keys = harness.zipf_keys(np.random.default_rng(3), 60_000, vocabulary=20_000)
     splits = np.unique(np.random.default_rng(4).integers(0, len(keys), 5000))
     splits = np.concatenate([[0], splits, [len(keys)]])

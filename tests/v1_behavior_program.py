@@ -1,7 +1,7 @@
-"""Checks in a process that has disabled TensorFlow's v2 behavior, as scripts written for TensorFlow 1 do.
+"""Checks in a process that has disabled TensorFlow's v2 behavior, as scripts for TensorFlow 1 do.
 
-Variables are then references, shapes have Dimensions, control flow is made of switches, graph and session are
-the default ones, and Keras guesses dtypes from inputs. Prints the name of each check that passed.
+Then variables are references, shapes have Dimensions, control flow uses switch ops, there are default graphs
+and sessions, and Keras infers dtypes from inputs. Prints the name of each check that passed.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Scripts that disable TensorFlow's v2 behavior get the same layers, lookups, gradients and checkpoints."""
+"""Layers, lookups, gradients and checkpoints work in scripts that disable TensorFlow's v2 behavior."""
 
 import os
 import pathlib

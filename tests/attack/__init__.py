@@ -1,5 +1,5 @@
-"""Attacks on checkpoints: processes killed, files damaged, manifests and paths that mean harm.
+"""Attacks on checkpoints: killed processes, damaged files, malicious manifests and paths.
 
-`tools/attack.sh` runs them for as long as one likes, `attack_test.py` for some seconds. Each scenario is a
-module with one `SCENARIO`; `runner` lists and runs them.
+`tools/attack.sh` runs them for a given time, `attack_test.py` for some seconds. Each scenario is a module
+with a `SCENARIO`; `runner` lists and runs them.
 """

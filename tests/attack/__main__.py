@@ -12,7 +12,7 @@ from attack import runner
 
 
 def main() -> int:
-    """Returns 0 where nothing was lost."""
+    """Returns 0 if nothing was lost."""
     names = [scenario.name for scenario in runner.SCENARIOS]
     parser = argparse.ArgumentParser(prog="tools/attack.sh", description=__doc__)
     parser.add_argument(

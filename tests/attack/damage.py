@@ -1,4 +1,4 @@
-"""Files of a checkpoint damaged: a restore gives exactly what was saved, or refuses and names the file."""
+"""Damages files of checkpoints. A restore must give exactly the saved state, or fail and name the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DAMAGES = 8
 
 
 def damage(draw: random.Random, path: Path, others: list[Path]) -> None:
-    """Does one random thing to a file."""
+    """Damages a file in a random way."""
     data = path.read_bytes()
     at = draw.randrange(len(data)) if data else 0
     how = draw.choice(
@@ -55,7 +55,7 @@ def damage(draw: random.Random, path: Path, others: list[Path]) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    # Of TensorFlow's own files, TensorFlow reads some that have become pipes for ever.
+    # Without TensorFlow's files: TensorFlow hangs if some of them are pipes.
     return sorted(path for path in folder.rglob("*.sok/**/*") if path.is_file())
 
 
@@ -82,7 +82,7 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
             outcomes[_restore(session, model, prefix)] += 1
             _assert_verified(prefix, changed)
             shutil.rmtree(damaged)
-            # Whatever happened before, a good checkpoint restores.
+            # A good checkpoint can be restored after any failure.
             assert _restore(session, model, str(good / f"model-{_SAVES}")) == "restored exactly"
     return outcomes
 
@@ -107,7 +107,7 @@ def _assert_verified(prefix: str, changed: bool) -> None:
         found = list(problems(open_checkpoint(prefix)))
     except CheckpointError as error:
         found = [str(error)]
-    # What does not belong to the last checkpoint's chain is not looked at.
+    # Files outside of the last checkpoint's chain are not checked.
     assert changed or not found, found
 
 

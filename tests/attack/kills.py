@@ -1,4 +1,4 @@
-"""Processes killed while they save, in full or incrementally: the next one restores what was saved."""
+"""Kills processes while they save full or incremental checkpoints. The next process must restore exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links where a save, a restore or the command line might follow them: nothing behind them changes."""
+"""Puts links where a save, a restore or the command line might follow them. Their targets must not change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _contents(folder: Path) -> dict[Path, bytes | None]:
 
 
 def _place(draw: random.Random, directory: Path, base: str) -> Path:
-    """Where to put a link: what the save of `base`, or the collection after it, comes across."""
+    """A place for a link: a path that is used by the save of `base`, or the removal of folders after it."""
     leaf = f"table-{draw.randrange(2**64):016x}"
     unfinished = directory / f"{base}.sok" / f"{leaf}.unfinished"
     return draw.choice(
@@ -49,7 +49,7 @@ def _place(draw: random.Random, directory: Path, base: str) -> Path:
 
 
 def _put_link(draw: random.Random, place: Path, victim: Path) -> None:
-    """Puts a link to something of `victim` where there is nothing, unless a link leads there."""
+    """Puts a link to something in `victim` at `place`, if nothing is there and no link is on the way."""
     if os.path.lexists(place) or any(parent.is_symlink() for parent in place.parents):
         return
     place.parent.mkdir(parents=True, exist_ok=True)

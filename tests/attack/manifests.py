@@ -1,4 +1,4 @@
-"""Manifests that say what none should: the engine's reader and the one in Python read and refuse the same."""
+"""Malicious manifests. The engine's reader and the one in Python must accept and refuse the same ones."""
 
 from __future__ import annotations
 

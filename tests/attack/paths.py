@@ -1,4 +1,4 @@
-"""Paths that mean harm, and things in the way: a save succeeds, or says what is wrong and harms nothing."""
+"""Malicious paths, and obstacles at paths. A save must succeed, or fail with a message and change nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from attack.scenario import Scenario
 from sparse_operation_kit.checkpoint import cli
 
 _TRIES = 8
-# Without "*", "?", "[" and "\\": TensorFlow takes a prefix with them for a pattern.
+# Without "*", "?", "[" and "\\", because TensorFlow treats a prefix with them as a pattern.
 _PIECES = (
     "model|..|.||-1|~|'|$(touch x)|-rf|größe| |%00|model.sok|model-7.index|x\0y|\0|a\0/../b|\x1b]0;|\n|\u202e"
 )
 _PIECES = [*_PIECES.split("|"), "a" * 300, "a/" * 3000]
-# What a save may end with, other than well.
+# Allowed errors of a save.
 _REFUSALS = (
     tf.errors.InvalidArgumentError,
     tf.errors.FailedPreconditionError,
@@ -31,7 +31,7 @@ _REFUSALS = (
 
 
 def put_something(draw: random.Random, path: Path) -> None:
-    """Puts something that is no checkpoint at a path where there is nothing yet."""
+    """Puts something that is not a checkpoint at a free path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(path):
         return
@@ -64,7 +64,7 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
         wanted = session.run(rows)
         for number in range(_TRIES):
             outcomes[_save(draw, session, draw.choice(savers), folder / str(number))] += 1
-        # Then as ever, in a folder of old checkpoints that are none.
+        # Then normal saves, in a folder where the old checkpoints are not checkpoints.
         for step in range(3):
             base = f"{folder}/usual/model-{step}"
             put_something(draw, Path(base + draw.choice([".index", ".sok", ".sok/table-0123456789abcdef"])))
@@ -91,7 +91,7 @@ def _save(
         path = saver.save(session, prefix, write_meta_graph=False, write_state=False)
     except _REFUSALS as error:
         message = str(error)
-        # TensorFlow's own messages have the path as it is.
+        # TensorFlow's own messages contain the raw path.
         assert "Embedding variable" not in message or not {"\0", "\x1b", "\u202e"} & set(message), message
         return "refused"
     saver.restore(session, path)

@@ -1,4 +1,4 @@
-"""Runs scenarios for a while, each try in a process of its own; tells what was tried and what was lost."""
+"""Runs scenarios for a while, each try in its own process; reports what was tried and what was lost."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SCENARIOS = tuple(module.SCENARIO for module in (kills, damage, manifests, paths
 def run(
     scenarios: Sequence[Scenario], seconds: float, seed: int, tell: Callable[[str], None]
 ) -> dict[str, Counter]:
-    """Tries the scenarios in turn, each once at least, until the time is over.
+    """Runs the scenarios in turn, each at least once, until the time is over.
 
-    This process must have imported TensorFlow, and used nothing of it. Of a try that lost something, the
-    folder stays, and the seed is told with which `run` tries it again.
+    This process must have imported TensorFlow, but not used it. If a try loses something, its folder is kept,
+    and its seed is printed, with which `run` repeats it.
 
     Returns:
-      By scenario, how often what was tried; "tries" and "lost" count tries.
+      For each scenario, counts of the outcomes; "tries" and "lost" count tries.
     """
     found = {scenario.name: Counter(tries=0, lost=0) for scenario in scenarios}
     end = time.monotonic() + seconds
@@ -50,7 +50,7 @@ def run(
 
 
 def _try(scenario: Scenario, seed: int) -> tuple[Counter | None, Path]:
-    """(outcomes, None where something was lost; the log) of one try."""
+    """Runs one try; returns its outcomes (None if something was lost) and its log."""
     folder = Path(tempfile.mkdtemp(prefix=f"attack-{scenario.name}-"))
     log, result = folder / "log", folder / "result"
     sys.stdout.flush()
@@ -65,7 +65,7 @@ def _try(scenario: Scenario, seed: int) -> tuple[Counter | None, Path]:
 
 
 def _become_try(scenario: Scenario, seed: int, folder: Path) -> None:
-    """Makes this process that of a try, in a group with those that it starts, and ends it."""
+    """Runs a try in this process, in its own process group, and exits."""
     os.setpgid(0, 0)
     with open(folder / "log", "wb") as log:
         os.dup2(log.fileno(), 1)
@@ -85,7 +85,7 @@ def _become_try(scenario: Scenario, seed: int, folder: Path) -> None:
 
 
 def _wait(pid: int, seconds: float) -> int:
-    """The exit status of a try, minus a signal's number; its group is killed where it hangs."""
+    """The exit status of a try, or -N if signal N ended it. Kills the process group of a try that hangs."""
     end = time.monotonic() + seconds
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
@@ -101,7 +101,7 @@ def _wait(pid: int, seconds: float) -> int:
 
 
 def summary(scenarios: Sequence[Scenario], found: dict[str, Counter]) -> list[str]:
-    """Lines that say what was tried and what was lost."""
+    """Lines that tell what was tried and what was lost."""
     lines = []
     for scenario in scenarios:
         counts = dict(found[scenario.name])

@@ -1,4 +1,4 @@
-"""Two processes that save one basename into one folder, as an old trainer beside its restart."""
+"""Two processes that save to the same basename and folder, as if an old trainer ran beside its restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAVES = 8
 
 
 def _trainer(draw: random.Random, directory: Path, first: int, told: int) -> None:
-    """Trains from step `first` on and saves; tells which checkpoints it has kept after each save."""
+    """Trains and saves from step `first`; after each save, reports the checkpoints that it keeps."""
     with harness.graph_and_session() as session:
         model = killed_training.Model()
         harness.initialize(session)
@@ -60,14 +60,14 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         ended_by_us = killed and pid == children[0][0] and status == -signal.SIGKILL
         assert status == 0 or ended_by_us, f"the trainer from step {first} ended with {status}"
-        # One that was killed may have removed the first of its list for a next one.
+        # A killed process may have removed the first checkpoints of its list for the next one.
         kept += [(path, first) for path in (lists[-1][-1:] if ended_by_us else lists[-1])] if lists else []
     _assert_restored(kept)
     return Counter({"checkpoints kept": len(kept), "trainers killed": int(killed)})
 
 
 def _assert_restored(kept: list[tuple[str, int]]) -> None:
-    """Each of the checkpoints that were reported saved is that of its step."""
+    """Checks that each checkpoint that was reported as saved has the state of its step."""
     with harness.graph_and_session() as session:
         model = killed_training.Model()
         for path, first in kept:

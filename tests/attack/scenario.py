@@ -1,4 +1,4 @@
-"""What a scenario of an attack is."""
+"""Scenarios of attacks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ class Scenario:
 
     Attributes:
       name: One word.
-      what: What a try does, in some words.
-      attempt: One try, in a process of its own that has imported TensorFlow and used nothing of it. Given
-        random numbers and an empty folder, it returns how often it tried what, by outcome. An exception means
-        that something was lost: rows, files of others, or an error that names what is wrong. So does the end
-        of the process.
-      seconds: After that a try counts as hanging, which is a loss too.
+      what: A short description of a try.
+      attempt: Runs one try, in its own process that has imported TensorFlow, but not used it. Takes a random
+        number generator and an empty folder, and returns counts of outcomes. An exception or the end of the
+        process means a loss: of rows, of others' files, or of an error message.
+      seconds: A try that takes longer counts as hanging, which is a loss too.
     """
 
     name: str
