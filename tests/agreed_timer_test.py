@@ -60,7 +60,7 @@ def _timer():
 
 
 @pytest.mark.parametrize("seconds_per_step", [0.01, 0.5, 7.0, 100.0])
-def test_it_is_time_after_that_many_seconds(clock, seconds_per_step):
+def test_saves_after_the_given_seconds(clock, seconds_per_step):
     steps = max(1, round(SECONDS / seconds_per_step))
     session = Session()
     saved = _train(_timer(), session, clock, 5 * steps, seconds_per_step)
@@ -70,7 +70,7 @@ def test_it_is_time_after_that_many_seconds(clock, seconds_per_step):
         assert seconds_per_step * (after - before) <= SECONDS * 1.2 + 2 * seconds_per_step
 
 
-def test_ranks_seldom_ask(clock):
+def test_ranks_seldom_ask_for_rank_0s_time(clock):
     session = Session()
     _train(_timer(), session, clock, 60_000, 0.001)
     assert session.looks <= 65
@@ -94,7 +94,7 @@ def test_a_step_is_not_saved_twice(clock):
     assert timer.last_triggered_step() == 1
 
 
-def test_without_a_save_it_is_time_at_once(clock):
+def test_the_first_save_is_due_at_once(clock):
     timer = agreed_timer.AgreedTimer(SECONDS, ("words", "of the first rank"))
     assert timer.last_triggered_step() is None
     assert timer.look(Session(), 5)

@@ -22,7 +22,7 @@ NAME = "sound_table"
         ([1, 1], np.zeros([2, DIM])),
     ],
 )
-def test_rows_to_assign_that_do_not_fit(keys, values):
+def test_rows_of_the_wrong_shape_are_refused(keys, values):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name=NAME, dim=DIM, capacity=5)
         rows = tf.nn.embedding_lookup(table, [10, 20, 30])

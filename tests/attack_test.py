@@ -42,7 +42,7 @@ def _hangs(draw, folder):
 
 
 @pytest.mark.parametrize("attempt", [_fails, _dies, _hangs])
-def test_a_loss_is_told(attempt, tmp_path, monkeypatch):
+def test_a_loss_is_reported(attempt, tmp_path, monkeypatch):
     monkeypatch.setattr(runner.tempfile, "tempdir", str(tmp_path))
     scenarios = [
         Scenario("bad", "fails", attempt, seconds=0.5),

@@ -48,7 +48,7 @@ def test_unknown_columns_are_refused():
 
 
 @pytest.mark.parametrize("equal_rows", [True, False])
-def test_sides_are_held_to_each_other(equal_rows):
+def test_the_outputs_of_both_sides_are_compared(equal_rows):
     columns = Columns("identity", features=3, rows=20, dim=2, optimizer="adagrad", batch=BATCH)
     batches = ids.make_batches(axes.Bags(batch=BATCH, hotness=2, exponent=1.1), 3, 20, count=2, seed=5)
     with (

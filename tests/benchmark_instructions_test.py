@@ -36,7 +36,7 @@ def test_a_part_that_calls_itself_counts_once():
     assert program.of(costs, ("sok::Gone(",)) == Counts()
 
 
-def test_counts_before_and_after_stand_side_by_side():
+def test_the_table_has_counts_before_and_after():
     def result(counts):
         return program.Result(1, 10.0, 5.0, {"dedup": counts})
 

@@ -13,7 +13,7 @@ PROGRAM = pathlib.Path(goals_program.__file__).with_name("engine_parts.py")
 SMALL = ["--ids", "64", "--distinct", "100", "--keys", "50", "--dim", "4", "--table_mb", "0.01"]
 
 
-def test_a_run_measures_every_part_beside_what_it_is_held_to(tmp_path):
+def test_a_run_measures_every_part_and_its_comparison(tmp_path):
     path = tmp_path / "rows.json"
     flags = [
         *SMALL,
@@ -54,7 +54,7 @@ def test_a_run_measures_every_part_beside_what_it_is_held_to(tmp_path):
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_unknown_part_is_refused_with_the_known_ones():
+def test_an_unknown_part_is_an_error_that_lists_the_known():
     done = run_program(PROGRAM, "--part", "index,dedupe")
     assert done.returncode == 2
     assert "unknown part 'dedupe'; known are dedup, index, gather" in done.stderr

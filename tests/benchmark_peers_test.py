@@ -18,7 +18,7 @@ PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "peers.p
 SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "2", "--batches", "2"]
 
 
-def test_a_run_measures_what_is_here_and_names_what_is_missing(tmp_path):
+def test_a_run_measures_installed_libraries_and_names_missing_ones(tmp_path):
     path = tmp_path / "rows.json"
     flags = ["--optimizer", "adagrad", "--json", str(path), "--plot", str(tmp_path / "plot.png")]
     done = run_program(PROGRAM, *SMALL, *flags, "--environments", str(tmp_path))
@@ -43,7 +43,7 @@ def test_a_run_measures_what_is_here_and_names_what_is_missing(tmp_path):
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_unknown_peer_is_refused_with_the_known_ones():
+def test_an_unknown_peer_is_an_error_that_lists_the_known():
     done = run_program(PROGRAM, *SMALL, "--peers", "tensorflow,tfr")
     assert done.returncode == 2
     assert "unknown name 'tfr'; known are sok_lazy, tensorflow, tfra, torch, fbgemm, engine" in done.stderr
@@ -89,7 +89,7 @@ def test_exact_adam_is_measured_beside_lazy_adam(tmp_path):
     ]
 
 
-def test_rows_are_held_to_the_goals_that_are_about_them():
+def test_rows_have_only_the_goals_that_apply():
     def goals_of(what, optimizer, rows_per_table, **ratios):
         tables = Tables(features=2, rows_per_table=rows_per_table, dim=16, optimizer=optimizer)
         ours = Timing(2.0, 2.0, 2.0)
@@ -133,7 +133,7 @@ def test_ratios_are_of_medians_to_ours_and_to_the_bounds():
     ]
 
 
-def test_peers_of_another_group_keep_the_time_of_ours_beside_them():
+def test_peers_of_another_group_keep_our_time_from_their_rounds():
     def timing(milliseconds):
         return Timing(milliseconds, milliseconds, milliseconds)
 
@@ -179,7 +179,7 @@ def test_bytes_moved_are_ids_rows_outputs_gradients_and_records(optimizer, recor
     assert tables.bytes_moved("step", 10, 30, 20) == forward + 2 * 10 * 16 + 2 * 20 * record * 4
 
 
-def test_a_job_is_read_as_it_was_written_and_ids_come_back(tmp_path):
+def test_jobs_and_ids_are_read_as_written(tmp_path):
     bags = (Bags(6, 1, 0.0), Bags(6, 3, 1.2))
     files = [tmp_path / "0", tmp_path / "1"]
     written = [ids.make_batches(kind, 2, 50, 3, 7) for kind in bags]

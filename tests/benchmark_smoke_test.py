@@ -44,7 +44,7 @@ def test_a_run_prints_a_table_and_writes_every_number(tmp_path):
         assert 0 < row.run_alone.minimum <= row.run_alone.median
 
 
-def test_an_unknown_optimizer_is_refused_with_the_known_ones():
+def test_an_unknown_optimizer_is_an_error_that_lists_the_known():
     done = run_program("--optimizer", "adamm")
     assert done.returncode == 2
     assert "unknown optimizer 'adamm'; known are lazy_adam" in done.stderr
@@ -87,7 +87,7 @@ def test_ids_are_skewed_and_bags_have_the_hotness_asked_for():
     assert np.bincount(bags.ids).argmax() == np.bincount(batches[1][0].ids).argmax()
 
 
-def test_what_is_called_before_does_not_count():
+def test_the_call_before_is_not_timed():
     calls = []
     contender = AfterwardsContender(
         "", lambda: (calls.append("before"), time.sleep(0.05)), lambda: calls.append("call")

@@ -11,7 +11,7 @@ PROGRAM = pathlib.Path(program.__file__)
 SMALL = ["--samples", "300", "--batch_size", "32", "--dim", "4", "--hidden", "8", "--tensorflow_rows", "500"]
 
 
-def test_a_run_trains_on_both_kinds_of_tables_and_leaves_out_what_it_has_no_files_of(tmp_path):
+def test_a_run_trains_on_both_kinds_of_tables_and_skips_missing_data_sets(tmp_path):
     path = tmp_path / "rows.json"
     done = run_program(PROGRAM, "--rounds", "1", "--turn_ms", "50", "--ops", "2", "--json", str(path), *SMALL)
     assert done.returncode == 0, done.stderr
@@ -26,14 +26,14 @@ def test_a_run_trains_on_both_kinds_of_tables_and_leaves_out_what_it_has_no_file
     assert goals_program.read(path) == [row.goal()]
 
 
-def test_the_ratio_is_of_samples_a_second():
+def test_the_ratio_is_of_samples_per_second():
     timings = {name: Timing(value, value, value) for name, value in (("sok", 2.0), ("tensorflow", 5.0))}
     row = program.Row("synthetic", "dlrm", "sgd", 100, timings)
     assert (row.speed("sok"), row.speed("tensorflow")) == (50_000, 20_000)
     assert (row.goal().ratio, row.goal().verdict()) == (2.5, "missed")
 
 
-def test_an_unknown_data_set_is_refused_with_the_known_ones():
+def test_an_unknown_data_set_is_an_error_that_lists_the_known():
     done = run_program(PROGRAM, "--dataset", "census")
     assert done.returncode == 2
     assert "unknown data set 'census'; known are movielens, synthetic" in done.stderr

@@ -220,14 +220,14 @@ def test_text_from_files_is_printed_as_text(tmp_path, capsys):
         assert HOSTILE_NAME not in printed
 
 
-def test_errors_name_what_is_no_text(tmp_path):
+def test_errors_name_undecodable_text(tmp_path):
     with pytest.raises(CheckpointError) as error:
         open_checkpoint(os.fsdecode(bytes(tmp_path) + b"/\xff\x1b\n"))
     assert str(error.value).startswith(rf"{tmp_path}/\xff\x1b\x0a: ")
     assert error.value.path == os.fsdecode(bytes(tmp_path) + b"/\xff\x1b\n")
 
 
-def test_a_chain_that_leaves_the_file_system(tmp_path, capsys):
+def test_a_chain_with_a_path_above_the_root(tmp_path, capsys):
     """The parent of the root is the root, as for the system, so the folder is looked for there."""
     made = saved_history(tmp_path, steps=2)
     folder = made.saved[-1].folder
@@ -374,7 +374,7 @@ def test_diff_of_other_tables(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("command", [[], ["inspect"], ["verify"], ["diff"], ["compact"], ["export"]])
-def test_help_in_plain_words(capsys, command):
+def test_help(capsys, command):
     status, output, _ = run(capsys, *command, "--help")
     assert status == 0 and "%" not in output and len(output.splitlines()) > 5
 

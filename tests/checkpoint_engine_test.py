@@ -31,7 +31,7 @@ def table_of(path):
 @pytest.mark.parametrize(
     ("admission", "columns"), [(None, ()), (COUNTER, ("frequency",)), (BLOOM, ("frequency",))]
 )
-def test_both_compact_to_the_same(tmp_path, shards, admission, columns):
+def test_both_readers_agree_after_compaction(tmp_path, shards, admission, columns):
     description = table_description(admission=admission)
     made = engine_history(tmp_path, table=description, columns=columns, shards=shards)
     for step in range(4):

@@ -124,7 +124,7 @@ def test_saved_model_of_one_table(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("rows_of", [[2**63 - 1], [], [-(2**63)]])
-def test_saved_model_of_hardly_any_rows(tmp_path, capsys, rows_of):
+def test_saved_model_of_few_rows(tmp_path, capsys, rows_of):
     made = History(tmp_path, np.random.default_rng(0), shards=1)
     for key in rows_of:
         made._set(key)
@@ -170,7 +170,7 @@ def test_damaged_checkpoints_leave_nothing_behind(tmp_path, capsys, file_format)
     assert not [left for left in tmp_path.iterdir() if left.name.startswith("out")]
 
 
-def test_nothing_is_written_over(tmp_path, capsys):
+def test_existing_files_are_not_overwritten(tmp_path, capsys):
     saved = chain(tmp_path).saved[-1]
     (tmp_path / "out").mkdir()
     status, error = run(capsys, "export", saved.folder, "--format", "npy", "--to", tmp_path / "out")
@@ -218,7 +218,7 @@ def test_compact_of_many_blocks(tmp_path, capsys):
     assert compare(open_checkpoint(last).tables[0].open(), compacted.tables[0].open()).is_empty
 
 
-def test_compact_takes_ordinary_variables_along(tmp_path, capsys):
+def test_compact_copies_ordinary_variables(tmp_path, capsys):
     saved = chain(tmp_path).saved[-1]
     prefix = tmp_path / "model.ckpt-2"
     others = {

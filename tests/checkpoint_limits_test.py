@@ -72,7 +72,7 @@ def limit_files():
 
 
 @pytest.mark.parametrize("limit", [0, 100, 4096, 70_000])
-def test_a_full_disk_is_an_error_and_training_goes_on(tmp_path, limit_files, limit):
+def test_a_full_disk_is_an_error_and_training_can_continue(tmp_path, limit_files, limit):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="table", dim=8)
         rows = tf.nn.embedding_lookup(table, np.arange(3000))

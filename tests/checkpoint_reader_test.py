@@ -73,7 +73,7 @@ def test_every_checkpoint_of_a_chain_reads_as_its_state(tmp_path, seed, admissio
             assert dict(zip(ids.tolist(), pairs, strict=True)) == saved.waiting
 
 
-def test_the_shards_of_a_chain_are_all_of_it(tmp_path):
+def test_the_shards_of_a_chain_have_all_its_rows(tmp_path):
     made = history(tmp_path)
     for step in range(3):
         made.train()
@@ -172,7 +172,7 @@ def change_manifest(folder, **changes):
         ({"shards__0__arrays__keys__shape": [-1]}, "shape"),
     ],
 )
-def test_manifests_that_are_none_are_refused(tmp_path, changes, message):
+def test_invalid_manifests_are_refused(tmp_path, changes, message):
     made = history(tmp_path, shards=1)
     made.train()
     folder = made.save("model.ckpt-1").folder
@@ -183,7 +183,7 @@ def test_manifests_that_are_none_are_refused(tmp_path, changes, message):
 
 
 @pytest.mark.parametrize("text", [b"", b"{}", b"[" * 100000, b'{"a": NaN,\n "crc32": 1\n}', b"\xff\xfe"])
-def test_text_that_is_no_manifest_is_refused(tmp_path, text):
+def test_text_that_is_not_a_manifest_is_refused(tmp_path, text):
     made = history(tmp_path)
     folder = made.save("model.ckpt-1").folder
     (folder / "manifest.json").write_bytes(text)
@@ -191,7 +191,7 @@ def test_text_that_is_no_manifest_is_refused(tmp_path, text):
         Table.open(folder)
 
 
-def test_another_manifest_than_the_one_noted_is_refused(tmp_path):
+def test_a_manifest_with_another_checksum_is_refused(tmp_path):
     made = history(tmp_path)
     saved = made.save("model.ckpt-1")
     change_manifest(saved.folder, uses=77)

@@ -37,13 +37,13 @@ def test_a_problem_is_a_line_and_a_status(tmp_path, capsys):
     assert len(lines) == 1 and "shard-00001/keys.npy: key 2 belongs to shard 0 of 2" in lines[0]
 
 
-def test_keys_that_stand_twice(tmp_path):
+def test_duplicate_keys(tmp_path):
     write_folder(tmp_path / "a", [shard([4, -1, 4])])
     assert [line.split(": ")[1] for line in found(tmp_path / "a")] == ["key 4 occurs twice"]
 
 
 @pytest.mark.parametrize("limit", [1, 50, 1000])
-def test_keys_that_stand_twice_among_many(tmp_path, monkeypatch, limit):
+def test_duplicate_keys_among_many(tmp_path, monkeypatch, limit):
     from sparse_operation_kit.checkpoint import verify
 
     monkeypatch.setattr(verify, "_SORTED_KEYS", limit)
@@ -153,7 +153,7 @@ def test_the_search_goes_on_after_a_damaged_table(tmp_path, capsys):
     assert main(["verify", str(tmp_path / "m.sok"), "--table", "b"]) == 0
 
 
-def test_a_chain_that_does_not_add_up(tmp_path):
+def test_a_chain_with_a_wrong_number_of_rows(tmp_path):
     made = History(tmp_path, np.random.default_rng(1))
     made.train()
     made.save("model.ckpt-0")

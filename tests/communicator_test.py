@@ -46,7 +46,7 @@ def test_a_process_by_itself_is_one_rank():
     assert communicator() is known
 
 
-def test_one_rank_gets_back_what_it_sends():
+def test_one_rank_receives_what_it_sends():
     known = communicator()
     words, splits = tf.constant([1, 2, 3], tf.int64), tf.constant([2], tf.int32)
     scalar = tf.constant(2.0)
@@ -96,7 +96,7 @@ def test_a_launched_process_initializes_horovod(monkeypatch):
     assert (known.rank, known.size) == (2, 3)
 
 
-def test_initialized_horovod_knows_better_than_the_environment(monkeypatch):
+def test_initialized_horovod_overrides_the_environment(monkeypatch):
     horovod(monkeypatch, size=1)
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
     assert communicator().size == 1
@@ -105,7 +105,7 @@ def test_initialized_horovod_knows_better_than_the_environment(monkeypatch):
     assert (communicator().rank, communicator().size) == (1, 2)
 
 
-def test_horovod_that_is_only_imported_counts_for_nothing(monkeypatch):
+def test_horovod_that_is_not_initialized_is_ignored(monkeypatch):
     horovod(monkeypatch, size=2, initialized=False)
     assert communicator().size == 1
 

@@ -139,7 +139,7 @@ def test_a_second_save_to_a_prefix_waits(tmp_path, session):
     assert other_value(model.save(tmp_path / "m", 4)) == 4
 
 
-def test_a_second_save_to_a_prefix_says_who_is_in_its_way(tmp_path, session, monkeypatch):
+def test_a_second_save_to_a_prefix_names_the_first(tmp_path, session, monkeypatch):
     monkeypatch.setattr(checkpoint_save, "_PATIENCE_SECONDS", 0.1)
     model = Model(session)
     model.save(tmp_path / "m", 1)
@@ -189,7 +189,7 @@ def test_max_to_keep_leaves_what_another_process_has_saved(tmp_path, session):
         assert model.restored(tmp_path / f"m-{step}") == step
 
 
-def test_what_was_replaced_goes(tmp_path, session):
+def test_replaced_tables_are_removed(tmp_path, session):
     model = Model(session)
     for value in range(3):
         model.save(tmp_path / "m", value)
@@ -197,7 +197,7 @@ def test_what_was_replaced_goes(tmp_path, session):
     assert names(tmp_path, "m*") == ["m.data-00000-of-00001", "m.index", "m.sok"]
 
 
-def test_locks_of_killed_saves_go(tmp_path, session):
+def test_locks_of_killed_saves_are_removed(tmp_path, session):
     model = Model(session)
     model.save(tmp_path / "m-1", 1)
     (tmp_path / "m-1.sok" / "a-0123456789abcdef").mkdir()  # left by a killed save to the same prefix
@@ -210,7 +210,7 @@ def test_locks_of_killed_saves_go(tmp_path, session):
     assert model.restored(tmp_path / "m-1") == 1
 
 
-def test_what_an_incremental_save_builds_on_stays(tmp_path, session):
+def test_the_base_of_an_incremental_save_is_kept(tmp_path, session):
     """Another process has removed TensorFlow's part of the checkpoint that the incremental save builds on."""
     model = Model(session)
     saver = train.Saver(builder=IncrementalBuilder())

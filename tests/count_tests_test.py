@@ -95,5 +95,5 @@ def test_a_skip_that_is_not_expected_is_a_failure(run, capsys, monkeypatch):
     )
 
 
-def test_nothing_that_ran_is_no_success(run, capsys):
+def test_a_run_without_tests_is_a_failure(run, capsys):
     assert run.count(capsys) == (1, ["No test ran.", "0 passed, 0 failed"])

@@ -103,7 +103,7 @@ def test_a_name_of_tensorflow_is_never_changed(caplog):
         del tf.compat.v1.CounterFilter
 
 
-def test_a_name_that_someone_took_away_is_no_error():
+def test_a_name_that_someone_removed_is_no_error():
     del tf.CounterFilter
     deeprec.uninstall()
     assert not has(tf, "CounterFilter")

@@ -40,7 +40,7 @@ def test_attributes():
         assert sok.EmbeddingVariable(name="other", dim=3).shape.as_list() == [None, 3]
 
 
-def test_name_is_that_of_a_variable():
+def test_the_name_has_a_variables_form():
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="table", dim=3)
         assert table.name == "table:0"
@@ -125,7 +125,7 @@ def test_the_same_name_in_two_graphs_is_two_tables():
         lambda table: table.eval(),
     ],
 )
-def test_a_dense_read_says_what_to_do(read):
+def test_the_error_of_a_dense_read_tells_what_to_do(read):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="hash_table", dim=2)
         harness.initialize(session)
@@ -136,7 +136,7 @@ def test_a_dense_read_says_what_to_do(read):
 @pytest.mark.parametrize(
     "read", [tf.convert_to_tensor, lambda table: table + 1.0, lambda table: table.eval()]
 )
-def test_a_bounded_table_is_no_tensor_by_itself(read):
+def test_a_bounded_table_is_not_converted_to_a_tensor(read):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=5)
         harness.initialize(session)
@@ -212,7 +212,7 @@ def test_fetching_a_table_names_it():
         lambda table: table.load(np.zeros([3, 2], np.float32), tf.compat.v1.Session()),
     ],
 )
-def test_a_dense_assignment_says_what_to_do(assign):
+def test_the_error_of_a_dense_assignment_tells_what_to_do(assign):
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=3)
         with pytest.raises(TypeError, match="hash_table.*load_embedding_values"):

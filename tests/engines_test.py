@@ -52,7 +52,7 @@ def test_lookups_and_updates_run_on_the_engine_of_their_table():
     assert np.all(results[0][0] != results[0][1])
 
 
-def test_what_an_engine_does_not_offer_is_an_error_with_both_names():
+def test_an_unsupported_call_is_an_error_with_both_names():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="clicks", dim=DIM)
         rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
@@ -63,7 +63,7 @@ def test_what_an_engine_does_not_offer_is_an_error_with_both_names():
             session.run(step)
 
 
-def test_an_engine_that_is_not_there():
+def test_an_unknown_engine():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="clicks", dim=DIM)
         with pytest.raises(

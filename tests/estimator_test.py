@@ -77,7 +77,7 @@ def test_it_trains_evaluates_and_restores(tmp_path):
     np.testing.assert_array_equal(predictions(again), predictions(estimator))
 
 
-def test_training_in_two_parts_is_training_in_one(tmp_path):
+def test_training_in_two_parts_equals_training_in_one(tmp_path):
     """Each call of `train` starts at the beginning of the data, so all steps are on the first batch."""
     whole, parts = make_estimator(tmp_path / "whole"), make_estimator(tmp_path / "parts")
     one_batch = lambda: input_fn(1).take(1).repeat()  # noqa: E731

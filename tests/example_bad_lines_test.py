@@ -23,7 +23,7 @@ def test_beyond_the_limit_it_raises_and_names_the_last_line():
         bad_lines.check(len(bad_lines))
 
 
-def test_a_limit_of_zero_bears_none():
+def test_a_limit_of_zero_allows_none():
     with pytest.raises(TooManyBadLines):
         BadLines(0, print).add("file", 1, "a")
 

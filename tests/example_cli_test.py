@@ -58,7 +58,7 @@ def with_bad_lines(folder, count):
     return ["--dataset", "census", "--data_dir", str(folder)]
 
 
-def test_bad_lines_up_to_the_limit_are_reported_and_borne(tmp_path, capsys):
+def test_bad_lines_up_to_the_limit_are_reported(tmp_path, capsys):
     flags = with_bad_lines(tmp_path / "data", 5)
     assert main([*SMALL, *flags, "--max_bad_lines", "5", "--output_dir", str(tmp_path / "out")]) == 0
     error = capsys.readouterr().err

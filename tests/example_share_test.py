@@ -43,7 +43,7 @@ def test_a_step_of_all_ranks_is_a_step_of_one_process(tmp_path, ranks, part):
         assert sorted(np.concatenate(pieces)) == sorted(whole["one_hot"][:, 0])
 
 
-def test_every_epoch_deals_the_samples_anew(tmp_path):
+def test_every_epoch_distributes_the_samples_differently(tmp_path):
     folder = write_numbered_criteo(tmp_path, 200)
 
     def make(share):
@@ -66,7 +66,7 @@ def test_shares_of_census_are_all_of_it(tmp_path, part, count):
     assert sum(len(joined(share)["label"]) for share in shares) == count
 
 
-def test_a_malformed_line_is_in_one_ranks_ledger(tmp_path):
+def test_a_malformed_line_is_reported_by_one_rank(tmp_path):
     folder = write_movielens(tmp_path)
     for name in ("u.data", "u.user", "u.item"):
         with open(folder / name, "a", encoding="utf-8") as stream:

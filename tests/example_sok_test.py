@@ -26,7 +26,7 @@ def test_both_kinds_of_tables_learn_the_same(tmp_path):
     check_that_both_learn(tmp_path, "--tables", ("sok", "tensorflow"))
 
 
-def test_the_script_runs_as_its_readme_shows(tmp_path):
+def test_the_script_runs_as_in_its_readme(tmp_path):
     command = [
         sys.executable,
         str(EXAMPLES / "train_ctr.py"),

@@ -151,7 +151,7 @@ def test_assign_and_export(key_type):
         np.testing.assert_array_equal(got_rows, rows)
 
 
-def test_a_hybrid_variable_lets_go_what_was_looked_up_longest_ago():
+def test_a_hybrid_variable_evicts_the_least_recently_used_rows():
     default, session = session_and_graph()
     with default, session:
         table = sok.DynamicVariable(
@@ -340,7 +340,7 @@ def test_an_optimizers_state_needs_tensorflows_saver(tmp_path, function):
         ),
     ],
 )
-def test_what_cannot_be_is_an_error_that_says_why(make, error, message):
+def test_unsupported_arguments_are_errors_that_tell_why(make, error, message):
     with tf.Graph().as_default(), pytest.raises(error, match=message):
         make()
 

@@ -57,12 +57,12 @@ def beside_a_server(folder: pathlib.Path, *args: str, **options) -> subprocess.P
     )
 
 
-def test_without_a_server_there_is_no_process(folder):
+def test_without_a_server_no_process_is_forked(folder):
     output = subprocess.run(command(folder, folder / "program.py"), capture_output=True, text=True).stdout
     assert output == "status None\n"
 
 
-def test_a_program_finds_what_it_was_asked_for_with(folder, tmp_path):
+def test_a_program_gets_the_clients_arguments_and_environment(folder, tmp_path):
     environment = {**os.environ, "MARK": "here"}
     asker = ["env", "-C", str(tmp_path), *command(folder, folder / "program.py")]
     output, errors = beside_a_server(folder, *asker, env=environment).communicate(timeout=60)
@@ -75,7 +75,7 @@ def test_a_program_finds_what_it_was_asked_for_with(folder, tmp_path):
     assert errors.splitlines()[-1] == "to the other stream"
 
 
-def test_the_commands_status_is_the_servers(folder):
+def test_the_server_exits_with_the_commands_status(folder):
     process = beside_a_server(folder, sys.executable, "-c", "import sys; sys.exit(5)")
     process.communicate(timeout=60)
     assert process.returncode == 5
@@ -96,7 +96,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_program_ends_with_the_one_that_asked(folder, tmp_path):
+def test_a_program_ends_with_its_client(folder, tmp_path):
     program, asker_pid, pid = tmp_path / "sleeps.py", tmp_path / "asker", tmp_path / "program"
     program.write_text(f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
     # `exec` keeps the process id of the shell.

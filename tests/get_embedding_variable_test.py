@@ -126,7 +126,7 @@ def test_the_same_name_without_reuse_is_an_error(graph):
             sok.get_embedding_variable("x", 2)
 
 
-def test_reuse_of_what_is_not_there_is_an_error(graph):
+def test_reuse_of_an_unknown_name_is_an_error(graph):
     with v1.variable_scope("s", reuse=True), pytest.raises(ValueError, match="'s/x' does not exist"):
         sok.get_embedding_variable("x", 2)
     with v1.variable_scope("s", reuse=v1.AUTO_REUSE):
@@ -216,7 +216,7 @@ def test_collections(graph):
     assert v1.trainable_variables() == [listed]
 
 
-def test_the_parts_of_a_partitioner_are_one(graph):
+def test_a_partitioner_makes_one_table(graph):
     table = sok.get_embedding_variable("x", 3, partitioner=v1.fixed_size_partitioner(num_shards=4))
     parts = list(table)
     assert len(table) == 1 and len(parts) == 1 and parts[0] is table
@@ -286,7 +286,7 @@ def test_bad_options(arguments, error):
         Option(**arguments)
 
 
-def test_a_scope_of_another_device_is_no_matter(graph):
+def test_a_scope_of_another_device_is_ignored(graph):
     with tf.device("/GPU:0"):
         table = sok.get_embedding_variable("x", 2, initializer="ones")
     np.testing.assert_array_equal(rows_of(table, [1]), [[1.0, 1.0]])

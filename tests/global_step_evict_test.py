@@ -94,7 +94,7 @@ def test_an_update_reads_the_step_before_it_is_counted_up(tmp_path):
         }
 
 
-def test_other_tables_are_told_nothing():
+def test_tables_without_global_step_evict_do_not_get_the_global_step():
     with harness.graph_and_session():
         train.get_or_create_global_step()
         Trained(eviction=sok.L2WeightEvict(1.0), admission=sok.CounterFilter(2))

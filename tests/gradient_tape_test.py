@@ -269,7 +269,7 @@ def test_nested_tapes():
         assert np.sum(got[0]) == 6 and np.sum(got[1]) == 9
 
 
-def test_what_a_tape_does_not_watch():
+def test_a_tape_that_does_not_watch_a_table():
     with harness.graph_and_session() as session:
         watched, other, frozen = table("watched"), table("other"), table("frozen", trainable=False)
         variables = [watched, other, frozen]

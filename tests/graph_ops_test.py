@@ -167,7 +167,7 @@ def test_ops_of_one_rank_lead_to_their_tables():
         assert graph_ops.table_names(op) == ["a", "c"]
 
 
-def test_where_no_table_can_be_told_there_is_no_name():
+def test_an_unknown_table_has_no_name():
     quotients = native.ops.sok_divide_gradients(v1.placeholder(tf.float32, [None, 3]), divisor=2)
     assert graph_ops.table_names(quotients.op) == []
     assert graph_ops.handles_of(quotients.op) == []

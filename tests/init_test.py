@@ -262,7 +262,7 @@ def test_the_seed_decides_the_initial_rows():
 
 
 @pytest.mark.parametrize("seed", [0, -1, -(2**63), 2**63, 2**64 - 1])
-def test_any_64_bit_seed_repeats(seed):
+def test_any_64_bit_seed_repeats_the_rows(seed):
     first = rows_under({"global_batch_size": 16, "seed": seed})
     initialize._reset()
     np.testing.assert_array_equal(first, rows_under({"global_batch_size": 16, "seed": seed}))

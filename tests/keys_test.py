@@ -163,7 +163,7 @@ def test_without_hashing_a_key_out_of_range_is_named(key, training):
         np.testing.assert_array_equal(session.run(rows, {keys: np.arange(6)}), before)
 
 
-def test_a_full_table_names_itself_and_lives_on():
+def test_the_error_of_a_full_table_names_it_and_the_table_stays_usable():
     with harness.graph_and_session() as session:
         layer = sok.All2AllDenseEmbedding(4, 2, 1, 1, dynamic_input=True, embedding_initializer=0.0)
         table = layer.embedding_variable
@@ -199,7 +199,7 @@ def test_a_full_table_reads_any_key_without_training():
         assert session.run(layer.embedding_variable.size()) == 1
 
 
-def test_a_capacity_that_memory_cannot_hold_is_no_promise():
+def test_a_capacity_beyond_memory_is_accepted():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="table", dim=64, capacity=2**50)
         rows = tf.nn.embedding_lookup(table, [1, 2])

@@ -113,7 +113,7 @@ def test_bad_ids_are_an_error_of_their_own_step():
         assert session.run(table.size()) == 3  # 0, 1 and 7
 
 
-def test_a_batch_that_cannot_be_drawn_costs_no_other():
+def test_an_error_of_the_iterator_loses_no_other_batch():
     def element(number):
         inverse = tf.debugging.check_numerics(1 / (tf.cast(number, tf.float32) - 2), "two")
         return number + 0 * tf.cast(inverse, tf.int64)
@@ -176,7 +176,7 @@ def test_ids_that_come_from_rows_are_refused():
 
 
 @pytest.mark.parametrize("iterator", [None, 3, [1, 2]])
-def test_what_is_no_iterator(iterator):
+def test_an_iterator_of_the_wrong_type(iterator):
     with harness.graph_and_session(), pytest.raises(TypeError, match="must be a tf.compat.v1.data.Iterator"):
         sok.LookupPrefetch(iterator, lambda batch: batch)
 

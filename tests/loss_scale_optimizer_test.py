@@ -227,7 +227,7 @@ def test_state_is_among_the_variables_and_the_train_op_is_the_outer_one():
         ({"initial_scale": 1024}, True, 1024.0, 2000),
     ],
 )
-def test_spellings_of_the_arguments(arguments, dynamic, scale, steps):
+def test_forms_of_the_arguments(arguments, dynamic, scale, steps):
     inner = train.AdamOptimizer()
     for optimizer in (
         LossScaleOptimizer(inner, **arguments),
@@ -255,7 +255,7 @@ def test_spellings_of_the_arguments(arguments, dynamic, scale, steps):
         ({"dynamic_growth_steps": 0}, ValueError, "at least 1, not 0"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments, error, message):
+def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         LossScaleOptimizer(train.AdamOptimizer(), **arguments)
 

@@ -70,7 +70,7 @@ def test_gradients_that_do_not_fit_their_lookup(gradients):
         lambda: harness.empty_tensor(tf.variant),
     ],
 )
-def test_a_plan_that_is_none(plan):
+def test_an_invalid_plan(plan):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name=NAME, dim=DIM)
         result = gradient_op(table, plan(), [tf.ones([1, DIM])])

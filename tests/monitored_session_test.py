@@ -71,7 +71,7 @@ def test_a_scaffold_of_the_users_initializes():
     np.testing.assert_array_equal(rows, run(3)[1][1])
 
 
-def test_without_init_a_session_says_so():
+def test_without_init_a_session_raises_an_error():
     with tf.Graph().as_default():
         sok.EmbeddingVariable("lonely_table", 2)
         train.get_or_create_global_step()
@@ -106,7 +106,7 @@ def test_the_checkpoint_hook_saves_on_its_steps(tmp_path):
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_old_checkpoints_go_with_their_tables(tmp_path):
+def test_old_checkpoints_are_removed_with_their_tables(tmp_path):
     run(12, checkpoint_dir=str(tmp_path), save_checkpoint_steps=1)
     kept = {path.stem for path in pathlib.Path(tmp_path).glob("*.index")}
     assert kept == {f"model.ckpt-{step}" for step in range(8, 13)}

@@ -234,7 +234,7 @@ def test_gradients_are_divided_with_one_rounding(divisor, rows):
             np.testing.assert_array_equal(quotient, values / np.float32(divisor))
 
 
-def test_who_reads_gradients_gets_them_beside_the_update():
+def test_gradients_can_be_read_beside_the_update():
     with harness.graph_and_session() as session:
         model = Model()
         gradients = tf.gradients(model.loss, model.tables)

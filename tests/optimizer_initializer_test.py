@@ -46,7 +46,7 @@ def test_it_initializes_the_optimizers_own_variables_and_no_others(name):
             np.testing.assert_array_equal(got, want)
 
 
-def test_it_sets_the_count_of_steps_back():
+def test_it_resets_the_count_of_steps():
     with harness.graph_and_session() as session:
         optimizer = sok.optimizers.Adam(0.1)
         _, _, train = model(optimizer)

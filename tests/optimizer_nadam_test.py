@@ -27,7 +27,7 @@ def _momentum_cache(optimizer):
 
 @pytest.mark.parametrize("tables", [1, 3])
 @pytest.mark.parametrize("others", [0, 2])
-def test_the_momentum_moves_once_in_a_step(tables, others):
+def test_the_momentum_schedule_advances_once_per_step(tables, others):
     with harness.graph_and_session() as session:
         optimizer = legacy.Nadam(0.1, beta_1=0.8, schedule_decay=1.5)
         step = _minimized(

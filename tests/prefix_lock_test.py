@@ -147,7 +147,7 @@ def test_without_locks_the_file_alone_counts(prefix, monkeypatch, code):
         acquire(prefix, 0)
 
 
-def test_what_is_no_lock_file_is_neither_followed_nor_waited_for(prefix, tmp_path):
+def test_links_and_pipes_are_neither_followed_nor_waited_for(prefix, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("bytes")
     path = prefix + prefix_lock.SUFFIX

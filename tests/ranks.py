@@ -6,9 +6,9 @@
 
     assert ranks.run(worker, 5, ranks=3, transport="gloo") == [0, 5, 10]
 
-With "gloo", ranks are forked from a process that has imported TensorFlow, if there is one (see `forked`). With
-the other transports, each rank takes seconds to import it. So a test module should have few launches with
-many cases each: see `run_checks`.
+With "gloo", ranks are forked from a process that has imported TensorFlow, if there is one (see `forked`).
+With the other transports, each rank takes seconds to import it. So a test module should have few launches
+with many cases each: see `run_checks`.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_the_hook_broadcasts_before_the_first_step(results):
     assert values == [results["check_global_variables"][2][0]] * SIZE
 
 
-def test_what_cannot_be_sent_is_told(results):
+def test_unsupported_variables_are_an_error(results):
     assert results["check_what_cannot_be_sent"] == [None] * SIZE
 
 

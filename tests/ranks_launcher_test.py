@@ -55,7 +55,7 @@ def test_an_exception_on_a_rank_fails_with_its_output(transport):
         ranks.run(_fail_on_the_last, "raise", ranks=2, transport=transport)
 
 
-def test_a_killed_rank_is_told():
+def test_a_killed_rank_is_reported():
     job = ranks.launch(_fail_on_the_last, "kill", ranks=2)
     assert job.returncodes == [0, -signal.SIGKILL]
     assert job.returncode == -signal.SIGKILL and not job.timed_out

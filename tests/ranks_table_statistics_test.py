@@ -143,5 +143,5 @@ def train_apart():
             session.run(statistics if known.rank == 0 else rows)
 
 
-def test_ranks_that_are_apart_fail():
+def test_ranks_in_different_steps_fail():
     ranks.run(train_apart, ranks=2, env={"SOK_STALL_SECONDS": "3"})

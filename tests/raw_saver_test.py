@@ -89,7 +89,7 @@ def test_restoring_replaces_what_was_there(tmp_path):
         assert rows_of(session, table) == want
 
 
-def test_a_table_trains_on_after_a_restore(tmp_path):
+def test_a_table_can_be_trained_after_a_restore(tmp_path):
     with harness.graph_and_session() as session:
         table = make_table(session, [1, 2])
         loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [1]))

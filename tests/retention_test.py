@@ -67,7 +67,7 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
-def test_tables_go_with_their_checkpoint(folder):
+def test_tables_are_removed_with_their_checkpoint(folder):
     for step in (1, 2, 3):
         folder.full(f"model-{step}", f"t-{step}")
     folder.remove_tensorflows("model-1")
@@ -87,7 +87,7 @@ def test_another_family_is_left_alone(folder):
     }
 
 
-def test_what_tensorflow_removed_goes_whatever_its_name(folder):
+def test_tables_of_checkpoints_that_tensorflow_removed_are_removed(folder):
     folder.full("b", "t-2")
     folder.table("a", "t-1")
     folder.table("c", "t-3")
@@ -274,7 +274,7 @@ def test_a_chain_into_another_directory_stays(folder):
 
 
 @pytest.mark.parametrize("table", ["model-1.sok/t-1", "model-2.sok/t-2.unfinished"])
-def test_what_is_locked_stays(folder, table):
+def test_locked_folders_are_kept(folder, table):
     folder.table("model-1", "t-1")
     folder.table("model-2", "t-2.unfinished")
     folder.full("model-3", "t-3")
@@ -299,7 +299,7 @@ def test_an_index_that_comes_while_the_lock_is_waited_for_counts(folder, monkeyp
     assert folder.collect("model-2") == {"model-1.sok/t-1", "model-2.sok/t-2"}
 
 
-def test_half_of_a_table_has_not_the_name_of_a_whole_one(folder, monkeypatch):
+def test_a_partly_removed_table_has_another_name(folder, monkeypatch):
     folder.table("model-1", "t-1")
     folder.full("model-2", "t-2")
 

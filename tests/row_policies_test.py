@@ -36,7 +36,7 @@ def test_keys_get_rows_in_the_lookup_that_makes_them_frequent(kind, filter_freq)
 
 @pytest.mark.parametrize("on_full", ["evict_lru", "evict_lfu"])
 @pytest.mark.parametrize("filter_freq", [0, 2])
-def test_a_full_table_lets_the_least_used_rows_go(on_full, filter_freq):
+def test_a_full_table_evicts_the_least_used_rows(on_full, filter_freq):
     capacity = 50
     policies = {"capacity": capacity, "on_full": on_full}
     if filter_freq:
@@ -154,7 +154,7 @@ def test_policies_that_a_table_cannot_have(policies, error, message):
         sok.EmbeddingVariable("table", DIM, **policies)
 
 
-def test_rows_of_a_table_without_hashing_cannot_go():
+def test_rows_of_a_table_without_hashing_cannot_be_evicted():
     with tf.Graph().as_default():
         table = sok.EmbeddingVariable("table", DIM, **_DIRECT)
         with pytest.raises(ValueError, match="'table' cannot evict"):

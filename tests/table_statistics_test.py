@@ -209,7 +209,7 @@ def test_a_writer_can_be_given(tmp_path):
     assert {step for _, step in summaries(tmp_path)} == {1, 2, 3}
 
 
-def test_the_hook_refuses_what_makes_no_sense(tmp_path):
+def test_the_hook_refuses_bad_arguments(tmp_path):
     writer = object()
     for arguments in ({}, {"output_dir": str(tmp_path), "summary_writer": writer}):
         with pytest.raises(ValueError, match="output_dir or summary_writer"):

@@ -219,7 +219,7 @@ def _names(folder, pattern):
     return {path.name.split(".")[0] for path in pathlib.Path(folder).glob(pattern)}
 
 
-def test_old_checkpoints_go_and_the_latest_is_found(tmp_path):
+def test_old_checkpoints_are_removed_and_the_latest_is_found(tmp_path):
     with harness.graph_and_session() as session:
         model = Model()
         harness.initialize(session)
@@ -246,7 +246,7 @@ def test_old_checkpoints_whose_names_have_nothing_in_common_go_too(tmp_path):
         assert _names(tmp_path, "*.sok") == _names(tmp_path, "*.index") == {"c", "d"}
 
 
-def test_the_same_prefix_again(tmp_path):
+def test_saving_to_the_same_prefix_again(tmp_path):
     with harness.graph_and_session() as session:
         model = Model("adagrad")
         harness.initialize(session)
@@ -260,7 +260,7 @@ def test_the_same_prefix_again(tmp_path):
         assert_same(model.state(session), want)
 
 
-def test_what_killed_saves_left_is_removed(tmp_path):
+def test_leftovers_of_killed_saves_are_removed(tmp_path):
     for name in ("model-1.sok/item-0123456789abcdef.unfinished", "model-2.sok/item-0123456789abcdef"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "manifest.json").write_text("{")
