@@ -51,7 +51,7 @@ tf::Status OutputLayout::Shapes(const std::vector<tf::TensorShape>& of_lookups,
       if (other == shape) continue;
       return tf::errors::InvalidArgument(
           "Lookup in embedding variable '", tables[tables_[l]].name(), "': its output of shape ",
-          of_lookups[l].DebugString(), " cannot stand beside that of embedding variable '",
+          of_lookups[l].DebugString(), " cannot be concatenated with that of embedding variable '",
           tables[tables_[first]].name(), "', of shape ", of_lookups[first].DebugString());
     }
     TF_RETURN_WITH_CONTEXT_IF_ERROR(shape.AddDimWithStatus(Width(o)), "\nLookup in embedding variable '",

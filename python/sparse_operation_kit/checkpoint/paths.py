@@ -44,11 +44,11 @@ def open_file(path: Path) -> BinaryIO:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise CheckpointError(path, "is no file")
+        raise CheckpointError(path, "is not a file")
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
 def refuse_other_than_file(path: Path) -> None:
     """Raises CheckpointError if `path` exists and is not a file. Opening a pipe, for example, would block."""
     if os.path.lexists(path) and not path.is_file():
-        raise CheckpointError(path, "is no file")
+        raise CheckpointError(path, "is not a file")
