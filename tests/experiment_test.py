@@ -318,7 +318,11 @@ def test_an_optimizers_state_needs_tensorflows_saver(tmp_path, function):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: sok.Variable(np.ones([2, 2]), mode="localized:1"), ValueError, r"rank 1: the ranks are \[0, 1\)"),
+        (
+            lambda: sok.Variable(np.ones([2, 2]), mode="localized:1"),
+            ValueError,
+            r"rank 1: the ranks are \[0, 1\)",
+        ),
         (lambda: sok.Variable(np.ones([2, 2]), mode="spread"), ValueError, "mode.*spread"),
         (lambda: sok.Variable(np.ones([2])), ValueError, "two known dimensions"),
         (lambda: sok.Variable(), ValueError, "initial_value or shape"),

@@ -237,7 +237,7 @@ TEST_P(WeightsContract, RefusesWeightsWithOtherIndices) {
   BadInput bad(GetParam(), weighted);
   const EngineArray<int64_t> places(*GetParam().memory, {0, 0, 0, 1, 1, 1});
   bad.input().weight_places = places.data();
-  bad.ExpectRefused({"number 5", "1"});
+  bad.ExpectRefused({"element 5", "1"});
 }
 
 TEST_P(PrefetchContract, MergeAndReadEqualALookup) {
