@@ -55,8 +55,10 @@ def checkout(tmp_path):
     built = tmp_path / "other" / "bazel-bin"
     (built / "tools").mkdir(parents=True)
     (built / "benchmarks").symlink_to(BAZEL_BIN / "benchmarks")
-    site = pathlib.Path(sparse_operation_kit.__file__).parents[1]
-    (built / "tools" / "site").symlink_to(site)
+    python = pathlib.Path(sparse_operation_kit.__file__).absolute().parents[1]
+    (built / "tools" / "site").symlink_to(python)
+    # Where the package looks for its op library outside of a wheel.
+    (built / "tools" / "sok_ops").symlink_to(python.parent / "sok_ops")
     return built.parent
 
 
@@ -67,7 +69,8 @@ def test_another_checkout_is_measured_beside_this_one(tmp_path, checkout):
     assert done.returncode == 0, done.stderr
     _, rows = report.read_json(path)
     for row in rows:
-        assert [entry.name for entry in row.entries] == ["sok", "engine", "sok_other", "engine_other"]
+        names = [entry.name for entry in row.entries]
+        assert names == ["sok", "engine", "sok_other", "engine_other"], done.stderr
 
 
 def test_a_checkout_without_a_build_is_refused_with_what_builds_it(tmp_path):
