@@ -16,7 +16,7 @@ __device__ __forceinline__ T* DynamicShared() {
   extern __shared__ __align__(16) unsigned char sok_dynamic_shared[];
   return reinterpret_cast<T*>(sok_dynamic_shared);
 #else
-  return static_cast<T*>(on_host::DynamicShared());
+  return static_cast<T*>(on_host::DynamicSharedMemory());
 #endif
 }
 

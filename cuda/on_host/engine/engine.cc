@@ -96,7 +96,7 @@ void SwitchPoint() {
   if (Fiber* const fiber = Block::Current()) fiber->block->SwitchPoint();
 }
 
-void* DynamicShared() { return CallingFiber("DynamicShared").block->dynamic_shared(); }
+void* DynamicSharedMemory() { return CallingFiber("DynamicShared").block->dynamic_shared(); }
 
 uint64_t AnyNumber() {
   Grid& grid = CallingFiber("AnyNumber").block->grid();

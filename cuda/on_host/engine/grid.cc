@@ -77,10 +77,7 @@ void Grid::RunSlot(int slot) {
       block.Run(IndexOf(order_.empty() ? next : order_[next]));
     }
   }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    slots_[slot]->alive = false;
-  }
+  slots_[slot]->alive = false;
   PassBaton(slot);
   // The last access to this grid, which Run may destroy from here on.
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -93,15 +90,17 @@ void Grid::WaitForBaton(int slot) {
 }
 
 void Grid::PassBaton(int slot) {
-  const std::lock_guard<std::mutex> lock(mutex_);
   const int num_slots = static_cast<int>(slots_.size());
   int next = schedule_.order == Order::kInOrder ? slot + 1 : static_cast<int>(random_.Below(num_slots));
-  for (int tried = 0; tried < num_slots; ++tried, ++next) {
-    if (!slots_[next % num_slots]->alive) continue;
+  int tried = 0;
+  for (; tried < num_slots && !slots_[next % num_slots]->alive; ++tried) ++next;
+  if (tried == num_slots || next % num_slots == slot) return;
+  Slot& to = *slots_[next % num_slots];
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
     turn_ = next % num_slots;
-    slots_[turn_]->turn.notify_one();
-    return;
   }
+  to.turn.notify_one();
 }
 
 void Grid::Step(int slot) {
@@ -109,9 +108,12 @@ void Grid::Step(int slot) {
     Report({}, "a launch that does not come to an end: %lld steps", static_cast<long long>(steps_));
   }
   if (slots_.size() == 1 || --steps_until_pass_ > 0) return;
+  // To wake a thread takes longer than a thousand steps, so a long launch does it less often.
+  constexpr int64_t kPassesPerHalving = 1000;
+  const int64_t longest = max_steps_between_passes_ << std::min<int64_t>(++passes_ / kPassesPerHalving, 10);
   steps_until_pass_ = schedule_.order == Order::kInOrder
-                          ? max_steps_between_passes_
-                          : 1 + static_cast<int64_t>(random_.Below(2 * max_steps_between_passes_));
+                          ? longest
+                          : 1 + static_cast<int64_t>(random_.Below(2 * static_cast<uint64_t>(longest)));
   PassBaton(slot);
   WaitForBaton(slot);
 }

@@ -90,7 +90,7 @@ class Grid {
   TsanThreads* const tsan_threads_;
   Random random_;
   TsanOrder begin_, end_;
-  int64_t steps_ = 0, steps_until_pass_ = 1, max_steps_between_passes_ = 1;
+  int64_t steps_ = 0, passes_ = 0, steps_until_pass_ = 1, max_steps_between_passes_ = 1;
   uint64_t atomics_per_switch_ = 0, accesses_per_switch_ = 0;
   std::vector<uint32_t> order_;  // of blocks; empty: in order
   uint64_t num_blocks_ = 0, next_block_ = 0;

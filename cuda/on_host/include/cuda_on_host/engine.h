@@ -42,7 +42,7 @@ void BeforeAtomic(const void* address, size_t bytes, bool block_scope, Place pla
 void SwitchPoint();
 
 // The block's dynamic shared memory, as many bytes as the launch asked for.
-void* DynamicShared();
+void* DynamicSharedMemory();
 
 // A number that differs from schedule to schedule, for what CUDA leaves open.
 uint64_t AnyNumber();
