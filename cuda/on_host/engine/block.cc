@@ -1,14 +1,12 @@
 #include "cuda/on_host/engine/block.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "cuda/on_host/engine/device_memory.h"
 #include "cuda/on_host/engine/grid.h"
+#include "cuda/on_host/engine/memory_map.h"
 #include "cuda/on_host/engine/report.h"
 
 __thread uint3 threadIdx, blockIdx;
@@ -20,18 +18,8 @@ namespace {
 __thread Fiber* current;
 
 constexpr size_t kPage = 4096;
+// Dynamic shared memory ends where a page ends that is never mapped, up to the 16 bytes of its alignment.
 constexpr size_t kSharedPages = (kMaxDynamicShared + kPage - 1) / kPage * kPage;
-
-// Dynamic shared memory ends where a page ends that is not mapped, up to the 16 bytes of its alignment.
-char* MapDynamicShared() {
-  void* const at = mmap(nullptr, kSharedPages + kPage, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED || mprotect(static_cast<char*>(at) + kSharedPages, kPage, PROT_NONE) != 0) {
-    std::perror("on_host: no memory for shared memory");
-    std::abort();
-  }
-  return static_cast<char*>(at);
-}
 
 int LaneOf(const Fiber& fiber) { return fiber.index % kWarpSize; }
 bool IsInMask(uint32_t mask, int lane) { return (mask >> lane & 1) != 0; }
@@ -56,7 +44,8 @@ const char* NameOf(Collective kind) {
   }
 }
 
-Block::Block(Grid* grid, int slot) : grid_(grid), slot_(slot), dynamic_shared_memory_(MapDynamicShared()) {
+Block::Block(Grid* grid, int slot)
+    : grid_(grid), slot_(slot), dynamic_shared_memory_(MapMemory(kSharedPages, kPage)) {
   const size_t bytes = (grid->shape().dynamic_shared_bytes + 15) / 16 * 16;
   dynamic_shared_ = dynamic_shared_memory_ + kSharedPages - bytes;
   FindVariables();
@@ -68,7 +57,7 @@ Block::~Block() {
     grid_->tsan_threads().Return(fiber.tsan);
   }
   AsanUnpoison(dynamic_shared_memory_, kSharedPages);
-  munmap(dynamic_shared_memory_, kSharedPages + kPage);
+  UnmapMemory(dynamic_shared_memory_, kSharedPages + kPage);
 }
 
 Fiber* Block::Current() { return current; }
@@ -140,6 +129,7 @@ void Block::FiberMain() { current->block->RunFiber(current); }
 
 void Block::RunFiber(Fiber* fiber) {
   if (HasAsan()) __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack_, &scheduler_stack_bytes_);
+  birth_of_host_thread_.Acquire();
   grid_->begin().Acquire();
   block_ended_[(num_blocks_ + 1) % 2].Acquire();
   const KernelCall& call = grid_->call();

@@ -94,6 +94,7 @@ class Block {
 
   Grid* const grid_;
   const int slot_;
+  TsanOrder& birth_of_host_thread_ = BirthOfThisThread();
   std::vector<Fiber> fibers_;
   std::vector<Fiber*> ready_;  // a ring
   size_t first_ready_ = 0, num_ready_ = 0;

@@ -1,12 +1,9 @@
 #include "cuda/on_host/engine/context.h"
 
-#include <sys/mman.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <vector>
 
+#include "cuda/on_host/engine/memory_map.h"
 #include "cuda/on_host/engine/sanitizers.h"
 
 namespace sok::on_host {
@@ -34,13 +31,9 @@ Stack Stack::Take() {
       return Stack(bottom);
     }
   }
-  void* const memory = mmap(nullptr, kGuardBytes + bytes(), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
-  if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE) != 0) {
-    std::perror("on_host: no memory for the stack of a CUDA thread");
-    std::abort();
-  }
-  return Stack(static_cast<char*>(memory) + kGuardBytes);
+  char* const memory = MapMemory(kGuardBytes + bytes(), 0);
+  ForbidMemory(memory, kGuardBytes);
+  return Stack(memory + kGuardBytes);
 }
 
 void Stack::Return() {

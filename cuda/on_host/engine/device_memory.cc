@@ -2,14 +2,13 @@
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "cuda/on_host/engine/memory_map.h"
 #include "cuda/on_host/engine/report.h"
 #include "cuda/on_host/engine/sanitizers.h"
 
@@ -23,18 +22,6 @@ constexpr size_t kMaxAllocations = size_t{1} << 24;
 constexpr size_t kAlignment = 256;
 
 size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
-
-// Address space that takes memory when it is used. A plain system call: a sanitizer would clear its shadow of
-// it all.
-void* Reserve(size_t bytes, int protection) {
-  const long at =
-      syscall(SYS_mmap, nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == -1) {
-    std::perror("on_host: no address space for device memory");
-    std::abort();
-  }
-  return reinterpret_cast<void*>(at);
-}
 
 // ---- A fault at an address of the arena is a report. ----
 
@@ -81,10 +68,9 @@ DeviceMemory& DeviceMemory::Get() {
 }
 
 DeviceMemory::DeviceMemory() {
-  base_ = static_cast<char*>(Reserve(kArenaBytes, PROT_NONE));
-  allocation_of_page_ = static_cast<uint32_t*>(Reserve(kPages * sizeof(uint32_t), PROT_READ | PROT_WRITE));
-  allocations_ =
-      static_cast<Allocation*>(Reserve(kMaxAllocations * sizeof(Allocation), PROT_READ | PROT_WRITE));
+  base_ = MapMemory(0, kArenaBytes);
+  allocation_of_page_ = reinterpret_cast<uint32_t*>(MapMemory(kPages * sizeof(uint32_t), 0));
+  allocations_ = reinterpret_cast<Allocation*>(MapMemory(kMaxAllocations * sizeof(Allocation), 0));
   const char* const keys = std::getenv("SOK_ON_HOST_PROTECTION_KEYS");
   if (keys == nullptr || std::strcmp(keys, "0") != 0) key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
   InstallFaultHandler();

@@ -50,6 +50,16 @@ class TsanOrder {
   char address_ = 0;
 };
 
+// Released when the calling host thread began, or first came here: ThreadSanitizer takes the variables of a
+// thread as written then. Once only, for what the thread does later must not come before what a kernel does.
+inline TsanOrder& BirthOfThisThread() {
+  static __thread TsanOrder birth;
+  static __thread bool released;
+  if (!released) birth.Release();
+  released = true;
+  return birth;
+}
+
 // A thread as ThreadSanitizer sees it. A null handle without ThreadSanitizer.
 using TsanThread = void*;
 inline TsanThread CreateTsanThread() { return HasTsan() ? __tsan_create_fiber(0) : nullptr; }

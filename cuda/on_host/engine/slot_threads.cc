@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "cuda/on_host/engine/sanitizers.h"
+
 namespace sok::on_host {
 namespace {
 
@@ -24,6 +26,7 @@ class SlotThreads {
 
  private:
   void Loop() {
+    BirthOfThisThread();
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
       changed_.wait(lock, [this] { return !work_.empty(); });

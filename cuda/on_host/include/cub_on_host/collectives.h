@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "cuda_runtime.h"
+#include "cub_on_host/device_wide.h"
 
 namespace cub {
 
@@ -26,13 +26,6 @@ T Garbage() {
   std::memset(static_cast<void*>(&value), 0xad, sizeof(T));
   return value;
 }
-
-struct Plus {
-  template <typename T>
-  T operator()(const T& a, const T& b) const {
-    return static_cast<T>(a + b);
-  }
-};
 
 // Memory for one value of each of kThreads threads, and what they do with it in common.
 template <typename T, int kThreads>

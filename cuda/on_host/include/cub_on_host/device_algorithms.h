@@ -17,9 +17,9 @@ struct DeviceScan {
     return on_host_internal::Run(memory, bytes, 0, stream, [=] {
       on_host_internal::ValueOf<In> sum = {};
       for (N i = 0; i < n; ++i) {
-        const auto next = in[i];
+        const on_host_internal::ValueOf<In> next = in[i];
         out[i] = sum;
-        sum += next;
+        sum = on_host_internal::Plus()(sum, next);
       }
     });
   }
@@ -30,7 +30,7 @@ struct DeviceScan {
     return on_host_internal::Run(memory, bytes, 0, stream, [=] {
       on_host_internal::ValueOf<In> sum = {};
       for (N i = 0; i < n; ++i) {
-        sum += in[i];
+        sum = on_host_internal::Plus()(sum, on_host_internal::ValueOf<In>(in[i]));
         out[i] = sum;
       }
     });
@@ -42,7 +42,7 @@ struct DeviceReduce {
   template <typename In, typename Out, typename N>
   static cudaError_t Sum(void* memory, size_t& bytes, In in, Out out, N n, cudaStream_t stream = nullptr) {
     using T = on_host_internal::ValueOf<In>;
-    return Combine(memory, bytes, in, out, n, T{}, stream, [](T a, T b) { return static_cast<T>(a + b); });
+    return Combine(memory, bytes, in, out, n, T{}, stream, on_host_internal::Plus());
   }
   template <typename In, typename Out, typename N>
   static cudaError_t Max(void* memory, size_t& bytes, In in, Out out, N n, cudaStream_t stream = nullptr) {

@@ -38,6 +38,19 @@ cudaError_t Run(void* memory, size_t& bytes, size_t needed, cudaStream_t stream,
 template <typename Iterator>
 using ValueOf = std::decay_t<decltype(*std::declval<Iterator>())>;
 
+// a + b; integers wrap around.
+struct Plus {
+  template <typename T>
+  T operator()(const T& a, const T& b) const {
+    if constexpr (std::is_integral_v<T>) {
+      using Word = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Word>(a) + static_cast<Word>(b));
+    } else {
+      return static_cast<T>(a + b);
+    }
+  }
+};
+
 // Whether two arrays share bytes.
 inline bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
