@@ -24,6 +24,11 @@ class thread_block_tile {
   static_assert(kSize >= 1 && kSize <= 32 && (kSize & (kSize - 1)) == 0, "a tile is a power of two of lanes");
 
  public:
+  thread_block_tile() = default;
+  // A tile whose type does not name what it is a part of.
+  template <typename Other, typename = std::enable_if_t<std::is_void_v<Parent> && !std::is_void_v<Other>>>
+  thread_block_tile(const thread_block_tile<kSize, Other>&) {}  // NOLINT: as CUDA's
+
   static unsigned thread_rank() { return thread_block::thread_rank() % kSize; }
   static constexpr unsigned num_threads() { return kSize; }
   static constexpr unsigned size() { return kSize; }
