@@ -15,7 +15,9 @@ _ACCESS_COPTS = [
     "--param=tsan-instrument-func-entry-exit=0",
 ]
 _BOUNDS_COPTS = ["-fsanitize=bounds-strict,alignment"]
-_ON_HOST_COPTS = SOK_COPTS + ["-Wno-tsan"] + select({
+
+# Large frames must not reach over the page below a thread's stack.
+_ON_HOST_COPTS = SOK_COPTS + ["-Wno-tsan", "-fstack-clash-protection"] + select({
     "//cuda/on_host:asan": ["-fsanitize=bounds-strict"],
     "//cuda/on_host:tsan": _BOUNDS_COPTS,
     "//conditions:default": _ACCESS_COPTS + _BOUNDS_COPTS,

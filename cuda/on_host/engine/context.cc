@@ -36,6 +36,10 @@ Stack Stack::Take() {
   return Stack(memory + kGuardBytes);
 }
 
+bool Stack::IsBelow(const void* address) const {
+  return static_cast<size_t>(bottom_ - static_cast<const char*>(address)) - 1 < kGuardBytes;
+}
+
 void Stack::Return() {
   // The frames of the kernel that ended are no longer in use.
   AsanUnpoison(bottom_, bytes());
@@ -43,7 +47,7 @@ void Stack::Return() {
   Pool().push_back(bottom_);
 }
 
-#if defined(__x86_64__)
+#if defined(SOK_ON_HOST_ASSEMBLY)
 
 // Pushes the registers that a function must keep, stores the stack pointer in *from, and returns on the stack
 // `to`.

@@ -4,7 +4,10 @@
 
 #include <cstddef>
 
-#if !defined(__x86_64__)
+// Other processors, and builds with -DSOK_ON_HOST_UCONTEXT, use the system's functions, which are slower.
+#if defined(__x86_64__) && !defined(SOK_ON_HOST_UCONTEXT)
+#define SOK_ON_HOST_ASSEMBLY 1
+#else
 #include <ucontext.h>
 #endif
 
@@ -18,6 +21,8 @@ class Stack {
   void Return();
   static size_t bytes();
   char* bottom() const { return bottom_; }
+  // Whether the address is in the page below.
+  bool IsBelow(const void* address) const;
 
  private:
   explicit Stack(char* bottom) : bottom_(bottom) {}
@@ -34,7 +39,7 @@ class Context {
   void SwitchTo(Context* other);
 
  private:
-#if defined(__x86_64__)
+#if defined(SOK_ON_HOST_ASSEMBLY)
   void* stack_pointer_ = nullptr;
 #else
   ucontext_t context_ = {};

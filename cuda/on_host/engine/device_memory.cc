@@ -1,6 +1,5 @@
 #include "cuda/on_host/engine/device_memory.h"
 
-#include <signal.h>
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -8,8 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "cuda/on_host/engine/faults.h"
 #include "cuda/on_host/engine/memory_map.h"
-#include "cuda/on_host/engine/report.h"
 #include "cuda/on_host/engine/sanitizers.h"
 
 namespace sok::on_host {
@@ -22,34 +21,6 @@ constexpr size_t kMaxAllocations = size_t{1} << 24;
 constexpr size_t kAlignment = 256;
 
 size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
-
-// ---- A fault at an address of the arena is a report. ----
-
-struct sigaction next_action;
-
-void OnFault(int signal, siginfo_t* info, void* context) {
-  sigaction(signal, &next_action, nullptr);
-  const void* const address = info->si_addr;
-  if (DeviceMemory::Get().Owns(address)) {
-    if (InKernel()) {
-      Report({}, "a kernel touched %s", DescribeAddress(address).c_str());
-    }
-    Report({}, "the host touched %s", DescribeAddress(address).c_str());
-  }
-  if (next_action.sa_flags & SA_SIGINFO) {
-    next_action.sa_sigaction(signal, info, context);
-  } else if (next_action.sa_handler != SIG_DFL && next_action.sa_handler != SIG_IGN) {
-    next_action.sa_handler(signal);
-  }
-  // Otherwise the access is tried again, and ends the process.
-}
-
-void InstallFaultHandler() {
-  struct sigaction action = {};
-  action.sa_sigaction = OnFault;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-  sigaction(SIGSEGV, &action, &next_action);
-}
 
 __thread int access_depth;
 
@@ -73,7 +44,7 @@ DeviceMemory::DeviceMemory() {
   allocations_ = reinterpret_cast<Allocation*>(MapMemory(kMaxAllocations * sizeof(Allocation), 0));
   const char* const keys = std::getenv("SOK_ON_HOST_PROTECTION_KEYS");
   if (keys == nullptr || std::strcmp(keys, "0") != 0) key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
-  InstallFaultHandler();
+  ReportFaults();
 }
 
 bool DeviceMemory::Owns(const void* address) const {

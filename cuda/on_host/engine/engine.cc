@@ -48,8 +48,6 @@ Fiber& CallingFiber(const char* what) {
 
 }  // namespace
 
-bool InKernel() { return Block::Current() != nullptr; }
-
 void Report(Place place, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);

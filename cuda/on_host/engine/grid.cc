@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cuda/on_host/engine/device_memory.h"
+#include "cuda/on_host/engine/faults.h"
 #include "cuda/on_host/engine/report.h"
 #include "cuda/on_host/engine/slot_threads.h"
 
@@ -68,6 +69,7 @@ void Grid::Run() {
 }
 
 void Grid::RunSlot(int slot) {
+  PrepareForFaults();
   WaitForBaton(slot);
   {
     const DeviceAccess access;

@@ -29,8 +29,10 @@ class TsanThreads {
   TsanThreads() = default;
   TsanThreads(const TsanThreads&) = delete;
   TsanThreads& operator=(const TsanThreads&) = delete;
-  ~TsanThreads() {
+  ~TsanThreads() { Clear(); }
+  void Clear() {
     for (TsanThread thread : spare_) DestroyTsanThread(thread);
+    spare_.clear();
   }
   TsanThread Take() {
     if (!HasTsan()) return nullptr;

@@ -209,7 +209,7 @@ std::string LineAt(const void* address) {
   const bool read = std::fgets(line, sizeof(line), pipe) != nullptr;
   pclose(pipe);
   if (!read || line[0] == '?') return "";
-  line[std::strcspn(line, "\n")] = '\0';
+  line[std::strcspn(line, " \n")] = '\0';  // "file:line (discriminator 1)"
   return line;
 }
 

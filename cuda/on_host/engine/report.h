@@ -6,9 +6,6 @@
 
 namespace sok::on_host {
 
-// Whether a CUDA thread runs on the calling thread.
-bool InKernel();
-
 // As Report, but names the code at `code` where the place is not known.
 [[noreturn]] void ReportAt(const void* code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -41,6 +41,13 @@ cudaError_t Result(cudaError_t error) {
 StreamQueues& Queues() { return StreamQueues::Get(); }
 DeviceMemory& Memory() { return DeviceMemory::Get(); }
 
+// The stream of a handle, for a call that a function of cudaLaunchHostFunc must not make.
+cudaError_t FindStream(cudaStream_t handle, CUstream_st** stream) {
+  if (StreamQueues::InHostFunction()) return cudaErrorNotPermitted;
+  *stream = Queues().Find(handle);
+  return *stream == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess;
+}
+
 // ---- Events that are alive. ----
 
 std::mutex events_mutex;
@@ -122,9 +129,8 @@ struct CopyCall {
 };
 
 cudaError_t Copy(const CopyCall& call, cudaStream_t handle) {
-  if (StreamQueues::InHostFunction()) return cudaErrorNotPermitted;
-  CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return error;
   if (static_cast<unsigned>(call.kind) > cudaMemcpyDefault) return cudaErrorInvalidMemcpyDirection;
   if (call.bytes == 0) return cudaSuccess;
   const Side to = SideOf(call.to, call.bytes), from = SideOf(call.from, call.bytes);
@@ -148,9 +154,8 @@ cudaError_t Copy(const CopyCall& call, cudaStream_t handle) {
 }
 
 cudaError_t Set(void* address, int byte, size_t bytes, cudaStream_t handle, bool is_async) {
-  if (StreamQueues::InHostFunction()) return cudaErrorNotPermitted;
-  CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return error;
   if (bytes == 0) return cudaSuccess;
   const Side side = SideOf(address, bytes);
   if (side != Side::kDevice && side != Side::kPinned) return cudaErrorInvalidValue;
@@ -234,9 +239,8 @@ void RunKernelWork(const LaunchShape& shape, const KernelCall& call, CUstream_st
 
 cudaError_t Enqueue(const cudaLaunchConfig_t* config, KernelCall call) {
   if (config == nullptr) return cudaErrorInvalidValue;
-  if (StreamQueues::InHostFunction()) return cudaErrorNotPermitted;
-  CUstream_st* const stream = Queues().Find(config->stream);
-  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(config->stream, &stream)) return error;
   const cudaError_t error = CheckLaunch(*config, call.kernel);
   if (error != cudaSuccess) return error;
   const LaunchShape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes,
@@ -423,8 +427,8 @@ cudaError_t cudaFreeHost(void* address) {
 }
 
 cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t handle) {
-  CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);
   if (address == nullptr) return Result(cudaErrorInvalidValue);
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -436,8 +440,8 @@ cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t handle) {
 }
 
 cudaError_t cudaFreeAsync(void* address, cudaStream_t handle) {
-  CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);
   if (address == nullptr) return cudaSuccess;
   Allocation* const allocation = FindBegin(address, MemoryKind::kDevice);
   if (allocation == nullptr) return Result(cudaErrorInvalidValue);
@@ -510,23 +514,22 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
-  CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);
   Queues().WaitFor(Queues().Last(stream));
   return cudaSuccess;
 }
 // Work that is not done is no error that cudaGetLastError would remember.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
-  if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
-  CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);
   return Queues().IsDone(Queues().Last(stream)) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, unsigned flags) {
-  CUstream_st* const stream = Queues().Find(handle);
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);
   const CUevent_st* const event = FindEvent(event_handle);
-  if (stream == nullptr || event == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  if (event == nullptr) return Result(cudaErrorInvalidResourceHandle);
   if (flags != cudaEventWaitDefault) return Result(cudaErrorInvalidValue);
   if (MarkPtr recorded = RecordedIn(*event))
     Queues().Enqueue(stream, [](CUstream_st*) {}, {std::move(recorded)});
@@ -534,8 +537,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event_handle, u
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {
   if (function == nullptr) return Result(cudaErrorInvalidValue);
-  CUstream_st* const stream = Queues().Find(handle);
-  if (stream == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);
   Queues().Enqueue(stream, [=](CUstream_st* of) { StreamQueues::CallHostFunction(of, function, data); });
   return cudaSuccess;
 }
@@ -559,9 +562,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(stream_handle, &stream)) return Result(error);
   CUevent_st* const event = FindEvent(handle);
-  CUstream_st* const stream = Queues().Find(stream_handle);
-  if (event == nullptr || stream == nullptr) return Result(cudaErrorInvalidResourceHandle);
+  if (event == nullptr) return Result(cudaErrorInvalidResourceHandle);
   MarkPtr recorded = Queues().Enqueue(stream, [](CUstream_st*) {});
   const std::lock_guard<std::mutex> lock(events_mutex);
   event->recorded = std::move(recorded);

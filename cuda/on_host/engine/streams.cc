@@ -37,6 +37,7 @@ CUstream_st* StreamQueues::Find(cudaStream_t handle) {
 void StreamQueues::Destroy(CUstream_st* stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   stream->is_destroyed = true;
+  if (stream->items.empty() && !is_running_) stream->tsan_threads.Clear();
 }
 
 MarkPtr StreamQueues::Enqueue(CUstream_st* stream, Work work, std::vector<MarkPtr> after) {
@@ -199,6 +200,7 @@ void StreamQueues::RunNext(CUstream_st* stream, std::unique_lock<std::mutex>* lo
   item.done->time = std::chrono::steady_clock::now();
   item.done->done = true;
   is_running_ = false;
+  if (stream->is_destroyed && stream->items.empty()) stream->tsan_threads.Clear();
   changed_.notify_all();
 }
 

@@ -216,6 +216,8 @@ const std::vector<Mistake>& PlantedMistakes() {
       {"ReadsUnwrittenShared", ReadsUnwrittenShared, kAlways, kAlways, kAlways, "wrong results"},
       {"LocalOfAnotherThread", RunsWithoutReport<LaunchLocalOfAnotherThread>, kAlways, kNever, kNever,
        "a local variable of thread 1"},
+      {"StackOverflow", RunsWithoutReport<LaunchStackOverflow, 100000>, kAlways, kAlways, kAlways,
+       "needs more than 65536 bytes"},
       {"DivergentBarrier", RunsWithoutReport<LaunchDivergentBarrier>, kAlways, kAlways, kAlways,
        "have left the kernel|stuck"},
       {"TwoBarriers", RunsWithoutReport<LaunchTwoBarriers>, kAlways, kAlways, kAlways,

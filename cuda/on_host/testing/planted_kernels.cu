@@ -61,6 +61,13 @@ __global__ void LocalOfAnotherThread(int* data, int) {
   __syncthreads();
 }
 
+// More local variables than the stack of a thread holds.
+__global__ void StackOverflow(int* data, int n) {
+  volatile int local[100000];
+  for (int i = 0; i < n; ++i) local[i] = i;
+  data[Thread()] = local[n - 1];
+}
+
 // ---- Barriers and warps. ----
 
 __global__ void DivergentBarrier(int* data, int) {

@@ -20,6 +20,7 @@ using PlantedKernel = void (*)(int* data, int n);
   APPLY(ReadsUnwritten, ReadsUnwritten, 1)                  \
   APPLY(ReadsUnwrittenShared, ReadsUnwrittenShared, 1)      \
   APPLY(LocalOfAnotherThread, LocalOfAnotherThread, 1)      \
+  APPLY(StackOverflow, StackOverflow, 1)                    \
   APPLY(DivergentBarrier, DivergentBarrier, 1)              \
   APPLY(TwoBarriers, TwoBarriers, 1)                        \
   APPLY(BarrierAfterReturn, BarrierAfterReturn, 1)          \
