@@ -42,7 +42,7 @@ Schedule ScheduleOfSeed(uint64_t seed);
 // As the environment says.
 Schedule ScheduleOfEnvironment();
 
-// Applies to launches that run from now on.
+// Applies to launches that run from now on. Random numbers begin anew, so what follows is the same each time.
 void SetSchedule(const Schedule& schedule);
 Schedule CurrentSchedule();
 // "seed 7 (random, late streams, 4 resident blocks)".

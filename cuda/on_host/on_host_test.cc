@@ -164,6 +164,20 @@ TEST(ScheduleTest, SeedsChooseOrders) {
   EXPECT_EQ(ToString(ScheduleOfSeed(7)), "seed 7 (random, late streams, 4 resident blocks)");
 }
 
+// A launch must not take the host's own thread_local variables for __shared__ ones.
+int& HostVariable() {
+  thread_local int value = 5;
+  return value;
+}
+
+TEST(MemoryTest, VariablesOfTheHostAreLeftAlone) {
+  HostVariable() = 6;
+  DeviceArray<int> data(std::vector<int>(kInts, 0));
+  ASSERT_EQ(LaunchSlow(nullptr, data.data(), 1), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(HostVariable(), 6);
+}
+
 TEST(MemoryTest, LimitsAndCounts) {
   const size_t before = DeviceBytesInUse();
   void *first = nullptr, *second = nullptr;

@@ -60,6 +60,8 @@ Block::~Block() {
   UnmapMemory(dynamic_shared_memory_, kSharedPages + kPage);
 }
 
+void Block::FindVariables() { variables_ = VariablesOfThisThread(grid_->call().kernel); }
+
 Fiber* Block::Current() { return current; }
 
 const Fiber* Block::OwnerOfStack(const void* address) const {

@@ -74,7 +74,7 @@ class Block {
   // The thread whose stack has the address; null if none has.
   const Fiber* OwnerOfStack(const void* address) const;
   // Again, after a library was loaded.
-  void FindVariables() { variables_ = VariablesOfThisThread(); }
+  void FindVariables();
 
  private:
   static void FiberMain();

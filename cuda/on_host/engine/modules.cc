@@ -21,13 +21,17 @@ struct Symbol {
   std::string name;  // mangled
   uintptr_t value;   // from the module's base; of a thread_local variable, from the begin of its segment
   size_t bytes;
+  bool is_of_kernels = false;  // known only within a .cu file
 };
 
 // What a file's symbol table says.
 struct SymbolTable {
   std::vector<Symbol> functions;
-  std::vector<Symbol> shared_variables;
+  std::vector<Symbol> thread_variables;  // of functions
 };
+
+// How names of variables of functions begin: _ZZ, the function's name without its _Z, E, the variable's.
+constexpr char kVariableOfFunction[] = "_ZZ";
 
 // A file in memory, for as long as this lives.
 class MappedFile {
@@ -62,9 +66,14 @@ class MappedFile {
   size_t bytes_ = 0;
 };
 
-bool StartsWith(const char* text, const char* prefix) {
-  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+bool StartsWith(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
 }
+bool EndsWith(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+// The build rule's sources are named x.cu.cc.
+bool IsKernelSource(const std::string& file) { return EndsWith(file, ".cu") || EndsWith(file, ".cu.cc"); }
 
 void AddSymbols(const MappedFile& file, const Elf64_Shdr& symbols, const Elf64_Shdr& names,
                 SymbolTable* table) {
@@ -72,15 +81,18 @@ void AddSymbols(const MappedFile& file, const Elf64_Shdr& symbols, const Elf64_S
   const auto* entries = file.At<Elf64_Sym>(symbols.sh_offset, count);
   const auto* text = file.At<char>(names.sh_offset, names.sh_size);
   if (entries == nullptr || text == nullptr) return;
+  bool in_kernel_source = false;  // of local symbols, which follow that of their source
   for (size_t i = 0; i < count; ++i) {
     const Elf64_Sym& entry = entries[i];
-    if (entry.st_shndx == SHN_UNDEF || entry.st_size == 0 || entry.st_name >= names.sh_size) continue;
-    const char* const name = text + entry.st_name;
+    if (entry.st_name >= names.sh_size) continue;
+    const std::string name = text + entry.st_name;
     const int type = ELF64_ST_TYPE(entry.st_info);
+    if (type == STT_FILE) in_kernel_source = IsKernelSource(name);
+    if (entry.st_shndx == SHN_UNDEF || entry.st_size == 0) continue;
     if (type == STT_FUNC) table->functions.push_back({name, entry.st_value, entry.st_size});
-    // "_ZZ": a variable of a function.
-    if (type == STT_TLS && StartsWith(name, "_ZZ")) {
-      table->shared_variables.push_back({name, entry.st_value, entry.st_size});
+    if (type == STT_TLS && StartsWith(name, kVariableOfFunction)) {
+      const bool is_local = ELF64_ST_BIND(entry.st_info) == STB_LOCAL;
+      table->thread_variables.push_back({name, entry.st_value, entry.st_size, is_local && in_kernel_source});
     }
   }
 }
@@ -158,16 +170,38 @@ std::string Demangled(const std::string& name) {
   return demangled;
 }
 
+std::string FindFunctionAt(const void* address) {
+  const Found module = ModuleOf(address);
+  if (module.path.empty()) return "";
+  for (const Symbol& symbol : SymbolsOf(module.path).functions) {
+    if (module.offset - symbol.value < symbol.bytes) return symbol.name;
+  }
+  return "";
+}
+
+// The mangled name; empty where it is not known. Searched once for each kernel.
+std::string MangledFunctionAt(const void* address) {
+  static std::mutex mutex;
+  static auto& names = *new std::map<const void*, std::string>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = names.find(address);
+  if (found != names.end()) return found->second;
+  return names.emplace(address, FindFunctionAt(address)).first->second;
+}
+
 }  // namespace
 
-ThreadVariables VariablesOfThisThread() {
+ThreadVariables VariablesOfThisThread(const void* kernel) {
+  const std::string name = MangledFunctionAt(kernel);
+  const std::string of_kernel = name.empty() ? "" : kVariableOfFunction + name.substr(2) + "E";
   ThreadVariables variables;
   ForEachModule([&](const dl_phdr_info& module) {
     if (module.dlpi_tls_data == nullptr) return;  // the thread has not used them
     const auto begin = reinterpret_cast<uintptr_t>(module.dlpi_tls_data);
     ForEachSegment(module, PT_TLS,
                    [&](uintptr_t, size_t bytes) { variables.segments.push_back({begin, begin + bytes}); });
-    for (const Symbol& symbol : SymbolsOf(PathOf(module)).shared_variables) {
+    for (const Symbol& symbol : SymbolsOf(PathOf(module)).thread_variables) {
+      if (!symbol.is_of_kernels && (of_kernel.empty() || !StartsWith(symbol.name, of_kernel))) continue;
       variables.shared.push_back({begin + symbol.value, begin + symbol.value + symbol.bytes});
     }
   });
@@ -184,12 +218,8 @@ std::vector<Range> StaticImages() {
 }
 
 std::string FunctionAt(const void* address) {
-  const Found module = ModuleOf(address);
-  if (!module.path.empty()) {
-    for (const Symbol& symbol : SymbolsOf(module.path).functions) {
-      if (module.offset - symbol.value < symbol.bytes) return Demangled(symbol.name);
-    }
-  }
+  const std::string name = MangledFunctionAt(address);
+  if (!name.empty()) return Demangled(name);
   char text[32];
   std::snprintf(text, sizeof(text), "%p", address);
   return text;

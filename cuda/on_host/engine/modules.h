@@ -15,15 +15,16 @@ struct Range {
   bool Has(uintptr_t address) const { return address - begin < end - begin; }
 };
 
-// The static variables that a thread sees. A block's __shared__ variables are among its thread's.
+// The thread_local variables that a thread sees. A block's __shared__ variables are among its host thread's.
 struct ThreadVariables {
-  std::vector<Range> segments;  // all thread_local variables of a module
-  std::vector<Range> shared;    // the __shared__ variables of functions
+  std::vector<Range> segments;  // of each module, all of them
+  std::vector<Range> shared;    // those that are known to be __shared__
 };
 
-// Those of the calling thread. Finds __shared__ variables by the symbol table, where each thread_local
-// variable of a function has an entry; a stripped library has none.
-ThreadVariables VariablesOfThisThread();
+// Those of the calling thread, while it runs `kernel`. Finds __shared__ variables by the symbol table, where
+// each thread_local variable of a function has an entry: those of the kernel itself, and those of functions
+// that only a .cu file has. A stripped library shows none.
+ThreadVariables VariablesOfThisThread(const void* kernel);
 
 // Code, constants and global variables of all modules.
 std::vector<Range> StaticImages();

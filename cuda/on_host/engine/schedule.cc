@@ -19,7 +19,7 @@ Schedule& Current() {
   static Schedule schedule = ScheduleOfEnvironment();
   return schedule;
 }
-std::atomic<uint64_t> launches{0};
+std::atomic<uint64_t> launches{0}, schedules{0};
 std::atomic<int64_t> steps{0};
 
 // A wrong value in the environment must not silently test something else.
@@ -87,6 +87,7 @@ void SetSchedule(const Schedule& schedule) {
   Current() = schedule;
   Current().resident_blocks = std::clamp(schedule.resident_blocks, 1, kMaxResidentBlocks);
   launches = 0;
+  ++schedules;
 }
 
 Schedule CurrentSchedule() {
@@ -103,6 +104,7 @@ std::string ToString(const Schedule& schedule) {
   return text;
 }
 
+uint64_t ScheduleNumber() { return schedules; }
 uint64_t NextLaunchNumber() { return launches++; }
 void CountSteps(int64_t more) { steps += more; }
 int64_t Steps() { return steps; }

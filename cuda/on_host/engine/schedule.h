@@ -28,6 +28,8 @@ class Random {
   uint64_t state_ = 0;
 };
 
+// How often SetSchedule was called.
+uint64_t ScheduleNumber();
 // Counts the launches of the process since the schedule was set: each draws numbers of its own.
 uint64_t NextLaunchNumber();
 void CountSteps(int64_t steps);

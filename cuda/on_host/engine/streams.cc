@@ -159,9 +159,9 @@ CUstream_st* StreamQueues::NextTowards(const Mark& target) {
 
 CUstream_st* StreamQueues::PickStream(const Mark* target) {
   const Schedule schedule = CurrentSchedule();
-  if (schedule.seed != seed_) {
-    seed_ = schedule.seed;
-    random_ = Random(seed_);
+  if (schedule_number_ != ScheduleNumber()) {
+    schedule_number_ = ScheduleNumber();
+    random_ = Random(schedule.seed);
   }
   if (schedule.order == Order::kInOrder && target != nullptr) return NextTowards(*target);
   std::vector<CUstream_st*> ready;

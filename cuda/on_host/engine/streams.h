@@ -119,7 +119,7 @@ class StreamQueues {
   std::vector<std::unique_ptr<CUstream_st>> streams_;  // the null stream first; none is ever removed
   int64_t next_number_ = 0;
   bool is_running_ = false;
-  uint64_t seed_ = 0;
+  uint64_t schedule_number_ = 0;  // that random_ was begun for
   Random random_{0};
 };
 
