@@ -7,8 +7,8 @@ load("@cuda_toolkit//:cuda.bzl", "CUDA_HOME")
 load("//tools:copts.bzl", "SOK_COPTS")
 load("//tools:cuda_library.bzl", "cuda_library")
 
-# Kernels tell the engine of every access to memory (cuda/on_host/engine/access_hooks.cc). Builds with a sanitizer
-# use its own options for that.
+# Kernels tell the engine of every access to memory (cuda/on_host/engine/access_hooks.cc). Builds with a
+# sanitizer use its own options for that.
 _ACCESS_COPTS = [
     "-fsanitize=thread",
     "--param=tsan-distinguish-volatile=1",
@@ -25,7 +25,7 @@ _ON_HOST_COPTS = SOK_COPTS + ["-Wno-tsan", "-fstack-clash-protection"] + select(
 _DEVICE_DEPS = ["@cuda_toolkit//:headers", "@cuda_toolkit//:runtime"]
 
 def _host_source(name, source):
-    """A C++ source that includes a .cu file: Bazel compiles no file of that name. Returns its label."""
+    """A C++ source that includes a .cu file, as Bazel compiles no file of that name. Returns its label."""
     result = "_on_host/%s/%s.cc" % (name, source)
     native.genrule(
         name = "%s_%s_source" % (name, source.replace("/", "_").replace(".", "_")),
@@ -70,8 +70,8 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], testonly = Fals
 def cuda_test(name, srcs, hdrs = [], deps = [], kernels = [], seeds = 20, size = "small", tags = [], data = []):
     """Tests of kernels (GoogleTest): on the host in order, with random schedules, and on a device.
 
-    `name` runs in order; NAME_seeds_test with `seeds` schedules (fewer under sanitizers, and under ThreadSanitizer
-    too); NAME_device_test is the same test by nvcc, if there is a toolkit. NAME is `name` without "_test".
+    `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers; NAME_device_test is the
+    same test by nvcc, if there is a toolkit. NAME is `name` without "_test".
 
     Args:
       name: ends in "_test".

@@ -1,8 +1,7 @@
 #include "cuda/on_host/engine/block.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <utility>
 
 #include "cuda/on_host/engine/device_memory.h"
 #include "cuda/on_host/engine/grid.h"
