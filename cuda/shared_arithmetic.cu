@@ -21,8 +21,11 @@ template <typename Each>
 cudaError_t ForEach(cudaStream_t stream, int64_t n, const Each& each) {
   if (n == 0) return cudaSuccess;
   const int64_t blocks = std::min((n + kThreads - 1) / kThreads, kMaxBlocks);
-  ForEachKernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(n, each);
-  return cudaGetLastError();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned>(blocks);
+  config.blockDim = kThreads;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, ForEachKernel<Each>, n, each);
 }
 
 template <typename Rule, typename Step>

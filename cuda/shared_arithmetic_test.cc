@@ -1,4 +1,5 @@
-// Host and device compute the same bits. Skipped without a device.
+// Host and device give the same bits. The device is the one of cuda/on_host, or a real one: the test by nvcc
+// is skipped where there is none.
 #include "cuda/shared_arithmetic.h"
 
 #include <algorithm>
@@ -104,7 +105,7 @@ TEST_F(SharedArithmeticTest, InitialValue) {
   }
 }
 
-// Numbers of many magnitudes; none is negative if `positive`, as in the slots of some rules.
+// Numbers of many magnitudes; a slot that is never negative for `positive`.
 std::vector<float> Numbers(int seed, bool positive) {
   std::vector<float> numbers(kSize);
   std::mt19937 random(seed);
@@ -120,14 +121,14 @@ std::vector<float> Numbers(int seed, bool positive) {
 
 class SharedStepTest : public SharedArithmeticTest, public ::testing::WithParamInterface<RuleCase> {};
 
-TEST_P(SharedStepTest, StepsOfRowsEqualTheHosts) {
+TEST_P(SharedStepTest, StepsOfRowsAreThoseOfTheEngine) {
   constexpr int64_t kRows = 1000;
   constexpr int64_t kDim = 37;
   const std::vector<float>& hyper = GetParam().hyper;
   InlineExecutor executor;
   TrainedRows rows(GetParam().name, kRows, kDim, hyper);
   const int64_t stride = rows.store().stride();
-  // Slots are not negative; weights and gradients have either sign.
+  // Slots that are never negative; gradients and weights of either sign.
   const std::vector<float> weights = Numbers(2, false), slots = Numbers(3, true);
   std::vector<float> records(kRows * stride, 0.0f);
   for (int64_t row = 0; row < kRows; ++row) {
@@ -177,12 +178,6 @@ TEST_F(SharedArithmeticTest, CatchUp) {
   ExpectSameBits(device_weights.Fetch(), weights);
   ExpectSameBits(device_m.Fetch(), m);
   ExpectSameBits(device_v.Fetch(), v);
-}
-
-TEST(WithoutDevice, LaunchersReturnAnError) {
-  if (HasDevice()) GTEST_SKIP() << "this machine has a CUDA device";
-  EXPECT_NE(EvaluateMix64(nullptr, nullptr, nullptr, 5), cudaSuccess);
-  EXPECT_EQ(EvaluateMix64(nullptr, nullptr, nullptr, 0), cudaSuccess);
 }
 
 TEST(EvaluateStep, KnowsEveryRuleAndNoOther) {

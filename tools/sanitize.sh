@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, and those tagged "parallel"
-# under ThreadSanitizer. The last line is `N passed, N failed`.
+# Runs the C++ tests, and those of CUDA kernels on the host, under AddressSanitizer and UndefinedBehaviorSanitizer, and
+# those tagged "parallel" under ThreadSanitizer. The last line is `N passed, N failed`.
 #
 # Usage: tools/sanitize.sh [TARGET | -BAZEL_OPTION]...
 set -euo pipefail
@@ -10,7 +10,7 @@ take_tensorflow_option "$@"
 arguments=("${SOK_ARGS[@]}")
 case " ${arguments[*]} " in
   *" //"*) ;;
-  *) arguments+=(//cc/... //sok_ops/...) ;;
+  *) arguments+=(//cc/... //cuda/... //sok_ops/...) ;;
 esac
 
 "$SOK_ROOT/tools/setup.sh"
@@ -29,6 +29,7 @@ if setarch "$(uname -m)" --addr-no-randomize true 2> /dev/null; then
   fixed_addresses=(--run_under="setarch $(uname -m) --addr-no-randomize")
 fi
 
-sanitized_tests asan
-sanitized_tests tsan --test_tag_filters=parallel "${fixed_addresses[@]}"
+# What nvcc compiles is not sanitized.
+sanitized_tests asan --test_tag_filters=-device
+sanitized_tests tsan --test_tag_filters=parallel,-device "${fixed_addresses[@]}"
 "$(sok_python)" "$SOK_ROOT/tools/count_tests.py" "$folder/asan" "$folder/tsan"

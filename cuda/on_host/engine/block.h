@@ -1,0 +1,130 @@
+// A block that runs: its CUDA threads as fibers of one host thread.
+#ifndef SOK_CUDA_ON_HOST_ENGINE_BLOCK_H_
+#define SOK_CUDA_ON_HOST_ENGINE_BLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda/on_host/engine/context.h"
+#include "cuda/on_host/engine/modules.h"
+#include "cuda/on_host/engine/sanitizers.h"
+#include "cuda_on_host/engine.h"
+#include "cuda_on_host/warp.h"
+
+namespace sok::on_host {
+
+constexpr int kWarpSize = 32;
+constexpr int kMaxThreadsOfBlock = 1024;
+constexpr size_t kMaxDynamicShared = size_t{227} << 10;  // of sm_90
+
+class Block;
+class Grid;
+
+enum class FiberState { kReady, kAtBarrier, kAtCollective, kDone };
+
+// One CUDA thread.
+struct Fiber {
+  explicit Fiber(Stack stack) : stack(stack) {}
+
+  Block* block = nullptr;
+  int index = 0;  // in the block
+  uint3 thread = {};
+  FiberState state = FiberState::kReady;
+  Context context;
+  Stack stack;
+  TsanThread tsan = nullptr;
+  void* asan_fake_stack = nullptr;
+  int64_t priority = 0;  // of the adversarial order
+  int64_t run_length = 0;
+
+  // What it waits at, what it brings and what it got.
+  Place place = {};
+  BlockVote vote = BlockVote::kNone;
+  Collective kind = Collective::kSync;
+  uint32_t mask = 0;
+  uint64_t value = 0;
+  int source = 0;
+};
+
+// A place for a resident block, with the stacks of its threads and its shared memory: blocks run in it one
+// after another. All members are called by the slot's host thread.
+class Block {
+ public:
+  Block(Grid* grid, int slot);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  void Run(uint3 index);
+
+  // The CUDA thread that runs on the calling host thread; null outside kernels.
+  static Fiber* Current();
+
+  // Called in fibers.
+  void SwitchPoint();
+  void AccessPoint();  // a smaller one, at every access to memory that threads share
+  int Barrier(BlockVote vote, bool predicate, Place place);
+  uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int source, Place place);
+
+  Grid& grid() const { return *grid_; }
+  char* dynamic_shared() const { return dynamic_shared_; }
+  const ThreadVariables& variables() const { return variables_; }
+  // The thread whose stack has the address; null if none has.
+  const Fiber* OwnerOfStack(const void* address) const;
+  // Again, after a library was loaded.
+  void FindVariables();
+
+ private:
+  static void FiberMain();
+  [[noreturn]] void RunFiber(Fiber* fiber);
+  void Prepare();
+  void PoisonShared();
+  void MakeReady(Fiber* fiber);
+  Fiber* Pick();
+  Fiber* PickHighestPriority();
+  void Resume(Fiber* fiber);
+  void Leave(Fiber* fiber, FiberState state);
+  int BarrierResult(BlockVote vote) const;
+  bool AllLanesHere(const Fiber& fiber) const;
+  void CheckLane(const Fiber& mine, int lane) const;
+  void FinishCollective(const Fiber& last);
+  [[noreturn]] void ReportStuck() const;
+
+  Grid* const grid_;
+  const int slot_;
+  TsanOrder& birth_of_host_thread_ = BirthOfThisThread();
+  std::vector<Fiber> fibers_;
+  std::vector<Fiber*> ready_;  // a ring
+  size_t first_ready_ = 0, num_ready_ = 0;
+  int num_threads_ = 0, num_at_barrier_ = 0, num_votes_ = 0, num_done_ = 0;
+  const Fiber* first_at_barrier_ = nullptr;
+  int barrier_result_ = 0;
+  int64_t lowest_priority_ = 0;
+  ThreadVariables variables_;
+  char* dynamic_shared_ = nullptr;
+  char* dynamic_shared_memory_ = nullptr;
+
+  Context scheduler_;
+  void* scheduler_fake_stack_ = nullptr;
+  const void* scheduler_stack_ = nullptr;
+  size_t scheduler_stack_bytes_ = 0;
+  TsanThread scheduler_tsan_ = nullptr;
+  // Threads are ordered after those of the former block here, which used the same shared memory, and not
+  // among each other. So each kind of order takes turns between two objects.
+  int64_t num_blocks_ = 0, num_barriers_ = 0;
+  TsanOrder block_ended_[2], barrier_[2];
+  // By the lowest lane of a mask, so that groups of lanes in a warp are not ordered.
+  struct WarpOrders {
+    int64_t num_syncs = 0;
+    TsanOrder order[2];
+  };
+  WarpOrders warp_orders_[kMaxThreadsOfBlock];
+};
+
+const char* NameOf(Collective kind);
+
+}  // namespace sok::on_host
+
+#endif  // SOK_CUDA_ON_HOST_ENGINE_BLOCK_H_

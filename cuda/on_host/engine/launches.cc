@@ -1,0 +1,107 @@
+#include "cuda/on_host/engine/launches.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "cuda/on_host/engine/grid.h"
+#include "cuda/on_host/engine/runtime.h"
+#include "cuda_on_host/launch.h"
+
+namespace sok::on_host {
+namespace {
+
+constexpr int kMaxCooperativeBlocks = 64;
+constexpr unsigned kMaxGridX = 0x7fffffff, kMaxGridYZ = 0xffff, kMaxBlockZ = 64;
+
+std::mutex kernels_mutex;
+std::map<const void*, size_t>& MaxDynamicShared() {
+  static auto& bytes = *new std::map<const void*, size_t>();
+  return bytes;
+}
+
+bool IsCooperative(const cudaLaunchConfig_t& config) {
+  for (unsigned a = 0; a < config.numAttrs; ++a) {
+    if (config.attrs[a].id == cudaLaunchAttributeCooperative) return config.attrs[a].val.cooperative != 0;
+  }
+  return false;
+}
+
+cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
+  const dim3 grid = config.gridDim, block = config.blockDim;
+  if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || block.x == 0 || block.y == 0 || block.z == 0 ||
+      grid.x > kMaxGridX || grid.y > kMaxGridYZ || grid.z > kMaxGridYZ || block.z > kMaxBlockZ ||
+      block.x > kMaxThreadsOfBlock || block.y > kMaxThreadsOfBlock ||
+      block.x * block.y * block.z > kMaxThreadsOfBlock) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if (config.dynamicSmemBytes > MaxDynamicSharedOf(kernel)) return cudaErrorInvalidValue;
+  if (IsCooperative(config) && uint64_t{grid.x} * grid.y * grid.z > kMaxCooperativeBlocks) {
+    return cudaErrorCooperativeLaunchTooLarge;
+  }
+  return cudaSuccess;
+}
+
+void RunKernelWork(const LaunchShape& shape, const KernelCall& call, CUstream_st* stream) {
+  Grid grid(shape, call, &stream->tsan_threads);
+  {
+    const AsStream as_stream(stream);
+    grid.begin().Release();
+  }
+  grid.Run();
+  const AsStream as_stream(stream);
+  grid.end().Acquire();
+}
+
+cudaError_t Enqueue(const cudaLaunchConfig_t* config, KernelCall call) {
+  if (config == nullptr) return cudaErrorInvalidValue;
+  CUstream_st* stream = nullptr;
+  if (const cudaError_t error = FindStream(config->stream, &stream)) return error;
+  const cudaError_t error = CheckLaunch(*config, call.kernel);
+  if (error != cudaSuccess) return error;
+  const LaunchShape shape = {config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                             IsCooperative(*config)};
+  Queues().Enqueue(stream,
+                   [shape, call = std::move(call)](CUstream_st* of) { RunKernelWork(shape, call, of); });
+  return cudaSuccess;
+}
+
+}  // namespace
+
+size_t MaxDynamicSharedOf(const void* kernel) {
+  const std::lock_guard<std::mutex> lock(kernels_mutex);
+  const auto found = MaxDynamicShared().find(kernel);
+  return found == MaxDynamicShared().end() ? kDefaultMaxShared : found->second;
+}
+
+cudaError_t EnqueueKernel(const cudaLaunchConfig_t* config, KernelCall call) {
+  return Result(Enqueue(config, std::move(call)));
+}
+
+}  // namespace sok::on_host
+
+using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the global namespace
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (kernel == nullptr) return Result(cudaErrorInvalidDeviceFunction);
+  if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) {
+    return Result(value >= -1 && value <= 100 ? cudaSuccess : cudaErrorInvalidValue);
+  }
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      static_cast<size_t>(value) > kMaxDynamicShared) {
+    return Result(cudaErrorInvalidValue);
+  }
+  const std::lock_guard<std::mutex> lock(kernels_mutex);
+  MaxDynamicShared()[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  if (attributes == nullptr) return Result(cudaErrorInvalidValue);
+  if (kernel == nullptr) return Result(cudaErrorInvalidDeviceFunction);
+  *attributes = {};
+  attributes->maxThreadsPerBlock = kMaxThreadsOfBlock;
+  attributes->numRegs = 32;
+  attributes->maxDynamicSharedSizeBytes = static_cast<int>(MaxDynamicSharedOf(kernel));
+  return cudaSuccess;
+}

@@ -1,0 +1,37 @@
+#include "cuda/on_host/engine/memory_map.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace sok::on_host {
+namespace {
+
+[[noreturn]] void Die(const char* what) {
+  std::perror(what);
+  std::abort();
+}
+
+}  // namespace
+
+char* MapMemory(size_t bytes, size_t forbidden) {
+  const long at = syscall(SYS_mmap, nullptr, bytes + forbidden, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == -1) Die("on_host: mmap");
+  char* const begin = reinterpret_cast<char*>(at);
+  if (bytes > 0 && mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) Die("on_host: mprotect");
+  return begin;
+}
+
+void UnmapMemory(char* begin, size_t bytes) {
+  if (syscall(SYS_munmap, begin, bytes) != 0) Die("on_host: munmap");
+}
+
+void ForbidMemory(char* begin, size_t bytes) {
+  if (mprotect(begin, bytes, PROT_NONE) != 0) Die("on_host: mprotect");
+}
+
+}  // namespace sok::on_host

@@ -1,0 +1,19 @@
+// Memory straight from the system, which the sanitizers do not see being mapped: they would clear their
+// shadow of all of it, and take it as written by the thread that maps it.
+#ifndef SOK_CUDA_ON_HOST_ENGINE_MEMORY_MAP_H_
+#define SOK_CUDA_ON_HOST_ENGINE_MEMORY_MAP_H_
+
+#include <cstddef>
+
+namespace sok::on_host {
+
+// Zeros, backed by memory where they are used, and behind them `forbidden` bytes that nothing may touch. Both
+// are whole pages. Ends the process if the system refuses.
+char* MapMemory(size_t bytes, size_t forbidden);
+void UnmapMemory(char* begin, size_t bytes);
+// From now on nothing may touch the pages.
+void ForbidMemory(char* begin, size_t bytes);
+
+}  // namespace sok::on_host
+
+#endif  // SOK_CUDA_ON_HOST_ENGINE_MEMORY_MAP_H_

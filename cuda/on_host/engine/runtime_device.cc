@@ -1,0 +1,112 @@
+// What the device is, and how much of it kernels take.
+#include <algorithm>
+#include <cstdio>
+
+#include "cuda/on_host/engine/block.h"
+#include "cuda/on_host/engine/launches.h"
+#include "cuda/on_host/engine/runtime.h"
+
+namespace sok::on_host {
+namespace {
+
+// Few multiprocessors, so that launchers that fill the device start few blocks.
+constexpr int kMultiprocessors = 4;
+constexpr int kMaxThreadsOfMultiprocessor = 2048;
+constexpr int kMaxBlocksOfMultiprocessor = 32;
+constexpr size_t kSharedOfMultiprocessor = size_t{228} << 10;
+constexpr int kMajor = 9, kMinor = 0;
+
+}  // namespace
+}  // namespace sok::on_host
+
+using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the global namespace
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  if (count == nullptr) return Result(cudaErrorInvalidValue);
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  if (device == nullptr) return Result(cudaErrorInvalidValue);
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return Result(device == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
+cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  if (version == nullptr) return Result(cudaErrorInvalidValue);
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (properties == nullptr) return Result(cudaErrorInvalidValue);
+  if (device != 0) return Result(cudaErrorInvalidDevice);
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "CUDA on the host");
+  properties->totalGlobalMem = Memory().limit();
+  properties->sharedMemPerBlock = kDefaultMaxShared;
+  properties->sharedMemPerBlockOptin = kMaxDynamicShared;
+  properties->sharedMemPerMultiprocessor = kSharedOfMultiprocessor;
+  properties->warpSize = kWarpSize;
+  properties->maxThreadsPerBlock = kMaxThreadsOfBlock;
+  properties->maxThreadsPerMultiProcessor = kMaxThreadsOfMultiprocessor;
+  properties->multiProcessorCount = kMultiprocessors;
+  properties->major = kMajor;
+  properties->minor = kMinor;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (value == nullptr) return Result(cudaErrorInvalidValue);
+  if (device != 0) return Result(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = kMaxThreadsOfBlock;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = static_cast<int>(kDefaultMaxShared);
+      return cudaSuccess;
+    case cudaDevAttrWarpSize:
+      *value = kWarpSize;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = kMultiprocessors;
+      return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = kMaxThreadsOfMultiprocessor;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = kMajor;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = kMinor;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = static_cast<int>(kSharedOfMultiprocessor);
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(kMaxDynamicShared);
+      return cudaSuccess;
+    case cudaDevAttrCooperativeLaunch:
+    case cudaDevAttrMemoryPoolsSupported:
+      *value = 1;
+      return cudaSuccess;
+  }
+  return Result(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int block_size,
+                                                          size_t dynamic_shared_bytes) {
+  if (blocks == nullptr || block_size <= 0) return Result(cudaErrorInvalidValue);
+  if (kernel == nullptr) return Result(cudaErrorInvalidDeviceFunction);
+  *blocks = 0;
+  if (block_size > kMaxThreadsOfBlock || dynamic_shared_bytes > MaxDynamicSharedOf(kernel))
+    return cudaSuccess;
+  const int warps = (block_size + kWarpSize - 1) / kWarpSize;
+  constexpr size_t kSharedOfSystem = 1024;  // CUDA keeps as much of each block
+  const auto by_shared = static_cast<int>(kSharedOfMultiprocessor / (dynamic_shared_bytes + kSharedOfSystem));
+  *blocks =
+      std::min({kMaxBlocksOfMultiprocessor, kMaxThreadsOfMultiprocessor / kWarpSize / warps, by_shared});
+  return cudaSuccess;
+}

@@ -1,0 +1,88 @@
+// What the stand-ins for CUDA's headers ask of the engine. Kernels, launchers and tests use CUDA's names
+// instead; tests that choose a schedule also use on_host.h.
+#ifndef SOK_CUDA_ON_HOST_ENGINE_H_
+#define SOK_CUDA_ON_HOST_ENGINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+#include "cuda_on_host/types.h"
+
+namespace sok::on_host {
+
+// A line of a kernel, for reports.
+struct Place {
+  const char* file;
+  int line;
+};
+// A default argument that is the line of the call.
+#define SOK_CALLED_AT ::sok::on_host::Place place = {__builtin_FILE(), __builtin_LINE()}
+
+// ---- In a kernel. A call may let other threads of the grid go on. ----
+
+// What the lanes of a warp do together.
+enum class Collective { kSync, kShuffle, kBallot, kMatchAny, kMatchAll, kAdd, kMin, kMax, kAnd, kOr, kXor };
+
+// All lanes of `mask` bring a value, and each gets its result: of a shuffle the value of `source`, a lane of
+// the warp; of kMatchAll all lanes if the values are the same, else 0. kMin and kMax compare as int64_t.
+uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int source, Place place);
+
+// What __syncthreads and its variants compute of one predicate of each thread of the block.
+enum class BlockVote { kNone, kCount, kAnd, kOr };
+int BlockBarrier(BlockVote vote, bool predicate, Place place);
+
+// Before an atomic operation of `bytes` bytes: reports an address that an atomic may not have. `block_scope`:
+// it is atomic for the threads of one block only.
+void BeforeAtomic(const void* address, size_t bytes, bool block_scope, Place place);
+
+// A place where another thread may go on.
+void SwitchPoint();
+
+// The block's dynamic shared memory, as many bytes as the launch asked for.
+void* DynamicSharedMemory();
+
+// A number that differs from schedule to schedule, for what CUDA leaves open.
+uint64_t AnyNumber();
+
+// The index of the calling thread in its warp.
+int Lane();
+
+// The SM's clock, in steps of the scheduler.
+int64_t Clock();
+
+// Ends the process with a message, the position in the kernel and the schedule.
+[[noreturn]] void Report(Place place, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+// ---- On the host. ----
+
+// A kernel with its arguments, which the device keeps until it has run.
+struct KernelCall {
+  const void* kernel;
+  void (*run)(const void* kernel, const void* arguments);
+  std::shared_ptr<const void> arguments;
+  size_t argument_bytes;
+};
+
+// ---- Bits of values of at most 64 bits. ----
+
+template <typename T>
+uint64_t ToBits(const T& value) {
+  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  return bits;
+}
+
+template <typename T>
+T FromBits(uint64_t bits) {
+  T value;
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace sok::on_host
+
+#endif  // SOK_CUDA_ON_HOST_ENGINE_H_

@@ -1,0 +1,180 @@
+// CUDA's runtime API, of one device that is host memory behind a lock.
+//
+// Streams are late: what is put into a stream runs only when something waits for it (or at once with
+// SOK_ON_HOST_STREAMS=eager). The calls return CUDA's errors for invalid arguments. What is a fault of the
+// device, such as an access out of bounds in a kernel, ends the process with a report.
+//
+// Thread safety: as CUDA's. All functions may be called from any thread, but not from a kernel.
+#ifndef SOK_CUDA_ON_HOST_RUNTIME_API_H_
+#define SOK_CUDA_ON_HOST_RUNTIME_API_H_
+
+#include <cstddef>
+
+#include "cuda_on_host/types.h"
+
+#define CUDART_CB
+
+// The numbers are CUDA's.
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidMemcpyDirection = 21,
+  cudaErrorInvalidDeviceFunction = 98,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchOutOfResources = 701,
+  cudaErrorCooperativeLaunchTooLarge = 720,
+  cudaErrorNotPermitted = 800,
+  cudaErrorNotSupported = 801,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost = 0,
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
+  cudaMemcpyDefault = 4,
+};
+enum cudaMemoryType {
+  cudaMemoryTypeUnregistered = 0,
+  cudaMemoryTypeHost = 1,
+  cudaMemoryTypeDevice = 2,
+};
+enum cudaDeviceAttr {
+  cudaDevAttrMaxThreadsPerBlock = 1,
+  cudaDevAttrMaxSharedMemoryPerBlock = 8,
+  cudaDevAttrWarpSize = 10,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+  cudaDevAttrCooperativeLaunch = 95,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrMemoryPoolsSupported = 115,
+};
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+};
+
+typedef class CUstream_st* cudaStream_t;
+typedef class CUevent_st* cudaEvent_t;
+typedef void(CUDART_CB* cudaHostFn_t)(void* data);
+
+#define cudaStreamLegacy ((cudaStream_t)0x1)
+constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
+constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
+constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
+                   cudaHostAllocWriteCombined = 4;
+constexpr unsigned cudaEventRecordDefault = 0, cudaEventWaitDefault = 0;
+
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  size_t sharedMemPerBlock;
+  size_t sharedMemPerBlockOptin;
+  size_t sharedMemPerMultiprocessor;
+  int warpSize;
+  int maxThreadsPerBlock;
+  int maxThreadsPerMultiProcessor;
+  int multiProcessorCount;
+  int major, minor;
+};
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes;
+  size_t constSizeBytes;
+  size_t localSizeBytes;
+  int maxThreadsPerBlock;
+  int numRegs;
+  int maxDynamicSharedSizeBytes;
+};
+struct cudaPointerAttributes {
+  cudaMemoryType type;
+  int device;
+  void* devicePointer;
+  void* hostPointer;
+};
+
+// ---- Errors. The last one belongs to the calling thread. ----
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+const char* cudaGetErrorString(cudaError_t error);
+const char* cudaGetErrorName(cudaError_t error);
+
+// ---- The device. ----
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaDeviceSynchronize();
+
+// ---- Memory. ----
+cudaError_t cudaMalloc(void** address, size_t bytes);
+cudaError_t cudaFree(void* address);
+cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
+cudaError_t cudaMallocHost(void** address, size_t bytes, unsigned flags = cudaHostAllocDefault);
+cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* address);
+cudaError_t cudaHostGetDevicePointer(void** device_address, void* host_address, unsigned flags);
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream = nullptr);
+cudaError_t cudaMemset(void* address, int byte, size_t bytes);
+cudaError_t cudaMemsetAsync(void* address, int byte, size_t bytes, cudaStream_t stream = nullptr);
+
+template <typename T>
+cudaError_t cudaMalloc(T** address, size_t bytes) {
+  return cudaMalloc(reinterpret_cast<void**>(address), bytes);
+}
+template <typename T>
+cudaError_t cudaMallocAsync(T** address, size_t bytes, cudaStream_t stream) {
+  return cudaMallocAsync(reinterpret_cast<void**>(address), bytes, stream);
+}
+template <typename T>
+cudaError_t cudaMallocHost(T** address, size_t bytes, unsigned flags = cudaHostAllocDefault) {
+  return cudaMallocHost(reinterpret_cast<void**>(address), bytes, flags);
+}
+template <typename T>
+cudaError_t cudaHostAlloc(T** address, size_t bytes, unsigned flags) {
+  return cudaHostAlloc(reinterpret_cast<void**>(address), bytes, flags);
+}
+template <typename T>
+cudaError_t cudaHostGetDevicePointer(T** device_address, void* host_address, unsigned flags) {
+  return cudaHostGetDevicePointer(reinterpret_cast<void**>(device_address), host_address, flags);
+}
+
+// ---- Streams and events. ----
+cudaError_t cudaStreamCreate(cudaStream_t* stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
+
+// ---- Kernels; for templates over a kernel's type see launch.h. ----
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel, int block_size,
+                                                          size_t dynamic_shared_bytes);
+
+#endif  // SOK_CUDA_ON_HOST_RUNTIME_API_H_

@@ -1,0 +1,65 @@
+// For tests of kernels: how kernels and streams are scheduled on the host, and what they did.
+//
+// A schedule is drawn from a seed, so a run can be repeated. The environment says which one a process starts
+// with:
+//   SOK_ON_HOST_SEED=N        0 (the default): threads, blocks and streams in order. Others: drawn at random.
+//   SOK_ON_HOST_ORDER=...     in_order, random or adversarial, whatever the seed.
+//   SOK_ON_HOST_STREAMS=eager work runs when it is put into a stream. The default is `late`.
+//   SOK_ON_HOST_BLOCKS=N      blocks that run interleaved.
+//   SOK_ON_HOST_MAX_STEPS=N   a launch that takes more steps is reported as one that never ends.
+//
+// Thread safety: all functions may be called from any thread.
+#ifndef SOK_CUDA_ON_HOST_ON_HOST_H_
+#define SOK_CUDA_ON_HOST_ON_HOST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace sok::on_host {
+
+enum class Order {
+  kInOrder,      // a thread runs until it waits, blocks follow one another: few switches, the fastest
+  kRandom,       // any thread that can run may go on, at every switch point
+  kAdversarial,  // some threads run far ahead of others; the last work put into streams runs first
+};
+
+enum class Streams {
+  kLate,   // work runs when something waits for it
+  kEager,  // work runs when it is put into a stream, for debugging
+};
+
+struct Schedule {
+  uint64_t seed = 0;
+  Order order = Order::kInOrder;
+  Streams streams = Streams::kLate;
+  int resident_blocks = 1;          // blocks that run interleaved, at most 64
+  int64_t max_steps = 100'000'000;  // of a launch
+};
+
+// What the seed alone decides: 0 is in order, every third adversarial, the others random.
+Schedule ScheduleOfSeed(uint64_t seed);
+// As the environment says.
+Schedule ScheduleOfEnvironment();
+
+// Applies to launches that run from now on. Random numbers begin anew, so what follows is the same each time.
+void SetSchedule(const Schedule& schedule);
+Schedule CurrentSchedule();
+// "seed 7 (random, late streams, 4 resident blocks)".
+std::string ToString(const Schedule& schedule);
+
+// Times that a CUDA thread went on, in all launches of the process.
+int64_t Steps();
+// Kernels and copies in streams that have not run.
+int64_t PendingWork();
+// Bytes of device memory that are allocated.
+size_t DeviceBytesInUse();
+// An allocation beyond this fails with cudaErrorMemoryAllocation. 80 GiB at first.
+void SetDeviceMemoryLimit(size_t bytes);
+
+// The kind of sanitizer this process runs under: "plain", "asan" or "tsan".
+const char* Build();
+
+}  // namespace sok::on_host
+
+#endif  // SOK_CUDA_ON_HOST_ON_HOST_H_

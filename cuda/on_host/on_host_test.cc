@@ -1,0 +1,215 @@
+// What the engine promises beyond CUDA: streams that are late, schedules that can be repeated, limits.
+#include "cuda/on_host/on_host.h"
+
+#include <cuda_runtime.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/device_array.h"
+#include "cuda/on_host/testing/planted_kernels.h"
+#include "gtest/gtest.h"
+
+namespace sok::on_host {
+namespace {
+
+constexpr int kInts = kPlantedThreads;
+
+// What is there now, though nothing orders the read: ThreadSanitizer would call it a race.
+__attribute__((noinline, no_sanitize("thread"))) int Peek(const int* value) {
+  return *static_cast<const volatile int*>(value);
+}
+
+// Pinned zeros.
+class Pinned {
+ public:
+  Pinned() {
+    EXPECT_EQ(cudaMallocHost(&data_, kInts * sizeof(int)), cudaSuccess);
+    std::fill_n(data_, kInts, 0);
+  }
+  ~Pinned() { cudaFreeHost(data_); }
+  int* data() const { return data_; }
+
+ private:
+  int* data_ = nullptr;
+};
+
+class LateStreamsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Use(Streams::kLate);
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  void TearDown() override {
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    cudaStreamDestroy(stream_);
+    EXPECT_EQ(PendingWork(), 0);
+  }
+  static void Use(Streams streams) {
+    Schedule schedule;
+    schedule.streams = streams;
+    SetSchedule(schedule);
+  }
+
+  cudaStream_t stream_ = nullptr;
+  const Pinned pinned_;
+};
+
+TEST_F(LateStreamsTest, NothingRunsUntilSomethingWaits) {
+  ASSERT_EQ(LaunchSlow(stream_, pinned_.data(), 1), cudaSuccess);
+  EXPECT_EQ(Peek(pinned_.data() + 0), 0);
+  EXPECT_EQ(PendingWork(), 1);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(Peek(pinned_.data() + 0), kPlantedThreads);
+}
+
+TEST_F(LateStreamsTest, EagerStreamsRunAtOnce) {
+  Use(Streams::kEager);
+  ASSERT_EQ(LaunchSlow(stream_, pinned_.data(), 1), cudaSuccess);
+  EXPECT_EQ(Peek(pinned_.data() + 0), kPlantedThreads);
+  EXPECT_EQ(PendingWork(), 0);
+}
+
+// In order, one stream's wait leaves others alone; and a query makes a step.
+TEST_F(LateStreamsTest, AWaitRunsNoMoreThanItNeeds) {
+  cudaStream_t other = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(LaunchSlow(stream_, pinned_.data(), 1), cudaSuccess);
+  ASSERT_EQ(LaunchSlow(stream_, pinned_.data(), 1), cudaSuccess);
+  ASSERT_EQ(LaunchSlow(other, pinned_.data() + 1, 1), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
+  EXPECT_EQ(Peek(pinned_.data() + 0), kPlantedThreads);
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
+  EXPECT_EQ(cudaStreamQuery(stream_), cudaSuccess);
+  EXPECT_EQ(Peek(pinned_.data() + 0), 2 * kPlantedThreads);
+  EXPECT_EQ(Peek(pinned_.data() + 1), 0);
+  ASSERT_EQ(cudaStreamDestroy(other), cudaSuccess);  // its work goes on
+  EXPECT_EQ(cudaStreamSynchronize(other), cudaErrorInvalidResourceHandle);
+  cudaGetLastError();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(Peek(pinned_.data() + 1), kPlantedThreads);
+}
+
+TEST_F(LateStreamsTest, WhichCopiesWait) {
+  DeviceArray<int> device(std::vector<int>(kInts, 7));
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  constexpr size_t kBytes = kInts * sizeof(int);
+  // From and to pinned memory: late.
+  ASSERT_EQ(cudaMemcpyAsync(pinned_.data(), device.data(), kBytes, cudaMemcpyDeviceToHost, stream_),
+            cudaSuccess);
+  EXPECT_EQ(Peek(pinned_.data() + 0), 0);
+  // To pageable memory: done on return, with all that is before it.
+  std::vector<int> pageable(kInts, 0);
+  ASSERT_EQ(cudaMemcpyAsync(pageable.data(), device.data(), kBytes, cudaMemcpyDeviceToHost, stream_),
+            cudaSuccess);
+  EXPECT_EQ(pageable[0], 7);
+  EXPECT_EQ(Peek(pinned_.data() + 0), 7);
+  // From pageable memory: read on return, written late.
+  pageable[0] = 8;
+  ASSERT_EQ(cudaMemcpyAsync(device.data(), pageable.data(), kBytes, cudaMemcpyHostToDevice, stream_),
+            cudaSuccess);
+  pageable[0] = 9;
+  EXPECT_EQ(PendingWork(), 1);
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(device.Fetch()[0], 8);
+  // cudaFree waits for everything.
+  int* other = nullptr;
+  ASSERT_EQ(cudaMalloc(&other, 4), cudaSuccess);
+  ASSERT_EQ(LaunchSlow(stream_, device.data(), 1), cudaSuccess);
+  ASSERT_EQ(cudaFree(other), cudaSuccess);
+  EXPECT_EQ(PendingWork(), 0);
+}
+
+TEST_F(LateStreamsTest, ThreadsMayWaitAtOnce) {
+  DeviceArray<int> device(std::vector<int>(1, 0));
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      cudaStream_t stream = nullptr;
+      EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+      for (int i = 0; i < 5; ++i) {
+        EXPECT_EQ(LaunchSlow(stream, device.data(), 1), cudaSuccess);
+        EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+      }
+      cudaStreamDestroy(stream);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(device.Fetch()[0], 20 * kPlantedThreads);
+}
+
+// The order in which the adversary and chance let threads write is that of the seed.
+std::vector<int> LastWriters(uint64_t seed) {
+  SetSchedule(ScheduleOfSeed(seed));
+  DeviceArray<int> data(std::vector<int>(1, 0));
+  std::vector<int> sums;
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(LaunchLostUpdates(nullptr, data.data(), 0), cudaSuccess);
+    sums.push_back(data.Fetch()[0]);
+  }
+  return sums;
+}
+
+TEST(ScheduleTest, ASeedIsARun) {
+  for (uint64_t seed : {0, 1, 3}) EXPECT_EQ(LastWriters(seed), LastWriters(seed)) << seed;
+  EXPECT_NE(LastWriters(1), LastWriters(2));
+}
+
+TEST(ScheduleTest, SeedsChooseOrders) {
+  EXPECT_EQ(ScheduleOfSeed(0).order, Order::kInOrder);
+  EXPECT_EQ(ScheduleOfSeed(1).order, Order::kRandom);
+  EXPECT_EQ(ScheduleOfSeed(3).order, Order::kAdversarial);
+  EXPECT_EQ(ToString(ScheduleOfSeed(7)), "seed 7 (random, late streams, 4 resident blocks)");
+}
+
+// A launch must not take the host's own thread_local variables for __shared__ ones.
+int& HostVariable() {
+  thread_local int value = 5;
+  return value;
+}
+
+TEST(MemoryTest, VariablesOfTheHostAreLeftAlone) {
+  HostVariable() = 6;
+  DeviceArray<int> data(std::vector<int>(kInts, 0));
+  ASSERT_EQ(LaunchSlow(nullptr, data.data(), 1), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(HostVariable(), 6);
+}
+
+TEST(MemoryTest, LimitsAndCounts) {
+  const size_t before = DeviceBytesInUse();
+  void *first = nullptr, *second = nullptr;
+  SetDeviceMemoryLimit(before + 1000);
+  EXPECT_EQ(cudaMalloc(&first, 600), cudaSuccess);
+  EXPECT_EQ(DeviceBytesInUse(), before + 600);
+  EXPECT_EQ(cudaMalloc(&second, 600), cudaErrorMemoryAllocation);
+  EXPECT_EQ(second, nullptr);
+  EXPECT_EQ(cudaMallocAsync(&second, 600, nullptr), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaFree(first), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&second, 600), cudaSuccess);
+  EXPECT_NE(first, second);  // no address is used again
+  EXPECT_EQ(cudaFree(second), cudaSuccess);
+  EXPECT_EQ(cudaFree(second), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  SetDeviceMemoryLimit(size_t{80} << 30);
+}
+
+TEST(MemoryTest, CopiesBeyondAnAllocationAreRefused) {
+  char* device = nullptr;
+  ASSERT_EQ(cudaMalloc(&device, 100), cudaSuccess);
+  char bytes[200] = {};
+  EXPECT_EQ(cudaMemcpy(device, bytes, 101, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(device + 50, bytes, 51, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(device - 1, bytes, 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(bytes + 100, bytes, 1, cudaMemcpyHostToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemset(bytes, 0, 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(device + 50, bytes, 50, cudaMemcpyHostToDevice), cudaSuccess);
+  EXPECT_EQ(cudaFree(device + 50), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFree(device), cudaSuccess);
+  cudaGetLastError();
+}
+
+}  // namespace
+}  // namespace sok::on_host

@@ -1,0 +1,249 @@
+// What warps, tiles and barriers compute, held to loops on the host. The same test runs on a device.
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <vector>
+
+#include "cuda/device_test.h"
+#include "cuda/dynamic_shared.h"
+
+namespace sok {
+namespace {
+
+namespace cg = cooperative_groups;
+
+constexpr int kThreads = 64;
+constexpr unsigned kAll = 0xffffffffu;
+
+// One block, out[thread] = body(thread).
+template <typename T, typename Body>
+__global__ void EvaluateKernel(T* out, Body body) {
+  out[threadIdx.x] = body(static_cast<int>(threadIdx.x));
+}
+template <typename T, typename Body>
+std::vector<T> Evaluate(const Body& body) {
+  DeviceArray<T> out(std::vector<T>(kThreads, T{}));
+  cudaLaunchConfig_t config = {};
+  config.gridDim = 1;
+  config.blockDim = kThreads;
+  EXPECT_EQ(cudaLaunchKernelEx(&config, EvaluateKernel<T, Body>, out.data(), body), cudaSuccess);
+  return out.Fetch();
+}
+
+// What a lane reads, by CUDA's definition; -1: its own value.
+int SourceUp(int lane, int delta, int width) { return lane % width >= delta ? lane - delta : lane; }
+int SourceDown(int lane, int delta, int width) { return lane % width + delta < width ? lane + delta : lane; }
+int SourceXor(int lane, int mask, int width) {
+  const int source = lane ^ mask;
+  return source / width <= lane / width ? source : lane;
+}
+
+template <typename T>
+void TestShuffles() {
+  for (int width : {1, 2, 8, 16, 32}) {
+    for (int n : {0, 1, 3, 7, 16, 31}) {
+      const auto value = [] __host__ __device__(int thread) { return static_cast<T>(thread * 1000003 - 7); };
+      const auto indexed =
+          Evaluate<T>([=] __device__(int t) { return __shfl_sync(kAll, value(t), n, width); });
+      const auto up = Evaluate<T>([=] __device__(int t) { return __shfl_up_sync(kAll, value(t), n, width); });
+      const auto down =
+          Evaluate<T>([=] __device__(int t) { return __shfl_down_sync(kAll, value(t), n, width); });
+      const auto with_xor =
+          Evaluate<T>([=] __device__(int t) { return __shfl_xor_sync(kAll, value(t), n, width); });
+      for (int t = 0; t < kThreads; ++t) {
+        const int lane = t % 32, warp = t - lane;
+        EXPECT_EQ(indexed[t], value(warp + lane / width * width + n % width))
+            << width << " " << n << " " << t;
+        EXPECT_EQ(up[t], value(warp + SourceUp(lane, n, width))) << width << " " << n << " " << t;
+        EXPECT_EQ(down[t], value(warp + SourceDown(lane, n, width))) << width << " " << n << " " << t;
+        EXPECT_EQ(with_xor[t], value(warp + SourceXor(lane, n, width))) << width << " " << n << " " << t;
+      }
+    }
+  }
+}
+SOK_DEVICE_TEST(WarpTest, ShufflesOfInt) { TestShuffles<int>(); }
+SOK_DEVICE_TEST(WarpTest, ShufflesOfUnsigned64) { TestShuffles<unsigned long long>(); }
+SOK_DEVICE_TEST(WarpTest, ShufflesOfInt64) { TestShuffles<int64_t>(); }
+SOK_DEVICE_TEST(WarpTest, ShufflesOfFloat) { TestShuffles<float>(); }
+SOK_DEVICE_TEST(WarpTest, ShufflesOfDouble) { TestShuffles<double>(); }
+
+SOK_DEVICE_TEST(WarpTest, VotesOfPartsOfAWarp) {
+  const auto ballot = Evaluate<unsigned>([] __device__(int t) {
+    const unsigned mask = t % 32 < 16 ? 0xffffu : 0xffff0000u;
+    return __ballot_sync(mask, t % 3 == 0);
+  });
+  for (int t = 0; t < kThreads; ++t) {
+    unsigned expected = 0;
+    for (int lane = t % 32 / 16 * 16; lane < t % 32 / 16 * 16 + 16; ++lane) {
+      if ((t / 32 * 32 + lane) % 3 == 0) expected |= 1u << lane;
+    }
+    EXPECT_EQ(ballot[t], expected) << t;
+  }
+  const auto votes = Evaluate<int>([] __device__(int t) {
+    return __any_sync(kAll, t == 5) * 8 + __any_sync(kAll, 0) * 4 + __all_sync(kAll, t < 32) * 2 +
+           __all_sync(kAll, 7);
+  });
+  for (int t = 0; t < kThreads; ++t) EXPECT_EQ(votes[t], t < 32 ? 11 : 1) << t;
+}
+
+SOK_DEVICE_TEST(WarpTest, Matches) {
+  // Values that differ in the high word only, and the two zeros, which have other bits.
+  const auto same = Evaluate<unsigned>(
+      [] __device__(int t) { return __match_any_sync(kAll, static_cast<unsigned long long>(t % 3) << 40); });
+  const auto zeros =
+      Evaluate<unsigned>([] __device__(int t) { return __match_any_sync(kAll, t % 2 ? 0.0f : -0.0f); });
+  const auto all = Evaluate<unsigned>([] __device__(int t) {
+    int is_all = -1;
+    const unsigned lanes = __match_all_sync(kAll, t / 63, &is_all);
+    return is_all != 0 && lanes == kAll ? 1u : lanes + 2 * static_cast<unsigned>(is_all);
+  });
+  for (int t = 0; t < kThreads; ++t) {
+    unsigned expected = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+      if ((t / 32 * 32 + lane) % 3 == t % 3) expected |= 1u << lane;
+    }
+    EXPECT_EQ(same[t], expected) << t;
+    EXPECT_EQ(zeros[t], t % 2 ? 0xaaaaaaaau : 0x55555555u) << t;
+    EXPECT_EQ(all[t], t < 32 ? 1u : 0u) << t;
+  }
+}
+
+SOK_DEVICE_TEST(WarpTest, Reductions) {
+  const auto value = [] __host__ __device__(int t) { return t * 7919 % 101 - 50; };
+  const auto sum = Evaluate<int>([=] __device__(int t) { return __reduce_add_sync(kAll, value(t)); });
+  const auto least = Evaluate<int>([=] __device__(int t) { return __reduce_min_sync(kAll, value(t)); });
+  const auto most = Evaluate<unsigned>(
+      [=] __device__(int t) { return __reduce_max_sync(kAll, static_cast<unsigned>(value(t))); });
+  for (int t = 0; t < kThreads; ++t) {
+    int expected_sum = 0, expected_least = 1000;
+    unsigned expected_most = 0;
+    for (int other = t / 32 * 32; other < t / 32 * 32 + 32; ++other) {
+      expected_sum += value(other);
+      expected_least = std::min(expected_least, value(other));
+      expected_most = std::max(expected_most, static_cast<unsigned>(value(other)));
+    }
+    EXPECT_EQ(sum[t], expected_sum);
+    EXPECT_EQ(least[t], expected_least);
+    EXPECT_EQ(most[t], expected_most);
+  }
+}
+
+// Lanes of one tile wait at a call of their own while another tile is at the call of the whole warp.
+SOK_DEVICE_TEST(WarpTest, PartsOfAWarpMeetInDifferentPlaces) {
+  const auto results = Evaluate<unsigned>([] __device__(int t) {
+    unsigned part = 0;
+    if (t % 32 >= 28) part = __ballot_sync(0xf0000000u, 1);
+    return part + __ballot_sync(kAll, t % 2);
+  });
+  for (int t = 0; t < kThreads; ++t)
+    EXPECT_EQ(results[t], 0xaaaaaaaau + (t % 32 >= 28 ? 0xf0000000u : 0u)) << t;
+}
+
+struct Pair {
+  int64_t key;
+  int32_t row, padding;
+};
+
+template <unsigned kSize>
+void TestTile() {
+  const auto ranks = Evaluate<unsigned>([] __device__(int) {
+    const auto tile = cg::tiled_partition<kSize>(cg::this_thread_block());
+    return tile.thread_rank() + 100 * tile.size() + 10000 * tile.meta_group_rank();
+  });
+  const auto votes = Evaluate<unsigned>([] __device__(int t) {
+    const auto tile = cg::tiled_partition<kSize>(cg::this_thread_block());
+    return tile.ballot(t % 3 == 0) ^ (tile.any(t % 16 == 5) ? 0x100u : 0u) ^
+           (tile.all(t >= 16) ? 0x200u : 0u);
+  });
+  const auto moved = Evaluate<int64_t>([] __device__(int t) {
+    const auto tile = cg::tiled_partition<kSize>(cg::this_thread_block());
+    const Pair pair = {int64_t{t} << 40, t, 0};
+    const Pair other = tile.shfl(pair, static_cast<int>(kSize) - 1);
+    return other.key + other.row;
+  });
+  const auto same = Evaluate<unsigned>([] __device__(int t) {
+    const auto tile = cg::tiled_partition<kSize>(cg::this_thread_block());
+    const unsigned lanes = tile.match_any(t % 2);
+    tile.sync();
+    return lanes;
+  });
+  for (int t = 0; t < kThreads; ++t) {
+    const int size = static_cast<int>(kSize), begin = t / size * size;
+    unsigned ballot = 0, any = 0, all = 1, matches = 0;
+    for (int other = begin; other < begin + size; ++other) {
+      ballot |= (other % 3 == 0 ? 1u : 0u) << (other - begin);
+      matches |= (other % 2 == t % 2 ? 1u : 0u) << (other - begin);
+      any |= other % 16 == 5 ? 1 : 0;
+      all &= other >= 16 ? 1 : 0;
+    }
+    EXPECT_EQ(ranks[t], static_cast<unsigned>(t - begin + 100 * size + 10000 * (t / size)));
+    EXPECT_EQ(votes[t], ballot ^ any << 8 ^ all << 9) << t;
+    EXPECT_EQ(moved[t], (int64_t{begin + size - 1} << 40) + begin + size - 1) << t;
+    EXPECT_EQ(same[t], matches) << t;
+  }
+}
+SOK_DEVICE_TEST(WarpTest, TilesOf1) { TestTile<1>(); }
+SOK_DEVICE_TEST(WarpTest, TilesOf4) { TestTile<4>(); }
+SOK_DEVICE_TEST(WarpTest, TilesOf8) { TestTile<8>(); }
+
+SOK_DEVICE_TEST(BlockTest, BarriersVote) {
+  const auto results = Evaluate<int>([] __device__(int t) {
+    const int count = __syncthreads_count(t % 4 == 1);
+    const int any = __syncthreads_or(t == 63), none = __syncthreads_or(t == 64);
+    const int all = __syncthreads_and(t >= 0), not_all = __syncthreads_and(t > 0);
+    return count * 100 + (any != 0) * 8 + (none != 0) * 4 + (all != 0) * 2 + (not_all != 0);
+  });
+  for (int t = 0; t < kThreads; ++t) EXPECT_EQ(results[t], 1610) << t;
+}
+
+// Each round reads what the last one wrote, in static and in dynamic memory.
+__global__ void RotateKernel(int* out, int rounds) {
+  __shared__ int fixed[kThreads];
+  int* const dynamic = DynamicShared<int>();
+  const int t = static_cast<int>(threadIdx.x);
+  int value = t;
+  for (int r = 0; r < rounds; ++r) {
+    int* const values = r % 2 == 0 ? fixed : dynamic;
+    values[t] = value;
+    __syncthreads();
+    value = values[(t + 1) % kThreads];
+  }
+  out[blockIdx.x * kThreads + threadIdx.x] = value + 1000 * static_cast<int>(blockIdx.x);
+}
+
+SOK_DEVICE_TEST(BlockTest, BlocksDoNotShareSharedMemory) {
+  constexpr int kBlocks = 9, kRounds = 11;
+  DeviceArray<int> out(std::vector<int>(kBlocks * kThreads, -1));
+  cudaLaunchConfig_t config = {};
+  config.gridDim = kBlocks;
+  config.blockDim = kThreads;
+  config.dynamicSmemBytes = kThreads * sizeof(int);
+  ASSERT_EQ(cudaLaunchKernelEx(&config, RotateKernel, out.data(), kRounds), cudaSuccess);
+  const std::vector<int> values = out.Fetch();
+  for (int i = 0; i < kBlocks * kThreads; ++i) {
+    ASSERT_EQ(values[i], (i + kRounds) % kThreads + i / kThreads * 1000) << i;
+  }
+}
+
+// As the grid is three-dimensional, each thread names its position once.
+__global__ void PositionsKernel(int* out) {
+  const dim3 t = dim3(threadIdx.x, threadIdx.y, threadIdx.z), b = dim3(blockIdx.x, blockIdx.y, blockIdx.z);
+  const unsigned block = b.x + gridDim.x * (b.y + gridDim.y * b.z);
+  const unsigned thread = t.x + blockDim.x * (t.y + blockDim.y * t.z);
+  atomicAdd(&out[block * blockDim.x * blockDim.y * blockDim.z + thread], 1);
+}
+
+SOK_DEVICE_TEST(BlockTest, GridsAndBlocksHaveThreeDimensions) {
+  const dim3 grid(3, 2, 4), block(5, 3, 2);
+  constexpr int kAllThreads = 24 * 30;
+  DeviceArray<int> out(std::vector<int>(kAllThreads, 0));
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  ASSERT_EQ(cudaLaunchKernelEx(&config, PositionsKernel, out.data()), cudaSuccess);
+  EXPECT_EQ(out.Fetch(), std::vector<int>(kAllThreads, 1));
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,140 @@
+"""cuda_kernels and cuda_test: one list of .cu files, compiled by nvcc for GPUs and by g++ for the host.
+
+See cuda/README.md. What is built for the host needs no CUDA toolkit, so it exists everywhere.
+"""
+
+load("@cuda_toolkit//:cuda.bzl", "CUDA_HOME")
+load("//tools:copts.bzl", "SOK_COPTS")
+load("//tools:cuda_library.bzl", "cuda_library")
+
+# Kernels tell the engine of every access to memory (cuda/on_host/engine/access_hooks.cc). Builds with a
+# sanitizer use its own options for that.
+_ACCESS_COPTS = [
+    "-fsanitize=thread",
+    "--param=tsan-distinguish-volatile=1",
+    "--param=tsan-instrument-func-entry-exit=0",
+]
+_BOUNDS_COPTS = ["-fsanitize=bounds-strict,alignment"]
+
+# Large frames must not reach over the page below a thread's stack.
+_ON_HOST_COPTS = SOK_COPTS + ["-Wno-tsan", "-fstack-clash-protection"] + select({
+    "//cuda/on_host:asan": ["-fsanitize=bounds-strict"],
+    "//cuda/on_host:tsan": _BOUNDS_COPTS,
+    "//conditions:default": _ACCESS_COPTS + _BOUNDS_COPTS,
+})
+_DEVICE_DEPS = ["@cuda_toolkit//:headers", "@cuda_toolkit//:runtime"]
+
+def _host_source(name, source):
+    """A C++ source that includes a .cu file, as Bazel compiles no file of that name. Returns its label."""
+    result = "_on_host/%s/%s.cc" % (name, source)
+    native.genrule(
+        name = "%s_%s_source" % (name, source.replace("/", "_").replace(".", "_")),
+        outs = [result],
+        cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), source),
+    )
+    return result
+
+def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], testonly = False, visibility = None):
+    """Kernels and their launchers: `name` by nvcc, if there is a toolkit; `name`_on_host by g++, always.
+
+    Args:
+      name: of the target for devices.
+      srcs: .cu files of this package. They launch kernels by cudaLaunchKernelEx.
+      hdrs: headers, for both.
+      deps: C++ libraries, for both. Not the toolkit: it is added.
+      kernels: other cuda_kernels.
+      testonly: as of any rule.
+      visibility: as of any rule.
+    """
+    if CUDA_HOME:
+        cuda_library(
+            name = name,
+            testonly = testonly,
+            srcs = srcs,
+            hdrs = hdrs,
+            visibility = visibility,
+            deps = deps + kernels + _DEVICE_DEPS,
+        )
+    native.cc_library(
+        name = name + "_on_host",
+        testonly = testonly,
+        srcs = [_host_source(name, source) for source in srcs],
+        hdrs = hdrs,
+        copts = _ON_HOST_COPTS,
+        textual_hdrs = srcs,
+        visibility = visibility,
+        alwayslink = True,
+        deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host"],
+    )
+
+def cuda_test(name, srcs, hdrs = [], deps = [], kernels = [], seeds = 20, size = "small", tags = [], data = []):
+    """Tests of kernels (GoogleTest): on the host in order, with random schedules, and on a device.
+
+    `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers; NAME_device_test is the
+    same test by nvcc, if there is a toolkit. NAME is `name` without "_test".
+
+    Args:
+      name: ends in "_test".
+      srcs: .cc and .cu files; .cu files may hold kernels.
+      hdrs: headers of the test.
+      deps: C++ libraries of the test, for host and device.
+      kernels: the cuda_kernels under test.
+      seeds: how many schedules.
+      size: of the test with random schedules and the test in order.
+      tags: of all tests.
+      data: files that the test reads.
+    """
+    stem = name[:-len("_test")]
+    cc_srcs = [source for source in srcs if not source.endswith(".cu")]
+    cu_srcs = [source for source in srcs if source.endswith(".cu")]
+    if cu_srcs:
+        cuda_kernels(
+            name = stem + "_kernels",
+            testonly = True,
+            srcs = cu_srcs,
+            hdrs = hdrs,
+            kernels = kernels,
+            deps = deps + ["@gtest//:gtest"],
+        )
+        kernels = kernels + [":%s_kernels" % stem]
+    on_host = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host:test_main"]
+    if cc_srcs:
+        native.cc_library(
+            name = stem + "_test_on_host",
+            testonly = True,
+            srcs = cc_srcs + hdrs,
+            copts = SOK_COPTS,
+            alwayslink = True,
+            deps = on_host,
+        )
+        on_host = on_host + [":%s_test_on_host" % stem]
+    native.cc_test(
+        name = name,
+        size = size,
+        data = data,
+        tags = tags,
+        deps = on_host,
+    )
+    native.cc_test(
+        name = stem + "_seeds_test",
+        size = size,
+        args = select({
+            "//cuda/on_host:asan": ["--seeds=%d" % min(seeds, 5)],
+            "//cuda/on_host:tsan": ["--seeds=%d" % min(seeds, 3)],
+            "//conditions:default": ["--seeds=%d" % seeds],
+        }),
+        data = data,
+        # Under ThreadSanitizer too.
+        tags = tags + ["parallel"],
+        deps = on_host,
+    )
+    if CUDA_HOME:
+        native.cc_test(
+            name = stem + "_device_test",
+            size = size,
+            srcs = cc_srcs + (hdrs if cc_srcs else []),
+            copts = SOK_COPTS,
+            data = data,
+            tags = tags + ["device"],
+            deps = deps + kernels + _DEVICE_DEPS + ["//cuda:device_test_main"],
+        )
