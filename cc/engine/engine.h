@@ -122,8 +122,8 @@ class Engine {
                       Span<const OutputRows> outputs, EngineScratch* scratch);
 
   // grads_out[t]: [plan.trained_rows(t), dim of table t]. Each row is the sum over the occurrences of its id,
-  // in order. Null for tables whose gradients are not needed. gradients[l] belongs to lookup l. The plan's
-  // lookup must have been a training lookup.
+  // in order and in pieces of kSegmentPiece. Null for tables whose gradients are not needed. gradients[l]
+  // belongs to lookup l. The plan's lookup must have been a training lookup.
   virtual Status Backward(const EngineContext& context, const GroupPlan& plan,
                           Span<const GradientRows> gradients, Span<float* const> grads_out,
                           EngineScratch* scratch) = 0;

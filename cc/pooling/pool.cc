@@ -51,12 +51,6 @@ class OccurrenceRows {
 // A row in cache costs about a nanosecond per four floats, a row in memory a few times that.
 int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
 
-// The number of rows of a bag that are added before the groups of eight.
-int64_t RowsBeforeEights(int64_t rows) {
-  const int64_t over = rows % 8;
-  return std::min(rows, over < 2 ? over + 8 : over);
-}
-
 // The sum of occurrences [begin, end), at least one, into `out`.
 template <typename Rows, typename Dim>
 void SumBag(const OccurrenceRows<Rows>& rows, int64_t begin, int64_t end, Dim dim, float* out) {

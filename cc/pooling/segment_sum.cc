@@ -16,30 +16,64 @@ namespace {
 int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
 
 // The columns [column, column + width) of a segment's sum.
-template <typename Width>
-void SumColumns(Span<const int64_t> offsets, Span<const int32_t> positions,
-                Span<const float* const> grad_rows, Span<const float> scales, int64_t segment, int64_t column,
-                Width width, float* out) {
-  const int64_t begin = offsets[segment];
-  const int64_t end = offsets[segment + 1];
-  if (begin == end) {
-    SetZero(width, out);
-    return;
+class SegmentColumns {
+ public:
+  SegmentColumns(Span<const int32_t> positions, Span<const float* const> grad_rows, Span<const float> scales,
+                 int64_t column)
+      : positions_(positions), grad_rows_(grad_rows), scales_(scales), column_(column) {}
+
+  // Of the segment positions[begin, end).
+  template <typename Width>
+  void Sum(int64_t begin, int64_t end, Width width, float* out) const {
+    if (begin == end) return SetZero(width, out);
+    SumPiece(begin, std::min(end, begin + kSegmentPiece), 0, width, out);
+    if (end - begin > kSegmentPiece) AddPieces(begin + kSegmentPiece, end, width, out);
   }
-  const int64_t last = positions.size();
-  const int64_t distance = PrefetchDistance(width);
-  for (int64_t i = begin; i < end; ++i) {
-    // The positions of the next segments follow directly, so that short segments are prefetched too.
-    if (i + distance < last) PrefetchFloats(grad_rows[positions[i + distance]] + column, width);
-    const int32_t p = positions[i];
-    const float* row = grad_rows[p] + column;
-    if (i == begin) {
-      scales.empty() ? Copy(row, width, out) : CopyScaled(row, scales[p], width, out);
-    } else {
-      scales.empty() ? Add(row, width, out) : AddScaled(row, scales[p], width, out);
+
+ private:
+  // The sum of positions[begin, end), at least one, one after the other; its columns from `column` on.
+  template <typename Width>
+  void SumPiece(int64_t begin, int64_t end, int64_t column, Width width, float* out) const {
+    const int64_t last = positions_.size();
+    const int64_t distance = PrefetchDistance(width);
+    column += column_;
+    for (int64_t i = begin; i < end; ++i) {
+      // The positions of the next segments follow directly, so that short segments are prefetched too.
+      if (i + distance < last) PrefetchFloats(grad_rows_[positions_[i + distance]] + column, width);
+      const int32_t p = positions_[i];
+      const float* row = grad_rows_[p] + column;
+      if (i == begin) {
+        scales_.empty() ? Copy(row, width, out) : CopyScaled(row, scales_[p], width, out);
+      } else {
+        scales_.empty() ? Add(row, width, out) : AddScaled(row, scales_[p], width, out);
+      }
     }
   }
-}
+
+  // Adds the sums of the pieces of positions[begin, end) to `out`.
+  template <typename Width>
+  void AddPieces(int64_t begin, int64_t end, Width width, float* out) const {
+    if (width <= kPieceColumns) return AddPieces(begin, end, 0, width, out);
+    for (int64_t column = 0; column < width; column += kPieceColumns) {
+      AddPieces(begin, end, column, std::min<int64_t>(kPieceColumns, width - column), out + column);
+    }
+  }
+  template <typename Width>
+  void AddPieces(int64_t begin, int64_t end, int64_t column, Width width, float* out) const {
+    alignas(64) float sum[kPieceColumns];
+    for (int64_t piece = begin; piece < end; piece += kSegmentPiece) {
+      SumPiece(piece, std::min(end, piece + kSegmentPiece), column, width, sum);
+      Add(sum, width, out);
+    }
+  }
+
+  static constexpr int64_t kPieceColumns = 1024;  // the whole of most rows
+
+  const Span<const int32_t> positions_;
+  const Span<const float* const> grad_rows_;
+  const Span<const float> scales_;
+  const int64_t column_;
+};
 
 // A segment with more occurrences than this is summed by several threads, each taking some of the columns,
 // which keeps the order within a column. A shorter one is summed by one thread.
@@ -70,20 +104,23 @@ void SegmentSums::SumLong(Executor& executor, int64_t segment, float* out) const
   executor.ParallelFor(blocks, cost, [&](int64_t first, int64_t last) {
     const int64_t column = first * kColumns;
     const int64_t width = std::min(dim_, last * kColumns) - column;
-    RunVectorized(
-        [&] { SumColumns(offsets_, positions_, grad_rows_, scales_, segment, column, width, out + column); });
+    RunVectorized([&] {
+      SegmentColumns(positions_, grad_rows_, scales_, column)
+          .Sum(offsets_[segment], offsets_[segment + 1], width, out + column);
+    });
   });
 }
 
 void SegmentSums::Take(int64_t first, int64_t last, float* out) const {
   auto next_long = std::lower_bound(long_.begin(), long_.end(), first);
   RunVectorized([&] {
+    const SegmentColumns columns(positions_, grad_rows_, scales_, /*column=*/0);
     WithColumns(dim_, [&](auto dim) {
       for (int64_t s = first; s < last; ++s, out += dim) {
         if (next_long != long_.end() && *next_long == s) {
           Copy(long_sums_.data() + (next_long++ - long_.begin()) * dim, dim, out);
         } else {
-          SumColumns(offsets_, positions_, grad_rows_, scales_, s, 0, dim, out);
+          columns.Sum(offsets_[s], offsets_[s + 1], dim, out);
         }
       }
     });
@@ -107,7 +144,7 @@ void BagScales(Combiner combiner, Span<const int64_t> offsets, Span<const float>
       continue;
     }
     const float divisor = BagDivisor(combiner, weights, begin, end);
-    for (int64_t i = begin; i < end; ++i) scales[i] = divisor == 0.0f ? 0.0f : weights[i] / divisor;
+    for (int64_t i = begin; i < end; ++i) scales[i] = WeightedScale(weights[i], divisor);
   }
 }
 
@@ -125,10 +162,7 @@ void FinishBag(Combiner combiner, Span<const float> weights, int64_t begin, int6
   for (int64_t i = begin; i < end; ++i) pooled += weights[i] * dots[i];
   pooled /= divisor;
   for (int64_t i = begin; i < end; ++i) {
-    // The derivative of the divisor by the weight: 1 for the mean, w_i / D for the root of the sum of
-    // squares.
-    const float growth = combiner == Combiner::kMean ? 1.0f : weights[i] / divisor;
-    dots[i] = (dots[i] - growth * pooled) / divisor;
+    dots[i] = WeightGradient(combiner, weights[i], dots[i], pooled, divisor);
   }
 }
 

@@ -7,16 +7,18 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/pooling/combiner.h"
+#include "cc/pooling/segment_piece.h"
 
 namespace sok {
 
-// The backward pass of a lookup: from the gradients of its outputs to one gradient per distinct id. One
-// thread takes each sum, in a fixed order, so results are the same bits for every executor.
+// The backward pass of a lookup: from the gradients of its outputs to one gradient per distinct id. Each sum
+// has a fixed order, so results are the same bits for every executor and every engine.
 
 // out[u, 0..dim), row-major, becomes the sum of scales[p] * grad_rows[p][0..dim) over the occurrences p of
-// distinct id u, positions[offsets[u] .. offsets[u + 1]), in this order. `offsets` and `positions` are those
-// of Segments; a range of `offsets` gives the sums of a range of ids. Empty `scales` mean ones; an id without
-// occurrences gets zeros. Entries of grad_rows may be equal: all occurrences of a bag share its gradient.
+// distinct id u, positions[offsets[u] .. offsets[u + 1]), in this order and in pieces of kSegmentPiece.
+// `offsets` and `positions` are those of Segments; a range of `offsets` gives the sums of a range of ids.
+// Empty `scales` mean ones; an id without occurrences gets zeros. Entries of grad_rows may be equal: all
+// occurrences of a bag share its gradient.
 void SegmentSum(Executor& executor, Span<const int64_t> offsets, Span<const int32_t> positions,
                 Span<const float* const> grad_rows, Span<const float> scales, int64_t dim, float* out);
 

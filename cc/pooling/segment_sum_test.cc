@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
 #include <vector>
 
 #include "cc/base/executor.h"
@@ -84,6 +86,31 @@ TEST(SegmentSum, HotIdIsTheSameForAnyNumberOfThreads) {
     for (int threads = 1; threads <= 4; ++threads) {
       ThreadPool pool(threads, /*min_block_ns=*/0);
       EXPECT_EQ(Sum(pool, lookup, gradients, lookup.weights), expected) << dim << " " << threads;
+    }
+  }
+}
+
+// Ids with occurrences around whole numbers of pieces, and rows of more columns than are summed at once.
+TEST(SegmentSum, SumsByPieces) {
+  for (int64_t dim : {1, 16, 1025, 2050}) {
+    RandomLookup lookup;
+    lookup.dim = dim;
+    int32_t id = 0;
+    for (const int occurrences : {1, 255, 256, 257, 511, 512, 513, 1100}) {
+      lookup.inverse.insert(lookup.inverse.end(), occurrences, id++);
+    }
+    std::mt19937_64 random(5);
+    std::shuffle(lookup.inverse.begin(), lookup.inverse.end(), random);
+    lookup.rows.resize(static_cast<size_t>(id));
+    for (int64_t bag = 0; bag <= lookup.occurrences(); ++bag) lookup.offsets.push_back(bag);
+    lookup.weights = RandomFloats(lookup.occurrences(), &random);
+    const Gradients gradients = MakeGradients(lookup, /*seed=*/1);
+    for (const std::vector<float>& scales : {lookup.weights, std::vector<float>()}) {
+      const std::vector<float> expected = Expected(lookup, gradients, scales);
+      for (int threads = 1; threads <= 2; ++threads) {
+        ThreadPool pool(threads, /*min_block_ns=*/0);
+        EXPECT_EQ(Sum(pool, lookup, gradients, scales), expected) << dim << " " << threads;
+      }
     }
   }
 }

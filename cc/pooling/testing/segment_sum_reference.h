@@ -17,11 +17,23 @@ inline std::vector<float> SegmentSumReference(Span<const int32_t> inverse, int64
                                               Span<const float* const> grad_rows, Span<const float> scales,
                                               int64_t dim) {
   std::vector<float> out(static_cast<size_t>(num_unique * dim), 0.0f);
-  for (int64_t p = 0; p < inverse.size(); ++p) {
-    for (int64_t c = 0; c < dim; ++c) {
-      out[static_cast<size_t>(inverse[p] * dim + c)] += (scales.empty() ? 1.0f : scales[p]) * grad_rows[p][c];
+  std::vector<float> piece(out.size(), 0.0f);
+  std::vector<int64_t> in_piece(static_cast<size_t>(num_unique), 0);
+  const auto end_piece = [&](int64_t u) {
+    for (int64_t i = u * dim; i < (u + 1) * dim; ++i) {
+      out[static_cast<size_t>(i)] += piece[static_cast<size_t>(i)];
+      piece[static_cast<size_t>(i)] = 0.0f;
     }
+    in_piece[static_cast<size_t>(u)] = 0;
+  };
+  for (int64_t p = 0; p < inverse.size(); ++p) {
+    const int64_t u = inverse[p];
+    for (int64_t c = 0; c < dim; ++c) {
+      piece[static_cast<size_t>(u * dim + c)] += (scales.empty() ? 1.0f : scales[p]) * grad_rows[p][c];
+    }
+    if (++in_piece[static_cast<size_t>(u)] == 256) end_piece(u);
   }
+  for (int64_t u = 0; u < num_unique; ++u) end_piece(u);
   return out;
 }
 
