@@ -41,35 +41,24 @@ void AdamHistory::Append(float alpha) {
   }
 }
 
-void WalkMissedSteps(const AdamHistory& history, int64_t t0, float epsilon, int64_t dim, float* w, float* m,
-                     float* v) {
-  constexpr int64_t kBlock = 64;
-  const int64_t gap = history.steps() - t0;
-  const int64_t walked = std::min(gap, history.loop_horizon());
-  const double beta1 = history.beta1();
-  const double r = std::sqrt(static_cast<double>(history.beta2()));
-  // Avoids inf * 0 for an infinite root.
-  const double least_power2 = r > 0.0 ? std::numeric_limits<double>::min() : 0.0;
-  const float decay1 = MomentDecay(history.beta1_power(gap));
-  const float decay2 = MomentDecay(history.beta2_power(gap));
+AdamHistoryView AdamHistory::view() const {
+  return {beta1_,
+          beta2_,
+          steps_,
+          series_.terms(),
+          coefficients_.data(),
+          alphas_.data(),
+          loop_horizon_,
+          beta1_powers_.powers(),
+          beta2_powers_.powers()};
+}
+
+void WalkMissedSteps(const AdamHistoryView& history, int64_t t0, float epsilon, int64_t dim, float* w,
+                     float* m, float* v) {
+  constexpr int kBlock = 64;
   for (int64_t first = 0; first < dim; first += kBlock) {
-    const int64_t count = std::min(kBlock, dim - first);
-    double root[kBlock];
-    double sum[kBlock] = {};  // of alpha_j beta1^j / (s r^j + epsilon)
-    for (int64_t c = 0; c < count; ++c) root[c] = std::sqrt(static_cast<double>(v[first + c]));
-    double power1 = 1.0;
-    double power2 = 1.0;
-    for (int64_t j = 1; j <= walked; ++j) {
-      power1 *= beta1;
-      power2 = std::max(power2 * r, least_power2);
-      const double rate = history.alphas()[static_cast<size_t>(t0 + j - 1)] * power1;
-      for (int64_t c = 0; c < count; ++c) sum[c] += rate / (root[c] * power2 + epsilon);
-    }
-    for (int64_t c = first; c < first + count; ++c) {
-      w[c] = static_cast<float>(w[c] - m[c] * sum[c - first]);
-      m[c] = DecayedMoment(m[c], history.beta1(), decay1);
-      v[c] = DecayedMoment(v[c], history.beta2(), decay2);
-    }
+    WalkMissedSteps<kBlock>(history, t0, epsilon, std::min<int64_t>(kBlock, dim - first), w + first,
+                            m + first, v + first);
   }
 }
 

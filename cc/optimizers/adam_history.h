@@ -8,6 +8,7 @@
 
 #include "cc/optimizers/adam.h"
 #include "cc/optimizers/adam_series.h"
+#include "cc/optimizers/adam_walk.h"
 #include "cc/optimizers/missed_steps.h"
 
 namespace sok {
@@ -30,17 +31,14 @@ class AdamHistory {
   // Adds step steps() + 1, with its bias-corrected rate.
   void Append(float alpha);
 
-  // As in AdamSeries; 0 if there are only alphas() and no coefficients.
-  int terms() const { return series_.terms(); }
-  // The terms() coefficients for a row last current at step t0 < steps().
-  const double* coefficients(int64_t t0) const { return coefficients_.data() + t0 * terms(); }
+  // How the coefficients are summed. If it has no terms(), there are only alphas() and no coefficients.
+  const AdamSeries& series() const { return series_; }
   // The rates of steps 1 ... steps().
   const std::vector<float>& alphas() const { return alphas_; }
-  // For a terms() of 0: steps beyond this lag move a weight by a negligible amount.
-  int64_t loop_horizon() const { return loop_horizon_; }
 
-  double beta1_power(int64_t n) const { return beta1_powers_(n); }
-  double beta2_power(int64_t n) const { return beta2_powers_(n); }
+  // Valid until the next Append. Row t0 of its coefficients is that of a row last current at step t0. Lags
+  // beyond its loop_horizon move no row noticeably, where there are no terms.
+  AdamHistoryView view() const;
 
  private:
   float beta1_;
@@ -54,22 +52,8 @@ class AdamHistory {
   std::vector<float> alphas_;
 };
 
-// The catch-up for the elements of a row last current at step t0 of `history`, t0 < history.steps(). It uses
-// the first kTerms of history.terms() terms: all of them, or one if epsilon is 0.
-template <int kTerms>
-AdamCatchUp<kTerms> MakeAdamCatchUp(const AdamHistory& history, int64_t t0, float epsilon) {
-  AdamCatchUp<kTerms> catch_up;
-  const double* coefficients = history.coefficients(t0);
-  for (int c = 0; c < kTerms; ++c) catch_up.coefficients[c] = static_cast<float>(coefficients[c]);
-  const int64_t gap = history.steps() - t0;
-  catch_up.epsilon = epsilon;
-  catch_up.decay1 = MomentDecay(history.beta1_power(gap));
-  catch_up.decay2 = MomentDecay(history.beta2_power(gap));
-  return catch_up;
-}
-
-// Whether `catch_up` would turn an infinite moment of a row [w | m | v] into NaN. It takes a power of beta
-// below the normal floats as 0, while steps taken one by one leave inf as it is.
+// Whether `catch_up` would turn an infinite moment of a row [w | m | v] into NaN; see LosesInfinity of an
+// element.
 template <int kTerms>
 bool LosesInfinity(const AdamCatchUp<kTerms>& catch_up, const float* record, int64_t dim) {
   const auto any_infinite = [dim](const float* moments) {
@@ -82,9 +66,10 @@ bool LosesInfinity(const AdamCatchUp<kTerms>& catch_up, const float* record, int
 }
 
 // Catches up the `dim` elements of a row last current at step t0 by going through the missed steps one by
-// one, in double precision. For histories with terms() 0, and for rows for which LosesInfinity is true.
-void WalkMissedSteps(const AdamHistory& history, int64_t t0, float epsilon, int64_t dim, float* w, float* m,
-                     float* v);
+// one; see WalkMissedSteps of some elements. For histories without terms, and for rows for which
+// LosesInfinity is true.
+void WalkMissedSteps(const AdamHistoryView& history, int64_t t0, float epsilon, int64_t dim, float* w,
+                     float* m, float* v);
 
 }  // namespace sok
 

@@ -1,9 +1,7 @@
 #ifndef SOK_CC_OPTIMIZERS_DECAYING_SLOTS_OPTIMIZER_H_
 #define SOK_CC_OPTIMIZERS_DECAYING_SLOTS_OPTIMIZER_H_
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "cc/optimizers/missed_steps.h"
@@ -87,11 +85,9 @@ class DecayingSlotsOptimizer final : public Optimizer {
     row_steps_.Restart();
   }
 
-  // The factor of a slot over `steps` >= 1 steps. It is 0 only if the factor of one step is 0: an infinite
-  // slot must stay infinite, as it does step by step, and 0 * inf is NaN.
+  // The factor of a slot over `steps` >= 1 steps; see SlotDecay.
   float Decay(int slot, int64_t steps) const {
-    const float least = factors_[slot] > 0.0f ? std::numeric_limits<float>::min() : 0.0f;
-    return std::max(static_cast<float>(powers_[static_cast<size_t>(slot)](steps)), least);
+    return SlotDecay(factors_[slot], powers_[static_cast<size_t>(slot)].powers(), steps);
   }
 
   // Makes powers_ those of the factors in `hyper`. powers_ is empty before the first step.

@@ -28,7 +28,7 @@ void CatchUpColumns(const AdamCatchUp<kTerms>& catch_up, const Adam* step, const
 }
 
 // The same for a record last current at step t0, by going through the missed steps one by one.
-void WalkRecord(const AdamHistory& history, int64_t t0, float epsilon, const Adam* step, const float* g,
+void WalkRecord(const AdamHistoryView& history, int64_t t0, float epsilon, const Adam* step, const float* g,
                 float* record, int64_t dim) {
   WalkMissedSteps(history, t0, epsilon, dim, record, record + dim, record + 2 * dim);
   if (step != nullptr) ApplyToRecord<Adam>(*step, g, record, dim);
@@ -36,8 +36,8 @@ void WalkRecord(const AdamHistory& history, int64_t t0, float epsilon, const Ada
 
 // The same by kTerms terms of the series, or one by one if there is no series or it would lose an infinity.
 template <int kTerms>
-void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const Adam* step, const float* g,
-                   float* record, int64_t dim) {
+void CatchUpRecord(const AdamHistoryView& history, int64_t t0, float epsilon, const Adam* step,
+                   const float* g, float* record, int64_t dim) {
   if constexpr (kTerms == 0) {
     WalkRecord(history, t0, epsilon, step, g, record, dim);
   } else {
@@ -51,7 +51,7 @@ void CatchUpRecord(const AdamHistory& history, int64_t t0, float epsilon, const 
 
 // Catches up the rows that have missed steps. Then all rows take `step`, if it is not null.
 template <int kTerms>
-void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const Adam* step,
+void UpdateRows(Executor& executor, const AdamHistoryView& history, float epsilon, const Adam* step,
                 Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
                 RowStore* store) {
   const int64_t dim = store->dim();
@@ -69,10 +69,10 @@ void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, c
       });
 }
 
-void UpdateRows(Executor& executor, const AdamHistory& history, float epsilon, const Adam* step,
+void UpdateRows(Executor& executor, const AdamHistoryView& history, float epsilon, const Adam* step,
                 Span<const int64_t> rows, const RowGradients* gradients, RowSteps* row_steps,
                 RowStore* store) {
-  const int terms = epsilon == 0.0f ? std::min(history.terms(), 1) : history.terms();
+  const int terms = epsilon == 0.0f ? std::min(history.terms, 1) : history.terms;
   switch (terms) {
     case 1:
       return UpdateRows<1>(executor, history, epsilon, step, rows, gradients, row_steps, store);
@@ -110,7 +110,7 @@ Status ExactAdam::Apply(Executor& executor, Span<const float> hyper, Span<const 
   PrepareHistory(executor, hyper[1], hyper[2], hyper[3], store);
   const Adam step(hyper.data());
   row_steps_.Use(rows);
-  UpdateRows(executor, *history_, epsilon_, &step, rows, &gradients, &row_steps_, store);
+  UpdateRows(executor, history_->view(), epsilon_, &step, rows, &gradients, &row_steps_, store);
   history_->Append(step.alpha);
   row_steps_.Advance();
   CountStep();
@@ -119,7 +119,7 @@ Status ExactAdam::Apply(Executor& executor, Span<const float> hyper, Span<const 
 
 void ExactAdam::CatchUp(Executor& executor, Span<const int64_t> rows, RowStore* store) {
   if (!history_.has_value()) return;
-  UpdateRows(executor, *history_, epsilon_, nullptr, rows, nullptr, &row_steps_, store);
+  UpdateRows(executor, history_->view(), epsilon_, nullptr, rows, nullptr, &row_steps_, store);
 }
 
 PastSteps ExactAdam::past_steps() const {

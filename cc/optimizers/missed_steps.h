@@ -12,6 +12,7 @@
 #include "cc/base/prefetch.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/optimizers/decay.h"
 #include "cc/store/row_column.h"
 
 namespace sok {
@@ -63,41 +64,26 @@ class RowSteps {
   int64_t rows_in_use_ = 0;
 };
 
-// base^n for 0 <= base <= 1 and n >= 0, to a few units in the last place of a double. It takes one
-// multiplication of two table entries: one of the first kRow powers of base, and one of those of base^kRow.
+// The tables behind Powers. They stay valid until this is moved or destroyed.
 class PowerTable {
  public:
-  explicit PowerTable(double base) : base_(base), low_(kRow), high_(kRow) {
-    for (int64_t i = 0; i < kRow; ++i) {
+  explicit PowerTable(double base)
+      : low_(Powers::kRow), high_(Powers::kRow), beyond_(std::pow(base, Powers::kRow * Powers::kRow)) {
+    for (int64_t i = 0; i < Powers::kRow; ++i) {
       low_[i] = std::pow(base, static_cast<double>(i));
-      high_[i] = std::pow(base, static_cast<double>(i * kRow));
+      high_[i] = std::pow(base, static_cast<double>(i * Powers::kRow));
     }
   }
 
-  double operator()(int64_t n) const {
-    if (n >= kRow * kRow) return std::pow(base_, static_cast<double>(n));
-    return low_[n % kRow] * high_[n / kRow];
-  }
+  // Valid until this is moved or destroyed.
+  Powers powers() const { return {low_.data(), high_.data(), beyond_}; }
+  double operator()(int64_t n) const { return powers()(n); }
 
  private:
-  static constexpr int64_t kRow = 512;
-  double base_;
   std::vector<double> low_;
   std::vector<double> high_;
+  double beyond_;
 };
-
-// A power of a decay rate as a float factor of moments; 0 if it is below the normal floats. A moment that
-// small is negligible beside any later gradient, and arithmetic on subnormal numbers is slow.
-inline float MomentDecay(double power) {
-  constexpr double kSmallestNormalFloat = 1.17549435e-38;
-  return power < kSmallestNormalFloat ? 0.0f : static_cast<float>(power);
-}
-
-// A moment after steps without a gradient, each of which multiplies it by `rate`; `decay` is MomentDecay of
-// the power. An infinite moment stays infinite; times a `decay` of 0 it would become NaN.
-inline float DecayedMoment(float moment, float rate, float decay) {
-  return moment * (std::isinf(moment) ? rate : decay);
-}
 
 }  // namespace sok
 

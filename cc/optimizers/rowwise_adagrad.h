@@ -20,6 +20,7 @@ struct RowwiseAdagrad : RuleDefaults {
   static constexpr RuleSlot kSlots[kMaxSlots] = {
       {"accumulator", /*fill=*/"initial_accumulator", /*one_per_row=*/true}};
   static constexpr float kSamples[][3] = {{0.1f, 0.1f, 0.0f}, {0.1f, 0.0f, 1e-8f}};
+  static constexpr bool kTakesSumOfSquares = true;
 
   explicit RowwiseAdagrad(const float* hyper) : learning_rate(hyper[0]), epsilon(hyper[2]) {}
 
@@ -33,17 +34,21 @@ struct RowwiseAdagrad : RuleDefaults {
 
   template <typename Dim>
   SOK_HOST_DEVICE Elements ForRow(const float* g, float* row_slots, Dim dim) const {
-    row_slots[0] += SumOfSquares(g, dim) / static_cast<float>(static_cast<int>(dim));
+    return ForSumOfSquares(SumOfSquares(g, dim), row_slots, dim);
+  }
+  template <typename Dim>
+  SOK_HOST_DEVICE Elements ForSumOfSquares(float sum, float* row_slots, Dim dim) const {
+    row_slots[0] += sum / static_cast<float>(static_cast<int>(dim));
     return {learning_rate, sqrtf(row_slots[0]) + epsilon};
   }
 
   // Sums in double, so that the order of the terms hardly matters. Column c of the whole blocks of kLanes
   // columns goes to sum c % kLanes: with a single sum, each addition waits for the one before, which doubled
   // the time of a step on a row of 64. The columns after the last block have a separate sum, so that the
-  // lanes stay in vector registers.
+  // lanes stay in vector registers. Devices add in the same order.
+  static constexpr int64_t kLanes = 16;
   template <typename Dim>
   SOK_HOST_DEVICE static float SumOfSquares(const float* __restrict g, Dim dim) {
-    constexpr int64_t kLanes = 16;
     const int64_t whole = dim / kLanes * kLanes;
     double rest = 0.0;
     for (int64_t c = whole; c < dim; ++c) rest += static_cast<double>(g[c]) * g[c];

@@ -24,6 +24,12 @@
 //   SOK_HOST_DEVICE ForRow(const float* g, float* row_slots, Dim dim) const
 //
 // which updates those slots from the row's gradient and returns the function that updates the row's elements.
+// If RowwiseAdagrad::SumOfSquares is all that it needs of the gradient, many threads of a device compute that
+// sum: the rule then sets kTakesSumOfSquares and has
+//
+//   template <typename Dim>
+//   SOK_HOST_DEVICE ForSumOfSquares(float sum, float* row_slots, Dim dim) const
+//
 // The arithmetic also runs on devices, so it uses neither the standard library nor virtual functions.
 #ifndef SOK_CC_OPTIMIZERS_RULE_H_
 #define SOK_CC_OPTIMIZERS_RULE_H_
@@ -74,6 +80,8 @@ struct RuleDefaults {
   static constexpr UntouchedRows kUntouched = UntouchedRows::kStay;
   // Whether the rule has WithVariant(hyper, body), which calls body with a step compiled for `hyper`.
   static constexpr bool kHasVariants = false;
+  // Whether ForRow is ForSumOfSquares with RowwiseAdagrad::SumOfSquares of the gradient.
+  static constexpr bool kTakesSumOfSquares = false;
   // Whether a step gives the same bits on the host and on devices: all its operations round as in IEEE 754.
   static bool HasSameBitsEverywhere(const float* /*hyper*/) { return true; }
 };
