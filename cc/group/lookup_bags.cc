@@ -6,20 +6,11 @@
 #include <utility>
 
 #include "cc/base/within_memory.h"
+#include "cc/group/lookup_errors.h"
 #include "cc/group/parallel_parts.h"
 
 namespace sok {
 namespace {
-
-// Errors of a lookup name its variable.
-template <typename... Args>
-std::string Message(const Table& table, const Args&... args) {
-  return StrCat("Lookup in embedding variable '", table.options().name, "': ", args...);
-}
-template <typename... Args>
-Status Invalid(const Table& table, const Args&... args) {
-  return InvalidArgument(Message(table, args...));
-}
 
 // The indices of the ids, flattened, or their row splits.
 Span<const int64_t> PlacesOfIds(const LookupSpec& spec, const LookupInput& input) {
@@ -33,13 +24,11 @@ Status CheckWeights(const Table& table, const LookupSpec& spec, const LookupInpu
     const int64_t* differs = std::mismatch(places.begin(), places.end(), input.weight_places).first;
     if (differs != places.end()) {
       const int64_t at = differs - places.begin();
-      return Invalid(table, "the weights are not at the places of the ids: element ", at, " of their ",
-                     spec.layout == IdLayout::kSparse ? "indices" : "row_splits", " is ",
-                     input.weight_places[at], ", but that of the ids is ", *differs);
+      return WeightsAtOtherPlaces(table.options().name, spec.layout, at, input.weight_places[at], *differs);
     }
   }
   for (int64_t i = 0; i < input.num_ids; ++i) {
-    if (!std::isfinite(input.weights[i])) return Invalid(table, "weight ", i, " is ", input.weights[i]);
+    if (!std::isfinite(input.weights[i])) return WeightNotFinite(table.options().name, i, input.weights[i]);
   }
   return OkStatus();
 }
@@ -48,15 +37,13 @@ Status CheckWeights(const Table& table, const LookupSpec& spec, const LookupInpu
 // ids.
 Status RaggedBags(const Table& table, const LookupInput& input, Lookup* lookup) {
   const Span<const int64_t> splits(input.row_splits, input.num_bags + 1);
-  if (splits[0] != 0) return Invalid(table, "row_splits begin with ", splits[0], ", not 0");
+  const std::string& variable = table.options().name;
+  if (splits[0] != 0) return RowSplitsBeginWith(variable, splits[0]);
   for (int64_t b = 1; b < splits.size(); ++b) {
-    if (splits[b] < splits[b - 1]) {
-      return Invalid(table, "row_splits fall from ", splits[b - 1], " to ", splits[b], " at position ", b);
-    }
+    if (splits[b] < splits[b - 1]) return RowSplitsFall(variable, splits[b - 1], splits[b], b);
   }
   if (splits[input.num_bags] != input.num_ids) {
-    return Invalid(table, "row_splits end with ", splits[input.num_bags], ", but there are ", input.num_ids,
-                   " ids");
+    return RowSplitsEndWith(variable, splits[input.num_bags], input.num_ids);
   }
   lookup->offsets.assign(splits.begin(), splits.end());
   return OkStatus();
@@ -71,7 +58,7 @@ Status SparseBags(const Table& table, const LookupInput& input, Lookup* lookup) 
   for (int64_t i = 0; i < input.num_ids; ++i) {
     const int64_t bag = indices[2 * i];
     if (bag < 0 || bag >= input.num_bags) {
-      return Invalid(table, "index ", i, " of the sparse ids is in row ", bag, " of ", input.num_bags);
+      return IndexBeyondBags(table.options().name, i, bag, input.num_bags);
     }
     sorted = sorted && (i == 0 || indices[2 * (i - 1)] <= bag);
     ++offsets[bag + 1];
@@ -170,7 +157,7 @@ template <typename Work>
 Status WithinMemoryOf(const Table& table, const Work& work) {
   const Status status = WithinMemory(work);
   if (status.code() != StatusCode::kResourceExhausted) return status;
-  return ResourceExhausted(Message(table, "not enough memory for its bags and ids"));
+  return NoMemoryForBags(table.options().name);
 }
 
 // Lays out the ids of each table: sets `first` of its lookups, and allocates a copy if the ids need one.

@@ -1,0 +1,154 @@
+// The arrays of lookups and the bags that they say, for tests of what builds bags.
+#ifndef SOK_CC_GROUP_TESTING_LOOKUP_ARRAYS_H_
+#define SOK_CC_GROUP_TESTING_LOOKUP_ARRAYS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "cc/group/lookup_input.h"
+
+namespace sok {
+
+// A lookup's arrays, as a caller holds them.
+struct LookupArrays {
+  LookupSpec spec;
+  std::vector<int64_t> ids64;
+  std::vector<int32_t> ids32;
+  std::vector<uint32_t> ids_unsigned;
+  KeyType key_type = KeyType::kInt64;
+  int64_t num_bags = 0;
+  std::vector<int64_t> indices;
+  std::vector<int64_t> row_splits;
+  std::vector<float> weights;
+  std::vector<int64_t> weight_places;
+
+  int64_t num_ids() const { return static_cast<int64_t>(ids64.size() + ids32.size() + ids_unsigned.size()); }
+
+  int64_t id(int64_t i) const {
+    return key_type == KeyType::kInt64   ? ids64[i]
+           : key_type == KeyType::kInt32 ? int64_t{ids32[i]}
+                                         : int64_t{ids_unsigned[i]};
+  }
+
+  LookupInput input() const {
+    LookupInput input;
+    input.ids = key_type == KeyType::kInt64   ? static_cast<const void*>(ids64.data())
+                : key_type == KeyType::kInt32 ? static_cast<const void*>(ids32.data())
+                                              : static_cast<const void*>(ids_unsigned.data());
+    input.key_type = key_type;
+    input.num_ids = num_ids();
+    input.num_bags = num_bags;
+    input.indices = indices.data();
+    input.row_splits = row_splits.data();
+    input.weights = weights.data();
+    input.weight_places = weight_places.empty() ? nullptr : weight_places.data();
+    return input;
+  }
+};
+
+inline LookupArrays SparseArrays(int64_t num_bags, const std::vector<int64_t>& rows,
+                                 const std::vector<int64_t>& ids) {
+  LookupArrays arrays;
+  arrays.spec.layout = IdLayout::kSparse;
+  arrays.num_bags = num_bags;
+  arrays.ids64 = ids;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    arrays.indices.push_back(rows[i]);
+    arrays.indices.push_back(static_cast<int64_t>(i));
+  }
+  return arrays;
+}
+
+inline LookupArrays RaggedArrays(const std::vector<int64_t>& row_splits, const std::vector<int64_t>& ids) {
+  LookupArrays arrays;
+  arrays.spec.layout = IdLayout::kRagged;
+  arrays.num_bags = static_cast<int64_t>(row_splits.size()) - 1;
+  arrays.row_splits = row_splits;
+  arrays.ids64 = ids;
+  return arrays;
+}
+
+inline LookupArrays DenseArrays(const std::vector<int64_t>& ids) {
+  LookupArrays arrays;
+  arrays.ids64 = ids;
+  return arrays;
+}
+
+inline LookupArrays WithWeights(LookupArrays arrays, const std::vector<float>& weights) {
+  arrays.spec.weighted = true;
+  arrays.weights = weights;
+  return arrays;
+}
+
+// One id of a bag: where the caller gave it, its value and its weight.
+struct ReferenceId {
+  int64_t given;
+  int64_t id;
+  float weight;
+  bool operator==(const ReferenceId& other) const {
+    return given == other.given && id == other.id && weight == other.weight;
+  }
+};
+using ReferenceBagList = std::vector<std::vector<ReferenceId>>;
+
+// The bags that the arrays say, each id put where it belongs, one after the other. Without bags each id is
+// one.
+inline ReferenceBagList ReferenceBags(const LookupArrays& arrays) {
+  ReferenceBagList bags(arrays.spec.pooled() ? arrays.num_bags : arrays.num_ids());
+  for (int64_t i = 0; i < arrays.num_ids(); ++i) {
+    int64_t bag = i;
+    if (arrays.spec.layout == IdLayout::kSparse) bag = arrays.indices[2 * i];
+    if (arrays.spec.layout == IdLayout::kRagged) {
+      bag = 0;
+      while (arrays.row_splits[bag + 1] <= i) ++bag;
+    }
+    const float weight = arrays.spec.weighted ? arrays.weights[i] : 1.0f;
+    if (arrays.spec.positive_weights_only && !(weight > 0.0f)) continue;
+    bags[bag].push_back({i, arrays.id(i), weight});
+  }
+  return bags;
+}
+
+// A lookup of some hundred ids at most in one of `num_tables` tables, without errors.
+inline LookupArrays RandomArrays(std::mt19937* random, int num_tables) {
+  const auto below = [&](uint32_t n) { return static_cast<int64_t>((*random)() % n); };
+  const int64_t num_bags = below(4) == 0 ? below(3) : below(60);
+  std::vector<int64_t> rows;
+  for (int64_t bag = 0; bag < num_bags; ++bag) rows.insert(rows.end(), below(5), bag);
+  if (below(2) == 0) std::shuffle(rows.begin(), rows.end(), *random);
+  std::vector<int64_t> splits = {0};
+  for (int64_t bag = 0; bag < num_bags; ++bag) {
+    splits.push_back(splits.back() + std::count(rows.begin(), rows.end(), bag));
+  }
+  const std::vector<int64_t> hostile = {0, -1, std::numeric_limits<int64_t>::max(),
+                                        std::numeric_limits<int64_t>::min()};
+  std::vector<int64_t> ids(rows.size());
+  for (int64_t& id : ids) id = below(5) == 0 ? hostile[below(4)] : below(50);
+  const int64_t layout = below(3);
+  LookupArrays arrays = layout == 0   ? SparseArrays(num_bags, rows, ids)
+                        : layout == 1 ? RaggedArrays(splits, ids)
+                                      : DenseArrays(ids);
+  arrays.spec.table = static_cast<int>(below(num_tables));
+  arrays.spec.combiner = below(2) == 0 ? Combiner::kMean : Combiner::kSqrtN;
+  arrays.spec.keeps_bags = below(2) == 0;
+  if (arrays.spec.pooled() && below(2) == 0) {
+    std::vector<float> weights(ids.size());
+    for (float& weight : weights) weight = static_cast<float>(below(9)) - 3.0f;
+    arrays = WithWeights(std::move(arrays), weights);
+    arrays.spec.positive_weights_only = below(2) == 0;
+    if (below(2) == 0) arrays.weight_places = layout == 0 ? arrays.indices : arrays.row_splits;
+  }
+  arrays.key_type = below(2) == 0 ? KeyType::kInt64 : below(2) == 0 ? KeyType::kInt32 : KeyType::kUint32;
+  if (arrays.key_type == KeyType::kInt32) arrays.ids32.assign(ids.begin(), ids.end());
+  if (arrays.key_type == KeyType::kUint32) arrays.ids_unsigned.assign(ids.begin(), ids.end());
+  if (arrays.key_type != KeyType::kInt64) arrays.ids64.clear();
+  return arrays;
+}
+
+}  // namespace sok
+
+#endif  // SOK_CC_GROUP_TESTING_LOOKUP_ARRAYS_H_
