@@ -6,28 +6,20 @@
 #include <type_traits>
 #include <utility>
 
-#include "cc/base/hash.h"
+#include "cc/table/bloom_places.h"
 
 namespace sok {
 namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 constexpr double kMinProbability = 1e-15;
-constexpr int kMaxHashes = 50;
 
-// The counters of an id: the distinct values of `hashes` hash functions.
+// The distinct counters of an id.
 struct Places {
-  int64_t at[kMaxHashes];
-  int count = 0;
+  int64_t at[kMaxBloomHashes];
+  int count;
 
-  Places(int64_t id, int hashes, int64_t counters) {
-    const uint64_t start = Mix64(static_cast<uint64_t>(id) ^ 0x6a09e667f3bcc908u);
-    for (int h = 0; h < hashes; ++h) {
-      const uint64_t hash = Mix64(start + static_cast<uint64_t>(h));
-      const int64_t place = static_cast<int64_t>(hash % static_cast<uint64_t>(counters));
-      if (std::find(at, at + count, place) == at + count) at[count++] = place;
-    }
-  }
+  Places(int64_t id, int hashes, int64_t counters) : count(BloomPlaces(id, hashes, counters, at)) {}
 };
 
 // Calls visit(counters) with `data` as an array of counters of `bits` bits.
