@@ -1,0 +1,34 @@
+// CUDA's errors as statuses.
+#ifndef SOK_CUDA_BASE_CUDA_STATUS_H_
+#define SOK_CUDA_BASE_CUDA_STATUS_H_
+
+#include <cuda_runtime.h>
+
+#include "cc/base/status.h"
+
+namespace sok {
+
+// OK for cudaSuccess. ResourceExhausted where memory does not suffice, Internal for every other error; the
+// message starts with `what...`, what could not be done, as in "cannot copy 12 bytes". It takes the error
+// away from the runtime too, which would report it once more to the next caller of cudaGetLastError.
+template <typename... What>
+Status CudaStatus(cudaError_t error, const What&... what) {
+  if (error == cudaSuccess) return OkStatus();
+  cudaGetLastError();
+  const std::string message =
+      StrCat(what..., ": ", cudaGetErrorName(error), " (", cudaGetErrorString(error), ")");
+  if (error == cudaErrorMemoryAllocation) return ResourceExhausted(message);
+  return Internal(message);
+}
+
+}  // namespace sok
+
+// Returns from the caller where `expr`, a cudaError_t, is an error. What follows it goes into the message,
+// and is evaluated only then.
+#define SOK_RETURN_IF_CUDA_ERROR(expr, ...)                                                     \
+  do {                                                                                          \
+    const cudaError_t sok_cuda_error_ = (expr);                                                 \
+    if (sok_cuda_error_ != cudaSuccess) return ::sok::CudaStatus(sok_cuda_error_, __VA_ARGS__); \
+  } while (false)
+
+#endif  // SOK_CUDA_BASE_CUDA_STATUS_H_

@@ -1,0 +1,57 @@
+// A point in a stream.
+#ifndef SOK_CUDA_BASE_EVENT_H_
+#define SOK_CUDA_BASE_EVENT_H_
+
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cuda/base/cuda_status.h"
+
+namespace sok {
+
+// Move-only. It is made by the first Record, so that an object that holds one needs no device. One thread at
+// a time.
+class Event {
+ public:
+  Event() = default;
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~Event() {
+    if (event_ != nullptr && cudaEventDestroy(event_) != cudaSuccess) cudaGetLastError();
+  }
+
+  // What is in the stream now comes before the event; this takes the place of the last Record.
+  Status Record(cudaStream_t stream) {
+    if (event_ == nullptr) {
+      SOK_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
+                               "cannot make an event");
+    }
+    return CudaStatus(cudaEventRecord(event_, stream), "cannot record an event");
+  }
+
+  // Whether what came before it has run; true if nothing was recorded.
+  bool IsDone() const {
+    if (event_ == nullptr) return true;
+    const cudaError_t error = cudaEventQuery(event_);
+    if (error != cudaSuccess) cudaGetLastError();
+    return error != cudaErrorNotReady;
+  }
+
+  // Waits until what came before it has run. An error of the device, should that have failed.
+  Status Wait() const {
+    return event_ == nullptr ? OkStatus()
+                             : CudaStatus(cudaEventSynchronize(event_), "cannot wait for the device");
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_BASE_EVENT_H_

@@ -1,0 +1,50 @@
+// How kernels are launched.
+#ifndef SOK_CUDA_BASE_LAUNCH_H_
+#define SOK_CUDA_BASE_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "cc/base/status.h"
+#include "cuda/base/cuda_status.h"
+
+namespace sok {
+
+struct LaunchShape {
+  int64_t blocks = 0;  // at most 2^31 - 1
+  int threads = 256;   // of a block
+  int64_t shared_bytes = 0;
+};
+
+constexpr int kThreadsPerBlock = 256;
+// More blocks than any device runs at the same time. Kernels loop (cuda/base/grid.h) over what is left.
+constexpr int64_t kMaxBlocks = 1 << 16;
+
+// Blocks for `n` pieces of work of `threads_per_piece` threads each: a power of two, at most
+// `threads_per_block`. The kernel has a loop, as there may be fewer threads than work.
+inline LaunchShape ShapeFor(int64_t n, int threads_per_piece = 1, int threads_per_block = kThreadsPerBlock) {
+  const int64_t per_block = threads_per_block / threads_per_piece;
+  return {std::min((n + per_block - 1) / per_block, kMaxBlocks), threads_per_block, 0};
+}
+
+// Puts a kernel into the stream. Nothing for 0 blocks. `what` is the kernel's name, for the error; Internal
+// where it cannot be launched. Only .cu files include this header.
+template <typename... Parameters, typename... Arguments>
+Status Launch(const char* what, cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parameters...),
+              Arguments&&... arguments) {
+  if (shape.blocks == 0) return OkStatus();
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned>(shape.blocks);
+  config.blockDim = static_cast<unsigned>(shape.threads);
+  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+  config.stream = stream;
+  return CudaStatus(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...),
+                    "cannot launch ", what);
+}
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_BASE_LAUNCH_H_

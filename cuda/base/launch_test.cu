@@ -1,0 +1,53 @@
+// Launches of every size reach every piece of work once, and errors are statuses.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cuda/base/grid.h"
+#include "cuda/base/launch.h"
+#include "cuda/device_array.h"
+
+namespace sok {
+namespace {
+
+__global__ void AddOne(int* counts, int64_t n) {
+  for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) ++counts[i];
+}
+
+TEST(LaunchTest, EveryElementIsReachedOnce) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  for (const int64_t n : {0, 1, 31, 255, 256, 257, 2000}) {
+    DeviceArray<int> counts(std::vector<int>(n + 1, 0));
+    ASSERT_TRUE(Launch("AddOne", nullptr, ShapeFor(n), AddOne, counts.data(), n).ok());
+    std::vector<int> expected(n + 1, 1);
+    expected[n] = 0;
+    EXPECT_EQ(counts.Fetch(), expected);
+  }
+}
+
+TEST(LaunchTest, FewerThreadsThanWorkLoop) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  DeviceArray<int> counts(std::vector<int>(1000, 0));
+  ASSERT_TRUE(Launch("AddOne", nullptr, {3, 64, 0}, AddOne, counts.data(), 1000).ok());
+  EXPECT_EQ(counts.Fetch(), std::vector<int>(1000, 1));
+}
+
+TEST(LaunchTest, ShapesHoldTheWork) {
+  EXPECT_EQ(ShapeFor(0).blocks, 0);
+  EXPECT_EQ(ShapeFor(257).blocks, 2);
+  EXPECT_EQ(ShapeFor(8, 32).blocks, 1);
+  EXPECT_EQ(ShapeFor(9, 32).blocks, 2);
+  EXPECT_EQ(ShapeFor(9, 32, 64).blocks, 5);
+  EXPECT_EQ(ShapeFor(int64_t{1} << 50).blocks, kMaxBlocks);
+}
+
+TEST(LaunchTest, AShapeThatNoDeviceHasIsAnError) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  const Status status = Launch("AddOne", nullptr, {1, 4096, 0}, AddOne, static_cast<int*>(nullptr), 0);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("AddOne"), std::string::npos) << status.message();
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the error stays for others to find";
+}
+
+}  // namespace
+}  // namespace sok

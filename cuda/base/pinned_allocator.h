@@ -1,0 +1,43 @@
+// Memory of the host that kernels reach over the bus, for tables that do not fit on the device.
+#ifndef SOK_CUDA_BASE_PINNED_ALLOCATOR_H_
+#define SOK_CUDA_BASE_PINNED_ALLOCATOR_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/event.h"
+#include "cuda/base/pinned.h"
+
+namespace sok {
+
+// Pinned memory. Allocate takes long: some milliseconds for 32 MiB. What is freed goes back to the system
+// when the stream has got there, at a later call or on destruction, which waits for that. Thread-safe.
+class PinnedAllocator : public DeviceAllocator {
+ public:
+  ~PinnedAllocator() override;
+
+  StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override;
+  void Free(cudaStream_t stream, void* memory) override;
+
+ private:
+  struct Freed {
+    PinnedBuffer<char> memory;
+    Event last_use;
+  };
+
+  void ReleaseFreed();  // with mutex_ held
+
+  std::mutex mutex_;
+  std::map<void*, PinnedBuffer<char>> allocated_;
+  std::vector<Freed> freed_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_BASE_PINNED_ALLOCATOR_H_

@@ -1,0 +1,77 @@
+// Small arrays from the host to the device, without a wait.
+#ifndef SOK_CUDA_BASE_STAGED_UPLOAD_H_
+#define SOK_CUDA_BASE_STAGED_UPLOAD_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/event.h"
+#include "cuda/base/pinned.h"
+
+namespace sok {
+
+// Sends arrays to the device in one copy. They are staged in pinned memory, which is used again only when the
+// copy that reads it has run. A caller keeps this from step to step. One call at a time; on destruction it
+// waits for its copies.
+//
+//   const int64_t* device_begin;
+//   const IndexView* device_views;
+//   upload.Add(Span<const int64_t>(begin), &device_begin);
+//   upload.Add(Span<const IndexView>(views), &device_views);
+//   StatusOr<DeviceBuffer<char>> arrays = upload.Send(stream, allocator);  // holds both
+class StagedUpload {
+ public:
+  StagedUpload() = default;
+  StagedUpload(const StagedUpload&) = delete;
+  StagedUpload& operator=(const StagedUpload&) = delete;
+  ~StagedUpload();
+
+  // Takes a copy of the values; Send sets *device to their address on the device, aligned to 16 bytes.
+  template <typename T>
+  void Add(Span<const T> values, const T** device) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
+    AddBytes(values.data(), values.size() * static_cast<int64_t>(sizeof(T)),
+             reinterpret_cast<const void**>(device));
+  }
+
+  // Sends all that was added since the last Send; the result holds it. What is put into the stream from now
+  // on finds it there. ResourceExhausted where memory does not suffice. Afterwards nothing is added, whether
+  // it was sent or not.
+  StatusOr<DeviceBuffer<char>> Send(cudaStream_t stream, DeviceAllocator* allocator);
+
+  // Sends one array to memory that is there already.
+  Status Copy(cudaStream_t stream, const void* values, int64_t bytes, void* device);
+
+ private:
+  static constexpr int64_t kAlignment = 16;
+
+  // An array in bytes_, and where its address goes.
+  struct Added {
+    int64_t at;
+    const void** device;
+  };
+  struct Stage {
+    PinnedBuffer<char> memory;
+    Event copied;
+  };
+
+  void AddBytes(const void* values, int64_t bytes, const void** device);
+  // A stage that no copy in flight reads.
+  StatusOr<Stage*> FreeStage(int64_t bytes);
+
+  std::vector<char> bytes_;  // as long as the longest upload
+  int64_t num_bytes_ = 0;
+  std::vector<Added> added_;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_BASE_STAGED_UPLOAD_H_
