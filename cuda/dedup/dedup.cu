@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <cuda/atomic>
+#include <limits>
+#include <utility>
+
+#include "cc/base/hash.h"
+#include "cuda/base/cuda_status.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/grid.h"
+#include "cuda/base/launch.h"
+#include "cuda/base/parts.h"
+#include "cuda/dedup/dedup.h"
+#include "cuda/scan/flag_ranks.h"
+
+namespace sok {
+namespace {
+
+// A hash table of positions: a slot holds an occurrence, whose key says what the slot is for. An id's slot
+// ends up with the id's first occurrence, whatever the order in which threads come.
+struct PositionTable {
+  uint32_t* slots;
+  uint64_t mask;
+};
+constexpr uint32_t kEmpty = 0xffffffffu;
+
+// Occurrences of one table.
+struct TableRange {
+  int64_t begin;
+  int64_t end;
+  uint64_t seed;  // so that equal ids of two tables do not compete for slots
+};
+
+__device__ __forceinline__ TableRange RangeOf(const Occurrences& occurrences, int64_t p) {
+  const int t = PartOf(occurrences.table_begin, occurrences.num_tables, p);
+  return {occurrences.table_begin[t], occurrences.table_begin[t + 1],
+          static_cast<uint64_t>(t) * 0x9e3779b97f4a7c15u};
+}
+
+__device__ __forceinline__ int64_t NumOccurrences(const Occurrences& occurrences) {
+  return occurrences.table_begin[occurrences.num_tables];
+}
+
+// Finds the slot of occurrence `p`, and leaves the earliest occurrence there that came by.
+__device__ __forceinline__ uint32_t Claim(const PositionTable& table, const int64_t* keys,
+                                          const TableRange& range, uint32_t p) {
+  const int64_t key = keys[p];
+  for (uint64_t at = Mix64(static_cast<uint64_t>(key) + range.seed) & table.mask;;
+       at = (at + 1) & table.mask) {
+    // Relaxed: the keys were there before the kernel, and a slot never changes to another id.
+    const cuda::atomic_ref<uint32_t, cuda::thread_scope_device> slot(table.slots[at]);
+    uint32_t there = slot.load(cuda::std::memory_order_relaxed);
+    if (there == kEmpty && slot.compare_exchange_strong(there, p, cuda::std::memory_order_relaxed)) {
+      return static_cast<uint32_t>(at);
+    }
+    if (there < range.begin || there >= range.end || keys[there] != key) continue;
+    // Most occurrences of a frequent id come late and only read.
+    if (p < there) slot.fetch_min(p, cuda::std::memory_order_relaxed);
+    return static_cast<uint32_t>(at);
+  }
+}
+
+__global__ __launch_bounds__(kThreadsPerBlock) void ClaimKernel(Occurrences occurrences, PositionTable table,
+                                                                uint32_t* slot_of) {
+  const int64_t n = NumOccurrences(occurrences);
+  for (int64_t p = ThreadOfGrid(); p < n; p += ThreadsOfGrid()) {
+    slot_of[p] = Claim(table, occurrences.keys, RangeOf(occurrences, p), static_cast<uint32_t>(p));
+  }
+}
+
+// Whether an occurrence is the first of its id. Takes the place of its slot's number by what the slot holds.
+struct IsFirst {
+  Occurrences occurrences;
+  const uint32_t* slots;
+  uint32_t* first;
+
+  __device__ bool operator()(int64_t p) const {
+    if (p >= NumOccurrences(occurrences)) return false;
+    const uint32_t there = slots[first[p]];
+    first[p] = there;
+    return there == p;
+  }
+};
+
+// Adds one to counts[u] for each lane of the warp that brings a `u`; -1 brings none. All lanes call it. Lanes
+// with the same id add together: a frequent one would otherwise be added to by every thread.
+__device__ __forceinline__ void Count(int32_t u, int32_t* counts) {
+  const unsigned same = __match_any_sync(kAllLanes, u);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (u >= 0 && __ffs(static_cast<int>(same)) == lane + 1) atomicAdd(&counts[u], __popc(same));
+}
+
+// Writes what belongs to occurrence `p`, the first of distinct id `u`.
+__device__ __forceinline__ void WriteFirst(const Occurrences& occurrences, const UniqueIds& unique, int64_t p,
+                                           int32_t u) {
+  unique.position[u] = static_cast<int32_t>(p);
+  if (unique.keys != nullptr) unique.keys[u] = occurrences.keys[p];
+}
+
+__global__ __launch_bounds__(kThreadsPerBlock) void NumberKernel(Occurrences occurrences, FlagRanks firsts,
+                                                                 const uint32_t* first, UniqueIds unique) {
+  const int64_t n = NumOccurrences(occurrences);
+  for (int64_t t = ThreadOfGrid(); t <= occurrences.num_tables; t += ThreadsOfGrid()) {
+    unique.begin[t] = firsts.Before(occurrences.table_begin[t]);
+  }
+  // Whole warps, as Count needs them.
+  for (int64_t p = ThreadOfGrid(); p - threadIdx.x % 32 < n; p += ThreadsOfGrid()) {
+    int32_t u = -1;
+    if (p < n) {
+      u = firsts.Before(first[p]);
+      unique.inverse[p] = u;
+      if (first[p] == p) WriteFirst(occurrences, unique, p, u);
+    }
+    if (unique.counts != nullptr) Count(u, unique.counts);
+  }
+}
+
+// At a load of one half or less, probes stay short.
+uint64_t SlotsFor(int64_t occurrences) {
+  uint64_t slots = 64;
+  while (slots < 2 * static_cast<uint64_t>(occurrences)) slots *= 2;
+  return slots;
+}
+
+Status FillBytes(cudaStream_t stream, void* memory, int byte, int64_t bytes) {
+  if (bytes == 0) return OkStatus();
+  return CudaStatus(cudaMemsetAsync(memory, byte, static_cast<size_t>(bytes), stream), "cannot fill ", bytes,
+                    " bytes on the device");
+}
+
+// first[p] = the slot of occurrence p in `slots`, which were empty.
+Status ClaimSlots(cudaStream_t stream, const Occurrences& occurrences, const DeviceBuffer<uint32_t>& slots,
+                  uint32_t* slot_of) {
+  SOK_RETURN_IF_ERROR(FillBytes(stream, slots.data(), 0xff, slots.bytes()));
+  const PositionTable table = {slots.data(), static_cast<uint64_t>(slots.size()) - 1};
+  return Launch("Claim", stream, ShapeFor(occurrences.max), ClaimKernel, occurrences, table, slot_of);
+}
+
+}  // namespace
+
+Status Dedup(cudaStream_t stream, DeviceAllocator* scratch, const Occurrences& occurrences,
+             const UniqueIds& unique) {
+  const int64_t n = occurrences.max;
+  if (n > std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument("a group of lookups takes at most 2^31 - 1 ids, got ", n);
+  }
+  StatusOr<DeviceBuffer<uint32_t>> slots =
+      DeviceBuffer<uint32_t>::Allocate(scratch, stream, static_cast<int64_t>(SlotsFor(n)));
+  SOK_RETURN_IF_ERROR(slots.status());
+  StatusOr<DeviceBuffer<uint32_t>> first = DeviceBuffer<uint32_t>::Allocate(scratch, stream, n);
+  SOK_RETURN_IF_ERROR(first.status());
+  SOK_RETURN_IF_ERROR(ClaimSlots(stream, occurrences, slots.value(), first.value().data()));
+
+  RankedFlags firsts;
+  const IsFirst is_first = {occurrences, slots.value().data(), first.value().data()};
+  SOK_RETURN_IF_ERROR(RankFlags("IsFirst", stream, scratch, n, is_first, &firsts));
+  if (unique.counts != nullptr) {
+    SOK_RETURN_IF_ERROR(FillBytes(stream, unique.counts, 0, n * static_cast<int64_t>(sizeof(int32_t))));
+  }
+  const int64_t work = std::max<int64_t>(n, occurrences.num_tables + 1);
+  return Launch("Number", stream, ShapeFor(work), NumberKernel, occurrences, firsts.ranks(),
+                first.value().data(), unique);
+}
+
+}  // namespace sok

@@ -1,0 +1,91 @@
+// Ranks of flags and sums are those of plain loops.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "cuda/base/async_allocator.h"
+#include "cuda/base/grid.h"
+#include "cuda/device_array.h"
+#include "cuda/scan/flag_ranks.h"
+
+namespace sok {
+namespace {
+
+__global__ void ReadRanksKernel(FlagRanks ranks, int64_t n, int32_t* before, int32_t* flagged) {
+  for (int64_t i = ThreadOfGrid(); i <= n; i += ThreadsOfGrid()) {
+    before[i] = ranks.Before(i);
+    if (i < n) flagged[i] = ranks.IsFlagged(i) ? 1 : 0;
+  }
+}
+
+// The flags of an array, which counts how often each was asked for.
+struct FlagOf {
+  const int32_t* flags;
+  int32_t* asked;
+  __device__ bool operator()(int64_t i) const {
+    ++asked[i];
+    return flags[i] != 0;
+  }
+};
+
+// Flags of which `per_mille` are set.
+std::vector<int32_t> Flags(int64_t n, unsigned per_mille, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> flags(n);
+  for (int32_t& flag : flags) flag = random() % 1000 < per_mille ? 1 : 0;
+  return flags;
+}
+
+void ExpectRanks(const std::vector<int32_t>& flags) {
+  const int64_t n = static_cast<int64_t>(flags.size());
+  std::vector<int32_t> expected = {0};
+  for (const int32_t flag : flags) expected.push_back(expected.back() + flag);
+
+  AsyncAllocator allocator;
+  DeviceArray<int32_t> array(flags);
+  DeviceArray<int32_t> asked(std::vector<int32_t>(n, 0));
+  DeviceArray<int32_t> before(std::vector<int32_t>(n + 1, -1));
+  DeviceArray<int32_t> flagged(std::vector<int32_t>(n, -1));
+  RankedFlags ranked;
+  const Status status =
+      RankFlags("Flags", nullptr, &allocator, n, FlagOf{array.data(), asked.data()}, &ranked);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_TRUE(Launch("ReadRanks", nullptr, ShapeFor(n + 1), ReadRanksKernel, ranked.ranks(), n, before.data(),
+                     flagged.data())
+                  .ok());
+  ASSERT_EQ(before.Fetch(), expected);
+  ASSERT_EQ(flagged.Fetch(), flags);
+  ASSERT_EQ(asked.Fetch(), std::vector<int32_t>(n, 1));
+}
+
+TEST(FlagRanksTest, AgreesWithALoop) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  for (const int64_t n : {0, 1, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 2048, 5000}) {
+    for (const unsigned per_mille : {0, 20, 500, 1000}) {
+      SCOPED_TRACE(testing::Message() << n << " flags, " << per_mille << " of 1000 set");
+      ExpectRanks(Flags(n, per_mille, static_cast<unsigned>(n)));
+    }
+  }
+}
+
+TEST(ExclusiveSumTest, AgreesWithALoop) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  for (const int64_t n : {0, 1, 31, 32, 33, 511, 512, 513, 1024, 1700}) {
+    SCOPED_TRACE(n);
+    std::mt19937 random(static_cast<unsigned>(n));
+    std::vector<int32_t> values(n);
+    for (int32_t& value : values) value = static_cast<int32_t>(random() % 2000) - 500;
+    std::vector<int32_t> expected;
+    int32_t sum = 0;
+    for (const int32_t value : values) expected.push_back(std::exchange(sum, sum + value));
+    DeviceArray<int32_t> array(values);
+    ASSERT_TRUE(ExclusiveSum(nullptr, array.data(), n).ok());
+    ASSERT_EQ(array.Fetch(), expected);
+  }
+}
+
+}  // namespace
+}  // namespace sok
