@@ -1,0 +1,64 @@
+// The rows of a table, in memory that kernels reach.
+#ifndef SOK_CUDA_STORE_DEVICE_ROW_STORE_H_
+#define SOK_CUDA_STORE_DEVICE_ROW_STORE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/store/row_store.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/store/device_slabs.h"
+#include "cuda/store/row_store_view.h"
+
+namespace sok {
+
+// One record of floats per row, [weights | slot 0 | slot 1 ...], as RowStore has on the CPU. A record holds
+// anything until it is written: StartRows (new_rows.h) gives new rows their initial values.
+//
+// Records are in slabs of the first allocator: the device's memory, or pinned memory of the host, which
+// kernels reach over the bus. Order of work, threads and lifetimes as DeviceSlabs. Move-only.
+class DeviceRowStore {
+ public:
+  // Rows of `dim` >= 1 weights and no slots.
+  DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device);
+
+  // Makes rows [0, rows) addressable. Never shrinks. ResourceExhausted where memory does not suffice; the
+  // store is then unchanged.
+  Status Reserve(cudaStream_t stream, int64_t rows) { return slabs_.Reserve(stream, rows); }
+
+  // Replaces the slots by these, in the rows [0, rows) filled with their `fill`. Weights of these rows stay
+  // bit for bit; what others hold is lost. Needs memory for a second table. InvalidArgument for a width below
+  // 1; ResourceExhausted where memory does not suffice. After an error the store is unchanged.
+  Status SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows);
+
+  RowStoreView view() const;
+
+  int64_t dim() const { return dim_; }
+  int num_slots() const { return static_cast<int>(slots_.size()); }
+  const SlotSpec& slot_spec(int k) const { return slots_[k]; }
+  // Where slot `k` starts in a record, in floats.
+  int64_t slot_offset(int k) const { return slot_offsets_[k]; }
+  int64_t width() const { return width_; }  // floats of weights and slots
+  int64_t stride() const { return slabs_.record_bytes() / static_cast<int64_t>(sizeof(float)); }
+  int64_t rows() const { return slabs_.size(); }  // addressable
+  int64_t bytes() const { return slabs_.bytes() + fills_.bytes(); }
+
+ private:
+  int64_t dim_;
+  int64_t width_;
+  std::vector<SlotSpec> slots_;
+  std::vector<int64_t> slot_offsets_;
+  DeviceAllocator* row_allocator_;
+  DeviceAllocator* device_allocator_;
+  DeviceSlabs slabs_;
+  DeviceBuffer<float> fills_;  // of all slots, one after another
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_STORE_DEVICE_ROW_STORE_H_

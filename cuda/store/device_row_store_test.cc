@@ -1,0 +1,302 @@
+// Rows against what the CPU's store and initializers hold.
+#include "cuda/store/device_row_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/testing/test_ids.h"
+#include "cc/initializers/initializer.h"
+#include "cuda/base/pinned_allocator.h"
+#include "cuda/base/testing/limited_allocator.h"
+#include "cuda/device_array.h"
+#include "cuda/store/new_rows.h"
+#include "cuda/store/row_pieces.h"
+
+namespace sok {
+namespace {
+
+const std::vector<int64_t> kDims = {1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 100, 128, 256, 1000};
+
+std::vector<uint32_t> BitsOf(const std::vector<float>& floats) {
+  std::vector<uint32_t> bits(floats.size());
+  if (!floats.empty()) std::memcpy(bits.data(), floats.data(), floats.size() * sizeof(float));
+  return bits;
+}
+
+// `n` floats with any bits, NaNs among them.
+std::vector<float> AnyFloats(int64_t n, uint64_t seed) {
+  std::vector<uint32_t> bits(n);
+  for (int64_t i = 0; i < n; ++i) bits[i] = static_cast<uint32_t>(Mix64(Mix64(seed) + i));
+  std::vector<float> floats(n);
+  if (n > 0) std::memcpy(floats.data(), bits.data(), n * sizeof(float));
+  return floats;
+}
+
+// What the record of a new row holds.
+std::vector<float> NewRecord(const Initializer& initializer, int64_t key, int64_t dim,
+                             const std::vector<SlotSpec>& slots) {
+  std::vector<float> record(dim);
+  FillRow(initializer, key, Span<float>(record));
+  for (const SlotSpec& slot : slots) record.insert(record.end(), slot.width, slot.fill);
+  return record;
+}
+
+class DeviceRowStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  // Some columns of the rows [0, n).
+  static std::vector<float> Read(const DeviceRowStore& store, int64_t n, int64_t first_column,
+                                 int64_t columns) {
+    DeviceArray<float> values(std::vector<float>(n * columns, -7.0f));
+    EXPECT_TRUE(
+        GatherRows(nullptr, store.view(), {nullptr, 0, n}, first_column, columns, values.data()).ok());
+    return values.Fetch();
+  }
+  static void Write(const DeviceRowStore& store, const std::vector<float>& values, int64_t first_column,
+                    int64_t columns) {
+    DeviceArray<float> array(values);
+    const auto n = static_cast<int64_t>(values.size()) / columns;
+    EXPECT_TRUE(
+        ScatterRows(nullptr, store.view(), {nullptr, 0, n}, first_column, columns, array.data()).ok());
+    array.Fetch();  // waits, as the array goes
+  }
+
+  LimitedAllocator device_;
+};
+
+TEST_F(DeviceRowStoreTest, RecordsAreAlignedAndHoldSlots) {
+  for (const int64_t dim : kDims) {
+    DeviceRowStore store(dim, &device_, &device_);
+    const std::vector<SlotSpec> slots = {{dim, 0.5f}, {1, 2.0f}, {3, -1.0f}};
+    ASSERT_TRUE(store.SetSlots(nullptr, slots, 0).ok());
+    EXPECT_EQ(store.dim(), dim);
+    EXPECT_EQ(store.num_slots(), 3);
+    EXPECT_EQ(store.slot_spec(1).width, 1);
+    EXPECT_EQ(store.slot_offset(0), dim);
+    EXPECT_EQ(store.slot_offset(1), 2 * dim);
+    EXPECT_EQ(store.slot_offset(2), 2 * dim + 1);
+    EXPECT_EQ(store.width(), 2 * dim + 4);
+    EXPECT_EQ(store.stride() % 4, 0);
+    EXPECT_GE(store.stride(), store.width());
+    EXPECT_LT(store.stride(), store.width() + 4);
+    EXPECT_EQ(store.view().stride, store.stride());
+  }
+}
+
+TEST_F(DeviceRowStoreTest, EveryFloatOfEveryRowIsItsOwn) {
+  for (const int64_t dim : kDims) {
+    DeviceRowStore store(dim, &device_, &device_);
+    ASSERT_TRUE(store.SetSlots(nullptr, std::vector<SlotSpec>{{1, 0.0f}}, 0).ok());
+    const int64_t rows = dim > 100 ? 3 : 20;
+    const std::vector<float> values = AnyFloats(rows * (dim + 1), dim);
+    ASSERT_TRUE(store.Reserve(nullptr, rows).ok());
+    Write(store, values, 0, dim + 1);
+    EXPECT_EQ(BitsOf(Read(store, rows, 0, dim + 1)), BitsOf(values)) << dim;
+  }
+}
+
+TEST_F(DeviceRowStoreTest, NewRowsHoldWhatTheCpusHold) {
+  for (const int64_t dim : kDims) {
+    for (const InitializerKind kind : {InitializerKind::kConstant, InitializerKind::kUniform,
+                                       InitializerKind::kNormal, InitializerKind::kTruncatedNormal}) {
+      const Initializer initializer = {kind, 0.25f, 1.5f, Mix64(dim)};
+      const std::vector<SlotSpec> slots = {{dim, 0.125f}, {2, -3.0f}};
+      DeviceRowStore store(dim, &device_, &device_);
+      ASSERT_TRUE(store.SetSlots(nullptr, slots, 0).ok());
+      const std::vector<int64_t> keys = HostileIds();
+      const auto n = static_cast<int64_t>(keys.size());
+      ASSERT_TRUE(store.Reserve(nullptr, n).ok());
+      const std::vector<float> before = AnyFloats(n * store.width(), 1);
+      Write(store, before, 0, store.width());
+      // In reverse order, and one of them not at all.
+      std::vector<int64_t> rows(n);
+      std::vector<float> expected(n * store.width());
+      for (int64_t i = 0; i < n; ++i) {
+        rows[i] = n - 1 - i;
+        const std::vector<float> record = NewRecord(initializer, keys[i], dim, slots);
+        std::copy(record.begin(), record.end(), expected.begin() + rows[i] * store.width());
+      }
+      std::copy_n(before.begin() + rows[4] * store.width(), store.width(),
+                  expected.begin() + rows[4] * store.width());
+      rows[4] = -1;
+      DeviceArray<int64_t> device_keys(keys);
+      DeviceArray<int64_t> device_rows(rows);
+      ASSERT_TRUE(
+          StartRows(nullptr, store.view(), initializer, device_keys.data(), device_rows.data(), n).ok());
+      EXPECT_EQ(BitsOf(Read(store, n, 0, store.width())), BitsOf(expected)) << dim;
+    }
+  }
+}
+
+TEST_F(DeviceRowStoreTest, NewRowsOfAGroup) {
+  struct Table {
+    int64_t dim;
+    std::vector<SlotSpec> slots;
+    int64_t new_rows;
+  };
+  const std::vector<Table> tables = {{16, {{16, 0.1f}}, 70},
+                                     {3, {}, 0},
+                                     {1, {{1, 2.0f}, {1, 3.0f}}, 300},
+                                     {130, {{130, 0.5f}}, 9},
+                                     {8, {}, 1}};
+  for (const bool with_list : {false, true}) {
+    std::vector<DeviceRowStore> stores;
+    std::vector<RowStoreView> views;
+    std::vector<Initializer> initializers;
+    std::vector<int64_t> begin = {0};
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      stores.emplace_back(tables[t].dim, &device_, &device_);
+      ASSERT_TRUE(stores[t].SetSlots(nullptr, tables[t].slots, 0).ok());
+      ASSERT_TRUE(stores[t].Reserve(nullptr, tables[t].new_rows + 5).ok());
+      views.push_back(stores[t].view());
+      initializers.push_back({InitializerKind::kUniform, -1.0f, 1.0f, t});
+      begin.push_back(begin.back() + tables[t].new_rows);
+    }
+    const int64_t n = begin.back();
+    std::vector<int64_t> keys(2 * n, 13), rows(2 * n, INT64_MAX);
+    std::vector<int32_t> which(n);
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      for (int64_t i = begin[t]; i < begin[t + 1]; ++i) {
+        which[i] = static_cast<int32_t>(with_list ? 2 * n - 1 - 2 * i : i);
+        keys[which[i]] = static_cast<int64_t>(Mix64(i));
+        rows[which[i]] = i - begin[t] + 5;
+      }
+    }
+    DeviceArray<RowStoreView> device_views(views);
+    DeviceArray<Initializer> device_initializers(initializers);
+    DeviceArray<int64_t> device_begin(begin), device_keys(keys), device_rows(rows);
+    DeviceArray<int32_t> device_which(which);
+    GroupRows group;
+    group.tables = static_cast<int>(tables.size());
+    group.stores = device_views.data();
+    group.initializers = device_initializers.data();
+    group.begin = device_begin.data();
+    group.max_rows = n / 2;
+    group.max_width = 260;
+    group.keys = device_keys.data();
+    group.rows = device_rows.data();
+    group.which = with_list ? device_which.data() : nullptr;
+    ASSERT_TRUE(StartRows(nullptr, group).ok());
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      std::vector<float> expected;
+      for (int64_t i = begin[t]; i < begin[t + 1]; ++i) {
+        const std::vector<float> record =
+            NewRecord(initializers[t], keys[which[i]], tables[t].dim, tables[t].slots);
+        expected.insert(expected.end(), record.begin(), record.end());
+      }
+      DeviceArray<float> values(std::vector<float>(expected.size(), -7.0f));
+      ASSERT_TRUE(
+          GatherRows(nullptr, views[t], {nullptr, 5, tables[t].new_rows}, 0, stores[t].width(), values.data())
+              .ok());
+      EXPECT_EQ(BitsOf(values.Fetch()), BitsOf(expected)) << t;
+    }
+  }
+}
+
+TEST_F(DeviceRowStoreTest, SlotsComeAndGoAndWeightsStay) {
+  for (const int64_t dim : {1, 3, 16, 63}) {
+    DeviceRowStore store(dim, &device_, &device_);
+    const int64_t rows = 40;
+    ASSERT_TRUE(store.Reserve(nullptr, rows + 10).ok());
+    const std::vector<float> weights = AnyFloats(rows * dim, dim);
+    Write(store, weights, 0, dim);
+    const std::vector<SlotSpec> adam = {{dim, 0.0f}, {dim, 0.0f}};
+    const std::vector<SlotSpec> three = {{dim, 0.25f}, {1, -2.0f}, {dim, 1.0f}};
+    for (const std::vector<SlotSpec>& slots : {three, adam, {{1, 0.1f}}, std::vector<SlotSpec>{}, three}) {
+      ASSERT_TRUE(store.SetSlots(nullptr, slots, rows).ok());
+      EXPECT_EQ(store.rows(), rows + 10);
+      EXPECT_EQ(BitsOf(Read(store, rows, 0, dim)), BitsOf(weights));
+      for (int k = 0; k < store.num_slots(); ++k) {
+        EXPECT_EQ(Read(store, rows, store.slot_offset(k), slots[k].width),
+                  std::vector<float>(rows * slots[k].width, slots[k].fill));
+      }
+    }
+    ASSERT_TRUE(store.Reserve(nullptr, 3000).ok());
+    EXPECT_EQ(BitsOf(Read(store, rows, 0, dim)), BitsOf(weights));
+  }
+  EXPECT_EQ(device_.in_use, 0);
+}
+
+TEST_F(DeviceRowStoreTest, BadWidthsAndMissingMemoryChangeNothing) {
+  DeviceRowStore store(4, &device_, &device_);
+  ASSERT_TRUE(store.Reserve(nullptr, 100).ok());
+  const std::vector<float> weights = AnyFloats(400, 4);
+  Write(store, weights, 0, 4);
+  const int64_t bytes = store.bytes();
+  for (const int64_t width : {int64_t{0}, int64_t{-3}, std::numeric_limits<int64_t>::max()}) {
+    const Status status = store.SetSlots(nullptr, std::vector<SlotSpec>{{4, 0.0f}, {width, 0.0f}}, 100);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find(std::to_string(width)), std::string::npos) << status.message();
+  }
+  device_.limit = device_.in_use + 1000;
+  EXPECT_EQ(store.SetSlots(nullptr, std::vector<SlotSpec>{{4, 0.0f}}, 100).code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(store.Reserve(nullptr, 1000).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(store.num_slots(), 0);
+  EXPECT_EQ(store.stride(), 4);
+  EXPECT_EQ(store.bytes(), bytes);
+  EXPECT_EQ(device_.in_use, bytes);
+  EXPECT_EQ(BitsOf(Read(store, 100, 0, 4)), BitsOf(weights));
+}
+
+TEST_F(DeviceRowStoreTest, RowsInTheHostsMemory) {
+  PinnedAllocator host;
+  DeviceRowStore store(7, &host, &device_);
+  ASSERT_TRUE(store.Reserve(nullptr, 50).ok());
+  const std::vector<float> weights = AnyFloats(350, 9);
+  Write(store, weights, 0, 7);
+  ASSERT_TRUE(store.Reserve(nullptr, 500).ok());
+  ASSERT_TRUE(store.SetSlots(nullptr, std::vector<SlotSpec>{{7, 0.5f}}, 50).ok());
+  EXPECT_EQ(BitsOf(Read(store, 50, 0, 7)), BitsOf(weights));
+  EXPECT_EQ(Read(store, 50, 7, 7), std::vector<float>(350, 0.5f));
+  // The device has the addresses of slabs and the fills only.
+  EXPECT_LT(device_.in_use, 1000);
+}
+
+TEST_F(DeviceRowStoreTest, PiecesOfListedRows) {
+  for (const int64_t dim : {1, 5, 32, 70}) {
+    DeviceRowStore store(dim, &device_, &device_);
+    ASSERT_TRUE(store.SetSlots(nullptr, std::vector<SlotSpec>{{2, 0.0f}}, 0).ok());
+    ASSERT_TRUE(store.Reserve(nullptr, 30).ok());
+    const int64_t width = dim + 2;
+    std::vector<float> table = AnyFloats(30 * width, dim);
+    Write(store, table, 0, width);
+    const std::vector<int64_t> list = {29, -1, 0, 17, -1, 4};
+    DeviceArray<int64_t> rows(list);
+    const std::vector<std::pair<int64_t, int64_t>> pieces = {{0, width}, {0, dim}, {dim, 2}, {width - 1, 1}};
+    for (const auto& [first, columns] : pieces) {
+      const std::vector<float> before = AnyFloats(6 * columns, 3);
+      const std::vector<float> fresh = AnyFloats(6 * columns, 100 + first);
+      std::vector<float> expected = before;
+      DeviceArray<float> values(before);
+      DeviceArray<float> new_values(fresh);
+      ASSERT_TRUE(GatherRows(nullptr, store.view(), {rows.data(), 0, 6}, first, columns, values.data()).ok());
+      ASSERT_TRUE(
+          ScatterRows(nullptr, store.view(), {rows.data(), 0, 6}, first, columns, new_values.data()).ok());
+      for (int64_t i = 0; i < 6; ++i) {
+        if (list[i] < 0) continue;
+        float* const row = table.data() + list[i] * width + first;
+        std::copy_n(row, columns, expected.begin() + i * columns);
+        std::copy_n(fresh.begin() + i * columns, columns, row);
+      }
+      EXPECT_EQ(BitsOf(values.Fetch()), BitsOf(expected));
+      EXPECT_EQ(BitsOf(Read(store, 30, 0, width)), BitsOf(table));
+    }
+    ASSERT_TRUE(GatherRows(nullptr, store.view(), {rows.data(), 0, 6}, 0, 0, nullptr).ok());
+    ASSERT_TRUE(GatherRows(nullptr, store.view(), {nullptr, 0, 0}, 0, dim, nullptr).ok());
+  }
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,82 @@
+// Memory of records that grows without moving them.
+#ifndef SOK_CUDA_STORE_DEVICE_SLABS_H_
+#define SOK_CUDA_STORE_DEVICE_SLABS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/host_device.h"
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+
+namespace sok {
+
+// Slabs of 2^bits records each as kernels see them: record r is number (r & mask) of slab r >> bits.
+struct SlabsView {
+  char* const* slabs = nullptr;  // in device memory
+  int64_t mask = 0;              // 2^bits - 1
+  int64_t record_bytes = 0;
+  int bits = 0;
+
+  SOK_HOST_DEVICE char* at(int64_t record) const {
+    return slabs[record >> bits] + (record & mask) * record_bytes;
+  }
+};
+
+// Records of a fixed size, numbered from 0. They are in slabs of about 32 MiB that stay where they are, so
+// that a table grows without memory for a second one. Only while there is less than one slab it is replaced
+// by a larger one, so that a small table takes little memory.
+//
+// Memory comes from two allocators: that of the slabs, which may be the host's pinned memory, and that of the
+// addresses of slabs, which has to be the device's. Both have to outlive this.
+//
+// All work on the records is in the order of one stream, or of streams that wait for each other. One thread
+// at a time. Move-only.
+class DeviceSlabs {
+ public:
+  // The content of records that were never written.
+  enum class Fresh { kAnything, kZeroBytes };
+
+  static constexpr int64_t kSlabBytes = int64_t{32} << 20;
+
+  // Records of `record_bytes` > 0. A slab has at most `slab_bytes`, or one record.
+  DeviceSlabs(int64_t record_bytes, Fresh fresh, DeviceAllocator* slabs, DeviceAllocator* addresses,
+              int64_t slab_bytes = kSlabBytes);
+
+  // Makes the records [0, n) addressable. Never shrinks. ResourceExhausted where memory does not suffice;
+  // nothing has changed then.
+  Status Reserve(cudaStream_t stream, int64_t n);
+
+  // For kernels that are put into the stream before the next Reserve.
+  SlabsView view() const { return {addresses_.data(), (int64_t{1} << bits_) - 1, record_bytes_, bits_}; }
+
+  // The stream on which the memory will be freed. Every use has to come before what is put there.
+  void set_stream(cudaStream_t stream);
+
+  int64_t size() const { return size_; }  // records that are addressable
+  int64_t bytes() const;                  // allocated
+  int64_t record_bytes() const { return record_bytes_; }
+
+ private:
+  int64_t records_per_slab() const { return int64_t{1} << bits_; }
+  int64_t capacity() const;  // records that fit into the slabs there are
+  // Allocates the slabs [first, end), the slab 0 with room for `first_records`.
+  StatusOr<std::vector<DeviceBuffer<char>>> AllocateSlabs(cudaStream_t stream, int64_t first, int64_t end,
+                                                          int64_t first_records);
+
+  int64_t record_bytes_;
+  Fresh fresh_;
+  int bits_;
+  DeviceAllocator* slab_allocator_;
+  DeviceAllocator* address_allocator_;
+  int64_t size_ = 0;
+  std::vector<DeviceBuffer<char>> slabs_;
+  DeviceBuffer<char*> addresses_;  // with room for more
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_STORE_DEVICE_SLABS_H_
