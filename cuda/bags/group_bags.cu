@@ -1,0 +1,240 @@
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "cc/group/lookup_errors.h"
+#include "cuda/bags/bags_errors.h"
+#include "cuda/bags/bags_kernels.h"
+#include "cuda/bags/group_bags.h"
+#include "cuda/scan/stable_sort.h"
+
+namespace sok {
+namespace {
+
+constexpr int64_t kMaxIds = std::numeric_limits<int32_t>::max();
+
+int64_t TilesOf(int64_t n) { return (n + kBagTile - 1) / kBagTile; }
+
+bool DropsIds(const LookupSpec& spec) { return spec.weighted && spec.positive_weights_only; }
+
+// Whether each bag may hold the one id of its number, as far as the host knows.
+bool MayBeOneEach(const LookupSpec& spec, const LookupInput& input) {
+  return spec.pooled() && !spec.weighted && input.num_bags == input.num_ids;
+}
+
+// What the kernels need of the group, as it is built on the host.
+struct HostArrays {
+  std::vector<InputView> lookups;
+  std::vector<int64_t> first_id = {0};
+  std::vector<int64_t> table_id;
+  std::vector<int64_t> id_tiles = {0};
+  std::vector<int64_t> split_tiles = {0};
+  std::vector<int64_t> first_sorted = {0};
+  int64_t num_begins = 0;
+  bool drops_ids = false;
+
+  // Appends a lookup to the arrays: its view, without what is on the device.
+  void Add(int number, const LookupSpec& spec, const LookupInput& input, bool sorted, bool has_order) {
+    InputView view;
+    view.input = input;
+    if (!spec.weighted) view.input.weight_places = nullptr;
+    view.layout = spec.layout;
+    view.weighted = spec.weighted;
+    view.drops_ids = DropsIds(spec);
+    view.has_order = has_order;
+    view.may_be_one_each = MayBeOneEach(spec, input);
+    view.number = number;
+    view.first_id = first_id.back();
+    view.first_bag = num_begins;
+    lookups.push_back(view);
+    first_id.push_back(first_id.back() + input.num_ids);
+    first_sorted.push_back(first_sorted.back() + (sorted ? input.num_ids : 0));
+    const bool sparse = spec.layout == IdLayout::kSparse;
+    id_tiles.push_back(id_tiles.back() + TilesOf(input.num_ids + (sparse ? 1 : 0)));
+    const bool ragged = spec.layout == IdLayout::kRagged;
+    split_tiles.push_back(split_tiles.back() + (ragged ? TilesOf(input.num_bags + 1) : 0));
+    if (spec.pooled()) num_begins += input.num_bags + 1;
+    drops_ids = drops_ids || view.drops_ids;
+  }
+};
+
+// The lookups by table, those of a table in the order given.
+std::vector<int> NumbersByTable(Span<const LookupSpec> specs) {
+  std::vector<int> numbers(specs.size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::stable_sort(numbers.begin(), numbers.end(),
+                   [&](int a, int b) { return specs[a].table < specs[b].table; });
+  return numbers;
+}
+
+// Adds the arrays to `upload`, and names in `group` where they will be.
+void AddArrays(const HostArrays& arrays, StagedUpload* upload, GroupView* group) {
+  group->num_lookups = static_cast<int>(arrays.lookups.size());
+  upload->Add(Span<const InputView>(arrays.lookups), &group->lookups);
+  upload->Add(Span<const int64_t>(arrays.first_id), &group->first_id);
+  upload->Add(Span<const int64_t>(arrays.table_id), &group->table_id);
+  upload->Add(Span<const int64_t>(arrays.id_tiles), &group->id_tiles);
+  upload->Add(Span<const int64_t>(arrays.split_tiles), &group->split_tiles);
+  upload->Add(Span<const int64_t>(arrays.first_sorted), &group->first_sorted);
+}
+
+// The error of a group whose ids and bags do not fit: of the lookup that has most of them.
+Status NoMemory(const BagsInput& input) {
+  const auto size = [](const LookupInput& of) {
+    return static_cast<uint64_t>(of.num_ids) + static_cast<uint64_t>(of.num_bags);
+  };
+  const auto largest =
+      std::max_element(input.inputs.begin(), input.inputs.end(),
+                       [&](const LookupInput& a, const LookupInput& b) { return size(a) < size(b); });
+  return NoMemoryForBags(input.tables[input.specs[largest - input.inputs.begin()].table]);
+}
+
+// `status`, which names a variable where memory does not suffice.
+Status NamedIfNoMemory(const BagsInput& input, const Status& status) {
+  const bool no_memory = status.code() == StatusCode::kResourceExhausted && !input.inputs.empty();
+  return no_memory ? NoMemory(input) : status;
+}
+
+// Whether occurrences and ends of bags can be numbered.
+Status CheckSizes(const BagsInput& input) {
+  int64_t ids = 0;
+  int64_t begins = 0;
+  for (int64_t l = 0; l < input.specs.size(); ++l) {
+    ids += input.inputs[l].num_ids;
+    if (ids > kMaxIds) return InvalidArgument("a group of lookups takes at most 2^31 - 1 ids, got ", ids);
+    if (!input.specs[l].pooled()) continue;
+    const int64_t bags = input.inputs[l].num_bags;
+    begins += std::min(bags, kMaxIds) + 1;
+    if (begins > kMaxIds) return NoMemoryForBags(input.tables[input.specs[l].table]);
+  }
+  return OkStatus();
+}
+
+// Makes `buffer` one of `size` elements; what it held is freed first.
+template <typename T>
+Status Reallocate(cudaStream_t stream, DeviceAllocator* memory, int64_t size, DeviceBuffer<T>* buffer) {
+  buffer->Free();
+  StatusOr<DeviceBuffer<T>> allocated = DeviceBuffer<T>::Allocate(memory, stream, size);
+  SOK_RETURN_IF_ERROR(allocated.status());
+  *buffer = std::move(allocated.value());
+  return OkStatus();
+}
+
+// Writes the given positions of the `n` ids that are sorted, by lookup, there by bag.
+Status SortIds(cudaStream_t stream, DeviceAllocator* scratch, const GroupView& group, int64_t n,
+               int64_t num_begins, int32_t* sorted_given) {
+  if (n == 0) return OkStatus();
+  DeviceBuffer<uint32_t> keys;
+  DeviceBuffer<uint32_t> sorted_keys;
+  DeviceBuffer<int32_t> given;
+  SOK_RETURN_IF_ERROR(Reallocate(stream, scratch, n, &keys));
+  SOK_RETURN_IF_ERROR(Reallocate(stream, scratch, n, &sorted_keys));
+  SOK_RETURN_IF_ERROR(Reallocate(stream, scratch, n, &given));
+  SOK_RETURN_IF_ERROR(WriteSortKeys(stream, group, n, keys.data(), given.data()));
+  return StableSort(stream, scratch, n, num_begins, keys.data(), given.data(), sorted_keys.data(),
+                    sorted_given);
+}
+
+}  // namespace
+
+void GroupBags::Prepare(const BagsInput& input) {
+  const size_t num_lookups = input.specs.size();
+  numbers_ = NumbersByTable(input.specs);
+  lookups_.assign(num_lookups, BagsOfLookup());
+  is_sorted_.assign(num_lookups, 0);
+  num_ids_ = 0;
+  for (size_t l = 0; l < num_lookups; ++l) {
+    const LookupSpec& spec = input.specs[l];
+    const LookupInput& of = input.inputs[l];
+    is_sorted_[l] = !input.sort.empty() && input.sort[l] != 0 && spec.layout == IdLayout::kSparse;
+    BagsOfLookup& lookup = lookups_[l];
+    lookup.table = spec.table;
+    lookup.pooled = spec.pooled();
+    lookup.weighted = spec.weighted;
+    lookup.has_order = is_sorted_[l] != 0 || DropsIds(spec);
+    lookup.combiner = spec.combiner;
+    lookup.num_bags = spec.pooled() ? of.num_bags : of.num_ids;
+    lookup.given = of.num_ids;
+    num_ids_ += of.num_ids;
+  }
+}
+
+Status GroupBags::Allocate(cudaStream_t stream, DeviceAllocator* memory, int64_t num_begins) {
+  const auto any = [&](bool BagsOfLookup::* has) {
+    return std::any_of(lookups_.begin(), lookups_.end(), [&](const BagsOfLookup& l) { return l.*has; });
+  };
+  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, num_ids_, &keys_));
+  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, any(&BagsOfLookup::weighted) ? num_ids_ : 0, &weights_));
+  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, any(&BagsOfLookup::has_order) ? num_ids_ : 0, &order_));
+  return Reallocate(stream, memory, num_begins, &bag_begins_);
+}
+
+Status GroupBags::Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
+                          const BagsInput& input) {
+  HostArrays arrays;
+  for (const int l : numbers_) {
+    arrays.Add(l, input.specs[l], input.inputs[l], is_sorted_[l] != 0, lookups_[l].has_order);
+  }
+  for (int64_t t = 0; t <= input.tables.size(); ++t) {
+    const auto before =
+        std::count_if(numbers_.begin(), numbers_.end(), [&](int l) { return input.specs[l].table < t; });
+    arrays.table_id.push_back(arrays.first_id[before]);
+  }
+  SOK_RETURN_IF_ERROR(Allocate(stream, memory, arrays.num_begins));
+  DeviceBuffer<int32_t> sorted_given;
+  const int64_t num_sorted = arrays.first_sorted.back();
+  SOK_RETURN_IF_ERROR(Reallocate(stream, memory, num_sorted, &sorted_given));
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    const int l = numbers_[i];
+    InputView& view = arrays.lookups[i];
+    if (is_sorted_[l] != 0) view.order = sorted_given.data() + arrays.first_sorted[i];
+    if (!lookups_[l].pooled) continue;
+    view.bag_begin = bag_begins_.data() + view.first_bag;
+    lookups_[l].bag_begin = view.bag_begin;
+  }
+
+  GroupView group;
+  AddArrays(arrays, upload, &group);
+  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, memory);
+  SOK_RETURN_IF_ERROR(uploaded.status());
+  group.keys = keys_.data();
+  group.weights = weights_.data();
+  group.order = order_.data();
+  group.report = report_;
+  SOK_RETURN_IF_ERROR(SortIds(stream, memory, group, num_sorted, arrays.num_begins, sorted_given.data()));
+  return WriteBags(stream, memory, group,
+                   {num_ids_, arrays.id_tiles.back(), arrays.split_tiles.back(), arrays.drops_ids});
+}
+
+Status GroupBags::Build(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
+                        const BagsInput& input, int64_t* report) {
+  SOK_RETURN_IF_ERROR(CheckSizes(input));
+  Prepare(input);
+  report_ = BagsReport(report, static_cast<int>(input.tables.size()), static_cast<int>(input.specs.size()));
+  return NamedIfNoMemory(input, Enqueue(stream, memory, upload, input));
+}
+
+Status GroupBags::TakeReport(cudaStream_t stream, RoundTrip* round_trip, const BagsInput& input,
+                             const int64_t* report) {
+  // Copied: a value that is wrong comes by the same round trip.
+  std::vector<int64_t> words(report, report + report_size(input));
+  const BagsReport host(words.data(), report_.num_tables(), report_.num_lookups());
+  SOK_RETURN_IF_ERROR(
+      StatusOfBagError(stream, round_trip, *host.error(), input.tables, input.specs, input.inputs));
+  host_table_begin_.assign(host.table_begin(), host.table_begin() + host.num_tables() + 1);
+  needs_sort_ = false;
+  for (size_t i = 0; i < numbers_.size(); ++i) {
+    const int l = numbers_[i];
+    const uint64_t flags = host.flags()[i];
+    BagsOfLookup& lookup = lookups_[l];
+    lookup.begin = host.lookup_begin()[i];
+    lookup.end = host.lookup_begin()[i + 1];
+    lookup.unsorted = (flags & kUnsorted) != 0;
+    lookup.one_each = MayBeOneEach(input.specs[l], input.inputs[l]) && (flags & kNotOneEach) == 0;
+    needs_sort_ = needs_sort_ || (lookup.unsorted && is_sorted_[l] == 0);
+  }
+  return OkStatus();
+}
+
+}  // namespace sok

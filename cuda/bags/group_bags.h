@@ -1,0 +1,120 @@
+// The bags of a group's lookups on the device.
+#ifndef SOK_CUDA_BAGS_GROUP_BAGS_H_
+#define SOK_CUDA_BAGS_GROUP_BAGS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/group/lookup_input.h"
+#include "cc/pooling/combiner.h"
+#include "cuda/bags/bags_report.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/round_trip.h"
+#include "cuda/base/staged_upload.h"
+
+namespace sok {
+
+// What a group looks up in one step. The inputs' arrays are on the device.
+struct BagsInput {
+  Span<const std::string> tables;  // names of the embedding variables
+  Span<const LookupSpec> specs;
+  Span<const LookupInput> inputs;  // inputs[l] belongs to specs[l]
+  // Whether to sort the ids of a lookup with kSparse ids by bag; empty sorts none. Of what is not sorted the
+  // indices have to rise. Sorting what rises costs time and changes nothing.
+  Span<const uint8_t> sort;
+};
+
+// One lookup, as cc/group/lookup_plan.h has it. Its arrays are those of the group, by the numbers of the
+// group's occurrences.
+struct BagsOfLookup {
+  int table = 0;
+  bool pooled = false;
+  bool weighted = false;
+  bool has_order = false;
+  Combiner combiner = Combiner::kSum;
+  int64_t num_bags = 0;  // where nothing is pooled the ids
+  int64_t given = 0;     // ids
+  // [num_bags + 1] on the device: bag b holds the group's occurrences [bag_begin[b], bag_begin[b + 1]). Null
+  // where nothing is pooled.
+  const int32_t* bag_begin = nullptr;
+
+  // From the report on: the lookup's occurrences are [begin, end) of the group's.
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool unsorted = false;  // the indices of its ids do not rise
+  bool one_each = false;  // pooled without weights, and each bag holds just the id given at its number
+};
+
+// All lookups of a group in one step. The group's occurrences are the ids that are in bags: those of table 0
+// first, then those of table 1, and so on; of a table by lookup, of a lookup by bag, of a bag in the order
+// given. One call at a time.
+class GroupBags {
+ public:
+  // Puts the work that makes the bags into the stream: checks the inputs, and writes the arrays and `report`,
+  // words on the device of which there are report_size(). `memory` holds the arrays, as long as this does.
+  //
+  // InvalidArgument for more than 2^31 - 1 ids; ResourceExhausted, which names a variable, where memory does
+  // not suffice.
+  Status Build(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload, const BagsInput& input,
+               int64_t* report);
+
+  static int64_t report_size(const BagsInput& input) {
+    return BagsReport::SizeFor(static_cast<int>(input.tables.size()), static_cast<int>(input.specs.size()));
+  }
+
+  // Takes the report, which the host has fetched. Returns the error of the first lookup that has one, in the
+  // words of cc/group/lookup_bags.cc: InvalidArgument that names the variable and the value. The value is
+  // fetched, so this waits for the device where there is an error, and only then. `input` is that of Build,
+  // and its arrays are still there.
+  Status TakeReport(cudaStream_t stream, RoundTrip* round_trip, const BagsInput& input,
+                    const int64_t* report);
+
+  // After TakeReport: whether some lookup has to be sorted and was not. Then the arrays are of no use, and
+  // the caller builds again, with `sort` of each lookup that is `unsorted`.
+  bool needs_sort() const { return needs_sort_; }
+
+  const std::vector<BagsOfLookup>& lookups() const { return lookups_; }
+
+  // The ids given: at least as many as occurrences, and the size of the arrays below.
+  int64_t num_ids() const { return num_ids_; }
+  // [num_tables + 1] in the report on the device: table t has the occurrences [table_begin[t], table_begin[t
+  // + 1]).
+  const int64_t* table_begin() const { return report_.table_begin(); }
+  // From TakeReport on: the same on the host.
+  const std::vector<int64_t>& host_table_begin() const { return host_table_begin_; }
+
+  // Of each occurrence, on the device.
+  const int64_t* keys() const { return keys_.data(); }
+  const float* weights() const { return weights_.data(); }  // of lookups that are `weighted`
+  // Where the caller gave the id, of lookups with `has_order`. In others it is the occurrence's own number in
+  // its lookup.
+  const int32_t* order() const { return order_.data(); }
+
+ private:
+  void Prepare(const BagsInput& input);
+  Status Allocate(cudaStream_t stream, DeviceAllocator* memory, int64_t num_begins);
+  Status Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload, const BagsInput& input);
+
+  std::vector<BagsOfLookup> lookups_;  // as given
+  std::vector<int> numbers_;           // the lookups in the order of their occurrences
+  int64_t num_ids_ = 0;
+  bool needs_sort_ = false;
+  BagsReport report_;  // on the device
+  std::vector<int64_t> host_table_begin_;
+  std::vector<uint8_t> is_sorted_;  // whether Build sorts a lookup
+
+  DeviceBuffer<int64_t> keys_;
+  DeviceBuffer<float> weights_;
+  DeviceBuffer<int32_t> order_;
+  DeviceBuffer<int32_t> bag_begins_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_BAGS_GROUP_BAGS_H_
