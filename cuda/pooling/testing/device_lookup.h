@@ -1,0 +1,94 @@
+// For tests: a random lookup whose rows lie in a table on the device.
+#ifndef SOK_CUDA_POOLING_TESTING_DEVICE_LOOKUP_H_
+#define SOK_CUDA_POOLING_TESTING_DEVICE_LOOKUP_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "cc/initializers/initializer.h"
+#include "cc/pooling/testing/random_lookup.h"
+#include "cc/table/row_reference.h"
+#include "cuda/device_array.h"
+#include "cuda/pooling/lookup_view.h"
+#include "cuda/pooling/testing/device_rows.h"
+
+namespace sok {
+
+class DeviceLookup {
+ public:
+  // The group has other occurrences before those of the lookup.
+  static constexpr int64_t kFirst = 5;
+  template <typename T>
+  static std::vector<T> WithOthers(const std::vector<T>& values, T other) {
+    std::vector<T> all(kFirst, other);
+    all.insert(all.end(), values.begin(), values.end());
+    return all;
+  }
+
+  // Every `absent`th of the distinct ids has no row; 0 for none. `lookup` is then changed to hold what is to
+  // be read.
+  DeviceLookup(RandomLookup lookup, uint64_t seed, int absent = 0, const Initializer& initial = {})
+      : lookup_(std::move(lookup)), initial_(initial), may_be_absent_(absent > 0) {
+    std::vector<int64_t> ids(lookup_.rows.size());
+    std::mt19937_64 random(seed);
+    for (int64_t& id : ids) id = static_cast<int64_t>(random());
+    DeviceRows rows(lookup_.table, lookup_.dim, lookup_.dim, /*gap=*/3 * static_cast<int64_t>(seed % 3),
+                    seed);
+    std::vector<int64_t> numbers = rows.numbers();
+    for (size_t u = 0; u < numbers.size(); ++u) {
+      if (absent > 0 && u % static_cast<size_t>(absent) == 0) {
+        numbers[u] = -1;
+        FillRow(initial, ids[u],
+                Span<float>(lookup_.table.data() + static_cast<int64_t>(u) * lookup_.dim, lookup_.dim));
+      } else if (u % 2 == 0) {
+        numbers[u] = MakeRowReference(numbers[u], /*generation=*/static_cast<uint32_t>(u + 1));
+      }
+    }
+    for (size_t u = 0; u < lookup_.rows.size(); ++u) {
+      lookup_.rows[u] = lookup_.table.data() + static_cast<int64_t>(u) * lookup_.dim;
+    }
+    std::vector<int64_t> keys(kFirst, 0);
+    for (const int32_t u : lookup_.inverse) keys.push_back(ids[static_cast<size_t>(u)]);
+    std::vector<int32_t> begin;
+    for (const int64_t offset : lookup_.offsets) begin.push_back(static_cast<int32_t>(kFirst + offset));
+    rows_ = std::make_unique<DeviceRows>(std::move(rows));
+    numbers_ = std::make_unique<DeviceArray<int64_t>>(numbers);
+    keys_ = std::make_unique<DeviceArray<int64_t>>(keys);
+    inverse_ = std::make_unique<DeviceArray<int32_t>>(WithOthers(lookup_.inverse, int32_t{1} << 30));
+    begin_ = std::make_unique<DeviceArray<int32_t>>(begin);
+    weights_ = std::make_unique<DeviceArray<float>>(WithOthers(lookup_.weights, NAN));
+  }
+
+  const RandomLookup& host() const { return lookup_; }
+
+  OccurrenceRows ids() const {
+    return {inverse_->data(), numbers_->data(), rows_->view(), may_be_absent_, keys_->data(), initial_};
+  }
+  BagsView bags(Combiner combiner, bool weighted) const {
+    return {begin_->data(), weighted ? weights_->data() : nullptr, kFirst, lookup_.bags(), combiner};
+  }
+  // Without bags.
+  BagsView occurrences() const { return {nullptr, nullptr, kFirst, lookup_.occurrences(), Combiner::kSum}; }
+
+ private:
+  RandomLookup lookup_;
+  Initializer initial_;
+  bool may_be_absent_;
+  std::unique_ptr<DeviceRows> rows_;
+  std::unique_ptr<DeviceArray<int64_t>> numbers_;
+  std::unique_ptr<DeviceArray<int64_t>> keys_;
+  std::unique_ptr<DeviceArray<int32_t>> inverse_;
+  std::unique_ptr<DeviceArray<int32_t>> begin_;
+  std::unique_ptr<DeviceArray<float>> weights_;
+};
+
+constexpr int64_t kDeviceDims[] = {1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 100, 128, 256, 1000};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_POOLING_TESTING_DEVICE_LOOKUP_H_

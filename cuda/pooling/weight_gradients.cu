@@ -1,0 +1,92 @@
+#include "cc/pooling/divisor.h"
+#include "cuda/base/cuda_status.h"
+#include "cuda/pooling/read_row.h"
+#include "cuda/pooling/weight_gradients.h"
+#include "cuda/rows/part_launch.h"
+
+namespace sok {
+namespace {
+
+// A dot product has eight partial sums (cc/pooling/vector_math.h), one for each lane of a group.
+constexpr int kLanesLog2 = 3;
+constexpr int kLanes = 1 << kLanesLog2;
+
+struct WeightPart {
+  LookupWeightGradient lookup;
+  PartPlace place;
+};
+
+__device__ float* OutOf(const LookupWeightGradient& lookup, int64_t i) {
+  return lookup.out + (lookup.order == nullptr ? i - lookup.bags.first : lookup.order[i]);
+}
+
+// The bits of Dot, in every lane.
+template <bool kMayBeAbsent>
+__device__ float DotWithRow(const LookupWeightGradient& lookup, const LaneGroup& group, const float* gradient,
+                            int64_t i) {
+  float sum = 0.0f;
+  for (int64_t c = group.lane(); c < lookup.ids.table.dim; c += kLanes) {
+    sum += gradient[c] * ReadRow<1, kMayBeAbsent>(lookup.ids, i, c).v[0];
+  }
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(group.mask(), sum, distance, kLanes);
+  }
+  return sum;
+}
+
+// A group of lanes takes one bag.
+template <bool kMayBeAbsent>
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    DifferentiateWeights(const __grid_constant__ PartBatch<WeightPart> batch) {
+  const WeightPart& part = PartOfBlock(batch);
+  const LaneGroup group(part.place);
+  if (group.item() >= part.place.items) return;
+  const LookupWeightGradient& lookup = part.lookup;
+  const Combiner combiner = lookup.bags.combiner;
+  const float* const weights = lookup.bags.weights;
+  const float* const gradient = lookup.gradient.data + group.item() * lookup.gradient.stride;
+  const int64_t begin = lookup.bags.begin[group.item()];
+  const int64_t end = lookup.bags.begin[group.item() + 1];
+
+  float divisor_sum = 0.0f;
+  float pooled = 0.0f;
+  for (int64_t i = begin; i < end; ++i) {
+    const float dot = DotWithRow<kMayBeAbsent>(lookup, group, gradient, i);
+    if (group.lane() == 0) *OutOf(lookup, i) = dot;
+    pooled += weights[i] * dot;
+    divisor_sum += DivisorTerm(combiner, weights[i]);
+  }
+  if (combiner == Combiner::kSum) return;
+  const float divisor = DivisorOfSum(combiner, divisor_sum);
+  pooled /= divisor;
+  group.Sync();
+  for (int64_t i = begin + group.lane(); i < end; i += kLanes) {
+    float* const out = OutOf(lookup, i);
+    *out = divisor == 0.0f ? 0.0f : WeightGradient(combiner, weights[i], *out, pooled, divisor);
+  }
+}
+
+template <bool kMayBeAbsent>
+Status EnqueueKind(cudaStream_t stream, Span<const LookupWeightGradient> lookups) {
+  PartLauncher<WeightPart> launcher("DifferentiateWeights", stream, DifferentiateWeights<kMayBeAbsent>);
+  for (const LookupWeightGradient& lookup : lookups) {
+    if (lookup.ids.may_be_absent != kMayBeAbsent) continue;
+    SOK_RETURN_IF_ERROR(launcher.Add({lookup, {}}, lookup.bags.bags, kLanesLog2));
+  }
+  return launcher.Launch();
+}
+
+}  // namespace
+
+Status EnqueueWeightGradients(cudaStream_t stream, Span<const LookupWeightGradient> lookups) {
+  for (const LookupWeightGradient& lookup : lookups) {
+    if (lookup.given == lookup.occurrences) continue;
+    SOK_RETURN_IF_CUDA_ERROR(
+        cudaMemsetAsync(lookup.out, 0, static_cast<size_t>(lookup.given) * sizeof(float), stream),
+        "cannot clear gradients of weights");
+  }
+  SOK_RETURN_IF_ERROR(EnqueueKind<false>(stream, lookups));
+  return EnqueueKind<true>(stream, lookups);
+}
+
+}  // namespace sok

@@ -1,0 +1,35 @@
+#ifndef SOK_CUDA_POOLING_WEIGHT_GRADIENTS_H_
+#define SOK_CUDA_POOLING_WEIGHT_GRADIENTS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/group/output_rows.h"
+#include "cuda/pooling/lookup_view.h"
+
+namespace sok {
+
+// The gradient of a weighted lookup's weights.
+struct LookupWeightGradient {
+  OccurrenceRows ids;  // the rows are what the forward pass has read
+  BagsView bags;       // with weights
+  GradientRows gradient;
+  // The gradient of the weight of occurrence i goes to out[order[i]], or where `order` is null to out[i -
+  // bags.first].
+  const int32_t* order = nullptr;  // [occurrences of the group]
+  int64_t given = 0;               // entries of `out`, at least as many as occurrences
+  int64_t occurrences = 0;
+  float* out = nullptr;
+};
+
+// Puts the gradients of the weights of some lookups into the stream: the bits of WeightGradients
+// (cc/pooling/segment_sum.h). Entries of `out` that belong to no occurrence become 0. `lookups` need not
+// outlive the call. Thread-safe. Internal where a kernel cannot be launched.
+Status EnqueueWeightGradients(cudaStream_t stream, Span<const LookupWeightGradient> lookups);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_POOLING_WEIGHT_GRADIENTS_H_

@@ -1,0 +1,155 @@
+// One launch for several parts of a group, its lookups or its tables, whose rows may have different lengths.
+// Only .cu files include this header.
+//
+// A few lanes of a warp, a group of lanes, share a row. Each part gets blocks of its own, and says how many
+// lanes its rows take. Descriptions of parts are the kernel's arguments: they need no memory and no copy.
+//
+//   template <...>
+//   __global__ void __launch_bounds__(kThreadsPerBlock) SumRows(const __grid_constant__ PartBatch<MyPart>
+//   batch) {
+//     const auto& part = PartOfBlock(batch);
+//     const LaneGroup group(part.place);
+//     if (group.item() >= part.place.items) return;
+//     ...
+//
+//   PartLauncher<MyPart> launcher("SumRows", stream, SumRows);
+//   for (...) SOK_RETURN_IF_ERROR(launcher.Add(part, rows, LanesFor(dim, /*width=*/4)));
+//   return launcher.Launch();
+#ifndef SOK_CUDA_ROWS_PART_LAUNCH_H_
+#define SOK_CUDA_ROWS_PART_LAUNCH_H_
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "cc/base/host_device.h"
+#include "cc/base/status.h"
+#include "cuda/base/launch.h"
+
+namespace sok {
+
+constexpr int kLanesOfWarp = 32;
+
+// The logarithm of the number of lanes that share `floats` floats, `width` at a time: the fewest that reach
+// all, a power of two, at most a warp.
+inline int LanesLog2(int64_t floats, int width) {
+  int log2 = 0;
+  while ((1 << log2) < kLanesOfWarp && (int64_t{width} << log2) < floats) ++log2;
+  return log2;
+}
+
+// A part's place in a launch. Every description of a part has one, called `place`.
+struct PartPlace {
+  int64_t first_block = 0;
+  int64_t items = 0;  // each is the work of a group of lanes
+  int lanes_log2 = 0;
+};
+
+// What a kernel gets.
+template <typename Part>
+struct PartBatch {
+  // All arguments of a kernel together have 4 kB.
+  static constexpr int kCapacity = (4096 - 64) / static_cast<int>(sizeof(Part));
+  static_assert(kCapacity > 0 && std::is_trivially_copyable_v<Part> && alignof(Part) <= 16);
+
+  SOK_HOST_DEVICE const Part& part(int i) const { return reinterpret_cast<const Part*>(bytes)[i]; }
+
+  int parts = 0;
+  // Of Parts, which need not have a default constructor.
+  alignas(16) unsigned char bytes[kCapacity * sizeof(Part)];
+};
+
+// The part that this block works for: the last one that starts at it or before it.
+template <typename Part>
+__device__ __forceinline__ const Part& PartOfBlock(const PartBatch<Part>& batch) {
+  const int64_t block = blockIdx.x;
+  int low = 0;
+  int high = batch.parts;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (batch.part(middle).place.first_block <= block) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return batch.part(low);
+}
+
+// The lanes that work on one item, of which this thread is one.
+class LaneGroup {
+ public:
+  __device__ explicit LaneGroup(const PartPlace& place)
+      : lanes_(1 << place.lanes_log2),
+        lane_(static_cast<int>(threadIdx.x) & (lanes_ - 1)),
+        in_block_(static_cast<int>(threadIdx.x) >> place.lanes_log2),
+        item_(((blockIdx.x - place.first_block) * kThreadsPerBlock >> place.lanes_log2) + in_block_) {}
+
+  __device__ int lanes() const { return lanes_; }
+  __device__ int lane() const { return lane_; }
+  // The number of the group in its block.
+  __device__ int in_block() const { return in_block_; }
+  // At `items` or above there is no work for it.
+  __device__ int64_t item() const { return item_; }
+  // The group's lanes in the warp, for functions of warps.
+  __device__ unsigned mask() const {
+    const unsigned all = lanes_ == kLanesOfWarp ? 0xffffffffu : (1u << lanes_) - 1;
+    return all << (threadIdx.x % kLanesOfWarp - lane_);
+  }
+  // Waits for the lanes of the group, and makes visible to each what others wrote before.
+  __device__ void Sync() const { __syncwarp(mask()); }
+
+ private:
+  int lanes_;
+  int lane_;
+  int in_block_;
+  int64_t item_;
+};
+
+// Collects parts and launches them, as many at a time as a kernel's arguments hold.
+template <typename Part>
+class PartLauncher {
+ public:
+  PartLauncher(const char* what, cudaStream_t stream, void (*kernel)(PartBatch<Part>))
+      : what_(what), stream_(stream), kernel_(kernel) {}
+
+  // A part of `items` items. `shared_bytes` of dynamic shared memory are what a block of this part needs.
+  Status Add(Part part, int64_t items, int lanes_log2, int64_t shared_bytes = 0) {
+    const int64_t per_block = kThreadsPerBlock >> lanes_log2;
+    const int64_t blocks = (items + per_block - 1) / per_block;
+    if (blocks == 0) return OkStatus();
+    if (batch_.parts == PartBatch<Part>::kCapacity || shape_.blocks + blocks > kMaxLaunchBlocks) {
+      SOK_RETURN_IF_ERROR(Launch());
+    }
+    part.place = {shape_.blocks, items, lanes_log2};
+    std::memcpy(batch_.bytes + batch_.parts++ * sizeof(Part), &part, sizeof(Part));
+    shape_.blocks += blocks;
+    shape_.shared_bytes = std::max(shape_.shared_bytes, shared_bytes);
+    return OkStatus();
+  }
+
+  // Launches what was added.
+  Status Launch() {
+    const Status status = sok::Launch(what_, stream_, shape_, kernel_, batch_);
+    shape_ = {0, kThreadsPerBlock, 0};
+    batch_.parts = 0;
+    return status;
+  }
+
+ private:
+  static constexpr int64_t kMaxLaunchBlocks = std::numeric_limits<int32_t>::max();
+
+  const char* what_;
+  cudaStream_t stream_;
+  void (*kernel_)(PartBatch<Part>);
+  LaunchShape shape_ = {0, kThreadsPerBlock, 0};
+  PartBatch<Part> batch_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_ROWS_PART_LAUNCH_H_
