@@ -1,0 +1,73 @@
+#ifndef SOK_CUDA_TRAINING_DEVICE_ADAM_HISTORY_H_
+#define SOK_CUDA_TRAINING_DEVICE_ADAM_HISTORY_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/optimizers/adam_series.h"
+#include "cc/optimizers/adam_walk.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/staged_upload.h"
+#include "cuda/training/device_powers.h"
+
+namespace sok {
+
+// AdamHistory (cc/optimizers/adam_history.h) in memory of the device: what the exact Adam remembers of past
+// steps. A step is appended there, by one small kernel for all tables of a group, so nothing is copied from
+// the host. One thread at a time; work is in the order of one stream.
+class DeviceAdamHistory {
+ public:
+  // The history of these steps, if there are any. `upload` has nothing added. ResourceExhausted where memory
+  // does not suffice.
+  static StatusOr<std::unique_ptr<DeviceAdamHistory>> Make(cudaStream_t stream, DeviceAllocator* memory,
+                                                           StagedUpload* upload, float beta1, float beta2,
+                                                           Span<const float> alphas);
+
+  float beta1() const { return view_.beta1; }
+  float beta2() const { return view_.beta2; }
+  int64_t steps() const { return view_.steps; }
+  // The rates of steps 1 ... steps(), on the host.
+  const std::vector<float>& alphas() const { return alphas_; }
+
+  // For kernels that are put into the stream before the next Append.
+  const AdamHistoryView& view() const { return view_; }
+
+  // Makes room for another step, which may move the arrays: views are made afterwards. ResourceExhausted
+  // where memory does not suffice.
+  Status ReserveStep(cudaStream_t stream);
+
+  // A history, and the rate of the step that it takes. ReserveStep comes before.
+  struct Step {
+    DeviceAdamHistory* history;
+    float alpha;
+  };
+  // Takes a step of each. Internal where the kernel cannot be launched.
+  static Status Append(cudaStream_t stream, Span<const Step> steps);
+
+ private:
+  DeviceAdamHistory(DeviceAllocator* memory, float beta1, float beta2)
+      : memory_(memory), series_(beta1, beta2) {}
+
+  Status Reserve(cudaStream_t stream, int64_t steps);
+
+  DeviceAllocator* memory_;
+  AdamSeries series_;
+  DevicePowers powers_;
+  DeviceBuffer<char> increments_memory_;
+  const double* increments_ = nullptr;  // [horizon, terms] on the device
+  int64_t capacity_ = 0;                // steps that there is room for
+  DeviceBuffer<double> coefficients_;
+  DeviceBuffer<float> device_alphas_;
+  std::vector<float> alphas_;
+  AdamHistoryView view_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TRAINING_DEVICE_ADAM_HISTORY_H_

@@ -1,0 +1,249 @@
+// Optimizers on the device give the bits of those on the host.
+#include "cuda/training/device_optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cc/optimizers/testing/rule_cases.h"
+#include "cuda/training/testing/optimizer_twins.h"
+
+namespace sok {
+namespace {
+
+class DeviceOptimizerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+};
+
+// A random step with sums: some rows, and some distinct ids without one.
+void TakeSummedStep(const std::vector<float>& hyper, int64_t dim, uint64_t seed, OptimizerTwins* twins) {
+  std::mt19937_64 random(seed);
+  std::vector<int64_t> rows = twins->host().AllRows();
+  std::shuffle(rows.begin(), rows.end(), random);
+  rows.resize(rows.size() / 2);
+  rows[rows.size() / 3] = -1;
+  TableOccurrences occurrences =
+      SkewedOccurrences(dim, static_cast<int64_t>(rows.size()), static_cast<int64_t>(3 * rows.size()), seed);
+  for (size_t k = 0; k < rows.size(); ++k) occurrences.inverse.push_back(static_cast<int32_t>(k));
+  occurrences.divisor = seed % 2 == 0 ? 1.0f : 2.0f;
+  occurrences.aligned = seed % 3 != 0;
+  twins->SummedStep(hyper, rows, occurrences, seed);
+}
+
+void TakeStoredStep(const std::vector<float>& hyper, int64_t dim, uint64_t seed, OptimizerTwins* twins) {
+  std::mt19937_64 random(seed);
+  const RandomStep step = MakeRandomStep(twins->host().size(), dim, 0.5, &random);
+  twins->StoredStep(hyper, step.rows, step.grads);
+}
+
+class EveryRuleTest : public DeviceOptimizerTest, public ::testing::WithParamInterface<RuleCase> {};
+
+TEST_P(EveryRuleTest, TrainsToTheBitsOfTheHost) {
+  const std::vector<float>& hyper = GetParam().hyper;
+  for (const int64_t dim : {1, 4, 33}) {
+    OptimizerTwins twins(GetParam().name, /*rows=*/10, dim, hyper);
+    for (uint64_t s = 0; s < 6; ++s) {
+      s % 2 == 0 ? TakeSummedStep(hyper, dim, s, &twins) : TakeStoredStep(hyper, dim, s, &twins);
+      if (s == 2) twins.CatchUp({1, 4, 9});
+      if (s == 3) twins.NewRows({4, 5});
+    }
+    twins.ExpectSameRecords("after steps, dim " + std::to_string(dim));
+    twins.CatchUp(twins.host().AllRows());
+    twins.ExpectSameRecords("caught up, dim " + std::to_string(dim));
+  }
+}
+
+TEST_P(EveryRuleTest, KeepsItsSteps) {
+  StatusOr<std::unique_ptr<Optimizer>> host = MakeOptimizer(GetParam().name);
+  AsyncAllocator allocator;
+  StatusOr<std::unique_ptr<DeviceOptimizer>> device = DeviceOptimizer::Make(GetParam().name, &allocator);
+  ASSERT_TRUE(device.ok());
+  EXPECT_EQ(device.value()->SerializeState(), host.value()->SerializeState());
+  EXPECT_EQ(device.value()->has_catch_up(), host.value()->has_catch_up());
+  EXPECT_EQ(device.value()->can_save_lag(), host.value()->can_save_lag());
+  EXPECT_EQ(device.value()->RestoreState(nullptr, "x").code(), StatusCode::kDataLoss);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryRuleTest, ::testing::ValuesIn(AllRuleCases()),
+                         RuleCaseName<::testing::TestParamInfo<RuleCase>>);
+
+// Rows whose slots depend on the whole gradient: its sum of squares has one order for any number of lanes, in
+// shared memory and, for long rows, outside of it.
+TEST_F(DeviceOptimizerTest, RowwiseAdagradOfEveryDim) {
+  const std::vector<float> hyper = {0.1f, 0.1f, 1e-8f};
+  for (const int64_t dim :
+       {1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 36, 48, 63, 64, 100, 128, 129, 256, 1000, 1028}) {
+    OptimizerTwins twins("rowwise_adagrad", /*rows=*/6, dim, hyper);
+    TakeSummedStep(hyper, dim, /*seed=*/1, &twins);
+    TakeStoredStep(hyper, dim, /*seed=*/2, &twins);
+    TakeSummedStep(hyper, dim, /*seed=*/3, &twins);
+    twins.ExpectSameRecords("dim " + std::to_string(dim));
+  }
+}
+
+TEST_F(DeviceOptimizerTest, HotIds) {
+  for (const char* name : {"sgd", "rowwise_adagrad", "adam"}) {
+    const std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
+    OptimizerTwins twins(name, /*rows=*/20, /*dim=*/8, hyper);
+    const TableOccurrences hot = SkewedOccurrences(8, 20, 2000, /*seed=*/3);
+    twins.SummedStep(hyper, twins.host().AllRows(), hot, /*seed=*/3);
+    twins.ExpectSameRecords(name);
+  }
+}
+
+// A change of a factor of decay brings all rows up to date first.
+TEST_F(DeviceOptimizerTest, FactorsMayChange) {
+  for (const char* name : {"adam", "nadam", "keras_rmsprop_centered"}) {
+    std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
+    OptimizerTwins twins(name, /*rows=*/10, /*dim=*/5, hyper);
+    for (uint64_t s = 0; s < 9; ++s) {
+      if (s == 3) hyper[1] = 0.7f;
+      if (s == 6) hyper[2] = 0.6f;
+      TakeStoredStep(hyper, 5, s, &twins);
+    }
+    twins.ExpectSameRecords(name, /*others_may_change=*/true);
+  }
+}
+
+// Empty steps in between, so that rows miss many.
+void TakeEmptySteps(const std::vector<float>& hyper, int64_t steps, OptimizerTwins* twins) {
+  for (int64_t s = 0; s < steps; ++s) twins->StoredStep(hyper, {}, {});
+}
+
+TEST_F(DeviceOptimizerTest, LongGapsAndMomentsThatAreInfinite) {
+  const float inf = std::numeric_limits<float>::infinity();
+  // Series whose powers of beta1 or of beta2 vanish, also with one term, steps that have to be walked, and
+  // the usual betas.
+  for (const std::vector<float>& hyper :
+       {std::vector<float>{0.01f, 0.1f, 0.9f, 1e-8f}, std::vector<float>{0.01f, 0.1f, 0.9f, 0.0f},
+        std::vector<float>{0.01f, 0.0f, 0.15f, 1e-3f}, std::vector<float>{0.01f, 0.5f, 0.1f, 1e-8f},
+        std::vector<float>{0.01f, 0.9f, 0.999f, 1e-8f}}) {
+    for (const int64_t dim : {3, 8}) {
+      OptimizerTwins twins("adam", /*rows=*/8, dim, hyper);
+      TakeStoredStep(hyper, dim, /*seed=*/1, &twins);
+      for (const int64_t row : {2, 3}) {
+        twins.host().store().slot(row, 0)[dim - 1] = row == 2 ? inf : -inf;
+        twins.host().store().slot(row + 2, 1)[1] = inf;
+      }
+      twins.ResetDevice();
+      TakeEmptySteps(hyper, 50, &twins);
+      TakeStoredStep(hyper, dim, /*seed=*/2, &twins);
+      TakeEmptySteps(hyper, 3, &twins);
+      twins.CatchUp(twins.host().AllRows());
+      twins.ExpectSameRecords("beta1 " + std::to_string(hyper[1]) + ", dim " + std::to_string(dim));
+    }
+  }
+}
+
+TEST_F(DeviceOptimizerTest, SlotsThatAreInfiniteStaySo) {
+  const std::vector<float> hyper = {0.01f, 0.1f, 1e-3f};
+  OptimizerTwins twins("keras_rmsprop", /*rows=*/4, /*dim=*/4, hyper);
+  TakeStoredStep(hyper, 4, /*seed=*/1, &twins);
+  twins.host().store().slot(1, 0)[2] = std::numeric_limits<float>::infinity();
+  twins.ResetDevice();
+  TakeEmptySteps(hyper, 60, &twins);
+  twins.CatchUp({0, 1});
+  TakeStoredStep(hyper, 4, /*seed=*/2, &twins);
+  twins.ExpectSameRecords("rms");
+}
+
+// The history moves when it grows. With beta1 0 each step changes four coefficients.
+TEST_F(DeviceOptimizerTest, HistoriesGrow) {
+  const std::vector<float> hyper = {0.01f, 0.0f, 0.99f, 1e-3f};
+  OptimizerTwins twins("adam", /*rows=*/4, /*dim=*/1, hyper);
+  TakeStoredStep(hyper, 1, /*seed=*/1, &twins);
+  TakeEmptySteps(hyper, 129, &twins);
+  twins.CatchUp({0, 1});
+  twins.ExpectSameRecords("after 130 steps");
+}
+
+// As a checkpoint does it: records and past steps go to another table.
+TEST_F(DeviceOptimizerTest, PastStepsCanBeRestored) {
+  for (const std::vector<float>& hyper : RuleCase{"adam", {}}.rule().samples) {
+    OptimizerTwins twins("adam", /*rows=*/9, /*dim=*/4, hyper);
+    for (uint64_t s = 0; s < 5; ++s) TakeStoredStep(hyper, 4, s, &twins);
+    const PastSteps past = twins.device().past_steps();
+    const PastSteps host_past = twins.host().optimizer().past_steps();
+    EXPECT_EQ(past.alphas, host_past.alphas);
+    EXPECT_EQ(past.first_step, host_past.first_step);
+    StatusOr<std::unique_ptr<DeviceOptimizer>> made = DeviceOptimizer::Make("adam", twins.allocator());
+    ASSERT_TRUE(made.ok());
+    DeviceOptimizer& restored = *made.value();
+    ASSERT_TRUE(restored.Reserve(nullptr, 20).ok());
+    restored.UseRows(20);
+    ASSERT_TRUE(restored.RestoreState(nullptr, twins.device().SerializeState()).ok());
+    ASSERT_TRUE(restored.RestorePastSteps(nullptr, past).ok());
+    std::vector<uint32_t> steps;
+    for (int64_t row = 0; row < 9; ++row) {
+      steps.push_back(restored.ColumnStep(twins.host().optimizer().last_current(row)));
+      EXPECT_EQ(restored.StepOf(steps.back()), twins.host().optimizer().last_current(row));
+    }
+    DeviceArray<int64_t> rows(twins.NumbersOf(twins.host().AllRows()));
+    DeviceArray<uint32_t> device_steps(steps);
+    ASSERT_TRUE(
+        ScatterColumn(nullptr, restored.last_current(), RowList{rows.data(), 0, 9}, device_steps.data())
+            .ok());
+    twins.ReplaceDevice(std::move(made.value()));
+    TakeSummedStep(hyper, 4, /*seed=*/10, &twins);
+    twins.CatchUp(twins.host().AllRows());
+    twins.ExpectSameRecords("restored");
+  }
+}
+
+TEST_F(DeviceOptimizerTest, PastStepsOfAnotherOptimizerAreErrors) {
+  AsyncAllocator allocator;
+  StatusOr<std::unique_ptr<DeviceOptimizer>> adam = DeviceOptimizer::Make("adam", &allocator);
+  PastSteps past;
+  past.alphas = {0.1f};
+  EXPECT_EQ(adam.value()->RestorePastSteps(nullptr, past).code(), StatusCode::kInvalidArgument);
+  StatusOr<std::unique_ptr<DeviceOptimizer>> sgd = DeviceOptimizer::Make("sgd", &allocator);
+  EXPECT_EQ(sgd.value()->RestorePastSteps(nullptr, PastSteps()).code(), StatusCode::kInvalidArgument);
+}
+
+// Tables of different dims and hyper-parameters in one call, those of FTRL with different steps.
+TEST_F(DeviceOptimizerTest, TablesOfAGroupShareLaunches) {
+  const std::vector<std::vector<float>> samples = RuleCase{"ftrl", {}}.rule().samples;
+  std::vector<std::unique_ptr<OptimizerTwins>> twins;
+  std::vector<DeviceStep> steps;
+  std::vector<std::unique_ptr<DeviceArray<int64_t>>> rows;
+  std::vector<std::unique_ptr<DeviceArray<float>>> grads;
+  InlineExecutor executor;
+  std::mt19937_64 random(5);
+  std::vector<std::vector<float>> hypers;
+  for (size_t t = 0; t < 24; ++t) hypers.push_back(samples[t / 2 % samples.size()]);
+  for (size_t t = 0; t < hypers.size(); ++t) {
+    const int64_t dim = static_cast<int64_t>(t % 5 + 1);
+    twins.push_back(std::make_unique<OptimizerTwins>("ftrl", 4, dim, hypers[t]));
+    const std::vector<float> values = RandomFloats(4 * dim, &random);
+    twins[t]->host().Step(executor, hypers[t], twins[t]->host().AllRows(), values);
+    rows.push_back(std::make_unique<DeviceArray<int64_t>>(twins[t]->NumbersOf(twins[t]->host().AllRows())));
+    grads.push_back(std::make_unique<DeviceArray<float>>(values));
+    RowUpdate update;
+    update.table = twins[t]->table();
+    update.rows = rows[t]->data();
+    update.count = 4;
+    update.stored = grads[t]->data();
+    steps.push_back({&twins[t]->device(), hypers[t], update});
+  }
+  AsyncAllocator allocator;
+  ASSERT_TRUE(EnqueueSteps(nullptr, &allocator, {}, steps).ok());
+  for (size_t t = 0; t < twins.size(); ++t) twins[t]->ExpectSameRecords("table " + std::to_string(t));
+}
+
+TEST_F(DeviceOptimizerTest, UnknownNames) {
+  AsyncAllocator allocator;
+  EXPECT_EQ(DeviceOptimizer::Make("none", &allocator).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(EnqueueRowUpdates(nullptr, &allocator, "none", {}, {}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(EnqueueRowCatchUps(nullptr, "none", {}).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace sok

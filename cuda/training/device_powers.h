@@ -1,0 +1,36 @@
+#ifndef SOK_CUDA_TRAINING_DEVICE_POWERS_H_
+#define SOK_CUDA_TRAINING_DEVICE_POWERS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/optimizers/decay.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/staged_upload.h"
+
+namespace sok {
+
+// Tables of powers (cc/optimizers/decay.h) on the device.
+class DevicePowers {
+ public:
+  // Sends the tables of the host to memory of `memory`; `upload` has nothing added. ResourceExhausted where
+  // memory does not suffice.
+  static StatusOr<DevicePowers> Send(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
+                                     Span<const Powers> host);
+
+  // Table k, for kernels.
+  const Powers& operator[](int64_t k) const { return powers_[static_cast<size_t>(k)]; }
+
+ private:
+  DeviceBuffer<char> memory_;
+  std::vector<Powers> powers_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TRAINING_DEVICE_POWERS_H_

@@ -1,0 +1,119 @@
+#include "cuda/training/gradient_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda/base/async_allocator.h"
+#include "cuda/pooling/testing/device_rows.h"
+#include "cuda/training/testing/device_gradients.h"
+
+namespace sok {
+namespace {
+
+class GradientSumsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  // Sums of all ids, each table's behind those before.
+  void ExpectSums(const std::vector<TableOccurrences>& tables) {
+    const DeviceGradients gradients(tables, /*seed=*/1);
+    std::vector<float> expected;
+    std::vector<int64_t> first;
+    for (size_t t = 0; t < tables.size(); ++t) {
+      expected.resize((expected.size() + 3) / 4 * 4, kUnwritten);
+      first.push_back(static_cast<int64_t>(expected.size()));
+      expected.insert(expected.end(), gradients.expected(t).begin(), gradients.expected(t).end());
+    }
+    DeviceArray<float> out(std::vector<float>(expected.size(), kUnwritten));
+    std::vector<SumsOutput> outputs;
+    for (size_t t = 0; t < tables.size(); ++t) {
+      outputs.push_back({nullptr, tables[t].unique, out.data() + first[t]});
+    }
+    const Status status =
+        EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(), outputs);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+  }
+
+  static constexpr float kUnwritten = 77.0f;
+  AsyncAllocator allocator_;
+};
+
+TEST_F(GradientSumsTest, EveryDim) {
+  std::vector<TableOccurrences> tables;
+  for (const int64_t dim : {1, 2, 3, 4, 7, 8, 16, 31, 32, 33, 64, 100, 128, 256, 1000}) {
+    tables.push_back(SkewedOccurrences(dim, dim < 100 ? 40 : 6, dim < 100 ? 120 : 14, /*seed=*/3));
+    tables.back().scaled = dim % 3 != 0;
+    tables.back().aligned = dim % 32 != 0;
+    tables.back().divisor = dim % 2 == 0 ? 1.0f : 3.0f;
+  }
+  ExpectSums(tables);
+}
+
+// Segments of several pieces, beside short ones.
+TEST_F(GradientSumsTest, HotIds) {
+  for (const int64_t dim : {1, 4, 6, 132}) {
+    std::vector<TableOccurrences> tables;
+    tables.push_back(SkewedOccurrences(dim, 30, 1500, /*seed=*/3));
+    TableOccurrences all_equal;
+    all_equal.dim = dim;
+    all_equal.unique = 1;
+    for (const int64_t count : {255, 256, 257, 512, 513}) {
+      all_equal.inverse.assign(static_cast<size_t>(count), 0);
+      tables.push_back(all_equal);
+    }
+    ExpectSums(tables);
+  }
+}
+
+TEST_F(GradientSumsTest, SizesAroundABlock) {
+  for (const int64_t unique : {0, 1, 2, 127, 128, 129, 256, 257}) {
+    ExpectSums({SkewedOccurrences(8, unique, unique == 0 ? 0 : 300, /*seed=*/5),
+                SkewedOccurrences(1, unique, unique == 0 ? 0 : unique / 2 + 1, /*seed=*/6)});
+  }
+}
+
+TEST_F(GradientSumsTest, ManyTables) {
+  std::vector<TableOccurrences> tables;
+  for (int64_t t = 0; t < 60; ++t) tables.push_back(SkewedOccurrences(t % 3 + 3, 5, t % 11, /*seed=*/7));
+  ExpectSums(tables);
+}
+
+TEST_F(GradientSumsTest, ChosenIds) {
+  const std::vector<TableOccurrences> tables = {SkewedOccurrences(4, 20, 50, 1),
+                                                SkewedOccurrences(3, 300, 700, 2)};
+  const DeviceGradients gradients(tables, /*seed=*/1);
+  std::vector<int32_t> chosen = {319, 20, 27, 100, 21};  // numbers in the group
+  std::vector<float> expected;
+  for (const int32_t u : chosen) {
+    const auto sum = gradients.expected(1).begin() + (u - 20) * 3;
+    expected.insert(expected.end(), sum, sum + 3);
+  }
+  DeviceArray<int32_t> device_chosen(chosen);
+  DeviceArray<float> out(std::vector<float>(expected.size(), kUnwritten));
+  const SumsOutput outputs[] = {{nullptr, 0, nullptr}, {device_chosen.data(), 5, out.data()}};
+  ASSERT_TRUE(EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(),
+                                  Span<const SumsOutput>(outputs, 2))
+                  .ok());
+  EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+}
+
+TEST_F(GradientSumsTest, OutputsMayBeUnaligned) {
+  const std::vector<TableOccurrences> tables = {SkewedOccurrences(4, 20, 50, 1)};
+  const DeviceGradients gradients(tables, /*seed=*/1);
+  DeviceArray<float> out(std::vector<float>(81, kUnwritten));
+  const SumsOutput output = {nullptr, 20, out.data() + 1};
+  ASSERT_TRUE(EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(),
+                                  Span<const SumsOutput>(&output, 1))
+                  .ok());
+  std::vector<float> expected = {kUnwritten};
+  expected.insert(expected.end(), gradients.expected(0).begin(), gradients.expected(0).end());
+  EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,226 @@
+// One step of a rule on a row, by a group of lanes. Only .cu files include this header.
+//
+// Each struct here is what a group of lanes does to a record, [weights | slots...], whose columns its lanes
+// share kWidth at a time. A `gradient(column)` gives the lane's columns of the row's gradient.
+#ifndef SOK_CUDA_TRAINING_ROW_STEP_H_
+#define SOK_CUDA_TRAINING_ROW_STEP_H_
+
+#include <cstdint>
+
+#include "cc/optimizers/rules.h"
+#include "cuda/rows/floats.h"
+#include "cuda/rows/part_launch.h"
+#include "cuda/training/optimizer_view.h"
+
+namespace sok {
+
+// Calls each(column) for the columns of the lane.
+template <int kWidth, typename Each>
+__device__ __forceinline__ void ForColumns(const LaneGroup& group, int64_t dim, const Each& each) {
+  for (int64_t column = group.lane() * kWidth; column < dim; column += group.lanes() * kWidth) each(column);
+}
+
+// Applies change(g, w, slots...) to the elements of some columns: as ApplyToElements.
+template <int kSlots, int kWidth, typename Change>
+__device__ __forceinline__ void ChangeElements(const Change& change, const Floats<kWidth>& g, float* record,
+                                               int64_t dim, int64_t column) {
+  static_assert(kSlots <= kMaxSlots && kMaxSlots == 3);
+  Floats<kWidth> values[1 + kSlots];
+  for (int s = 0; s <= kSlots; ++s) values[s] = LoadFloats<kWidth>(record + s * dim + column);
+  for (int k = 0; k < kWidth; ++k) {
+    if constexpr (kSlots == 0) change(g.v[k], values[0].v[k]);
+    if constexpr (kSlots == 1) change(g.v[k], values[0].v[k], values[1].v[k]);
+    if constexpr (kSlots == 2) change(g.v[k], values[0].v[k], values[1].v[k], values[2].v[k]);
+    if constexpr (kSlots == 3) {
+      change(g.v[k], values[0].v[k], values[1].v[k], values[2].v[k], values[3].v[k]);
+    }
+  }
+  for (int s = 0; s <= kSlots; ++s) StoreFloats(values[s], record + s * dim + column);
+}
+
+template <int kSlots, int kWidth, typename Change, typename Gradient>
+__device__ __forceinline__ void ChangeRow(const LaneGroup& group, const Change& change,
+                                          const Gradient& gradient, float* record, int64_t dim) {
+  ForColumns<kWidth>(group, dim, [&](int64_t column) {
+    ChangeElements<kSlots>(change, gradient(column), record, dim, column);
+  });
+}
+
+// RowwiseAdagrad::SumOfSquares by the lanes of a group, in every lane: its sixteen sums in the lanes, a few
+// in each where there are fewer, then the same tree. A group of fewer than 4 lanes has less than 16 columns.
+__device__ inline float SumOfSquaresByLanes(const LaneGroup& group, const float* g, int64_t dim) {
+  constexpr int kSums = RowwiseAdagrad::kLanes;
+  constexpr int kMostPerLane = 4;
+  const int lanes = group.lanes() < kSums ? group.lanes() : kSums;
+  const int per_lane = kSums / lanes < kMostPerLane ? kSums / lanes : kMostPerLane;
+  const int64_t whole = dim / kSums * kSums;
+  double rest = 0.0;
+  for (int64_t c = whole; c < dim; ++c) rest += static_cast<double>(g[c]) * g[c];
+  double sums[kMostPerLane] = {};
+  for (int64_t first = 0; first < whole; first += kSums) {
+    for (int k = 0; k < kMostPerLane; ++k) {
+      if (k >= per_lane) break;
+      const float value = g[first + group.lane() % lanes + k * lanes];
+      sums[k] += static_cast<double>(value) * value;
+    }
+  }
+  if (per_lane == 4) {
+    sums[0] += sums[2];
+    sums[1] += sums[3];
+  }
+  if (per_lane >= 2) sums[0] += sums[1];
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    sums[0] += __shfl_xor_sync(group.mask(), sums[0], half, kLanesOfWarp);
+  }
+  return static_cast<float>(sums[0] + rest);
+}
+
+// A step of a rule with one-per-row slots. g[dim] is the whole gradient, which all lanes see.
+template <typename Rule, int kWidth, typename Step>
+__device__ void StepRowWithRowSlots(const LaneGroup& group, const Step& step, const float* g, float* record,
+                                    int64_t dim) {
+  constexpr int kSlots = kElementSlots<Rule>;
+  float* const kept = record + (1 + kSlots) * dim;
+  float row_slots[kRowSlots<Rule>];
+  for (int s = 0; s < kRowSlots<Rule>; ++s) row_slots[s] = kept[s];
+  group.Sync();
+  const auto change = [&] {
+    if constexpr (Rule::kTakesSumOfSquares) {
+      return step.ForSumOfSquares(SumOfSquaresByLanes(group, g, dim), row_slots, dim);
+    } else {
+      return step.ForRow(g, row_slots, dim);
+    }
+  }();
+  if (group.lane() == 0) {
+    for (int s = 0; s < kRowSlots<Rule>; ++s) kept[s] = row_slots[s];
+  }
+  ChangeRow<kSlots, kWidth>(
+      group, change, [&](int64_t column) { return LoadFloats<kWidth>(g + column); }, record, dim);
+}
+
+// Says that the row has everything up to `step`. All lanes have read before when it was last current.
+__device__ __forceinline__ void SetCurrent(const LaneGroup& group, const RowStepsView& row_steps, int64_t row,
+                                           uint32_t step) {
+  group.Sync();
+  if (group.lane() == 0) row_steps.last_current[row] = step;
+}
+
+// What a row has missed, and a step.
+template <typename Rule, int kWidth, typename Gradient>
+__device__ void StepDecayingRow(const LaneGroup& group, const DecayView& past, const Rule& rule, int64_t row,
+                                const Gradient& gradient, float* record, int64_t dim) {
+  constexpr int kSlots = kElementSlots<Rule>;
+  Rule row_rule = rule;
+  const uint32_t missed = past.row_steps.now - past.row_steps.last_current[row];
+  if (missed > 0) {
+    for (int s = 0; s < kSlots; ++s) {
+      row_rule.decay[s] = SlotDecay(past.factors[s], past.powers[s], int64_t{missed} + 1);
+    }
+  }
+  ChangeRow<kSlots, kWidth>(group, row_rule, gradient, record, dim);
+  SetCurrent(group, past.row_steps, row, past.row_steps.now + 1);
+}
+
+// What a row has missed, alone.
+template <int kSlots, int kWidth>
+__device__ void DecayRow(const LaneGroup& group, const DecayView& past, int64_t row, float* record,
+                         int64_t dim) {
+  const uint32_t missed = past.row_steps.now - past.row_steps.last_current[row];
+  if (missed == 0) return;
+  for (int s = 0; s < kSlots; ++s) {
+    const float decay = SlotDecay(past.factors[s], past.powers[s], missed);
+    float* const slot = record + (1 + s) * dim;
+    ForColumns<kWidth>(group, dim, [&](int64_t column) {
+      Floats<kWidth> values = LoadFloats<kWidth>(slot + column);
+      MultiplyBy(decay, &values);
+      StoreFloats(values, slot + column);
+    });
+  }
+  SetCurrent(group, past.row_steps, row, past.row_steps.now);
+}
+
+// The exact Adam. kSteps: with a step and its gradient; without, the row only catches up.
+template <int kWidth, bool kSteps, typename Gradient>
+class AdamRow {
+ public:
+  __device__ AdamRow(const LaneGroup& group, const AdamPastView& past, const Adam* step,
+                     const Gradient& gradient, float* record, int64_t dim)
+      : group_(group), past_(past), step_(step), gradient_(gradient), record_(record), dim_(dim) {}
+
+  __device__ void Update(int64_t row) const {
+    const RowStepsView& row_steps = past_.row_steps;
+    const uint32_t missed = row_steps.now - row_steps.last_current[row];
+    if (missed > 0) {
+      CatchUp(row_steps.now - missed);
+    } else if constexpr (kSteps) {
+      Change([](float&, float&, float&) {});
+    } else {
+      return;
+    }
+    SetCurrent(group_, row_steps, row, row_steps.now + (kSteps ? 1 : 0));
+  }
+
+ private:
+  __device__ void CatchUp(int64_t t0) const {
+    const int terms = past_.epsilon == 0.0f && past_.history.terms > 1 ? 1 : past_.history.terms;
+    switch (terms) {
+      case 1:
+        return CatchUpBySeries<1>(t0);
+      case 4:
+        return CatchUpBySeries<4>(t0);
+      case 8:
+        return CatchUpBySeries<8>(t0);
+      default:
+        return Walk(t0);
+    }
+  }
+
+  template <int kTerms>
+  __device__ void CatchUpBySeries(int64_t t0) const {
+    const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(past_.history, t0, past_.epsilon);
+    // Lanes agree on this condition.
+    if ((catch_up.decay1 == 0.0f || catch_up.decay2 == 0.0f) && AnyLosesInfinity(catch_up)) return Walk(t0);
+    Change([&](float& w, float& m, float& v) { catch_up(w, m, v); });
+  }
+
+  template <typename CatchUp>
+  __device__ bool AnyLosesInfinity(const CatchUp& catch_up) const {
+    bool loses = false;
+    ForColumns<kWidth>(group_, dim_, [&](int64_t column) {
+      for (int64_t c = column; c < column + kWidth; ++c) {
+        loses = loses ||
+                LosesInfinity(catch_up.decay1, catch_up.decay2, record_[dim_ + c], record_[2 * dim_ + c]);
+      }
+    });
+    return __any_sync(group_.mask(), loses) != 0;
+  }
+
+  __device__ void Walk(int64_t t0) const {
+    Change([&](float& w, float& m, float& v) {
+      WalkMissedSteps<1>(past_.history, t0, past_.epsilon, 1, &w, &m, &v);
+    });
+  }
+
+  // catch_up(w, m, v) of every element, and the step.
+  template <typename CatchUp>
+  __device__ void Change(const CatchUp& catch_up) const {
+    ChangeRow<2, kWidth>(
+        group_,
+        [&](float g, float& w, float& m, float& v) {
+          catch_up(w, m, v);
+          if constexpr (kSteps) (*step_)(g, w, m, v);
+        },
+        gradient_, record_, dim_);
+  }
+
+  const LaneGroup& group_;
+  const AdamPastView& past_;
+  const Adam* const step_;
+  const Gradient& gradient_;
+  float* const record_;
+  const int64_t dim_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TRAINING_ROW_STEP_H_
