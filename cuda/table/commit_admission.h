@@ -1,0 +1,43 @@
+// What a training lookup leaves with a table's admission filter.
+#ifndef SOK_CUDA_TABLE_COMMIT_ADMISSION_H_
+#define SOK_CUDA_TABLE_COMMIT_ADMISSION_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/staged_upload.h"
+#include "cuda/table/admit_ids.h"
+#include "cuda/table/device_table.h"
+
+namespace sok {
+
+// Numbers of ids of one table, in the group's numbering.
+struct ListedIds {
+  const int32_t* which = nullptr;
+  int64_t n = 0;
+};
+
+// What a lookup knows of its ids in one table. Arrays are on the device, those of ids by their number in the
+// group.
+struct FilteredLookup {
+  const int64_t* keys = nullptr;
+  const int32_t* counts = nullptr;
+  const int64_t* rows = nullptr;  // those of admitted ids are there
+  Outcomes outcomes;
+  ListedIds absent;    // had no row before the lookup
+  ListedIds admitted;  // of those: have one now
+  ListedIds gone;      // kAdmittedFromWaiting
+  ListedIds fresh;     // kWaitsNew
+};
+
+// AdmissionFilter::Commit: counts ids that have no row, lets admitted ones wait no longer, and gives their
+// rows what was counted before. The table's filter has reserved room (DeviceWaiting::Reserve).
+Status CommitAdmission(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
+                       const FilteredLookup& lookup, DeviceTable* table);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_COMMIT_ADMISSION_H_

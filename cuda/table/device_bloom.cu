@@ -1,0 +1,87 @@
+#include <utility>
+
+#include "cc/table/bloom_counters.h"
+#include "cuda/base/cuda_status.h"
+#include "cuda/base/grid.h"
+#include "cuda/base/launch.h"
+#include "cuda/table/bloom_kernels.h"
+#include "cuda/table/device_bloom.h"
+
+namespace sok {
+namespace {
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    AddKernel(BloomView bloom, const int64_t* keys, const int32_t* counts, const int32_t* which, int64_t n) {
+  for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
+    AddToBloom(bloom, keys[which[i]], counts[which[i]]);
+  }
+}
+
+// One thread: what an id has to be raised by depends on those before.
+__global__ void RaiseKernel(BloomView bloom, const int64_t* keys, const int64_t* counts, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t lacks = counts[i] - BloomCount(bloom, keys[i]);
+    if (lacks > 0) AddToBloom(bloom, keys[i], lacks);
+  }
+}
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    MergeKernel(BloomView bloom, int64_t first, BloomView other) {
+  for (int64_t i = ThreadOfGrid(); i < other.count; i += ThreadsOfGrid()) {
+    const uint64_t counter = BloomCounter(other, i);
+    ChangeBloomCounter(bloom, first + i, [&](uint64_t own) { return own < counter ? counter : own; });
+  }
+}
+
+}  // namespace
+
+Status DeviceBloom::Init(cudaStream_t stream, const Admission& admission) {
+  const BloomCounters::Shape shape =
+      BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
+  // Whole words, as counters are changed by words.
+  const int64_t words = (shape.counters * (admission.counter_bits / 8) + 7) / 8;
+  StatusOr<DeviceBuffer<uint64_t>> memory = DeviceBuffer<uint64_t>::Allocate(allocator_, stream, words);
+  if (!memory.ok()) {
+    return ResourceExhausted("a filter of ", shape.counters, " counters: ", memory.status().message());
+  }
+  memory_ = std::move(memory.value());
+  view_.counters = memory_.data();
+  view_.count = shape.counters;
+  view_.hashes = shape.hashes;
+  view_.bits = admission.counter_bits;
+  view_.max_count = static_cast<uint64_t>(BloomCounters::MaxCount(admission.counter_bits));
+  return CudaStatus(cudaMemsetAsync(memory_.data(), 0, static_cast<size_t>(memory_.bytes()), stream),
+                    "cannot clear ", memory_.bytes(), " bytes on the device");
+}
+
+Status DeviceBloom::Add(cudaStream_t stream, const int64_t* keys, const int32_t* counts, const int32_t* which,
+                        int64_t n) {
+  return Launch("AddToBloom", stream, ShapeFor(n), AddKernel, view_, keys, counts, which, n);
+}
+
+Status DeviceBloom::RaiseTo(cudaStream_t stream, const int64_t* keys, const int64_t* counts, int64_t n) {
+  return Launch("RaiseBloom", stream, {n > 0 ? 1 : 0, 1, 0}, RaiseKernel, view_, keys, counts, n);
+}
+
+Status DeviceBloom::MergeMax(cudaStream_t stream, DeviceAllocator* scratch, int64_t first,
+                             Span<const char> bytes) {
+  const int64_t width = view_.bits / 8;
+  if (first < 0 || bytes.size() % width != 0 || bytes.size() / width > view_.count - first) {
+    return InvalidArgument(bytes.size(), " bytes from counter ", first, " on do not fit a filter of ",
+                           view_.count, " counters of ", view_.bits, " bits");
+  }
+  if (bytes.empty()) return OkStatus();
+  StatusOr<DeviceBuffer<char>> copy = DeviceBuffer<char>::Allocate(scratch, stream, bytes.size());
+  SOK_RETURN_IF_ERROR(copy.status());
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(copy.value().data(), bytes.data(),
+                                           static_cast<size_t>(bytes.size()), cudaMemcpyHostToDevice, stream),
+                           "cannot copy ", bytes.size(), " bytes to the device");
+  BloomView other = view_;
+  other.counters = copy.value().data();
+  other.count = bytes.size() / width;
+  SOK_RETURN_IF_ERROR(Launch("MergeBloom", stream, ShapeFor(other.count), MergeKernel, view_, first, other));
+  // The host's bytes may go.
+  return CudaStatus(cudaStreamSynchronize(stream), "cannot wait for the device");
+}
+
+}  // namespace sok

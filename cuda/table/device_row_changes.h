@@ -1,0 +1,65 @@
+// Which rows changed, and which keys went, since the last checkpoint of a chain.
+#ifndef SOK_CUDA_TABLE_DEVICE_ROW_CHANGES_H_
+#define SOK_CUDA_TABLE_DEVICE_ROW_CHANGES_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/table/growing_array.h"
+
+namespace sok {
+
+// RowChanges of the CPU on the device: what it says of the two phases of a save holds here. Order of work,
+// threads and memory as KeyDirectory.
+class DeviceRowChanges {
+ public:
+  explicit DeviceRowChanges(DeviceAllocator* allocator)
+      : changed_(allocator), saving_(allocator), erased_(allocator), saving_erased_(allocator) {}
+
+  void Start() { tracks_ = true; }
+  bool tracks() const { return tracks_; }
+  int64_t bytes() const {
+    return changed_.bytes() + saving_.bytes() + erased_.bytes() + saving_erased_.bytes();
+  }
+
+  // Makes room for the rows [0, rows) and `erasures` more erased keys. ResourceExhausted where memory does
+  // not suffice.
+  Status Reserve(cudaStream_t stream, int64_t rows, int64_t erasures);
+
+  // rows[n], in device memory, have changed; negative ones are passed over.
+  Status MarkChanged(cudaStream_t stream, const int64_t* rows, int64_t n);
+  // rows[n] are no longer those of keys[n].
+  Status MarkErased(cudaStream_t stream, const int64_t* rows, const int64_t* keys, int64_t n);
+
+  // *changed = the bits of the rows that have changed since the last save that succeeded, 32 a word: those of
+  // the first `words` words. In device memory.
+  Status WriteChanged(cudaStream_t stream, int64_t words, uint32_t* changed) const;
+  // Keys erased since then, each once, in increasing order. Waits for the device.
+  Status FetchErased(cudaStream_t stream, std::vector<int64_t>* keys) const;
+
+  Status BeginSave(cudaStream_t stream);
+  Status EndSave(cudaStream_t stream, bool ok);
+
+ private:
+  // Adds from[n] to the erased keys `to`, of which there are *count.
+  static Status Append(cudaStream_t stream, const int64_t* from, int64_t n, GrowingArray<int64_t>* to,
+                       int64_t* count);
+  Status Merge(cudaStream_t stream, const GrowingArray<uint32_t>& from, GrowingArray<uint32_t>* into);
+  static Status Clear(cudaStream_t stream, GrowingArray<uint32_t>* bits);
+
+  bool tracks_ = false;
+  GrowingArray<uint32_t> changed_;
+  GrowingArray<uint32_t> saving_;
+  GrowingArray<int64_t> erased_;
+  GrowingArray<int64_t> saving_erased_;
+  int64_t num_erased_ = 0;
+  int64_t num_saving_erased_ = 0;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_DEVICE_ROW_CHANGES_H_

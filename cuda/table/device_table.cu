@@ -1,0 +1,428 @@
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "cc/base/hash.h"
+#include "cuda/base/cuda_status.h"
+#include "cuda/base/grid.h"
+#include "cuda/base/launch.h"
+#include "cuda/store/row_pieces.h"
+#include "cuda/table/device_table.h"
+#include "cuda/table/erase_rows.h"
+#include "cuda/table/insert_rows.h"
+
+namespace sok {
+namespace {
+
+std::atomic<uint64_t> num_tables{0};
+
+StaticRows StaticRowsOf(const TableOptions& options) {
+  if (options.use_hashtable) return {};
+  return options.placement.RowsOn(options.rank, options.ranks, options.capacity);
+}
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    StaticKeysKernel(StaticRows static_rows, int64_t* keys, int64_t* rows) {
+  for (int64_t row = ThreadOfGrid(); row < static_rows.count; row += ThreadsOfGrid()) {
+    keys[row] = static_rows.KeyOf(row);
+    rows[row] = row;
+  }
+}
+
+struct CountedUses {
+  const int64_t* rows;
+  const int32_t* counts;
+  int64_t n;
+  bool has_frequency;
+  bool has_last_used;
+  ColumnView<int64_t> frequency;
+  ColumnView<int64_t> last_used;
+  int64_t uses;
+};
+
+__global__ void __launch_bounds__(kThreadsPerBlock) CountUsesKernel(CountedUses in) {
+  for (int64_t i = ThreadOfGrid(); i < in.n; i += ThreadsOfGrid()) {
+    const int64_t row = in.rows[i];
+    if (row < 0) continue;
+    if (in.has_frequency) in.frequency[row] += in.counts[i];
+    if (in.has_last_used) in.last_used[row] = in.uses;
+  }
+}
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    MoveStepsKernel(ColumnView<int64_t> steps, int64_t rows, int64_t by) {
+  for (int64_t row = ThreadOfGrid(); row < rows; row += ThreadsOfGrid()) {
+    const int64_t moved = steps[row] + by;
+    steps[row] = moved > 0 ? moved : 0;
+  }
+}
+
+}  // namespace
+
+DeviceUsage::DeviceUsage(const TableOptions& options, DeviceAllocator* allocator) {
+  const bool admits = options.admission.kind != Admission::Kind::kNone;
+  if (admits || options.on_full == OnFull::kEvictLfu) frequency.emplace(allocator);
+  if (options.eviction.kind == Eviction::Kind::kGlobalStep) last_step.emplace(allocator);
+  if (options.on_full != OnFull::kError) last_used.emplace(allocator);
+}
+
+Status DeviceUsage::Reserve(cudaStream_t stream, int64_t rows) {
+  for (Column* column : {&frequency, &last_step, &last_used}) {
+    if (column->has_value()) SOK_RETURN_IF_ERROR((*column)->Reserve(stream, rows));
+  }
+  return OkStatus();
+}
+
+int64_t DeviceUsage::bytes() const {
+  int64_t bytes = 0;
+  for (const Column* column : {&frequency, &last_step, &last_used}) {
+    if (column->has_value()) bytes += (*column)->bytes();
+  }
+  return bytes;
+}
+
+StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Create(cudaStream_t stream, const TableMemory& memory,
+                                                           TableOptions options) {
+  SOK_RETURN_IF_ERROR(CheckOptions(options));
+  std::unique_ptr<DeviceTable> table(new DeviceTable(memory, std::move(options)));
+  if (table->bloom_.has_value()) {
+    SOK_RETURN_IF_ERROR(table->Named(table->bloom_->Init(stream, table->options_.admission)));
+  }
+  SOK_RETURN_IF_ERROR(table->FillStaticRows(stream));
+  SOK_RETURN_IF_ERROR(table->Leave(stream));
+  return StatusOr<std::unique_ptr<DeviceTable>>(std::move(table));
+}
+
+DeviceTable::DeviceTable(const TableMemory& memory, TableOptions options)
+    : serial_(++num_tables),
+      options_(std::move(options)),
+      definition_fingerprint_(Fingerprint64(Describe(options_))),
+      static_rows_(StaticRowsOf(options_)),
+      device_(memory.device),
+      directory_(memory.device),
+      store_(options_.dim, memory.rows, memory.device),
+      usage_(options_, memory.device),
+      changes_(memory.device) {
+  if (options_.admission.kind == Admission::Kind::kCounter) waiting_.emplace(device_);
+  if (options_.admission.kind == Admission::Kind::kBloom) bloom_.emplace(device_);
+}
+
+int64_t DeviceTable::bytes() const {
+  return store_.bytes() + directory_.bytes() + usage_.bytes() +
+         (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes() : 0);
+}
+
+Status DeviceTable::Named(const Status& status) const {
+  if (status.ok()) return status;
+  return Status(status.code(), StrCat("Embedding variable '", options_.name, "': ", status.message()));
+}
+
+Status DeviceTable::FillStaticRows(cudaStream_t stream) {
+  const int64_t count = static_rows_.count;
+  if (options_.use_hashtable || count == 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(Named(ReserveRecords(stream, count)));
+  StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * count);
+  SOK_RETURN_IF_ERROR(Named(keys_and_rows.status()));
+  int64_t* const keys = keys_and_rows.value().data();
+  SOK_RETURN_IF_ERROR(
+      Launch("StaticKeys", stream, ShapeFor(count), StaticKeysKernel, static_rows_, keys, keys + count));
+  return StartRows(stream, store_.view(), options_.initializer, keys, keys + count, count);
+}
+
+Status DeviceTable::CheckCapacity(int64_t new_keys) const {
+  if (options_.capacity == 0 || size() + new_keys <= options_.capacity) return OkStatus();
+  return ResourceExhausted("Embedding variable '", options_.name, "' is full: it holds ", size(),
+                           " of at most ", options_.capacity, " rows on rank ", options_.rank,
+                           ", without room for ", new_keys, " new keys");
+}
+
+Status DeviceTable::CheckRoom(int64_t new_keys, int64_t present) const {
+  if (options_.on_full == OnFull::kError) return CheckCapacity(new_keys);
+  if (SurplusOf(new_keys) == 0 || new_keys + present <= options_.capacity) return OkStatus();
+  return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
+                           " rows on rank ", options_.rank, ", but one lookup needs ", new_keys + present);
+}
+
+int64_t DeviceTable::SurplusOf(int64_t new_keys) const {
+  if (options_.on_full == OnFull::kError) return 0;
+  return std::max<int64_t>(size() + new_keys - options_.capacity, 0);
+}
+
+FilterView DeviceTable::filter() const {
+  FilterView filter;
+  filter.filter_freq = options_.admission.filter_freq;
+  filter.has_waiting = waiting_.has_value();
+  filter.has_bloom = bloom_.has_value();
+  if (waiting_.has_value()) filter.waiting = waiting_->view();
+  if (bloom_.has_value()) filter.bloom = bloom_->view();
+  return filter;
+}
+
+Status DeviceTable::NoRowFor(int64_t key) const {
+  return InvalidArgument("Embedding variable '", options_.name, "' has no row for key ", key,
+                         ": without a hash table keys are in [0, ",
+                         options_.placement.StaticKeys(options_.ranks, options_.capacity), ")");
+}
+
+Status DeviceTable::Reserve(cudaStream_t stream, int64_t new_keys) {
+  if (new_keys == 0) return OkStatus();
+  // Doubling keeps the number of reservations small; a bound tells what is never needed.
+  const int64_t rows = directory_.RowLimitWith(new_keys);
+  int64_t wanted = std::max(rows, std::min(2 * row_limit(), rows + (int64_t{1} << 20)));
+  if (options_.capacity > 0) wanted = std::min(wanted, options_.capacity);
+  const int64_t keys = size() + new_keys;
+  const auto reserve = [&] {
+    const int64_t bound = options_.capacity > 0 ? std::min(keys, options_.capacity) : keys;
+    SOK_RETURN_IF_ERROR(directory_.Reserve(stream, bound, wanted));
+    return ReserveRecords(stream, wanted);
+  };
+  const Status status = reserve();
+  if (status.ok()) return status;
+  return Status(status.code(), StrCat("Embedding variable '", options_.name, "' with ", size(),
+                                      " rows: ", status.message()));
+}
+
+Status DeviceTable::ReserveRecords(cudaStream_t stream, int64_t rows) {
+  SOK_RETURN_IF_ERROR(store_.Reserve(stream, rows));
+  SOK_RETURN_IF_ERROR(usage_.Reserve(stream, rows));
+  SOK_RETURN_IF_ERROR(changes_.Reserve(stream, rows, 0));
+  return optimizer_ == nullptr ? OkStatus() : optimizer_->Reserve(stream, rows);
+}
+
+Status DeviceTable::StartUse(cudaStream_t stream, const int64_t* rows, int64_t n) {
+  if (n == 0) return OkStatus();
+  directory_.CountGiven(n);
+  const RowList list = {rows, 0, n};
+  if (usage_.frequency.has_value()) {
+    SOK_RETURN_IF_ERROR(Named(FillColumn(stream, usage_.frequency->view(), list, int64_t{0})));
+  }
+  if (usage_.last_step.has_value()) {
+    SOK_RETURN_IF_ERROR(Named(FillColumn(stream, usage_.last_step->view(), list, steps_)));
+  }
+  if (usage_.last_used.has_value()) {
+    SOK_RETURN_IF_ERROR(Named(FillColumn(stream, usage_.last_used->view(), list, uses_)));
+  }
+  if (optimizer_ != nullptr) {
+    optimizer_->UseRows(row_limit());
+    SOK_RETURN_IF_ERROR(Named(optimizer_->OnNewRows(stream, rows, n)));
+  }
+  return Named(changes_.MarkChanged(stream, rows, n));
+}
+
+Status DeviceTable::CountUses(cudaStream_t stream, const int64_t* rows, const int32_t* counts, int64_t n) {
+  ++uses_;
+  CountedUses uses = {};
+  uses.rows = rows;
+  uses.counts = counts;
+  uses.n = n;
+  uses.has_frequency = usage_.frequency.has_value();
+  uses.has_last_used = usage_.last_used.has_value();
+  if (!uses.has_frequency && !uses.has_last_used) return OkStatus();
+  if (uses.has_frequency) uses.frequency = usage_.frequency->view();
+  if (uses.has_last_used) uses.last_used = usage_.last_used->view();
+  uses.uses = uses_;
+  SOK_RETURN_IF_ERROR(Named(Launch("CountUses", stream, ShapeFor(n), CountUsesKernel, uses)));
+  return Named(changes_.MarkChanged(stream, rows, n));
+}
+
+Status DeviceTable::FindOwn(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids, bool own,
+                            int64_t* rows, uint64_t* first_unknown) {
+  RowFinder finder_of_table = finder();
+  finder_of_table.may_be_foreign = own && options_.ranks > 1;
+  finder_of_table.owners = options_.placement.owners(options_.ranks);
+  finder_of_table.rank = options_.rank;
+  DeviceBuffer<int64_t> boundaries;
+  if (finder_of_table.may_be_foreign && finder_of_table.owners.kind == PlacementKind::kRanges) {
+    StatusOr<DeviceBuffer<int64_t>> made =
+        DeviceBuffer<int64_t>::Allocate(scratch, stream, options_.ranks + 1);
+    SOK_RETURN_IF_ERROR(made.status());
+    boundaries = std::move(made.value());
+    SOK_RETURN_IF_ERROR(
+        upload_.Copy(stream, finder_of_table.owners.boundaries, boundaries.bytes(), boundaries.data()));
+    finder_of_table.owners.boundaries = boundaries.data();
+  }
+  const RowFinder* finders = nullptr;
+  upload_.Add(Span<const RowFinder>(&finder_of_table, 1), &finders);
+  const StatusOr<DeviceBuffer<char>> uploaded = upload_.Send(stream, scratch);
+  SOK_RETURN_IF_ERROR(uploaded.status());
+  return FindRows(stream, ids, finders, rows, first_unknown);
+}
+
+Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,
+                               bool own, int64_t* rows) {
+  if (n == 0) return OkStatus();
+  if (n > std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument("Embedding variable '", options_.name, "': ", n, " keys in one call");
+  }
+  // begin[2] of the keys, begin[2] of those without a row, the first key without a row and without hashing.
+  StatusOr<DeviceBuffer<int64_t>> words = DeviceBuffer<int64_t>::Allocate(scratch, stream, 5);
+  SOK_RETURN_IF_ERROR(Named(words.status()));
+  int64_t* const begin = words.value().data();
+  auto* const first_unknown = reinterpret_cast<uint64_t*>(begin + 4);
+  const int64_t initial_words[5] = {0, n, 0, 0, n};
+  SOK_RETURN_IF_ERROR(Named(upload_.Copy(stream, initial_words, sizeof(initial_words), begin)));
+  StatusOr<DeviceBuffer<int32_t>> which = DeviceBuffer<int32_t>::Allocate(scratch, stream, n);
+  SOK_RETURN_IF_ERROR(Named(which.status()));
+  const IdsOfGroup ids = {1, begin, keys, n};
+  const SomeIds absent = {begin + 2, which.value().data()};
+  SOK_RETURN_IF_ERROR(Named(FindOwn(stream, scratch, ids, own, rows, first_unknown)));
+  SOK_RETURN_IF_ERROR(Named(ListAbsent(stream, scratch, ids, rows, absent)));
+  const StatusOr<const int64_t*> fetched = round_trip_.Fetch(stream, begin, 5);
+  SOK_RETURN_IF_ERROR(Named(fetched.status()));
+  const int64_t made = fetched.value()[3];
+  if (fetched.value()[4] < n) return KeyWithoutRow(stream, keys, static_cast<uint64_t>(fetched.value()[4]));
+  SOK_RETURN_IF_ERROR(CheckCapacity(made));
+  SOK_RETURN_IF_ERROR(Reserve(stream, made));
+  const int64_t made_begin[2] = {0, made};
+  DeviceTable* const tables[1] = {this};
+  SOK_RETURN_IF_ERROR(Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids,
+                                       absent, Span<const int64_t>(made_begin, 2), rows)));
+  return waiting_.has_value() ? Named(waiting_->Erase(stream, scratch, &round_trip_, keys, n)) : OkStatus();
+}
+
+Status DeviceTable::KeyWithoutRow(cudaStream_t stream, const int64_t* keys, uint64_t position) {
+  const StatusOr<const int64_t*> key = round_trip_.Fetch(stream, keys + position, 1);
+  SOK_RETURN_IF_ERROR(Named(key.status()));
+  return NoRowFor(*key.value());
+}
+
+Status DeviceTable::Erase(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,
+                          int64_t* erased) {
+  *erased = 0;
+  if (!options_.use_hashtable) {
+    return InvalidArgument("Embedding variable '", options_.name,
+                           "' has a row for every key, which cannot be taken out");
+  }
+  if (n == 0) return OkStatus();
+  StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
+  SOK_RETURN_IF_ERROR(Named(memory.status()));
+  int64_t* const rows = memory.value().data();
+  int64_t* const distinct = rows + n;
+  int64_t* const count = distinct + n;
+  SOK_RETURN_IF_ERROR(Named(FindKeys(stream, directory_.view().index, keys, n, rows)));
+  SOK_RETURN_IF_ERROR(
+      Named(SortDistinctRows(stream, scratch, rows, n, directory_.row_limit(), distinct, count)));
+  const StatusOr<const int64_t*> fetched = round_trip_.Fetch(stream, count, 1);
+  SOK_RETURN_IF_ERROR(Named(fetched.status()));
+  const int64_t found = *fetched.value();
+  if (waiting_.has_value()) {
+    SOK_RETURN_IF_ERROR(Named(waiting_->Erase(stream, scratch, &round_trip_, keys, n)));
+  }
+  SOK_RETURN_IF_ERROR(EraseRowsOf(stream, scratch, distinct, found));
+  *erased = found;
+  return OkStatus();
+}
+
+Status DeviceTable::ReserveErase(cudaStream_t stream, int64_t n) {
+  SOK_RETURN_IF_ERROR(Named(directory_.ReserveErase(stream, n)));
+  return Named(changes_.Reserve(stream, store_.rows(), n));
+}
+
+Status DeviceTable::EraseRowsOf(cudaStream_t stream, DeviceAllocator* scratch, int64_t* rows, int64_t n) {
+  if (n == 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(ReserveErase(stream, n));
+  StatusOr<DeviceBuffer<int64_t>> keys = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
+  SOK_RETURN_IF_ERROR(Named(keys.status()));
+  SOK_RETURN_IF_ERROR(Named(EraseRows(stream, directory_, rows, n, keys.value().data())));
+  directory_.CountErased(n);
+  num_erased_ += n;
+  return Named(changes_.MarkErased(stream, rows, keys.value().data(), n));
+}
+
+Status DeviceTable::CheckStep(std::string_view optimizer, Span<const float> hyper) const {
+  if (optimizer_ == nullptr) {
+    const auto made = DeviceOptimizer::Make(optimizer, device_);
+    SOK_RETURN_IF_ERROR(Named(made.status()));
+    return Named(made.value()->CheckHyper(hyper));
+  }
+  if (optimizer_->name() != optimizer) {
+    return FailedPrecondition("Embedding variable '", options_.name, "' is trained by '", optimizer_->name(),
+                              "', whose state its rows carry; '", optimizer, "' cannot train it too");
+  }
+  return Named(optimizer_->CheckHyper(hyper));
+}
+
+Status DeviceTable::NoRowNumber(int64_t row) const {
+  return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", row, ": it holds ",
+                         size(), " rows");
+}
+
+Status DeviceTable::AttachOptimizer(cudaStream_t stream, std::string_view name, Span<const float> hyper) {
+  auto made = DeviceOptimizer::Make(name, device_);
+  SOK_RETURN_IF_ERROR(Named(made.status()));
+  std::unique_ptr<DeviceOptimizer> optimizer = std::move(made.value());
+  SOK_RETURN_IF_ERROR(Named(optimizer->Reserve(stream, store_.rows())));
+  std::vector<SlotSpec> slots;
+  for (const RuleSlot& slot : optimizer->rule().slots) {
+    slots.push_back({slot.one_per_row ? 1 : options_.dim, optimizer->rule().SlotFill(slot, hyper)});
+  }
+  SOK_RETURN_IF_ERROR(Named(store_.SetSlots(stream, slots, row_limit())));
+  optimizer->UseRows(row_limit());
+  optimizer_ = std::move(optimizer);
+  first_hyper_.assign(hyper.begin(), hyper.end());
+  return OkStatus();
+}
+
+Status DeviceTable::BringUpToDate(cudaStream_t stream, const RowList& rows) {
+  if (is_up_to_date() || rows.n == 0) return OkStatus();
+  const DeviceCatchUp catch_up = {optimizer_.get(), store_.view(), rows};
+  SOK_RETURN_IF_ERROR(Named(EnqueueCatchUps(stream, Span<const DeviceCatchUp>(&catch_up, 1))));
+  return rows.rows == nullptr ? OkStatus() : Named(changes_.MarkChanged(stream, rows.rows, rows.n));
+}
+
+Status DeviceTable::FinishStep(cudaStream_t stream, const int64_t* rows, int64_t n) {
+  const int64_t step = CountStep();
+  if (usage_.last_step.has_value()) {
+    SOK_RETURN_IF_ERROR(Named(FillColumn(stream, usage_.last_step->view(), {rows, 0, n}, step)));
+  }
+  return Named(changes_.MarkChanged(stream, rows, n));
+}
+
+void DeviceTable::SetClock(int64_t steps, int64_t uses, bool of_graph) {
+  steps_ = steps;
+  uses_ = uses;
+  counts_global_steps_ = of_graph;
+}
+
+Status DeviceTable::SetGlobalStep(int64_t step) {
+  if (!global_step_.has_value() && (!counts_global_steps_ || step < steps_)) {
+    SOK_RETURN_IF_ERROR(MoveSteps(order_.last_stream(), step - steps_));
+  }
+  counts_global_steps_ = true;
+  global_step_ = step;
+  steps_ = std::max(steps_, step);
+  return OkStatus();
+}
+
+int64_t DeviceTable::CountStep() {
+  if (!global_step_.has_value()) return ++steps_;
+  steps_ = std::max(steps_, *global_step_);
+  return *global_step_;
+}
+
+Status DeviceTable::MoveSteps(cudaStream_t stream, int64_t by) {
+  if (by == 0) return OkStatus();
+  if (usage_.last_step.has_value()) {
+    const int64_t rows = row_limit();
+    SOK_RETURN_IF_ERROR(Named(
+        Launch("MoveSteps", stream, ShapeFor(rows), MoveStepsKernel, usage_.last_step->view(), rows, by)));
+  }
+  if (waiting_.has_value()) SOK_RETURN_IF_ERROR(Named(waiting_->MoveLastSteps(stream, by)));
+  SOK_RETURN_IF_ERROR(Leave(stream));
+  steps_ += by;
+  // Deltas would leave the last steps of unchanged rows as they were.
+  chain_end_ = {};
+  return OkStatus();
+}
+
+Status DeviceTable::TrackChanges(cudaStream_t stream) {
+  changes_.Start();
+  SOK_RETURN_IF_ERROR(Named(changes_.Reserve(stream, store_.rows(), 0)));
+  if (!waiting_.has_value()) return OkStatus();
+  waiting_->changes().Start();
+  return Named(waiting_->Reserve(stream, 0, 0));
+}
+
+}  // namespace sok

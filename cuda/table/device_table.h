@@ -1,0 +1,235 @@
+// The rows of one embedding variable on the device.
+#ifndef SOK_CUDA_TABLE_DEVICE_TABLE_H_
+#define SOK_CUDA_TABLE_DEVICE_TABLE_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cc/table/lookup_counts.h"
+#include "cc/table/row_changes.h"
+#include "cc/table/table_options.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/round_trip.h"
+#include "cuda/base/staged_upload.h"
+#include "cuda/store/device_row_store.h"
+#include "cuda/store/new_rows.h"
+#include "cuda/store/row_column.h"
+#include "cuda/store/row_pieces.h"
+#include "cuda/table/admit_ids.h"
+#include "cuda/table/device_bloom.h"
+#include "cuda/table/device_row_changes.h"
+#include "cuda/table/device_waiting.h"
+#include "cuda/table/find_rows.h"
+#include "cuda/table/give_rows.h"
+#include "cuda/table/key_directory.h"
+#include "cuda/table/stream_order.h"
+#include "cuda/training/device_optimizer.h"
+
+namespace sok {
+
+// Where a table's memory comes from. Both outlive the table.
+struct TableMemory {
+  DeviceAllocator* device = nullptr;
+  DeviceAllocator* rows = nullptr;  // of records: `device`, or memory of the host
+};
+
+// What a table says of a row's use, as RowUsage (cc/table/row_usage.h) does; a column exists where the
+// options need it.
+struct DeviceUsage {
+  DeviceUsage(const TableOptions& options, DeviceAllocator* allocator);
+  Status Reserve(cudaStream_t stream, int64_t rows);
+  int64_t bytes() const;
+
+  using Column = std::optional<DeviceColumn<int64_t>>;
+  Column frequency;
+  Column last_step;
+  Column last_used;
+};
+
+// The keys, rows, use, changes and clocks of a table: Table (cc/table/table.h) of the CPU says what they
+// mean, and row numbers, references, errors and their words are its own. The optimizer's arithmetic is
+// elsewhere.
+//
+// Arrays are on the device. A call puts its work into a stream; `Waits` in a comment says that it also waits
+// for the device.
+//
+// Thread safety: the caller holds mutex() around calls, and has called Enter for the stream first and Leave
+// last, which orders the work of several streams.
+class DeviceTable {
+ public:
+  // Checks the options. A table without hashing gets all its rows at once, with their initial values.
+  static StatusOr<std::unique_ptr<DeviceTable>> Create(cudaStream_t stream, const TableMemory& memory,
+                                                       TableOptions options);
+
+  // Waits for the work on the table, whose memory goes.
+  ~DeviceTable() { order_.Wait(); }
+
+  std::mutex& mutex() const { return mutex_; }
+  Status Enter(cudaStream_t stream) { return Named(order_.Enter(stream)); }
+  Status Leave(cudaStream_t stream) { return Named(order_.Leave(stream)); }
+
+  // Different for each table of the process.
+  uint64_t serial() const { return serial_; }
+  const TableOptions& options() const { return options_; }
+  uint64_t definition_fingerprint() const { return definition_fingerprint_; }
+  int64_t size() const { return options_.use_hashtable ? directory_.size() : static_rows_.count; }
+  int64_t row_limit() const { return options_.use_hashtable ? directory_.row_limit() : static_rows_.count; }
+  int64_t bytes() const;
+  bool represents_rows() const { return options_.placement.represents(options_.rank); }
+  bool counts_lookups() const { return usage_.frequency.has_value(); }
+  bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
+  // An error from below, with the variable's name in front.
+  Status Named(const Status& status) const;
+
+  // --- For kernels, until the table next makes room ---
+
+  RowFinder finder() const {
+    RowFinder finder;
+    finder.is_static = !options_.use_hashtable;
+    finder.index = directory_.view().index;
+    finder.static_rows = static_rows_;
+    return finder;
+  }
+  RowSource source() const { return SourceOf(directory_); }
+  RowStoreView rows() const { return store_.view(); }
+  // Null where references are row numbers.
+  const uint32_t* states() const { return directory_.has_erased() ? directory_.view().states : nullptr; }
+  const KeyDirectory& directory() const { return directory_; }
+  DeviceUsage& usage() { return usage_; }
+  const DeviceUsage& usage() const { return usage_; }
+  DeviceRowChanges& changes() { return changes_; }
+  const StaticRows& static_rows() const { return static_rows_; }
+
+  // --- Rows for new keys ---
+
+  // ResourceExhausted where the capacity does not suffice for more keys.
+  Status CheckCapacity(int64_t new_keys) const;
+  // The same for a lookup that finds `present` other rows, where a full table evicts rows.
+  Status CheckRoom(int64_t new_keys, int64_t present) const;
+  // Rows that have to go for that; 0 unless the table evicts.
+  int64_t SurplusOf(int64_t new_keys) const;
+  // What is not found without hashing.
+  Status NoRowFor(int64_t key) const;
+  // Makes room for `new_keys` more keys. ResourceExhausted where memory does not suffice.
+  Status Reserve(cudaStream_t stream, int64_t new_keys);
+  // keys[n] have rows[n], and their records are started (StartRows): says so to all else that the table
+  // keeps. Reserve came before.
+  Status StartUse(cudaStream_t stream, const int64_t* rows, int64_t n);
+  // A training lookup has found or made rows[n], of ids that occur counts[n] times; negative rows are passed
+  // over. `counts` may be null unless counts_lookups().
+  Status CountUses(cudaStream_t stream, const int64_t* rows, const int32_t* counts, int64_t n);
+  // The rows of keys[n], which are distinct; absent ones are inserted as for loading: without admission,
+  // counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own` says to pass over
+  // those. Errors as Table::FindOrMake. Waits.
+  Status FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n, bool own,
+                    int64_t* rows);
+
+  // --- Rows that go ---
+
+  // Table::Erase: of keys[n]. Waits.
+  Status Erase(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,
+               int64_t* erased);
+  // Makes room to erase `n` rows. ResourceExhausted where memory does not suffice.
+  Status ReserveErase(cudaStream_t stream, int64_t n);
+  // Takes out rows[n], distinct and in use, in their order.
+  Status EraseRowsOf(cudaStream_t stream, DeviceAllocator* scratch, int64_t* rows, int64_t n);
+  // Rows that went in this table's life: references that were made when it had this value are all current.
+  int64_t num_erased() const { return num_erased_; }
+
+  // --- The optimizer ---
+
+  // Null before the first step.
+  const DeviceOptimizer* optimizer() const { return optimizer_.get(); }
+  DeviceOptimizer* optimizer() { return optimizer_.get(); }
+  // The hyper-parameters of the first step; empty without an optimizer.
+  Span<const float> first_hyper() const { return first_hyper_; }
+  // The error of a step by this optimizer, if any. Changes nothing.
+  Status CheckStep(std::string_view optimizer, Span<const float> hyper) const;
+  // What is not known of a reference; `row` is its row.
+  Status NoRowNumber(int64_t row) const;
+  // Gives a table that has none its optimizer. CheckStep has passed.
+  Status AttachOptimizer(cudaStream_t stream, std::string_view name, Span<const float> hyper);
+  // Makes rows current, which are distinct, if the optimizer postpones the steps of untouched rows.
+  Status BringUpToDate(cudaStream_t stream, const RowList& rows);
+  bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
+  // A step with gradients of these rows, below 0 for none, is in the stream.
+  Status FinishStep(cudaStream_t stream, const int64_t* rows, int64_t n);
+
+  // --- Admission ---
+
+  // Null if the filter is of another kind.
+  DeviceWaiting* waiting() { return waiting_.has_value() ? &*waiting_ : nullptr; }
+  DeviceBloom* bloom() { return bloom_.has_value() ? &*bloom_ : nullptr; }
+  FilterView filter() const;
+
+  // --- Clocks: see Table ---
+
+  int64_t steps() const { return steps_; }
+  int64_t uses() const { return uses_; }
+  bool counts_global_steps() const { return counts_global_steps_; }
+  void SetClock(int64_t steps, int64_t uses, bool of_graph);
+  // Needs no Enter: it works on the stream of the last call.
+  Status SetGlobalStep(int64_t step);
+  // The number of the step that is being taken.
+  int64_t CountStep();
+
+  // --- Statistics and saves ---
+
+  const std::shared_ptr<LookupCounts>& lookup_counts() const { return lookup_counts_; }
+  // Starts to count changes.
+  Status TrackChanges(cudaStream_t stream);
+  ChainEnd& chain_end() { return chain_end_; }
+
+  // For calls on this table alone.
+  StagedUpload& upload() { return upload_; }
+  RoundTrip& round_trip() { return round_trip_; }
+
+ private:
+  DeviceTable(const TableMemory& memory, TableOptions options);
+
+  Status ReserveRecords(cudaStream_t stream, int64_t rows);
+  Status FillStaticRows(cudaStream_t stream);
+  Status MoveSteps(cudaStream_t stream, int64_t by);
+  // Finds the ids of one table; those of other ranks get kForeignRow if `own`.
+  Status FindOwn(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids, bool own,
+                 int64_t* rows, uint64_t* first_unknown);
+  Status KeyWithoutRow(cudaStream_t stream, const int64_t* keys, uint64_t position);
+
+  const uint64_t serial_;
+  const TableOptions options_;
+  const uint64_t definition_fingerprint_;
+  const StaticRows static_rows_;  // none with hashing
+  mutable std::mutex mutex_;
+  StreamOrder order_;
+  StagedUpload upload_;
+  RoundTrip round_trip_;
+  DeviceAllocator* device_;
+  KeyDirectory directory_;  // unused without hashing
+  DeviceRowStore store_;
+  DeviceUsage usage_;
+  std::optional<DeviceWaiting> waiting_;
+  std::optional<DeviceBloom> bloom_;
+  DeviceRowChanges changes_;
+  ChainEnd chain_end_;
+  int64_t num_erased_ = 0;
+  std::unique_ptr<DeviceOptimizer> optimizer_;
+  std::vector<float> first_hyper_;
+  const std::shared_ptr<LookupCounts> lookup_counts_ = std::make_shared<LookupCounts>();
+  int64_t steps_ = 0;
+  int64_t uses_ = 0;
+  std::optional<int64_t> global_step_;
+  bool counts_global_steps_ = false;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_DEVICE_TABLE_H_

@@ -1,0 +1,117 @@
+#include <algorithm>
+
+#include "cuda/base/device_buffer.h"
+#include "cuda/base/grid.h"
+#include "cuda/base/launch.h"
+#include "cuda/store/row_pieces.h"
+#include "cuda/table/device_waiting.h"
+#include "cuda/table/erase_rows.h"
+#include "cuda/table/give_rows.h"
+
+namespace sok {
+namespace {
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    MoveKernel(ColumnView<int64_t> steps, int64_t places, int64_t by) {
+  for (int64_t place = ThreadOfGrid(); place < places; place += ThreadsOfGrid()) {
+    const int64_t moved = steps[place] + by;
+    steps[place] = moved > 0 ? moved : 0;
+  }
+}
+
+}  // namespace
+
+Status DeviceWaiting::Reserve(cudaStream_t stream, int64_t insertions, int64_t erasures) {
+  const int64_t needed = directory_.RowLimitWith(insertions);
+  // Growing by half at least keeps the number of reservations small.
+  const int64_t places = needed <= counts_.rows() ? counts_.rows() : std::max(needed, limit() + limit() / 2);
+  SOK_RETURN_IF_ERROR(directory_.Reserve(stream, size() + insertions, places));
+  SOK_RETURN_IF_ERROR(counts_.Reserve(stream, places));
+  SOK_RETURN_IF_ERROR(last_steps_.Reserve(stream, places));
+  SOK_RETURN_IF_ERROR(directory_.ReserveErase(stream, erasures));
+  return changes_.Reserve(stream, places, erasures);
+}
+
+Status DeviceWaiting::Insert(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
+                             const int64_t* keys, int64_t n, int64_t* places) {
+  if (n == 0) return OkStatus();
+  const RowSource source = SourceOf(directory_);
+  const int64_t begin[2] = {0, n};
+  NewRows new_rows;
+  new_rows.tables = 1;
+  upload->Add(Span<const RowSource>(&source, 1), &new_rows.sources);
+  upload->Add(Span<const KeyIndexView>(&source.directory.index, 1), &new_rows.indexes);
+  upload->Add(Span<const int64_t>(begin, 2), &new_rows.begin);
+  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
+  SOK_RETURN_IF_ERROR(uploaded.status());
+  new_rows.count = n;
+  new_rows.keys = const_cast<int64_t*>(keys);  // only read
+  new_rows.rows = places;
+  SOK_RETURN_IF_ERROR(GiveRows(stream, new_rows));
+  directory_.CountGiven(n);
+  return OkStatus();
+}
+
+Status DeviceWaiting::ErasePlaces(cudaStream_t stream, DeviceAllocator* scratch, int64_t* places, int64_t n) {
+  if (n == 0) return OkStatus();
+  const StatusOr<DeviceBuffer<int64_t>> keys = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
+  SOK_RETURN_IF_ERROR(keys.status());
+  SOK_RETURN_IF_ERROR(EraseRows(stream, directory_, places, n, keys.value().data()));
+  directory_.CountErased(n);
+  return changes_.MarkErased(stream, places, keys.value().data(), n);
+}
+
+Status DeviceWaiting::Erase(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip,
+                            const int64_t* keys, int64_t n) {
+  if (n == 0 || size() == 0) return OkStatus();
+  const StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
+  SOK_RETURN_IF_ERROR(memory.status());
+  int64_t* const places = memory.value().data();
+  int64_t* const distinct = places + n;
+  int64_t* const count = distinct + n;
+  SOK_RETURN_IF_ERROR(FindKeys(stream, directory_.view().index, keys, n, places));
+  SOK_RETURN_IF_ERROR(SortDistinctRows(stream, scratch, places, n, limit(), distinct, count));
+  const StatusOr<const int64_t*> fetched = round_trip->Fetch(stream, count, 1);
+  SOK_RETURN_IF_ERROR(fetched.status());
+  const int64_t found = *fetched.value();
+  SOK_RETURN_IF_ERROR(Reserve(stream, 0, found));
+  return ErasePlaces(stream, scratch, distinct, found);
+}
+
+Status DeviceWaiting::Set(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
+                          RoundTrip* round_trip, const int64_t* keys, const int64_t* counts,
+                          const int64_t* last_steps, int64_t n) {
+  if (n == 0) return OkStatus();
+  const StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 3 * n + 4);
+  SOK_RETURN_IF_ERROR(memory.status());
+  const StatusOr<DeviceBuffer<int32_t>> which = DeviceBuffer<int32_t>::Allocate(scratch, stream, n);
+  SOK_RETURN_IF_ERROR(which.status());
+  int64_t* const places = memory.value().data();
+  int64_t* const begin = places + n;  // of the ids, then of those that are new
+  int64_t* const new_keys = begin + 4;
+  int64_t* const new_places = new_keys + n;
+  const int64_t host_begin[2] = {0, n};
+  SOK_RETURN_IF_ERROR(upload->Copy(stream, host_begin, sizeof(host_begin), begin));
+  const IdsOfGroup ids = {1, begin, keys, n};
+  SOK_RETURN_IF_ERROR(FindKeys(stream, directory_.view().index, keys, n, places));
+  SOK_RETURN_IF_ERROR(ListAbsent(stream, scratch, ids, places, {begin + 2, which.value().data()}));
+  const StatusOr<const int64_t*> fetched = round_trip->Fetch(stream, begin + 3, 1);
+  SOK_RETURN_IF_ERROR(fetched.status());
+  NewRows new_ids;
+  new_ids.count = *fetched.value();
+  new_ids.keys = new_keys;
+  new_ids.rows = new_places;
+  SOK_RETURN_IF_ERROR(Reserve(stream, new_ids.count, 0));
+  SOK_RETURN_IF_ERROR(CollectKeys(stream, ids, which.value().data(), new_ids));
+  SOK_RETURN_IF_ERROR(Insert(stream, scratch, upload, new_keys, new_ids.count, new_places));
+  SOK_RETURN_IF_ERROR(SpreadRows(stream, new_ids, which.value().data(), places));
+  SOK_RETURN_IF_ERROR(ScatterColumn(stream, counts_.view(), {places, 0, n}, counts));
+  SOK_RETURN_IF_ERROR(ScatterColumn(stream, last_steps_.view(), {places, 0, n}, last_steps));
+  return changes_.MarkChanged(stream, places, n);
+}
+
+Status DeviceWaiting::MoveLastSteps(cudaStream_t stream, int64_t by) {
+  return Launch("MoveLastSteps", stream, ShapeFor(limit()), MoveKernel, last_steps_.view(), limit(), by);
+}
+
+}  // namespace sok

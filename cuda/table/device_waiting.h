@@ -1,0 +1,68 @@
+// The ids that a CounterFilter has seen but not admitted yet, on the device.
+#ifndef SOK_CUDA_TABLE_DEVICE_WAITING_H_
+#define SOK_CUDA_TABLE_DEVICE_WAITING_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/round_trip.h"
+#include "cuda/base/staged_upload.h"
+#include "cuda/store/row_column.h"
+#include "cuda/table/device_row_changes.h"
+#include "cuda/table/key_directory.h"
+
+namespace sok {
+
+// What kernels see of them.
+struct WaitingView {
+  KeyDirectoryView directory;
+  ColumnView<int64_t> counts;      // occurrences so far
+  ColumnView<int64_t> last_steps;  // the table's steps() at the last of them
+};
+
+// WaitingIds (cc/table/waiting_ids.h) on the device: each id has a place, as a key has a row. Places are
+// other numbers than the CPU's, which nothing depends on. Order of work, threads and memory as KeyDirectory.
+class DeviceWaiting {
+ public:
+  explicit DeviceWaiting(DeviceAllocator* allocator)
+      : directory_(allocator), counts_(allocator), last_steps_(allocator), changes_(allocator) {}
+
+  int64_t size() const { return directory_.size(); }
+  int64_t limit() const { return directory_.row_limit(); }
+  int64_t bytes() const { return directory_.bytes() + counts_.bytes() + last_steps_.bytes(); }
+  WaitingView view() const { return {directory_.view(), counts_.view(), last_steps_.view()}; }
+  DeviceRowChanges& changes() { return changes_; }
+
+  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted where memory does not
+  // suffice.
+  Status Reserve(cudaStream_t stream, int64_t insertions, int64_t erasures);
+
+  // Gives places[i] to keys[i], n absent distinct ids. Needs a Reserve. Arrays on the device.
+  Status Insert(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload, const int64_t* keys,
+                int64_t n, int64_t* places);
+  // Takes out places[n], distinct and in use. Needs a Reserve.
+  Status ErasePlaces(cudaStream_t stream, DeviceAllocator* scratch, int64_t* places, int64_t n);
+
+  // Takes out those of keys[n] that wait, which may repeat. Waits for the device.
+  Status Erase(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip, const int64_t* keys,
+               int64_t n);
+  // Sets what is known of keys[n], which are distinct and may be new. Waits for the device.
+  Status Set(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload, RoundTrip* round_trip,
+             const int64_t* keys, const int64_t* counts, const int64_t* last_steps, int64_t n);
+
+  // Adds `by` to all last steps, bounded below by 0.
+  Status MoveLastSteps(cudaStream_t stream, int64_t by);
+
+ private:
+  KeyDirectory directory_;
+  DeviceColumn<int64_t> counts_;
+  DeviceColumn<int64_t> last_steps_;
+  DeviceRowChanges changes_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_DEVICE_WAITING_H_

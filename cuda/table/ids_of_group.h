@@ -1,0 +1,27 @@
+#ifndef SOK_CUDA_TABLE_IDS_OF_GROUP_H_
+#define SOK_CUDA_TABLE_IDS_OF_GROUP_H_
+
+#include <cstdint>
+
+namespace sok {
+
+// The distinct ids of a group of tables, those of table 0 first, and their rows: as cuda/dedup/dedup.h
+// numbers them. All arrays are on the device.
+struct IdsOfGroup {
+  int tables = 0;
+  const int64_t* begin =
+      nullptr;                    // [tables + 1]: table t has the ids [begin[t], begin[t + 1]); begin[0] is 0
+  const int64_t* keys = nullptr;  // [max]
+  int64_t max = 0;                // the host knows that begin[tables] is at most this; below 2^31
+};
+
+// Some of these ids, in order.
+struct SomeIds {
+  int64_t* begin = nullptr;  // [tables + 1]: those of table t are [begin[t], begin[t + 1])
+  int32_t* which =
+      nullptr;  // [max]: their numbers among the group's ids; as many as begin[tables] are written
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_IDS_OF_GROUP_H_

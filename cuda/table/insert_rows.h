@@ -1,0 +1,28 @@
+// New rows in all tables of a group.
+#ifndef SOK_CUDA_TABLE_INSERT_ROWS_H_
+#define SOK_CUDA_TABLE_INSERT_ROWS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/staged_upload.h"
+#include "cuda/table/device_table.h"
+#include "cuda/table/ids_of_group.h"
+
+namespace sok {
+
+// Inserts `some` of the ids of a group, which have no rows, with their initial rows: rows[u] becomes the row
+// of id u. begin[t] .. begin[t + 1] are what some.begin holds, on the host. Every table has reserved room
+// (DeviceTable::Reserve) for its new keys. Checks nothing. ResourceExhausted where `scratch` has no memory;
+// then nothing was inserted.
+Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
+                  Span<DeviceTable* const> tables, const IdsOfGroup& ids, const SomeIds& some,
+                  Span<const int64_t> begin, int64_t* rows);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_INSERT_ROWS_H_

@@ -1,0 +1,45 @@
+// Rows of a table that leave it at once.
+#ifndef SOK_CUDA_TABLE_SELECT_ROWS_H_
+#define SOK_CUDA_TABLE_SELECT_ROWS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/table/device_table.h"
+
+namespace sok {
+
+// Rows on the device, in increasing order: rows[*count], with room for all rows of the table.
+struct SelectedRows {
+  DeviceBuffer<int64_t> rows;
+  DeviceBuffer<int64_t> count;  // one
+};
+
+// Each call puts work into the stream that lists some rows in use of a table. Fewer than 2^31 rows.
+// ResourceExhausted where `scratch` has no memory, of which they take about 8 bytes for each row.
+
+// Those whose last step is less than `oldest`; the table has last steps.
+Status SelectUnused(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, int64_t oldest,
+                    SelectedRows* selected);
+// Those with 0.5 * sum of w^2 < threshold, summed in order as doubles.
+Status SelectSmall(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, float threshold,
+                   SelectedRows* selected);
+// All rows that have changed since the last save, or all rows.
+Status SelectInUse(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, bool changed_only,
+                   SelectedRows* selected);
+
+// Places of ids that wait, instead of rows: all of them, or those that have changed since the last save; of
+// those the ones with a last step less than `oldest`.
+Status SelectWaiting(cudaStream_t stream, DeviceAllocator* scratch, DeviceWaiting* waiting, bool changed_only,
+                     int64_t oldest, SelectedRows* selected);
+// What is known of the ids at places[n]: ids[n], counts[n] and last steps[n], one array after the other.
+Status GatherWaiting(cudaStream_t stream, const DeviceWaiting& waiting, const int64_t* places, int64_t n,
+                     int64_t* gathered);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_SELECT_ROWS_H_
