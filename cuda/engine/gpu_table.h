@@ -1,0 +1,43 @@
+#ifndef SOK_CUDA_ENGINE_GPU_TABLE_H_
+#define SOK_CUDA_ENGINE_GPU_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "cc/engine/engine_table.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/table/device_table.h"
+
+namespace sok {
+
+// A DeviceTable behind the seam: takes its lock for each call.
+class GpuTable final : public EngineTable {
+ public:
+  // `own` is the engine's memory, which outlives the table.
+  GpuTable(Engine* engine, DeviceAllocator* own, std::unique_ptr<DeviceTable> table)
+      : EngineTable(engine), own_(own), table_(std::move(table)) {}
+
+  const TableOptions& options() const override { return table_->options(); }
+  TableDescription Describe() const override;
+  const LookupCounts& lookup_counts() const override { return *table_->lookup_counts(); }
+  Status ApplyGradients(const EngineContext& context, std::string_view optimizer, Span<const float> hyper,
+                        Span<const int64_t> references, const float* grads, bool distinct) override;
+  Status Assign(const EngineContext& context, Span<const int64_t> keys, const float* values) override;
+  Status Erase(const EngineContext& context, Span<const int64_t> keys, int64_t* erased) override;
+  Status SetGlobalStep(int64_t step) override;
+  StatusOr<std::unique_ptr<HeldTable>> Hold(const EngineContext& context) override;
+
+  DeviceTable& table() const { return *table_; }
+
+ private:
+  DeviceAllocator* own_;
+  const std::unique_ptr<DeviceTable> table_;
+};
+
+inline DeviceTable* DeviceTableOf(EngineTable* table) { return &static_cast<GpuTable*>(table)->table(); }
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_ENGINE_GPU_TABLE_H_

@@ -1,0 +1,28 @@
+// Gradients and steps of the CUDA engine keep the contract of engines.
+#include "cc/engine/contract/suites.h"
+#include "cc/optimizers/optimizer.h"
+#include "cuda/engine/gpu_case.h"
+
+namespace sok {
+namespace {
+
+EngineCase TrainingCase() {
+  EngineCase engine_case = GpuCase();
+  for (const RuleInfo* rule : KnownRules()) engine_case.optimizers.push_back(rule->name);
+  return engine_case;
+}
+
+TEST(GpuContractTest, ThereIsADevice) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+}
+
+#define SOK_GPU_OFFERS(suite) \
+  INSTANTIATE_TEST_SUITE_P(Gpu, suite, testing::ValuesIn(GpuCases(TrainingCase())), NameOfCase)
+
+SOK_GPU_OFFERS(GradientContract);
+SOK_GPU_OFFERS(WeightsContract);
+SOK_GPU_OFFERS(TrainingContract);
+SOK_GPU_OFFERS(FusedContract);
+
+}  // namespace
+}  // namespace sok

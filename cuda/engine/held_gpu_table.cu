@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cc/base/within_memory.h"
+#include "cc/optimizers/optimizer_state.h"
+#include "cuda/base/cuda_status.h"
+#include "cuda/engine/gpu_call.h"
+#include "cuda/engine/held_gpu_table.h"
+#include "cuda/engine/rows_in_pieces.h"
+#include "cuda/engine/tables_at_work.h"
+#include "cuda/table/select_rows.h"
+
+namespace sok {
+namespace {
+
+class HeldGpuTable final : public HeldTable {
+ public:
+  HeldGpuTable(const EngineContext& context, DeviceAllocator* own, DeviceTable* table)
+      : call_(context, own), table_(*table), at_work_(call_.stream(), Span<DeviceTable* const>(&table, 1)) {}
+
+  Status Enter() { return at_work_.Enter(); }
+
+  const TableOptions& options() const override { return table_.options(); }
+  HeldState state() const override;
+
+  StatusOr<int64_t> CountRows(RowSet set) override;
+  Status ReadRows(const RowsToRead& what, FunctionRef<Status(const RowPiece&)> visit) override {
+    return WithinMemory([&] { return ReadRowsOf(what, visit); });
+  }
+  Status ErasedKeys(std::vector<int64_t>* keys) override {
+    return WithinMemory([&] { return table_.changes().FetchErased(stream(), keys); });
+  }
+
+  int64_t max_rows_to_fill() const override { return RowsOfPiece(table_); }
+  Status FillRows(Span<const int64_t> keys, const RowParts& parts,
+                  FunctionRef<Status(const RowsToFill&)> fill) override {
+    return WithinMemory([&] { return FillRowsOf(keys, parts, fill); });
+  }
+  Status Erase(Span<const int64_t> keys) override {
+    return WithinMemory([&] { return EraseKeysOf(keys); });
+  }
+
+  StatusOr<int64_t> CountWaiting(RowSet set) override;
+  Status ReadWaiting(RowSet set, FunctionRef<Status(const WaitingPiece&)> visit) override {
+    return WithinMemory([&] { return ReadWaitingIn(set, visit); });
+  }
+  Status ErasedWaiting(std::vector<int64_t>* ids) override {
+    return WithinMemory([&] { return table_.waiting()->changes().FetchErased(stream(), ids); });
+  }
+  Status SetWaiting(const WaitingPiece& piece) override {
+    return WithinMemory([&] { return SetWaitingOf(piece); });
+  }
+  Status EraseWaiting(Span<const int64_t> ids) override {
+    return WithinMemory([&] { return EraseWaitingIds(ids); });
+  }
+  Status ReadBloom(FunctionRef<Status(Span<const char>)> visit) override {
+    return WithinMemory([&] { return ReadBloomIn(visit); });
+  }
+  Status MergeBloom(int64_t first, Span<const char> bytes) override {
+    return table_.bloom()->MergeMax(stream(), call_.scratch(), first, bytes);
+  }
+
+  Status SettleOptimizer() override {
+    return WithinMemory([&] { return Settle(); });
+  }
+  Status ReadPastSteps(PastSteps* past) override {
+    return WithinMemory([&] {
+      *past = table_.optimizer()->past_steps();
+      return OkStatus();
+    });
+  }
+  Status RestoreOptimizer(const HeldOptimizer& optimizer) override {
+    return WithinMemory([&] { return RestoreOptimizerOf(optimizer); });
+  }
+  Status RestorePastSteps(const PastSteps& past) override {
+    return WithinMemory([&] { return table_.optimizer()->RestorePastSteps(stream(), past); });
+  }
+  Status RestoreClock(const TableClock& clock) override {
+    table_.SetClock(clock.steps, clock.uses, clock.counts_global_steps);
+    return OkStatus();
+  }
+
+  Status EvictForSave() override {
+    return WithinMemory([&] { return Evict(); });
+  }
+  Status TrackChanges() override { return table_.TrackChanges(stream()); }
+  Status BeginSave() override {
+    SOK_RETURN_IF_ERROR(table_.changes().BeginSave(stream()));
+    return table_.waiting() == nullptr ? OkStatus() : table_.waiting()->changes().BeginSave(stream());
+  }
+  void EndSave(bool ok, ChainEnd end) override {
+    // Where it fails, the device is lost, and what it held with it.
+    (void)table_.changes().EndSave(stream(), ok).ok();
+    if (table_.waiting() != nullptr) (void)table_.waiting()->changes().EndSave(stream(), ok).ok();
+    table_.chain_end() = std::move(end);
+  }
+
+ private:
+  cudaStream_t stream() const { return call_.stream(); }
+  Status ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const RowPiece&)> visit);
+  Status FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
+                    FunctionRef<Status(const RowsToFill&)> fill);
+  Status EraseKeysOf(Span<const int64_t> keys);
+  Status ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingPiece&)> visit);
+  Status SetWaitingOf(const WaitingPiece& piece);
+  Status EraseWaitingIds(Span<const int64_t> ids);
+  Status ReadBloomIn(FunctionRef<Status(Span<const char>)> visit);
+  Status Settle();
+  Status RestoreOptimizerOf(const HeldOptimizer& optimizer);
+  Status Evict();
+  Status EvictWaiting(int64_t oldest);
+  // Calls visit(rows, n) on pieces of the rows of `set`, on the device, in order.
+  template <typename Visit>
+  Status ForEachPiece(RowSet set, int64_t limit, const Visit& visit);
+  // Keys of the host, on the device.
+  StatusOr<DeviceBuffer<int64_t>> Upload(Span<const int64_t> keys);
+  StatusOr<int64_t> Count(const SelectedRows& selected);
+
+  GpuCall call_;
+  DeviceTable& table_;
+  TablesAtWork at_work_;
+};
+
+HeldState HeldGpuTable::state() const {
+  HeldState state;
+  state.rows = table_.size();
+  state.clock = TableClock{table_.steps(), table_.uses(), table_.counts_global_steps()};
+  state.parts.slots = table_.rows().width > table_.options().dim;
+  state.parts.frequency = table_.usage().frequency.has_value();
+  state.parts.last_step = table_.usage().last_step.has_value();
+  state.parts.last_used = table_.usage().last_used.has_value();
+  state.parts.last_current = table_.optimizer() != nullptr && table_.optimizer()->can_save_lag();
+  state.tracks_changes = table_.changes().tracks();
+  state.chain_end = table_.chain_end();
+  if (table_.optimizer() != nullptr) {
+    const Span<const float> hyper = table_.first_hyper();
+    state.optimizer =
+        HeldOptimizer{table_.optimizer()->name(), table_.optimizer()->steps(), {hyper.begin(), hyper.end()}};
+  }
+  return state;
+}
+
+StatusOr<int64_t> HeldGpuTable::Count(const SelectedRows& selected) {
+  const StatusOr<const int64_t*> count = table_.round_trip().Fetch(stream(), selected.count.data(), 1);
+  SOK_RETURN_IF_ERROR(count.status());
+  return *count.value();
+}
+
+StatusOr<int64_t> HeldGpuTable::CountRows(RowSet set) {
+  if (set == RowSet::kAll) return table_.size();
+  SelectedRows changed;
+  SOK_RETURN_IF_ERROR(SelectInUse(stream(), call_.scratch(), &table_, /*changed_only=*/true, &changed));
+  return Count(changed);
+}
+
+template <typename Visit>
+Status HeldGpuTable::ForEachPiece(RowSet set, int64_t limit, const Visit& visit) {
+  SelectedRows selected;
+  SOK_RETURN_IF_ERROR(SelectInUse(stream(), call_.scratch(), &table_, set == RowSet::kChanged, &selected));
+  const StatusOr<int64_t> count = Count(selected);
+  SOK_RETURN_IF_ERROR(count.status());
+  const int64_t rows = std::min(count.value(), limit);
+  const int64_t piece = RowsOfPiece(table_);
+  for (int64_t first = 0; first < rows; first += piece) {
+    SOK_RETURN_IF_ERROR(visit(selected.rows.data() + first, std::min(piece, rows - first)));
+  }
+  return OkStatus();
+}
+
+Status HeldGpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const RowPiece&)> visit) {
+  RowsInPieces pieces(stream(), call_.scratch(), &table_);
+  return ForEachPiece(what.set, what.limit, [&](const int64_t* rows, int64_t n) -> Status {
+    if (what.up_to_date) SOK_RETURN_IF_ERROR(table_.BringUpToDate(stream(), {rows, 0, n}));
+    const StatusOr<RowPiece> piece = pieces.Read(what.parts, rows, n);
+    SOK_RETURN_IF_ERROR(piece.status());
+    return visit(piece.value());
+  });
+}
+
+StatusOr<DeviceBuffer<int64_t>> HeldGpuTable::Upload(Span<const int64_t> keys) {
+  StatusOr<DeviceBuffer<int64_t>> buffer =
+      DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), keys.size());
+  SOK_RETURN_IF_ERROR(buffer.status());
+  if (!keys.empty()) {
+    SOK_RETURN_IF_CUDA_ERROR(
+        cudaMemcpyAsync(buffer.value().data(), keys.data(), static_cast<size_t>(buffer.value().bytes()),
+                        cudaMemcpyHostToDevice, stream()),
+        "cannot copy ", keys.size(), " keys to the device");
+    // The host's array may go.
+    SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream()), "cannot wait for the device");
+  }
+  return buffer;
+}
+
+Status HeldGpuTable::FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
+                                FunctionRef<Status(const RowsToFill&)> fill) {
+  const int64_t n = keys.size();
+  const StatusOr<DeviceBuffer<int64_t>> device_keys = Upload(keys);
+  SOK_RETURN_IF_ERROR(device_keys.status());
+  StatusOr<DeviceBuffer<int64_t>> rows = DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), n);
+  SOK_RETURN_IF_ERROR(rows.status());
+  RowsInPieces pieces(stream(), call_.scratch(), &table_);
+  StatusOr<RowsToFill> to_fill = pieces.Prepare(parts, n);
+  SOK_RETURN_IF_ERROR(to_fill.status());
+  SOK_RETURN_IF_ERROR(table_.FindOrMake(stream(), call_.scratch(), device_keys.value().data(), n,
+                                        /*own=*/false, rows.value().data()));
+  SOK_RETURN_IF_ERROR(fill(to_fill.value()));
+  return pieces.Write(parts, rows.value().data(), n);
+}
+
+Status HeldGpuTable::EraseKeysOf(Span<const int64_t> keys) {
+  const StatusOr<DeviceBuffer<int64_t>> device_keys = Upload(keys);
+  SOK_RETURN_IF_ERROR(device_keys.status());
+  int64_t erased = 0;
+  return table_.Erase(stream(), call_.scratch(), device_keys.value().data(), keys.size(), &erased);
+}
+
+StatusOr<int64_t> HeldGpuTable::CountWaiting(RowSet set) {
+  if (set == RowSet::kAll) return table_.waiting()->size();
+  SelectedRows places;
+  SOK_RETURN_IF_ERROR(
+      SelectWaiting(stream(), call_.scratch(), table_.waiting(), /*changed_only=*/true, INT64_MAX, &places));
+  return Count(places);
+}
+
+Status HeldGpuTable::ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingPiece&)> visit) {
+  constexpr int64_t kPiece = 32768;
+  SelectedRows places;
+  SOK_RETURN_IF_ERROR(SelectWaiting(stream(), call_.scratch(), table_.waiting(), set == RowSet::kChanged,
+                                    INT64_MAX, &places));
+  const StatusOr<int64_t> count = Count(places);
+  SOK_RETURN_IF_ERROR(count.status());
+  const StatusOr<DeviceBuffer<int64_t>> numbers =
+      DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), 3 * std::min(kPiece, count.value()));
+  SOK_RETURN_IF_ERROR(numbers.status());
+  std::vector<int64_t> host;
+  for (int64_t first = 0; first < count.value(); first += kPiece) {
+    const int64_t n = std::min(kPiece, count.value() - first);
+    host.resize(3 * n);
+    SOK_RETURN_IF_ERROR(
+        GatherWaiting(stream(), *table_.waiting(), places.rows.data() + first, n, numbers.value().data()));
+    SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host.data(), numbers.value().data(),
+                                             host.size() * sizeof(int64_t), cudaMemcpyDeviceToHost, stream()),
+                             "cannot copy ", n, " ids from the device");
+    SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream()), "cannot wait for the device");
+    const Span<const int64_t> all = host;
+    SOK_RETURN_IF_ERROR(visit(WaitingPiece{all.subspan(0, n), all.subspan(n, n), all.subspan(2 * n, n)}));
+  }
+  return OkStatus();
+}
+
+Status HeldGpuTable::SetWaitingOf(const WaitingPiece& piece) {
+  const int64_t n = piece.ids.size();
+  const StatusOr<DeviceBuffer<int64_t>> ids = Upload(piece.ids);
+  SOK_RETURN_IF_ERROR(ids.status());
+  const StatusOr<DeviceBuffer<int64_t>> counts = Upload(piece.counts);
+  SOK_RETURN_IF_ERROR(counts.status());
+  if (table_.bloom() != nullptr) {
+    return table_.bloom()->RaiseTo(stream(), ids.value().data(), counts.value().data(), n);
+  }
+  const StatusOr<DeviceBuffer<int64_t>> last_steps = Upload(piece.last_steps);
+  SOK_RETURN_IF_ERROR(last_steps.status());
+  return table_.waiting()->Set(stream(), call_.scratch(), &table_.upload(), &table_.round_trip(),
+                               ids.value().data(), counts.value().data(), last_steps.value().data(), n);
+}
+
+Status HeldGpuTable::EraseWaitingIds(Span<const int64_t> ids) {
+  const StatusOr<DeviceBuffer<int64_t>> device_ids = Upload(ids);
+  SOK_RETURN_IF_ERROR(device_ids.status());
+  return table_.waiting()->Erase(stream(), call_.scratch(), &table_.round_trip(), device_ids.value().data(),
+                                 ids.size());
+}
+
+Status HeldGpuTable::ReadBloomIn(FunctionRef<Status(Span<const char>)> visit) {
+  constexpr int64_t kPieceBytes = int64_t{16} << 20;
+  const int64_t bytes = table_.bloom()->bytes();
+  std::vector<char> host(std::min(bytes, kPieceBytes));
+  for (int64_t first = 0; first < bytes; first += kPieceBytes) {
+    const int64_t n = std::min(kPieceBytes, bytes - first);
+    const auto* const counters = static_cast<const char*>(table_.bloom()->view().counters);
+    SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host.data(), counters + first, static_cast<size_t>(n),
+                                             cudaMemcpyDeviceToHost, stream()),
+                             "cannot copy ", n, " bytes from the device");
+    SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream()), "cannot wait for the device");
+    SOK_RETURN_IF_ERROR(visit({host.data(), n}));
+  }
+  return OkStatus();
+}
+
+Status HeldGpuTable::Settle() {
+  if (table_.is_up_to_date()) return OkStatus();
+  SOK_RETURN_IF_ERROR(ForEachPiece(RowSet::kAll, INT64_MAX, [&](const int64_t* rows, int64_t n) {
+    return table_.BringUpToDate(stream(), {rows, 0, n});
+  }));
+  return table_.optimizer()->ForgetPastSteps(stream());
+}
+
+Status HeldGpuTable::RestoreOptimizerOf(const HeldOptimizer& optimizer) {
+  if (table_.optimizer() != nullptr) {
+    return FailedPrecondition("Embedding variable '", options().name, "' has an optimizer already: '",
+                              table_.optimizer()->name(), "'");
+  }
+  SOK_RETURN_IF_ERROR(table_.CheckStep(optimizer.name, optimizer.first_hyper));
+  SOK_RETURN_IF_ERROR(table_.AttachOptimizer(stream(), optimizer.name, optimizer.first_hyper));
+  return table_.Named(
+      table_.optimizer()->RestoreState(stream(), EncodeOptimizerState({optimizer.name, optimizer.steps})));
+}
+
+Status HeldGpuTable::EvictWaiting(int64_t oldest) {
+  SelectedRows places;
+  SOK_RETURN_IF_ERROR(
+      SelectWaiting(stream(), call_.scratch(), table_.waiting(), /*changed_only=*/false, oldest, &places));
+  const StatusOr<int64_t> count = Count(places);
+  SOK_RETURN_IF_ERROR(count.status());
+  SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(stream(), 0, count.value()));
+  return table_.waiting()->ErasePlaces(stream(), call_.scratch(), places.rows.data(), count.value());
+}
+
+Status HeldGpuTable::Evict() {
+  const Eviction& eviction = options().eviction;
+  SelectedRows going;
+  if (eviction.kind == Eviction::Kind::kNone) return OkStatus();
+  if (eviction.kind == Eviction::Kind::kGlobalStep) {
+    SOK_RETURN_IF_ERROR(
+        SelectUnused(stream(), call_.scratch(), &table_, table_.steps() - eviction.steps_to_live, &going));
+  } else {
+    SOK_RETURN_IF_ERROR(ForEachPiece(RowSet::kAll, INT64_MAX, [&](const int64_t* rows, int64_t n) {
+      return table_.BringUpToDate(stream(), {rows, 0, n});
+    }));
+    SOK_RETURN_IF_ERROR(
+        SelectSmall(stream(), call_.scratch(), &table_, eviction.l2_weight_threshold, &going));
+  }
+  const StatusOr<int64_t> count = Count(going);
+  SOK_RETURN_IF_ERROR(count.status());
+  if (eviction.kind == Eviction::Kind::kGlobalStep && table_.waiting() != nullptr) {
+    SOK_RETURN_IF_ERROR(EvictWaiting(table_.steps() - eviction.steps_to_live));
+  }
+  return table_.EraseRowsOf(stream(), call_.scratch(), going.rows.data(), count.value());
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<HeldTable>> HoldTable(const EngineContext& context, DeviceAllocator* own,
+                                               DeviceTable* table) {
+  auto held = std::make_unique<HeldGpuTable>(context, own, table);
+  SOK_RETURN_IF_ERROR(held->Enter());
+  return std::unique_ptr<HeldTable>(std::move(held));
+}
+
+}  // namespace sok

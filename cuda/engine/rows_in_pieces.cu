@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <utility>
+
+#include "cuda/base/cuda_status.h"
+#include "cuda/engine/rows_in_pieces.h"
+#include "cuda/store/row_pieces.h"
+#include "cuda/table/gather_keys.h"
+
+namespace sok {
+namespace {
+
+constexpr int64_t kFloatsOfPiece = int64_t{1} << 22;
+constexpr int64_t kMostRowsOfPiece = 32768;
+
+}  // namespace
+
+int64_t RowsOfPiece(const DeviceTable& table) {
+  return std::clamp<int64_t>(kFloatsOfPiece / std::max<int64_t>(table.rows().width, 1), 1, kMostRowsOfPiece);
+}
+
+int64_t RowsInPieces::Floats(const RowParts& parts) const {
+  return parts.slots ? table_.rows().width : table_.options().dim;
+}
+
+std::vector<RowsInPieces::Column> RowsInPieces::Columns(const RowParts& parts) {
+  return {{parts.frequency, &frequency_, &table_.usage().frequency},
+          {parts.last_step, &last_step_, &table_.usage().last_step},
+          {parts.last_used, &last_used_, &table_.usage().last_used}};
+}
+
+Status RowsInPieces::Reserve(const RowParts& parts, int64_t n) {
+  const int64_t floats = n * Floats(parts);
+  if (host_records_.size() < floats) {
+    StatusOr<PinnedBuffer<float>> host = PinnedBuffer<float>::Allocate(floats);
+    SOK_RETURN_IF_ERROR(host.status());
+    host_records_ = std::move(host.value());
+  }
+  if (records_.size() < floats) {
+    StatusOr<DeviceBuffer<float>> records = DeviceBuffer<float>::Allocate(device_, stream_, floats);
+    SOK_RETURN_IF_ERROR(records.status());
+    records_ = std::move(records.value());
+  }
+  if (numbers_.size() < n) {
+    StatusOr<DeviceBuffer<int64_t>> numbers = DeviceBuffer<int64_t>::Allocate(device_, stream_, n);
+    SOK_RETURN_IF_ERROR(numbers.status());
+    numbers_ = std::move(numbers.value());
+  }
+  const auto resize = [n](bool wanted, std::vector<int64_t>* column) { column->resize(wanted ? n : 0); };
+  for (const Column& column : Columns(parts)) resize(column.is_wanted, column.host);
+  resize(parts.last_current, &last_current_);
+  return OkStatus();
+}
+
+Status RowsInPieces::ToHost(void* host, const void* device, int64_t bytes) {
+  if (bytes == 0) return OkStatus();
+  SOK_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_),
+      "cannot copy ", bytes, " bytes from the device");
+  return CudaStatus(cudaStreamSynchronize(stream_), "cannot wait for the device");
+}
+
+Status RowsInPieces::ToDevice(void* device, const void* host, int64_t bytes) {
+  if (bytes == 0) return OkStatus();
+  SOK_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
+      "cannot copy ", bytes, " bytes to the device");
+  return CudaStatus(cudaStreamSynchronize(stream_), "cannot wait for the device");
+}
+
+StatusOr<RowPiece> RowsInPieces::Read(const RowParts& parts, const int64_t* rows, int64_t n) {
+  SOK_RETURN_IF_ERROR(Reserve(parts, n));
+  const int64_t floats = Floats(parts);
+  const RowList list = {rows, 0, n};
+  rows_.resize(n);
+  keys_.resize(n);
+  SOK_RETURN_IF_ERROR(GatherRows(stream_, table_.rows(), list, 0, floats, records_.data()));
+  SOK_RETURN_IF_ERROR(GatherKeys(stream_, table_, rows, n, numbers_.data()));
+  SOK_RETURN_IF_ERROR(ToHost(keys_.data(), numbers_.data(), n * static_cast<int64_t>(sizeof(int64_t))));
+  SOK_RETURN_IF_ERROR(ToHost(rows_.data(), rows, n * static_cast<int64_t>(sizeof(int64_t))));
+  SOK_RETURN_IF_ERROR(
+      ToHost(host_records_.data(), records_.data(), n * floats * static_cast<int64_t>(sizeof(float))));
+  SOK_RETURN_IF_ERROR(ReadColumns(parts, list));
+  record_pointers_.resize(n);
+  for (int64_t i = 0; i < n; ++i) record_pointers_[i] = Record(i, floats);
+  return RowPiece{rows_, keys_, record_pointers_, frequency_, last_step_, last_used_, last_current_};
+}
+
+Status RowsInPieces::ReadColumns(const RowParts& parts, const RowList& list) {
+  for (const Column& column : Columns(parts)) {
+    if (!column.is_wanted) continue;
+    SOK_RETURN_IF_ERROR(GatherColumn(stream_, (*column.of_table)->view(), list, numbers_.data()));
+    SOK_RETURN_IF_ERROR(
+        ToHost(column.host->data(), numbers_.data(), list.n * static_cast<int64_t>(sizeof(int64_t))));
+  }
+  if (!parts.last_current) return OkStatus();
+  auto* const steps = reinterpret_cast<uint32_t*>(numbers_.data());
+  std::vector<uint32_t> host_steps(list.n);
+  SOK_RETURN_IF_ERROR(GatherColumn(stream_, table_.optimizer()->last_current(), list, steps));
+  SOK_RETURN_IF_ERROR(ToHost(host_steps.data(), steps, list.n * static_cast<int64_t>(sizeof(uint32_t))));
+  for (int64_t i = 0; i < list.n; ++i) last_current_[i] = table_.optimizer()->StepOf(host_steps[i]);
+  return OkStatus();
+}
+
+StatusOr<RowsToFill> RowsInPieces::Prepare(const RowParts& parts, int64_t n) {
+  SOK_RETURN_IF_ERROR(Reserve(parts, n));
+  records_to_fill_.resize(n);
+  for (int64_t i = 0; i < n; ++i) records_to_fill_[i] = Record(i, Floats(parts));
+  return RowsToFill{records_to_fill_, Span<int64_t>(frequency_), Span<int64_t>(last_step_),
+                    Span<int64_t>(last_used_), Span<int64_t>(last_current_)};
+}
+
+Status RowsInPieces::Write(const RowParts& parts, const int64_t* rows, int64_t n) {
+  const int64_t floats = Floats(parts);
+  const RowList list = {rows, 0, n};
+  SOK_RETURN_IF_ERROR(
+      ToDevice(records_.data(), host_records_.data(), n * floats * static_cast<int64_t>(sizeof(float))));
+  SOK_RETURN_IF_ERROR(ScatterRows(stream_, table_.rows(), list, 0, floats, records_.data()));
+  SOK_RETURN_IF_ERROR(WriteColumns(parts, list));
+  // The host's memory may be written again.
+  return CudaStatus(cudaStreamSynchronize(stream_), "cannot wait for the device");
+}
+
+Status RowsInPieces::WriteColumns(const RowParts& parts, const RowList& list) {
+  for (const Column& column : Columns(parts)) {
+    if (!column.is_wanted) continue;
+    SOK_RETURN_IF_ERROR(
+        ToDevice(numbers_.data(), column.host->data(), list.n * static_cast<int64_t>(sizeof(int64_t))));
+    SOK_RETURN_IF_ERROR(ScatterColumn(stream_, (*column.of_table)->view(), list, numbers_.data()));
+  }
+  if (!parts.last_current) return OkStatus();
+  auto* const steps = reinterpret_cast<uint32_t*>(numbers_.data());
+  std::vector<uint32_t> host_steps;
+  for (const int64_t step : last_current_) host_steps.push_back(table_.optimizer()->ColumnStep(step));
+  SOK_RETURN_IF_ERROR(ToDevice(steps, host_steps.data(), list.n * static_cast<int64_t>(sizeof(uint32_t))));
+  return ScatterColumn(stream_, table_.optimizer()->last_current(), list, steps);
+}
+
+}  // namespace sok
