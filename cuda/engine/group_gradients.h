@@ -24,7 +24,7 @@ class PlanGradients {
   Status Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const GpuGroupPlan& plan,
                  Span<const GradientRows> gradients);
 
-  GroupGradients group() const { return {begin_.data(), positions_.data(), occurrences_.data()}; }
+  OccurrenceSegments group() const { return {begin_.data(), positions_.data(), occurrences_.data()}; }
   // The part of table `t`: those of its ids that are trained.
   TableGradients table(int t) const;
 
@@ -45,7 +45,7 @@ class RepeatedGradients {
   Status Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const int32_t* inverse, int64_t n,
                  int64_t unique, const float* grads, int64_t dim);
 
-  GroupGradients group() const { return {begin_.data(), positions_.data(), occurrences_.data()}; }
+  OccurrenceSegments group() const { return {begin_.data(), positions_.data(), occurrences_.data()}; }
   TableGradients table() const { return table_; }
 
  private:

@@ -123,7 +123,7 @@ struct DistinctRows {
 };
 
 Status StepOf(GpuCall* call, DeviceTable* table, Span<const float> hyper, const RowUpdate& update,
-              const GroupGradients& group) {
+              const OccurrenceSegments& group) {
   const DeviceStep step = {table->optimizer(), hyper, update};
   SOK_RETURN_IF_ERROR(
       table->Named(EnqueueSteps(call->stream(), call->scratch(), group, Span<const DeviceStep>(&step, 1))));

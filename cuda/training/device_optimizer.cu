@@ -185,7 +185,7 @@ void DeviceOptimizer::Advance() {
   if (has_catch_up()) ++now_;
 }
 
-Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const GroupGradients& group,
+Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                     Span<const DeviceStep> steps) {
   if (steps.empty()) return OkStatus();
   std::vector<RowUpdate> updates;

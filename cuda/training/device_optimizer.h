@@ -77,7 +77,7 @@ class DeviceOptimizer {
   PastView past() const;
 
  private:
-  friend Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const GroupGradients& group,
+  friend Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                              Span<const DeviceStep> steps);
   friend Status EnqueueCatchUps(cudaStream_t stream, Span<const DeviceCatchUp> catch_ups);
 
@@ -121,7 +121,7 @@ struct DeviceStep {
 // Puts a step of some tables, all of one rule, into the stream: the bits of Optimizer::Apply for each.
 // `group` is that of the updates without stored gradients. Where a table's factors of decay or its betas have
 // changed, all of its rows catch up before.
-Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const GroupGradients& group,
+Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                     Span<const DeviceStep> steps);
 
 // Rows of a table that are to be current.

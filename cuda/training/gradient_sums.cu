@@ -92,7 +92,7 @@ Status EnqueueOutputs(cudaStream_t stream, Span<const TableGradients> tables, co
 }  // namespace
 
 StatusOr<PieceSums> PieceSums::Enqueue(cudaStream_t stream, DeviceAllocator* scratch,
-                                       const GroupGradients& group, Span<const TableGradients> tables) {
+                                       const OccurrenceSegments& group, Span<const TableGradients> tables) {
   int64_t floats = 0;
   for (const TableGradients& table : tables)
     floats += (PieceSlots(table.occurrences) * table.dim + 3) / 4 * 4;
@@ -111,7 +111,7 @@ StatusOr<PieceSums> PieceSums::Enqueue(cudaStream_t stream, DeviceAllocator* scr
   return StatusOr<PieceSums>(std::move(sums));
 }
 
-Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const GroupGradients& group,
+Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                            Span<const TableGradients> tables, Span<const SumsOutput> outputs) {
   StatusOr<PieceSums> sums = PieceSums::Enqueue(stream, scratch, group, tables);
   if (!sums.ok()) return sums.status();

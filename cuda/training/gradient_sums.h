@@ -16,7 +16,7 @@
 namespace sok {
 
 // The occurrences of a group's distinct ids, and what reaches their rows. Arrays on the device.
-struct GroupGradients {
+struct OccurrenceSegments {
   // Distinct id u occurs at positions[begin[u] .. begin[u + 1]), which increase (cuda/dedup/segments.h).
   const int32_t* begin = nullptr;                 // [unique + 1]
   const int32_t* positions = nullptr;             // [occurrences]
@@ -54,7 +54,7 @@ class PieceSums {
   // use views have to be in the stream before that. ResourceExhausted where memory does not suffice, 8 * dim
   // bytes for each kSegmentPiece occurrences; Internal where the kernel cannot be launched.
   static StatusOr<PieceSums> Enqueue(cudaStream_t stream, DeviceAllocator* scratch,
-                                     const GroupGradients& group, Span<const TableGradients> tables);
+                                     const OccurrenceSegments& group, Span<const TableGradients> tables);
 
   // For kernels on the gradients of `tables[t]`.
   const SumsView& view(int64_t t) const { return views_[static_cast<size_t>(t)]; }
@@ -75,7 +75,7 @@ struct SumsOutput {
 // Puts sums of gradients into the stream: the bits of SegmentSum (cc/pooling/segment_sum.h), and of the
 // division by a table's divisor. outputs[t] is that of tables[t]. Arguments need not outlive the call, arrays
 // on the device have to be there when the stream gets to them. Thread-safe. Errors as PieceSums::Enqueue.
-Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const GroupGradients& group,
+Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                            Span<const TableGradients> tables, Span<const SumsOutput> outputs);
 
 }  // namespace sok

@@ -236,7 +236,7 @@ Status UnknownRule(std::string_view name) { return InvalidArgument("Unknown opti
 }  // namespace
 
 Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::string_view optimizer,
-                         const GroupGradients& group, Span<const RowUpdate> updates) {
+                         const OccurrenceSegments& group, Span<const RowUpdate> updates) {
   const RuleLaunchers launchers = FindLaunchers(optimizer, AllRules());
   if (launchers.update == nullptr) return UnknownRule(optimizer);
   std::vector<TableGradients> summed;  // where rows are updated

@@ -38,7 +38,7 @@ struct RowUpdate {
 // Thread-safe. InvalidArgument for an unknown rule; ResourceExhausted where `scratch` has no memory; Internal
 // where a kernel cannot be launched.
 Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::string_view optimizer,
-                         const GroupGradients& group, Span<const RowUpdate> updates);
+                         const OccurrenceSegments& group, Span<const RowUpdate> updates);
 
 // Rows that are to catch up with the steps that they have missed. Of one table.
 struct RowCatchUp {

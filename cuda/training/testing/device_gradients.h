@@ -65,7 +65,7 @@ class DeviceGradients {
     for (size_t t = 0; t < tables.size(); ++t) SumOnHost(t, grads, grad_at, scales);
   }
 
-  GroupGradients group() const { return {begin_->data(), positions_->data(), entries_->data()}; }
+  OccurrenceSegments group() const { return {begin_->data(), positions_->data(), entries_->data()}; }
   const std::vector<TableGradients>& tables() const { return views_; }
   // [unique, dim]: the sums of table t, by the CPU.
   const std::vector<float>& expected(size_t t) const { return expected_[t]; }
