@@ -151,7 +151,7 @@ def trained(look_up, optimizer, taped, steps=5):
         harness.initialize(session)
         for _ in range(steps):
             session.run(step)
-        return [harness.table_contents(session, variable) for variable in variables], ops
+        return harness.contents_of_tables(session, variables), ops
 
 
 OPTIMIZERS = [lambda: train.GradientDescentOptimizer(0.125), lambda: sok.optimizers.Adam(0.05)]

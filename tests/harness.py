@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -45,22 +45,28 @@ def zipf_keys(
 
 
 class TableReader:
-    """Reads a table repeatedly without adding ops to the graph."""
+    """Reads tables repeatedly without adding ops to the graph."""
 
-    def __init__(self, variable: sok.EmbeddingVariable) -> None:
-        self._variable = variable
+    def __init__(self, *variables: sok.EmbeddingVariable) -> None:
+        self._variables = variables
         self._folder = tf.compat.v1.placeholder(tf.string, [])
-        self._dump = sok.Saver().dump_to_file(variable, self._folder)
+        self._dumps = [sok.Saver().dump_to_file(variable, self._folder) for variable in variables]
 
-    def read(self, session: tf.compat.v1.Session, folder: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As `table_contents`."""
+    def read(
+        self, session: tf.compat.v1.Session, folder: str | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each table, what `table_contents` returns."""
         with contextlib.ExitStack() as stack:
             folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
-            session.run(self._dump, {self._folder: folder})
-            key_dtype = self._variable.key_dtype.as_numpy_dtype
-            keys = np.fromfile(f"{folder}/{self._variable.m_var_name}_keys.file", key_dtype).astype(np.int64)
-            rows = np.fromfile(f"{folder}/{self._variable.m_var_name}_values.file", "<f4")
-        return keys, rows.reshape(len(keys), self._variable.dim)
+            session.run(self._dumps, {self._folder: folder})
+            return [_contents_of_files(variable, folder) for variable in self._variables]
+
+
+def _contents_of_files(variable: sok.EmbeddingVariable, folder: str) -> tuple[np.ndarray, np.ndarray]:
+    key_dtype = variable.key_dtype.as_numpy_dtype
+    keys = np.fromfile(f"{folder}/{variable.m_var_name}_keys.file", key_dtype).astype(np.int64)
+    rows = np.fromfile(f"{folder}/{variable.m_var_name}_values.file", "<f4")
+    return keys, rows.reshape(len(keys), variable.dim)
 
 
 def table_contents(
@@ -70,8 +76,15 @@ def table_contents(
 
     On several ranks, each gets the rows of all ranks, rank by rank; they need a shared `folder`.
     """
+    return contents_of_tables(session, [variable], folder)[0]
+
+
+def contents_of_tables(
+    session: tf.compat.v1.Session, variables: Iterable[sok.EmbeddingVariable], folder: str | None = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """As `table_contents`, of many tables in one run."""
     with session.graph.as_default():
-        return TableReader(variable).read(session, folder)
+        return TableReader(*variables).read(session, folder)
 
 
 def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:

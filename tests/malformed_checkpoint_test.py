@@ -35,10 +35,10 @@ class Model:
         optimizer = optimizer or train.AdagradOptimizer(0.1)
         self.step = optimizer.minimize(tf.add_n(losses))
         self.saver = train.Saver()
-        self.readers = [harness.TableReader(table) for table in (self.table, self.other)]
+        self.reader = harness.TableReader(self.table, self.other)
 
     def state(self, session):
-        contents = [reader.read(session) for reader in self.readers]
+        contents = self.reader.read(session)
         return [array for pair in contents for array in pair] + [session.run(self.dense)]
 
 

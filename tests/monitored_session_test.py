@@ -29,7 +29,7 @@ class Model:
 
     def contents(self, session):
         """(keys, rows) of the table, by key."""
-        keys, rows = self.reader.read(session)
+        [(keys, rows)] = self.reader.read(session)
         order = np.argsort(keys)
         return keys[order], rows[order]
 

@@ -69,7 +69,7 @@ class Model:
         return feeds
 
     def contents(self, session):
-        return [harness.table_contents(session, table) for table in self.tables]
+        return harness.contents_of_tables(session, self.tables)
 
 
 def _update_ops():
@@ -313,7 +313,7 @@ def test_groups_with_weights_get_the_same_bits(make):
             harness.initialize(session)
             for i in range(4):
                 session.run(step, {weights: [1.0 + i, 0.3]})
-            return [harness.table_contents(session, table) for table in model.tables]
+            return harness.contents_of_tables(session, model.tables)
 
     _assert_same_bits(contents(True), contents(False))
 

@@ -42,7 +42,7 @@ class Model:
             session.run(self.step, {self.ids: ids})
 
     def contents(self, session):
-        return [harness.table_contents(session, table) for table in self.tables]
+        return harness.contents_of_tables(session, self.tables)
 
 
 @pytest.mark.parametrize(("entry", "rule"), CASES)

@@ -16,7 +16,7 @@ from sparse_operation_kit.lookup import group
 
 DIM = 5
 SLOTS = 3
-STEPS = 24  # every rank has had empty batches, and others, three times
+STEPS = 16  # every rank has had empty batches, and others, twice
 DIRECT_ROWS = 120  # over all ranks; a multiple of 2, 3 and 4
 OPTIMIZERS = {
     "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.125),
@@ -221,8 +221,8 @@ def _trained_in_one_process(case: Case, size: int) -> dict:
 
 
 def _cases(size: int) -> list[Case]:
-    """All cases on up to three ranks; on more, one in four, with all kinds, exchanges and tables."""
-    return CASES if size <= 3 else CASES[2::4]
+    """All cases on three ranks; one in four on each other number, not the same."""
+    return CASES if size == 3 else CASES[size % 4 :: 4]
 
 
 @pytest.mark.parametrize(

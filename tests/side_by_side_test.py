@@ -191,7 +191,7 @@ def test_training_is_the_same():
             harness.initialize(session)
             for _ in range(20):
                 session.run(step)
-            tables.append([harness.table_contents(session, table) for table in of_group.tables])
+            tables.append(harness.contents_of_tables(session, of_group.tables))
     for one, other in zip(*tables, strict=True):
         for got, want in zip(one, other, strict=True):
             np.testing.assert_array_equal(got, want)

@@ -71,7 +71,7 @@ def test_two_tables_exchange_their_names(tmp_path):
         saver = train.Saver({"b": first.table, "a": second.table})
         for model in (first, second):
             trained(session, model)
-        contents = [harness.table_contents(session, model.table) for model in (first, second)]
+        contents = harness.contents_of_tables(session, [first.table, second.table])
         path = saver.save(session, str(tmp_path / "model"))
         train.Saver([first.table, second.table]).restore(session, path)
         for model, (keys, rows) in zip((second, first), contents, strict=True):

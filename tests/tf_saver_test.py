@@ -429,7 +429,7 @@ def test_numpy_alone_reads_a_checkpoint(tmp_path):
         harness.initialize(session)
         model.train(session, range(3))
         path = model.saver.save(session, str(tmp_path / "model"))
-        contents = [harness.table_contents(session, table) for table in model.tables]
+        contents = harness.contents_of_tables(session, model.tables)
     folders = sorted((tmp_path / "model.sok").iterdir())
     assert [folder.name[:-17] for folder in folders] == ["item", "user%2Ftable"]
     for folder, (keys, rows) in zip(folders[::-1], contents, strict=True):
