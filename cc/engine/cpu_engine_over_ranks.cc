@@ -4,6 +4,7 @@
 #include "cc/engine/cpu_engine.h"
 #include "cc/engine/cpu_group.h"
 #include "cc/sharded/combine_group.h"
+#include "cc/sharded/exchange_errors.h"
 #include "cc/sharded/reduce_group.h"
 #include "cc/sharded/route_group.h"
 #include "cc/sharded/serve_group.h"
@@ -27,14 +28,12 @@ Status RouteBatch(const EngineContext& context, const GroupBatch& batch, CpuScra
   return status;
 }
 
-// The later calls of a group need the results of successful earlier calls.
-Status CheckRouted(const RoutePlan& plan, int64_t lookups) {
-  if (static_cast<int64_t>(plan.group.lookups.size()) == lookups) return OkStatus();
-  return FailedPrecondition("this rank has routed ", plan.group.lookups.size(), " of ", lookups, " lookups");
+Status CheckLookups(const RoutePlan& plan, int64_t lookups) {
+  return CheckRouted(static_cast<int64_t>(plan.group.lookups.size()), lookups);
 }
 Status CheckServed(const CpuServedGroup& served) {
   if (served.plan.parts.size() == served.dims.size()) return OkStatus();
-  return FailedPrecondition("gradients arrived for a lookup that had an error");
+  return LookupHadAnError();
 }
 
 }  // namespace
@@ -77,7 +76,7 @@ Status CpuEngine::Combine(const EngineContext& context, Span<EngineTable* const>
   return WithinMemory([&] {
     ReceivedRows received;
     SOK_RETURN_IF_ERROR(ReadReplies(TablesOf(tables), plan, replies, &received));
-    SOK_RETURN_IF_ERROR(CheckRouted(plan, outputs.size()));
+    SOK_RETURN_IF_ERROR(CheckLookups(plan, outputs.size()));
     return CombineGroup(context.executor, plan, received, outputs);
   });
 }
@@ -87,7 +86,7 @@ Status CpuEngine::Reduce(const EngineContext& context, const RoutedGroup& routed
                          AllocateWords allocate) {
   const RoutePlan& plan = static_cast<const CpuRoutedGroup&>(routed).plan;
   return WithinMemory([&] {
-    SOK_RETURN_IF_ERROR(CheckRouted(plan, gradients.size()));
+    SOK_RETURN_IF_ERROR(CheckLookups(plan, gradients.size()));
     return ReduceGroup(context.executor, plan, gradients, replies, format, allocate);
   });
 }
@@ -97,7 +96,7 @@ Status CpuEngine::RoutedWeightGradients(const EngineContext& context, const Rout
                                         Span<float* const> weight_grads) {
   const RoutePlan& plan = static_cast<const CpuRoutedGroup&>(routed).plan;
   return WithinMemory([&] {
-    SOK_RETURN_IF_ERROR(CheckRouted(plan, gradients.size()));
+    SOK_RETURN_IF_ERROR(CheckLookups(plan, gradients.size()));
     ReceivedRows rows;
     SOK_RETURN_IF_ERROR(ReadReplies({}, plan, replies, &rows));
     for (int l = 0; l < static_cast<int>(weight_grads.size()); ++l) {

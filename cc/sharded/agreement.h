@@ -7,21 +7,30 @@
 #include <string>
 #include <vector>
 
+#include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/sharded/exchange_mode.h"
+#include "cc/sharded/message.h"
 #include "cc/sharded/request.h"
-#include "cc/table/table.h"
+#include "cc/table/table_options.h"
 
 namespace sok {
 
+// How this rank made a table, and what trains it.
+struct TableDefinition {
+  const TableOptions* options = nullptr;
+  uint64_t fingerprint = 0;  // of the options
+  ExchangeMode mode = ExchangeMode::kRows;
+  std::string optimizer;  // "" if none has trained the table yet
+};
+
 // Fingerprints, equal if the definitions are. That of the optimizer is 0 if none has trained the table yet,
 // which agrees with any.
-uint64_t DefinitionOf(const Table& table, ExchangeMode mode);
-uint64_t OptimizerOf(const Table& table);
+TableFingerprints FingerprintsOf(const TableDefinition& table);
 
 // The same in words, for errors.
-std::string Describe(const Table& table, ExchangeMode mode);
+std::string Describe(const TableDefinition& table);
 
 // Why an owner refuses to answer a rank.
 struct Refusal {
@@ -32,11 +41,16 @@ struct Refusal {
   int64_t token() const { return table + 1; }
 };
 
-// Compares the tables of this rank, the owner, with those of every rank: requests[r][t] is rank r's request
-// for table t. FailedPrecondition names the first disagreement, and *refusals then has the answer for each
-// rank.
-Status CheckAgreement(Span<Table* const> tables, Span<const ExchangeMode> modes, int rank,
-                      const std::vector<std::vector<TableRequest>>& requests, std::vector<Refusal>* refusals);
+// Compares the tables of this rank, the owner, with those of every rank: requested(r, t) is what rank r's
+// request says of table t. FailedPrecondition names the first disagreement, and *refusals then has the answer
+// for each rank.
+Status CheckAgreement(Span<const TableDefinition> tables, int rank, int ranks,
+                      FunctionRef<TableFingerprints(int, int64_t)> requested, std::vector<Refusal>* refusals);
+
+// The error in the answers to rank `rank`, if any: preferably a refusal to which this rank can add its own
+// definition, describe(t) of table t, otherwise the first. headers[r] is that of rank r's answer.
+Status FirstRefusal(Span<const MessageHeader> headers, int rank, int64_t num_tables,
+                    FunctionRef<std::string(int64_t)> describe);
 
 }  // namespace sok
 

@@ -4,29 +4,11 @@
 #include "cc/group/parallel_parts.h"
 #include "cc/pooling/divisor.h"
 #include "cc/pooling/pool.h"
-#include "cc/sharded/agreement.h"
+#include "cc/sharded/definition_of_table.h"
+#include "cc/sharded/exchange_errors.h"
 
 namespace sok {
 namespace {
-
-// The error in the answers, if any: preferably a refusal to which this rank can add its own definition,
-// otherwise the first.
-Status FirstRefusal(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies) {
-  Status first;
-  for (int r = 0; r < plan.ranks; ++r) {
-    MessageHeader header;
-    Span<const int64_t> payload;
-    SOK_RETURN_IF_ERROR(ReadHeader(replies[r], MessageKind::kReply, &header, &payload));
-    if (header.status.ok()) continue;
-    const int64_t t = header.token - 1;
-    if (t >= 0 && t < tables.size()) {
-      return Status(header.status.code(), StrCat(header.status.message(), "; rank ", plan.rank, " has ",
-                                                 Describe(*tables[t], plan.modes[t])));
-    }
-    if (first.ok()) first = header.status;
-  }
-  return first;
-}
 
 // Reads the rows for all tables from one answer.
 Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, ReceivedRows* received) {
@@ -39,8 +21,7 @@ Status ReadRows(const RoutePlan& plan, int r, Span<const int64_t> payload, Recei
     floats += rows * dim;
   }
   if (payload.size() == WordsOf(floats * static_cast<int64_t>(sizeof(float)))) return OkStatus();
-  return Internal("rank ", r, " answered a lookup with ", payload.size(), " words, but this rank requested ",
-                  floats, " floats");
+  return AnswerDoesNotFit(r, payload.size(), floats);
 }
 
 // Adds up the owners' sums of each bag, in the order of the owners.
@@ -66,17 +47,19 @@ void CombineSums(Executor& executor, const Lookup& lookup, const PartRoute& rout
 Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies,
                    ReceivedRows* received) {
   SOK_RETURN_IF_ERROR(CheckRanks(replies, plan.ranks));
-  SOK_RETURN_IF_ERROR(FirstRefusal(tables, plan, replies));
+  std::vector<MessageHeader> headers(plan.ranks);
+  std::vector<Span<const int64_t>> payloads(plan.ranks);
+  for (int r = 0; r < plan.ranks; ++r) {
+    SOK_RETURN_IF_ERROR(ReadHeader(replies[r], MessageKind::kReply, &headers[r], &payloads[r]));
+  }
+  SOK_RETURN_IF_ERROR(FirstRefusal(headers, plan.rank, tables.size(), [&](int64_t t) {
+    return Describe(DefinitionOf(*tables[t], plan.modes[t]));
+  }));
   received->assign(plan.routes.size(), {});
   for (size_t t = 0; t < plan.routes.size(); ++t) {
     (*received)[t].reserve(plan.routes[t].rows);
   }
-  for (int r = 0; r < plan.ranks; ++r) {
-    MessageHeader header;
-    Span<const int64_t> payload;
-    SOK_RETURN_IF_ERROR(ReadHeader(replies[r], MessageKind::kReply, &header, &payload));
-    SOK_RETURN_IF_ERROR(ReadRows(plan, r, payload, received));
-  }
+  for (int r = 0; r < plan.ranks; ++r) SOK_RETURN_IF_ERROR(ReadRows(plan, r, payloads[r], received));
   return OkStatus();
 }
 

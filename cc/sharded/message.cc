@@ -1,5 +1,6 @@
 #include "cc/sharded/message.h"
 
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -39,27 +40,32 @@ int64_t* WriteHeader(const MessageHeader& header, int64_t* words) {
   return payload;
 }
 
-Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* header,
-                  Span<const int64_t>* payload) {
-  if (message.size() < kHeaderWords || message[0] != (kFormat | static_cast<int64_t>(kind))) {
-    return Internal("a message of ", message.size(), " words is not of kind ", static_cast<int64_t>(kind),
+Status ReadHeaderWords(const int64_t* words, int64_t size, MessageKind kind, HeaderWords* header) {
+  if (size < kHeaderWords || words[0] != (kFormat | static_cast<int64_t>(kind))) {
+    return Internal("a message of ", size, " words is not of kind ", static_cast<int64_t>(kind),
                     ": do all ranks run the same version of the library?");
   }
-  const int64_t bytes = message[2];
-  const int64_t rest = message.size() - kHeaderWords;
-  if (message[1] < 0 || message[1] > static_cast<int64_t>(StatusCode::kInternal) || bytes < 0 ||
-      WordsOf(bytes) > rest) {
-    return Internal("a message has a damaged header: code ", message[1], ", ", bytes, " bytes of text");
+  const int64_t bytes = words[2];
+  if (words[1] < 0 || words[1] > static_cast<int64_t>(StatusCode::kInternal) || bytes < 0 ||
+      WordsOf(bytes) > size - kHeaderWords) {
+    return Internal("a message has a damaged header: code ", words[1], ", ", bytes, " bytes of text");
   }
+  *header = {static_cast<StatusCode>(words[1]), bytes, words[3]};
+  return OkStatus();
+}
+
+Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* header,
+                  Span<const int64_t>* payload) {
+  HeaderWords words;
+  SOK_RETURN_IF_ERROR(ReadHeaderWords(message.data(), message.size(), kind, &words));
   header->kind = kind;
-  header->token = message[3];
-  const auto code = static_cast<StatusCode>(message[1]);
-  if (code == StatusCode::kOk) {
+  header->token = words.token;
+  if (words.code == StatusCode::kOk) {
     header->status = OkStatus();
-    *payload = message.subspan(kHeaderWords, rest);
+    *payload = message.subspan(kHeaderWords, message.size() - kHeaderWords);
   } else {
-    header->status =
-        Status(code, std::string(reinterpret_cast<const char*>(message.data() + kHeaderWords), bytes));
+    const auto* const text = reinterpret_cast<const char*>(message.data() + kHeaderWords);
+    header->status = Status(words.code, std::string(text, words.text_bytes));
     *payload = {};
   }
   return OkStatus();
@@ -68,6 +74,11 @@ Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* 
 Status CheckRanks(const Inbox& inbox, int ranks) {
   if (static_cast<int>(inbox.size()) == ranks) return OkStatus();
   return Internal("messages arrived from ", inbox.size(), " ranks, not from ", ranks);
+}
+
+int64_t NextToken() {
+  static std::atomic<int64_t> next{1};
+  return next++;
 }
 
 Status NoMemoryForMessages() {

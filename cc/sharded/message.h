@@ -42,6 +42,17 @@ int64_t MessageWords(const Status& status, int64_t payload);
 // Writes the header, and the text of an error. Returns where the payload begins.
 int64_t* WriteHeader(const MessageHeader& header, int64_t* words);
 
+// What the words of a header say before its text is read.
+struct HeaderWords {
+  StatusCode code = StatusCode::kOk;
+  int64_t text_bytes = 0;  // fit the message
+  int64_t token = 0;
+};
+
+// Reads the header of a message of `kind` that has `size` words, of which words[0 .. min(size, kHeaderWords))
+// are here. Errors as ReadHeader.
+Status ReadHeaderWords(const int64_t* words, int64_t size, MessageKind kind, HeaderWords* header);
+
 // Reads the header of a message of `kind`; *payload is the rest, empty if the header has an error. Internal
 // if the message is not of this kind because it is damaged, or written by another version of the library.
 Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* header,
@@ -49,6 +60,9 @@ Status ReadHeader(Span<const int64_t> message, MessageKind kind, MessageHeader* 
 
 // Internal unless there is a message from each of `ranks` ranks.
 Status CheckRanks(const Inbox& inbox, int ranks);
+
+// Identifies the answers of one call to Serve in this process: gradients come back with it. Thread-safe.
+int64_t NextToken();
 
 // The error of a function whose AllocateWords failed.
 Status NoMemoryForMessages();

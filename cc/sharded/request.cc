@@ -7,7 +7,6 @@
 namespace sok {
 namespace {
 
-constexpr int64_t kWordsPerTable = 4;
 constexpr int kHalfWord = 32;
 
 int64_t WordsOfNumbers(int64_t numbers) { return WordsOf(numbers * static_cast<int64_t>(sizeof(int32_t))); }
@@ -30,54 +29,72 @@ bool TakeNumbers(int64_t count, Span<const int64_t>* left, std::vector<int32_t>*
   return std::all_of(numbers->begin(), numbers->end(), [](int32_t number) { return number > 0; });
 }
 
-// Removes the data of one table from the front of *left. False if its sizes do not fit.
-bool TakeTable(const int64_t* entry, Span<const int64_t>* left, TableRequest* table) {
-  const int64_t ids = entry[2];
-  const auto lengths = static_cast<int64_t>(static_cast<uint64_t>(entry[3]) & UINT32_MAX);
-  const auto counts = static_cast<int64_t>(static_cast<uint64_t>(entry[3]) >> kHalfWord);
-  if (ids < 0 || ids > left->size() || (counts > 0 && counts != ids)) return false;
-  table->definition = static_cast<uint64_t>(entry[0]);
-  table->optimizer = static_cast<uint64_t>(entry[1]);
-  table->ids = left->subspan(0, ids);
-  *left = left->subspan(ids, left->size() - ids);
-  if (!TakeNumbers(lengths, left, &table->lengths)) return false;
+// Removes the data of one table from the front of *left. False if it does not fit its entry.
+bool TakeTable(const int64_t* words, Span<const int64_t>* left, TableRequest* table) {
+  const RequestEntry entry = ReadEntry(words);
+  if (!entry.Fits(left->size())) return false;
+  table->made = entry.made;
+  table->ids = left->subspan(0, entry.ids);
+  *left = left->subspan(entry.ids, left->size() - entry.ids);
+  if (!TakeNumbers(entry.lengths, left, &table->lengths)) return false;
   const int64_t sum = std::accumulate(table->lengths.begin(), table->lengths.end(), int64_t{0});
-  return (lengths == 0 || sum == ids) && TakeNumbers(counts, left, &table->counts);
+  return (entry.lengths == 0 || sum == entry.ids) && TakeNumbers(entry.counts, left, &table->counts);
 }
 
 }  // namespace
 
+int64_t RequestEntry::data_words() const { return ids + WordsOfNumbers(lengths) + WordsOfNumbers(counts); }
+
+bool RequestEntry::Fits(int64_t left) const {
+  return ids >= 0 && ids <= left && (counts == 0 || counts == ids) && data_words() <= left;
+}
+
+void WriteEntry(const RequestEntry& entry, int64_t* words) {
+  words[0] = static_cast<int64_t>(entry.made.definition);
+  words[1] = static_cast<int64_t>(entry.made.optimizer);
+  words[2] = entry.ids;
+  words[3] = static_cast<int64_t>(static_cast<uint64_t>(entry.lengths) | static_cast<uint64_t>(entry.counts)
+                                                                             << kHalfWord);
+}
+
+RequestEntry ReadEntry(const int64_t* words) {
+  const auto numbers = static_cast<uint64_t>(words[3]);
+  RequestEntry entry;
+  entry.made = {static_cast<uint64_t>(words[0]), static_cast<uint64_t>(words[1])};
+  entry.ids = words[2];
+  entry.lengths = static_cast<int64_t>(numbers & UINT32_MAX);
+  entry.counts = static_cast<int64_t>(numbers >> kHalfWord);
+  return entry;
+}
+
+Status DamagedRequest(int64_t words, int64_t num_tables) {
+  return Internal("a request of ", words, " words for ", num_tables, " tables is damaged");
+}
+
 int64_t RequestWords(Span<const TableRequest> tables) {
-  int64_t words = kWordsPerTable * tables.size();
-  for (const TableRequest& table : tables) {
-    words += table.ids.size() + WordsOfNumbers(static_cast<int64_t>(table.lengths.size())) +
-             WordsOfNumbers(static_cast<int64_t>(table.counts.size()));
-  }
+  int64_t words = kRequestEntryWords * tables.size();
+  for (const TableRequest& table : tables) words += table.entry().data_words();
   return words;
 }
 
 void WriteRequest(Span<const TableRequest> tables, int64_t* payload) {
-  int64_t* next = payload + kWordsPerTable * tables.size();
+  int64_t* next = payload + kRequestEntryWords * tables.size();
   for (const TableRequest& table : tables) {
-    payload[0] = static_cast<int64_t>(table.definition);
-    payload[1] = static_cast<int64_t>(table.optimizer);
-    payload[2] = table.ids.size();
-    payload[3] = static_cast<int64_t>(table.lengths.size() | table.counts.size() << kHalfWord);
-    payload += kWordsPerTable;
+    WriteEntry(table.entry(), payload);
+    payload += kRequestEntryWords;
     next = std::copy(table.ids.begin(), table.ids.end(), next);
     next = WriteNumbers(table.counts, WriteNumbers(table.lengths, next));
   }
 }
 
 Status ReadRequest(Span<const int64_t> payload, int64_t num_tables, std::vector<TableRequest>* tables) {
-  const Status damaged =
-      Internal("a request of ", payload.size(), " words for ", num_tables, " tables is damaged");
-  if (payload.size() < kWordsPerTable * num_tables) return damaged;
-  Span<const int64_t> left =
-      payload.subspan(kWordsPerTable * num_tables, payload.size() - kWordsPerTable * num_tables);
+  const Status damaged = DamagedRequest(payload.size(), num_tables);
+  const int64_t entries = kRequestEntryWords * num_tables;
+  if (payload.size() < entries) return damaged;
+  Span<const int64_t> left = payload.subspan(entries, payload.size() - entries);
   tables->assign(num_tables, {});
   for (int64_t t = 0; t < num_tables; ++t) {
-    if (!TakeTable(payload.data() + kWordsPerTable * t, &left, &(*tables)[t])) return damaged;
+    if (!TakeTable(payload.data() + kRequestEntryWords * t, &left, &(*tables)[t])) return damaged;
   }
   return left.empty() ? OkStatus() : damaged;
 }

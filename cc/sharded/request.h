@@ -11,15 +11,44 @@
 
 namespace sok {
 
+// Fingerprints of how a rank made a table, and of what trains it; 0 for nothing yet.
+struct TableFingerprints {
+  uint64_t definition = 0;
+  uint64_t optimizer = 0;
+};
+
+// What a request says of one table before the data of all tables: kRequestEntryWords words.
+struct RequestEntry {
+  TableFingerprints made;
+  int64_t ids = 0;
+  int64_t lengths = 0;  // below 2^32, as are the counts
+  int64_t counts = 0;
+
+  // The words of the table's data.
+  int64_t data_words() const;
+  // Whether the counts are one for each id, or none, and the data has at most `left` words.
+  bool Fits(int64_t left) const;
+};
+constexpr int64_t kRequestEntryWords = 4;
+
+void WriteEntry(const RequestEntry& entry, int64_t* words);
+RequestEntry ReadEntry(const int64_t* words);
+
+// The error of a request of `words` words whose sizes are inconsistent.
+Status DamagedRequest(int64_t words, int64_t num_tables);
+
 // A rank's request for one table. On the wire: four words for each table, then for each table its ids and,
 // two to a word, its int32 numbers: for kSums the lengths of its rows, for kRows the counts of its ids, if
 // any.
 struct TableRequest {
-  uint64_t definition = 0;  // fingerprints of how this rank made the table,
-  uint64_t optimizer = 0;   // and of what trains it; 0 for nothing yet
+  TableFingerprints made;
   Span<const int64_t> ids;
   std::vector<int32_t> lengths;  // kSums: how many of the ids, in order, each row sums up
   std::vector<int32_t> counts;   // kRows, tables that count: how often the rank looked each id up
+
+  RequestEntry entry() const {
+    return {made, ids.size(), static_cast<int64_t>(lengths.size()), static_cast<int64_t>(counts.size())};
+  }
 };
 
 // The number of words of the payload of a request.

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "cc/group/parallel_parts.h"
-#include "cc/sharded/agreement.h"
+#include "cc/sharded/definition_of_table.h"
+#include "cc/sharded/exchange_errors.h"
 #include "cc/sharded/owner_order.h"
 #include "cc/sharded/request.h"
 
@@ -53,10 +54,7 @@ Status RouteRows(Executor& executor, Span<const int64_t> ids, const KeyOwners& o
 
 // Routes all ids of a pooled lookup to their owners, and finds the bags that each owner has ids of.
 Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> ids, PartRoute* route) {
-  if (ids.size() > INT32_MAX) {
-    return InvalidArgument("Lookup in embedding variable '", table.options().name, "': ", ids.size(),
-                           " ids are too many for one step");
-  }
+  if (ids.size() > INT32_MAX) return TooManyIds(table.options().name, ids.size());
   OwnerOrder order;
   SortByOwner(ids, table.key_owners(), &order);
   route->ids = InOwnerOrder(order, ids);
@@ -109,12 +107,10 @@ std::vector<std::vector<TableRequest>> RequestsToOwners(Span<Table* const> table
   std::vector<std::vector<TableRequest>> requests(plan.ranks, std::vector<TableRequest>(tables.size()));
   for (int64_t t = 0; t < tables.size(); ++t) {
     const PartRoute& route = plan.routes[t];
-    const uint64_t definition = DefinitionOf(*tables[t], plan.modes[t]);
-    const uint64_t optimizer = OptimizerOf(*tables[t]);
+    const TableFingerprints made = FingerprintsOf(DefinitionOf(*tables[t], plan.modes[t]));
     for (int r = 0; r < plan.ranks; ++r) {
       TableRequest& request = requests[r][t];
-      request.definition = definition;
-      request.optimizer = optimizer;
+      request.made = made;
       request.ids = Span<const int64_t>(route.ids).subspan(route.ids_for[r].begin, route.ids_for[r].size());
       request.counts = PartOf(route.counts, route.ids_for[r]);
       request.lengths = PartOf(route.lengths, route.rows_for[r]);

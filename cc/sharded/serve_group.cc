@@ -1,6 +1,5 @@
 #include "cc/sharded/serve_group.h"
 
-#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -8,7 +7,8 @@
 #include "cc/group/table_locks.h"
 #include "cc/group/table_rows.h"
 #include "cc/pooling/pool.h"
-#include "cc/sharded/agreement.h"
+#include "cc/sharded/definition_of_table.h"
+#include "cc/sharded/exchange_errors.h"
 #include "cc/sharded/request.h"
 
 namespace sok {
@@ -19,10 +19,6 @@ struct AllRequests {
   std::vector<std::vector<TableRequest>> of;  // by rank, by table
   std::vector<bool> trains;                   // by rank
 };
-
-Status OnRank(int rank, const Status& status) {
-  return Status(status.code(), StrCat("On rank ", rank, ": ", status.message()));
-}
 
 // Reads the messages. The error is the same for every owner that sees the same messages.
 Status ReadRequests(const Inbox& inbox, int64_t num_tables, AllRequests* all) {
@@ -114,7 +110,7 @@ class TableServer {
     }
     if (training && table_->counts_lookups() && mode_ == ExchangeMode::kRows &&
         occurrences.size() != ids.size()) {
-      return Internal("ranks sent ", occurrences.size(), " counts for ", ids.size(), " ids");
+      return WrongCounts(static_cast<int64_t>(occurrences.size()), static_cast<int64_t>(ids.size()));
     }
     part.merged.inverse.resize(ids.size());
     SOK_RETURN_IF_ERROR(
@@ -182,9 +178,10 @@ Status WriteRows(Executor& executor, int rank, std::vector<TableServer>& servers
   });
 }
 
-int64_t NextToken() {
-  static std::atomic<int64_t> next{1};
-  return next++;
+std::vector<TableDefinition> DefinitionsOf(Span<Table* const> tables, Span<const ExchangeMode> modes) {
+  std::vector<TableDefinition> definitions;
+  for (int64_t t = 0; t < tables.size(); ++t) definitions.push_back(DefinitionOf(*tables[t], modes[t]));
+  return definitions;
 }
 
 }  // namespace
@@ -199,7 +196,11 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
   AllRequests all;
   plan->status = ReadRequests(requests, tables.size(), &all);
   std::vector<Refusal> refusals(ranks, Refusal{plan->status});
-  if (plan->status.ok()) plan->status = CheckAgreement(tables, modes, rank, all.of, &refusals);
+  if (plan->status.ok()) {
+    plan->status = CheckAgreement(
+        DefinitionsOf(tables, modes), rank, ranks, [&](int r, int64_t t) { return all.of[r][t].made; },
+        &refusals);
+  }
   if (!plan->status.ok()) return WriteErrors(rank, refusals, allocate);
 
   const TableLocks locks(tables);

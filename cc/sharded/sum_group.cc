@@ -1,14 +1,11 @@
 #include "cc/sharded/sum_group.h"
 
 #include "cc/group/parallel_parts.h"
+#include "cc/sharded/exchange_errors.h"
 #include "cc/sharded/gradient_format.h"
 
 namespace sok {
 namespace {
-
-Status DoesNotFit(int rank, int64_t words) {
-  return Internal("rank ", rank, " sent ", words, " words of gradients, which do not fit its lookup");
-}
 
 // The number of floats that rank `r` must send.
 int64_t FloatsFrom(const ServedPlan& plan, Span<const int64_t> dims, int r) {
@@ -26,13 +23,10 @@ Status ReadFloats(const ServedPlan& plan, int r, Span<const int64_t> message, in
   Span<const int64_t> payload;
   SOK_RETURN_IF_ERROR(ReadHeader(message, MessageKind::kGradients, &header, &payload));
   SOK_RETURN_IF_ERROR(header.status);
-  if (header.token != plan.token) {
-    return FailedPrecondition("rank ", r, " sent the gradients of another step: after an error, the ranks' ",
-                              "sessions do not run the same steps. Restart all ranks from a checkpoint");
-  }
-  if (payload.empty() || !IsGradientFormat(payload[0])) return DoesNotFit(r, message.size());
+  if (header.token != plan.token) return GradientsOfAnotherStep(r);
+  if (payload.empty() || !IsGradientFormat(payload[0])) return GradientsDoNotFit(r, message.size());
   const auto format = static_cast<GradientFormat>(payload[0]);
-  if (payload.size() != 1 + WordsOf(floats * BytesOf(format))) return DoesNotFit(r, message.size());
+  if (payload.size() != 1 + WordsOf(floats * BytesOf(format))) return GradientsDoNotFit(r, message.size());
   if (format == GradientFormat::kFloat32) {
     *values = reinterpret_cast<const float*>(payload.data() + 1);
     return OkStatus();
