@@ -47,6 +47,28 @@ def test_the_name_has_a_variables_form():
         assert table.m_var_name == "table"
 
 
+@pytest.mark.parametrize("options", [{}, {"use_hashtable": False, "capacity": 6}])
+def test_rows_may_be_in_the_memory_of_the_host(options):
+    rows = []
+    for memory in ("device", "host"):
+        with harness.graph_and_session() as session:
+            table = sok.EmbeddingVariable("table", 3, **options, memory=memory)
+            assert table.initializer.get_attr("memory") == memory.encode()
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [1, 2, 1]))
+            step = tf.compat.v1.train.AdamOptimizer(0.1).minimize(loss)
+            harness.initialize(session)
+            session.run(step)
+            rows.append(session.run(tf.nn.embedding_lookup(table, [1, 2, 3])))
+    np.testing.assert_array_equal(*rows)
+
+
+def test_memory_is_given_by_name_only():
+    with tf.Graph().as_default(), pytest.raises(TypeError, match="positional"):
+        sok.EmbeddingVariable(
+            "t", 3, None, tf.int64, tf.float32, None, True, True, "error", None, None, "host"
+        )
+
+
 def test_initializer_makes_an_empty_table():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="table", dim=3)
@@ -299,6 +321,8 @@ def test_eager_execution_is_refused():
         ({"dtype": tf.float64}, ValueError, "float64"),
         ({"use_hashtable": False}, ValueError, "capacity"),
         ({"on_full": "evict"}, ValueError, "evict"),
+        ({"memory": "disk"}, ValueError, "memory must be 'device' or 'host', not 'disk'"),
+        ({"memory": None}, ValueError, "not None"),
         ({"initializer": "no_such"}, ValueError, "no_such"),
         ({"initializer": float("nan")}, ValueError, "nan"),
         ({"initializer": 1e300}, ValueError, "finite in float32, not 1e.300"),

@@ -46,6 +46,10 @@ def _capacities_differ() -> str:
     return _message_of(lambda rank: _lookup(capacity=50 if rank == 1 else None))
 
 
+def _memories_differ() -> str:
+    return _message_of(lambda rank: _lookup(memory="host" if rank == 1 else "device"))
+
+
 def _initializers_differ() -> str:
     return _message_of(lambda rank: _lookup(initializer=0.5 if rank == 1 else None))
 
@@ -90,6 +94,7 @@ def _all_checks() -> dict[str, str]:
         _dims_differ,
         _key_dtypes_differ,
         _capacities_differ,
+        _memories_differ,
         _initializers_differ,
         _exchanges_differ,
         _optimizers_differ,
@@ -104,6 +109,7 @@ SIDES = {
     "_dims_differ": ("dim 4", "dim 8"),
     "_key_dtypes_differ": ("int64 keys", "int32 keys"),
     "_capacities_differ": ("no bound", "capacity 50"),
+    "_memories_differ": ("no bound", "rows in memory of the host"),
     "_initializers_differ": (r"uniform\(-0\.05", r"constant\(0\.5\)"),
     "_exchanges_differ": ("exchanged as rows", "exchanged as sums"),
     "_optimizers_differ": ("trained by 'sgd'", "trained by 'adagrad'"),

@@ -139,6 +139,16 @@ const char* NameOf(OnFull on_full) {
   return "unknown";
 }
 
+const char* NameOf(RowMemory memory) {
+  switch (memory) {
+    case RowMemory::kDevice:
+      return "device";
+    case RowMemory::kHost:
+      return "host";
+  }
+  return "unknown";
+}
+
 Status CheckOptions(const TableOptions& options) {
   const Status status = Check(options);
   if (status.ok()) return status;
@@ -161,8 +171,9 @@ std::string Describe(const TableOptions& options) {
   if (options.initializer.kind != InitializerKind::kConstant) text << ", " << options.initializer.b;
   text << ") of seed " << options.initializer.seed;
   DescribePolicies(options, text);
-  // The default is not named, so that fingerprints equal those of versions without placements.
+  // Defaults are not named, so that fingerprints equal those of versions without these options.
   if (!options.placement.is_by_key()) text << ", placed as " << options.placement.Text();
+  if (options.memory != RowMemory::kDevice) text << ", rows in memory of the " << NameOf(options.memory);
   return text.str();
 }
 

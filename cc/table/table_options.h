@@ -49,6 +49,15 @@ struct Eviction {
   float l2_weight_threshold = 0.0f;
 };
 
+// Where a device's engine keeps rows and slots. The same bits either way; a checkpoint does not have it.
+enum class RowMemory {
+  kDevice,  // in the device's memory
+  kHost,    // in pinned memory of the host, which the device reads over its bus: for tables that do not fit
+};
+
+// "device" or "host".
+const char* NameOf(RowMemory memory);
+
 // The options of a table, which never change.
 struct TableOptions {
   // Rows have at most 1 GiB, so the number of bytes of 2^31 rows fits 64 bits.
@@ -67,6 +76,7 @@ struct TableOptions {
   OnFull on_full = OnFull::kError;  // evicting needs a capacity
   Admission admission = {};
   Eviction eviction = {};
+  RowMemory memory = RowMemory::kDevice;  // for the CPU's engine, whose memory is the host's, no difference
 };
 
 // InvalidArgument, which names the variable and the value, unless a table can be made from `options`.

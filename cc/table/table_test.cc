@@ -144,6 +144,15 @@ TEST(TableTest, ErrorsNamePlacementsThatDoNotFit) {
 }
 
 // Ranks of older versions, which know placement by key only, compare fingerprints of this text.
+TEST(TableTest, OnlyMemoryOfTheHostIsDescribed) {
+  TableOptions options = TestOptions(2);
+  const std::string on_device = Describe(options);
+  options.memory = RowMemory::kHost;
+  EXPECT_EQ(Describe(options), on_device + ", rows in memory of the host");
+  EXPECT_STREQ(NameOf(RowMemory::kDevice), "device");
+  EXPECT_TRUE(CheckOptions(options).ok());
+}
+
 TEST(TableTest, PlacementByKeyIsNotDescribed) {
   TableOptions options = TestOptions(2, 5);
   const std::string by_key =

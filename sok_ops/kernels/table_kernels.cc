@@ -71,6 +71,13 @@ tf::Status PoliciesFromAttrs(tf::OpKernelConstruction* construction, TableOption
   return tf::Status();
 }
 
+tf::Status MemoryFromAttr(tf::OpKernelConstruction* construction, RowMemory* memory) {
+  std::string name;
+  TF_RETURN_IF_ERROR(construction->GetAttr("memory", &name));
+  *memory = name == "host" ? RowMemory::kHost : RowMemory::kDevice;
+  return tf::Status();
+}
+
 // The engine that the op's attribute names, or if it is empty the engine of the op's device.
 tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::string* name) {
   TF_RETURN_IF_ERROR(construction->GetAttr("engine", name));
@@ -91,6 +98,7 @@ class InitializeTableOp : public tf::OpKernel {
     OP_REQUIRES_OK(construction, PoliciesFromAttrs(construction, &options_));
     OP_REQUIRES_OK(construction, construction->GetAttr("initializer_seed", &seed_));
     OP_REQUIRES_OK(construction, construction->GetAttr("placement", &placement_));
+    OP_REQUIRES_OK(construction, MemoryFromAttr(construction, &options_.memory));
     OP_REQUIRES_OK(construction, construction->GetAttr("keep_existing", &keep_existing_));
     OP_REQUIRES_OK(construction, EngineNameFromAttr(construction, &engine_name_));
   }

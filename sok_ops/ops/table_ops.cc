@@ -61,6 +61,7 @@ REGISTER_OP("SokInitializeTable")
     .Attr("steps_to_live: int >= 0 = 0")
     .Attr("l2_weight_threshold: float = 0.0")
     .Attr("placement: string = 'by_key'")
+    .Attr("memory: {'device', 'host'} = 'device'")
     .Attr("keep_existing: bool = false")
     .Attr("engine: string = ''")
     .SetIsStateful()
@@ -70,6 +71,7 @@ capacity: the number of rows on this rank; 0: no limit.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
 on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.
+memory: where a device's engine keeps rows and slots.
 engine: the engine that makes the table; empty: the engine of the op's device.)");
 
 REGISTER_OP("SokTableIsInitialized")

@@ -24,6 +24,7 @@ from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES
 # The same limit as in cc/table.
 MAX_DIM = 2**28
 KEY_DTYPES = (tf.int64, tf.int32, tf.uint32)
+MEMORIES = ("device", "host")
 
 
 class _OwnDevice(str):
@@ -72,6 +73,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         on_full: str = "error",
         admission: row_policies.CounterFilter | row_policies.CBFFilter | None = None,
         eviction: row_policies.GlobalStepEvict | row_policies.L2WeightEvict | None = None,
+        *,
+        memory: str = "device",
     ) -> None:
         """Creates the variable in the default graph.
 
@@ -96,6 +99,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             or a `CBFFilter`.
           eviction: Which rows are evicted when a checkpoint is saved: None (none), a `GlobalStepEvict` or an
             `L2WeightEvict`.
+          memory: Where a table on a GPU has its rows and slots. "device": in the GPU's memory. "host": in
+            pinned memory of the host, which the GPU reads over its bus, for tables that do not fit; its keys
+            stay in the GPU's memory. On a CPU both are the same. Results are the same, and a checkpoint
+            of one restores with the other. All ranks have the same.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -107,6 +114,10 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                 "`with tf.Graph().as_default():`"
             )
         _check_arguments(name, dim, capacity, key_dtype, dtype, use_hashtable, on_full, admission, eviction)
+        if memory not in MEMORIES:
+            raise ValueError(
+                f"Embedding variable '{name}': memory must be 'device' or 'host', not {memory!r}"
+            )
         graph = tf.compat.v1.get_default_graph()
         self.m_var_name = graph.unique_name(name, mark_as_used=False)
         self.dim = int(dim)
@@ -147,6 +158,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                 initializer_args=list(row_initializer.args),
                 initializer_seed=row_initializer.seed,
                 placement=self._placement,
+                memory=memory,
                 **row_policies.policy_attributes(
                     on_full, admission, eviction, option.default_value_no_permission
                 ),
