@@ -287,7 +287,7 @@ Status HeldCpuTable::SetWaiting(const WaitingPiece& piece) {
 
 Status HeldCpuTable::EraseWaiting(Span<const int64_t> ids) {
   SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(0, ids.size()));
-  for (const int64_t id : ids) table_.waiting()->Erase(id);
+  table_.waiting()->EraseAll(ids);
   return OkStatus();
 }
 

@@ -36,14 +36,16 @@ Status AdmissionFilter::Reserve(int64_t ids) {
 
 void AdmissionFilter::Commit(Span<const int64_t> ids, Span<const int64_t> counts, Span<const int64_t> totals,
                              int64_t step) {
+  if (bloom_.has_value()) {
+    for (int64_t i = 0; i < ids.size(); ++i) bloom_->Add(ids[i], counts[i]);
+  }
+  if (!waiting_.has_value()) return;
+  // First all that go: an engine that takes ids together, not one by one, finds the same places.
   for (int64_t i = 0; i < ids.size(); ++i) {
-    if (bloom_.has_value()) bloom_->Add(ids[i], counts[i]);
-    if (!waiting_.has_value()) continue;
-    if (Admits(totals[i])) {
-      waiting_->Erase(ids[i]);
-    } else {
-      waiting_->SetReserved(ids[i], totals[i], step);
-    }
+    if (Admits(totals[i])) waiting_->Erase(ids[i]);
+  }
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (!Admits(totals[i])) waiting_->SetReserved(ids[i], totals[i], step);
   }
 }
 

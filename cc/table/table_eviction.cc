@@ -32,7 +32,7 @@ Status Table::EraseRows(Span<const int64_t> rows) {
 Status Table::EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting_ids) {
   if (waiting() != nullptr) SOK_RETURN_IF_ERROR(Named(waiting()->Reserve(0, waiting_ids.size())));
   SOK_RETURN_IF_ERROR(EraseRows(rows));
-  for (const int64_t id : waiting_ids) waiting()->Erase(id);
+  if (waiting() != nullptr) waiting()->EraseAll(waiting_ids);
   return OkStatus();
 }
 

@@ -41,9 +41,7 @@ Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64
   SOK_RETURN_IF_ERROR(CheckCapacity(made));
   if (waiting() != nullptr) SOK_RETURN_IF_ERROR(Named(waiting()->Reserve(0, made)));
   SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows));
-  if (waiting() != nullptr) {
-    for (const int64_t id : absent.ids) waiting()->Erase(id);
-  }
+  if (waiting() != nullptr) waiting()->EraseAll(absent.ids);
   return OkStatus();
 }
 

@@ -39,6 +39,16 @@ bool WaitingIds::Erase(int64_t id) {
   return true;
 }
 
+void WaitingIds::EraseAll(Span<const int64_t> ids) {
+  std::vector<int64_t> places(ids.size());
+  directory_.Find(ids, Span<int64_t>(places));
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  for (const int64_t place : places) {
+    if (place != kAbsent) Erase(directory_.id(place));
+  }
+}
+
 void WaitingIds::MoveLastSteps(int64_t by) {
   for (int64_t place = 0; place < limit(); ++place) {
     if (in_use(place)) last_steps_[place] = std::max<int64_t>(last_steps_[place] + by, 0);

@@ -40,6 +40,9 @@ class WaitingIds {
   void SetReserved(int64_t id, int64_t count, int64_t last_step);
   // False if the id is not there, or if memory does not suffice to free its place.
   bool Erase(int64_t id);
+  // Erases those of `ids` that are there, in the order of their places: the same places are free then,
+  // whatever the order of `ids`. Needs a Reserve.
+  void EraseAll(Span<const int64_t> ids);
 
   // Adds `by` to all last steps, bounded below by 0. Changes nothing else.
   void MoveLastSteps(int64_t by);

@@ -41,5 +41,30 @@ TEST(WaitingIdsTest, RandomStreamsEqualAMap) {
   EXPECT_FALSE(waiting.erased_ids().empty());
 }
 
+// The ids at all places; INT64_MIN where there is none.
+std::vector<int64_t> IdsOf(const WaitingIds& waiting) {
+  std::vector<int64_t> ids;
+  for (int64_t place = 0; place < waiting.limit(); ++place) {
+    ids.push_back(waiting.in_use(place) ? waiting.id(place) : INT64_MIN);
+  }
+  return ids;
+}
+
+TEST(WaitingIdsTest, ErasedTogetherTheOrderOfIdsMakesNoDifference) {
+  std::vector<std::vector<int64_t>> places;
+  for (const std::vector<int64_t>& erased :
+       {std::vector<int64_t>{2, 99, 4, 5, 4}, std::vector<int64_t>{5, 4, 2}}) {
+    WaitingIds waiting;
+    for (int64_t id = 0; id < 7; ++id) ASSERT_TRUE(waiting.Set(id, 1, 0).ok());
+    ASSERT_TRUE(waiting.Reserve(0, 5).ok());
+    waiting.EraseAll(erased);
+    EXPECT_EQ(waiting.size(), 4);
+    for (int64_t id = 10; id < 13; ++id) ASSERT_TRUE(waiting.Set(id, 1, 0).ok());
+    places.push_back(IdsOf(waiting));
+  }
+  EXPECT_EQ(places[0], (std::vector<int64_t>{0, 1, 12, 3, 11, 10, 6})) << "the last freed first";
+  EXPECT_EQ(places[1], places[0]);
+}
+
 }  // namespace
 }  // namespace sok
