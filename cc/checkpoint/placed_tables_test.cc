@@ -88,10 +88,15 @@ class PlacedTablesTest : public ::testing::Test {
     return nullptr;
   }
 
+  // A slow engine takes fewer ways, of as many ranks.
+  static std::vector<int> Either(const std::vector<int>& ranks, const std::vector<int>& if_slow) {
+    return EngineOfTests().is_slow ? if_slow : ranks;
+  }
+
   // Restores a checkpoint to every placement on every number of ranks.
   void ExpectInEveryPlace(const SaveRequest& request, const std::string& reference, const TableState& state,
                           bool hashed) {
-    for (const int ranks : {1, 2, 3, 4}) {
+    for (const int ranks : Either({1, 2, 3, 4}, {2, 4})) {
       for (const Placement& placement : Placements(ranks)) {
         SCOPED_TRACE(StrCat("to ", placement.Text(), " on ", ranks));
         auto restored = Restore(request.prefix, reference, Options(placement, ranks, hashed), ranks, Parts());
@@ -112,7 +117,7 @@ class PlacedTablesTest : public ::testing::Test {
   void ExpectRoundTrips(bool hashed) {
     const std::vector<int64_t> keys = hashed ? HashedKeys() : StaticKeys();
     uint64_t save = 0;
-    for (const int ranks : {1, 2, 3}) {
+    for (const int ranks : Either({1, 2, 3}, {1, 3})) {
       for (const Placement& placement : Placements(ranks)) {
         SCOPED_TRACE(StrCat("from ", placement.Text(), " on ", ranks));
         std::mt19937_64 random(1);
@@ -164,7 +169,7 @@ TEST_F(PlacedTablesTest, WaitingIdsMoveWithTheRows) {
     const TableState state = StateOf(tables);
     EXPECT_FALSE(state.waiting.empty());
     EXPECT_FALSE(state.rows.empty());
-    for (const int ranks : {1, 2, 3}) {
+    for (const int ranks : Either({1, 2, 3}, {2})) {
       for (const Placement& to : Placements(ranks)) {
         options.placement = to;
         auto restored = Restore(request.prefix, reference, options, ranks, Parts());

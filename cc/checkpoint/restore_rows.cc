@@ -333,9 +333,9 @@ Status ForEachKeyPiece(const ShardSource& source, const std::string& array, cons
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<RowCatchUp>> RowCatchUp::Create(std::unique_ptr<Optimizer> optimizer, int64_t dim,
-                                                         Span<const float> hyper) {
-  std::unique_ptr<RowCatchUp> catch_up(new RowCatchUp(std::move(optimizer), dim));
+StatusOr<std::unique_ptr<SavedRowCatchUp>> SavedRowCatchUp::Create(std::unique_ptr<Optimizer> optimizer,
+                                                                   int64_t dim, Span<const float> hyper) {
+  std::unique_ptr<SavedRowCatchUp> catch_up(new SavedRowCatchUp(std::move(optimizer), dim));
   SOK_RETURN_IF_ERROR(catch_up->store_.Reserve(1));
   SOK_RETURN_IF_ERROR(catch_up->store_.SetSlots(catch_up->optimizer_->Slots(dim, hyper)));
   SOK_RETURN_IF_ERROR(catch_up->optimizer_->Reserve(catch_up->store_.rows()));
@@ -343,7 +343,7 @@ StatusOr<std::unique_ptr<RowCatchUp>> RowCatchUp::Create(std::unique_ptr<Optimiz
   return catch_up;
 }
 
-void RowCatchUp::Run(int64_t last_current) {
+void SavedRowCatchUp::Run(int64_t last_current) {
   constexpr int64_t kRow = 0;
   InlineExecutor executor;
   optimizer_->SetLastCurrent(kRow, last_current);

@@ -63,17 +63,17 @@ enum class RowContents {
 };
 
 // Catches up single rows that have missed steps, outside a table.
-class RowCatchUp {
+class SavedRowCatchUp {
  public:
   // `optimizer` must have the past steps.
-  static StatusOr<std::unique_ptr<RowCatchUp>> Create(std::unique_ptr<Optimizer> optimizer, int64_t dim,
-                                                      Span<const float> hyper);
+  static StatusOr<std::unique_ptr<SavedRowCatchUp>> Create(std::unique_ptr<Optimizer> optimizer, int64_t dim,
+                                                           Span<const float> hyper);
   // The record to fill: weights, then slots.
   float* record() { return store_.weights(0); }
   void Run(int64_t last_current);
 
  private:
-  RowCatchUp(std::unique_ptr<Optimizer> optimizer, int64_t dim)
+  SavedRowCatchUp(std::unique_ptr<Optimizer> optimizer, int64_t dim)
       : optimizer_(std::move(optimizer)), store_(dim) {}
 
   std::unique_ptr<Optimizer> optimizer_;
@@ -83,8 +83,8 @@ class RowCatchUp {
 struct RowsToRestore {
   RowContents contents = RowContents::kWeights;
   bool counts = true;
-  RowCatchUp* catch_up = nullptr;  // for kWeightsCaughtUp
-  int64_t first_step = 0;          // the step at which rows without "adam_step" were last current
+  SavedRowCatchUp* catch_up = nullptr;  // for kWeightsCaughtUp
+  int64_t first_step = 0;               // the step at which rows without "adam_step" were last current
 };
 
 // Reads the rows of a shard into a table. *rows += the number of rows read.

@@ -1,6 +1,8 @@
 // Tables are restored bit for bit, and training continues from a checkpoint with the same bits as without it.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "cc/base/testing/test_ids.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/testing/memory_files.h"
@@ -33,6 +35,18 @@ int64_t BloomCountOf(EngineTable* table, int64_t key) {
   AddState(table, &state);
   EXPECT_TRUE(counters.MergeMax(0, state.bloom).ok());
   return counters.Count(key);
+}
+
+// A case of every rule; on a slow engine one of each way with rows that a step does not touch, by which saves
+// differ.
+std::vector<RuleCase> CasesOfSaves() {
+  std::set<UntouchedRows> seen;
+  std::vector<RuleCase> cases;
+  for (const RuleCase& rule_case : OneCasePerRule()) {
+    if (!EngineOfTests().is_slow || seen.insert(rule_case.rule().untouched).second)
+      cases.push_back(rule_case);
+  }
+  return cases;
 }
 
 class RoundTripTest : public ::testing::Test {
@@ -140,7 +154,9 @@ TEST_F(RoundTripTest, NarrowAndOddRows) {
 TEST_F(RoundTripTest, RowsOfManyBlocks) {
   std::mt19937_64 random(4);
   const Tables tables = MakeTables(Options(33), 1);
-  ASSERT_TRUE(TrainOn(tables, "lazy_adam", kAdam, DistinctIds(20000, 9), &random).ok());
+  ASSERT_TRUE(
+      TrainOn(tables, "lazy_adam", kAdam, DistinctIds(EngineOfTests().is_slow ? 2000 : 20000, 9), &random)
+          .ok());
   const SaveRequest request = Request(1);
   const std::string reference = MustSave(tables, request);
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(33), 1)) == StateOf(tables));
@@ -397,7 +413,7 @@ TEST_F(RoundTripTest, AChainHasOneNameForItsTable) {
 }
 
 TEST_F(RoundTripTest, AChainRestoresWeightsAndSlotsAndTrainingContinues) {
-  for (const auto& [optimizer, hyper] : OneCasePerRule()) {
+  for (const auto& [optimizer, hyper] : CasesOfSaves()) {
     for (const bool filtered : {false, true}) {
       SCOPED_TRACE(StrCat(optimizer, filtered ? ", filtered" : ""));
       TableOptions options = Options();
@@ -410,7 +426,7 @@ TEST_F(RoundTripTest, AChainRestoresWeightsAndSlotsAndTrainingContinues) {
       RemoveTree(files_, "/ckpt");
       std::mt19937_64 random(13);
       const Tables tables = MakeTables(options, 2);
-      for (int n = 1; n <= 5; ++n) {
+      for (int n = 1; n <= (EngineOfTests().is_slow ? 3 : 5); ++n) {
         for (int t = 0; t < 4; ++t) {
           std::vector<float> rate = hyper;
           rate[0] *= 1.0f + 0.1f * static_cast<float>(n + t);

@@ -51,7 +51,7 @@ class ChainRestore final : public TableRestore {
   StatusOr<PastSteps> ReadPastSteps() const;
   Status LoadAll(Executor& executor, HeldTable* fresh);
   Status AttachOptimizer(HeldTable* table) const;
-  StatusOr<std::unique_ptr<RowCatchUp>> MakeCatchUp() const;
+  StatusOr<std::unique_ptr<SavedRowCatchUp>> MakeCatchUp() const;
   Status LoadCheckpoint(Executor& executor, const ReadCheckpoint& checkpoint, const RowsToRestore& what,
                         HeldTable* table, int64_t* rows) const;
   Status Delete(const ShardSource& source, HeldTable* table) const;
@@ -198,10 +198,10 @@ Status ChainRestore::AttachOptimizer(HeldTable* table) const {
   return status.ok() ? status : DataLoss("'", last_path(), "': ", status.message());
 }
 
-StatusOr<std::unique_ptr<RowCatchUp>> ChainRestore::MakeCatchUp() const {
+StatusOr<std::unique_ptr<SavedRowCatchUp>> ChainRestore::MakeCatchUp() const {
   auto optimizer = MakeSavedOptimizer();
   SOK_RETURN_IF_ERROR(optimizer.status());
-  return RowCatchUp::Create(std::move(optimizer.value()), options_.dim, hyper_);
+  return SavedRowCatchUp::Create(std::move(optimizer.value()), options_.dim, hyper_);
 }
 
 StatusOr<std::shared_ptr<EngineTable>> ChainRestore::Load(const EngineContext& context, Engine* engine) {
@@ -224,7 +224,7 @@ Status ChainRestore::LoadAll(Executor& executor, HeldTable* fresh) {
   what.counts = parts_.counts;
   if (is_trained) what.contents = RowContents::kWeightsAndSlots;
   if (last().optimizer.has_value()) what.first_step = chain_.front().manifest.optimizer->steps;
-  std::unique_ptr<RowCatchUp> catch_up;
+  std::unique_ptr<SavedRowCatchUp> catch_up;
   if (lags() && !is_trained) {
     auto made = MakeCatchUp();
     SOK_RETURN_IF_ERROR(made.status());

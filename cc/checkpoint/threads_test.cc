@@ -21,7 +21,7 @@ Tables MakeTrained(const std::string& optimizer, const std::vector<float>& hyper
   options.eviction.kind = Eviction::Kind::kGlobalStep;
   options.eviction.steps_to_live = 1000;
   Tables tables = MakeTables(options, 1);
-  std::vector<int64_t> keys(10000);
+  std::vector<int64_t> keys(EngineOfTests().is_slow ? 1500 : 10000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i) * 7 - 5000;
   std::mt19937_64 random(3);
   for (int step = 0; step < 3; ++step) {

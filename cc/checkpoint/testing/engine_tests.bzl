@@ -15,22 +15,36 @@ ENGINE_TESTS = [
     "threads_test.cc",
 ]
 
-def checkpoint_engine_tests(engine_of_tests, prefix = ""):
+def checkpoint_engine_tests(
+        engine_of_tests,
+        prefix = "",
+        main = "@gtest//:gtest_main",
+        exclude = [],
+        size = "medium",
+        tags = []):
     """One test of each file for one engine.
 
     Args:
       engine_of_tests: a library that defines EngineOfTests() of cc/engine/contract/engine_of_tests.h.
       prefix: of the tests' names.
+      main: the library with the main function.
+      exclude: files of ENGINE_TESTS that are no tests of this engine.
+      size: of the tests.
+      tags: of the tests.
     """
     for test in ENGINE_TESTS:
+        if test in exclude:
+            continue
         native.cc_test(
             name = prefix + test[:-len(".cc")],
+            size = size,
             srcs = ["//cc/checkpoint:" + test],
             copts = SOK_COPTS,
             # What TSan runs.
-            tags = ["parallel"] if test == "threads_test.cc" else [],
+            tags = tags + (["parallel"] if test == "threads_test.cc" else []),
             deps = [
                 engine_of_tests,
+                main,
                 "//cc/base",
                 "//cc/base:test_ids",
                 "//cc/checkpoint",
@@ -38,6 +52,6 @@ def checkpoint_engine_tests(engine_of_tests, prefix = ""):
                 "//cc/checkpoint:test_files",
                 "//cc/optimizers",
                 "//cc/optimizers:optimizers_reference",
-                "@gtest//:gtest_main",
+                "@gtest//:gtest",
             ],
         )

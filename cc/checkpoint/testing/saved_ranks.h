@@ -153,7 +153,8 @@ inline void BringUpToDate(EngineTable* table) {
 inline Status Erase(EngineTable* table, const std::vector<int64_t>& keys) {
   InlineExecutor executor;
   int64_t erased = 0;
-  return table->Erase(ContextOn(executor), keys, &erased);
+  const EngineArray<int64_t> own_keys(*EngineOfTests().memory, keys);
+  return table->Erase(ContextOn(executor), own_keys.view(), &erased);
 }
 
 // One step of one rank on `ids`, which may repeat; grads[i, :] belongs to ids[i].

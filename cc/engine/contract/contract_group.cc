@@ -23,7 +23,8 @@ ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor,
       executor_(executor),
       plan_(engine.engine->NewPlan()),
       scratch_(engine.engine->NewScratch()) {
-  for (const TableOptions& table_options : options) {
+  for (TableOptions table_options : options) {
+    table_options.memory = engine.row_memory;
     auto made = engine.engine->MakeTable(context(), table_options);
     EXPECT_TRUE(made.ok()) << made.status().message();
     tables_.push_back(std::move(made.value()));

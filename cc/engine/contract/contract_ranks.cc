@@ -15,6 +15,7 @@ ContractRanks::ContractRanks(const EngineCase& engine, Executor& executor, int r
     for (TableOptions table_options : options) {
       table_options.rank = r;
       table_options.ranks = ranks;
+      table_options.memory = engine.row_memory;
       auto made = engine.engine->MakeTable(context(), table_options);
       EXPECT_TRUE(made.ok()) << made.status().message();
       rank.tables.push_back(std::move(made.value()));
@@ -36,8 +37,10 @@ int64_t* ContractRanks::Allocation::operator()(Span<const int64_t> sizes) const 
 
 void ContractRanks::Exchange() {
   std::vector<std::vector<std::vector<int64_t>>> messages(ranks_.size());  // by receiver and sender
+  sent_words_.emplace_back();
   for (size_t from = 0; from < ranks_.size(); ++from) {
     std::vector<int64_t> words = ranks_[from].words->Read();
+    sent_words_.back().push_back(words);
     words.push_back(0);  // so that data() is not null without words
     const std::vector<int64_t*> starts =
         MessageStarts(static_cast<int>(from), ranks_[from].sizes, words.data());
@@ -56,14 +59,15 @@ void ContractRanks::Exchange() {
 }
 
 void ContractRanks::Forward(const std::vector<ContractBatch>& batches, bool training,
-                            const std::vector<Status>& errors) {
+                            const std::vector<Status>& errors, const std::vector<bool>& only_reads) {
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = ranks_[r];
     rank.batch = batches[r];
     rank.arrays = std::make_unique<BatchArrays>(*engine_.memory, batches[r]);
     rank.routed = engine_.engine->NewRoutedGroup();
+    const bool trains = training && (only_reads.empty() || !only_reads[r]);
     rank.status = engine_.engine->Route(
-        context(), {rank.pointers, rank.arrays->specs(), rank.arrays->inputs(), training}, modes_,
+        context(), {rank.pointers, rank.arrays->specs(), rank.arrays->inputs(), trains}, modes_,
         errors.empty() ? OkStatus() : errors[r], rank.routed.get(), rank.scratch.get(), AllocationOf(rank));
     ASSERT_TRUE(rank.status.ok()) << rank.status.message();
   }

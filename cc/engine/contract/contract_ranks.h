@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cc/engine/contract/contract_batch.h"
@@ -26,9 +27,10 @@ class ContractRanks {
   const Status& status(int rank) const { return ranks_[rank].status; }
   const OutputValues& outputs(int rank) const { return ranks_[rank].outputs; }
 
-  // The forward pass of all ranks. errors[r], if any, is the status that rank r passes to Route.
+  // The forward pass of all ranks. errors[r], if any, is the status that rank r passes to Route; and ranks
+  // whose only_reads[r], if any, is true do not train.
   void Forward(const std::vector<ContractBatch>& batches, bool training = true,
-               const std::vector<Status>& errors = {});
+               const std::vector<Status>& errors = {}, const std::vector<bool>& only_reads = {});
   // The backward pass of all ranks, and a step of every table: fused, or from sums in memory.
   void Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
              const std::vector<float>& hyper, bool fused, GradientFormat format = GradientFormat::kFloat32);
@@ -38,6 +40,9 @@ class ContractRanks {
   // The gradients of the weights of a rank's last forward pass, by lookup, in the order of the ids in the
   // bags.
   Status WeightGradients(int rank, const OutputValues& gradients, OutputValues* weight_gradients);
+  // The words that the ranks have sent each other since the last call: by exchange, by sender.
+  using SentWords = std::vector<std::vector<std::vector<int64_t>>>;
+  SentWords TakeSentWords() { return std::exchange(sent_words_, {}); }
   // Swaps a rank with the same rank of another group of the same size.
   void SwapRank(int rank, ContractRanks* other) { std::swap(ranks_[rank], other->ranks_[rank]); }
   // The rows of `keys` in table `t`, looked up by rank 0.
@@ -80,6 +85,7 @@ class ContractRanks {
   Executor& executor_;
   std::vector<ExchangeMode> modes_;
   std::vector<Rank> ranks_;
+  SentWords sent_words_;
 };
 
 }  // namespace sok

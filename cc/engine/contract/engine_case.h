@@ -39,6 +39,11 @@ struct EngineCase {
   std::shared_ptr<EngineMemory> memory = std::make_shared<EngineMemory>();
   // Numbers of host threads to run with. All must give the same bits.
   std::vector<int> threads = {1, 2, 3};
+  // Of all tables that the suites make.
+  RowMemory row_memory = RowMemory::kDevice;
+  // Whether calls take long, as those of kernels that run on the host do: tests take fewer and smaller steps
+  // then.
+  bool is_slow = false;
   // The optimizers that the engine implements, by their names in MakeOptimizer.
   std::vector<std::string> optimizers;
 };
