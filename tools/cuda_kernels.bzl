@@ -1,4 +1,4 @@
-"""cuda_kernels and cuda_test: one list of .cu files, compiled by nvcc for GPUs and by g++ for the host.
+"""cuda_kernels, cuda_test and cuda_program: one list of sources, for GPUs by nvcc and for the host by g++.
 
 See cuda/README.md. What is built for the host needs no CUDA toolkit, so it exists everywhere.
 """
@@ -39,7 +39,8 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], testonly = Fals
 
     Args:
       name: of the target for devices.
-      srcs: .cu files of this package. They launch kernels by cudaLaunchKernelEx.
+      srcs: .cu files of this package, which launch kernels by cudaLaunchKernelEx, and .cc files with what needs
+        neither kernels nor nvcc.
       hdrs: headers, for both.
       deps: C++ libraries, for both. Not the toolkit: it is added.
       kernels: other cuda_kernels.
@@ -55,23 +56,51 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], testonly = Fals
             visibility = visibility,
             deps = deps + kernels + _DEVICE_DEPS,
         )
+    cu_srcs = [source for source in srcs if source.endswith(".cu")]
+    cc_srcs = [source for source in srcs if not source.endswith(".cu")]
+    host_deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host"]
+
+    # Code of the host alone needs no instrumentation: it has no business in the device's memory, which it
+    # cannot touch.
+    if cc_srcs:
+        native.cc_library(
+            name = name + "_host_code",
+            testonly = testonly,
+            srcs = cc_srcs,
+            hdrs = hdrs,
+            copts = SOK_COPTS,
+            alwayslink = True,
+            deps = host_deps,
+        )
+        host_deps = host_deps + [":%s_host_code" % name]
     native.cc_library(
         name = name + "_on_host",
         testonly = testonly,
-        srcs = [_host_source(name, source) for source in srcs],
+        srcs = [_host_source(name, source) for source in cu_srcs],
         hdrs = hdrs,
         copts = _ON_HOST_COPTS,
-        textual_hdrs = srcs,
+        textual_hdrs = cu_srcs,
         visibility = visibility,
         alwayslink = True,
-        deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host"],
+        deps = host_deps,
     )
 
-def cuda_test(name, srcs, hdrs = [], deps = [], kernels = [], seeds = 20, size = "small", tags = [], data = []):
+def cuda_test(
+        name,
+        srcs,
+        hdrs = [],
+        deps = [],
+        kernels = [],
+        seeds = 20,
+        size = "small",
+        tags = [],
+        data = [],
+        in_order = True):
     """Tests of kernels (GoogleTest): on the host in order, with random schedules, and on a device.
 
     `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers; NAME_device_test is the
-    same test by nvcc, if there is a toolkit. NAME is `name` without "_test".
+    same test by nvcc, if there is a toolkit. NAME is `name` without "_test". The tests without a main function
+    are NAME_test_on_host and NAME_test_on_device, for cuda_program.
 
     Args:
       name: ends in "_test".
@@ -83,6 +112,8 @@ def cuda_test(name, srcs, hdrs = [], deps = [], kernels = [], seeds = 20, size =
       size: of the test with random schedules and the test in order.
       tags: of all tests.
       data: files that the test reads.
+      in_order: whether `name` runs with the others. Where it takes long, the schedules may do; `name` is there
+        to be run alone.
     """
     stem = name[:-len("_test")]
     cc_srcs = [source for source in srcs if not source.endswith(".cu")]
@@ -97,23 +128,20 @@ def cuda_test(name, srcs, hdrs = [], deps = [], kernels = [], seeds = 20, size =
             deps = deps + ["@gtest//:gtest"],
         )
         kernels = kernels + [":%s_kernels" % stem]
-    on_host = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host:test_main"]
-    if cc_srcs:
-        native.cc_library(
-            name = stem + "_test_on_host",
-            testonly = True,
-            srcs = cc_srcs + hdrs,
-            copts = SOK_COPTS,
-            alwayslink = True,
-            deps = on_host,
-        )
-        on_host = on_host + [":%s_test_on_host" % stem]
+    native.cc_library(
+        name = stem + "_test_on_host",
+        testonly = True,
+        srcs = cc_srcs + (hdrs if cc_srcs else []),
+        copts = SOK_COPTS,
+        alwayslink = True,
+        deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host", "@gtest//:gtest"],
+    )
     native.cc_test(
         name = name,
         size = size,
         data = data,
-        tags = tags,
-        deps = on_host,
+        tags = tags + ([] if in_order else ["manual"]),
+        deps = [":%s_test_on_host" % stem, "//cuda/on_host:test_main"],
     )
     native.cc_test(
         name = stem + "_seeds_test",
@@ -126,15 +154,56 @@ def cuda_test(name, srcs, hdrs = [], deps = [], kernels = [], seeds = 20, size =
         data = data,
         # Under ThreadSanitizer too.
         tags = tags + ["parallel"],
-        deps = on_host,
+        deps = [":%s_test_on_host" % stem, "//cuda/on_host:test_main"],
     )
     if CUDA_HOME:
+        native.cc_library(
+            name = stem + "_test_on_device",
+            testonly = True,
+            srcs = cc_srcs + (hdrs if cc_srcs else []),
+            copts = SOK_COPTS,
+            alwayslink = True,
+            deps = deps + kernels + _DEVICE_DEPS + ["@gtest//:gtest"],
+        )
         native.cc_test(
             name = stem + "_device_test",
             size = size,
-            srcs = cc_srcs + (hdrs if cc_srcs else []),
-            copts = SOK_COPTS,
             data = data,
             tags = tags + ["device"],
-            deps = deps + kernels + _DEVICE_DEPS + ["//cuda:device_test_main"],
+            deps = [":%s_test_on_device" % stem, "//cuda:device_test_main"],
+        )
+
+def cuda_program(name, srcs, hdrs = [], deps = [], kernels = [], tests = [], is_test = False, on_host = {}, on_device = {}):
+    """A program of C++ sources: `name` for devices, if there is a toolkit; `name`_on_host, always.
+
+    `name` needs of a machine only a driver: the CUDA runtime and the C++ libraries are in it.
+
+    Args:
+      name: of the program for devices.
+      srcs: .cc files, among them the one with main().
+      hdrs: headers of the program.
+      deps: C++ libraries, for both.
+      kernels: cuda_kernels that the program calls.
+      tests: labels of cuda_tests whose tests are linked.
+      is_test: whether both are tests, of GoogleTest; else they are binaries.
+      on_host: further attributes of the program for the host.
+      on_device: further attributes of the program for devices.
+    """
+    rule = native.cc_test if is_test else native.cc_binary
+    rule(
+        name = name + "_on_host",
+        srcs = srcs + hdrs,
+        copts = SOK_COPTS,
+        deps = deps + [kernel + "_on_host" for kernel in kernels] +
+               [test + "_on_host" for test in tests] + ["//cuda/on_host"],
+        **on_host
+    )
+    if CUDA_HOME:
+        rule(
+            name = name,
+            srcs = srcs + hdrs,
+            copts = SOK_COPTS,
+            linkopts = ["-static-libstdc++", "-static-libgcc"],
+            deps = deps + kernels + [test + "_on_device" for test in tests] + _DEVICE_DEPS,
+            **on_device
         )

@@ -2,10 +2,16 @@
 
 A .cu file defines launchers that take raw pointers and a stream. It includes no TensorFlow header: with these, a
 file takes most of a minute to compile, and some versions of nvcc cannot compile those of some TensorFlow versions.
+nvcc reads a file once for the host and once for each architecture. So what holds no kernel is a .cc file, which g++
+reads once.
+
+The output group `ptxas` has a text for each .cu file, those of other cuda_libraries among the `deps` included: what
+kernels take, as ptxas prints it.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@cuda_toolkit//:cuda.bzl", "CUDA_ARCHS", "CUDA_HOME")
+load(":copts.bzl", "SOK_COPTS")
 
 _OPTIONS = [
     "-c",
@@ -16,6 +22,7 @@ _OPTIONS = [
     "--expt-relaxed-constexpr",
     "--expt-extended-lambda",
     "-Werror=all-warnings",
+    "--resource-usage",
     "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-ffp-contract=off",
 ]
 
@@ -25,8 +32,18 @@ def _architectures():
     codes += [("compute_" + arch, "compute_" + arch) for arch in CUDA_ARCHS[-1:]]
     return ["-gencode=arch=%s,code=%s" % pair for pair in codes]
 
+# Keeps what nvcc prints in a file, which an error shows.
+_NVCC = """
+report=$1
+shift
+"$@" > "$report" 2>&1 || { status=$?; cat "$report" >&2; exit "$status"; }
+"""
+
 def _compile(ctx, toolchain, context, source):
-    result = ctx.actions.declare_file("_cuda/%s/%s.o" % (ctx.label.name, source.basename))
+    """Returns the object and the report."""
+    name = "_cuda/%s/%s" % (ctx.label.name, source.basename)
+    result = ctx.actions.declare_file(name + ".o")
+    report = ctx.actions.declare_file(name + ".ptxas.txt")
     args = ctx.actions.args()
     args.add_all(_OPTIONS + _architectures())
     args.add("-ccbin", toolchain.compiler_executable)
@@ -38,16 +55,31 @@ def _compile(ctx, toolchain, context, source):
     args.add("-x", "cu")
     args.add(source)
     args.add("-o", result)
-    ctx.actions.run(
-        executable = CUDA_HOME + "/bin/nvcc",
-        arguments = [args],
+    ctx.actions.run_shell(
+        command = _NVCC,
+        arguments = [report.path, CUDA_HOME + "/bin/nvcc", args],
         inputs = depset([source], transitive = [context.headers, toolchain.all_files]),
-        outputs = [result],
+        outputs = [result, report],
         mnemonic = "CudaCompile",
         progress_message = "Compiling %s with nvcc" % source.short_path,
         use_default_shell_env = True,
     )
-    return result
+    return result, report
+
+def _compile_host_code(ctx, toolchain, features, context, sources):
+    """Returns the objects."""
+    if not sources:
+        return []
+    _, outputs = cc_common.compile(
+        name = ctx.label.name,
+        actions = ctx.actions,
+        feature_configuration = features,
+        cc_toolchain = toolchain,
+        srcs = sources,
+        compilation_contexts = [context],
+        user_compile_flags = SOK_COPTS,
+    )
+    return outputs.pic_objects or outputs.objects
 
 def _cuda_library_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
@@ -64,7 +96,14 @@ def _cuda_library_impl(ctx):
     deps = [dep[CcInfo] for dep in ctx.attr.deps]
     context = cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = deps).compilation_context
 
-    objects = [_compile(ctx, toolchain, context, source) for source in ctx.files.srcs]
+    compiled = [_compile(ctx, toolchain, context, source) for source in ctx.files.srcs if source.extension == "cu"]
+    objects = [result for result, _ in compiled] + _compile_host_code(
+        ctx,
+        toolchain,
+        features,
+        context,
+        [source for source in ctx.files.srcs if source.extension != "cu"],
+    )
     linking, _ = cc_common.create_linking_context_from_compilation_outputs(
         actions = ctx.actions,
         name = ctx.label.name,
@@ -81,12 +120,20 @@ def _cuda_library_impl(ctx):
     return [
         DefaultInfo(files = depset(objects)),
         CcInfo(compilation_context = context, linking_context = linking),
+        OutputGroupInfo(ptxas = depset(
+            [report for _, report in compiled],
+            transitive = [
+                dep[OutputGroupInfo].ptxas
+                for dep in ctx.attr.deps
+                if OutputGroupInfo in dep and hasattr(dep[OutputGroupInfo], "ptxas")
+            ],
+        )),
     ]
 
 cuda_library = rule(
     implementation = _cuda_library_impl,
     attrs = {
-        "srcs": attr.label_list(allow_files = [".cu"]),
+        "srcs": attr.label_list(allow_files = [".cc", ".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),

@@ -152,7 +152,7 @@ __device__ __forceinline__ void CheckSplit(const GroupView& group, const InputVi
 template <typename Places>
 __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group, Places places) {
   const int l = PartOf(group.split_tiles, group.num_lookups, static_cast<int64_t>(blockIdx.x));
-  const InputView lookup = group.lookups[l];  // in registers
+  const InputView& lookup = group.lookups[l];
   const int64_t first = (blockIdx.x - group.split_tiles[l]) * kBagTile;
   unsigned flags = 0;
   const int64_t end = min(first + kBagTile, lookup.input.num_bags + 1);

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "cc/base/status.h"
@@ -12,10 +13,19 @@
 namespace sok {
 
 // cudaMallocAsync and cudaFreeAsync on the current device. Thread-safe.
+//
+// By default CUDA's pool gives what is free back to the driver whenever something waits for the device, and
+// the next allocation has to map it again. The first allocation on a device tells the device's pool to keep
+// it, for the whole process; cudaMemPoolTrimTo gives it back.
 class AsyncAllocator : public DeviceAllocator {
  public:
   StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override;
   void Free(cudaStream_t stream, void* memory) override;
+
+ private:
+  void KeepFreedMemory();
+
+  std::atomic<uint64_t> told_devices_{0};  // a bit for each of the first 64
 };
 
 }  // namespace sok

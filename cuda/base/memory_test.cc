@@ -36,14 +36,14 @@ class CountingAllocator : public DeviceAllocator {
   AsyncAllocator allocator_;
 };
 
-class MemoryTest : public testing::Test {
+class AllocatorsTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   }
 };
 
-TEST_F(MemoryTest, ABufferFreesItsMemoryOnce) {
+TEST_F(AllocatorsTest, ABufferFreesItsMemoryOnce) {
   CountingAllocator allocator;
   {
     StatusOr<DeviceBuffer<int>> made = DeviceBuffer<int>::Allocate(&allocator, nullptr, 100);
@@ -68,7 +68,7 @@ TEST_F(MemoryTest, ABufferFreesItsMemoryOnce) {
   EXPECT_EQ(allocator.live, 0);
 }
 
-TEST_F(MemoryTest, NoElementsNeedNoMemory) {
+TEST_F(AllocatorsTest, NoElementsNeedNoMemory) {
   CountingAllocator allocator;
   const StatusOr<DeviceBuffer<double>> buffer = DeviceBuffer<double>::Allocate(&allocator, nullptr, 0);
   ASSERT_TRUE(buffer.ok());
@@ -76,7 +76,7 @@ TEST_F(MemoryTest, NoElementsNeedNoMemory) {
   EXPECT_EQ(allocator.live, 0);
 }
 
-TEST_F(MemoryTest, MemoryThatIsNotThereIsAnError) {
+TEST_F(AllocatorsTest, MemoryThatIsNotThereIsAnError) {
   AsyncAllocator allocator;
   for (const int64_t size : {std::numeric_limits<int64_t>::max(), int64_t{1} << 58, int64_t{1} << 48}) {
     const StatusOr<DeviceBuffer<double>> buffer = DeviceBuffer<double>::Allocate(&allocator, nullptr, size);
@@ -87,7 +87,7 @@ TEST_F(MemoryTest, MemoryThatIsNotThereIsAnError) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the error stays for others to find";
 }
 
-TEST_F(MemoryTest, PinnedMemoryIsTheHostsAndTheDevices) {
+TEST_F(AllocatorsTest, PinnedMemoryIsTheHostsAndTheDevices) {
   StatusOr<PinnedBuffer<int>> buffer = PinnedBuffer<int>::Allocate(3);
   ASSERT_TRUE(buffer.ok());
   PinnedBuffer<int> pinned = std::move(buffer.value());
@@ -98,7 +98,41 @@ TEST_F(MemoryTest, PinnedMemoryIsTheHostsAndTheDevices) {
   EXPECT_EQ(PinnedBuffer<int>::Allocate(0).value().data(), nullptr);
 }
 
-TEST_F(MemoryTest, FreedPinnedMemoryStaysWhileTheStreamUsesIt) {
+TEST_F(AllocatorsTest, TheDevicesPoolKeepsWhatIsFreed) {
+  constexpr int64_t kBytes = int64_t{4} << 20;
+  cudaMemPool_t pool = nullptr;
+  ASSERT_EQ(cudaDeviceGetMemPool(&pool, 0), cudaSuccess);
+  uint64_t number = 0;
+  ASSERT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &number), cudaSuccess);
+  AsyncAllocator allocator;
+  allocator.Free(nullptr, allocator.Allocate(nullptr, kBytes).value());
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  ASSERT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &number), cudaSuccess);
+  EXPECT_GE(number, static_cast<uint64_t>(kBytes));
+  // It is told once: what another part of the program sets later stays.
+  number = 12345;
+  ASSERT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &number), cudaSuccess);
+  allocator.Free(nullptr, allocator.Allocate(nullptr, kBytes).value());
+  ASSERT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &number), cudaSuccess);
+  EXPECT_EQ(number, 12345u);
+}
+
+TEST_F(AllocatorsTest, FreedPinnedMemoryGoesOnceTheStreamIsThere) {
+  PinnedAllocator allocator;
+  void* const memory = allocator.Allocate(nullptr, 4000).value();
+  cudaPointerAttributes attributes;
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, memory), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  allocator.Free(nullptr, memory);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  allocator.Free(nullptr, allocator.Allocate(nullptr, 8).value());
+  (void)cudaPointerGetAttributes(&attributes, memory);
+  EXPECT_NE(attributes.type, cudaMemoryTypeHost);
+  cudaGetLastError();
+}
+
+TEST_F(AllocatorsTest, FreedPinnedMemoryStaysWhileTheStreamUsesIt) {
   DeviceArray<int> array(std::vector<int>(1000, 0));
   cudaStream_t stream;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);

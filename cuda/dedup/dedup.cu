@@ -40,6 +40,11 @@ __device__ __forceinline__ int64_t NumOccurrences(const Occurrences& occurrences
   return occurrences.table_begin[occurrences.num_tables];
 }
 
+__device__ __forceinline__ bool IsMerged(const Occurrences& occurrences, int64_t p) {
+  return occurrences.is_merged == nullptr ||
+         occurrences.is_merged[PartOf(occurrences.table_begin, occurrences.num_tables, p)] != 0;
+}
+
 // Finds the slot of occurrence `p`, and leaves the earliest occurrence there that came by.
 __device__ __forceinline__ uint32_t Claim(const PositionTable& table, const int64_t* keys,
                                           const TableRange& range, uint32_t p) {
@@ -63,6 +68,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void ClaimKernel(Occurrences occu
                                                                 uint32_t* slot_of) {
   const int64_t n = NumOccurrences(occurrences);
   for (int64_t p = ThreadOfGrid(); p < n; p += ThreadsOfGrid()) {
+    if (!IsMerged(occurrences, p)) continue;
     slot_of[p] = Claim(table, occurrences.keys, RangeOf(occurrences, p), static_cast<uint32_t>(p));
   }
 }
@@ -75,7 +81,7 @@ struct IsFirst {
 
   __device__ bool operator()(int64_t p) const {
     if (p >= NumOccurrences(occurrences)) return false;
-    const uint32_t there = slots[first[p]];
+    const uint32_t there = IsMerged(occurrences, p) ? slots[first[p]] : static_cast<uint32_t>(p);
     first[p] = there;
     return there == p;
   }

@@ -19,6 +19,9 @@ struct Occurrences {
   int num_tables = 0;
   // What the host knows of table_begin[num_tables]: it is at most this.
   int64_t max = 0;
+  // [num_tables], on the device: 0 for tables whose ids are not merged. There each occurrence is a distinct
+  // id. Null where all are merged.
+  const uint8_t* is_merged = nullptr;
 };
 
 // What dedup finds, in arrays on the device. U stands for begin[num_tables].

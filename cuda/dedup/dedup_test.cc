@@ -181,6 +181,26 @@ TEST_F(DedupTest, TablesOfManyKindsAgreeWithTheReference) {
   ExpectReference(Tables(600));
 }
 
+TEST_F(DedupTest, TablesThatAreNotMerged) {
+  DeviceArray<int64_t> keys({5, 6, 5, 5, 5, 6, 6, 5});
+  DeviceArray<int64_t> table_begin({0, 3, 6, 6, 8});
+  DeviceArray<uint8_t> is_merged({1, 0, 0, 1});
+  DeviceArray<int64_t> begin(std::vector<int64_t>(5, -1));
+  DeviceArray<int32_t> inverse(std::vector<int32_t>(8, -1));
+  DeviceArray<int32_t> position(std::vector<int32_t>(8, -1));
+  DeviceArray<int32_t> counts(std::vector<int32_t>(8, -1));
+  AsyncAllocator allocator;
+  Occurrences occurrences = {keys.data(), table_begin.data(), 4, 8};
+  occurrences.is_merged = is_merged.data();
+  ASSERT_TRUE(Dedup(nullptr, &allocator, occurrences,
+                    {begin.data(), inverse.data(), position.data(), nullptr, counts.data()})
+                  .ok());
+  EXPECT_EQ(begin.Fetch(), (std::vector<int64_t>{0, 2, 5, 5, 7}));
+  EXPECT_EQ(inverse.Fetch(), (std::vector<int32_t>{0, 1, 0, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(position.Fetch(), (std::vector<int32_t>{0, 1, 3, 4, 5, 6, 7, -1}));
+  EXPECT_EQ(counts.Fetch(), (std::vector<int32_t>{2, 1, 1, 1, 1, 1, 1, 0}));
+}
+
 TEST_F(DedupTest, WithFewerIdsThanTheHostKnowsOf) {
   ExpectReference({{}}, 50);
   ExpectReference({{4711, 1}, {}, {4711}}, 5);

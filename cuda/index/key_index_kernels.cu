@@ -121,7 +121,11 @@ __global__ void __launch_bounds__(kThreadsPerBlock) InsertKernel(Keys keys, cons
   const int64_t n = keys.size();
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
     const int64_t at = keys.At(i);
-    if (rows[at] >= 0) InsertKey(keys.IndexOf(i), keys.Key(at), rows[at]);
+    const int64_t row = rows[at];
+    if (row < 0) continue;
+    // In registers: what atomic functions change may not be in memory that they can reach.
+    const KeyIndexView index = keys.IndexOf(i);
+    InsertKey(index, keys.Key(at), row);
   }
 }
 

@@ -157,6 +157,40 @@ SOK_DEVICE_TEST(MemoryTest, CopiesBetweenAllKindsOfMemory) {
   cudaFreeHost(pinned);
 }
 
+uint64_t PoolAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
+  uint64_t value = 0;
+  EXPECT_EQ(cudaMemPoolGetAttribute(pool, attribute, &value), cudaSuccess);
+  return value;
+}
+
+// Allocates and frees memory of the pool, and waits.
+void UsePool(size_t bytes) {
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMallocAsync(&memory, bytes, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaFreeAsync(memory, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+}
+
+SOK_DEVICE_TEST(MemoryTest, APoolKeepsAsMuchAsItsThreshold) {
+  constexpr size_t kBytes = size_t{4} << 20;
+  cudaMemPool_t pool = nullptr;
+  ASSERT_EQ(cudaDeviceGetMemPool(&pool, 0), cudaSuccess);
+  for (uint64_t threshold : {uint64_t{0}, UINT64_MAX, uint64_t{0}}) {
+    ASSERT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold), cudaSuccess);
+    EXPECT_EQ(PoolAttribute(pool, cudaMemPoolAttrReleaseThreshold), threshold);
+    const uint64_t used = PoolAttribute(pool, cudaMemPoolAttrUsedMemCurrent);
+    UsePool(kBytes);
+    EXPECT_EQ(PoolAttribute(pool, cudaMemPoolAttrUsedMemCurrent), used);
+    const bool keeps = PoolAttribute(pool, cudaMemPoolAttrReservedMemCurrent) >= used + kBytes;
+    EXPECT_EQ(keeps, threshold > 0);
+    ASSERT_EQ(cudaMemPoolTrimTo(pool, 0), cudaSuccess);
+    EXPECT_LT(PoolAttribute(pool, cudaMemPoolAttrReservedMemCurrent), used + kBytes);
+  }
+  EXPECT_NE(cudaDeviceGetMemPool(nullptr, 0), cudaSuccess);
+  EXPECT_NE(cudaDeviceGetMemPool(&pool, 1000), cudaSuccess);
+  cudaGetLastError();
+}
+
 // What is in a stream happens in order.
 SOK_DEVICE_TEST(StreamTest, WorkOfAStreamIsInOrder) {
   cudaStream_t stream = nullptr;

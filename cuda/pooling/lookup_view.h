@@ -18,6 +18,8 @@ struct OccurrenceRows {
   // it has none.
   const int64_t* rows = nullptr;
   RowStoreView table;
+  // Whether every record begins at a multiple of 16 bytes, as in a table. Rows in messages need not.
+  bool records_are_aligned = true;
   // What an id without a row reads: its initial row, or a constant where the table has admission. Read only
   // if there may be such ids; a kernel that needs not ask for them is faster.
   bool may_be_absent = false;

@@ -134,7 +134,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 int WidthOf(const LookupOutput& lookup) {
   const RowStoreView& table = lookup.ids.table;
-  return FitsFours(lookup.output.data, lookup.output.stride, table.dim) && table.stride % 4 == 0 ? 4 : 1;
+  const bool rows_fit = lookup.ids.records_are_aligned && table.stride % 4 == 0;
+  return rows_fit && FitsFours(lookup.output.data, lookup.output.stride, table.dim) ? 4 : 1;
 }
 
 // Launches the lookups of one kind.

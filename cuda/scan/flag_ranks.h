@@ -58,10 +58,14 @@ constexpr int kThreads = 256;
 constexpr int kWordsPerTile = kFlagsPerTile / 32;
 static_assert(kWordsPerTile == 32, "one warp counts the words of a tile");
 
+// Blocks that are to be resident: enough to read memory as fast as it goes. Without a number ptxas would
+// rather spill registers of a flag that takes many than let fewer blocks in.
+constexpr int kResidentBlocks = 6;
+
 // A block takes a tile.
 template <typename Flag>
-__global__ __launch_bounds__(kThreads) void FlagTileKernel(int64_t n, Flag flag, FlagWord* words,
-                                                           int32_t* tiles) {
+__global__ __launch_bounds__(kThreads, kResidentBlocks) void FlagTileKernel(int64_t n, Flag flag,
+                                                                            FlagWord* words, int32_t* tiles) {
   __shared__ uint32_t bits[kWordsPerTile];
   const int64_t tile = blockIdx.x;
   for (int at = static_cast<int>(threadIdx.x); at < kFlagsPerTile; at += kThreads) {

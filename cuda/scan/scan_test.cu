@@ -1,7 +1,9 @@
-// Ranks of flags and sums are those of plain loops.
+// Ranks of flags, sums and sorts are those of plain loops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "cuda/base/grid.h"
 #include "cuda/device_array.h"
 #include "cuda/scan/flag_ranks.h"
+#include "cuda/scan/item_sorter.h"
 
 namespace sok {
 namespace {
@@ -67,6 +70,59 @@ TEST(FlagRanksTest, AgreesWithALoop) {
     for (const unsigned per_mille : {0, 20, 500, 1000}) {
       SCOPED_TRACE(testing::Message() << n << " flags, " << per_mille << " of 1000 set");
       ExpectRanks(Flags(n, per_mille, static_cast<unsigned>(n)));
+    }
+  }
+}
+
+struct NumberAt {
+  const uint64_t* numbers;
+  __device__ uint64_t operator()(int64_t item) const { return numbers[item]; }
+};
+
+// The items 0, 1, ... sorted by the low `bits` bits of their numbers, and before that by those of `others`.
+std::vector<int32_t> SortedItems(const std::vector<uint64_t>& numbers, const std::vector<uint64_t>& others,
+                                 int bits) {
+  const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  std::vector<int32_t> items(numbers.size());
+  std::iota(items.begin(), items.end(), 0);
+  for (const std::vector<uint64_t>* key : {&others, &numbers}) {
+    std::stable_sort(items.begin(), items.end(), [&](int32_t a, int32_t b) {
+      return ((*key)[static_cast<size_t>(a)] & mask) < ((*key)[static_cast<size_t>(b)] & mask);
+    });
+  }
+  return items;
+}
+
+void ExpectSorted(int64_t n, int bits) {
+  std::mt19937_64 random(static_cast<uint64_t>(n * 100 + bits));
+  // Many that are equal, in all bits or in one of the words.
+  const uint64_t values[] = {0, 1, 2, ~uint64_t{0}, uint64_t{1} << 63, uint64_t{1} << 32, 0xffffffffu};
+  std::vector<uint64_t> numbers(static_cast<size_t>(n));
+  std::vector<uint64_t> others(static_cast<size_t>(n));
+  for (uint64_t& number : numbers) number = random() % 2 == 0 ? values[random() % 7] : random();
+  for (uint64_t& other : others) other = random();
+
+  AsyncAllocator allocator;
+  DeviceArray<uint64_t> device_numbers(numbers);
+  DeviceArray<uint64_t> device_others(others);
+  ItemSorter sorter(nullptr, &allocator, n);
+  ASSERT_TRUE(sorter.Reserve().ok());
+  std::vector<int32_t> items(static_cast<size_t>(n));
+  std::iota(items.begin(), items.end(), 0);
+  const size_t bytes = items.size() * sizeof(int32_t);
+  ASSERT_EQ(cudaMemcpy(sorter.items(), items.data(), bytes, cudaMemcpyHostToDevice), cudaSuccess);
+  ASSERT_TRUE(sorter.SortBy(NumberAt{device_others.data()}, bits).ok());
+  ASSERT_TRUE(sorter.SortBy(NumberAt{device_numbers.data()}, bits).ok());
+  ASSERT_EQ(cudaMemcpy(items.data(), sorter.items(), bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+  ASSERT_EQ(items, SortedItems(numbers, others, bits));
+}
+
+TEST(ItemSorterTest, AgreesWithStableSorts) {
+  if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  for (const int64_t n : {1, 2, 31, 256, 257, 1000}) {
+    for (const int bits : {1, 31, 32, 33, 63, 64}) {
+      SCOPED_TRACE(testing::Message() << n << " items, " << bits << " bits");
+      ExpectSorted(n, bits);
     }
   }
 }

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <cub/cub.cuh>
+#include <cub/device/device_radix_sort.cuh>
 
 #include "cuda/base/cuda_status.h"
 #include "cuda/base/device_buffer.h"

@@ -63,10 +63,13 @@ Status DeviceRowChanges::MarkErased(cudaStream_t stream, const int64_t* rows, co
   return Append(stream, keys, n, &erased_, &num_erased_);
 }
 
-Status DeviceRowChanges::WriteChanged(cudaStream_t stream, int64_t words, uint32_t* changed) const {
-  const int64_t there = std::min(words, changed_.size());
-  SOK_RETURN_IF_ERROR(Launch("WriteChanged", stream, ShapeFor(there), UniteKernel, changed_.data(),
-                             saving_.data(), there, changed));
+Status DeviceRowChanges::WriteChanged(cudaStream_t stream, int64_t first_word, int64_t words,
+                                      uint32_t* changed) const {
+  const int64_t there = std::clamp<int64_t>(changed_.size() - first_word, 0, words);
+  if (there > 0) {
+    SOK_RETURN_IF_ERROR(Launch("WriteChanged", stream, ShapeFor(there), UniteKernel,
+                               changed_.data() + first_word, saving_.data() + first_word, there, changed));
+  }
   if (there == words) return OkStatus();
   return CudaStatus(
       cudaMemsetAsync(changed + there, 0, static_cast<size_t>(words - there) * sizeof(uint32_t), stream),

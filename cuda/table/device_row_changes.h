@@ -35,9 +35,9 @@ class DeviceRowChanges {
   // rows[n] are no longer those of keys[n].
   Status MarkErased(cudaStream_t stream, const int64_t* rows, const int64_t* keys, int64_t n);
 
-  // *changed = the bits of the rows that have changed since the last save that succeeded, 32 a word: those of
-  // the first `words` words. In device memory.
-  Status WriteChanged(cudaStream_t stream, int64_t words, uint32_t* changed) const;
+  // changed[words] = the bits of the rows that have changed since the last save that succeeded, 32 a word,
+  // beginning with those of row 32 * first_word. In device memory.
+  Status WriteChanged(cudaStream_t stream, int64_t first_word, int64_t words, uint32_t* changed) const;
   // Keys erased since then, each once, in increasing order. Waits for the device.
   Status FetchErased(cudaStream_t stream, std::vector<int64_t>* keys) const;
 

@@ -296,6 +296,9 @@ Status DeviceTable::Erase(cudaStream_t stream, DeviceAllocator* scratch, const i
                            "' has a row for every key, which cannot be taken out");
   }
   if (n == 0) return OkStatus();
+  if (n > std::numeric_limits<int32_t>::max()) {
+    return InvalidArgument("Embedding variable '", options_.name, "': ", n, " keys in one call");
+  }
   StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
   SOK_RETURN_IF_ERROR(Named(memory.status()));
   int64_t* const rows = memory.value().data();

@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <cub/cub.cuh>
 
-#include "cuda/base/cuda_status.h"
-#include "cuda/base/device_buffer.h"
 #include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
+#include "cuda/scan/item_sorter.h"
 #include "cuda/table/erase_rows.h"
 
 namespace sok {
@@ -18,36 +16,31 @@ int BitsOf(int64_t row_limit) {
   return bits;
 }
 
-Status Sort(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* rows, int64_t n, int64_t row_limit,
-            uint64_t* sorted) {
-  if (n == 0) return OkStatus();
-  const auto sort = [&](void* memory, size_t& bytes) {
-    return CudaStatus(
-        cub::DeviceRadixSort::SortKeys(memory, bytes, reinterpret_cast<const uint64_t*>(rows), sorted,
-                                       static_cast<int>(n), 0, BitsOf(row_limit), stream),
-        "cannot sort ", n, " rows");
-  };
-  size_t bytes = 0;
-  SOK_RETURN_IF_ERROR(sort(nullptr, bytes));
-  // The first call only asks for bytes where it gets no memory.
-  StatusOr<DeviceBuffer<char>> memory =
-      DeviceBuffer<char>::Allocate(scratch, stream, static_cast<int64_t>(std::max<size_t>(bytes, 1)));
-  SOK_RETURN_IF_ERROR(memory.status());
-  return sort(memory.value().data(), bytes);
+struct RowAt {
+  const int64_t* rows;
+  __device__ uint64_t operator()(int64_t i) const { return static_cast<uint64_t>(rows[i]); }
+};
+
+__global__ void __launch_bounds__(kThreadsPerBlock) CountUpKernel(int64_t n, int32_t* items) {
+  for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) items[i] = static_cast<int32_t>(i);
 }
 
+// Of rows[order[0]], rows[order[1]], ..., which do not fall but for kAbsentRow at the end.
 struct IsFirstOfRow {
-  const uint64_t* sorted;
+  const int64_t* rows;
+  const int32_t* order;
   __device__ bool operator()(int64_t i) const {
-    return static_cast<int64_t>(sorted[i]) != kAbsentRow && (i == 0 || sorted[i - 1] != sorted[i]);
+    const int64_t row = rows[order[i]];
+    return row != kAbsentRow && (i == 0 || rows[order[i - 1]] != row);
   }
 };
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    CompactKernel(FlagRanks ranks, const uint64_t* sorted, int64_t n, int64_t* distinct, int64_t* count) {
+    CompactKernel(FlagRanks ranks, const int64_t* rows, const int32_t* order, int64_t n, int64_t* distinct,
+                  int64_t* count) {
   if (ThreadOfGrid() == 0) *count = ranks.Before(n);
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
-    if (ranks.IsFlagged(i)) distinct[ranks.Before(i)] = static_cast<int64_t>(sorted[i]);
+    if (ranks.IsFlagged(i)) distinct[ranks.Before(i)] = rows[order[i]];
   }
 }
 
@@ -66,14 +59,15 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 Status SortDistinctRows(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* rows, int64_t n,
                         int64_t row_limit, int64_t* distinct, int64_t* count) {
-  StatusOr<DeviceBuffer<uint64_t>> sorted = DeviceBuffer<uint64_t>::Allocate(scratch, stream, n);
-  SOK_RETURN_IF_ERROR(sorted.status());
-  SOK_RETURN_IF_ERROR(Sort(stream, scratch, rows, n, row_limit, sorted.value().data()));
+  ItemSorter sorter(stream, scratch, n);
+  SOK_RETURN_IF_ERROR(sorter.Reserve());
+  SOK_RETURN_IF_ERROR(Launch("CountUp", stream, ShapeFor(n), CountUpKernel, n, sorter.items()));
+  SOK_RETURN_IF_ERROR(sorter.SortBy(RowAt{rows}, BitsOf(row_limit)));
   RankedFlags firsts;
   SOK_RETURN_IF_ERROR(
-      RankFlags("IsFirstOfRow", stream, scratch, n, IsFirstOfRow{sorted.value().data()}, &firsts));
+      RankFlags("IsFirstOfRow", stream, scratch, n, IsFirstOfRow{rows, sorter.items()}, &firsts));
   return Launch("SortDistinctRows", stream, ShapeFor(std::max<int64_t>(n, 1)), CompactKernel, firsts.ranks(),
-                sorted.value().data(), n, distinct, count);
+                rows, sorter.items(), n, distinct, count);
 }
 
 Status EraseRows(cudaStream_t stream, const KeyDirectory& directory, int64_t* rows, int64_t n,

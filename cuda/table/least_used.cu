@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cub/cub.cuh>
 #include <limits>
 #include <utility>
 
@@ -7,6 +5,7 @@
 #include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/scan/flag_ranks.h"
+#include "cuda/scan/item_sorter.h"
 #include "cuda/store/row_column.h"
 #include "cuda/table/least_used.h"
 
@@ -30,9 +29,9 @@ struct IsCandidate {
 };
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    ListCandidatesKernel(FlagRanks ranks, int64_t n, uint32_t* rows) {
+    ListCandidatesKernel(FlagRanks ranks, int64_t n, int32_t* rows) {
   for (int64_t row = ThreadOfGrid(); row < n; row += ThreadsOfGrid()) {
-    if (ranks.IsFlagged(row)) rows[ranks.Before(row)] = static_cast<uint32_t>(row);
+    if (ranks.IsFlagged(row)) rows[ranks.Before(row)] = static_cast<int32_t>(row);
   }
 }
 
@@ -48,73 +47,21 @@ struct ColumnValues {
   __device__ uint64_t operator()(int64_t row) const { return static_cast<uint64_t>(column[row]); }
 };
 
-template <typename Value>
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    ValuesKernel(Value value, const uint32_t* rows, int64_t n, uint64_t* values) {
-  for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) values[i] = value(rows[i]);
-}
-
-__global__ void __launch_bounds__(kThreadsPerBlock)
-    WidenKernel(const uint32_t* rows, int64_t n, int64_t* wide) {
+    WidenKernel(const int32_t* rows, int64_t n, int64_t* wide) {
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) wide[i] = rows[i];
 }
 
-// Rows that are sorted by one number after the other: stably, so that the last sort counts most.
-class RowSorter {
- public:
-  RowSorter(cudaStream_t stream, DeviceAllocator* scratch, int64_t n)
-      : stream_(stream), scratch_(scratch), n_(n) {}
-
-  Status Reserve() {
-    for (DeviceBuffer<uint32_t>* rows : {&rows_, &sorted_rows_}) {
-      StatusOr<DeviceBuffer<uint32_t>> made = DeviceBuffer<uint32_t>::Allocate(scratch_, stream_, n_);
-      SOK_RETURN_IF_ERROR(made.status());
-      *rows = std::move(made.value());
-    }
-    for (DeviceBuffer<uint64_t>* values : {&values_, &sorted_values_}) {
-      StatusOr<DeviceBuffer<uint64_t>> made = DeviceBuffer<uint64_t>::Allocate(scratch_, stream_, n_);
-      SOK_RETURN_IF_ERROR(made.status());
-      *values = std::move(made.value());
-    }
-    return OkStatus();
-  }
-
-  uint32_t* rows() const { return rows_.data(); }
-
-  template <typename Value>
-  Status SortBy(const Value& value) {
-    SOK_RETURN_IF_ERROR(Launch("ValuesOfRows", stream_, ShapeFor(n_), ValuesKernel<Value>, value,
-                               rows_.data(), n_, values_.data()));
-    const auto sort = [&](void* memory, size_t& bytes) {
-      return CudaStatus(
-          cub::DeviceRadixSort::SortPairs(memory, bytes, values_.data(), sorted_values_.data(), rows_.data(),
-                                          sorted_rows_.data(), static_cast<int>(n_), 0, 64, stream_),
-          "cannot sort ", n_, " rows");
-    };
-    size_t bytes = 0;
-    SOK_RETURN_IF_ERROR(sort(nullptr, bytes));
-    // The first call only asks for bytes where it gets no memory.
-    StatusOr<DeviceBuffer<char>> memory =
-        DeviceBuffer<char>::Allocate(scratch_, stream_, static_cast<int64_t>(std::max<size_t>(bytes, 1)));
-    SOK_RETURN_IF_ERROR(memory.status());
-    SOK_RETURN_IF_ERROR(sort(memory.value().data(), bytes));
-    std::swap(rows_, sorted_rows_);
-    return OkStatus();
-  }
-
- private:
-  cudaStream_t stream_;
-  DeviceAllocator* scratch_;
-  int64_t n_;
-  DeviceBuffer<uint32_t> rows_;
-  DeviceBuffer<uint32_t> sorted_rows_;
-  DeviceBuffer<uint64_t> values_;
-  DeviceBuffer<uint64_t> sorted_values_;
-};
+// Bits of numbers from 0 to `most`.
+int BitsOf(int64_t most) {
+  int bits = 1;
+  while (bits < 63 && most >= int64_t{1} << bits) ++bits;
+  return bits;
+}
 
 // Lists the rows in use that are not kept.
 Status ListCandidates(cudaStream_t stream, DeviceAllocator* scratch, const DeviceTable& table,
-                      const int64_t* kept, int64_t num_kept, uint32_t* rows) {
+                      const int64_t* kept, int64_t num_kept, int32_t* rows) {
   const int64_t limit = table.row_limit();
   StatusOr<DeviceBuffer<uint32_t>> bits =
       DeviceBuffer<uint32_t>::Allocate(scratch, stream, (limit + 31) / 32);
@@ -138,18 +85,18 @@ Status ListLeastUsed(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable*
     return ResourceExhausted("cannot sort the rows of a table that has had ", table->row_limit(),
                              " on a device");
   }
-  RowSorter sorter(stream, scratch, table->size() - present);
+  ItemSorter sorter(stream, scratch, table->size() - present);
   SOK_RETURN_IF_ERROR(sorter.Reserve());
-  SOK_RETURN_IF_ERROR(ListCandidates(stream, scratch, *table, kept, num_kept, sorter.rows()));
-  SOK_RETURN_IF_ERROR(sorter.SortBy(SignedKeys{table->directory().view().keys}));
-  SOK_RETURN_IF_ERROR(sorter.SortBy(ColumnValues{table->usage().last_used->view()}));
+  SOK_RETURN_IF_ERROR(ListCandidates(stream, scratch, *table, kept, num_kept, sorter.items()));
+  SOK_RETURN_IF_ERROR(sorter.SortBy(SignedKeys{table->directory().view().keys}, 64));
+  SOK_RETURN_IF_ERROR(sorter.SortBy(ColumnValues{table->usage().last_used->view()}, BitsOf(table->uses())));
   if (table->options().on_full == OnFull::kEvictLfu) {
-    SOK_RETURN_IF_ERROR(sorter.SortBy(ColumnValues{table->usage().frequency->view()}));
+    SOK_RETURN_IF_ERROR(sorter.SortBy(ColumnValues{table->usage().frequency->view()}, 63));
   }
   StatusOr<DeviceBuffer<int64_t>> made = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
   SOK_RETURN_IF_ERROR(made.status());
   *rows = std::move(made.value());
-  return Launch("WidenRows", stream, ShapeFor(n), WidenKernel, sorter.rows(), n, rows->data());
+  return Launch("WidenRows", stream, ShapeFor(n), WidenKernel, sorter.items(), n, rows->data());
 }
 
 }  // namespace sok

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "cuda/base/grid.h"
@@ -11,29 +10,34 @@
 namespace sok {
 namespace {
 
+// A flag of rows, for the rows of a window.
+template <typename Flag>
+struct InWindow {
+  Flag flag;
+  int64_t first;
+  __device__ bool operator()(int64_t i) const { return flag(first + i); }
+};
+
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    ListRowsKernel(FlagRanks ranks, int64_t n, int64_t* rows, int64_t* count) {
-  if (ThreadOfGrid() == 0) *count = ranks.Before(n);
-  for (int64_t row = ThreadOfGrid(); row < n; row += ThreadsOfGrid()) {
-    if (ranks.IsFlagged(row)) rows[ranks.Before(row)] = row;
+    ListRowsKernel(FlagRanks ranks, RowWindow window, int64_t* rows, int64_t* count) {
+  if (ThreadOfGrid() == 0) *count = ranks.Before(window.n);
+  for (int64_t i = ThreadOfGrid(); i < window.n; i += ThreadsOfGrid()) {
+    if (ranks.IsFlagged(i)) rows[ranks.Before(i)] = window.first + i;
   }
 }
 
 template <typename Flag>
-Status Select(const char* what, cudaStream_t stream, DeviceAllocator* scratch, int64_t n, const Flag& flag,
-              SelectedRows* selected) {
-  if (n > std::numeric_limits<int32_t>::max()) {
-    return ResourceExhausted("cannot list the rows of a table that has had ", n, " on a device");
-  }
-  StatusOr<DeviceBuffer<int64_t>> rows = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
+Status Select(const char* what, cudaStream_t stream, DeviceAllocator* scratch, const RowWindow& window,
+              const Flag& flag, SelectedRows* selected) {
+  StatusOr<DeviceBuffer<int64_t>> rows = DeviceBuffer<int64_t>::Allocate(scratch, stream, window.n);
   SOK_RETURN_IF_ERROR(rows.status());
   StatusOr<DeviceBuffer<int64_t>> count = DeviceBuffer<int64_t>::Allocate(scratch, stream, 1);
   SOK_RETURN_IF_ERROR(count.status());
   selected->rows = std::move(rows.value());
   selected->count = std::move(count.value());
   RankedFlags flags;
-  SOK_RETURN_IF_ERROR(RankFlags(what, stream, scratch, n, flag, &flags));
-  return Launch(what, stream, ShapeFor(std::max<int64_t>(n, 1)), ListRowsKernel, flags.ranks(), n,
+  SOK_RETURN_IF_ERROR(RankFlags(what, stream, scratch, window.n, InWindow<Flag>{flag, window.first}, &flags));
+  return Launch(what, stream, ShapeFor(std::max<int64_t>(window.n, 1)), ListRowsKernel, flags.ranks(), window,
                 selected->rows.data(), selected->count.data());
 }
 
@@ -68,9 +72,12 @@ struct IsSmall {
 
 struct IsChanged {
   UseOfRows in_use;
-  const uint32_t* changed;  // null: all count
+  const uint32_t* changed;  // of a window; null: all count
+  int64_t first;            // of the window
   __device__ bool operator()(int64_t row) const {
-    return in_use(row) && (changed == nullptr || (changed[row / 32] >> (row % 32) & 1) != 0);
+    if (!in_use(row)) return false;
+    const int64_t i = row - first;
+    return changed == nullptr || (changed[i / 32] >> (i % 32) & 1) != 0;
   }
 };
 
@@ -90,27 +97,26 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// The bits of what has changed, or nothing.
+// The bits of what has changed in a window.
 Status ChangedBits(cudaStream_t stream, DeviceAllocator* scratch, const DeviceRowChanges& changes,
-                   int64_t rows, DeviceBuffer<uint32_t>* bits) {
-  const int64_t words = (rows + 31) / 32;
+                   const RowWindow& window, DeviceBuffer<uint32_t>* bits) {
+  const int64_t words = (window.n + 31) / 32;
   StatusOr<DeviceBuffer<uint32_t>> made = DeviceBuffer<uint32_t>::Allocate(scratch, stream, words + 1);
   SOK_RETURN_IF_ERROR(made.status());
   *bits = std::move(made.value());
-  return changes.WriteChanged(stream, words, bits->data());
+  return changes.WriteChanged(stream, window.first / 32, words, bits->data());
 }
 
 }  // namespace
 
-Status SelectWaiting(cudaStream_t stream, DeviceAllocator* scratch, DeviceWaiting* waiting, bool changed_only,
-                     int64_t oldest, SelectedRows* selected) {
+Status SelectWaiting(cudaStream_t stream, DeviceAllocator* scratch, DeviceWaiting* waiting,
+                     const RowWindow& window, bool changed_only, int64_t oldest, SelectedRows* selected) {
   DeviceBuffer<uint32_t> changed;
-  if (changed_only) {
-    SOK_RETURN_IF_ERROR(ChangedBits(stream, scratch, waiting->changes(), waiting->limit(), &changed));
-  }
+  if (changed_only) SOK_RETURN_IF_ERROR(ChangedBits(stream, scratch, waiting->changes(), window, &changed));
   const WaitingView view = waiting->view();
-  return Select("SelectWaiting", stream, scratch, waiting->limit(),
-                IsWaiting{{{view.directory.states}, changed.data()}, view.last_steps, oldest}, selected);
+  const IsChanged is_changed = {{view.directory.states}, changed.data(), window.first};
+  return Select("SelectWaiting", stream, scratch, window, IsWaiting{is_changed, view.last_steps, oldest},
+                selected);
 }
 
 Status GatherWaiting(cudaStream_t stream, const DeviceWaiting& waiting, const int64_t* places, int64_t n,
@@ -119,26 +125,24 @@ Status GatherWaiting(cudaStream_t stream, const DeviceWaiting& waiting, const in
                 gathered);
 }
 
-Status SelectUnused(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, int64_t oldest,
-                    SelectedRows* selected) {
-  return Select("SelectUnused", stream, scratch, table->row_limit(),
+Status SelectUnused(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table,
+                    const RowWindow& window, int64_t oldest, SelectedRows* selected) {
+  return Select("SelectUnused", stream, scratch, window,
                 IsUnused{UseOf(*table), table->usage().last_step->view(), oldest}, selected);
 }
 
-Status SelectSmall(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, float threshold,
-                   SelectedRows* selected) {
-  return Select("SelectSmall", stream, scratch, table->row_limit(),
-                IsSmall{UseOf(*table), table->rows(), threshold}, selected);
+Status SelectSmall(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const RowWindow& window,
+                   float threshold, SelectedRows* selected) {
+  return Select("SelectSmall", stream, scratch, window, IsSmall{UseOf(*table), table->rows(), threshold},
+                selected);
 }
 
-Status SelectInUse(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, bool changed_only,
-                   SelectedRows* selected) {
+Status SelectInUse(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const RowWindow& window,
+                   bool changed_only, SelectedRows* selected) {
   DeviceBuffer<uint32_t> changed;
-  if (changed_only) {
-    SOK_RETURN_IF_ERROR(ChangedBits(stream, scratch, table->changes(), table->row_limit(), &changed));
-  }
-  return Select("SelectInUse", stream, scratch, table->row_limit(), IsChanged{UseOf(*table), changed.data()},
-                selected);
+  if (changed_only) SOK_RETURN_IF_ERROR(ChangedBits(stream, scratch, table->changes(), window, &changed));
+  return Select("SelectInUse", stream, scratch, window,
+                IsChanged{UseOf(*table), changed.data(), window.first}, selected);
 }
 
 }  // namespace sok

@@ -13,29 +13,36 @@
 
 namespace sok {
 
-// Rows on the device, in increasing order: rows[*count], with room for all rows of the table.
+// Consecutive row numbers of a table, or places of ids that wait.
+struct RowWindow {
+  int64_t first = 0;  // a multiple of 32
+  int64_t n = 0;      // below 2^31
+};
+
+// Rows on the device, in increasing order: rows[*count], with room for all of the window.
 struct SelectedRows {
   DeviceBuffer<int64_t> rows;
   DeviceBuffer<int64_t> count;  // one
 };
 
-// Each call puts work into the stream that lists some rows in use of a table. Fewer than 2^31 rows.
-// ResourceExhausted where `scratch` has no memory, of which they take about 8 bytes for each row.
+// Each call puts work into the stream that lists some rows in use of those in a window. ResourceExhausted
+// where `scratch` has no memory, of which they take about 9 bytes for each row of the window. A table is read
+// window by window, so that the memory does not grow with it.
 
 // Those whose last step is less than `oldest`; the table has last steps.
-Status SelectUnused(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, int64_t oldest,
-                    SelectedRows* selected);
+Status SelectUnused(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table,
+                    const RowWindow& window, int64_t oldest, SelectedRows* selected);
 // Those with 0.5 * sum of w^2 < threshold, summed in order as doubles.
-Status SelectSmall(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, float threshold,
-                   SelectedRows* selected);
+Status SelectSmall(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const RowWindow& window,
+                   float threshold, SelectedRows* selected);
 // All rows that have changed since the last save, or all rows.
-Status SelectInUse(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, bool changed_only,
-                   SelectedRows* selected);
+Status SelectInUse(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const RowWindow& window,
+                   bool changed_only, SelectedRows* selected);
 
 // Places of ids that wait, instead of rows: all of them, or those that have changed since the last save; of
 // those the ones with a last step less than `oldest`.
-Status SelectWaiting(cudaStream_t stream, DeviceAllocator* scratch, DeviceWaiting* waiting, bool changed_only,
-                     int64_t oldest, SelectedRows* selected);
+Status SelectWaiting(cudaStream_t stream, DeviceAllocator* scratch, DeviceWaiting* waiting,
+                     const RowWindow& window, bool changed_only, int64_t oldest, SelectedRows* selected);
 // What is known of the ids at places[n]: ids[n], counts[n] and last steps[n], one array after the other.
 Status GatherWaiting(cudaStream_t stream, const DeviceWaiting& waiting, const int64_t* places, int64_t n,
                      int64_t* gathered);

@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   const int64_t column = part.column + group.lane() * kWidth;
   if (group.item() >= part.place.items || column >= part.sums.dim) return;
   const int32_t* const chosen = part.output.chosen;
-  const int64_t k = chosen == nullptr ? group.item() : chosen[group.item()] - part.first_unique;
+  const int64_t k =
+      chosen == nullptr ? part.output.first + group.item() : chosen[group.item()] - part.first_unique;
   StoreFloats(SumSegment<kWidth>(part.sums, k, column),
               part.output.out + group.item() * part.sums.dim + column);
 }
@@ -80,11 +81,11 @@ template <int kWidth>
 Status EnqueueOutputs(cudaStream_t stream, Span<const TableGradients> tables, const PieceSums& sums,
                       Span<const SumsOutput> outputs) {
   PartLauncher<OutputPart> launcher("WriteSums", stream, WriteSums<kWidth>);
-  for (int64_t t = 0; t < tables.size(); ++t) {
-    const TableGradients& table = tables[t];
-    if ((table.in_fours && FitsFours(outputs[t].out, table.dim, table.dim)) != (kWidth == 4)) continue;
-    const OutputPart part = {sums.view(t), outputs[t], table.first_unique, 0, {}};
-    SOK_RETURN_IF_ERROR(AddColumns<kWidth>(table.dim, outputs[t].rows, part, &launcher));
+  for (const SumsOutput& output : outputs) {
+    const TableGradients& table = tables[output.table];
+    if ((table.in_fours && FitsFours(output.out, table.dim, table.dim)) != (kWidth == 4)) continue;
+    const OutputPart part = {sums.view(output.table), output, table.first_unique, 0, {}};
+    SOK_RETURN_IF_ERROR(AddColumns<kWidth>(table.dim, output.rows, part, &launcher));
   }
   return launcher.Launch();
 }

@@ -64,17 +64,20 @@ class PieceSums {
   std::vector<SumsView> views_;
 };
 
-// Sums that are wanted in memory: out[k, 0..dim), row-major, that of distinct id chosen[k] of the group,
-// which is one of the table's; null `chosen` means the table's ids in their order.
+// Sums of one table that are wanted in memory: out[k, 0..dim), row-major, that of distinct id chosen[k] of
+// the group, which is one of the table's; null `chosen` means number first + k of the table's ids.
 struct SumsOutput {
+  int64_t table = 0;                // its position among the tables
   const int32_t* chosen = nullptr;  // [rows], on the device
   int64_t rows = 0;
   float* out = nullptr;
+  int64_t first = 0;
 };
 
 // Puts sums of gradients into the stream: the bits of SegmentSum (cc/pooling/segment_sum.h), and of the
-// division by a table's divisor. outputs[t] is that of tables[t]. Arguments need not outlive the call, arrays
-// on the device have to be there when the stream gets to them. Thread-safe. Errors as PieceSums::Enqueue.
+// division by a table's divisor. A table may have several outputs. Arguments need not outlive the call,
+// arrays on the device have to be there when the stream gets to them. Thread-safe. Errors as
+// PieceSums::Enqueue.
 Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                            Span<const TableGradients> tables, Span<const SumsOutput> outputs);
 

@@ -31,7 +31,7 @@ class GradientSumsTest : public ::testing::Test {
     DeviceArray<float> out(std::vector<float>(expected.size(), kUnwritten));
     std::vector<SumsOutput> outputs;
     for (size_t t = 0; t < tables.size(); ++t) {
-      outputs.push_back({nullptr, tables[t].unique, out.data() + first[t]});
+      outputs.push_back({static_cast<int64_t>(t), nullptr, tables[t].unique, out.data() + first[t]});
     }
     const Status status =
         EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(), outputs);
@@ -95,9 +95,25 @@ TEST_F(GradientSumsTest, ChosenIds) {
   }
   DeviceArray<int32_t> device_chosen(chosen);
   DeviceArray<float> out(std::vector<float>(expected.size(), kUnwritten));
-  const SumsOutput outputs[] = {{nullptr, 0, nullptr}, {device_chosen.data(), 5, out.data()}};
+  const SumsOutput output = {1, device_chosen.data(), 5, out.data()};
   ASSERT_TRUE(EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(),
-                                  Span<const SumsOutput>(outputs, 2))
+                                  Span<const SumsOutput>(&output, 1))
+                  .ok());
+  EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
+}
+
+TEST_F(GradientSumsTest, SeveralOutputsOfATable) {
+  const std::vector<TableOccurrences> tables = {SkewedOccurrences(4, 20, 50, 1),
+                                                SkewedOccurrences(3, 300, 700, 2)};
+  const DeviceGradients gradients(tables, /*seed=*/1);
+  const auto of_table = gradients.expected(1).begin();
+  std::vector<float> expected(of_table + 3 * 7, of_table + 3 * 290);
+  expected.insert(expected.end(), of_table, of_table + 3 * 5);
+  DeviceArray<float> out(std::vector<float>(expected.size(), kUnwritten));
+  const SumsOutput outputs[] = {
+      {1, nullptr, 283, out.data(), 7}, {0, nullptr, 0, nullptr}, {1, nullptr, 5, out.data() + 3 * 283}};
+  ASSERT_TRUE(EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(),
+                                  Span<const SumsOutput>(outputs, 3))
                   .ok());
   EXPECT_EQ(Bits(out.Fetch()), Bits(expected));
 }
@@ -106,7 +122,7 @@ TEST_F(GradientSumsTest, OutputsMayBeUnaligned) {
   const std::vector<TableOccurrences> tables = {SkewedOccurrences(4, 20, 50, 1)};
   const DeviceGradients gradients(tables, /*seed=*/1);
   DeviceArray<float> out(std::vector<float>(81, kUnwritten));
-  const SumsOutput output = {nullptr, 20, out.data() + 1};
+  const SumsOutput output = {0, nullptr, 20, out.data() + 1};
   ASSERT_TRUE(EnqueueGradientSums(nullptr, &allocator_, gradients.group(), gradients.tables(),
                                   Span<const SumsOutput>(&output, 1))
                   .ok());

@@ -98,7 +98,8 @@ __device__ void StepRowWithRowSlots(const LaneGroup& group, const Step& step, co
       group, change, [&](int64_t column) { return LoadFloats<kWidth>(g + column); }, record, dim);
 }
 
-// Says that the row has everything up to `step`. All lanes have read before when it was last current.
+// Says that the row has everything up to `step`, once all lanes have read when it was last current. What
+// follows needs neither the row's number nor the view, and gets their registers.
 __device__ __forceinline__ void SetCurrent(const LaneGroup& group, const RowStepsView& row_steps, int64_t row,
                                            uint32_t step) {
   group.Sync();
@@ -117,8 +118,8 @@ __device__ void StepDecayingRow(const LaneGroup& group, const DecayView& past, c
       row_rule.decay[s] = SlotDecay(past.factors[s], past.powers[s], int64_t{missed} + 1);
     }
   }
-  ChangeRow<kSlots, kWidth>(group, row_rule, gradient, record, dim);
   SetCurrent(group, past.row_steps, row, past.row_steps.now + 1);
+  ChangeRow<kSlots, kWidth>(group, row_rule, gradient, record, dim);
 }
 
 // What a row has missed, alone.
@@ -127,6 +128,7 @@ __device__ void DecayRow(const LaneGroup& group, const DecayView& past, int64_t 
                          int64_t dim) {
   const uint32_t missed = past.row_steps.now - past.row_steps.last_current[row];
   if (missed == 0) return;
+  SetCurrent(group, past.row_steps, row, past.row_steps.now);
   for (int s = 0; s < kSlots; ++s) {
     const float decay = SlotDecay(past.factors[s], past.powers[s], missed);
     float* const slot = record + (1 + s) * dim;
@@ -136,31 +138,16 @@ __device__ void DecayRow(const LaneGroup& group, const DecayView& past, int64_t 
       StoreFloats(values, slot + column);
     });
   }
-  SetCurrent(group, past.row_steps, row, past.row_steps.now);
 }
 
-// The exact Adam. kSteps: with a step and its gradient; without, the row only catches up.
-template <int kWidth, bool kSteps, typename Gradient>
-class AdamRow {
+// The exact Adam's catching up.
+template <int kWidth>
+class AdamCatchUpOfRow {
  public:
-  __device__ AdamRow(const LaneGroup& group, const AdamPastView& past, const Adam* step,
-                     const Gradient& gradient, float* record, int64_t dim)
-      : group_(group), past_(past), step_(step), gradient_(gradient), record_(record), dim_(dim) {}
+  __device__ AdamCatchUpOfRow(const LaneGroup& group, const AdamPastView& past, float* record, int64_t dim)
+      : group_(group), past_(past), record_(record), dim_(dim) {}
 
-  __device__ void Update(int64_t row) const {
-    const RowStepsView& row_steps = past_.row_steps;
-    const uint32_t missed = row_steps.now - row_steps.last_current[row];
-    if (missed > 0) {
-      CatchUp(row_steps.now - missed);
-    } else if constexpr (kSteps) {
-      Change([](float&, float&, float&) {});
-    } else {
-      return;
-    }
-    SetCurrent(group_, row_steps, row, row_steps.now + (kSteps ? 1 : 0));
-  }
-
- private:
+  // The steps that the row has missed since its step `t0`, at least one.
   __device__ void CatchUp(int64_t t0) const {
     const int terms = past_.epsilon == 0.0f && past_.history.terms > 1 ? 1 : past_.history.terms;
     switch (terms) {
@@ -175,6 +162,7 @@ class AdamRow {
     }
   }
 
+ private:
   template <int kTerms>
   __device__ void CatchUpBySeries(int64_t t0) const {
     const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(past_.history, t0, past_.epsilon);
@@ -201,25 +189,37 @@ class AdamRow {
     });
   }
 
-  // catch_up(w, m, v) of every element, and the step.
-  template <typename CatchUp>
-  __device__ void Change(const CatchUp& catch_up) const {
+  template <typename Missed>
+  __device__ void Change(const Missed& missed) const {
     ChangeRow<2, kWidth>(
-        group_,
-        [&](float g, float& w, float& m, float& v) {
-          catch_up(w, m, v);
-          if constexpr (kSteps) (*step_)(g, w, m, v);
-        },
-        gradient_, record_, dim_);
+        group_, [&](float, float& w, float& m, float& v) { missed(w, m, v); },
+        [](int64_t) { return EqualFloats<kWidth>(0.0f); }, record_, dim_);
   }
 
   const LaneGroup& group_;
   const AdamPastView& past_;
-  const Adam* const step_;
-  const Gradient& gradient_;
   float* const record_;
   const int64_t dim_;
 };
+
+// What a row has missed under the exact Adam. It then has everything up to `step`.
+template <int kWidth>
+__device__ void CatchUpAdamRow(const LaneGroup& group, const AdamPastView& past, int64_t row, uint32_t step,
+                               float* record, int64_t dim) {
+  const uint32_t now = past.row_steps.now;
+  const uint32_t missed = now - past.row_steps.last_current[row];
+  if (missed > 0 || step != now) SetCurrent(group, past.row_steps, row, step);
+  if (missed > 0) AdamCatchUpOfRow<kWidth>(group, past, record, dim).CatchUp(now - missed);
+}
+
+// The same, and a step. Rows have seldom missed steps here, as lookups bring them up to date: so what is
+// missed is done before, through memory, and the code that sums up the gradient is there once.
+template <int kWidth, typename Gradient>
+__device__ void StepAdamRow(const LaneGroup& group, const AdamPastView& past, const Adam& step, int64_t row,
+                            const Gradient& gradient, float* record, int64_t dim) {
+  CatchUpAdamRow<kWidth>(group, past, row, past.row_steps.now + 1, record, dim);
+  ChangeRow<2, kWidth>(group, step, gradient, record, dim);
+}
 
 }  // namespace sok
 

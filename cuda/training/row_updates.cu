@@ -7,6 +7,7 @@
 #include "cuda/dynamic_shared.h"
 #include "cuda/rows/floats.h"
 #include "cuda/rows/part_launch.h"
+#include "cuda/rows/prefetch.h"
 #include "cuda/training/row_step.h"
 #include "cuda/training/row_updates.h"
 #include "cuda/training/sum_segment.h"
@@ -65,9 +66,14 @@ __device__ __forceinline__ const float* StageGradient(const LaneGroup& group, co
   return staged;
 }
 
+// Blocks that are to be resident. Rules whose slots decay come so near to the registers of four blocks that
+// ptxas, left alone, spills a few; others would spill if they were told. 0 leaves it alone.
+template <typename Rule, int kWidth>
+constexpr int kResidentBlocks = kWidth == 4 && Rule::kUntouched == UntouchedRows::kSlotsDecay ? 4 : 0;
+
 // A group of lanes takes a row.
 template <typename Rule, typename Step, int kWidth>
-__global__ void __launch_bounds__(kThreadsPerBlock)
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks<Rule, kWidth>)
     UpdateRows(const __grid_constant__ PartBatch<UpdatePart<Rule, Step>> batch) {
   const auto& part = PartOfBlock(batch);
   const LaneGroup group(part.place);
@@ -76,14 +82,15 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   const int64_t row = RowOf(part.rows[k]);
   const int64_t dim = part.table.dim;
   float* const record = part.table.Record(row);
+  // While the gradient is summed, by loads that wait for one another.
+  PrefetchFloats(group, record, part.table.width);
   const auto gradient = [&](int64_t column) { return GradientOf<kWidth>(part, k, column); };
   if constexpr (kRowSlots<Rule> > 0) {
     StepRowWithRowSlots<Rule, kWidth>(group, part.step, StageGradient<kWidth>(group, part, k), record, dim);
   } else if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
     StepDecayingRow<Rule, kWidth>(group, part.past, part.step, row, gradient, record, dim);
   } else if constexpr (Rule::kUntouched == UntouchedRows::kMove) {
-    AdamRow<kWidth, /*kSteps=*/true, decltype(gradient)>(group, part.past, &part.step, gradient, record, dim)
-        .Update(row);
+    StepAdamRow<kWidth>(group, part.past, part.step, row, gradient, record, dim);
   } else {
     ChangeRow<kElementSlots<Rule>, kWidth>(group, part.step, gradient, record, dim);
   }
@@ -113,10 +120,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
     DecayRow<kElementSlots<Rule>, kWidth>(group, part.past, row, record, dim);
   } else {
-    const auto no_gradient = [](int64_t) { return EqualFloats<kWidth>(0.0f); };
-    AdamRow<kWidth, /*kSteps=*/false, decltype(no_gradient)>(group, part.past, nullptr, no_gradient, record,
-                                                             dim)
-        .Update(row);
+    CatchUpAdamRow<kWidth>(group, part.past, row, part.past.row_steps.now, record, dim);
   }
 }
 
@@ -255,8 +259,8 @@ Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::str
     if (!sums.ok()) return sums.status();
     memory.push_back(std::move(sums.value()));
     ready.back().stored = memory.back().data();
+    outputs.push_back({static_cast<int64_t>(long_ones.size()), nullptr, update.count, memory.back().data()});
     long_ones.push_back(update.gradients);
-    outputs.push_back({nullptr, update.count, memory.back().data()});
   }
   SOK_RETURN_IF_ERROR(EnqueueGradientSums(stream, scratch, group, long_ones, outputs));
   const StatusOr<PieceSums> pieces = PieceSums::Enqueue(stream, scratch, group, summed);

@@ -44,6 +44,8 @@ DeviceMemory::DeviceMemory() {
   allocations_ = reinterpret_cast<Allocation*>(MapMemory(kMaxAllocations * sizeof(Allocation), 0));
   const char* const keys = std::getenv("SOK_ON_HOST_PROTECTION_KEYS");
   if (keys == nullptr || std::strcmp(keys, "0") != 0) key_ = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  const char* const fill = std::getenv("SOK_ON_HOST_FILL");
+  fills_fresh_ = fill == nullptr || std::strcmp(fill, "0") != 0;
   ReportFaults();
 }
 
@@ -70,19 +72,14 @@ Allocation* DeviceMemory::Allocate(size_t bytes, MemoryKind kind, bool live) {
   allocation->bytes = bytes;
   allocation->kind = kind;
   allocation->state = AllocationState::kReserved;
+  allocation->is_of_pool = !live;
   const auto entry = static_cast<uint32_t>(++num_allocations_);
   // The page behind it is never mapped, and names it in reports.
   for (size_t p = 0; p <= pages; ++p) allocation_of_page_[next_page_ + p] = entry;
   next_page_ += pages + 1;
   in_use += bytes;
 
-  Protect(*allocation, PROT_READ | PROT_WRITE);
-  if (key_ >= 0) pkey_set(key_, 0);
-  AsanUnpoison(allocation->address, body);
-  FillWithPoison(allocation->address, body);
-  AsanPoison(allocation->address, body);
-  if (key_ >= 0 && access_depth == 0) pkey_set(key_, PKEY_DISABLE_ACCESS);
-  Protect(*allocation, PROT_NONE);
+  if (fills_fresh_) Fill(*allocation, body);
   if (live) {
     allocation->state = AllocationState::kLive;
     if (kind == MemoryKind::kDevice) live_device_memory_.insert(allocation);
@@ -90,6 +87,16 @@ Allocation* DeviceMemory::Allocate(size_t bytes, MemoryKind kind, bool live) {
     if (!IsClosed(*allocation)) Protect(*allocation, PROT_READ | PROT_WRITE);
   }
   return allocation;
+}
+
+void DeviceMemory::Fill(const Allocation& allocation, size_t bytes) const {
+  Protect(allocation, PROT_READ | PROT_WRITE);
+  if (key_ >= 0) pkey_set(key_, 0);
+  AsanUnpoison(allocation.address, bytes);
+  FillWithPoison(allocation.address, bytes);
+  AsanPoison(allocation.address, bytes);
+  if (key_ >= 0 && access_depth == 0) pkey_set(key_, PKEY_DISABLE_ACCESS);
+  Protect(allocation, PROT_NONE);
 }
 
 // With keys, mapped memory is closed to threads that have not asked for it.

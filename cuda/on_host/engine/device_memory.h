@@ -3,7 +3,8 @@
 // The host can touch device memory only while a kernel or a copy runs: by protection keys where the processor
 // has them, otherwise by mprotect, which opens it for all threads. Every allocation ends at a page that is
 // never mapped, up to the 256 bytes that CUDA aligns to; the access hooks and AddressSanitizer see those
-// bytes too. No address is given out twice. Fresh memory holds a pattern that is a signalling NaN as a float.
+// bytes too. No address is given out twice. Fresh memory holds a pattern that is a signalling NaN as a float;
+// with SOK_ON_HOST_FILL=0 it holds zeros, and takes memory of the machine only where it is touched.
 //
 // Thread safety: all functions. Find may run beside the others.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_DEVICE_MEMORY_H_
@@ -35,7 +36,7 @@ struct Allocation {
   size_t bytes;
   MemoryKind kind;
   std::atomic<AllocationState> state;
-  bool async;  // from cudaMallocAsync
+  bool is_of_pool;  // from cudaMallocAsync
   bool free_enqueued;
 };
 
@@ -66,6 +67,8 @@ class DeviceMemory {
  private:
   DeviceMemory();
   void Protect(const Allocation& allocation, int protection) const;
+  // `bytes` from the begin of closed memory.
+  void Fill(const Allocation& allocation, size_t bytes) const;
   bool IsClosed(const Allocation& allocation) const;
 
   char* base_ = nullptr;
@@ -79,6 +82,7 @@ class DeviceMemory {
   std::set<Allocation*> live_device_memory_;
   std::atomic<size_t> in_use_[2] = {};
   std::atomic<size_t> limit_{size_t{80} << 30};
+  bool fills_fresh_ = true;
   int open_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // Allocations.
 #include <algorithm>
 
+#include "cuda/on_host/engine/memory_pool.h"
 #include "cuda/on_host/engine/runtime.h"
 #include "cuda/on_host/on_host.h"
 
@@ -63,6 +64,7 @@ cudaError_t cudaFree(void* address) {
   if (allocation == nullptr) return Result(cudaErrorInvalidValue);
   Queues().WaitForAll();
   Memory().Free(allocation);
+  if (allocation->is_of_pool) MemoryPool::Get().CountFreed(allocation->bytes);
   return cudaSuccess;
 }
 
@@ -85,6 +87,7 @@ cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t handle) {
   Allocation* const allocation = Memory().Allocate(bytes, MemoryKind::kDevice, false);
   if (allocation == nullptr) return Result(cudaErrorMemoryAllocation);
   *address = allocation->address;
+  MemoryPool::Get().CountAllocated(bytes);
   Queues().Enqueue(stream, [allocation](CUstream_st*) { Memory().MakeLive(allocation); });
   return cudaSuccess;
 }
@@ -96,7 +99,10 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t handle) {
   Allocation* const allocation = FindBegin(address, MemoryKind::kDevice);
   if (allocation == nullptr) return Result(cudaErrorInvalidValue);
   allocation->free_enqueued = true;
-  Queues().Enqueue(stream, [allocation](CUstream_st*) { Memory().Free(allocation); });
+  Queues().Enqueue(stream, [allocation](CUstream_st*) {
+    Memory().Free(allocation);
+    if (allocation->is_of_pool) MemoryPool::Get().CountFreed(allocation->bytes);
+  });
   return cudaSuccess;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/on_host/engine/memory_pool.h"
 #include "cuda/on_host/engine/runtime.h"
 #include "cuda/on_host/on_host.h"
 
@@ -46,6 +47,7 @@ using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the
 cudaError_t cudaDeviceSynchronize() {
   if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
   Queues().WaitForAll();
+  MemoryPool::Get().TrimToThreshold();
   return cudaSuccess;
 }
 
@@ -73,6 +75,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   CUstream_st* stream = nullptr;
   if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);
   Queues().WaitFor(Queues().Last(stream));
+  MemoryPool::Get().TrimToThreshold();
   return cudaSuccess;
 }
 // Work that is not done is no error that cudaGetLastError would remember.
@@ -132,6 +135,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   const CUevent_st* const event = FindEvent(handle);
   if (event == nullptr) return Result(cudaErrorInvalidResourceHandle);
   Queues().WaitFor(RecordedIn(*event));
+  MemoryPool::Get().TrimToThreshold();
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {

@@ -67,7 +67,8 @@ class DeviceLookup {
   const RandomLookup& host() const { return lookup_; }
 
   OccurrenceRows ids() const {
-    return {inverse_->data(), numbers_->data(), rows_->view(), may_be_absent_, keys_->data(), initial_};
+    return {inverse_->data(), numbers_->data(), rows_->view(), /*records_are_aligned=*/true,
+            may_be_absent_,   keys_->data(),    initial_};
   }
   BagsView bags(Combiner combiner, bool weighted) const {
     return {begin_->data(), weighted ? weights_->data() : nullptr, kFirst, lookup_.bags(), combiner};

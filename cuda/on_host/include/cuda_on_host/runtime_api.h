@@ -64,6 +64,7 @@ enum cudaFuncAttribute {
 
 typedef class CUstream_st* cudaStream_t;
 typedef class CUevent_st* cudaEvent_t;
+typedef class CUmemPoolHandle_st* cudaMemPool_t;
 typedef void(CUDART_CB* cudaHostFn_t)(void* data);
 
 #define cudaStreamLegacy ((cudaStream_t)0x1)
@@ -72,6 +73,12 @@ constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDis
 constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
                    cudaHostAllocWriteCombined = 4;
 constexpr unsigned cudaEventRecordDefault = 0, cudaEventWaitDefault = 0;
+
+enum cudaMemPoolAttr {
+  cudaMemPoolAttrReleaseThreshold = 4,  // uint64_t
+  cudaMemPoolAttrReservedMemCurrent = 5,
+  cudaMemPoolAttrUsedMemCurrent = 7,
+};
 
 struct cudaDeviceProp {
   char name[256];
@@ -127,6 +134,14 @@ cudaError_t cudaFreeHost(void* address);
 cudaError_t cudaHostGetDevicePointer(void** device_address, void* host_address, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address);
+// The device has one pool. What is free goes back when something waits for the device, but for as much as the
+// release threshold lets the pool keep: then reserved memory is what cudaMallocAsync can give without
+// waiting.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes_to_keep);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);

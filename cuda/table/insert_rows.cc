@@ -1,9 +1,10 @@
+#include "cuda/table/insert_rows.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "cuda/store/new_rows.h"
-#include "cuda/table/insert_rows.h"
 
 namespace sok {
 namespace {

@@ -1,7 +1,7 @@
+#include "cuda/base/pinned_allocator.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "cuda/base/pinned_allocator.h"
 
 namespace sok {
 
@@ -26,12 +26,12 @@ StatusOr<void*> PinnedAllocator::Allocate(cudaStream_t, int64_t bytes) {
 void PinnedAllocator::Free(cudaStream_t stream, void* memory) {
   if (memory == nullptr) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  ReleaseFreed();
   const auto found = allocated_.find(memory);
   Freed freed{std::move(found->second), Event()};
   allocated_.erase(found);
   // Where no event can be made, the device is lost, and nothing uses the memory any more.
   if (freed.last_use.Record(stream).ok()) freed_.push_back(std::move(freed));
+  ReleaseFreed();
 }
 
 void PinnedAllocator::ReleaseFreed() {

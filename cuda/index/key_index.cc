@@ -1,10 +1,11 @@
+#include "cuda/index/key_index.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "cuda/base/cuda_status.h"
-#include "cuda/index/key_index.h"
 #include "cuda/index/key_index_kernels.h"
 
 namespace sok {

@@ -1,9 +1,10 @@
+#include "cuda/base/staged_upload.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "cuda/base/cuda_status.h"
-#include "cuda/base/staged_upload.h"
 
 namespace sok {
 namespace {

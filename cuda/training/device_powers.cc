@@ -1,6 +1,6 @@
-#include <utility>
-
 #include "cuda/training/device_powers.h"
+
+#include <utility>
 
 namespace sok {
 

@@ -1,5 +1,6 @@
-#include "cc/group/lookup_errors.h"
 #include "cuda/bags/bags_errors.h"
+
+#include "cc/group/lookup_errors.h"
 #include "cuda/bags/bags_report.h"
 
 namespace sok {

@@ -1,3 +1,5 @@
+#include "cuda/training/device_optimizer.h"
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -6,7 +8,6 @@
 #include "cc/optimizers/missed_steps.h"
 #include "cc/optimizers/optimizer_state.h"
 #include "cc/optimizers/rules.h"
-#include "cuda/training/device_optimizer.h"
 
 namespace sok {
 namespace {

@@ -1,3 +1,5 @@
+#include "cuda/bags/group_bags.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -6,7 +8,6 @@
 #include "cc/group/lookup_errors.h"
 #include "cuda/bags/bags_errors.h"
 #include "cuda/bags/bags_kernels.h"
-#include "cuda/bags/group_bags.h"
 #include "cuda/scan/stable_sort.h"
 
 namespace sok {

@@ -1,9 +1,10 @@
+#include "cuda/base/round_trip.h"
+
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "cuda/base/cuda_status.h"
-#include "cuda/base/round_trip.h"
 
 namespace sok {
 namespace {
