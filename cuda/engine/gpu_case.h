@@ -58,6 +58,7 @@ inline EngineCase GpuCase() {
   engine_case.memory = *memory;
   // Nothing runs on the host's threads.
   engine_case.threads = {1};
+  engine_case.is_slow = true;
   return engine_case;
 }
 

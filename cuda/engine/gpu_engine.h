@@ -7,11 +7,13 @@
 
 #include "cc/engine/engine.h"
 #include "cuda/base/async_allocator.h"
+#include "cuda/base/pinned_allocator.h"
 
 namespace sok {
 
 // The engine of NVIDIA GPUs. The stream of a context is a cudaStream_t; the caller has made its device
-// current. Making this object calls nothing of CUDA: it can be done without a driver.
+// current. Making this object calls nothing of CUDA: it can be done without a driver, where MakeTable is
+// FailedPrecondition.
 class GpuEngine final : public Engine {
  public:
   const std::string& name() const override;
@@ -33,8 +35,32 @@ class GpuEngine final : public Engine {
   Status Train(const EngineContext& context, const GroupPlan& plan, Span<const GradientRows> gradients,
                std::string_view optimizer, Span<const EngineStep> steps, EngineScratch* scratch) override;
 
+  // Over ranks: words of messages, also those of an Inbox, are on the device. How often the calls wait for
+  // it: Route once (and once more when ids are out of order for the first time), Serve twice, Combine,
+  // RoutedWeightGradients, Sum and SumAndTrain once, Reduce never. Errors in messages cost one more.
+  std::unique_ptr<RoutedGroup> NewRoutedGroup() override;
+  std::unique_ptr<ServedGroup> NewServedGroup() override;
+  Status Route(const EngineContext& context, const GroupBatch& batch, Span<const ExchangeMode> modes,
+               const Status& status, RoutedGroup* routed, EngineScratch* scratch,
+               AllocateWords allocate) override;
+  Status Serve(const EngineContext& context, Span<EngineTable* const> tables, Span<const ExchangeMode> modes,
+               const Inbox& requests, ServedGroup* served, EngineScratch* scratch,
+               AllocateWords allocate) override;
+  Status Combine(const EngineContext& context, Span<EngineTable* const> tables, const RoutedGroup& routed,
+                 const Inbox& replies, Span<const OutputRows> outputs) override;
+  Status Reduce(const EngineContext& context, const RoutedGroup& routed, Span<const GradientRows> gradients,
+                const Inbox& replies, GradientFormat format, AllocateWords allocate) override;
+  Status RoutedWeightGradients(const EngineContext& context, const RoutedGroup& routed, const Inbox& replies,
+                               Span<const GradientRows> gradients, Span<float* const> weight_grads) override;
+  Status Sum(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
+             Span<float* const> grads_out, EngineScratch* scratch) override;
+  Status SumAndTrain(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
+                     float divisor, std::string_view optimizer, Span<const EngineStep> steps,
+                     EngineScratch* scratch) override;
+
  private:
   AsyncAllocator memory_;
+  PinnedAllocator host_memory_;  // of tables with RowMemory::kHost
 };
 
 }  // namespace sok

@@ -5,9 +5,11 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "cc/engine/engine_table.h"
+#include "cc/engine/engine.h"
 #include "cuda/base/device_allocator.h"
+#include "cuda/engine/merged_training.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {
@@ -37,6 +39,20 @@ class GpuTable final : public EngineTable {
 };
 
 inline DeviceTable* DeviceTableOf(EngineTable* table) { return &static_cast<GpuTable*>(table)->table(); }
+
+inline std::vector<DeviceTable*> DeviceTablesOf(Span<EngineTable* const> tables) {
+  std::vector<DeviceTable*> device_tables;
+  for (EngineTable* table : tables) device_tables.push_back(DeviceTableOf(table));
+  return device_tables;
+}
+
+inline std::vector<DeviceTableStep> DeviceStepsOf(Span<const EngineStep> steps) {
+  std::vector<DeviceTableStep> device_steps;
+  for (const EngineStep& step : steps) {
+    device_steps.push_back({step.position, DeviceTableOf(step.table), step.hyper});
+  }
+  return device_steps;
+}
 
 }  // namespace sok
 

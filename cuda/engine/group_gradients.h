@@ -5,33 +5,44 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/group/output_rows.h"
 #include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
-#include "cuda/engine/gpu_group.h"
+#include "cuda/engine/group_merge.h"
+#include "cuda/engine/merged_group.h"
+#include "cuda/pooling/occurrence_gradients.h"
 #include "cuda/training/gradient_sums.h"
 
 namespace sok {
 
+// Gradients of some occurrences of table `table` of a group: `out` is filled in by MergedGradients.
+struct GradientOfTable {
+  int table = 0;
+  LookupGradient gradient;
+};
+
+// Those of a group's lookups: gradients[l] belongs to lookup l.
+std::vector<GradientOfTable> GradientsOfLookups(const MergedBags& group, Span<const GradientRows> gradients);
+
 // The occurrences of distinct ids, and the gradient of each, in scratch that lives as long as this.
-class PlanGradients {
+class MergedGradients {
  public:
-  // Puts into the stream what makes them. gradients[l] belongs to lookup l. ResourceExhausted where `scratch`
-  // has no memory.
-  Status Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const GpuGroupPlan& plan,
-                 Span<const GradientRows> gradients);
+  // Puts into the stream what makes them. Sums of gradients are divided by `divisor`. ResourceExhausted where
+  // `scratch` has no memory.
+  Status Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const MergedGroup& group,
+                 const std::vector<GradientOfTable>& gradients, float divisor = 1.0f);
 
   OccurrenceSegments group() const { return {begin_.data(), positions_.data(), occurrences_.data()}; }
-  // The part of table `t`: those of its ids that are trained.
-  TableGradients table(int t) const;
+  // The part of table `t`: its first `ids` distinct ids.
+  TableGradients table(int t, int64_t ids) const;
 
  private:
-  Status FindGradients(cudaStream_t stream, DeviceAllocator* scratch, Span<const GradientRows> gradients);
-
-  const GpuGroupPlan* plan_ = nullptr;
+  const MergedGroup* group_ = nullptr;
+  float divisor_ = 1.0f;
   DeviceBuffer<int32_t> begin_;
   DeviceBuffer<int32_t> positions_;
   DeviceBuffer<OccurrenceGradient> occurrences_;

@@ -9,6 +9,7 @@
 #include "cc/engine/engine.h"
 #include "cuda/engine/gpu_call.h"
 #include "cuda/engine/gpu_group.h"
+#include "cuda/engine/merged_training.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {
@@ -16,13 +17,6 @@ namespace sok {
 // Engine::Backward. Waits for nothing.
 Status GroupBackward(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRows> gradients,
                      Span<float* const> grads_out);
-
-// One table's step in GroupTrain.
-struct DeviceTableStep {
-  int position = 0;
-  DeviceTable* table = nullptr;
-  Span<const float> hyper;
-};
 
 // Engine::Train. Waits for the device only where a table is not that of the plan's lookup.
 Status GroupTrain(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRows> gradients,

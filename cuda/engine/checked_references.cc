@@ -1,8 +1,9 @@
+#include "cuda/engine/checked_references.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "cuda/base/cuda_status.h"
-#include "cuda/engine/checked_references.h"
 #include "cuda/table/references.h"
 
 namespace sok {

@@ -1,8 +1,9 @@
+#include "cuda/engine/rows_in_pieces.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "cuda/base/cuda_status.h"
-#include "cuda/engine/rows_in_pieces.h"
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/gather_keys.h"
 

@@ -1,10 +1,12 @@
+#include "cuda/engine/group_training.h"
+
 #include <utility>
 #include <vector>
 
 #include "cuda/dedup/dedup.h"
 #include "cuda/engine/checked_references.h"
 #include "cuda/engine/group_gradients.h"
-#include "cuda/engine/group_training.h"
+#include "cuda/engine/merged_training.h"
 #include "cuda/engine/plan_views.h"
 #include "cuda/engine/tables_at_work.h"
 #include "cuda/pooling/weight_gradients.h"
@@ -12,60 +14,6 @@
 
 namespace sok {
 namespace {
-
-Span<const int64_t> TrainedReferences(const GpuGroupPlan& plan, int t) {
-  const TableOfPlan& table = plan.tables[static_cast<size_t>(t)];
-  return {plan.rows.data() + table.first, table.trained};
-}
-
-// A step of one table, with rows in place of references.
-struct RowsOfStep {
-  CheckedReferences resolved;
-  const int64_t* rows = nullptr;
-};
-
-Status ResolveRows(GpuCall* call, const GpuGroupPlan& plan, const DeviceTableStep& step, RowsOfStep* rows) {
-  const TableOfPlan& table = plan.tables[static_cast<size_t>(step.position)];
-  const Span<const int64_t> references = TrainedReferences(plan, step.position);
-  rows->rows = references.data();
-  const bool is_same = table.serial == step.table->serial();
-  // The references are the table's own row numbers then.
-  if (is_same && step.table->states() == nullptr) return OkStatus();
-  SOK_RETURN_IF_ERROR(rows->resolved.Enqueue(call->stream(), call->scratch(), *step.table, references,
-                                             /*may_be_absent=*/false));
-  rows->rows = rows->resolved.rows();
-  return is_same ? OkStatus() : rows->resolved.Check(call->stream(), *step.table, &step.table->round_trip());
-}
-
-RowUpdate UpdateOf(const DeviceTable& table, const int64_t* rows, int64_t count, Span<const float> hyper) {
-  RowUpdate update;
-  update.table = table.rows();
-  update.rows = rows;
-  update.count = count;
-  update.hyper = hyper.data();
-  return update;
-}
-
-Status TakeSteps(GpuCall* call, const PlanGradients& gradients, std::string_view optimizer,
-                 Span<const DeviceTableStep> steps, const std::vector<RowsOfStep>& rows) {
-  for (const DeviceTableStep& step : steps) {
-    if (step.table->optimizer() != nullptr) continue;
-    SOK_RETURN_IF_ERROR(step.table->AttachOptimizer(call->stream(), optimizer, step.hyper));
-  }
-  std::vector<DeviceStep> work;
-  for (int64_t i = 0; i < steps.size(); ++i) {
-    const DeviceTableStep& step = steps[i];
-    const TableGradients table = gradients.table(step.position);
-    RowUpdate update = UpdateOf(*step.table, rows[i].rows, table.unique, step.hyper);
-    update.gradients = table;
-    work.push_back({step.table->optimizer(), step.hyper, update});
-  }
-  SOK_RETURN_IF_ERROR(EnqueueSteps(call->stream(), call->scratch(), gradients.group(), work));
-  for (int64_t i = 0; i < steps.size(); ++i) {
-    SOK_RETURN_IF_ERROR(steps[i].table->FinishStep(call->stream(), rows[i].rows, work[i].update.count));
-  }
-  return OkStatus();
-}
 
 // FailedPrecondition where a row of the plan has gone from its table, InvalidArgument where the table never
 // had it.
@@ -134,34 +82,12 @@ Status StepOf(GpuCall* call, DeviceTable* table, Span<const float> hyper, const 
 
 Status GroupBackward(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRows> gradients,
                      Span<float* const> grads_out) {
-  PlanGradients plan_gradients;
-  SOK_RETURN_IF_ERROR(plan_gradients.Enqueue(call->stream(), call->scratch(), plan, gradients));
-  std::vector<TableGradients> tables;
-  std::vector<SumsOutput> outputs;
-  for (int t = 0; t < plan.num_tables(); ++t) {
-    if (grads_out[t] == nullptr) continue;
-    tables.push_back(plan_gradients.table(t));
-    outputs.push_back({nullptr, tables.back().unique, grads_out[t]});
-  }
-  return EnqueueGradientSums(call->stream(), call->scratch(), plan_gradients.group(), tables, outputs);
+  return SumMerged(call, plan, GradientsOfLookups(plan, gradients), grads_out);
 }
 
 Status GroupTrain(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRows> gradients,
                   std::string_view optimizer, Span<const DeviceTableStep> steps) {
-  std::vector<DeviceTable*> tables;
-  for (const DeviceTableStep& step : steps) tables.push_back(step.table);
-  TablesAtWork at_work(call->stream(), tables);
-  SOK_RETURN_IF_ERROR(at_work.Enter());
-  for (const DeviceTableStep& step : steps) {
-    SOK_RETURN_IF_ERROR(step.table->CheckStep(optimizer, step.hyper));
-  }
-  std::vector<RowsOfStep> rows(static_cast<size_t>(steps.size()));
-  for (int64_t i = 0; i < steps.size(); ++i) {
-    SOK_RETURN_IF_ERROR(ResolveRows(call, plan, steps[i], &rows[i]));
-  }
-  PlanGradients plan_gradients;
-  SOK_RETURN_IF_ERROR(plan_gradients.Enqueue(call->stream(), call->scratch(), plan, gradients));
-  return TakeSteps(call, plan_gradients, optimizer, steps, rows);
+  return TrainMerged(call, plan, GradientsOfLookups(plan, gradients), /*divisor=*/1.0f, optimizer, steps);
 }
 
 Status GroupWeightGradients(GpuCall* call, Span<DeviceTable* const> tables, const GpuGroupPlan& plan,
@@ -178,8 +104,8 @@ Status GroupWeightGradients(GpuCall* call, Span<DeviceTable* const> tables, cons
       SOK_RETURN_IF_ERROR(CheckRowsAreThere(call, plan, lookup.table, table));
     }
     LookupWeightGradient gradient;
-    gradient.ids = OccurrenceRowsOf(plan, static_cast<size_t>(l), *table);
-    gradient.bags = BagsViewOf(plan, static_cast<size_t>(l));
+    gradient.ids = OccurrenceRowsOf(plan, lookup.table, *table, plan.bags.keys());
+    gradient.bags = BagsViewOf(plan.bags, static_cast<size_t>(l));
     gradient.gradient = gradients[l];
     if (lookup.has_order) gradient.order = plan.bags.order();
     gradient.given = lookup.given;
@@ -216,11 +142,11 @@ Status ApplyGradientsTo(GpuCall* call, DeviceTable* table, std::string_view opti
     SOK_RETURN_IF_ERROR(table->AttachOptimizer(call->stream(), optimizer, hyper));
   }
   if (!sums) {
-    RowUpdate update = UpdateOf(*table, checked.rows(), n, hyper);
+    RowUpdate update = RowUpdateOf(*table, checked.rows(), n, hyper);
     update.stored = grads;
     return StepOf(call, table, hyper, update, {});
   }
-  RowUpdate update = UpdateOf(*table, unique.rows.data(), unique.count, hyper);
+  RowUpdate update = RowUpdateOf(*table, unique.rows.data(), unique.count, hyper);
   update.gradients = repeated.table();
   return StepOf(call, table, hyper, update, repeated.group());
 }

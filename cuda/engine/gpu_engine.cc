@@ -1,10 +1,12 @@
+#include "cuda/engine/gpu_engine.h"
+
 #include <utility>
 #include <vector>
 
 #include "cc/base/within_memory.h"
 #include "cuda/engine/gpu_call.h"
-#include "cuda/engine/gpu_engine.h"
 #include "cuda/engine/gpu_group.h"
+#include "cuda/engine/gpu_scratch.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/engine/group_lookup.h"
 #include "cuda/engine/group_training.h"
@@ -12,10 +14,14 @@
 namespace sok {
 namespace {
 
-std::vector<DeviceTable*> DeviceTablesOf(Span<EngineTable* const> tables) {
-  std::vector<DeviceTable*> device_tables;
-  for (EngineTable* table : tables) device_tables.push_back(DeviceTableOf(table));
-  return device_tables;
+Status CheckDevice(const std::string& variable) {
+  int devices = 0;
+  cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess && devices > 0) return OkStatus();
+  cudaGetLastError();
+  if (error == cudaSuccess) error = cudaErrorNoDevice;
+  return FailedPrecondition("Embedding variable '", variable,
+                            "' needs a CUDA device: ", cudaGetErrorString(error));
 }
 
 }  // namespace
@@ -27,8 +33,12 @@ const std::string& GpuEngine::name() const {
 
 StatusOr<std::shared_ptr<EngineTable>> GpuEngine::MakeTable(const EngineContext& context,
                                                             TableOptions options) {
-  StatusOr<std::unique_ptr<DeviceTable>> made = DeviceTable::Create(static_cast<cudaStream_t>(context.stream),
-                                                                    {&memory_, &memory_}, std::move(options));
+  SOK_RETURN_IF_ERROR(CheckOptions(options));
+  SOK_RETURN_IF_ERROR(CheckDevice(options.name));
+  TableMemory memory{&memory_, &memory_};
+  if (options.memory == RowMemory::kHost) memory.rows = &host_memory_;
+  StatusOr<std::unique_ptr<DeviceTable>> made =
+      DeviceTable::Create(static_cast<cudaStream_t>(context.stream), memory, std::move(options));
   SOK_RETURN_IF_ERROR(made.status());
   return std::shared_ptr<EngineTable>(std::make_shared<GpuTable>(this, &memory_, std::move(made.value())));
 }
@@ -40,8 +50,8 @@ Status GpuEngine::Lookup(const EngineContext& context, const GroupBatch& batch, 
                          Span<const OutputRows> outputs, EngineScratch* scratch) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return GroupLookup(&call, &memory_, DeviceTablesOf(batch.tables), static_cast<GpuGroupPlan*>(plan),
-                       static_cast<GpuScratch*>(scratch))
+    return GpuGroupLookup(&call, &memory_, DeviceTablesOf(batch.tables), static_cast<GpuGroupPlan*>(plan),
+                          static_cast<GpuScratch*>(scratch))
         .Lookup(batch, outputs);
   });
 }
@@ -50,8 +60,8 @@ Status GpuEngine::Merge(const EngineContext& context, const GroupBatch& batch, G
                         EngineScratch* scratch) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return GroupLookup(&call, &memory_, DeviceTablesOf(batch.tables), static_cast<GpuGroupPlan*>(plan),
-                       static_cast<GpuScratch*>(scratch))
+    return GpuGroupLookup(&call, &memory_, DeviceTablesOf(batch.tables), static_cast<GpuGroupPlan*>(plan),
+                          static_cast<GpuScratch*>(scratch))
         .Merge(batch);
   });
 }
@@ -60,8 +70,8 @@ Status GpuEngine::Read(const EngineContext& context, Span<EngineTable* const> ta
                        Span<const OutputRows> outputs, EngineScratch* scratch) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    return GroupLookup(&call, &memory_, DeviceTablesOf(tables), static_cast<GpuGroupPlan*>(plan),
-                       static_cast<GpuScratch*>(scratch))
+    return GpuGroupLookup(&call, &memory_, DeviceTablesOf(tables), static_cast<GpuGroupPlan*>(plan),
+                          static_cast<GpuScratch*>(scratch))
         .Read(outputs);
   });
 }
@@ -90,11 +100,8 @@ Status GpuEngine::Train(const EngineContext& context, const GroupPlan& plan,
                         Span<const EngineStep> steps, EngineScratch* /*scratch*/) {
   return WithinMemory([&] {
     GpuCall call(context, &memory_);
-    std::vector<DeviceTableStep> device_steps;
-    for (const EngineStep& step : steps) {
-      device_steps.push_back({step.position, DeviceTableOf(step.table), step.hyper});
-    }
-    return GroupTrain(&call, static_cast<const GpuGroupPlan&>(plan), gradients, optimizer, device_steps);
+    return GroupTrain(&call, static_cast<const GpuGroupPlan&>(plan), gradients, optimizer,
+                      DeviceStepsOf(steps));
   });
 }
 

@@ -1,3 +1,5 @@
+#include "cuda/engine/held_gpu_table.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -6,7 +8,6 @@
 #include "cc/optimizers/optimizer_state.h"
 #include "cuda/base/cuda_status.h"
 #include "cuda/engine/gpu_call.h"
-#include "cuda/engine/held_gpu_table.h"
 #include "cuda/engine/rows_in_pieces.h"
 #include "cuda/engine/tables_at_work.h"
 #include "cuda/table/select_rows.h"
@@ -16,8 +17,11 @@ namespace {
 
 class HeldGpuTable final : public HeldTable {
  public:
-  HeldGpuTable(const EngineContext& context, DeviceAllocator* own, DeviceTable* table)
-      : call_(context, own), table_(*table), at_work_(call_.stream(), Span<DeviceTable* const>(&table, 1)) {}
+  HeldGpuTable(const EngineContext& context, DeviceAllocator* own, DeviceTable* table, int64_t window_rows)
+      : call_(context, own),
+        table_(*table),
+        window_rows_(window_rows),
+        at_work_(call_.stream(), Span<DeviceTable* const>(&table, 1)) {}
 
   Status Enter() { return at_work_.Enter(); }
 
@@ -109,7 +113,16 @@ class HeldGpuTable final : public HeldTable {
   Status Settle();
   Status RestoreOptimizerOf(const HeldOptimizer& optimizer);
   Status Evict();
-  Status EvictWaiting(int64_t oldest);
+  // Lists the rows of a window that a save evicts, or the waiting ids.
+  Status SelectGoing(const RowWindow& window, SelectedRows* going);
+  Status SelectGoingWaiting(const RowWindow& window, SelectedRows* going);
+  // Calls select(window, &selected) on windows of the numbers [0, limit), in order, and visit(rows, n) on
+  // what it has listed, on the device.
+  template <typename Select, typename Visit>
+  Status ForEachWindow(int64_t limit, const Select& select, const Visit& visit);
+  // How many of the numbers [0, limit) are listed.
+  template <typename Select>
+  StatusOr<int64_t> CountIn(int64_t limit, const Select& select);
   // Calls visit(rows, n) on pieces of the rows of `set`, on the device, in order.
   template <typename Visit>
   Status ForEachPiece(RowSet set, int64_t limit, const Visit& visit);
@@ -119,6 +132,7 @@ class HeldGpuTable final : public HeldTable {
 
   GpuCall call_;
   DeviceTable& table_;
+  const int64_t window_rows_;
   TablesAtWork at_work_;
 };
 
@@ -147,25 +161,50 @@ StatusOr<int64_t> HeldGpuTable::Count(const SelectedRows& selected) {
   return *count.value();
 }
 
+template <typename Select, typename Visit>
+Status HeldGpuTable::ForEachWindow(int64_t limit, const Select& select, const Visit& visit) {
+  for (int64_t first = 0; first < limit; first += window_rows_) {
+    SelectedRows selected;
+    SOK_RETURN_IF_ERROR(select(RowWindow{first, std::min(window_rows_, limit - first)}, &selected));
+    const StatusOr<int64_t> count = Count(selected);
+    SOK_RETURN_IF_ERROR(count.status());
+    if (count.value() > 0) SOK_RETURN_IF_ERROR(visit(selected.rows.data(), count.value()));
+  }
+  return OkStatus();
+}
+
+template <typename Select>
+StatusOr<int64_t> HeldGpuTable::CountIn(int64_t limit, const Select& select) {
+  int64_t count = 0;
+  SOK_RETURN_IF_ERROR(ForEachWindow(limit, select, [&](int64_t*, int64_t n) {
+    count += n;
+    return OkStatus();
+  }));
+  return count;
+}
+
 StatusOr<int64_t> HeldGpuTable::CountRows(RowSet set) {
   if (set == RowSet::kAll) return table_.size();
-  SelectedRows changed;
-  SOK_RETURN_IF_ERROR(SelectInUse(stream(), call_.scratch(), &table_, /*changed_only=*/true, &changed));
-  return Count(changed);
+  return CountIn(table_.row_limit(), [&](const RowWindow& window, SelectedRows* changed) {
+    return SelectInUse(stream(), call_.scratch(), &table_, window, /*changed_only=*/true, changed);
+  });
 }
 
 template <typename Visit>
 Status HeldGpuTable::ForEachPiece(RowSet set, int64_t limit, const Visit& visit) {
-  SelectedRows selected;
-  SOK_RETURN_IF_ERROR(SelectInUse(stream(), call_.scratch(), &table_, set == RowSet::kChanged, &selected));
-  const StatusOr<int64_t> count = Count(selected);
-  SOK_RETURN_IF_ERROR(count.status());
-  const int64_t rows = std::min(count.value(), limit);
+  const auto select = [&](const RowWindow& window, SelectedRows* selected) {
+    return SelectInUse(stream(), call_.scratch(), &table_, window, set == RowSet::kChanged, selected);
+  };
   const int64_t piece = RowsOfPiece(table_);
-  for (int64_t first = 0; first < rows; first += piece) {
-    SOK_RETURN_IF_ERROR(visit(selected.rows.data() + first, std::min(piece, rows - first)));
-  }
-  return OkStatus();
+  int64_t left = limit;
+  return ForEachWindow(table_.row_limit(), select, [&](const int64_t* rows, int64_t n) -> Status {
+    const int64_t wanted = std::min(n, left);
+    left -= wanted;
+    for (int64_t first = 0; first < wanted; first += piece) {
+      SOK_RETURN_IF_ERROR(visit(rows + first, std::min(piece, wanted - first)));
+    }
+    return OkStatus();
+  });
 }
 
 Status HeldGpuTable::ReadRowsOf(const RowsToRead& what, FunctionRef<Status(const RowPiece&)> visit) {
@@ -218,36 +257,40 @@ Status HeldGpuTable::EraseKeysOf(Span<const int64_t> keys) {
 
 StatusOr<int64_t> HeldGpuTable::CountWaiting(RowSet set) {
   if (set == RowSet::kAll) return table_.waiting()->size();
-  SelectedRows places;
-  SOK_RETURN_IF_ERROR(
-      SelectWaiting(stream(), call_.scratch(), table_.waiting(), /*changed_only=*/true, INT64_MAX, &places));
-  return Count(places);
+  return CountIn(table_.waiting()->limit(), [&](const RowWindow& window, SelectedRows* places) {
+    return SelectWaiting(stream(), call_.scratch(), table_.waiting(), window, /*changed_only=*/true,
+                         INT64_MAX, places);
+  });
 }
 
 Status HeldGpuTable::ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingPiece&)> visit) {
   constexpr int64_t kPiece = 32768;
-  SelectedRows places;
-  SOK_RETURN_IF_ERROR(SelectWaiting(stream(), call_.scratch(), table_.waiting(), set == RowSet::kChanged,
-                                    INT64_MAX, &places));
-  const StatusOr<int64_t> count = Count(places);
-  SOK_RETURN_IF_ERROR(count.status());
-  const StatusOr<DeviceBuffer<int64_t>> numbers =
-      DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), 3 * std::min(kPiece, count.value()));
-  SOK_RETURN_IF_ERROR(numbers.status());
+  DeviceBuffer<int64_t> numbers;
   std::vector<int64_t> host;
-  for (int64_t first = 0; first < count.value(); first += kPiece) {
-    const int64_t n = std::min(kPiece, count.value() - first);
+  const auto visit_piece = [&](const int64_t* places, int64_t n) -> Status {
     host.resize(3 * n);
-    SOK_RETURN_IF_ERROR(
-        GatherWaiting(stream(), *table_.waiting(), places.rows.data() + first, n, numbers.value().data()));
-    SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host.data(), numbers.value().data(),
-                                             host.size() * sizeof(int64_t), cudaMemcpyDeviceToHost, stream()),
+    SOK_RETURN_IF_ERROR(GatherWaiting(stream(), *table_.waiting(), places, n, numbers.data()));
+    SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(host.data(), numbers.data(), host.size() * sizeof(int64_t),
+                                             cudaMemcpyDeviceToHost, stream()),
                              "cannot copy ", n, " ids from the device");
     SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream()), "cannot wait for the device");
     const Span<const int64_t> all = host;
-    SOK_RETURN_IF_ERROR(visit(WaitingPiece{all.subspan(0, n), all.subspan(n, n), all.subspan(2 * n, n)}));
-  }
-  return OkStatus();
+    return visit(WaitingPiece{all.subspan(0, n), all.subspan(n, n), all.subspan(2 * n, n)});
+  };
+  const auto select = [&](const RowWindow& window, SelectedRows* places) {
+    return SelectWaiting(stream(), call_.scratch(), table_.waiting(), window, set == RowSet::kChanged,
+                         INT64_MAX, places);
+  };
+  StatusOr<DeviceBuffer<int64_t>> made = DeviceBuffer<int64_t>::Allocate(
+      call_.scratch(), stream(), 3 * std::min(kPiece, table_.waiting()->size()));
+  SOK_RETURN_IF_ERROR(made.status());
+  numbers = std::move(made.value());
+  return ForEachWindow(table_.waiting()->limit(), select, [&](const int64_t* places, int64_t n) -> Status {
+    for (int64_t first = 0; first < n; first += kPiece) {
+      SOK_RETURN_IF_ERROR(visit_piece(places + first, std::min(kPiece, n - first)));
+    }
+    return OkStatus();
+  });
 }
 
 Status HeldGpuTable::SetWaitingOf(const WaitingPiece& piece) {
@@ -307,43 +350,58 @@ Status HeldGpuTable::RestoreOptimizerOf(const HeldOptimizer& optimizer) {
       table_.optimizer()->RestoreState(stream(), EncodeOptimizerState({optimizer.name, optimizer.steps})));
 }
 
-Status HeldGpuTable::EvictWaiting(int64_t oldest) {
-  SelectedRows places;
-  SOK_RETURN_IF_ERROR(
-      SelectWaiting(stream(), call_.scratch(), table_.waiting(), /*changed_only=*/false, oldest, &places));
-  const StatusOr<int64_t> count = Count(places);
-  SOK_RETURN_IF_ERROR(count.status());
-  SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(stream(), 0, count.value()));
-  return table_.waiting()->ErasePlaces(stream(), call_.scratch(), places.rows.data(), count.value());
+Status HeldGpuTable::SelectGoing(const RowWindow& window, SelectedRows* going) {
+  const Eviction& eviction = options().eviction;
+  if (eviction.kind == Eviction::Kind::kGlobalStep) {
+    return SelectUnused(stream(), call_.scratch(), &table_, window, table_.steps() - eviction.steps_to_live,
+                        going);
+  }
+  return SelectSmall(stream(), call_.scratch(), &table_, window, eviction.l2_weight_threshold, going);
 }
 
+Status HeldGpuTable::SelectGoingWaiting(const RowWindow& window, SelectedRows* going) {
+  return SelectWaiting(stream(), call_.scratch(), table_.waiting(), window, /*changed_only=*/false,
+                       table_.steps() - options().eviction.steps_to_live, going);
+}
+
+// Counts what goes first, so that nothing goes where memory does not suffice for it.
 Status HeldGpuTable::Evict() {
-  const Eviction& eviction = options().eviction;
-  SelectedRows going;
-  if (eviction.kind == Eviction::Kind::kNone) return OkStatus();
-  if (eviction.kind == Eviction::Kind::kGlobalStep) {
-    SOK_RETURN_IF_ERROR(
-        SelectUnused(stream(), call_.scratch(), &table_, table_.steps() - eviction.steps_to_live, &going));
-  } else {
+  const Eviction::Kind kind = options().eviction.kind;
+  if (kind == Eviction::Kind::kNone) return OkStatus();
+  if (kind == Eviction::Kind::kL2Weight) {
     SOK_RETURN_IF_ERROR(ForEachPiece(RowSet::kAll, INT64_MAX, [&](const int64_t* rows, int64_t n) {
       return table_.BringUpToDate(stream(), {rows, 0, n});
     }));
-    SOK_RETURN_IF_ERROR(
-        SelectSmall(stream(), call_.scratch(), &table_, eviction.l2_weight_threshold, &going));
   }
-  const StatusOr<int64_t> count = Count(going);
+  const bool evicts_waiting = kind == Eviction::Kind::kGlobalStep && table_.waiting() != nullptr;
+  const auto select = [&](const RowWindow& window, SelectedRows* going) {
+    return SelectGoing(window, going);
+  };
+  const auto select_waiting = [&](const RowWindow& window, SelectedRows* going) {
+    return SelectGoingWaiting(window, going);
+  };
+  const StatusOr<int64_t> count = CountIn(table_.row_limit(), select);
   SOK_RETURN_IF_ERROR(count.status());
-  if (eviction.kind == Eviction::Kind::kGlobalStep && table_.waiting() != nullptr) {
-    SOK_RETURN_IF_ERROR(EvictWaiting(table_.steps() - eviction.steps_to_live));
+  SOK_RETURN_IF_ERROR(table_.ReserveErase(stream(), count.value()));
+  if (evicts_waiting) {
+    const StatusOr<int64_t> waiting = CountIn(table_.waiting()->limit(), select_waiting);
+    SOK_RETURN_IF_ERROR(waiting.status());
+    SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(stream(), 0, waiting.value()));
+    SOK_RETURN_IF_ERROR(
+        ForEachWindow(table_.waiting()->limit(), select_waiting, [&](int64_t* places, int64_t n) {
+          return table_.waiting()->ErasePlaces(stream(), call_.scratch(), places, n);
+        }));
   }
-  return table_.EraseRowsOf(stream(), call_.scratch(), going.rows.data(), count.value());
+  return ForEachWindow(table_.row_limit(), select, [&](int64_t* rows, int64_t n) {
+    return table_.EraseRowsOf(stream(), call_.scratch(), rows, n);
+  });
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<HeldTable>> HoldTable(const EngineContext& context, DeviceAllocator* own,
-                                               DeviceTable* table) {
-  auto held = std::make_unique<HeldGpuTable>(context, own, table);
+                                               DeviceTable* table, int64_t window_rows) {
+  auto held = std::make_unique<HeldGpuTable>(context, own, table, window_rows);
   SOK_RETURN_IF_ERROR(held->Enter());
   return std::unique_ptr<HeldTable>(std::move(held));
 }

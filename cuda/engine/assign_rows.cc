@@ -1,9 +1,10 @@
+#include "cuda/engine/assign_rows.h"
+
 #include <limits>
 #include <vector>
 
 #include "cuda/base/device_buffer.h"
 #include "cuda/dedup/dedup.h"
-#include "cuda/engine/assign_rows.h"
 #include "cuda/store/row_pieces.h"
 
 namespace sok {

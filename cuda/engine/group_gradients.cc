@@ -1,8 +1,9 @@
+#include "cuda/engine/group_gradients.h"
+
 #include <utility>
 #include <vector>
 
 #include "cuda/dedup/segments.h"
-#include "cuda/engine/group_gradients.h"
 #include "cuda/engine/plan_views.h"
 
 namespace sok {
@@ -22,44 +23,48 @@ Status AllocateInto(cudaStream_t stream, DeviceAllocator* allocator, int64_t siz
 
 }  // namespace
 
-Status PlanGradients::Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const GpuGroupPlan& plan,
-                              Span<const GradientRows> gradients) {
-  plan_ = &plan;
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, plan.unique_count + 1, &begin_));
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, plan.occurrences, &positions_));
-  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, plan.occurrences, &occurrences_));
-  SOK_RETURN_IF_ERROR(SortIntoSegments(stream, scratch, plan.inverse.data(), plan.occurrences,
-                                       plan.unique_count, {begin_.data(), positions_.data()}));
-  return FindGradients(stream, scratch, gradients);
-}
-
-Status PlanGradients::FindGradients(cudaStream_t stream, DeviceAllocator* scratch,
-                                    Span<const GradientRows> gradients) {
-  in_fours_.assign(plan_->tables.size(), 1);
-  std::vector<LookupGradient> lookups;
-  for (size_t l = 0; l < plan_->bags.lookups().size(); ++l) {
-    const BagsOfLookup& lookup = plan_->bags.lookups()[l];
-    if (!AreFours(gradients[l])) in_fours_[static_cast<size_t>(lookup.table)] = 0;
+std::vector<GradientOfTable> GradientsOfLookups(const MergedBags& group, Span<const GradientRows> gradients) {
+  std::vector<GradientOfTable> of_lookups;
+  for (size_t l = 0; l < group.bags.lookups().size(); ++l) {
+    const BagsOfLookup& lookup = group.bags.lookups()[l];
     LookupGradient gradient;
-    gradient.bags = BagsViewOf(*plan_, l);
+    gradient.bags = BagsViewOf(group.bags, l);
     gradient.occurrences = lookup.end - lookup.begin;
     gradient.gradient = gradients[l];
-    gradient.out = occurrences_.data();
-    lookups.push_back(gradient);
+    of_lookups.push_back({lookup.table, gradient});
   }
-  return EnqueueOccurrenceGradients(stream, scratch, lookups);
+  return of_lookups;
 }
 
-TableGradients PlanGradients::table(int t) const {
-  const TableOfPlan& table = plan_->tables[static_cast<size_t>(t)];
-  const std::vector<int64_t>& table_begin = plan_->bags.host_table_begin();
+Status MergedGradients::Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const MergedGroup& group,
+                                const std::vector<GradientOfTable>& gradients, float divisor) {
+  group_ = &group;
+  divisor_ = divisor;
+  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.unique_count + 1, &begin_));
+  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.occurrences(), &positions_));
+  SOK_RETURN_IF_ERROR(AllocateInto(stream, scratch, group.occurrences(), &occurrences_));
+  SOK_RETURN_IF_ERROR(SortIntoSegments(stream, scratch, group.inverse.data(), group.occurrences(),
+                                       group.unique_count, {begin_.data(), positions_.data()}));
+  in_fours_.assign(group.tables.size(), 1);
+  std::vector<LookupGradient> work;
+  for (const GradientOfTable& of_table : gradients) {
+    if (!AreFours(of_table.gradient.gradient)) in_fours_[static_cast<size_t>(of_table.table)] = 0;
+    work.push_back(of_table.gradient);
+    work.back().out = occurrences_.data();
+  }
+  return EnqueueOccurrenceGradients(stream, scratch, work);
+}
+
+TableGradients MergedGradients::table(int t, int64_t ids) const {
+  const TableOfPlan& table = group_->tables[static_cast<size_t>(t)];
   TableGradients gradients;
   gradients.dim = table.dim;
   gradients.first_unique = table.first;
-  gradients.unique = table.trained;
-  gradients.first_occurrence = table_begin[t];
-  gradients.occurrences = table_begin[t + 1] - table_begin[t];
+  gradients.unique = ids;
+  gradients.first_occurrence = group_->occurrence_begin[t];
+  gradients.occurrences = group_->occurrences(t);
   gradients.in_fours = table.dim % 4 == 0 && in_fours_[static_cast<size_t>(t)] != 0;
+  gradients.divisor = divisor_;
   return gradients;
 }
 

@@ -1,9 +1,10 @@
+#include "cuda/engine/gpu_table.h"
+
 #include <mutex>
 
 #include "cc/base/within_memory.h"
 #include "cuda/engine/assign_rows.h"
 #include "cuda/engine/gpu_call.h"
-#include "cuda/engine/gpu_table.h"
 #include "cuda/engine/group_training.h"
 #include "cuda/engine/held_gpu_table.h"
 #include "cuda/engine/tables_at_work.h"

@@ -1,0 +1,28 @@
+// Test support for programs that take both engines through the same steps.
+#ifndef SOK_CUDA_ENGINE_BOTH_ENGINES_H_
+#define SOK_CUDA_ENGINE_BOTH_ENGINES_H_
+
+#include "cc/engine/contract/engine_case.h"
+
+namespace sok {
+
+// With all optimizers.
+const EngineCase& CpuEngineOfTests();
+const EngineCase& GpuEngineOfTests();
+
+// Makes EngineOfTests() (cc/engine/contract/engine_of_tests.h) one of them for as long as it lives; it is the
+// GPU's otherwise. One thread at a time.
+class UseEngine {
+ public:
+  explicit UseEngine(const EngineCase& engine_case);
+  ~UseEngine();
+  UseEngine(const UseEngine&) = delete;
+  UseEngine& operator=(const UseEngine&) = delete;
+
+ private:
+  const EngineCase* const before_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_ENGINE_BOTH_ENGINES_H_

@@ -1,0 +1,416 @@
+// Ranks of both engines send each other the same words in all exchanges, and the same bits are in outputs,
+// gradients and tables afterwards.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/engine/contract/contract_ranks.h"
+#include "cc/sharded/message.h"
+#include "cuda/base/round_trip.h"
+#include "cuda/engine/gpu_case.h"
+#include "cuda/engine/testing/cpu_twin.h"
+
+namespace sok {
+namespace {
+
+constexpr int64_t kTokenWord = 3;
+
+// Tables of one group, and how they are exchanged.
+struct Group {
+  std::vector<TableOptions> tables;
+  std::vector<ExchangeMode> modes;
+
+  void Add(TableOptions options, ExchangeMode mode = ExchangeMode::kRows) {
+    options.name = "table" + std::to_string(tables.size());
+    tables.push_back(std::move(options));
+    modes.push_back(mode);
+  }
+};
+
+TableOptions Options(int64_t dim, const Placement& placement = Placement()) {
+  TableOptions options = ContractOptions("", dim);
+  options.placement = placement;
+  return options;
+}
+
+// All placements, with hashing and without, in both exchanges.
+Group AllPlacements(int ranks) {
+  std::vector<int64_t> boundaries = {0};
+  for (int r = 1; r < ranks; ++r) boundaries.push_back(7 * r);
+  boundaries.push_back(7 * ranks + 30);
+  Group group;
+  group.Add(Options(3), ExchangeMode::kSums);
+  group.Add(Options(4, Placement::OneRank(ranks - 1)));
+  group.Add(Options(8, Placement::AllRanks()));
+  group.Add(Options(1, Placement::Ranges(boundaries)));
+  TableOptions without_hashing = Options(5);
+  without_hashing.use_hashtable = false;
+  without_hashing.capacity = 60;
+  group.Add(without_hashing, ExchangeMode::kSums);
+  group.Add(Options(2, Placement::AllRanks()), ExchangeMode::kSums);
+  return group;
+}
+
+// Tables that count, admit and evict.
+Group AllPolicies() {
+  TableOptions lru = Options(4);
+  lru.capacity = 60;
+  lru.on_full = OnFull::kEvictLru;
+  TableOptions counter = Options(3);
+  counter.admission.kind = Admission::Kind::kCounter;
+  counter.admission.filter_freq = 3;
+  counter.admission.default_value = 0.25f;
+  counter.capacity = 60;
+  counter.on_full = OnFull::kEvictLfu;
+  TableOptions bloom = Options(1);
+  bloom.admission.kind = Admission::Kind::kBloom;
+  bloom.admission.filter_freq = 2;
+  bloom.admission.max_element_size = 50;
+  bloom.admission.counter_bits = 8;
+  Group group;
+  group.Add(lru);
+  group.Add(counter);
+  group.Add(counter, ExchangeMode::kSums);
+  group.Add(bloom);
+  return group;
+}
+
+constexpr int64_t kKeys = 57;
+
+// Ids that many ranks look up, and if the table allows it hostile ones.
+int64_t RandomKey(const TableOptions& options, std::mt19937_64& random) {
+  const auto key = static_cast<int64_t>(random() % (random() % 2 == 0 ? 5 : kKeys));
+  if (!options.use_hashtable) return key;
+  switch (random() % 8) {
+    case 0:
+      return INT64_MIN + key % 3;
+    case 1:
+      return INT64_MAX - key % 3;
+    case 2:
+      return -1 - key;
+    default:
+      return key;
+  }
+}
+
+ContractLookup RandomLookup(const Group& group, size_t t, int64_t bags, std::mt19937_64& random) {
+  ContractLookup lookup;
+  const bool sums = group.modes[t] == ExchangeMode::kSums;
+  lookup.spec.table = static_cast<int>(t);
+  lookup.spec.keeps_bags = sums;
+  lookup.spec.combiner = static_cast<Combiner>(random() % 3);
+  lookup.spec.layout = sums || random() % 3 != 0 ? IdLayout::kSparse : IdLayout::kDense;
+  const bool pooled = lookup.spec.layout == IdLayout::kSparse;
+  lookup.spec.weighted = pooled && !sums && random() % 2 == 0;
+  lookup.shuffle_seed = pooled && random() % 2 == 0 ? 1 + static_cast<uint32_t>(random() % 100) : 0;
+  for (int64_t b = 0; b < bags; ++b) {
+    ReferenceBag bag;
+    const int64_t length = pooled ? static_cast<int64_t>(random() % 5 * (random() % 7)) : 1;
+    for (int64_t i = 0; i < length; ++i) {
+      bag.ids.push_back(RandomKey(group.tables[t], random));
+      bag.weights.push_back(lookup.spec.weighted ? 0.5 + 0.25 * static_cast<double>(random() % 8) : 1.0);
+    }
+    lookup.bags.push_back(bag);
+  }
+  return lookup;
+}
+
+// One lookup in each table, and another in some that answer with rows.
+std::vector<ContractBatch> RandomBatches(const Group& group, int ranks, uint32_t seed) {
+  std::vector<ContractBatch> batches;
+  std::mt19937_64 random(seed);
+  for (int r = 0; r < ranks; ++r) {
+    ContractBatch batch;
+    const int64_t bags = seed % 3 == 1 && r == 0 ? 0 : 2 + 3 * r;
+    for (size_t t = 0; t < group.tables.size(); ++t) {
+      batch.push_back(RandomLookup(group, t, bags, random));
+      if (group.modes[t] == ExchangeMode::kRows && random() % 2 == 0) {
+        batch.push_back(RandomLookup(group, t, bags + 1, random));
+      }
+    }
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+std::vector<OutputValues> RandomGradients(const Group& group, const std::vector<ContractBatch>& batches,
+                                          uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> value(-1.0f, 1.0f);
+  std::vector<OutputValues> gradients;
+  for (const ContractBatch& batch : batches) {
+    gradients.emplace_back();
+    for (const ContractLookup& lookup : batch) {
+      gradients.back().emplace_back(lookup.bags.size() *
+                                    static_cast<size_t>(group.tables[lookup.spec.table].dim));
+      for (float& g : gradients.back().back()) g = value(random);
+    }
+  }
+  return gradients;
+}
+
+class GpuRanksEqualCpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  void Make(const Group& group, int ranks) {
+    group_ = group;
+    cpu_ = std::make_unique<ContractRanks>(cpu_case_, executor_, ranks, group.tables, group.modes);
+    gpu_ = std::make_unique<ContractRanks>(gpu_case_, executor_, ranks, group.tables, group.modes);
+  }
+
+  // Words of the exchanges since the last call. Tokens differ: they are numbered through the process.
+  static ContractRanks::SentWords WordsOf(ContractRanks& ranks) {
+    ContractRanks::SentWords words = ranks.TakeSentWords();
+    for (auto& exchange : words) {
+      for (std::vector<int64_t>& of_rank : exchange) Mask(&of_rank);
+    }
+    return words;
+  }
+  static void Mask(std::vector<int64_t>* words) {
+    for (size_t i = 0; i + kTokenWord < words->size(); ++i) {
+      HeaderWords header;
+      const auto size = static_cast<int64_t>(words->size() - i);
+      const int64_t* const at = words->data() + i;
+      const bool is_header = ReadHeaderWords(at, size, MessageKind::kReply, &header).ok() ||
+                             ReadHeaderWords(at, size, MessageKind::kGradients, &header).ok();
+      if (is_header && header.code == StatusCode::kOk) (*words)[i + kTokenWord] = 0;
+    }
+  }
+
+  void ExpectSameWords(size_t exchanges) {
+    const ContractRanks::SentWords on_cpu = WordsOf(*cpu_);
+    const ContractRanks::SentWords on_gpu = WordsOf(*gpu_);
+    ASSERT_EQ(on_cpu.size(), exchanges);
+    ASSERT_EQ(on_gpu.size(), exchanges);
+    for (size_t e = 0; e < exchanges; ++e) {
+      for (int r = 0; r < cpu_->size(); ++r) {
+        ASSERT_EQ(on_gpu[e][r], on_cpu[e][r]) << "exchange " << e << ", sent by rank " << r;
+      }
+    }
+  }
+
+  void Forward(const std::vector<ContractBatch>& batches, bool training,
+               const std::vector<Status>& errors = {}, const std::vector<bool>& only_reads = {}) {
+    cpu_->Forward(batches, training, errors, only_reads);
+    gpu_->Forward(batches, training, errors, only_reads);
+    ASSERT_NO_FATAL_FAILURE(ExpectSameWords(2));
+    for (int r = 0; r < cpu_->size(); ++r) {
+      ASSERT_EQ(gpu_->status(r).code(), cpu_->status(r).code()) << gpu_->status(r).message();
+      ASSERT_EQ(gpu_->status(r).message(), cpu_->status(r).message());
+      if (!cpu_->status(r).ok()) continue;
+      ASSERT_EQ(gpu_->outputs(r), cpu_->outputs(r)) << "rank " << r;
+      for (size_t t = 0; t < group_.tables.size(); ++t) {
+        ASSERT_EQ(gpu_->served(r).trained_rows(static_cast<int>(t)),
+                  cpu_->served(r).trained_rows(static_cast<int>(t)));
+      }
+    }
+  }
+
+  void Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
+             const std::vector<float>& hyper, bool fused, GradientFormat format) {
+    cpu_->Train(gradients, optimizer, hyper, fused, format);
+    gpu_->Train(gradients, optimizer, hyper, fused, format);
+    ASSERT_NO_FATAL_FAILURE(ExpectSameWords(1));
+    for (int r = 0; r < cpu_->size(); ++r) {
+      ASSERT_TRUE(cpu_->status(r).ok()) << cpu_->status(r).message();
+      ASSERT_TRUE(gpu_->status(r).ok()) << gpu_->status(r).message();
+    }
+  }
+
+  void ExpectSameTables() {
+    const EngineContext on_cpu = {executor_, cpu_case_.memory->stream()};
+    const EngineContext on_gpu = {executor_, gpu_case_.memory->stream()};
+    for (int r = 0; r < cpu_->size(); ++r) {
+      for (size_t t = 0; t < group_.tables.size(); ++t) {
+        SCOPED_TRACE("rank " + std::to_string(r) + ", table " + std::to_string(t));
+        ASSERT_EQ(ContentsOf(&gpu_->table(r, t), on_gpu), ContentsOf(&cpu_->table(r, t), on_cpu));
+        const LookupCounts& cpu_counts = cpu_->table(r, t).lookup_counts();
+        const LookupCounts& gpu_counts = gpu_->table(r, t).lookup_counts();
+        EXPECT_EQ(gpu_counts.ids, cpu_counts.ids);
+        EXPECT_EQ(gpu_counts.distinct_ids, cpu_counts.distinct_ids);
+        EXPECT_EQ(gpu_counts.admitted_ids, cpu_counts.admitted_ids);
+        EXPECT_EQ(gpu_counts.filtered_ids, cpu_counts.filtered_ids);
+        EXPECT_EQ(gpu_counts.bytes_sent, cpu_counts.bytes_sent);
+      }
+    }
+  }
+
+  void TakeSteps(const Group& group, int ranks, uint32_t steps) {
+    Make(group, ranks);
+    for (uint32_t step = 0; step < steps; ++step) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      const auto format = static_cast<GradientFormat>(step % 3);
+      const std::vector<ContractBatch> batches = RandomBatches(group, ranks, step);
+      ASSERT_NO_FATAL_FAILURE(Forward(batches, /*training=*/true));
+      ASSERT_NO_FATAL_FAILURE(Train(RandomGradients(group, batches, step), "adagrad", {0.5f, 0.1f, 1e-7f},
+                                    step % 2 == 1, format));
+      ASSERT_NO_FATAL_FAILURE(Forward(RandomBatches(group, ranks, step + 50), /*training=*/false));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSameTables());
+  }
+
+  InlineExecutor executor_;
+  const EngineCase cpu_case_ = CpuCase();
+  const EngineCase gpu_case_ = GpuCase();
+  Group group_;
+  std::unique_ptr<ContractRanks> cpu_;
+  std::unique_ptr<ContractRanks> gpu_;
+};
+
+TEST_F(GpuRanksEqualCpuTest, StepsOfTablesOfAllPlacements) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    ASSERT_NO_FATAL_FAILURE(TakeSteps(AllPlacements(ranks), ranks, 3));
+  }
+}
+
+TEST_F(GpuRanksEqualCpuTest, StepsOfTablesOfAllPolicies) {
+  for (const int ranks : {1, 3}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    ASSERT_NO_FATAL_FAILURE(TakeSteps(AllPolicies(), ranks, 4));
+  }
+}
+
+TEST_F(GpuRanksEqualCpuTest, SomeRanksOnlyRead) {
+  for (const Group& group : {AllPlacements(3), AllPolicies()}) {
+    Make(group, 3);
+    for (uint32_t step = 0; step < 3; ++step) {
+      const std::vector<bool> only_reads = {step == 1, step == 2, true};
+      const std::vector<ContractBatch> batches = RandomBatches(group, 3, step);
+      ASSERT_NO_FATAL_FAILURE(Forward(batches, /*training=*/true, {}, only_reads));
+      ASSERT_NO_FATAL_FAILURE(Train(RandomGradients(group, batches, step), "sgd", {0.5f}, step % 2 == 1,
+                                    GradientFormat::kFloat32));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectSameTables());
+  }
+}
+
+TEST_F(GpuRanksEqualCpuTest, ErrorsAreTheSameWords) {
+  const Group group = AllPlacements(3);
+  Make(group, 3);
+  const std::vector<ContractBatch> batches = RandomBatches(group, 3, 2);
+  ASSERT_NO_FATAL_FAILURE(Forward(batches, true, {OkStatus(), InvalidArgument("odd words"), OkStatus()}));
+  ASSERT_NO_FATAL_FAILURE(
+      Forward(batches, true, {ResourceExhausted(""), InvalidArgument("odd"), OkStatus()}));
+  std::vector<ContractBatch> unknown = batches;
+  for (ContractLookup& lookup : unknown[2]) {
+    if (lookup.spec.table != 4) continue;
+    lookup = SumOf(4, {{5, 60 * 3 + 1}});
+    lookup.spec.keeps_bags = true;
+  }
+  ASSERT_NO_FATAL_FAILURE(Forward(unknown, true));
+  EXPECT_EQ(gpu_->status(0).code(), StatusCode::kInvalidArgument);
+  ASSERT_NO_FATAL_FAILURE(Forward(unknown, false));
+  EXPECT_EQ(gpu_->status(0).code(), StatusCode::kInvalidArgument);
+  ASSERT_NO_FATAL_FAILURE(Forward(batches, true));
+  EXPECT_TRUE(gpu_->status(0).ok());
+}
+
+TEST_F(GpuRanksEqualCpuTest, TablesThatDifferAreDescribedAlike) {
+  Group group;
+  group.Add(Options(3));
+  Group other = group;
+  other.tables[0].capacity = 9;
+  Make(group, 2);
+  ContractRanks other_cpu(cpu_case_, executor_, 2, other.tables, other.modes);
+  ContractRanks other_gpu(gpu_case_, executor_, 2, other.tables, other.modes);
+  cpu_->SwapRank(1, &other_cpu);
+  gpu_->SwapRank(1, &other_gpu);
+  ASSERT_NO_FATAL_FAILURE(Forward(RandomBatches(group, 2, 2), true));
+  EXPECT_EQ(gpu_->status(0).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(GpuRanksEqualCpuTest, GradientsOfAnotherStepAreRefused) {
+  Group group;
+  group.Add(Options(3));
+  Make(group, 2);
+  ContractRanks other_cpu(cpu_case_, executor_, 2, group.tables, group.modes);
+  ContractRanks other_gpu(gpu_case_, executor_, 2, group.tables, group.modes);
+  const std::vector<ContractBatch> batches = RandomBatches(group, 2, 2);
+  const std::vector<OutputValues> gradients = RandomGradients(group, batches, 2);
+  struct Engines {
+    ContractRanks& ranks;
+    ContractRanks& other;
+  };
+  for (const Engines& engine : {Engines{*cpu_, other_cpu}, Engines{*gpu_, other_gpu}}) {
+    engine.ranks.Forward(batches);
+    engine.other.Forward(batches);
+    // Rank 1 goes on with the step of another session.
+    engine.ranks.SwapRank(1, &engine.other);
+    engine.ranks.Train(gradients, "sgd", {0.5f}, /*fused=*/true);
+  }
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(gpu_->status(r).code(), StatusCode::kFailedPrecondition);
+    EXPECT_EQ(gpu_->status(r).message(), cpu_->status(r).message());
+  }
+}
+
+TEST_F(GpuRanksEqualCpuTest, GradientsOfWeights) {
+  const Group group = AllPlacements(3);
+  Make(group, 3);
+  const std::vector<ContractBatch> batches = RandomBatches(group, 3, 5);
+  ASSERT_NO_FATAL_FAILURE(Forward(batches, true));
+  const std::vector<OutputValues> gradients = RandomGradients(group, batches, 5);
+  for (int r = 0; r < 3; ++r) {
+    OutputValues on_cpu;
+    OutputValues on_gpu;
+    ASSERT_TRUE(cpu_->WeightGradients(r, gradients[r], &on_cpu).ok());
+    ASSERT_TRUE(gpu_->WeightGradients(r, gradients[r], &on_gpu).ok());
+    for (size_t l = 0; l < batches[r].size(); ++l) {
+      if (!batches[r][l].spec.weighted) continue;
+      EXPECT_EQ(on_gpu[l], on_cpu[l]) << "rank " << r << ", lookup " << l;
+    }
+  }
+}
+
+TEST_F(GpuRanksEqualCpuTest, RoundTrips) {
+  Group group = AllPlacements(2);
+  Make(group, 2);
+  std::vector<ContractBatch> batches = RandomBatches(group, 2, 2);
+  for (ContractBatch& batch : batches) {
+    for (ContractLookup& lookup : batch) lookup.shuffle_seed = 0;
+  }
+  // Of each rank: Route, Serve and Combine.
+  for (const bool training : {true, false, true}) {
+    const int64_t before = RoundTrip::count();
+    gpu_->Forward(batches, training);
+    EXPECT_EQ(RoundTrip::count() - before, 2 * (1 + 2 + 1));
+  }
+  const std::vector<OutputValues> gradients = RandomGradients(group, batches, 2);
+  int64_t before = RoundTrip::count();
+  ASSERT_TRUE(gpu_->Reduce(0, gradients[0]).ok());
+  EXPECT_EQ(RoundTrip::count() - before, 0);
+  gpu_->Forward(batches);
+  before = RoundTrip::count();
+  gpu_->Train(gradients, "sgd", {0.5f}, /*fused=*/true);
+  EXPECT_EQ(RoundTrip::count() - before, 2 * 1);
+  OutputValues weight_gradients;
+  gpu_->Forward(batches);
+  before = RoundTrip::count();
+  ASSERT_TRUE(gpu_->WeightGradients(0, gradients[0], &weight_gradients).ok());
+  EXPECT_EQ(RoundTrip::count() - before, 1);
+}
+
+TEST_F(GpuRanksEqualCpuTest, IdsThatAreOutOfOrderCostAnotherRoundTripOnce) {
+  Group group;
+  group.Add(Options(2));
+  Make(group, 1);
+  ContractLookup lookup = SumOf(0, {{1, 2, 3}, {4, 5}, {6}});
+  lookup.shuffle_seed = 3;
+  for (const int64_t route : {2, 1, 1}) {
+    const int64_t before = RoundTrip::count();
+    gpu_->Forward({{lookup}});
+    EXPECT_EQ(RoundTrip::count() - before, route + 2 + 1);
+  }
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,43 @@
+#ifndef SOK_CUDA_ENGINE_GPU_SCRATCH_H_
+#define SOK_CUDA_ENGINE_GPU_SCRATCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cc/base/object_pool.h"
+#include "cc/engine/engine.h"
+#include "cuda/base/round_trip.h"
+#include "cuda/base/staged_upload.h"
+#include "cuda/engine/host_transfers.h"
+#include "cuda/engine/reusable_array.h"
+
+namespace sok {
+
+class GpuScratch final : public EngineScratch {
+ public:
+  using EngineScratch::EngineScratch;
+  StagedUpload upload;
+  RoundTrip round_trip;
+  // Numbers of ids, as LookupWords lists them.
+  ReusableArray<int32_t> absent;
+  ReusableArray<int32_t> admitted;
+  ReusableArray<int32_t> gone;
+  ReusableArray<int32_t> fresh;
+  // Of each id, what admission has decided.
+  ReusableArray<int64_t> totals;
+  ReusableArray<int64_t> places;
+  ReusableArray<int32_t> outcomes;
+  // Of each id, as the plan is reordered.
+  ReusableArray<int64_t> reordered_keys;
+  ReusableArray<int64_t> reordered_rows;
+  ReusableArray<int32_t> moved;
+  // Of lookups over ranks, whose states last one step: which lookups of the last one were not sorted, and
+  // what the asking rank's later calls need.
+  std::vector<uint8_t> routed_sort;
+  std::shared_ptr<ObjectPool<HostTransfers>> transfers = std::make_shared<ObjectPool<HostTransfers>>();
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_ENGINE_GPU_SCRATCH_H_

@@ -1,0 +1,81 @@
+// The rows of a group's distinct ids.
+#ifndef SOK_CUDA_ENGINE_MERGED_ROWS_H_
+#define SOK_CUDA_ENGINE_MERGED_ROWS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/engine/gpu_call.h"
+#include "cuda/engine/gpu_scratch.h"
+#include "cuda/engine/merged_group.h"
+#include "cuda/table/admit_ids.h"
+#include "cuda/table/device_table.h"
+
+namespace sok {
+
+// Finds the rows of a group's distinct ids, and in training inserts those that the tables admit. `memory` is
+// the engine's, for what the group keeps. The caller has the tables' locks (TablesAtWork), and fetches the
+// words between Enqueue and Take. The group's training flag does not change meanwhile.
+class MergedRows {
+ public:
+  MergedRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables, MergedGroup* group,
+             GpuScratch* scratch);
+
+  // Puts work into the stream that finds the rows, and what admission decides. It writes find_words() words
+  // from group.words.absent_begin() on.
+  Status Enqueue();
+  int64_t find_words() const { return LookupWords(nullptr, 0, num_tables()).find_size(has_filters_); }
+
+  // Takes these words. Checks, makes room, and puts into the stream what inserts rows and makes them current;
+  // group.rows are references then. The ids of a table that have rows come first in training. InvalidArgument
+  // for an id that has no row in a table without hashing, which waits once more; ResourceExhausted if a table
+  // is full or memory does not suffice; then no table has changed.
+  Status Take(const int64_t* words);
+
+  // For a group that only reads, after rows of its tables have come and gone: its rows as they are now,
+  // current, in row numbers.
+  Status FindAgain();
+  Status BringUpToDate();
+
+ private:
+  // What the round trip says of the ids without rows: where those of each table begin.
+  struct Found {
+    std::vector<int64_t> absent;
+    // Without filters those that are admitted are `absent`, and the others empty.
+    std::vector<int64_t> admitted;
+    std::vector<int64_t> gone;
+    std::vector<int64_t> fresh;
+
+    int64_t NumAbsent(int64_t t) const { return absent[t + 1] - absent[t]; }
+    int64_t NumAdmitted(int64_t t) const { return admitted[t + 1] - admitted[t]; }
+  };
+
+  Status EnqueueAdmission();
+  Status NoRowFor(uint64_t u);
+  // Training: rows for ids that have none.
+  Status Insert(const Found& found);
+  Status MakeRoom(const Found& found);
+  Status CommitFilters(const Found& found);
+  void CountIds(int64_t t, const Found& found);
+  Status PutRowsFirst(const Found& found);
+  Status MakeReferences();
+
+  SomeIds AdmittedIds() const;
+  Outcomes OutcomesOfIds() const;
+  cudaStream_t stream() const { return call_.stream(); }
+  int num_tables() const { return static_cast<int>(tables_.size()); }
+
+  GpuCall& call_;
+  DeviceAllocator* memory_;
+  std::vector<DeviceTable*> tables_;
+  MergedGroup& group_;
+  GpuScratch& scratch_;
+  bool has_filters_ = false;  // whether some table has admission, in training
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_ENGINE_MERGED_ROWS_H_

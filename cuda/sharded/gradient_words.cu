@@ -1,0 +1,55 @@
+#include "cc/sharded/gradient_bits.h"
+#include "cuda/rows/part_launch.h"
+#include "cuda/sharded/gradient_words.h"
+
+namespace sok {
+namespace {
+
+struct EncodedPart {
+  EncodedGradients gradients;
+  PartPlace place;
+};
+struct DecodedPart {
+  DecodedGradients gradients;
+  PartPlace place;
+};
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    EncodeKernel(const __grid_constant__ PartBatch<EncodedPart> batch) {
+  const EncodedPart& part = PartOfBlock(batch);
+  const int64_t i = LaneGroup(part.place).item();
+  if (i >= part.place.items) return;
+  const float value = part.gradients.values[i];
+  part.gradients.encoded[i] =
+      part.gradients.format == GradientFormat::kFloat16 ? ToFloat16(value) : ToBfloat16(value);
+}
+
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    DecodeKernel(const __grid_constant__ PartBatch<DecodedPart> batch) {
+  const DecodedPart& part = PartOfBlock(batch);
+  const int64_t i = LaneGroup(part.place).item();
+  if (i >= part.place.items) return;
+  const uint16_t encoded = part.gradients.encoded[i];
+  part.gradients.values[i] =
+      part.gradients.format == GradientFormat::kFloat16 ? FromFloat16(encoded) : FromBfloat16(encoded);
+}
+
+}  // namespace
+
+Status EnqueueEncoding(cudaStream_t stream, Span<const EncodedGradients> gradients) {
+  PartLauncher<EncodedPart> launcher("EncodeGradients", stream, EncodeKernel);
+  for (const EncodedGradients& part : gradients) {
+    SOK_RETURN_IF_ERROR(launcher.Add({part, {}}, part.count, 0));
+  }
+  return launcher.Launch();
+}
+
+Status EnqueueDecoding(cudaStream_t stream, Span<const DecodedGradients> gradients) {
+  PartLauncher<DecodedPart> launcher("DecodeGradients", stream, DecodeKernel);
+  for (const DecodedGradients& part : gradients) {
+    SOK_RETURN_IF_ERROR(launcher.Add({part, {}}, part.count, 0));
+  }
+  return launcher.Launch();
+}
+
+}  // namespace sok

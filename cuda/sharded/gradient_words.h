@@ -1,0 +1,36 @@
+// Gradients in 16 bits, as ranks send them.
+#ifndef SOK_CUDA_SHARDED_GRADIENT_WORDS_H_
+#define SOK_CUDA_SHARDED_GRADIENT_WORDS_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/sharded/gradient_format.h"
+
+namespace sok {
+
+// `count` floats and as many numbers of 16 bits, on the device.
+struct EncodedGradients {
+  GradientFormat format = GradientFormat::kFloat16;  // one of those with 16 bits
+  const float* values = nullptr;
+  uint16_t* encoded = nullptr;
+  int64_t count = 0;
+};
+struct DecodedGradients {
+  GradientFormat format = GradientFormat::kFloat16;
+  const uint16_t* encoded = nullptr;
+  float* values = nullptr;
+  int64_t count = 0;
+};
+
+// Put EncodeGradients and DecodeGradients (cc/sharded/gradient_format.h) of several arrays into the stream.
+// Internal where a kernel cannot be launched.
+Status EnqueueEncoding(cudaStream_t stream, Span<const EncodedGradients> gradients);
+Status EnqueueDecoding(cudaStream_t stream, Span<const DecodedGradients> gradients);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_SHARDED_GRADIENT_WORDS_H_

@@ -1,0 +1,48 @@
+// Messages in the device's memory, written by the host.
+#ifndef SOK_CUDA_SHARDED_MESSAGE_WRITER_H_
+#define SOK_CUDA_SHARDED_MESSAGE_WRITER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/sharded/message.h"
+#include "cuda/base/staged_upload.h"
+#include "cuda/engine/gpu_call.h"
+#include "cuda/sharded/copy_pieces.h"
+
+namespace sok {
+
+// Collects what the words of messages are to hold; Send puts it into the stream: two uploads and a launch or
+// two, however many messages there are. Words that payloads' own kernels write come after Send.
+class MessageWriter {
+ public:
+  // Words from the host.
+  void Add(Span<const int64_t> words, int64_t* to);
+  // Header and text as WriteHeader writes them. Returns where the payload begins.
+  int64_t* AddHeader(const MessageHeader& header, int64_t* to);
+  // Arrays on the device. Numbers take WordsOf(4 * count) words. Return where the copy ends.
+  int64_t* Copy(const int64_t* words, int64_t count, int64_t* to);
+  int64_t* Copy(const int32_t* numbers, int64_t count, int64_t* to);
+  // The last word of a message [begin, end), whose payload may leave a part of it unwritten.
+  void ClearLast(const int64_t* payload, int64_t* end);
+
+  Status Send(GpuCall* call, StagedUpload* upload);
+
+ private:
+  struct HostWords {
+    int64_t at;  // in words_
+    int64_t count;
+    int64_t* to;
+  };
+
+  std::vector<int64_t> words_;
+  std::vector<HostWords> from_host_;
+  std::vector<CopiedWords> copied_words_;
+  std::vector<CopiedNumbers> copied_numbers_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_SHARDED_MESSAGE_WRITER_H_

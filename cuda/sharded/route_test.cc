@@ -1,0 +1,240 @@
+// Ids and sums go to their owners as plain loops say.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cc/base/testing/test_ids.h"
+#include "cc/placement/placement.h"
+#include "cc/table/row_reference.h"
+#include "cuda/base/async_allocator.h"
+#include "cuda/device_array.h"
+#include "cuda/sharded/route_ids.h"
+#include "cuda/sharded/route_sums.h"
+
+namespace sok {
+namespace {
+
+// A table of a group: its ids, where it places them, and for sums how many follow one another in a bag.
+struct TableOfTest {
+  std::vector<int64_t> keys;
+  Placement placement;
+  std::vector<int32_t> bag_lengths;  // empty: rows
+};
+
+struct Routes {
+  std::vector<int64_t> begin;
+  std::vector<int64_t> keys;
+  std::vector<int32_t> number;
+  std::vector<int32_t> moved;
+  std::vector<int32_t> counts;
+  std::vector<int64_t> received;
+  std::vector<int64_t> row_begin;
+  std::vector<int32_t> bags;
+  std::vector<int32_t> lengths;
+};
+
+int32_t CountOf(int64_t u) { return static_cast<int32_t>(u % 7 + 1); }
+
+// The bag of each id of a table, -1 without bags.
+std::vector<int32_t> BagsOf(const TableOfTest& table) {
+  std::vector<int32_t> bags;
+  for (size_t b = 0; b < table.bag_lengths.size(); ++b) {
+    bags.insert(bags.end(), table.bag_lengths[b], static_cast<int32_t>(b));
+  }
+  bags.resize(table.keys.size(), -1);
+  return bags;
+}
+
+Routes Reference(const std::vector<TableOfTest>& tables, int ranks) {
+  Routes routes;
+  routes.begin = {0};
+  routes.row_begin = {0};
+  int64_t first = 0;
+  for (const TableOfTest& table : tables) {
+    const KeyOwners owners = table.placement.owners(ranks);
+    const std::vector<int32_t> bags = BagsOf(table);
+    routes.moved.resize(first + table.keys.size());
+    for (int r = 0; r < ranks; ++r) {
+      int32_t last_bag = -1;
+      for (size_t i = 0; i < table.keys.size(); ++i) {
+        if (owners.OwnerOf(table.keys[i]) != r) continue;
+        const int64_t u = first + static_cast<int64_t>(i);
+        routes.moved[u] = static_cast<int32_t>(routes.keys.size());
+        routes.received.push_back(int64_t{r} << kReceivedRowBits |
+                                  (static_cast<int64_t>(routes.keys.size()) - routes.begin.back()));
+        routes.keys.push_back(table.keys[i]);
+        routes.number.push_back(static_cast<int32_t>(u));
+        routes.counts.push_back(CountOf(u));
+        if (bags[i] < 0 || bags[i] != last_bag) {
+          routes.bags.push_back(bags[i]);
+          routes.lengths.push_back(0);
+        }
+        ++routes.lengths.back();
+        last_bag = bags[i];
+      }
+      routes.begin.push_back(static_cast<int64_t>(routes.keys.size()));
+      routes.row_begin.push_back(static_cast<int64_t>(routes.bags.size()));
+    }
+    first += static_cast<int64_t>(table.keys.size());
+  }
+  return routes;
+}
+
+// What the kernels say if the host knows only that there are at most `spare` more ids than there are.
+Routes Run(const std::vector<TableOfTest>& tables, int ranks, int64_t spare) {
+  std::vector<int64_t> begin = {0};
+  std::vector<int64_t> keys;
+  std::vector<int64_t> boundaries;
+  std::vector<OwnersOfTable> owners;
+  std::vector<int32_t> bag_begins;
+  std::vector<int64_t> first_bag;
+  for (const TableOfTest& table : tables) {
+    owners.push_back({table.placement.owners(ranks), static_cast<int64_t>(boundaries.size())});
+    if (table.placement.kind() == PlacementKind::kRanges) {
+      const int64_t* const from = owners.back().owners.boundaries;
+      boundaries.insert(boundaries.end(), from, from + ranks + 1);
+    }
+    // Occurrences are the ids.
+    first_bag.push_back(static_cast<int64_t>(bag_begins.size()));
+    bag_begins.push_back(static_cast<int32_t>(keys.size()));
+    for (const int32_t length : table.bag_lengths) bag_begins.push_back(bag_begins.back() + length);
+    keys.insert(keys.end(), table.keys.begin(), table.keys.end());
+    begin.push_back(static_cast<int64_t>(keys.size()));
+  }
+  const auto n = static_cast<int64_t>(keys.size());
+  const int64_t max = n + spare;
+  const int parts = static_cast<int>(tables.size()) * ranks;
+  keys.resize(max, 4711);
+  boundaries.push_back(0);
+  std::vector<int32_t> positions;
+  std::vector<int32_t> counts;
+  for (int64_t u = 0; u < max; ++u) {
+    positions.push_back(static_cast<int32_t>(u));
+    counts.push_back(CountOf(u));
+  }
+  DeviceArray<int64_t> device_begin(begin);
+  DeviceArray<int64_t> device_keys(keys);
+  DeviceArray<int64_t> device_boundaries(boundaries);
+  DeviceArray<OwnersOfTable> device_owners(owners);
+  DeviceArray<int32_t> device_bag_begins(bag_begins);
+  DeviceArray<int32_t> device_positions(positions);
+  DeviceArray<int32_t> device_counts(counts);
+  std::vector<SummedBags> bags;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    const auto num_bags = static_cast<int64_t>(tables[t].bag_lengths.size());
+    bags.push_back(num_bags == 0 ? SummedBags()
+                                 : SummedBags{device_bag_begins.data() + first_bag[t], num_bags});
+  }
+  DeviceArray<SummedBags> device_bags(bags);
+  DeviceArray<int64_t> part_begin(std::vector<int64_t>(parts + 1, -1));
+  DeviceArray<int64_t> routed_keys(std::vector<int64_t>(max, -1));
+  DeviceArray<int32_t> number(std::vector<int32_t>(max, -1));
+  DeviceArray<int32_t> moved(std::vector<int32_t>(max, -1));
+  DeviceArray<int32_t> routed_counts(std::vector<int32_t>(max, -1));
+  DeviceArray<int64_t> received(std::vector<int64_t>(max, -1));
+  DeviceArray<int64_t> row_begin(std::vector<int64_t>(parts + 1, -1));
+  DeviceArray<int32_t> row_bags(std::vector<int32_t>(max, -1));
+  DeviceArray<int32_t> lengths(std::vector<int32_t>(max, -1));
+  AsyncAllocator allocator;
+  const IdsOfGroup ids = {static_cast<int>(tables.size()), device_begin.data(), device_keys.data(), max};
+  const RoutedIds routed = {part_begin.data(), routed_keys.data(), number.data(), moved.data(),
+                            routed_counts.data()};
+  EXPECT_TRUE(RouteIds(nullptr, &allocator, ids, device_owners.data(), device_boundaries.data(),
+                       device_counts.data(), ranks, routed)
+                  .ok());
+  EXPECT_TRUE(NumberReceivedRows(nullptr, part_begin.data(), parts, ranks, max, received.data()).ok());
+  EXPECT_TRUE(FindRoutedRows(nullptr, &allocator, ids, routed, device_positions.data(), device_bags.data(),
+                             ranks, {row_begin.data(), row_bags.data(), lengths.data()})
+                  .ok());
+  Routes result = {part_begin.Fetch(), routed_keys.Fetch(),   number.Fetch(),
+                   moved.Fetch(),      routed_counts.Fetch(), received.Fetch(),
+                   row_begin.Fetch(),  row_bags.Fetch(),      lengths.Fetch()};
+  result.keys.resize(n);
+  result.number.resize(n);
+  result.moved.resize(n);
+  result.counts.resize(n);
+  result.received.resize(n);
+  result.bags.resize(result.row_begin.back());
+  result.lengths.resize(result.row_begin.back());
+  return result;
+}
+
+void ExpectReference(const std::vector<TableOfTest>& tables, int ranks, int64_t spare = 0) {
+  const Routes expected = Reference(tables, ranks);
+  const Routes result = Run(tables, ranks, spare);
+  ASSERT_EQ(result.begin, expected.begin);
+  ASSERT_EQ(result.keys, expected.keys);
+  ASSERT_EQ(result.number, expected.number);
+  ASSERT_EQ(result.moved, expected.moved);
+  ASSERT_EQ(result.counts, expected.counts);
+  ASSERT_EQ(result.received, expected.received);
+  ASSERT_EQ(result.row_begin, expected.row_begin);
+  ASSERT_EQ(result.bags, expected.bags);
+  ASSERT_EQ(result.lengths, expected.lengths);
+}
+
+// Bags of up to seven ids, some without.
+std::vector<int32_t> BagLengths(int64_t ids, uint64_t seed) {
+  std::vector<int32_t> lengths;
+  for (uint64_t i = seed; ids > 0; ++i) {
+    lengths.push_back(static_cast<int32_t>(std::min<int64_t>(ids, i % 3 == 0 ? 0 : i * 5 % 8)));
+    ids -= lengths.back();
+  }
+  lengths.push_back(0);
+  return lengths;
+}
+
+class RouteTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+};
+
+TEST_F(RouteTest, TablesOfAllPlacements) {
+  for (const int ranks : {1, 2, 3, 8}) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    std::vector<int64_t> boundaries = {0};
+    for (int r = 0; r < ranks; ++r) boundaries.push_back(boundaries.back() + 40 * r);
+    std::vector<TableOfTest> tables = {{RandomIds(500, 300, 1), Placement(), {}},
+                                       {RandomIds(300, 300, 2), Placement::OneRank(ranks - 1), {}},
+                                       {{}, Placement(), {}},
+                                       {ZipfIds(400, 300, 1.05, 3), Placement::AllRanks(), {}},
+                                       {RandomIds(300, 300, 4), Placement::Ranges(boundaries), {}},
+                                       {HostileIds(), Placement::Ranges(boundaries), {}},
+                                       {HostileIds(), Placement(), {}}};
+    ASSERT_NO_FATAL_FAILURE(ExpectReference(tables, ranks));
+    for (TableOfTest& table : tables) {
+      if (table.keys.size() % 3 != 1) table.bag_lengths = BagLengths(table.keys.size(), table.keys.size());
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectReference(tables, ranks));
+    ASSERT_NO_FATAL_FAILURE(ExpectReference(tables, ranks, /*spare=*/700));
+  }
+}
+
+TEST_F(RouteTest, SizesAroundThoseOfBlocksAndTiles) {
+  for (const int64_t n : {0, 1, 2, 31, 33, 255, 256, 257, 1023, 1024, 1025}) {
+    SCOPED_TRACE(n);
+    const std::vector<int64_t> ids = RandomIds(n, n / 2 + 1, n);
+    ASSERT_NO_FATAL_FAILURE(ExpectReference({{ids, Placement(), {}}}, 3));
+    ASSERT_NO_FATAL_FAILURE(ExpectReference({{ids, Placement(), BagLengths(n, 1)}}, 3));
+  }
+}
+
+TEST_F(RouteTest, OneBagAndOneKey) {
+  const std::vector<int64_t> equal(600, INT64_MIN);
+  ASSERT_NO_FATAL_FAILURE(ExpectReference({{equal, Placement(), {600}}, {equal, Placement(), {600}}}, 3));
+  ASSERT_NO_FATAL_FAILURE(
+      ExpectReference({{RandomIds(600, 500, 1), Placement(), {0, 600, 0}}, {equal, Placement(), {}}}, 4, 10));
+}
+
+// The last row of the last rank has the largest number.
+TEST(ReceivedRowsTest, NumbersFitReferences) {
+  const int64_t last = int64_t{kMaxReceivingRanks - 1} << kReceivedRowBits | INT32_MAX;
+  EXPECT_EQ(RowOf(last), last);
+}
+
+}  // namespace
+}  // namespace sok

@@ -1,0 +1,322 @@
+#include "cuda/sharded/serve_rows.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cc/base/within_memory.h"
+#include "cc/sharded/exchange_errors.h"
+#include "cuda/base/cuda_status.h"
+#include "cuda/dedup/dedup.h"
+#include "cuda/engine/plan_views.h"
+#include "cuda/engine/tables_at_work.h"
+#include "cuda/pooling/pool.h"
+#include "cuda/sharded/copy_pieces.h"
+#include "cuda/sharded/device_definitions.h"
+#include "cuda/sharded/message_writer.h"
+#include "cuda/sharded/served_ids.h"
+
+namespace sok {
+namespace {
+
+// The rank whose request is damaged.
+constexpr int64_t kReportWords = 1;
+
+}  // namespace
+
+ServeRows::ServeRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables,
+                     Span<const ExchangeMode> modes, GpuServedGroup* served, GpuScratch* scratch)
+    : call_(*call),
+      memory_(memory),
+      tables_(tables.begin(), tables.end()),
+      served_(*served),
+      scratch_(*scratch) {
+  served_.rank = tables[0]->options().rank;
+  served_.modes.assign(modes.begin(), modes.end());
+  served_.dims.clear();
+  for (const DeviceTable* table : tables_) served_.dims.push_back(table->options().dim);
+}
+
+Status ServeRows::Serve(const Inbox& requests, AllocateWords allocate) {
+  served_.token = NextToken();
+  served_.ranks = static_cast<int>(requests.size());
+  served_.is_served = false;
+  std::vector<Refusal> refusals;
+  if (!Accept(requests, &refusals).ok()) return WriteErrors(refusals, allocate);
+
+  TablesAtWork at_work(call_.stream(), tables_);
+  const Status found = WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(at_work.Enter());
+    return FindAllRows();
+  });
+  if (!found.ok()) {
+    const Status status = is_damaged_ ? found : OnRank(served_.rank, found);
+    return WriteErrors(std::vector<Refusal>(requests.size(), Refusal{status}), allocate);
+  }
+  SOK_RETURN_IF_ERROR(WriteRows(allocate));
+  served_.is_served = true;
+  return OkStatus();
+}
+
+Status ServeRows::Accept(const Inbox& requests, std::vector<Refusal>* refusals) {
+  const Status read =
+      WithinMemory([&] { return requests_.Read(&call_, &scratch_, requests, served_.modes); });
+  refusals->assign(requests.size(), Refusal{read});
+  SOK_RETURN_IF_ERROR(read);
+  return CheckAgreement(
+      DefinitionsOf(tables_, served_.modes), served_.rank, served_.ranks,
+      [&](int r, int64_t t) { return requests_.of(r, t).entry.made; }, refusals);
+}
+
+bool ServeRows::any_reads() const {
+  for (int r = 0; r < served_.ranks; ++r) {
+    if (!requests_.trains(r)) return true;
+  }
+  return false;
+}
+
+Status ServeRows::FindAllRows() {
+  const Side trained = {&served_.trained, true};
+  const Side read = {&read_, false};
+  SOK_RETURN_IF_ERROR(Lay(trained));
+  SOK_RETURN_IF_ERROR(Lay(read));
+  MergedRows trained_rows(&call_, memory_, tables_, &served_.trained.merged, &scratch_);
+  MergedRows read_rows(&call_, memory_, tables_, &read_.merged, &scratch_);
+  const int64_t merge_words = LookupWords(nullptr, kReportWords, num_tables()).merge_size();
+  const int64_t words = merge_words + trained_rows.find_words();
+  const int64_t all_words = words + (any_reads() ? merge_words + read_rows.find_words() : 0);
+  SOK_RETURN_IF_ERROR(served_.word_memory.Resize(call_.stream(), memory_, all_words));
+  int64_t* const device_words = served_.word_memory.data();
+  // The numbers of absent ids that a search leaves in the scratch are those of the ids that are trained.
+  if (any_reads()) {
+    SOK_RETURN_IF_ERROR(EnqueueIds(read, device_words + words));
+    SOK_RETURN_IF_ERROR(read_rows.Enqueue());
+  }
+  SOK_RETURN_IF_ERROR(EnqueueIds(trained, device_words));
+  SOK_RETURN_IF_ERROR(trained_rows.Enqueue());
+  const StatusOr<const int64_t*> fetched = scratch_.round_trip.Fetch(call_.stream(), device_words, all_words);
+  SOK_RETURN_IF_ERROR(fetched.status());
+  // Errors make it fetch more.
+  const std::vector<int64_t> host_words(fetched.value(), fetched.value() + all_words);
+  SOK_RETURN_IF_ERROR(CheckDamage(host_words.data()));
+  if (any_reads()) SOK_RETURN_IF_ERROR(CheckDamage(host_words.data() + words));
+  SOK_RETURN_IF_ERROR(TakeTrained(&trained_rows, host_words.data()));
+  return any_reads() ? TakeRead(&read_rows, host_words.data() + words) : OkStatus();
+}
+
+Status ServeRows::Lay(const Side& side) const {
+  ServedIds& ids = *side.ids;
+  ids.ids_begin.assign(1, 0);
+  ids.sum_begin.assign(1, 0);
+  ids.merged.training = side.training;
+  ids.merged.tables.assign(tables_.size(), TableOfPlan());
+  ids.merged.occurrence_begin.assign(1, 0);
+  for (int t = 0; t < num_tables(); ++t) {
+    for (int r = 0; r < served_.ranks; ++r) {
+      const RequestEntry& entry = requests_.of(r, t).entry;
+      const bool is_here = requests_.trains(r) == side.training;
+      const bool sums = served_.modes[t] == ExchangeMode::kSums;
+      ids.ids_begin.push_back(ids.ids_begin.back() + (is_here ? entry.ids : 0));
+      ids.sum_begin.push_back(ids.sum_begin.back() + (is_here && sums ? entry.lengths : 0));
+    }
+    ids.merged.occurrence_begin.push_back(ids.ids_begin.back());
+  }
+  ids.merged.unique_count = ids.merged.occurrences();
+  return CheckIds(side);
+}
+
+Status ServeRows::CheckIds(const Side& side) const {
+  const MergedGroup& merged = side.ids->merged;
+  int largest = 0;
+  for (int t = 0; t < num_tables(); ++t) {
+    if (merged.occurrences(t) > merged.occurrences(largest)) largest = t;
+    if (!side.training || !counts(t)) continue;
+    int64_t counts = 0;
+    for (int r = 0; r < served_.ranks; ++r) {
+      if (requests_.trains(r)) counts += requests_.of(r, t).entry.counts;
+    }
+    if (counts != merged.occurrences(t)) return WrongCounts(counts, merged.occurrences(t));
+  }
+  // Sums have an end for each part besides.
+  const int64_t most = std::numeric_limits<int32_t>::max() - static_cast<int64_t>(parts());
+  if (merged.occurrences() <= most) return OkStatus();
+  return TooManyIds(tables_[largest]->options().name, merged.occurrences());
+}
+
+Status ServeRows::EnqueueIds(const Side& side, int64_t* words) {
+  const cudaStream_t stream = call_.stream();
+  ServedIds& ids = *side.ids;
+  MergedGroup& merged = ids.merged;
+  const int64_t n = merged.occurrences();
+  merged.words = LookupWords(words, kReportWords, num_tables());
+  SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(words, 0xff, sizeof(int64_t), stream),
+                           "cannot clear a word on the device");
+  SOK_RETURN_IF_ERROR(ids.ids.Resize(stream, memory_, n));
+  SOK_RETURN_IF_ERROR(merged.inverse.Resize(stream, memory_, n));
+  SOK_RETURN_IF_ERROR(merged.positions.Resize(stream, memory_, n));
+  SOK_RETURN_IF_ERROR(merged.keys.Resize(stream, memory_, n));
+  const int64_t num_sums = ids.sum_begin.back();
+  StatusOr<DeviceBuffer<int32_t>> numbers =
+      DeviceBuffer<int32_t>::Allocate(call_.scratch(), stream, num_sums + n);
+  SOK_RETURN_IF_ERROR(numbers.status());
+  int32_t* const lengths = numbers.value().data();
+  int32_t* const counts = lengths + num_sums;
+  SOK_RETURN_IF_ERROR(CopyIds(side, lengths, counts));
+
+  std::vector<int32_t> ranks;
+  for (size_t q = 0; q < parts(); ++q) ranks.push_back(static_cast<int32_t>(q) % served_.ranks);
+  const int64_t* table_begin = nullptr;
+  const int64_t* ids_begin = nullptr;
+  const int32_t* device_ranks = nullptr;
+  ServedSums sums;
+  scratch_.upload.Add(Span<const int64_t>(merged.occurrence_begin), &table_begin);
+  scratch_.upload.Add(Span<const int64_t>(ids.ids_begin), &ids_begin);
+  scratch_.upload.Add(Span<const int64_t>(ids.sum_begin), &sums.begin);
+  scratch_.upload.Add(Span<const int32_t>(ranks), &device_ranks);
+  const StatusOr<DeviceBuffer<char>> uploaded = scratch_.upload.Send(stream, call_.scratch());
+  SOK_RETURN_IF_ERROR(uploaded.status());
+
+  UniqueIds unique;
+  unique.begin = merged.words.unique_begin();
+  unique.inverse = merged.inverse.data();
+  unique.position = merged.positions.data();
+  unique.keys = merged.keys.data();
+  SOK_RETURN_IF_ERROR(
+      Dedup(stream, call_.scratch(), {ids.ids.data(), table_begin, num_tables(), n, nullptr}, unique));
+  SOK_RETURN_IF_ERROR(EnqueueCounts(side, ids_begin, device_ranks, counts));
+  if (num_sums == 0) return OkStatus();
+  sums.parts = static_cast<int>(parts());
+  sums.ids_begin = ids_begin;
+  sums.ranks = device_ranks;
+  sums.count = num_sums;
+  sums.lengths = lengths;
+  SOK_RETURN_IF_ERROR(ids.sum_offsets.Resize(stream, memory_, num_sums + static_cast<int64_t>(parts())));
+  return FindServedSums(stream, call_.scratch(), sums, ids.sum_offsets.data(),
+                        reinterpret_cast<uint64_t*>(words));
+}
+
+// counts[p] of occurrence p: 1 where its rank sent none.
+Status ServeRows::CopyIds(const Side& side, int32_t* lengths, int32_t* all_counts) {
+  ServedIds& ids = *side.ids;
+  std::vector<CopiedWords> words;
+  std::vector<CopiedNumbers> numbers;
+  for (int t = 0; t < num_tables(); ++t) {
+    for (int r = 0; r < served_.ranks; ++r) {
+      if (requests_.trains(r) != side.training) continue;
+      const ArrivedRequest& request = requests_.of(r, t);
+      const int64_t first = ids.ids_begin[part(t, r)];
+      const int64_t num_ids = request.entry.ids;
+      words.push_back({request.ids, ids.ids.data() + first, num_ids, num_ids});
+      const int64_t num_sums = ids.num_sums(part(t, r));
+      numbers.push_back({request.lengths, lengths + ids.sum_begin[part(t, r)], num_sums, num_sums});
+      if (!side.training || !counts(t)) continue;
+      numbers.push_back({request.counts, all_counts + first, num_ids, num_ids});
+    }
+  }
+  SOK_RETURN_IF_ERROR(FillNumbers(call_.stream(), all_counts, ids.merged.occurrences(), 1));
+  SOK_RETURN_IF_ERROR(
+      CopyPieces(call_.stream(), call_.scratch(), &scratch_.upload, Span<const CopiedWords>(words)));
+  return CopyPieces(call_.stream(), call_.scratch(), &scratch_.upload, Span<const CopiedNumbers>(numbers));
+}
+
+Status ServeRows::EnqueueCounts(const Side& side, const int64_t* ids_begin, const int32_t* ranks,
+                                int32_t* all_counts) {
+  const bool any_counts = std::any_of(tables_.begin(), tables_.end(),
+                                      [](const DeviceTable* table) { return table->counts_lookups(); });
+  if (!side.training || !any_counts) return OkStatus();
+  MergedGroup& merged = side.ids->merged;
+  SOK_RETURN_IF_ERROR(merged.counts.Resize(call_.stream(), memory_, merged.occurrences()));
+  ServedCounts counts;
+  counts.inverse = merged.inverse.data();
+  counts.occurrences = merged.occurrences();
+  counts.counts = all_counts;
+  counts.sums = merged.counts.data();
+  counts.unique = merged.occurrences();
+  counts.parts = static_cast<int>(parts());
+  counts.ids_begin = ids_begin;
+  counts.ranks = ranks;
+  return AddServedCounts(call_.stream(), counts, reinterpret_cast<uint64_t*>(merged.words.report()));
+}
+
+Status ServeRows::CheckDamage(const int64_t* words) {
+  const auto rank = static_cast<uint64_t>(words[0]);
+  is_damaged_ = rank != ~uint64_t{0};
+  return is_damaged_ ? requests_.Damaged(static_cast<int>(rank)) : OkStatus();
+}
+
+Status ServeRows::TakeTrained(MergedRows* rows, const int64_t* words) {
+  MergedGroup& merged = served_.trained.merged;
+  merged.TakeUniqueBegin(words + kReportWords);
+  return rows->Take(words + merged.words.merge_size());
+}
+
+Status ServeRows::TakeRead(MergedRows* rows, const int64_t* words) {
+  read_.merged.TakeUniqueBegin(words + kReportWords);
+  const bool was_changed = served_.trained.merged.occurrences() > 0;
+  if (was_changed) SOK_RETURN_IF_ERROR(rows->FindAgain());
+  SOK_RETURN_IF_ERROR(rows->Take(words + read_.merged.words.merge_size()));
+  // Rows may have gone.
+  if (was_changed) read_.merged.may_be_absent.assign(tables_.size(), 1);
+  return OkStatus();
+}
+
+Status ServeRows::WriteErrors(const std::vector<Refusal>& refusals, AllocateWords allocate) {
+  std::vector<int64_t> sizes;
+  for (const Refusal& refusal : refusals) sizes.push_back(MessageWords(refusal.status, 0));
+  int64_t* const words = allocate(sizes);
+  if (words == nullptr) return NoMemoryForMessages();
+  const std::vector<int64_t*> starts = MessageStarts(served_.rank, sizes, words);
+  MessageWriter writer;
+  for (size_t r = 0; r < refusals.size(); ++r) {
+    writer.AddHeader({MessageKind::kReply, refusals[r].status, refusals[r].token()}, starts[r]);
+  }
+  return writer.Send(&call_, &scratch_.upload);
+}
+
+int64_t ServeRows::RowsFor(int r, int t) const {
+  if (tables_[t]->options().placement.is_replicated() && r != served_.rank) return 0;
+  const RequestEntry& entry = requests_.of(r, t).entry;
+  return served_.modes[t] == ExchangeMode::kRows ? entry.ids : entry.lengths;
+}
+
+LookupOutput ServeRows::AnswerTo(int r, int t, float* out) const {
+  const ServedIds& ids = requests_.trains(r) ? served_.trained : read_;
+  LookupOutput answer;
+  answer.ids = OccurrenceRowsOf(ids.merged, t, *tables_[t], ids.ids.data());
+  answer.bags.first = ids.ids_begin[part(t, r)];
+  answer.bags.bags = RowsFor(r, t);
+  if (served_.modes[t] == ExchangeMode::kSums) answer.bags.begin = ids.offsets_of(part(t, r));
+  answer.output = {out, served_.dims[t]};
+  return answer;
+}
+
+Status ServeRows::WriteRows(AllocateWords allocate) {
+  std::vector<int64_t> sizes;
+  for (int r = 0; r < served_.ranks; ++r) {
+    int64_t floats = 0;
+    for (int t = 0; t < num_tables(); ++t) floats += RowsFor(r, t) * served_.dims[t];
+    sizes.push_back(MessageWords(OkStatus(), WordsOf(floats * static_cast<int64_t>(sizeof(float)))));
+  }
+  int64_t* const words = allocate(sizes);
+  if (words == nullptr) return NoMemoryForMessages();
+  const std::vector<int64_t*> starts = MessageStarts(served_.rank, sizes, words);
+  MessageWriter writer;
+  std::vector<LookupOutput> answers;
+  for (int r = 0; r < served_.ranks; ++r) {
+    int64_t* const payload = writer.AddHeader({MessageKind::kReply, OkStatus(), served_.token}, starts[r]);
+    // An odd number of floats leaves half a word. Receivers do not read it, but it must be initialized.
+    writer.ClearLast(payload, starts[r] + sizes[r]);
+    float* out = reinterpret_cast<float*>(payload);
+    for (int t = 0; t < num_tables(); ++t) {
+      const int64_t floats = RowsFor(r, t) * served_.dims[t];
+      if (floats > 0) answers.push_back(AnswerTo(r, t, out));
+      out += floats;
+      if (r == served_.rank || !requests_.trains(r)) continue;
+      LookupCounts::Add(tables_[t]->lookup_counts()->bytes_sent,
+                        floats * static_cast<int64_t>(sizeof(float)));
+    }
+  }
+  SOK_RETURN_IF_ERROR(writer.Send(&call_, &scratch_.upload));
+  return EnqueueOutputs(call_.stream(), answers);
+}
+
+}  // namespace sok

@@ -1,0 +1,78 @@
+// The part of a lookup over ranks on the owners of the rows.
+#ifndef SOK_CUDA_SHARDED_SERVE_ROWS_H_
+#define SOK_CUDA_SHARDED_SERVE_ROWS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/engine/engine.h"
+#include "cc/sharded/agreement.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/engine/gpu_call.h"
+#include "cuda/engine/gpu_scratch.h"
+#include "cuda/engine/merged_rows.h"
+#include "cuda/pooling/pool.h"
+#include "cuda/sharded/arrived_requests.h"
+#include "cuda/sharded/gpu_served_group.h"
+#include "cuda/table/device_table.h"
+
+namespace sok {
+
+// Engine::Serve. `memory` is the engine's, for what the group keeps. Waits for the device twice: for the
+// heads of the requests, and for what rows are missing. Errors cost one more. Holds the tables' locks from
+// the search on.
+class ServeRows {
+ public:
+  ServeRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables,
+            Span<const ExchangeMode> modes, GpuServedGroup* served, GpuScratch* scratch);
+
+  Status Serve(const Inbox& requests, AllocateWords allocate);
+
+ private:
+  // Ids of the ranks that train, or of those that only read.
+  struct Side {
+    ServedIds* ids;
+    bool training;
+  };
+
+  // Reads the requests. After an error *refusals has the answer for each rank.
+  Status Accept(const Inbox& requests, std::vector<Refusal>* refusals);
+  Status FindAllRows();
+  // Lays out the ids of a side: all that the host knows of them.
+  Status Lay(const Side& side) const;
+  Status CheckIds(const Side& side) const;
+  // Put work into the stream: ids, distinct ids, their counts and sums.
+  Status EnqueueIds(const Side& side, int64_t* words);
+  Status CopyIds(const Side& side, int32_t* lengths, int32_t* counts);
+  Status EnqueueCounts(const Side& side, const int64_t* ids_begin, const int32_t* ranks, int32_t* counts);
+  Status CheckDamage(const int64_t* words);
+  Status TakeTrained(MergedRows* rows, const int64_t* words);
+  Status TakeRead(MergedRows* rows, const int64_t* words);
+
+  Status WriteErrors(const std::vector<Refusal>& refusals, AllocateWords allocate);
+  Status WriteRows(AllocateWords allocate);
+  // The rows that rank `r` gets of table `t`. With replicas a rank gets rows from itself only.
+  int64_t RowsFor(int r, int t) const;
+  LookupOutput AnswerTo(int r, int t, float* out) const;
+
+  bool counts(int t) const { return tables_[t]->counts_lookups() && served_.modes[t] == ExchangeMode::kRows; }
+  bool any_reads() const;
+  int num_tables() const { return static_cast<int>(tables_.size()); }
+  size_t part(int t, int r) const { return static_cast<size_t>(t) * served_.ranks + r; }
+  size_t parts() const { return part(num_tables(), 0); }
+
+  GpuCall& call_;
+  DeviceAllocator* memory_;
+  std::vector<DeviceTable*> tables_;
+  GpuServedGroup& served_;
+  GpuScratch& scratch_;
+  ArrivedRequests requests_;
+  ServedIds read_;           // of the ranks that only read
+  bool is_damaged_ = false;  // a request: the error names its rank
+};
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_SHARDED_SERVE_ROWS_H_
