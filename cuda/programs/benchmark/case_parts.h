@@ -1,0 +1,53 @@
+// What the cases share.
+#ifndef SOK_CUDA_PROGRAMS_BENCHMARK_CASE_PARTS_H_
+#define SOK_CUDA_PROGRAMS_BENCHMARK_CASE_PARTS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cc/base/status.h"
+#include "cuda/base/device_buffer.h"
+#include "cuda/programs/benchmark/batches.h"
+#include "cuda/programs/benchmark/draw_ids.h"
+#include "cuda/programs/benchmark/filled_table.h"
+#include "cuda/programs/benchmark/options.h"
+#include "cuda/programs/benchmark/rounds.h"
+#include "cuda/programs/traffic.h"
+
+namespace sok {
+
+// Keys of a table whose records have `bytes` bytes.
+int64_t KeysFor(const BenchmarkOptions& options, double bytes);
+
+// The optimizer's slots, as BatchShape has them.
+BatchShape ShapeOf(const LookupIds& ids, int64_t dim, const std::string& optimizer, double load,
+                   int64_t cache_bytes);
+
+// A case of a batch; the caller fills in prepare, run and bytes.
+Case CaseOf(const std::string& what, const IdsDrawn& drawn, const LookupIds& ids, const BatchShape& shape);
+
+// Rounds with the bounds in them, whose memory this holds.
+class RoundsWithBounds {
+ public:
+  static StatusOr<RoundsWithBounds> Make(BenchmarkDevice* device, const BenchmarkOptions& options);
+
+  void Add(Case added) { rounds_.Add(std::move(added)); }
+  // Measures, and appends the cases without their functions.
+  Status Run(int rounds, std::vector<Case>* cases);
+
+ private:
+  explicit RoundsWithBounds(Rounds rounds) : rounds_(std::move(rounds)) {}
+
+  Rounds rounds_;
+  DeviceBuffer<float> from_, to_;
+  DeviceBuffer<int32_t> found_;
+};
+
+// Two distributions, of which all cases are measured.
+std::vector<IdsDrawn> Distributions(const BenchmarkOptions& options);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_PROGRAMS_BENCHMARK_CASE_PARTS_H_

@@ -1,0 +1,313 @@
+#include "cuda/programs/benchmark/cases.h"
+
+#include <algorithm>
+#include <list>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "cuda/index/key_index.h"
+#include "cuda/programs/benchmark/case_parts.h"
+#include "cuda/programs/benchmark/group_calls.h"
+#include "cuda/store/row_pieces.h"
+
+namespace sok {
+namespace {
+
+constexpr double kLoad = 0.75;  // of the index, where it is not what is measured
+
+template <typename T>
+StatusOr<T*> Keep(StatusOr<T> made, std::list<T>* kept) {
+  SOK_RETURN_IF_ERROR(made.status());
+  kept->push_back(std::move(made.value()));
+  return &kept->back();
+}
+
+// What cases of one table use, as long as they are measured.
+struct Kept {
+  std::list<LookupIds> ids;
+  std::list<FilledTable> tables;
+  std::list<DeviceBuffer<int64_t>> rows;
+  std::list<DeviceBuffer<float>> floats;
+  std::list<std::unique_ptr<GroupCalls>> calls;
+};
+
+StatusOr<LookupIds*> KeepIds(BenchmarkDevice* device, const IdsDrawn& drawn, int64_t n, int64_t keys,
+                             double hotness, Kept* kept) {
+  return Keep(LookupIds::Make(device->stream, &device->memory, DrawIds(drawn, n, keys, 1), hotness, 2),
+              &kept->ids);
+}
+
+StatusOr<GroupCalls*> KeepCalls(BenchmarkDevice* device, std::vector<const FilledTable*> tables,
+                                const std::vector<const LookupIds*>& ids, Kept* kept) {
+  StatusOr<std::unique_ptr<GroupCalls>> made = GroupCalls::Make(device, std::move(tables), ids);
+  SOK_RETURN_IF_ERROR(made.status());
+  kept->calls.push_back(std::move(made.value()));
+  return kept->calls.back().get();
+}
+
+template <typename T>
+StatusOr<T*> KeepArray(BenchmarkDevice* device, int64_t n, std::list<DeviceBuffer<T>>* kept) {
+  auto array = Keep(DeviceBuffer<T>::Allocate(&device->memory, device->stream, n), kept);
+  SOK_RETURN_IF_ERROR(array.status());
+  return array.value()->data();
+}
+
+// --- The index ---
+
+// Puts the keys [0, n) into an index.
+Status Fill(BenchmarkDevice* device, int64_t n, KeyIndex* index) {
+  SOK_RETURN_IF_ERROR(index->Reserve(device->stream, n));
+  constexpr int64_t kPiece = 1 << 22;
+  for (int64_t first = 0; first < n; first += kPiece) {
+    std::vector<int64_t> keys(static_cast<size_t>(std::min(kPiece, n - first)));
+    std::iota(keys.begin(), keys.end(), first);
+    const StatusOr<DeviceBuffer<int64_t>> on_device = OnDevice(device->stream, &device->memory, keys);
+    SOK_RETURN_IF_ERROR(on_device.status());
+    const DeviceBuffer<int64_t>& piece = on_device.value();
+    SOK_RETURN_IF_ERROR(InsertKeys(device->stream, index->view(), piece.data(), piece.data(), piece.size()));
+    index->CountInserted(piece.size());
+  }
+  return OkStatus();
+}
+
+// A search for ids of [0, keys), or beyond where they are to be absent.
+Status AddSearch(BenchmarkDevice* device, const KeyIndex& index, const IdsDrawn& drawn, int64_t n,
+                 int64_t keys, bool absent, Kept* kept, RoundsWithBounds* rounds) {
+  std::vector<int64_t> keys_sought = DrawIds(drawn, n, keys, 1);
+  if (absent) {
+    for (int64_t& key : keys_sought) key += keys;
+  }
+  const auto made =
+      Keep(LookupIds::Make(device->stream, &device->memory, keys_sought, /*hotness=*/0, 2), &kept->ids);
+  SOK_RETURN_IF_ERROR(made.status());
+  const LookupIds& ids = *made.value();
+  const StatusOr<int64_t*> found = KeepArray(device, n, &kept->rows);
+  SOK_RETURN_IF_ERROR(found.status());
+  const double load = static_cast<double>(index.size()) / static_cast<double>(index.places());
+  const BatchShape shape = ShapeOf(ids, /*dim=*/0, /*optimizer=*/"", load, device->cache_bytes);
+  Case search = CaseOf(absent ? "find absent key" : "find key", drawn, ids, shape);
+  search.bytes = search.ids * FindTraffic(shape.load, absent ? 1 : 0, ids.unique()).total();
+  search.run = [=, view = index.view(), &ids, rows = found.value()] {
+    return FindKeys(device->stream, view, ids.ids(), ids.size(), rows);
+  };
+  rounds->Add(std::move(search));
+  return OkStatus();
+}
+
+// --- Rows ---
+
+// Rows of keys that may repeat, copied: what hash tables without lookups of bags offer.
+Status AddFindRows(BenchmarkDevice* device, const FilledTable& table, const IdsDrawn& drawn,
+                   const LookupIds& ids, const BatchShape& shape, Kept* kept, RoundsWithBounds* rounds) {
+  const StatusOr<int64_t*> found = KeepArray(device, ids.size(), &kept->rows);
+  SOK_RETURN_IF_ERROR(found.status());
+  const StatusOr<float*> values = KeepArray(device, ids.size() * shape.dim, &kept->floats);
+  SOK_RETURN_IF_ERROR(values.status());
+  Case find = CaseOf("find rows", drawn, ids, shape);
+  find.bytes = find.ids * (FindTraffic(shape.load, 0, shape.unique) + RowsTraffic(shape)).total();
+  find.run = [=, &table, &ids, rows = found.value(), out = values.value(), dim = shape.dim] {
+    const DeviceTable& device_table = table.device_table();
+    SOK_RETURN_IF_ERROR(FindKeys(device->stream, device_table.finder().index, ids.ids(), ids.size(), rows));
+    return GatherRows(device->stream, device_table.rows(), RowList{rows, 0, ids.size()}, 0, dim, out);
+  };
+  rounds->Add(std::move(find));
+  return OkStatus();
+}
+
+// The kernel that writes outputs, and the whole lookup outside of training.
+Status AddLookups(BenchmarkDevice* device, const FilledTable& table, const IdsDrawn& drawn,
+                  const LookupIds& ids, const BatchShape& shape, Kept* kept, RoundsWithBounds* rounds) {
+  const StatusOr<GroupCalls*> made = KeepCalls(device, {&table}, {&ids}, kept);
+  SOK_RETURN_IF_ERROR(made.status());
+  GroupCalls* const calls = made.value();
+  Case outputs = CaseOf(ids.pooled() ? "pool" : "gather", drawn, ids, shape);
+  outputs.bytes = outputs.ids * (ids.pooled() ? PoolTraffic(shape) : GatherTraffic(shape)).total();
+  outputs.prepare = [=] { return calls->Lookup(/*training=*/false); };
+  outputs.run = [=] { return calls->WriteOutputs(); };
+  rounds->Add(std::move(outputs));
+
+  Case lookup = CaseOf("lookup", drawn, ids, shape);
+  lookup.bytes =
+      lookup.ids * LookupTraffic(shape, ids.pooled() ? BagsFrom::kSplits : BagsFrom::kNothing).total();
+  lookup.run = [=] { return calls->Lookup(/*training=*/false); };
+  rounds->Add(std::move(lookup));
+  return OkStatus();
+}
+
+// Keys that all have rows, and keys that have none, which go again before the next round.
+Status AddFindOrInsert(BenchmarkDevice* device, const FilledTable& table, int64_t n, Kept* kept,
+                       RoundsWithBounds* rounds) {
+  for (const bool absent : {false, true}) {
+    std::vector<int64_t> keys(static_cast<size_t>(std::min(n, table.keys())));
+    std::iota(keys.begin(), keys.end(), absent ? table.keys() : 0);
+    const auto made =
+        Keep(LookupIds::Make(device->stream, &device->memory, keys, /*hotness=*/0, 2), &kept->ids);
+    SOK_RETURN_IF_ERROR(made.status());
+    const LookupIds& ids = *made.value();
+    const StatusOr<int64_t*> found = KeepArray(device, ids.size(), &kept->rows);
+    SOK_RETURN_IF_ERROR(found.status());
+    BatchShape shape = ShapeOf(ids, table.get()->options().dim, "", table.load(), device->cache_bytes);
+    shape.absent = absent ? 1 : 0;
+    Case made_rows = CaseOf(absent ? "insert" : "find or insert", IdsDrawn{0}, ids, shape);
+    made_rows.bytes = made_rows.ids * FindOrInsertTraffic(shape).total();
+    if (absent) {
+      made_rows.prepare = [=, &table, &ids] { return table.Erase(device, ids.ids(), ids.size()); };
+    }
+    made_rows.run = [=, &table, &ids, rows = found.value()] {
+      return table.FindOrMake(device, ids.ids(), ids.size(), rows);
+    };
+    rounds->Add(std::move(made_rows));
+  }
+  return OkStatus();
+}
+
+// --- Training ---
+
+Status AddSteps(BenchmarkDevice* device, const FilledTable& table, const std::string& optimizer,
+                const IdsDrawn& drawn, const LookupIds& ids, const BatchShape& shape, Kept* kept,
+                RoundsWithBounds* rounds) {
+  const StatusOr<GroupCalls*> made = KeepCalls(device, {&table}, {&ids}, kept);
+  SOK_RETURN_IF_ERROR(made.status());
+  GroupCalls* const calls = made.value();
+  Case update = CaseOf("update", drawn, ids, shape);
+  update.optimizer = optimizer;
+  update.bytes = update.ids * UpdateTraffic(shape).total();
+  update.prepare = [=] {
+    SOK_RETURN_IF_ERROR(calls->Lookup(/*training=*/true));
+    return calls->PrepareUpdate();
+  };
+  update.run = [=] { return calls->Update(optimizer); };
+  rounds->Add(std::move(update));
+
+  Case backward = CaseOf("backward", drawn, ids, shape);
+  backward.optimizer = optimizer;
+  backward.bytes = backward.ids * BackwardTraffic(shape).total();
+  backward.prepare = [=] { return calls->Lookup(/*training=*/true); };
+  backward.run = [=] { return calls->Train(optimizer); };
+  rounds->Add(std::move(backward));
+  return OkStatus();
+}
+
+// A lookup in each table, and a step.
+Status AddGroupStep(BenchmarkDevice* device, const BenchmarkOptions& options,
+                    const std::vector<const FilledTable*>& tables, const std::string& optimizer,
+                    double hotness, Kept* kept, RoundsWithBounds* rounds) {
+  const IdsDrawn drawn = {options.zipf};
+  const auto ids_of_table =
+      static_cast<int64_t>(static_cast<double>(options.group_bags) * std::max(hotness, 1.0));
+  std::vector<const LookupIds*> ids;
+  for (const FilledTable* table : tables) {
+    const StatusOr<LookupIds*> batch = KeepIds(device, drawn, ids_of_table, table->keys(), hotness, kept);
+    SOK_RETURN_IF_ERROR(batch.status());
+    ids.push_back(batch.value());
+  }
+  const StatusOr<GroupCalls*> made = KeepCalls(device, tables, ids, kept);
+  SOK_RETURN_IF_ERROR(made.status());
+  // The tables are alike.
+  const int64_t dim = tables[0]->get()->options().dim;
+  BatchShape shape = ShapeOf(*ids[0], dim, optimizer, tables[0]->load(), device->cache_bytes);
+  shape.ids *= static_cast<double>(tables.size());
+  Case step = CaseOf("group step", drawn, *ids[0], shape);
+  step.optimizer = optimizer;
+  step.bytes =
+      step.ids * StepTraffic(shape, ids[0]->pooled() ? BagsFrom::kSplits : BagsFrom::kNothing).total();
+  step.run = [calls = made.value(), optimizer] {
+    SOK_RETURN_IF_ERROR(calls->Lookup(/*training=*/true));
+    return calls->Train(optimizer);
+  };
+  rounds->Add(std::move(step));
+  return OkStatus();
+}
+
+}  // namespace
+
+Status MeasureIndex(BenchmarkDevice* device, const BenchmarkOptions& options, double load,
+                    std::vector<Case>* cases) {
+  Kept kept;
+  KeyIndex index(&device->memory, load);
+  SOK_RETURN_IF_ERROR(Fill(device, options.keys, &index));
+  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
+  SOK_RETURN_IF_ERROR(rounds.status());
+  for (const IdsDrawn& drawn : Distributions(options)) {
+    SOK_RETURN_IF_ERROR(
+        AddSearch(device, index, drawn, options.ids, options.keys, false, &kept, &rounds.value()));
+  }
+  SOK_RETURN_IF_ERROR(AddSearch(device, index, IdsDrawn{0}, options.ids, options.keys, /*absent=*/true, &kept,
+                                &rounds.value()));
+  return rounds.value().Run(options.rounds, cases);
+}
+
+Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim, int64_t ids,
+                   std::vector<Case>* cases) {
+  Kept kept;
+  // Two tables: one of them loses rows.
+  const int64_t keys = KeysFor(options, 8.0 * static_cast<double>(dim));
+  for (int t = 0; t < 2; ++t) {
+    const auto table = Keep(FilledTable::Make(device, dim, "", keys, kLoad), &kept.tables);
+    SOK_RETURN_IF_ERROR(table.status());
+  }
+  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
+  SOK_RETURN_IF_ERROR(rounds.status());
+  const FilledTable& table = kept.tables.front();
+  for (const IdsDrawn& drawn : Distributions(options)) {
+    for (const double hotness : {0.0, options.hotness}) {
+      const StatusOr<LookupIds*> batch = KeepIds(device, drawn, ids, keys, hotness, &kept);
+      SOK_RETURN_IF_ERROR(batch.status());
+      const BatchShape shape = ShapeOf(*batch.value(), dim, "", table.load(), device->cache_bytes);
+      if (hotness == 0) {
+        SOK_RETURN_IF_ERROR(AddFindRows(device, table, drawn, *batch.value(), shape, &kept, &rounds.value()));
+      }
+      SOK_RETURN_IF_ERROR(AddLookups(device, table, drawn, *batch.value(), shape, &kept, &rounds.value()));
+    }
+  }
+  SOK_RETURN_IF_ERROR(AddFindOrInsert(device, kept.tables.back(), ids, &kept, &rounds.value()));
+  return rounds.value().Run(options.rounds, cases);
+}
+
+Status MeasureTraining(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
+                       const std::string& optimizer, std::vector<Case>* cases) {
+  Kept kept;
+  BatchShape record;
+  record.dim = dim;
+  record.slots = 2;
+  const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record)));
+  const auto table = Keep(FilledTable::Make(device, dim, optimizer, keys, kLoad), &kept.tables);
+  SOK_RETURN_IF_ERROR(table.status());
+  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
+  SOK_RETURN_IF_ERROR(rounds.status());
+  for (const IdsDrawn& drawn : Distributions(options)) {
+    for (const double hotness : {0.0, options.hotness}) {
+      const StatusOr<LookupIds*> batch = KeepIds(device, drawn, options.ids, keys, hotness, &kept);
+      SOK_RETURN_IF_ERROR(batch.status());
+      const BatchShape shape =
+          ShapeOf(*batch.value(), dim, optimizer, table.value()->load(), device->cache_bytes);
+      SOK_RETURN_IF_ERROR(
+          AddSteps(device, *table.value(), optimizer, drawn, *batch.value(), shape, &kept, &rounds.value()));
+    }
+  }
+  return rounds.value().Run(options.rounds, cases);
+}
+
+Status MeasureGroup(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim,
+                    const std::string& optimizer, std::vector<Case>* cases) {
+  Kept kept;
+  BatchShape record;
+  record.dim = dim;
+  record.slots = 2;
+  const int64_t keys = KeysFor(options, static_cast<double>(RecordStride(record) * options.group_tables));
+  std::vector<const FilledTable*> tables;
+  for (int64_t t = 0; t < options.group_tables; ++t) {
+    const auto table = Keep(FilledTable::Make(device, dim, optimizer, keys, kLoad), &kept.tables);
+    SOK_RETURN_IF_ERROR(table.status());
+    tables.push_back(table.value());
+  }
+  StatusOr<RoundsWithBounds> rounds = RoundsWithBounds::Make(device, options);
+  SOK_RETURN_IF_ERROR(rounds.status());
+  for (const double hotness : {0.0, options.hotness}) {
+    SOK_RETURN_IF_ERROR(AddGroupStep(device, options, tables, optimizer, hotness, &kept, &rounds.value()));
+  }
+  return rounds.value().Run(options.rounds, cases);
+}
+
+}  // namespace sok

@@ -1,0 +1,70 @@
+// engine_test: the engine's tests and its kernels' in one program that needs only a driver.
+//
+// Without a device the tests that need one are skipped. The last line is `N passed, N failed`.
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "cuda/programs/device_info.h"
+#include "cuda/programs/testing/test_size.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    "usage: %s [--small | --large] [--need_device] [GoogleTest's flags]\n"
+    "  --small        as on the host: some hundred ids in each test\n"
+    "  --large        also tables of as much memory as the device has free\n"
+    "  --need_device  fail without a device\n"
+    "  --gtest_filter=PATTERN, --gtest_brief=1 and others: see --help\n";
+
+struct Flags {
+  sok::TestSize size = sok::TestSize::kNormal;
+  bool need_device = false;
+};
+
+// Whether all arguments are understood.
+bool Parse(int argc, char** argv, Flags* flags) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--small") {
+      flags->size = sok::TestSize::kSmall;
+    } else if (argument == "--large") {
+      flags->size = sok::TestSize::kLarge;
+    } else if (argument == "--need_device") {
+      flags->need_device = true;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Prints the closing lines; returns the exit status.
+int Report(int status) {
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  if (all.skipped_test_count() > 0) std::printf("%d skipped\n", all.skipped_test_count());
+  std::printf("%d passed, %d failed\n", all.successful_test_count(), all.failed_test_count());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  Flags flags;
+  if (!Parse(argc, argv, &flags)) {
+    std::fprintf(stderr, kUsage, argv[0]);
+    return 2;
+  }
+  const sok::StatusOr<sok::DeviceInfo> device = sok::CurrentDevice();
+  if (device.ok()) {
+    std::printf("%s\n", device.value().ToString().c_str());
+    sok::SetFreeBytesOfTests(device.value().free_bytes);
+  } else {
+    std::printf("%s\n", device.status().message().c_str());
+    if (flags.need_device) return 1;
+  }
+  sok::SetSizeOfTests(flags.size);
+  return Report(RUN_ALL_TESTS());
+}
