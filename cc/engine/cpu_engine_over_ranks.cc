@@ -3,6 +3,7 @@
 #include "cc/base/within_memory.h"
 #include "cc/engine/cpu_engine.h"
 #include "cc/engine/cpu_group.h"
+#include "cc/engine/summed_tables.h"
 #include "cc/sharded/combine_group.h"
 #include "cc/sharded/exchange_errors.h"
 #include "cc/sharded/reduce_group.h"
@@ -17,6 +18,7 @@ namespace {
 Status RouteBatch(const EngineContext& context, const GroupBatch& batch, CpuScratch* scratch,
                   RoutePlan* plan) {
   const Status status = WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(CheckSummedTables(batch, plan->modes));
     SOK_RETURN_IF_ERROR(
         BuildBags(context.executor, scratch->tables, batch.specs, batch.inputs, &plan->group, &scratch->ids));
     return RouteGroup(context.executor, scratch->tables, scratch->ids.views, plan, &scratch->group);

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "cc/sharded/exchange_errors.h"
+
 namespace sok {
 namespace {
 
@@ -49,6 +51,11 @@ bool RequestEntry::Fits(int64_t left) const {
   return ids >= 0 && ids <= left && (counts == 0 || counts == ids) && data_words() <= left;
 }
 
+bool RequestEntry::FitsMode(ExchangeMode mode) const {
+  if (mode == ExchangeMode::kRows) return lengths == 0;
+  return counts == 0 && (lengths > 0) == (ids > 0);
+}
+
 void WriteEntry(const RequestEntry& entry, int64_t* words) {
   words[0] = static_cast<int64_t>(entry.made.definition);
   words[1] = static_cast<int64_t>(entry.made.optimizer);
@@ -69,6 +76,17 @@ RequestEntry ReadEntry(const int64_t* words) {
 
 Status DamagedRequest(int64_t words, int64_t num_tables) {
   return Internal("a request of ", words, " words for ", num_tables, " tables is damaged");
+}
+
+Status CheckModes(const Inbox& requests, Span<const ExchangeMode> modes,
+                  FunctionRef<RequestEntry(int, int64_t)> entry_of) {
+  for (int r = 0; r < static_cast<int>(requests.size()); ++r) {
+    for (int64_t t = 0; t < modes.size(); ++t) {
+      if (entry_of(r, t).FitsMode(modes[t])) continue;
+      return OnRank(r, DamagedRequest(requests[r].size() - kHeaderWords, modes.size()));
+    }
+  }
+  return OkStatus();
 }
 
 int64_t RequestWords(Span<const TableRequest> tables) {

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
+#include "cc/sharded/exchange_mode.h"
 #include "cc/sharded/message.h"
 
 namespace sok {
@@ -28,6 +30,9 @@ struct RequestEntry {
   int64_t data_words() const;
   // Whether the counts are one for each id, or none, and the data has at most `left` words.
   bool Fits(int64_t left) const;
+  // Whether a table of this mode is asked so: kSums has lengths if there are ids, and no counts; kRows has no
+  // lengths.
+  bool FitsMode(ExchangeMode mode) const;
 };
 constexpr int64_t kRequestEntryWords = 4;
 
@@ -36,6 +41,12 @@ RequestEntry ReadEntry(const int64_t* words);
 
 // The error of a request of `words` words whose sizes are inconsistent.
 Status DamagedRequest(int64_t words, int64_t num_tables);
+
+// DamagedRequest, with the rank, unless the entries of all requests fit the modes of their tables.
+// entry_of(r, t) is what rank r's message says of table t. A rank that has another mode for a table is found
+// by CheckAgreement, which comes first.
+Status CheckModes(const Inbox& requests, Span<const ExchangeMode> modes,
+                  FunctionRef<RequestEntry(int, int64_t)> entry_of);
 
 // A rank's request for one table. On the wire: four words for each table, then for each table its ids and,
 // two to a word, its int32 numbers: for kSums the lengths of its rows, for kRows the counts of its ids, if

@@ -201,6 +201,10 @@ Status ServeGroup(Executor& executor, Span<Table* const> tables, Span<const Exch
         DefinitionsOf(tables, modes), rank, ranks, [&](int r, int64_t t) { return all.of[r][t].made; },
         &refusals);
   }
+  if (plan->status.ok()) {
+    plan->status = CheckModes(requests, modes, [&](int r, int64_t t) { return all.of[r][t].entry(); });
+    refusals.assign(ranks, Refusal{plan->status});
+  }
   if (!plan->status.ok()) return WriteErrors(rank, refusals, allocate);
 
   const TableLocks locks(tables);

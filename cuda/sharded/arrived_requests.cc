@@ -5,28 +5,27 @@
 
 namespace sok {
 
-Status ArrivedRequests::Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox,
-                             Span<const ExchangeMode> modes) {
+Status ArrivedRequests::Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox, int64_t num_tables) {
   inbox_ = &inbox;
   of_.assign(inbox.size(), {});
   trains_.assign(inbox.size(), 0);
   MessageHeads heads;
   SOK_RETURN_IF_ERROR(heads.Fetch(call, &scratch->upload, &scratch->round_trip, inbox,
-                                  kHeaderWords + kRequestEntryWords * modes.size()));
+                                  kHeaderWords + kRequestEntryWords * num_tables));
   for (int r = 0; r < ranks(); ++r) {
-    const Status status = ReadMessage(call, &scratch->round_trip, heads, r, modes);
+    const Status status = ReadMessage(call, &scratch->round_trip, heads, r, num_tables);
     if (!status.ok()) return OnRank(r, status);
   }
   return OkStatus();
 }
 
 Status ArrivedRequests::ReadMessage(GpuCall* call, RoundTrip* round_trip, const MessageHeads& heads, int r,
-                                    Span<const ExchangeMode> modes) {
+                                    int64_t num_tables) {
   MessageHeader header;
   SOK_RETURN_IF_ERROR(heads.Read(call, round_trip, r, MessageKind::kRequest, &header));
   SOK_RETURN_IF_ERROR(header.status);
   trains_[static_cast<size_t>(r)] = header.token != 0 ? 1 : 0;
-  return ReadRequest(heads.words(r), r, modes);
+  return ReadRequest(heads.words(r), r, num_tables);
 }
 
 Status ArrivedRequests::Damaged(int r) const {
@@ -34,20 +33,18 @@ Status ArrivedRequests::Damaged(int r) const {
                                   static_cast<int64_t>(of_[static_cast<size_t>(r)].size())));
 }
 
-Status ArrivedRequests::ReadRequest(Span<const int64_t> head, int r, Span<const ExchangeMode> modes) {
+Status ArrivedRequests::ReadRequest(Span<const int64_t> head, int r, int64_t num_tables) {
   const Span<const int64_t>& message = (*inbox_)[static_cast<size_t>(r)];
-  const int64_t entries = kHeaderWords + kRequestEntryWords * modes.size();
-  const Status damaged = DamagedRequest(message.size() - kHeaderWords, modes.size());
+  const int64_t entries = kHeaderWords + kRequestEntryWords * num_tables;
+  const Status damaged = DamagedRequest(message.size() - kHeaderWords, num_tables);
   if (message.size() < entries) return damaged;
   const int64_t* next = message.data() + entries;
   int64_t left = message.size() - entries;
-  for (int64_t t = 0; t < modes.size(); ++t) {
+  for (int64_t t = 0; t < num_tables; ++t) {
     ArrivedRequest request;
     request.entry = ReadEntry(head.data() + kHeaderWords + kRequestEntryWords * t);
     const RequestEntry& entry = request.entry;
-    // Ids that no sum is of would have no gradients.
-    const bool has_sums = modes[t] == ExchangeMode::kRows || entry.lengths > 0 || entry.ids == 0;
-    if (!entry.Fits(left) || !has_sums) return damaged;
+    if (!entry.Fits(left)) return damaged;
     request.ids = next;
     request.lengths = reinterpret_cast<const int32_t*>(next + entry.ids);
     const int64_t length_words = WordsOf(entry.lengths * static_cast<int64_t>(sizeof(int32_t)));

@@ -7,7 +7,6 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/sharded/exchange_mode.h"
 #include "cc/sharded/message.h"
 #include "cc/sharded/request.h"
 #include "cuda/engine/gpu_call.h"
@@ -27,8 +26,9 @@ struct ArrivedRequest {
 class ArrivedRequests {
  public:
   // Waits for the device once, and once more if a message has an error. The error, of a message or in it, is
-  // the same for every owner that gets the same messages. Lengths and counts are not looked at.
-  Status Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox, Span<const ExchangeMode> modes);
+  // the same for every owner that gets the same messages. Lengths and counts are not looked at, nor whether
+  // there are any where the exchange needs them.
+  Status Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox, int64_t num_tables);
 
   int ranks() const { return static_cast<int>(trains_.size()); }
   bool trains(int r) const { return trains_[static_cast<size_t>(r)] != 0; }
@@ -38,8 +38,8 @@ class ArrivedRequests {
 
  private:
   Status ReadMessage(GpuCall* call, RoundTrip* round_trip, const MessageHeads& heads, int r,
-                     Span<const ExchangeMode> modes);
-  Status ReadRequest(Span<const int64_t> head, int r, Span<const ExchangeMode> modes);
+                     int64_t num_tables);
+  Status ReadRequest(Span<const int64_t> head, int r, int64_t num_tables);
 
   const Inbox* inbox_ = nullptr;
   std::vector<std::vector<ArrivedRequest>> of_;  // by rank, by table

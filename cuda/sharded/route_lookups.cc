@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cc/base/within_memory.h"
+#include "cc/engine/summed_tables.h"
 #include "cuda/sharded/device_definitions.h"
 #include "cuda/sharded/message_writer.h"
 #include "cuda/table/admit_ids.h"
@@ -58,6 +59,7 @@ void RouteLookups::Prepare(const GroupBatch& batch, Span<const ExchangeMode> mod
 }
 
 Status RouteLookups::RouteBatch(const GroupBatch& batch) {
+  SOK_RETURN_IF_ERROR(CheckSummedTables(batch, routed_.modes));
   if (routed_.ranks > kMaxReceivingRanks) {
     return InvalidArgument("Lookup in embedding variable '", tables_[0]->options().name, "' over ",
                            routed_.ranks, " ranks: on a GPU there are at most ", kMaxReceivingRanks);

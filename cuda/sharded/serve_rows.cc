@@ -58,13 +58,16 @@ Status ServeRows::Serve(const Inbox& requests, AllocateWords allocate) {
 }
 
 Status ServeRows::Accept(const Inbox& requests, std::vector<Refusal>* refusals) {
-  const Status read =
-      WithinMemory([&] { return requests_.Read(&call_, &scratch_, requests, served_.modes); });
+  const Status read = WithinMemory([&] { return requests_.Read(&call_, &scratch_, requests, num_tables()); });
   refusals->assign(requests.size(), Refusal{read});
   SOK_RETURN_IF_ERROR(read);
-  return CheckAgreement(
+  SOK_RETURN_IF_ERROR(CheckAgreement(
       DefinitionsOf(tables_, served_.modes), served_.rank, served_.ranks,
-      [&](int r, int64_t t) { return requests_.of(r, t).entry.made; }, refusals);
+      [&](int r, int64_t t) { return requests_.of(r, t).entry.made; }, refusals));
+  const Status fits =
+      CheckModes(requests, served_.modes, [&](int r, int64_t t) { return requests_.of(r, t).entry; });
+  refusals->assign(requests.size(), Refusal{fits});
+  return fits;
 }
 
 bool ServeRows::any_reads() const {

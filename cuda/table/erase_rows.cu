@@ -10,7 +10,7 @@ namespace sok {
 namespace {
 
 // Bits that tell rows below `row_limit` and kAbsentRow apart, whose bits are all set.
-int BitsOf(int64_t row_limit) {
+int BitsOfRows(int64_t row_limit) {
   int bits = 1;
   while (bits < 63 && (int64_t{1} << bits) - 1 < row_limit) ++bits;
   return bits;
@@ -62,7 +62,7 @@ Status SortDistinctRows(cudaStream_t stream, DeviceAllocator* scratch, const int
   ItemSorter sorter(stream, scratch, n);
   SOK_RETURN_IF_ERROR(sorter.Reserve());
   SOK_RETURN_IF_ERROR(Launch("CountUp", stream, ShapeFor(n), CountUpKernel, n, sorter.items()));
-  SOK_RETURN_IF_ERROR(sorter.SortBy(RowAt{rows}, BitsOf(row_limit)));
+  SOK_RETURN_IF_ERROR(sorter.SortBy(RowAt{rows}, BitsOfRows(row_limit)));
   RankedFlags firsts;
   SOK_RETURN_IF_ERROR(
       RankFlags("IsFirstOfRow", stream, scratch, n, IsFirstOfRow{rows, sorter.items()}, &firsts));

@@ -82,6 +82,25 @@ void ContractRanks::Forward(const std::vector<ContractBatch>& batches, bool trai
   for (Rank& rank : ranks_) Combine(rank);
 }
 
+Status ContractRanks::Serve(int r, const std::vector<std::vector<int64_t>>& requests) {
+  Rank& rank = ranks_[r];
+  rank.arrived.clear();
+  rank.inbox.clear();
+  for (const std::vector<int64_t>& request : requests) {
+    rank.arrived.emplace_back(*engine_.memory, request);
+    rank.inbox.push_back(rank.arrived.back().view());
+  }
+  rank.served = engine_.engine->NewServedGroup();
+  SOK_RETURN_IF_ERROR(engine_.engine->Serve(context(), rank.pointers, modes_, rank.inbox, rank.served.get(),
+                                            rank.scratch.get(), AllocationOf(rank)));
+  std::vector<int64_t> words = rank.words->Read();
+  const int64_t* const answer = MessageStarts(r, rank.sizes, words.data())[r];
+  MessageHeader header;
+  Span<const int64_t> payload;
+  SOK_RETURN_IF_ERROR(ReadHeader({answer, rank.sizes[r]}, MessageKind::kReply, &header, &payload));
+  return header.status;
+}
+
 void ContractRanks::Combine(Rank& rank) {
   std::vector<EngineArray<float>> arrays;
   std::vector<OutputRows> rows;

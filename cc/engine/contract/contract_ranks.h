@@ -34,6 +34,9 @@ class ContractRanks {
   // The backward pass of all ranks, and a step of every table: fused, or from sums in memory.
   void Train(const std::vector<OutputValues>& gradients, const std::string& optimizer,
              const std::vector<float>& hyper, bool fused, GradientFormat format = GradientFormat::kFloat32);
+  // Serve on one rank, for requests that a test wrote: requests[r] has the words of rank r's message. Returns
+  // the error of the answer to the rank itself. served(rank) is the result.
+  Status Serve(int rank, const std::vector<std::vector<int64_t>>& requests);
   // The first call of the backward pass on one rank.
   Status Reduce(int rank, const OutputValues& gradients, GradientFormat format = GradientFormat::kFloat32);
   const ServedGroup& served(int rank) const { return *ranks_[rank].served; }

@@ -177,6 +177,103 @@ TEST_P(RanksContract, TablesThatDifferBetweenRanksAreAnError) {
   for (int r = 0; r < 2; ++r) ExpectNames(group.status(r), StatusCode::kFailedPrecondition, {"'table'", "9"});
 }
 
+TEST_P(RanksContract, ATableOfSumsHasOneLookupPooledWithoutWeights) {
+  InlineExecutor executor;
+  ContractRanks group(GetParam(), executor, 2, {ContractOptions("rows", 1), ContractOptions("sums", 1)},
+                      {ExchangeMode::kRows, ExchangeMode::kSums});
+  ContractLookup summed = SumOf(1, {{1, 2}, {2}});
+  summed.spec.keeps_bags = true;
+  ContractLookup weighted = summed;
+  weighted.spec.weighted = true;
+  ContractLookup dense = summed;
+  dense.spec.layout = IdLayout::kDense;
+  dense.bags = {{{1}, {1.0}}};
+  const ContractLookup other = SumOf(0, {{1, 2}});
+  const auto expect = [&](const ContractBatch& batch, const std::string& found) {
+    group.Forward({batch, batch});
+    for (int r = 0; r < 2; ++r) {
+      ExpectNames(group.status(r), StatusCode::kInvalidArgument,
+                  {"On rank 0: Lookup in embedding variable 'sums' over ranks: ranks send sums for a table "
+                   "with exactly one lookup in the group, pooled and without weights, but this group has " +
+                   found});
+      for (size_t t = 0; t < 2; ++t) EXPECT_EQ(group.table(r, t).Describe().rows, 0);
+    }
+  };
+  expect({other}, "0 lookups in it");
+  expect({}, "0 lookups in it");
+  expect({summed, other, summed}, "2 lookups in it");
+  expect({weighted, other}, "one of another kind");
+  expect({other, dense}, "one of another kind");
+  group.Forward({{other, summed}, {summed}});
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(group.status(r).ok()) << "the next step succeeds";
+}
+
+// Sizes that do not fit the exchange: nothing may be read beyond what is there, and no id be left without a
+// gradient.
+TEST_P(RanksContract, DamagedRequestsAreRefused) {
+  InlineExecutor executor;
+  ContractRanks group(GetParam(), executor, 1, {ContractOptions("rows", 1), ContractOptions("sums", 1)},
+                      {ExchangeMode::kRows, ExchangeMode::kSums});
+  ContractLookup summed = SumOf(1, {{5, 6, 7}});
+  summed.spec.keeps_bags = true;
+  group.Forward({{SumOf(0, {{5, 6, 7}}), summed}});
+  ASSERT_TRUE(group.status(0).ok()) << group.status(0).message();
+  const std::vector<int64_t> good = group.TakeSentWords()[0][0];
+  // The header, two entries of four words, three ids, three ids, and the length of a sum.
+  ASSERT_EQ(good.size(), 4u + 8u + 7u);
+  ASSERT_EQ(group.Serve(0, {good}).code(), StatusCode::kOk);
+  EXPECT_EQ(group.served(0).trained_rows(1), 3);
+  constexpr size_t kNumbersOfRows = 7;
+  constexpr size_t kNumbersOfSums = 11;
+  constexpr size_t kLengths = 18;
+  ASSERT_EQ(good[kNumbersOfRows], 0);
+  ASSERT_EQ(good[kNumbersOfSums], 1);
+  ASSERT_EQ(good[kLengths], 3);
+
+  const auto expect = [&](const std::vector<int64_t>& words, const char* what) {
+    SCOPED_TRACE(what);
+    ExpectNames(
+        group.Serve(0, {words}), StatusCode::kInternal,
+        {"On rank 0: a request of " + std::to_string(words.size() - 4) + " words for 2 tables is damaged"});
+    for (int t = 0; t < 2; ++t) EXPECT_EQ(group.served(0).trained_rows(t), 0);
+  };
+  const int64_t one_count = int64_t{1} << 32;
+  std::vector<int64_t> words = good;
+  words[kNumbersOfSums] = 0;
+  words.pop_back();
+  expect(words, "ids of sums without lengths");
+  words = good;
+  words[kLengths] = 2;
+  expect(words, "a length that leaves an id");
+  words[kLengths] = 4;
+  expect(words, "a length beyond the ids");
+  words[kLengths] = -3;
+  expect(words, "a negative length");
+  words = good;
+  words[kNumbersOfSums] = 3 * one_count + 1;
+  words.insert(words.end(), {one_count + 1, 1});
+  expect(words, "counts of ids of sums");
+  words = good;
+  words[kNumbersOfRows] = 1;
+  words.insert(words.begin() + 15, 3);
+  expect(words, "lengths for a table of rows");
+}
+
+TEST_P(RanksContract, RanksThatExchangeRowsAndSumsDisagree) {
+  InlineExecutor executor;
+  const std::vector<TableOptions> table = {ContractOptions("table", 1)};
+  ContractRanks rows(GetParam(), executor, 1, table, {ExchangeMode::kRows});
+  ContractRanks sums(GetParam(), executor, 1, table, {ExchangeMode::kSums});
+  ContractLookup lookup = SumOf(0, {{5, 6, 7}});
+  lookup.spec.keeps_bags = true;
+  rows.Forward({{lookup}});
+  sums.Forward({{lookup}});
+  ExpectNames(sums.Serve(0, {rows.TakeSentWords()[0][0]}), StatusCode::kFailedPrecondition,
+              {"Ranks disagree about embedding variable 'table'", "exchanged as sums"});
+  ExpectNames(rows.Serve(0, {sums.TakeSentWords()[0][0]}), StatusCode::kFailedPrecondition,
+              {"Ranks disagree about embedding variable 'table'", "exchanged as rows"});
+}
+
 TEST_P(RanksContract, GradientsMayBeSentInSixteenBits) {
   for (const GradientFormat format : {GradientFormat::kFloat16, GradientFormat::kBfloat16}) {
     InlineExecutor executor;
