@@ -52,6 +52,12 @@ std::string ToString(const Schedule& schedule);
 int64_t Steps();
 // Kernels and copies in streams that have not run.
 int64_t PendingWork();
+// What was put into streams since the process began.
+struct StreamWork {
+  int64_t kernels = 0;    // a call of one of CUB's device-wide algorithms is one here, on devices some
+  int64_t transfers = 0;  // copies and memsets of at least a byte
+};
+StreamWork EnqueuedWork();
 // Bytes of device memory that are allocated.
 size_t DeviceBytesInUse();
 // An allocation beyond this fails with cudaErrorMemoryAllocation. 80 GiB at first.

@@ -121,6 +121,22 @@ TEST_F(LateStreamsTest, WhichCopiesWait) {
   EXPECT_EQ(PendingWork(), 0);
 }
 
+TEST_F(LateStreamsTest, WorkIsCountedWhenItIsPutIntoAStream) {
+  DeviceArray<int> device(std::vector<int>(kInts, 0));
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const StreamWork before = EnqueuedWork();
+  ASSERT_EQ(LaunchSlow(stream_, pinned_.data(), 1), cudaSuccess);
+  ASSERT_EQ(LaunchSlow(stream_, pinned_.data(), 1), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(device.data(), 0, sizeof(int), stream_), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(device.data(), 0, 0, stream_), cudaSuccess);
+  for (const size_t bytes : {size_t{0}, sizeof(int), sizeof(int)}) {
+    ASSERT_EQ(cudaMemcpyAsync(pinned_.data(), device.data(), bytes, cudaMemcpyDeviceToHost, stream_),
+              cudaSuccess);
+  }
+  EXPECT_EQ(EnqueuedWork().kernels - before.kernels, 2);
+  EXPECT_EQ(EnqueuedWork().transfers - before.transfers, 3);
+}
+
 TEST_F(LateStreamsTest, ThreadsMayWaitAtOnce) {
   DeviceArray<int> device(std::vector<int>(1, 0));
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);

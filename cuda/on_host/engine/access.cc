@@ -25,11 +25,13 @@ bool IsThreadVariable(const Block& block, uintptr_t address) {
 
 Memory MemoryOf(const Fiber& fiber, const void* address, size_t bytes) {
   if (IsWithin(address, bytes, fiber.stack.bottom(), Stack::bytes())) return Memory::kOwnStack;
-  const DeviceMemory& memory = DeviceMemory::Get();
+  DeviceMemory& memory = DeviceMemory::Get();
   if (memory.Owns(address)) {
     const Allocation* const found = memory.Find(address);
     const bool usable = found != nullptr && found->state == AllocationState::kLive &&
                         IsWithin(address, bytes, found->address, found->bytes);
+    // A fault would open it too, later and at a higher price.
+    if (usable && !found->is_open) memory.OpenAt(address);
     return usable ? Memory::kGlobal : Memory::kForbidden;
   }
   Block& block = *fiber.block;

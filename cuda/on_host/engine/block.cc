@@ -1,7 +1,9 @@
 #include "cuda/on_host/engine/block.h"
 
 #include <cstdlib>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "cuda/on_host/engine/device_memory.h"
 #include "cuda/on_host/engine/grid.h"
@@ -20,10 +22,31 @@ constexpr size_t kPage = 4096;
 // Dynamic shared memory ends where a page ends that is never mapped, up to the 16 bytes of its alignment.
 constexpr size_t kSharedPages = (kMaxDynamicShared + kPage - 1) / kPage * kPage;
 
+// Comes from a pool and goes back to it, as stacks do.
+std::mutex shared_mutex;
+std::vector<char*>& SharedPool() {
+  static auto& pool = *new std::vector<char*>();
+  return pool;
+}
+char* TakeShared() {
+  {
+    const std::lock_guard<std::mutex> lock(shared_mutex);
+    if (!SharedPool().empty()) {
+      char* const memory = SharedPool().back();
+      SharedPool().pop_back();
+      return memory;
+    }
+  }
+  return MapMemory(kSharedPages, kPage);
+}
+void ReturnShared(char* memory) {
+  const std::lock_guard<std::mutex> lock(shared_mutex);
+  SharedPool().push_back(memory);
+}
+
 }  // namespace
 
-Block::Block(Grid* grid, int slot)
-    : grid_(grid), slot_(slot), dynamic_shared_memory_(MapMemory(kSharedPages, kPage)) {
+Block::Block(Grid* grid, int slot) : grid_(grid), slot_(slot), dynamic_shared_memory_(TakeShared()) {
   const size_t bytes = (grid->shape().dynamic_shared_bytes + 15) / 16 * 16;
   dynamic_shared_ = dynamic_shared_memory_ + kSharedPages - bytes;
   FindVariables();
@@ -35,7 +58,7 @@ Block::~Block() {
     grid_->tsan_threads().Return(fiber.tsan);
   }
   AsanUnpoison(dynamic_shared_memory_, kSharedPages);
-  UnmapMemory(dynamic_shared_memory_, kSharedPages + kPage);
+  ReturnShared(dynamic_shared_memory_);
 }
 
 void Block::FindVariables() { variables_ = VariablesOfThisThread(grid_->call().kernel); }

@@ -1,5 +1,6 @@
 #include "cuda/on_host/engine/context.h"
 
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -77,7 +78,10 @@ SokOnHostSwitchStack:
 
 void Context::Prepare(const Stack& stack, void (*entry)()) {
   constexpr int kKeptRegisters = 6;
-  void** top = reinterpret_cast<void**>(stack.bottom() + Stack::bytes());
+  // Stacks that all began at the same place of a page would compete for the same lines of the cache.
+  constexpr size_t kColors = 32, kColorBytes = 128;
+  const size_t color = reinterpret_cast<uintptr_t>(stack.bottom()) / kGuardBytes % kColors;
+  void** top = reinterpret_cast<void**>(stack.bottom() + Stack::bytes() - color * kColorBytes);
   *--top = nullptr;  // the return address of `entry`, which also aligns the stack as a call would
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < kKeptRegisters; ++i) *--top = nullptr;

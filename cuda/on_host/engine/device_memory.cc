@@ -24,11 +24,44 @@ size_t RoundUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
 __thread int access_depth;
 
+// Held for a few instructions or a system call. ThreadSanitizer does not see it: it orders nothing.
+class SpinLock {
+ public:
+  explicit SpinLock(std::atomic_flag* flag) : flag_(flag) {
+    while (flag_->test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~SpinLock() { flag_->clear(std::memory_order_release); }
+  SpinLock(const SpinLock&) = delete;
+  SpinLock& operator=(const SpinLock&) = delete;
+
+ private:
+  std::atomic_flag* const flag_;
+};
+
+struct Pages {
+  char* begin;
+  size_t bytes;
+};
+
+// Those that an allocation's bytes are in. Allocations of no bytes have none.
+Pages PagesOf(const Allocation& allocation) {
+  const size_t before = reinterpret_cast<uintptr_t>(allocation.address) % kPage;
+  return {allocation.address - before, RoundUp(before + allocation.bytes, kPage)};
+}
+
 }  // namespace
 
 void FillWithPoison(void* address, size_t bytes) {
+  using Word __attribute__((may_alias)) = uint64_t;
   char* const to = static_cast<char*>(address);
-  for (size_t i = 0; i < bytes; ++i) {
+  size_t i = 0;
+  if (reinterpret_cast<uintptr_t>(address) % sizeof(Word) == 0) {
+    for (; i + sizeof(Word) <= bytes; i += sizeof(Word)) {
+      *reinterpret_cast<volatile Word*>(to + i) = Word{kPoison} << 32 | kPoison;
+    }
+  }
+  for (; i < bytes; ++i) {
     const_cast<volatile char*>(to)[i] = static_cast<char>(kPoison >> i % sizeof(kPoison) * 8);
   }
 }
@@ -79,82 +112,134 @@ Allocation* DeviceMemory::Allocate(size_t bytes, MemoryKind kind, bool live) {
   next_page_ += pages + 1;
   in_use += bytes;
 
-  if (fills_fresh_) Fill(*allocation, body);
-  if (live) {
-    allocation->state = AllocationState::kLive;
-    if (kind == MemoryKind::kDevice) live_device_memory_.insert(allocation);
-    AsanUnpoison(allocation->address, bytes);
-    if (!IsClosed(*allocation)) Protect(*allocation, PROT_READ | PROT_WRITE);
+  if (fills_fresh_) AsanPoison(allocation->address, body);
+  if (!IsOpenedOnTouch(*allocation)) {
+    const SpinLock opening(&opening_);
+    Open(allocation);
+    if (!live) Close(allocation);
   }
+  if (live) BeLive(allocation);
   return allocation;
 }
 
-void DeviceMemory::Fill(const Allocation& allocation, size_t bytes) const {
-  Protect(allocation, PROT_READ | PROT_WRITE);
-  if (key_ >= 0) pkey_set(key_, 0);
-  AsanUnpoison(allocation.address, bytes);
-  FillWithPoison(allocation.address, bytes);
-  AsanPoison(allocation.address, bytes);
-  if (key_ >= 0 && access_depth == 0) pkey_set(key_, PKEY_DISABLE_ACCESS);
-  Protect(allocation, PROT_NONE);
+// With keys, mapped memory is closed to threads that have not asked for it.
+bool DeviceMemory::IsOpenedOnTouch(const Allocation& allocation) const {
+  return allocation.kind == MemoryKind::kDevice && key_ < 0;
 }
 
-// With keys, mapped memory is closed to threads that have not asked for it.
-bool DeviceMemory::IsClosed(const Allocation& allocation) const {
-  return allocation.kind == MemoryKind::kDevice && key_ < 0 && open_ == 0;
+void DeviceMemory::BeLive(Allocation* allocation) const {
+  allocation->state = AllocationState::kLive;
+  AsanUnpoison(allocation->address, allocation->bytes);
 }
 
 void DeviceMemory::MakeLive(Allocation* allocation) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  allocation->state = AllocationState::kLive;
-  if (allocation->kind == MemoryKind::kDevice) live_device_memory_.insert(allocation);
-  AsanUnpoison(allocation->address, allocation->bytes);
-  if (!IsClosed(*allocation)) Protect(*allocation, PROT_READ | PROT_WRITE);
+  BeLive(allocation);
+  if (IsOpenedOnTouch(*allocation)) return;
+  const SpinLock opening(&opening_);
+  Open(allocation);
 }
 
 void DeviceMemory::Free(Allocation* allocation) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  allocation->state = AllocationState::kFreed;
-  live_device_memory_.erase(allocation);
   in_use_[static_cast<int>(allocation->kind)] -= allocation->bytes;
-  Protect(*allocation, PROT_NONE);
+  const SpinLock opening(&opening_);
+  allocation->state = AllocationState::kFreed;
   AsanPoison(allocation->address, allocation->bytes);
-  char* const begin = base_ + static_cast<size_t>(allocation->address - base_) / kPage * kPage;
-  const size_t bytes = RoundUp(static_cast<size_t>(allocation->address + allocation->bytes - begin), kPage);
-  if (bytes > 0) madvise(begin, bytes, MADV_DONTNEED);
+  if (allocation->is_open) Close(allocation);
+  const Pages pages = PagesOf(*allocation);
+  if (allocation->was_open && pages.bytes > 0) madvise(pages.begin, pages.bytes, MADV_DONTNEED);
+}
+
+// ---- Opening and closing. ----
+
+void DeviceMemory::Open(Allocation* allocation) {
+  Protect(*allocation, PROT_READ | PROT_WRITE);
+  if (fills_fresh_ && !allocation->was_open) Fill(*allocation);
+  allocation->was_open = true;
+  allocation->is_open = true;
+}
+
+void DeviceMemory::Close(Allocation* allocation) {
+  Protect(*allocation, PROT_NONE);
+  allocation->is_open = false;
+}
+
+void DeviceMemory::Fill(const Allocation& allocation) const {
+  if (key_ >= 0) pkey_set(key_, 0);
+  FillWithPoison(allocation.address, RoundUp(allocation.bytes, kAlignment));
+  if (key_ >= 0 && access_depth == 0) pkey_set(key_, PKEY_DISABLE_ACCESS);
 }
 
 void DeviceMemory::Protect(const Allocation& allocation, int protection) const {
-  char* const begin = base_ + static_cast<size_t>(allocation.address - base_) / kPage * kPage;
-  const size_t bytes = RoundUp(static_cast<size_t>(allocation.address + allocation.bytes - begin), kPage);
-  if (bytes == 0) return;
+  const Pages pages = PagesOf(allocation);
+  if (pages.bytes == 0) return;
   const bool keyed = key_ >= 0 && allocation.kind == MemoryKind::kDevice;
-  const int failed =
-      keyed ? pkey_mprotect(begin, bytes, protection, key_) : mprotect(begin, bytes, protection);
+  const int failed = keyed ? pkey_mprotect(pages.begin, pages.bytes, protection, key_)
+                           : mprotect(pages.begin, pages.bytes, protection);
   if (failed != 0) {
     std::perror("on_host: mprotect of device memory");
     std::abort();
   }
 }
 
-void DeviceMemory::BeginAccess() {
-  if (key_ >= 0) {
-    if (access_depth++ == 0) pkey_set(key_, 0);
-    return;
+bool DeviceMemory::OpenAt(const void* address) {
+  Allocation* const allocation = Find(address);
+  if (allocation == nullptr || !IsOpenedOnTouch(*allocation) || access_depth == 0) return false;
+  const Pages pages = PagesOf(*allocation);
+  if (static_cast<size_t>(static_cast<const char*>(address) - pages.begin) >= pages.bytes) return false;
+  const SpinLock opening(&opening_);
+  if (allocation->state != AllocationState::kLive) return false;
+  if (allocation->is_open) return true;  // another thread was faster
+  Open(allocation);
+  allocation->next_opened = opened_;
+  opened_ = allocation;
+  return true;
+}
+
+void DeviceMemory::CloseOpened() {
+  const SpinLock opening(&opening_);
+  for (; opened_ != nullptr; opened_ = opened_->next_opened) {
+    if (opened_->is_open) Close(opened_);
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (open_++ > 0) return;
-  for (const Allocation* allocation : live_device_memory_) Protect(*allocation, PROT_READ | PROT_WRITE);
+}
+
+void DeviceMemory::BeginAccess() {
+  if (access_depth++ == 0) Use();
 }
 
 void DeviceMemory::EndAccess() {
+  if (--access_depth == 0) EndUse();
+}
+
+int DeviceMemory::SuspendAccess() {
+  const int depth = access_depth;
+  access_depth = 0;
+  if (depth > 0) EndUse();
+  return depth;
+}
+
+void DeviceMemory::ResumeAccess(int depth) {
+  access_depth = depth;
+  if (depth > 0) Use();
+}
+
+void DeviceMemory::Use() {
   if (key_ >= 0) {
-    if (--access_depth == 0) pkey_set(key_, PKEY_DISABLE_ACCESS);
+    pkey_set(key_, 0);
     return;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (--open_ > 0) return;
-  for (const Allocation* allocation : live_device_memory_) Protect(*allocation, PROT_NONE);
+  ++num_using_;
+}
+
+void DeviceMemory::EndUse() {
+  if (key_ >= 0) {
+    pkey_set(key_, PKEY_DISABLE_ACCESS);
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (--num_using_ == 0) CloseOpened();
 }
 
 std::string DescribeAddress(const void* address) {

@@ -14,8 +14,9 @@ namespace {
 struct sigaction next_action;
 
 void OnFault(int signal, siginfo_t* info, void* context) {
-  sigaction(signal, &next_action, nullptr);
   const void* const address = info->si_addr;
+  if (DeviceMemory::Get().OpenAt(address)) return;  // the access is tried again
+  sigaction(signal, &next_action, nullptr);
   const Fiber* const fiber = Block::Current();
   if (DeviceMemory::Get().Owns(address)) {
     Report({}, "%s touched %s", fiber != nullptr ? "a kernel" : "the host", DescribeAddress(address).c_str());

@@ -111,7 +111,7 @@ void Grid::Step(int slot) {
   }
   if (slots_.size() == 1 || --steps_until_pass_ > 0) return;
   // To wake a thread takes longer than a thousand steps, so a long launch does it less often.
-  constexpr int64_t kPassesPerHalving = 1000;
+  constexpr int64_t kPassesPerHalving = 100;
   const int64_t longest = max_steps_between_passes_ << std::min<int64_t>(++passes_ / kPassesPerHalving, 10);
   steps_until_pass_ = schedule_.order == Order::kInOrder
                           ? longest

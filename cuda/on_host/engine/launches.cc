@@ -64,6 +64,7 @@ cudaError_t Enqueue(const cudaLaunchConfig_t* config, KernelCall call) {
                              IsCooperative(*config)};
   Queues().Enqueue(stream,
                    [shape, call = std::move(call)](CUstream_st* of) { RunKernelWork(shape, call, of); });
+  CountKernel();
   return cudaSuccess;
 }
 

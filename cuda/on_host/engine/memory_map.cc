@@ -26,10 +26,6 @@ char* MapMemory(size_t bytes, size_t forbidden) {
   return begin;
 }
 
-void UnmapMemory(char* begin, size_t bytes) {
-  if (syscall(SYS_munmap, begin, bytes) != 0) Die("on_host: munmap");
-}
-
 void ForbidMemory(char* begin, size_t bytes) {
   if (mprotect(begin, bytes, PROT_NONE) != 0) Die("on_host: mprotect");
 }

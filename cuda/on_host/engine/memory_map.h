@@ -10,7 +10,6 @@ namespace sok::on_host {
 // Zeros, backed by memory where they are used, and behind them `forbidden` bytes that nothing may touch. Both
 // are whole pages. Ends the process if the system refuses.
 char* MapMemory(size_t bytes, size_t forbidden);
-void UnmapMemory(char* begin, size_t bytes);
 // From now on nothing may touch the pages.
 void ForbidMemory(char* begin, size_t bytes);
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace sok::on_host {
 namespace {
@@ -191,25 +192,76 @@ std::string MangledFunctionAt(const void* address) {
 
 }  // namespace
 
-ThreadVariables VariablesOfThisThread(const void* kernel) {
+namespace {
+
+// Changes when a library is loaded or unloaded.
+struct Loads {
+  uint64_t added = 0, removed = 0;
+  bool operator==(const Loads& other) const { return added == other.added && removed == other.removed; }
+};
+Loads CurrentLoads() {
+  Loads loads;
+  dl_iterate_phdr(
+      [](dl_phdr_info* module, size_t, void* to) {
+        *static_cast<Loads*>(to) = {module->dlpi_adds, module->dlpi_subs};
+        return 1;  // each module tells the same
+      },
+      &loads);
+  return loads;
+}
+
+// Whether all modules have their thread_local variables, so that a later search finds the same.
+struct FoundVariables {
+  ThreadVariables variables;
+  bool all = true;
+};
+
+FoundVariables FindVariables(const void* kernel) {
   const std::string name = MangledFunctionAt(kernel);
   const std::string of_kernel = name.empty() ? "" : kVariableOfFunction + name.substr(2) + "E";
-  ThreadVariables variables;
+  FoundVariables found;
+  ThreadVariables& variables = found.variables;
   ForEachModule([&](const dl_phdr_info& module) {
-    if (module.dlpi_tls_data == nullptr) return;  // the thread has not used them
     const auto begin = reinterpret_cast<uintptr_t>(module.dlpi_tls_data);
-    ForEachSegment(module, PT_TLS,
-                   [&](uintptr_t, size_t bytes) { variables.segments.push_back({begin, begin + bytes}); });
+    ForEachSegment(module, PT_TLS, [&](uintptr_t, size_t bytes) {
+      if (begin == 0) found.all = false;
+      if (begin != 0) variables.segments.push_back({begin, begin + bytes});
+    });
+    if (begin == 0) return;  // the thread has not used them
     for (const Symbol& symbol : SymbolsOf(PathOf(module)).thread_variables) {
       if (!symbol.is_of_kernels && (of_kernel.empty() || !StartsWith(symbol.name, of_kernel))) continue;
       variables.shared.push_back({begin + symbol.value, begin + symbol.value + symbol.bytes});
     }
   });
-  return variables;
+  return found;
+}
+
+}  // namespace
+
+// To search takes longer than to run a small block does.
+ThreadVariables VariablesOfThisThread(const void* kernel) {
+  struct Searched {
+    Loads loads;
+    ThreadVariables variables;
+  };
+  static thread_local std::map<const void*, Searched> searched;
+  const Loads loads = CurrentLoads();
+  const auto known = searched.find(kernel);
+  if (known != searched.end() && known->second.loads == loads) return known->second.variables;
+  FoundVariables found = FindVariables(kernel);
+  if (found.all) searched[kernel] = {loads, found.variables};
+  return std::move(found.variables);
 }
 
 std::vector<Range> StaticImages() {
-  std::vector<Range> images;
+  static std::mutex mutex;
+  static auto& images = *new std::vector<Range>();
+  static auto& images_of = *new Loads();
+  const Loads loads = CurrentLoads();
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!images.empty() && images_of == loads) return images;
+  images.clear();
+  images_of = loads;
   ForEachModule([&](const dl_phdr_info& module) {
     ForEachSegment(module, PT_LOAD,
                    [&](uintptr_t begin, size_t bytes) { images.push_back({begin, begin + bytes}); });

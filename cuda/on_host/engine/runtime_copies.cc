@@ -41,6 +41,8 @@ Work CopyWork(void* to, const void* from, size_t bytes, std::shared_ptr<std::vec
     CheckUsable("a copy", to);
     if (staged == nullptr) CheckUsable("a copy", from);
     const DeviceAccess access;
+    Memory().OpenAt(to);
+    Memory().OpenAt(from);
     const AsStream as_stream(stream);
     std::memmove(to, staged == nullptr ? from : staged->data(), bytes);
   };
@@ -76,6 +78,7 @@ cudaError_t Copy(const CopyCall& call, cudaStream_t handle) {
   const bool waits =
       on_host || to == Side::kPageable || (!call.is_async && staged == nullptr && !only_on_device);
   const MarkPtr done = Queues().Enqueue(stream, CopyWork(call.to, call.from, call.bytes, std::move(staged)));
+  CountTransfer();
   if (waits) Queues().WaitFor(done);
   return cudaSuccess;
 }
@@ -89,9 +92,11 @@ cudaError_t Set(void* address, int byte, size_t bytes, cudaStream_t handle, bool
   const MarkPtr done = Queues().Enqueue(stream, [=](CUstream_st* of) {
     CheckUsable("a memset", address);
     const DeviceAccess access;
+    Memory().OpenAt(address);
     const AsStream as_stream(of);
     std::memset(address, byte, bytes);
   });
+  CountTransfer();
   if (!is_async && side == Side::kPinned) Queues().WaitFor(done);
   return cudaSuccess;
 }

@@ -20,7 +20,7 @@ Schedule& Current() {
   return schedule;
 }
 std::atomic<uint64_t> launches{0}, schedules{0};
-std::atomic<int64_t> steps{0};
+std::atomic<int64_t> steps{0}, kernels{0}, transfers{0};
 
 // A wrong value in the environment must not silently test something else.
 [[noreturn]] void RefuseEnvironment(const char* name, const char* value) {
@@ -108,6 +108,9 @@ uint64_t ScheduleNumber() { return schedules; }
 uint64_t NextLaunchNumber() { return launches++; }
 void CountSteps(int64_t more) { steps += more; }
 int64_t Steps() { return steps; }
+void CountKernel() { ++kernels; }
+void CountTransfer() { ++transfers; }
+StreamWork EnqueuedWork() { return {kernels, transfers}; }
 
 const char* Build() { return HasAsan() ? "asan" : HasTsan() ? "tsan" : "plain"; }
 

@@ -33,6 +33,9 @@ uint64_t ScheduleNumber();
 // Counts the launches of the process since the schedule was set: each draws numbers of its own.
 uint64_t NextLaunchNumber();
 void CountSteps(int64_t steps);
+// Add one to EnqueuedWork().
+void CountKernel();
+void CountTransfer();
 
 }  // namespace sok::on_host
 

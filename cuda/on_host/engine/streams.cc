@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cuda/on_host/engine/device_memory.h"
+
 namespace sok::on_host {
 namespace {
 
@@ -76,18 +78,22 @@ MarkPtr StreamQueues::Last(CUstream_st* stream) {
   return stream->last;
 }
 
+// What runs opens and closes device memory once, and not item by item: to close it takes long.
+void StreamQueues::RunUntilDone(const Mark& mark) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!mark.done) {
+    if (is_running_) {
+      changed_.wait(lock);
+      continue;
+    }
+    const DeviceAccess access;
+    while (!mark.done && !is_running_) RunNext(PickStream(&mark), &lock);
+  }
+}
+
 void StreamQueues::WaitFor(const MarkPtr& mark) {
   if (mark == nullptr) return;
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (!mark->done) {
-      if (is_running_) {
-        changed_.wait(lock);
-      } else {
-        RunNext(PickStream(mark.get()), &lock);
-      }
-    }
-  }
+  RunUntilDone(*mark);
   mark->order.Acquire();
 }
 
@@ -132,6 +138,7 @@ int64_t StreamQueues::Pending() {
 bool StreamQueues::InHostFunction() { return in_host_function; }
 
 void StreamQueues::CallHostFunction(CUstream_st* stream, cudaHostFn_t function, void* data) {
+  const NoDeviceAccess no_device_access;
   const AsStream as_stream(stream);
   in_host_function = true;
   function(data);

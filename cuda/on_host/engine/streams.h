@@ -113,6 +113,7 @@ class StreamQueues {
   CUstream_st* PickStream(const Mark* target);
   static CUstream_st* NextTowards(const Mark& target);
   void RunNext(CUstream_st* stream, std::unique_lock<std::mutex>* lock);
+  void RunUntilDone(const Mark& mark);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -103,6 +103,26 @@ bool HostReads() {
   return *static_cast<const volatile int*>(data) == 0;
 }
 
+// Memory that a kernel and a copy have used just before.
+bool HostReadsAfterKernel() {
+  const int* const data = AllocateZeros(kInts);
+  Check(LaunchCopy(nullptr, AllocateZeros(kPlantedThreads), data));
+  Check(cudaDeviceSynchronize());
+  return Fetch(data, 1)[0] == 0 && *static_cast<const volatile int*>(data) == 0;
+}
+
+// A function of the host between two kernels that use the memory.
+bool HostFunctionReads() {
+  static int value;
+  int* const data = AllocateZeros(kInts);
+  Check(LaunchSlow(nullptr, data, 1));
+  const cudaHostFn_t read = [](void* from) { value = *static_cast<const volatile int*>(from); };
+  Check(cudaLaunchHostFunc(nullptr, read, data));
+  Check(LaunchSlow(nullptr, data, 1));
+  Check(cudaDeviceSynchronize());
+  return value == kPlantedThreads;
+}
+
 // A kernel that uses an ordinary array of the host.
 bool Pageable() {
   const std::vector<int> values(kPlantedThreads, 5);
@@ -242,6 +262,10 @@ const std::vector<Mistake>& PlantedMistakes() {
        "another block uses too"},
       {"NeverEnds", RunsWithoutReport<LaunchNeverEnds>, kAlways, kAlways, kAlways, "does not come to an end"},
       {"HostReads", HostReads, kAlways, kAlways, kAlways,
+       "the host touched .*offset 0 of 2048 bytes of device memory"},
+      {"HostReadsAfterKernel", HostReadsAfterKernel, kAlways, kAlways, kAlways,
+       "the host touched .*offset 0 of 2048 bytes of device memory"},
+      {"HostFunctionReads", HostFunctionReads, kAlways, kAlways, kAlways,
        "the host touched .*offset 0 of 2048 bytes of device memory"},
       {"Pageable", Pageable, kAlways, kNever, kNever, "memory of the host that is not pinned"},
       {"UseAfterFree", UseAfterFree, kAlways, kAlways, kAlways, "which was freed"},
