@@ -8,11 +8,19 @@ _BUILD = """
 package(default_visibility = ["//visibility:public"])
 
 cc_library(
-    name = "gtest",
-    srcs = ["lib/libgtest.a"],
+    name = "headers",
     hdrs = glob(["include/gtest/**"]),
     includes = ["include"],
+)
+
+cc_library(
+    name = "gtest",
+    srcs = ["lib/libgtest.a"],
     linkopts = ["-lpthread"],
+    deps = [
+        ":headers",
+        "@sok//tools:test_prelude",
+    ],
 )
 
 cc_library(
