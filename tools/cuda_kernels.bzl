@@ -16,26 +16,40 @@ _ACCESS_COPTS = [
 ]
 _BOUNDS_COPTS = ["-fsanitize=bounds-strict,alignment"]
 
-# Large frames must not reach over the page below a thread's stack.
-_ON_HOST_COPTS = SOK_COPTS + ["-Wno-tsan", "-fstack-clash-protection"] + select({
+# Large frames must not reach over the page below a thread's stack. At a higher level the largest file takes the
+# compiler twice as long, and tests take as long as before.
+_ON_HOST_COPTS = SOK_COPTS + ["-O1", "-Wno-tsan", "-fstack-clash-protection"] + select({
     "//cuda/on_host:asan": ["-fsanitize=bounds-strict"],
     "//cuda/on_host:tsan": _BOUNDS_COPTS,
     "//conditions:default": _ACCESS_COPTS + _BOUNDS_COPTS,
 })
 _DEVICE_DEPS = ["@cuda_toolkit//:headers", "@cuda_toolkit//:runtime"]
 
-def _host_source(name, source):
-    """A C++ source that includes a .cu file, as Bazel compiles no file of that name. Returns its label."""
-    result = "_on_host/%s/%s.cc" % (name, source)
+def _including(name, result, sources):
+    """A file that includes .cu files of this package. Returns its label."""
+    lines = ["#include \\\"%s/%s\\\"" % (native.package_name(), source) for source in sources]
     native.genrule(
-        name = "%s_%s_source" % (name, source.replace("/", "_").replace(".", "_")),
+        name = name,
         outs = [result],
-        cmd = "echo '#include \"%s/%s\"' > $@" % (native.package_name(), source),
+        cmd = "printf '%s\\n' " + " ".join(["\"%s\"" % line for line in lines]) + " > $@",
     )
     return result
 
-def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], testonly = False, visibility = None):
+def _compiled_files(name, sources, alone):
+    """Which .cu files to compile at once: a list of (name of the unit, sources)."""
+    together = [source for source in sources if source not in alone]
+    units = [(source[:-len(".cu")].replace("/", "_"), [source]) for source in sources if source in alone]
+    if len(together) == 1:
+        units.append((together[0][:-len(".cu")].replace("/", "_"), together))
+    elif together:
+        units.append((name, together))
+    return units
+
+def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], testonly = False, visibility = None):
     """Kernels and their launchers: `name` by nvcc, if there is a toolkit; `name`_on_host by g++, always.
+
+    The .cu files are compiled as one, because most of the time that a file takes goes into headers, four times each
+    with nvcc. So their names in anonymous namespaces must differ.
 
     Args:
       name: of the target for devices.
@@ -44,20 +58,25 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], testonly = Fals
       hdrs: headers, for both.
       deps: C++ libraries, for both. Not the toolkit: it is added.
       kernels: other cuda_kernels.
+      alone: those of the .cu files that take long, each compiled by itself.
       testonly: as of any rule.
       visibility: as of any rule.
     """
+    cu_srcs = [source for source in srcs if source.endswith(".cu")]
+    cc_srcs = [source for source in srcs if not source.endswith(".cu")]
+    units = _compiled_files(name, cu_srcs, alone)
     if CUDA_HOME:
         cuda_library(
             name = name,
             testonly = testonly,
-            srcs = srcs,
-            hdrs = hdrs,
+            srcs = cc_srcs + [
+                _including("%s_%s_cu" % (name, unit), "_units/%s/%s.cu" % (name, unit), sources)
+                for unit, sources in units
+            ],
+            hdrs = hdrs + cu_srcs,
             visibility = visibility,
             deps = deps + kernels + _DEVICE_DEPS,
         )
-    cu_srcs = [source for source in srcs if source.endswith(".cu")]
-    cc_srcs = [source for source in srcs if not source.endswith(".cu")]
     host_deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host"]
 
     # Code of the host alone needs no instrumentation: it has no business in the device's memory, which it
@@ -76,7 +95,10 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], testonly = Fals
     native.cc_library(
         name = name + "_on_host",
         testonly = testonly,
-        srcs = [_host_source(name, source) for source in cu_srcs],
+        srcs = [
+            _including("%s_%s_cu_on_host" % (name, unit), "_on_host/%s/%s.cu.cc" % (name, unit), sources)
+            for unit, sources in units
+        ],
         hdrs = hdrs,
         copts = _ON_HOST_COPTS,
         textual_hdrs = cu_srcs,
@@ -96,11 +118,11 @@ def cuda_test(
         tags = [],
         data = [],
         in_order = True):
-    """Tests of kernels (GoogleTest): on the host in order, with random schedules, and on a device.
+    """Tests of kernels (GoogleTest): on the host in order, and with random schedules.
 
-    `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers; NAME_device_test is the
-    same test by nvcc, if there is a toolkit. NAME is `name` without "_test". The tests without a main function
-    are NAME_test_on_host and NAME_test_on_device, for cuda_program.
+    `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers. NAME is `name` without
+    "_test". The tests without a main function are NAME_test_on_host and, by nvcc if there is a toolkit,
+    NAME_test_on_device, for cuda_program: on a device they run in //cuda/programs:engine_test.
 
     Args:
       name: ends in "_test".
@@ -164,13 +186,6 @@ def cuda_test(
             copts = SOK_COPTS,
             alwayslink = True,
             deps = deps + kernels + _DEVICE_DEPS + ["@gtest//:gtest"],
-        )
-        native.cc_test(
-            name = stem + "_device_test",
-            size = size,
-            data = data,
-            tags = tags + ["device"],
-            deps = [":%s_test_on_device" % stem, "//cuda:device_test_main"],
         )
 
 def cuda_program(name, srcs, hdrs = [], deps = [], kernels = [], tests = [], is_test = False, on_host = {}, on_device = {}):

@@ -134,7 +134,7 @@ cuda_library = rule(
     implementation = _cuda_library_impl,
     attrs = {
         "srcs": attr.label_list(allow_files = [".cc", ".cu"]),
-        "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
+        "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),
         "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),
