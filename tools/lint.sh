@@ -63,6 +63,7 @@ check "Python formatting" tool ruff format --quiet --check .
 check "Python rules" tool ruff check --quiet --output-format concise .
 check "layers of the Python package" "$(sok_python)" tools/check_layers.py
 check "imports of tests in tests/BUILD" "$(sok_python)" tools/check_test_helpers.py
+check "tests in cuda/programs:engine_test" "$(sok_python)" tools/check_engine_tests.py
 check "Python types" tool mypy
 check "no TensorFlow or Python below cc/ and cuda/" \
   absent '^ *# *include *[<"](tensorflow|tsl|xla|third_party|Python\.h)' cc cuda

@@ -223,7 +223,7 @@ TEST(FaultsTest, IdsAndPrefixesAreChecked) {
 // After damage of any kind, the restored state is exact, or the error names the file.
 class DamageTest : public ::testing::Test {
  protected:
-  DamageTest() {
+  void SetUp() override {
     tables_ = MakeTables(Options(), 2);
     for (int n = 1; n <= 3; ++n) {
       EXPECT_TRUE(Train(tables_, 4, &random_).ok());
@@ -234,6 +234,12 @@ class DamageTest : public ::testing::Test {
     for (const auto& entry : good_) paths_.push_back(entry.first);
   }
   const std::string& AnyPath() { return paths_[random_() % paths_.size()]; }
+  // What tests go through: on a slow engine some files of each kind, which have names that sort together.
+  std::vector<std::string> PathsToDamage() const {
+    std::vector<std::string> paths;
+    for (size_t p = 0; p < paths_.size(); p += EngineOfTests().is_slow ? 5 : 1) paths.push_back(paths_[p]);
+    return paths;
+  }
 
   // Restores from a new disk with these files.
   Status Read(const std::map<std::string, std::string>& contents) {
@@ -279,8 +285,8 @@ TEST_F(DamageTest, FlippedBits) {
 }
 
 TEST_F(DamageTest, OtherLengths) {
-  for (const std::string& path : paths_) {
-    for (int i = 0; i < 3; ++i) {
+  for (const std::string& path : PathsToDamage()) {
+    for (int i = 0; i < (EngineOfTests().is_slow ? 1 : 3); ++i) {
       auto contents = good_;
       contents[path].resize(random_() % contents[path].size());
       ExpectRefused(contents, path, "cut");
@@ -292,7 +298,7 @@ TEST_F(DamageTest, OtherLengths) {
 }
 
 TEST_F(DamageTest, MissingFiles) {
-  for (const std::string& path : paths_) {
+  for (const std::string& path : PathsToDamage()) {
     auto contents = good_;
     contents.erase(path);
     ExpectRefused(contents, path, "missing");

@@ -16,7 +16,7 @@ constexpr char kPrefix[] = "/model.ckpt-1";
 
 class TableReplacementTest : public ::testing::Test {
  protected:
-  TableReplacementTest() {
+  void SetUp() override {
     options_.name = "items";
     options_.dim = 32;  // rows take more bytes than the manifest
     options_.initializer.seed = 5;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/base/thread_pool.h"
+#include "cc/group/testing/bags_errors.h"
 #include "cc/group/testing/lookup_arrays.h"
 #include "cc/group/testing/random_group.h"
 #include "gtest/gtest.h"
@@ -153,66 +154,24 @@ TEST(LookupBags, NarrowKeysAreWidenedByTheirSign) {
   EXPECT_EQ(built.ids.copies[1], (std::vector<int64_t>{4294967295, 2147483648}));
 }
 
-// What BuildBags says about a group in one table.
-std::string ErrorOf(const std::vector<LookupArrays>& group) {
+// What BuildBags says about a lookup in one table.
+std::string ErrorOf(const LookupArrays& lookup) {
   InlineExecutor executor;
-  Built built(1);
-  const Status status = built.Build(executor, group);
+  const Status status = Built(1).Build(executor, {lookup});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   const std::string prefix = "Lookup in embedding variable 'table0': ";
   EXPECT_EQ(status.message().substr(0, prefix.size()), prefix);
   return status.ok() ? "" : status.message().substr(prefix.size());
 }
 
-TEST(LookupBags, IndicesBeyondTheBagsAreAnError) {
-  const std::pair<int64_t, std::string> cases[] = {
-      {3, "3"}, {-1, "-1"}, {std::numeric_limits<int64_t>::min(), "-9223372036854775808"}};
-  for (const auto& [row, text] : cases) {
-    EXPECT_EQ(ErrorOf({SparseArrays(3, {0, row}, {1, 1})}),
-              "index 1 of the sparse ids is in row " + text + " of 3");
-  }
-  EXPECT_EQ(ErrorOf({SparseArrays(0, {0}, {1})}), "index 0 of the sparse ids is in row 0 of 0");
-}
-
-TEST(LookupBags, RowSplitsThatDoNotRiseFromZeroToTheIdsAreAnError) {
-  EXPECT_EQ(ErrorOf({RaggedArrays({1, 3}, {1, 2, 3})}), "row_splits begin with 1, not 0");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0, 2, 1, 3}, {1, 2, 3})}), "row_splits fall from 2 to 1 at position 2");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0, 2}, {1, 2, 3})}), "row_splits end with 2, but there are 3 ids");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0, 9}, {1, 2, 3})}), "row_splits end with 9, but there are 3 ids");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0}, {1})}), "row_splits end with 0, but there are 1 ids");
-}
-
-TEST(LookupBags, WeightsThatAreNotFiniteAreAnError) {
-  EXPECT_EQ(ErrorOf({WithWeights(RaggedArrays({0, 2}, {1, 2}), {1, std::numeric_limits<float>::infinity()})}),
-            "weight 1 is inf");
-  EXPECT_EQ(ErrorOf({WithWeights(RaggedArrays({0, 2}, {1, 2}), {std::nanf(""), 1})}), "weight 0 is nan");
-}
-
-TEST(LookupBags, WeightsAtOtherPlacesThanTheirIdsAreAnError) {
-  LookupArrays sparse = WithWeights(SparseArrays(2, {0, 1}, {1, 2}), {1, 1});
-  sparse.weight_places = {0, 0, 1, 7};
-  EXPECT_EQ(
-      ErrorOf({sparse}),
-      "the weights are not at the places of the ids: element 3 of their indices is 7, but that of the ids "
-      "is 1");
-  LookupArrays ragged = WithWeights(RaggedArrays({0, 1, 2}, {1, 2}), {1, 1});
-  ragged.weight_places = {0, 2, 2};
-  EXPECT_EQ(
-      ErrorOf({ragged}),
-      "the weights are not at the places of the ids: element 1 of their row_splits is 2, but that of the "
-      "ids is 1");
+TEST(LookupBags, ErrorsNameThePlaceAndTheValue) {
+  for (const BagsError& error : AllBagsErrors()) EXPECT_EQ(ErrorOf(error.lookup), error.text);
 }
 
 TEST(LookupBags, TheErrorIsThatOfTheFirstLookup) {
   ThreadPool executor(4);
   Built built(8);
-  std::vector<LookupArrays> group;
-  for (int l = 0; l < 8; ++l) {
-    group.push_back(SparseArrays(1, {l < 3 ? 0 : l}, {1}));
-    group.back().spec.table = l;
-  }
-  EXPECT_EQ(built.Build(executor, group).message(),
-            "Lookup in embedding variable 'table3': index 0 of the sparse ids is in row 3 of 1");
+  EXPECT_EQ(built.Build(executor, GroupWithErrors()).message(), kErrorOfGroup);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "cc/base/executor.h"
 #include "cc/dedup/testing/dedup_reference.h"
 #include "cc/group/lookup_bags.h"
+#include "cc/group/testing/bags_errors.h"
 #include "cc/group/testing/lookup_arrays.h"
 #include "cc/group/testing/random_group.h"
 #include "cuda/bags/group_bags.h"
@@ -392,95 +393,21 @@ TEST_F(BagsTest, WithoutErrorsTheHostWaitsOnce) {
 
 // ---- Errors ----
 
-// What the CPU engine says about the group.
-Status CpuStatus(const std::vector<LookupArrays>& group, int num_tables) {
-  std::vector<std::unique_ptr<Table>> tables;
-  std::vector<Table*> pointers;
-  for (int t = 0; t < num_tables; ++t) {
-    tables.push_back(MakeTable("table" + std::to_string(t), 4));
-    pointers.push_back(tables.back().get());
-  }
-  std::vector<LookupSpec> specs;
-  std::vector<LookupInput> inputs;
-  for (const LookupArrays& arrays : group) {
-    specs.push_back(arrays.spec);
-    inputs.push_back(arrays.input());
-  }
-  LookupPlan plan;
-  GroupIds ids;
-  InlineExecutor executor;
-  return BuildBags(executor, pointers, specs, inputs, &plan, &ids);
+// What Build says about a lookup in one table.
+std::string ErrorOf(const LookupArrays& lookup) {
+  const Status status = Builder(1).Build({lookup});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  const std::string prefix = "Lookup in embedding variable 'table0': ";
+  EXPECT_EQ(status.message().substr(0, prefix.size()), prefix);
+  return status.ok() ? "" : status.message().substr(prefix.size());
 }
 
-// Both say the same; returns the message without the variable's name.
-std::string ErrorOf(const std::vector<LookupArrays>& group, int num_tables = 1) {
-  Builder builder(num_tables);
-  const Status expected = CpuStatus(group, num_tables);
-  const Status status = builder.Build(group);
-  EXPECT_EQ(status.code(), expected.code());
-  EXPECT_EQ(status.message(), expected.message());
-  const size_t colon = status.message().find(": ");
-  return colon == std::string::npos ? "" : status.message().substr(colon + 2);
-}
-
-TEST_F(BagsTest, IndicesBeyondTheBagsAreAnError) {
-  EXPECT_EQ(ErrorOf({SparseArrays(3, {0, 3, 9}, {1, 1, 1})}), "index 1 of the sparse ids is in row 3 of 3");
-  EXPECT_EQ(ErrorOf({SparseArrays(3, {0, -1}, {1, 1})}), "index 1 of the sparse ids is in row -1 of 3");
-  EXPECT_EQ(ErrorOf({SparseArrays(3, {std::numeric_limits<int64_t>::min(), 1}, {1, 1})}),
-            "index 0 of the sparse ids is in row -9223372036854775808 of 3");
-  EXPECT_EQ(ErrorOf({SparseArrays(2, {0, std::numeric_limits<int64_t>::max()}, {1, 1})}),
-            "index 1 of the sparse ids is in row 9223372036854775807 of 2");
-  EXPECT_EQ(ErrorOf({SparseArrays(0, {0}, {1})}), "index 0 of the sparse ids is in row 0 of 0");
-}
-
-TEST_F(BagsTest, RowSplitsThatDoNotRiseFromZeroToTheIdsAreAnError) {
-  EXPECT_EQ(ErrorOf({RaggedArrays({1, 3}, {1, 2, 3})}), "row_splits begin with 1, not 0");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0, 2, 1, 3}, {1, 2, 3})}), "row_splits fall from 2 to 1 at position 2");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0, 5, 1, 4, 2, 9}, {1, 2, 3})}),
-            "row_splits fall from 5 to 1 at position 2");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0, 2}, {1, 2, 3})}), "row_splits end with 2, but there are 3 ids");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0, 9}, {1, 2, 3})}), "row_splits end with 9, but there are 3 ids");
-  EXPECT_EQ(ErrorOf({RaggedArrays({0}, {1})}), "row_splits end with 0, but there are 1 ids");
-  EXPECT_EQ(ErrorOf({RaggedArrays({std::numeric_limits<int64_t>::min(), 1}, {1})}),
-            "row_splits begin with -9223372036854775808, not 0");
-}
-
-TEST_F(BagsTest, WeightsThatAreNotFiniteAreAnError) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(ErrorOf({WithWeights(RaggedArrays({0, 2}, {1, 2}), {1, kInfinity})}), "weight 1 is inf");
-  EXPECT_EQ(ErrorOf({WithWeights(RaggedArrays({0, 2}, {1, 2}), {-kInfinity, kInfinity})}),
-            "weight 0 is -inf");
-  EXPECT_EQ(ErrorOf({WithWeights(RaggedArrays({0, 2}, {1, 2}), {std::nanf(""), 1})}), "weight 0 is nan");
-  // Such a weight is an error where it would be left out, too.
-  LookupArrays arrays = WithWeights(SparseArrays(3, {2, 0, 1}, {1, 2, 3}), {1, 1, std::nanf("")});
-  arrays.spec.positive_weights_only = true;
-  EXPECT_EQ(ErrorOf({arrays}), "weight 2 is nan");
-}
-
-TEST_F(BagsTest, WeightsAtOtherPlacesThanTheirIdsAreAnError) {
-  LookupArrays sparse = WithWeights(SparseArrays(2, {0, 1}, {1, 2}), {1, 1});
-  sparse.weight_places = {0, 0, 1, 7};
-  EXPECT_EQ(
-      ErrorOf({sparse}),
-      "the weights are not at the places of the ids: element 3 of their indices is 7, but that of the ids "
-      "is 1");
-  LookupArrays ragged = WithWeights(RaggedArrays({0, 1, 2}, {1, 2}), {1, 1});
-  ragged.weight_places = {0, 2, 2};
-  EXPECT_EQ(
-      ErrorOf({ragged}),
-      "the weights are not at the places of the ids: element 1 of their row_splits is 2, but that of the "
-      "ids is 1");
+TEST_F(BagsTest, ErrorsNameThePlaceAndTheValue) {
+  for (const BagsError& error : AllBagsErrors()) EXPECT_EQ(ErrorOf(error.lookup), error.text);
 }
 
 TEST_F(BagsTest, TheErrorIsThatOfTheFirstLookup) {
-  std::vector<LookupArrays> group;
-  for (int l = 0; l < 8; ++l) {
-    group.push_back(SparseArrays(1, {l < 3 ? 0 : l}, {1}));
-    group.back().spec.table = 7 - l;
-  }
-  EXPECT_EQ(CpuStatus(group, 8).message(),
-            "Lookup in embedding variable 'table4': index 0 of the sparse ids is in row 3 of 1");
-  EXPECT_EQ(ErrorOf(group, 8), "index 0 of the sparse ids is in row 3 of 1");
+  EXPECT_EQ(Builder(8).Build(GroupWithErrors()).message(), kErrorOfGroup);
 }
 
 int64_t HostileWord(std::mt19937* random) {
@@ -505,6 +432,26 @@ void Damage(LookupArrays* arrays, std::mt19937* random) {
   while (!arrays->weights.empty() && (*random)() % 2 == 0) {
     arrays->weights[(*random)() % arrays->weights.size()] = weights[(*random)() % 3];
   }
+}
+
+// What the CPU engine says about the group.
+Status CpuStatus(const std::vector<LookupArrays>& group, int num_tables) {
+  std::vector<std::unique_ptr<Table>> tables;
+  std::vector<Table*> pointers;
+  for (int t = 0; t < num_tables; ++t) {
+    tables.push_back(MakeTable("table" + std::to_string(t), 4));
+    pointers.push_back(tables.back().get());
+  }
+  std::vector<LookupSpec> specs;
+  std::vector<LookupInput> inputs;
+  for (const LookupArrays& arrays : group) {
+    specs.push_back(arrays.spec);
+    inputs.push_back(arrays.input());
+  }
+  LookupPlan plan;
+  GroupIds ids;
+  InlineExecutor executor;
+  return BuildBags(executor, pointers, specs, inputs, &plan, &ids);
 }
 
 TEST_F(BagsTest, DamagedGroupsAreTheErrorsOfTheCpu) {

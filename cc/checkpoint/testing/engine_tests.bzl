@@ -1,4 +1,8 @@
-"""The tests of checkpoints that go through an engine, for each engine."""
+"""The tests of checkpoints that go through an engine, for each engine.
+
+Each file is compiled once. A program that has it also links a library that defines EngineOfTests() of
+cc/engine/contract/engine_of_tests.h.
+"""
 
 load("//tools:copts.bzl", "SOK_COPTS")
 
@@ -15,6 +19,38 @@ ENGINE_TESTS = [
     "threads_test.cc",
 ]
 
+# This one counts all memory of its program, which can have no other test, and makes a table that is too large for
+# kernels on the host.
+MEMORY_TEST = "memory_test.cc"
+
+def _library(test):
+    return "%s_of_engines" % test[:-len(".cc")]
+
+def checkpoint_test_libraries():
+    """Compiles the tests: for //cc/checkpoint alone."""
+    for test in ENGINE_TESTS:
+        native.cc_library(
+            name = _library(test),
+            testonly = True,
+            srcs = [test],
+            copts = SOK_COPTS,
+            # Tests register themselves when they are loaded.
+            alwayslink = True,
+            deps = [
+                ":checkpoint",
+                ":saved_ranks",
+                ":test_files",
+                "//cc/base",
+                "//cc/base:test_ids",
+                "//cc/optimizers",
+                "//cc/optimizers:optimizers_reference",
+                "@gtest//:gtest",
+            ],
+        )
+
+# For one program with the tests of all files but MEMORY_TEST.
+CHECKPOINT_TEST_LIBRARIES = ["//cc/checkpoint:" + _library(test) for test in ENGINE_TESTS if test != MEMORY_TEST]
+
 def checkpoint_engine_tests(
         engine_of_tests,
         prefix = "",
@@ -25,7 +61,7 @@ def checkpoint_engine_tests(
     """One test of each file for one engine.
 
     Args:
-      engine_of_tests: a library that defines EngineOfTests() of cc/engine/contract/engine_of_tests.h.
+      engine_of_tests: a library that defines EngineOfTests().
       prefix: of the tests' names.
       main: the library with the main function.
       exclude: files of ENGINE_TESTS that are no tests of this engine.
@@ -38,20 +74,8 @@ def checkpoint_engine_tests(
         native.cc_test(
             name = prefix + test[:-len(".cc")],
             size = size,
-            srcs = ["//cc/checkpoint:" + test],
-            copts = SOK_COPTS,
             # What TSan runs.
             tags = tags + (["parallel"] if test == "threads_test.cc" else []),
-            deps = [
-                engine_of_tests,
-                main,
-                "//cc/base",
-                "//cc/base:test_ids",
-                "//cc/checkpoint",
-                "//cc/checkpoint:saved_ranks",
-                "//cc/checkpoint:test_files",
-                "//cc/optimizers",
-                "//cc/optimizers:optimizers_reference",
-                "@gtest//:gtest",
-            ],
+            # In the linker's order: the engine is what the tests need.
+            deps = ["//cc/checkpoint:" + _library(test), engine_of_tests, main],
         )

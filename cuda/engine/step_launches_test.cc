@@ -1,0 +1,162 @@
+// How many kernels a step launches: the numbers of docs/performance-gpu.md. On the host, where CUB's radix
+// sort is one kernel.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/engine/contract/contract_batch.h"
+#include "cc/engine/contract/contract_group.h"
+#include "cc/pooling/segment_piece.h"
+#include "cuda/base/round_trip.h"
+#include "cuda/engine/gpu_case.h"
+#include "cuda/on_host/on_host.h"
+
+namespace sok {
+namespace {
+
+// CUB's radix sort of 2^20 ids on a device: a histogram, its sums, and a pass for each 8 of 20 bits.
+constexpr int64_t kKernelsOfSort = 5;
+const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
+
+struct Work {
+  int64_t kernels = 0;
+  int64_t transfers = 0;
+  int64_t waits = 0;  // of the host
+};
+
+struct StepWork {
+  Work lookup;
+  Work backward;
+};
+
+// What `call` puts into streams.
+template <typename Call>
+Work WorkOf(const Call& call) {
+  const on_host::StreamWork before = on_host::EnqueuedWork();
+  const int64_t waits = RoundTrip::count();
+  const Status status = call();
+  EXPECT_TRUE(status.ok()) << status.message();
+  const on_host::StreamWork after = on_host::EnqueuedWork();
+  return {after.kernels - before.kernels, after.transfers - before.transfers, RoundTrip::count() - waits};
+}
+
+// Tables with a sparse lookup in each, called as an op calls the engine: its inputs and outputs are on the
+// device.
+class Group {
+ public:
+  explicit Group(int num_tables) : scratch_(engine_.engine->NewScratch()) {
+    for (int t = 0; t < num_tables; ++t) {
+      auto made = engine_.engine->MakeTable(context(), ContractOptions("table" + std::to_string(t), kDim));
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      tables_.push_back(std::move(made.value()));
+      pointers_.push_back(tables_.back().get());
+      rows_.emplace_back(*engine_.memory, std::vector<float>(kBags * kDim, 0.5f));
+    }
+  }
+
+  // A step with ids that are `first` and the two after it in each table, each often enough to be summed in
+  // pieces.
+  StepWork Step(const std::string& optimizer, int64_t first = 0) {
+    ContractBatch batch;
+    std::vector<OutputRows> outputs;
+    std::vector<GradientRows> gradients;
+    std::vector<EngineStep> steps;
+    for (size_t t = 0; t < tables_.size(); ++t) {
+      std::vector<std::vector<int64_t>> bags(kBags, std::vector<int64_t>(kSegmentPiece / 2, first));
+      for (int64_t b = 0; b < kBags; ++b) bags[b].back() += b;
+      batch.push_back(SumOf(static_cast<int>(t), bags));
+      outputs.push_back({rows_[t].data(), kDim});
+      gradients.push_back({rows_[t].data(), kDim});
+      steps.push_back({static_cast<int>(t), pointers_[t], kAdam});
+    }
+    const BatchArrays arrays(*engine_.memory, batch);
+    const std::unique_ptr<GroupPlan> plan = engine_.engine->NewPlan();
+    StepWork work;
+    work.lookup = WorkOf([&] {
+      return engine_.engine->Lookup(context(), {pointers_, arrays.specs(), arrays.inputs(), true}, plan.get(),
+                                    outputs, scratch_.get());
+    });
+    work.backward = WorkOf(
+        [&] { return engine_.engine->Train(context(), *plan, gradients, optimizer, steps, scratch_.get()); });
+    return work;
+  }
+
+ private:
+  static constexpr int64_t kDim = 4, kBags = 3;
+
+  EngineContext context() { return EngineContext{executor_, engine_.memory->stream()}; }
+
+  const EngineCase engine_ = GpuCase();
+  InlineExecutor executor_;
+  std::unique_ptr<EngineScratch> scratch_;
+  std::vector<std::shared_ptr<EngineTable>> tables_;
+  std::vector<EngineTable*> pointers_;
+  std::vector<EngineArray<float>> rows_;
+};
+
+// The words of the document, with single spaces.
+std::string Document() {
+  std::ifstream file("docs/performance-gpu.md");
+  std::string words;
+  std::string word;
+  while (file >> word) words += word + " ";
+  return words;
+}
+
+void ExpectInDocument(const std::string& text) {
+  EXPECT_NE(Document().find(text), std::string::npos) << "docs/performance-gpu.md needs: " << text;
+}
+
+int64_t KernelsOf(const StepWork& step) { return step.lookup.kernels + step.backward.kernels; }
+
+// The third step, whose ids all have rows.
+StepWork StepWithKnownIds(Group* group, const std::string& optimizer) {
+  for (int step = 0; step < 2; ++step) group->Step(optimizer);
+  return group->Step(optimizer);
+}
+
+TEST(StepLaunchesTest, OfTwentySixTables) {
+  Group group(26);
+  const StepWork known = StepWithKnownIds(&group, "lazy_adam");
+  ExpectInDocument(StrCat("is ", KernelsOf(known), " kernels: ", known.lookup.kernels, " for the lookup"));
+  ExpectInDocument(StrCat("and ", known.backward.kernels, " for the backward pass"));
+  ExpectInDocument(StrCat("which makes ", KernelsOf(known) + kKernelsOfSort - 1, " on a device"));
+  ExpectInDocument(
+      StrCat("There are ", known.lookup.transfers + known.backward.transfers, " copies and fills"));
+  ExpectInDocument("and one wait of the host, in the lookup");
+  EXPECT_EQ(known.lookup.waits, 1);
+  EXPECT_EQ(known.backward.waits, 0);
+
+  // Of some steps the least: in others tables grow.
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int64_t step = 1; step < 8; ++step)
+    least = std::min(least, KernelsOf(group.Step("lazy_adam", 10 * step)));
+  ExpectInDocument(StrCat("New ids take ", least - KernelsOf(known), " more"));
+
+  Group with_history(26);
+  const StepWork adam = StepWithKnownIds(&with_history, "adam");
+  ExpectInDocument(StrCat("Adam takes ", adam.lookup.kernels - known.lookup.kernels, " more in the lookup"));
+  ExpectInDocument(
+      StrCat("and ", adam.backward.kernels - known.backward.kernels, " more in the backward pass"));
+}
+
+TEST(StepLaunchesTest, UpToTwentyTablesTakeAsManyAsOne) {
+  Group one(1);
+  Group twenty(20);
+  const StepWork of_one = StepWithKnownIds(&one, "lazy_adam");
+  const StepWork of_twenty = StepWithKnownIds(&twenty, "lazy_adam");
+  EXPECT_EQ(of_twenty.lookup.kernels, of_one.lookup.kernels);
+  EXPECT_EQ(of_twenty.backward.kernels, of_one.backward.kernels);
+  EXPECT_EQ(of_twenty.lookup.transfers, of_one.lookup.transfers);
+  ExpectInDocument(StrCat("up to 20 tables takes ", KernelsOf(of_one)));
+}
+
+}  // namespace
+}  // namespace sok
