@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Iterable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -14,6 +13,7 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
 import sparse_operation_kit as sok
+from sparse_operation_kit.core.communicator import communicator
 
 GLOBAL_BATCH_SIZE = 48  # a multiple of 1, 2, 3 and 4 ranks
 SEED = 1
@@ -48,43 +48,36 @@ class TableReader:
     """Reads tables repeatedly without adding ops to the graph."""
 
     def __init__(self, *variables: sok.EmbeddingVariable) -> None:
-        self._variables = variables
-        self._folder = tf.compat.v1.placeholder(tf.string, [])
-        self._dumps = [sok.Saver().dump_to_file(variable, self._folder) for variable in variables]
+        self._contents = [_contents(variable) for variable in variables]
 
-    def read(
-        self, session: tf.compat.v1.Session, folder: str | None = None
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    def read(self, session: tf.compat.v1.Session) -> list[tuple[np.ndarray, np.ndarray]]:
         """Of each table, what `table_contents` returns."""
-        with contextlib.ExitStack() as stack:
-            folder = folder or stack.enter_context(tempfile.TemporaryDirectory())
-            session.run(self._dumps, {self._folder: folder})
-            return [_contents_of_files(variable, folder) for variable in self._variables]
+        return session.run(self._contents)
 
 
-def _contents_of_files(variable: sok.EmbeddingVariable, folder: str) -> tuple[np.ndarray, np.ndarray]:
-    key_dtype = variable.key_dtype.as_numpy_dtype
-    keys = np.fromfile(f"{folder}/{variable.m_var_name}_keys.file", key_dtype).astype(np.int64)
-    rows = np.fromfile(f"{folder}/{variable.m_var_name}_values.file", "<f4")
-    return keys, rows.reshape(len(keys), variable.dim)
+def _contents(variable: sok.EmbeddingVariable) -> tuple[tf.Tensor, tf.Tensor]:
+    keys, rows = variable.keys_and_rows()
+    of_all = communicator().allgather
+    name = f"contents of {variable.m_var_name}"
+    return of_all(tf.cast(keys, tf.int64), f"{name}: keys"), of_all(rows, f"{name}: rows")
 
 
 def table_contents(
-    session: tf.compat.v1.Session, variable: sok.EmbeddingVariable, folder: str | None = None
+    session: tf.compat.v1.Session, variable: sok.EmbeddingVariable
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(keys, rows) of a table, in the order of its row numbers.
+    """(keys, rows) of a table, int64 `[n]` and float32 `[n, dim]`, in the order of its row numbers.
 
-    On several ranks, each gets the rows of all ranks, rank by rank; they need a shared `folder`.
+    On several ranks, all of them call this, and each gets the rows of all ranks, rank by rank.
     """
-    return contents_of_tables(session, [variable], folder)[0]
+    return contents_of_tables(session, [variable])[0]
 
 
 def contents_of_tables(
-    session: tf.compat.v1.Session, variables: Iterable[sok.EmbeddingVariable], folder: str | None = None
+    session: tf.compat.v1.Session, variables: Iterable[sok.EmbeddingVariable]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """As `table_contents`, of many tables in one run."""
     with session.graph.as_default():
-        return TableReader(*variables).read(session, folder)
+        return TableReader(*variables).read(session)
 
 
 def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:

@@ -1,7 +1,6 @@
 """Fused updates, in the op that sums gradients, over ranks: the same bits and the same exchanges."""
 
 import contextlib
-import tempfile
 
 import numpy as np
 import pytest
@@ -96,7 +95,7 @@ def op_counts():
     return fused, found.count("SokApplyGradients"), found.count("SokExchange")
 
 
-def trained(make_step, folder, dtype=None, fused=True):
+def trained(make_step, dtype=None, fused=True):
     """Trains; returns counts of ops, the fetched values of each step, and all ranks' rows of each table."""
     with tf.Graph().as_default(), v1.Session() as session, sok.optimizers.fused_updates(fused):
         session.run(sok.Init(global_batch_size=24, seed=1, gradient_exchange_dtype=dtype))
@@ -105,7 +104,7 @@ def trained(make_step, folder, dtype=None, fused=True):
         counts = op_counts()
         harness.initialize(session)
         fetched = [session.run(step, model.feed(i)) for i in range(STEPS)]
-        contents = harness.contents_of_tables(session, model.tables, folder)
+        contents = harness.contents_of_tables(session, model.tables)
         return counts, fetched, contents
 
 
@@ -124,22 +123,22 @@ def minimized(make):
     return make_step
 
 
-def fused_and_separate(make_step, folder, **options):
+def fused_and_separate(make_step, **options):
     """A run with fused updates, and one with separate update ops for the four tables."""
-    one = trained(make_step, folder, **options)
-    other = trained(make_step, folder, fused=False, **options)
+    one = trained(make_step, **options)
+    other = trained(make_step, fused=False, **options)
     assert other[0] == (0, 4, one[0][2])
     assert_same_bits(one, other)
     return one[0][:2]
 
 
-def _check_optimizers(folder, names, averaged, dtype):
+def _check_optimizers(names, averaged, dtype):
     fused_counts = []
     for name in names:
-        fused_counts.append(fused_and_separate(minimized(OPTIMIZERS[name]), folder, dtype=dtype))
+        fused_counts.append(fused_and_separate(minimized(OPTIMIZERS[name]), dtype=dtype))
     for name in averaged:
         with averages():
-            fused_counts.append(fused_and_separate(minimized(OPTIMIZERS[name]), folder, dtype=dtype))
+            fused_counts.append(fused_and_separate(minimized(OPTIMIZERS[name]), dtype=dtype))
     return fused_counts
 
 
@@ -155,9 +154,8 @@ def _check_optimizers(folder, names, averaged, dtype):
     ],
 )
 def test_ranks_train_with_the_same_bits(size, names, averaged, dtype):
-    with tempfile.TemporaryDirectory() as folder:
-        for counts in ranks.run(_check_optimizers, folder, list(names), averaged, dtype, ranks=size):
-            assert set(counts) == {(1, 0)}
+    for counts in ranks.run(_check_optimizers, list(names), averaged, dtype, ranks=size):
+        assert set(counts) == {(1, 0)}
 
 
 def _applied(change, read=None, optimizer=OPTIMIZERS["adagrad"]):
@@ -196,9 +194,9 @@ def _norms_and_sums(gradients):
     return [tf.linalg.global_norm(gradients), [tf.reduce_sum(tf.square(g.values)) for g in gradients]]
 
 
-def _check_other_graphs(folder):
+def _check_other_graphs():
     """By change of gradients, the counts of ops, and the norms of all ranks' gradients."""
-    found = {"summed": fused_and_separate(_with_an_ordinary_variable, folder)}
+    found = {"summed": fused_and_separate(_with_an_ordinary_variable)}
     with averages():
         for name, change, read in (
             ("scaled", _scaled, None),
@@ -206,15 +204,14 @@ def _check_other_graphs(folder):
             ("read", _unchanged, _norms_and_sums),
             ("clipped and read", _clipped, _norms_and_sums),
         ):
-            found[name] = fused_and_separate(_applied(change, read), folder)
-        one = trained(_applied(_unchanged, _norms_and_sums), folder)
+            found[name] = fused_and_separate(_applied(change, read))
+        one = trained(_applied(_unchanged, _norms_and_sums))
         norms = [float(norm) for _, norm, _ in one[1]]
     return found, norms
 
 
 def test_what_comes_between_or_reads_gradients_too():
-    with tempfile.TemporaryDirectory() as folder:
-        results = ranks.run(_check_other_graphs, folder, ranks=2)
+    results = ranks.run(_check_other_graphs, ranks=2)
     for found, norms in results:
         assert found == {
             "summed": (1, 0),

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import tempfile
 
 import numpy as np
 import pytest
@@ -179,10 +178,10 @@ class Model:
         }
 
 
-def train(case: Case, size: int, batches: list[Batch], folder: str | None = None) -> dict:
+def train(case: Case, size: int, batches: list[Batch]) -> dict:
     """Outputs of the first batch before any step and of all batches in training, and the table.
 
-    The table has the rows of all ranks, which share `folder`, by key; "rows" is the number on this rank.
+    The table has the rows of all ranks by key; "rows" is the number on this rank.
     """
     with harness.graph_and_session() as session:
         model = Model(case, size)
@@ -190,19 +189,17 @@ def train(case: Case, size: int, batches: list[Batch], folder: str | None = None
         harness.initialize(session)
         initial = session.run(model.output, model.feed(batches[0], training=False))
         outputs = [session.run([model.output, model.step], model.feed(batch))[0] for batch in batches]
-        keys, rows = harness.table_contents(session, model.variable, folder)
+        keys, rows = harness.table_contents(session, model.variable)
         table = dict(zip(keys.tolist(), rows, strict=True))
         return {"initial": initial, "outputs": outputs, "table": table, "rows": session.run(count)}
 
 
-def _train_all(folder: str) -> dict[str, dict]:
+def _train_all() -> dict[str, dict]:
     import horovod.tensorflow as hvd
 
     hvd.init()
     return {
-        case.name: train(
-            case, hvd.size(), [batch_of(case, step, hvd.rank()) for step in range(STEPS)], folder
-        )
+        case.name: train(case, hvd.size(), [batch_of(case, step, hvd.rank()) for step in range(STEPS)])
         for case in _cases(hvd.size())
     }
 
@@ -210,8 +207,7 @@ def _train_all(folder: str) -> dict[str, dict]:
 @functools.cache
 def _launched(size: int, transport: str) -> ranks.Job:
     """The result of a launch. Failures are cached too, so that they are not repeated for each case."""
-    with tempfile.TemporaryDirectory() as folder:
-        return ranks.launch(_train_all, folder, ranks=size, transport=transport)
+    return ranks.launch(_train_all, ranks=size, transport=transport)
 
 
 @functools.cache

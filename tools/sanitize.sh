@@ -14,13 +14,14 @@ case " ${arguments[*]} " in
 esac
 
 "$SOK_ROOT/tools/setup.sh"
+readarray -t folder_options < <(sok_test_folder_options)
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 
 sanitized_tests() {  # sanitized_tests asan|tsan OPTION...
   say "Tests under $1"
   sok_bazel test --config="$1" --keep_going --jobs="$(nproc)" --build_tests_only --show_progress_rate_limit=5 \
-    --build_event_json_file="$folder/$1" "${@:2}" "${arguments[@]}" || true
+    --build_event_json_file="$folder/$1" "${folder_options[@]}" "${@:2}" "${arguments[@]}" || true
 }
 
 # Address randomization could put a library where ThreadSanitizer needs its shadow memory.

@@ -69,6 +69,17 @@ sok_bazel() {
   fi
 }
 
+# Bazel's options for tests that write their files to memory, if the machine has enough: checkpoints are many small
+# files, each flushed to its disk. The name is the same in each run, as results are kept for the same options only.
+sok_test_folder_options() {
+  local folder available
+  available="$(df --output=avail --block-size=1G /dev/shm 2> /dev/null | tail -n 1)"
+  [ "${available:-0}" -ge 4 ] || return 0
+  folder="/dev/shm/sparse-operation-kit-$(id -u)"
+  mkdir -p "$folder"
+  printf '%s\n' "--test_tmpdir=$folder" "--test_env=TMPDIR=$folder"
+}
+
 # Like `sok_bazel test`, with a server that forks the Python tests: see tools/fork_server.py.
 sok_bazel_test() {
   "$(sok_python)" "$SOK_ROOT/tools/fork_server.py" "$BASH" -c \

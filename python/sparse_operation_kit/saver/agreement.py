@@ -69,14 +69,20 @@ class Stages:
         Returns:
           The words of all ranks, int64 `[ranks, k]`.
         """
-        failed = tf.cast(tf.not_equal(code, 0), tf.int64)
-        of_all = agree(tf.stack([failed, *words]), f"{self._what}: {stage}")
-        failures = of_all[:, 0]
-        self.proceed = tf.logical_and(self.proceed, tf.reduce_all(tf.equal(failures, 0)))
+        failed = tf.not_equal(code, 0)
+        if communicator().size == 1:
+            # Savers add stages for each table, so these are as few ops as possible.
+            any_failed, failures = failed, tf.expand_dims(tf.cast(failed, tf.int32), 0)
+            words_of_all = tf.stack([words]) if words else tf.zeros([1, 0], tf.int64)
+        else:
+            of_all = agree(tf.stack([tf.cast(failed, tf.int64), *words]), f"{self._what}: {stage}")
+            failures, words_of_all = tf.cast(of_all[:, 0], tf.int32), of_all[:, 1:]
+            any_failed = tf.reduce_any(tf.not_equal(failures, 0))
+        self.proceed = tf.logical_and(self.proceed, tf.logical_not(any_failed))
         self._codes.append(code)
         self._messages.append(message)
-        self._failures.append(tf.cast(failures, tf.int32))
-        return of_all[:, 1:]
+        self._failures.append(failures)
+        return words_of_all
 
     def raise_failures(self) -> tf.Tensor:
         """Returns a tensor that is `b'OK'` if all stages succeeded on all ranks; otherwise it raises."""
