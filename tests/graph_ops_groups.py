@@ -63,7 +63,7 @@ LAYOUTS = {
     "dense": lambda table: group.DenseLookup(table, tf.constant([[1, 2]], tf.int64)),
 }
 # The number of inputs that describe the bags of a lookup; 1 for layouts that are not listed.
-NUM_BAGS = {"sparse": 2, "sparse with weights": 2, "sparse with weights at places": 3, "dense": 0}
+NUM_BAGS = {"sparse with weights at places": 2, "dense": 0}
 GROUPS = [
     *([layout] for layout in LAYOUTS),
     ["dense", "ragged", "sparse with weights"],

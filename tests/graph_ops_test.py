@@ -22,11 +22,12 @@ def test_inputs_and_outputs_of_a_lookup_have_their_names(layouts, is_sharded):
     model = Model(layouts)
     lookup = only(graph_ops.GROUP_ROUTE if is_sharded else graph_ops.GROUP_LOOKUP)
     inputs = graph_ops.inputs_of(lookup)
-    assert list(inputs) == ["handles", "ids", "bags", "weights", "training"]
+    assert list(inputs) == ["handles", "ids", "bags", "dense_shapes", "weights", "training"]
     assert are_same(flat(inputs), list(lookup.inputs))
     assert are_same(inputs["handles"], [table.handle for table in model.in_order])
     assert are_same(inputs["ids"], [one.values for one in model.lookups])
     assert len(inputs["bags"]) == sum(NUM_BAGS.get(layout, 1) for layout in layouts)
+    assert len(inputs["dense_shapes"]) == sum("sparse" in layout for layout in layouts)
     assert len(inputs["weights"]) == sum("weights" in layout for layout in layouts)
     assert inputs["training"].dtype == tf.bool and inputs["training"].shape == []
     outputs = graph_ops.outputs_of(lookup)
@@ -125,7 +126,7 @@ def test_what_a_gradient_function_gets_is_told_by_outputs(is_sharded):
 def test_gradients_stand_in_the_order_of_inputs():
     Model(["sparse with weights", "dense"])
     op = only(graph_ops.GROUP_LOOKUP)
-    # Two handles, two tensors of ids, two of bags, one of weights, and `training`.
+    # Two handles, two tensors of ids, one of bags, one dense shape, one of weights, and `training`.
     ordered = graph_ops.in_order_of_inputs(op, {"weights": ["w"], "handles": ["h0", "h1"]})
     assert ordered == ["h0", "h1", None, None, None, None, "w", None]
 

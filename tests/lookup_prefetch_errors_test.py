@@ -296,6 +296,7 @@ def _ahead(table, ids):
         handles=[table.handle],
         ids=[ids],
         bags=[],
+        dense_shapes=[],
         weights=[],
         training=True,
         num_outputs=1,

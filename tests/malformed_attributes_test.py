@@ -51,6 +51,7 @@ def test_attributes_that_do_not_fit(attributes):
                 handles=[table.handle],
                 ids=[tf.constant([1], tf.int64)],
                 bags=[],
+                dense_shapes=[],
                 weights=[],
                 training=True,
                 **{**sound, **attributes},

@@ -22,14 +22,16 @@ class Lookup:
         self.table = sok.EmbeddingVariable(name=NAME, dim=dim)
         place = tf.compat.v1.placeholder
         self.inputs = {"ids": place(tf.int64), "training": place(tf.bool)}
-        bags = {"sparse": ["indices", "dense_shape"], "ragged": ["row_splits"], "dense": []}[layout]
-        self.inputs |= {name: place(tf.int64) for name in bags}
+        bags = {"sparse": ["indices"], "ragged": ["row_splits"], "dense": []}[layout]
+        dense_shapes = ["dense_shape"] if layout == "sparse" else []
+        self.inputs |= {name: place(tf.int64) for name in bags + dense_shapes}
         if weighted:
             self.inputs["weights"] = place(tf.float32)
         result = native.ops.sok_group_lookup(
             handles=[self.table.handle],
             ids=[self.inputs["ids"]],
             bags=[self.inputs[name] for name in bags],
+            dense_shapes=[self.inputs[name] for name in dense_shapes],
             weights=[self.inputs["weights"]] if weighted else [],
             training=self.inputs["training"],
             num_outputs=1,

@@ -18,6 +18,7 @@ def weighted_lookup(table, ids, weights):
         handles=[table.handle],
         ids=[tf.constant(ids, tf.int64)],
         bags=[tf.constant([0, len(ids)], tf.int64)],
+        dense_shapes=[],
         weights=[tf.constant(weights, tf.float32)],
         training=True,
         num_outputs=1,

@@ -1,7 +1,8 @@
 """Entry point of Python test targets: runs pytest on the target's files, with Bazel's report and test filter.
 
 The process imports TensorFlow before the tests, so that the processes that tests fork have it imported
-(`tests/forked.py`). If tools/fork_server.py runs, it forks this process.
+(`tests/forked.py`). If tools/fork_server.py runs, it forks this process. With SOK_TEST_DEVICE=fake_gpu, the
+process has TensorFlow's GPU of `tests/fake_gpu`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ def main(config: str, arguments: list[str]) -> object:
     import tensorflow  # noqa: F401 - for the processes forked from this one
 
     import forked
+
+    if os.environ.get("SOK_TEST_DEVICE") == "fake_gpu":
+        import fake_gpu_device  # noqa: F401 - gives this process the device
 
     # Forked processes need not garbage-collect the objects they share, which would take each of them a
     # second.

@@ -2,11 +2,13 @@
 # Sets up, builds everything and runs the tests, C++ and Python. The last line is `N passed, N failed`, counted
 # over test cases; the exit status is 0 if something ran and nothing failed.
 #
-# Usage: tools/test.sh [--tensorflow VERSION] [--quick] [--without-horovod] [TARGET | TEST_FILE | -BAZEL_OPTION]...
+# Usage: tools/test.sh [--tensorflow VERSION] [--device fake_gpu] [--quick] [--without-horovod]
+#                      [TARGET | TEST_FILE | -BAZEL_OPTION]...
 #   tools/test.sh                              everything
 #   tools/test.sh --quick                      without the tests tagged "slow"
 #   tools/test.sh //cc/... tests/saver_test.py  some targets, some files
 #   tools/test.sh --tensorflow 2.21.0          in the other environment
+#   tools/test.sh --device fake_gpu            Python tests with their tables on a GPU, that of tests/fake_gpu
 #   tools/test.sh --without-horovod ...        does not install Horovod, which tests of several ranks need
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -17,8 +19,15 @@ horovod=--horovod
 # One more than there are cores, as tests wait now and then: for processes, disks and other ranks.
 jobs=$(($(nproc) + 1))
 options=(--keep_going --jobs="$jobs" --local_cpu_resources="$jobs" --show_progress_rate_limit=5)
+device=
 for argument in "${SOK_ARGS[@]}"; do
+  if [ "$device" = next ]; then
+    device="$argument"
+    continue
+  fi
   case "$argument" in
+    --device) device=next ;;
+    --device=*) device="${argument#--device=}" ;;
     --quick) options+=(--test_tag_filters=-slow --build_tests_only) ;;
     --without-horovod) horovod=--horovod-source ;;
     -h | --help)
@@ -30,11 +39,17 @@ for argument in "${SOK_ARGS[@]}"; do
     *) targets+=("$argument") ;;
   esac
 done
+case "$device" in
+  '') ;;
+  fake_gpu) options+=(--config=fake_gpu --test_tag_filters=fake_gpu --build_tests_only) ;;
+  *) fail "--device needs fake_gpu, the only device that tests can have." ;;
+esac
 [ ${#targets[@]} -gt 0 ] || targets=(//...)
 
 "$SOK_ROOT/tools/setup.sh" "$horovod"
+readarray -t folder_options < <(sok_test_folder_options)
 events="$(mktemp)"
 trap 'rm -f "$events"' EXIT
 # The status is not needed: the events tell which targets failed or did not build.
-sok_bazel_test "${options[@]}" --build_event_json_file="$events" "${targets[@]}" || true
+sok_bazel_test "${options[@]}" "${folder_options[@]}" --build_event_json_file="$events" "${targets[@]}" || true
 "$(sok_python)" "$SOK_ROOT/tools/count_tests.py" "$events"

@@ -1,7 +1,8 @@
 """Loads the op libraries from the package (in a wheel), or from bazel-bin or the runfiles (after a build).
 
-`ops` has the ops of `sok_ops.so`, which is loaded with the package. `horovod_ops()` returns the ops of
-`sok_horovod.so`, which needs Horovod and is loaded at the first call.
+`ops` has the ops of `sok_ops.so`, which is loaded with the package. The environment variable
+`SOK_OPS_LIBRARY` names another file in its place, or gives a path; tests of GPUs use it. `horovod_ops()`
+returns the ops of `sok_horovod.so`, which needs Horovod and is loaded at the first call.
 """
 
 import ctypes
@@ -12,7 +13,7 @@ import types
 
 import tensorflow as tf
 
-_LIBRARY = "sok_ops.so"
+_LIBRARY = os.environ.get("SOK_OPS_LIBRARY") or "sok_ops.so"
 _HOROVOD_LIBRARY = "sok_horovod.so"
 # sok_horovod.so is built with the headers of this release, because it shares C++ classes with Horovod's
 # library.

@@ -1,4 +1,5 @@
 // The kernel that sets the weights of keys.
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
@@ -44,6 +45,7 @@ class TableAssignOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableAssign").Device(tf::DEVICE_CPU), TableAssignOp);
+SOK_GPU_KERNEL(TableAssignOp, "SokTableAssign", "handle", "status");
 
 }  // namespace
 }  // namespace sok

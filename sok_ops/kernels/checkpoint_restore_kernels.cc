@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/checkpoint/table_replacement.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
 #include "sok_ops/kernels/state_variant.h"
@@ -64,6 +65,8 @@ class CheckCheckpointOp : public tf::OpKernel {
   bool optimizer_state_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckCheckpoint").Device(tf::DEVICE_CPU), CheckCheckpointOp);
+SOK_GPU_KERNEL(CheckCheckpointOp, "SokCheckCheckpoint", "handles", "prefix", "references", "code", "message",
+               "checked");
 
 class LoadCheckpointOp : public tf::OpKernel {
  public:
@@ -98,6 +101,7 @@ class LoadCheckpointOp : public tf::OpKernel {
   int num_tables_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokLoadCheckpoint").Device(tf::DEVICE_CPU), LoadCheckpointOp);
+SOK_GPU_KERNEL(LoadCheckpointOp, "SokLoadCheckpoint", "handles", "checked", "code", "message");
 
 }  // namespace
 }  // namespace sok

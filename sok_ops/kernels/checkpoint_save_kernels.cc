@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/checkpoint/table_checkpoint.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
 #include "sok_ops/kernels/tf_engine_context.h"
@@ -116,6 +117,8 @@ class CheckpointStageOp : public tf::OpKernel {
   std::vector<std::string> names_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCheckpointStage").Device(tf::DEVICE_CPU), CheckpointStageOp);
+SOK_GPU_KERNEL(CheckpointStageOp, "SokCheckpointStage", "handles", "prefix", "id", "proceed", "code",
+               "message", "save_id", "references");
 
 class EndCheckpointOp : public tf::OpKernel {
  public:
@@ -139,6 +142,7 @@ class EndCheckpointOp : public tf::OpKernel {
   int num_tables_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokEndCheckpoint").Device(tf::DEVICE_CPU), EndCheckpointOp);
+SOK_GPU_KERNEL(EndCheckpointOp, "SokEndCheckpoint", "handles", "succeeded");
 
 class TrackChangesOp : public tf::OpKernel {
  public:
@@ -161,6 +165,7 @@ class TrackChangesOp : public tf::OpKernel {
   int num_tables_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTrackChanges").Device(tf::DEVICE_CPU), TrackChangesOp);
+SOK_GPU_KERNEL(TrackChangesOp, "SokTrackChanges", "handles");
 
 }  // namespace
 }  // namespace sok

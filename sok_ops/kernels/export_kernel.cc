@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
@@ -51,6 +52,7 @@ class TableExportOp : public tf::OpKernel {
   int64_t dim_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableExport").Device(tf::DEVICE_CPU), TableExportOp);
+SOK_GPU_KERNEL(TableExportOp, "SokTableExport", "handle", "keys", "rows", "values");
 
 }  // namespace
 }  // namespace sok

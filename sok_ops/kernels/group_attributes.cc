@@ -1,5 +1,6 @@
 #include "sok_ops/kernels/group_attributes.h"
 
+#include <algorithm>
 #include <string>
 
 namespace sok {
@@ -59,7 +60,7 @@ struct LookupAttributes {
   }
 
   TensorSpec TensorsOf(size_t l) const {
-    const int bags = layouts[l] == "sparse" ? 2 : layouts[l] == "ragged" ? 1 : 0;
+    const int bags = layouts[l] == "dense" ? 0 : 1;
     return {slots[l], placed[l], bags + (placed[l] ? 1 : 0)};
   }
 
@@ -79,14 +80,21 @@ struct LookupAttributes {
 
 }  // namespace
 
+int GroupAttributes::num_sparse() const {
+  return static_cast<int>(std::count_if(
+      specs.begin(), specs.end(), [](const LookupSpec& spec) { return spec.layout == IdLayout::kSparse; }));
+}
+
 tf::Status GroupAttributes::Read(tf::OpKernelConstruction* construction) {
   LookupAttributes lookups;
   int num_tables;
   int num_bags;
+  int num_dense_shapes;
   int num_weights;
   TF_RETURN_IF_ERROR(lookups.Read(construction));
   TF_RETURN_IF_ERROR(construction->GetAttr("num_tables", &num_tables));
   TF_RETURN_IF_ERROR(construction->GetAttr("num_bags", &num_bags));
+  TF_RETURN_IF_ERROR(construction->GetAttr("num_sparse", &num_dense_shapes));
   TF_RETURN_IF_ERROR(construction->GetAttr("num_weights", &num_weights));
   int bags_needed = 0;
   int weights_needed = 0;
@@ -97,10 +105,10 @@ tf::Status GroupAttributes::Read(tf::OpKernelConstruction* construction) {
     bags_needed += tensors[l].bag_inputs;
     weights_needed += specs[l].weighted ? 1 : 0;
   }
-  if (bags_needed != num_bags || weights_needed != num_weights) {
-    return tf::errors::InvalidArgument("SokGroupLookup: ", num_bags, " bag inputs and ", num_weights,
-                                       " weights, but the lookups need ", bags_needed, " and ",
-                                       weights_needed);
+  if (bags_needed != num_bags || num_sparse() != num_dense_shapes || weights_needed != num_weights) {
+    return tf::errors::InvalidArgument("SokGroupLookup: ", num_bags, " bag inputs, ", num_dense_shapes,
+                                       " dense shapes and ", num_weights, " weights, but the lookups need ",
+                                       bags_needed, ", ", num_sparse(), " and ", weights_needed);
   }
   TF_RETURN_IF_ERROR(construction->GetAttr("dims", &dims));
   return layout.Read(construction, specs, dims);

@@ -24,6 +24,9 @@ struct GroupAttributes {
   std::vector<TensorSpec> tensors;  // by lookup
   OutputLayout layout;
 
+  // The number of lookups with sparse ids.
+  int num_sparse() const;
+
   // Reads and checks the attributes.
   tensorflow::Status Read(tensorflow::OpKernelConstruction* construction);
 };

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "sok_ops/kernels/engine_pools.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/table_steps.h"
@@ -47,6 +48,7 @@ class GroupLookupApplyGradientsOp : public tf::OpKernel {
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupApplyGradients").Device(tf::DEVICE_CPU),
                         GroupLookupApplyGradientsOp);
+SOK_GPU_KERNEL(GroupLookupApplyGradientsOp, "SokGroupLookupApplyGradients", "handles", "plan", "hyper");
 
 }  // namespace
 }  // namespace sok

@@ -9,6 +9,7 @@
 #include "cc/base/object_pool.h"
 #include "cc/base/within_memory.h"
 #include "sok_ops/kernels/engine_pools.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
@@ -63,6 +64,7 @@ class GroupLookupAheadOp : public tf::OpKernel {
   const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupAhead").Device(tf::DEVICE_CPU), GroupLookupAheadOp);
+SOK_GPU_KERNEL(GroupLookupAheadOp, "SokGroupLookupAhead", "handles", "dense_shapes", "training", "ahead");
 
 class GroupLookupReadOp : public tf::OpKernel {
  public:
@@ -124,6 +126,7 @@ class GroupLookupReadOp : public tf::OpKernel {
   ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupRead").Device(tf::DEVICE_CPU), GroupLookupReadOp);
+SOK_GPU_KERNEL(GroupLookupReadOp, "SokGroupLookupRead", "handles", "ahead", "plan");
 
 }  // namespace
 }  // namespace sok

@@ -7,6 +7,7 @@
 
 #include "cc/base/object_pool.h"
 #include "sok_ops/kernels/engine_pools.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/group_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
@@ -50,6 +51,7 @@ class GroupLookupOp : public tf::OpKernel {
   const std::shared_ptr<ObjectPool<GroupLookup>> done_ = std::make_shared<ObjectPool<GroupLookup>>();
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
+SOK_GPU_KERNEL(GroupLookupOp, "SokGroupLookup", "handles", "dense_shapes", "training", "plan");
 
 class GroupLookupGradOp : public tf::OpKernel {
  public:
@@ -98,6 +100,7 @@ class GroupLookupGradOp : public tf::OpKernel {
   ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookupGrad").Device(tf::DEVICE_CPU), GroupLookupGradOp);
+SOK_GPU_KERNEL(GroupLookupGradOp, "SokGroupLookupGrad", "handles", "plan");
 
 }  // namespace
 }  // namespace sok

@@ -98,8 +98,9 @@ LookupInput InputOf(const LookupTensors& tensors, int64_t bags) {
 std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context, const GroupAttributes& attributes) {
   int input = static_cast<int>(attributes.dims.size());
   int bags = input + static_cast<int>(attributes.specs.size());
-  int weights = bags;
-  for (const TensorSpec& spec : attributes.tensors) weights += spec.bag_inputs;
+  int dense_shapes = bags;
+  for (const TensorSpec& spec : attributes.tensors) dense_shapes += spec.bag_inputs;
+  int weights = dense_shapes + attributes.num_sparse();
   std::vector<LookupTensors> all;
   for (size_t l = 0; l < attributes.specs.size(); ++l) {
     const LookupSpec& spec = attributes.specs[l];
@@ -107,7 +108,7 @@ std::vector<LookupTensors> InputTensors(tf::OpKernelContext* context, const Grou
     tensors.ids = NextInput(context, &input);
     if (spec.layout == IdLayout::kSparse) {
       tensors.indices = NextInput(context, &bags);
-      tensors.dense_shape = NextInput(context, &bags);
+      tensors.dense_shape = NextInput(context, &dense_shapes);
     } else if (spec.layout == IdLayout::kRagged) {
       tensors.row_splits = NextInput(context, &bags);
     }

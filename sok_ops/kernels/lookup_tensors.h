@@ -10,18 +10,19 @@
 
 namespace sok {
 
-// The tensors of one lookup. Tensors that the lookup does not have are null.
+// The tensors of one lookup, in the memory of the kernel's device. Tensors that the lookup does not have are
+// null.
 struct LookupTensors {
   const tensorflow::Tensor* ids = nullptr;
   const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, 2]
-  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [2]
+  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [2], in the host's memory
   const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]
   const tensorflow::Tensor* places = nullptr;       // the weights' own indices or row_splits
   const tensorflow::Tensor* weights = nullptr;      // [ids]
 };
 
 // The tensors of each lookup. They are the inputs after the handles: the ids of all lookups, then the bags,
-// then the weights.
+// the dense shapes and the weights.
 std::vector<LookupTensors> InputTensors(tensorflow::OpKernelContext* context,
                                         const GroupAttributes& attributes);
 

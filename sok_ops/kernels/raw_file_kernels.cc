@@ -7,6 +7,7 @@
 
 #include "cc/checkpoint/raw_files.h"
 #include "cc/checkpoint/raw_rows.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/stage.h"
 #include "sok_ops/kernels/tf_engine_context.h"
@@ -81,6 +82,8 @@ class DumpStageOp : public StageOp {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokDumpStage").Device(tf::DEVICE_CPU), DumpStageOp);
+SOK_GPU_KERNEL(DumpStageOp, "SokDumpStage", "handle", "directory", "row_counts", "proceed", "code",
+               "message");
 
 class RestoreStageOp : public StageOp {
  public:
@@ -120,6 +123,7 @@ class RestoreStageOp : public StageOp {
   std::string file_name_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokRestoreStage").Device(tf::DEVICE_CPU), RestoreStageOp);
+SOK_GPU_KERNEL(RestoreStageOp, "SokRestoreStage", "handle", "directory", "proceed", "code", "message");
 
 }  // namespace
 }  // namespace sok

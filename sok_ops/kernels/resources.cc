@@ -1,5 +1,8 @@
 #include "sok_ops/kernels/resources.h"
 
+#include "tensorflow/core/common_runtime/device_mgr.h"
+#include "tensorflow/core/framework/function.h"
+
 namespace sok {
 
 namespace tf = ::tensorflow;
@@ -9,16 +12,28 @@ namespace {
 constexpr char kContainer[] = "sok";
 constexpr char kRuntimeName[] = "runtime";
 
+// The resources of the CPU beside the kernel's device, which all devices of a session find. Each device has
+// resources of its own, and sok.Init runs on the CPU.
+tf::ResourceMgr* SharedResources(tf::OpKernelContext* context) {
+  tf::FunctionLibraryRuntime* const library = context->function_library();
+  tf::Device* cpu = nullptr;
+  if (context->op_device_context() == nullptr || library == nullptr || library->device_mgr() == nullptr ||
+      !library->device_mgr()->LookupDevice("CPU:0", &cpu).ok()) {
+    return context->resource_manager();
+  }
+  return cpu->resource_manager();
+}
+
 }  // namespace
 
 tf::Status CreateRuntime(tf::OpKernelContext* context, tf::core::RefCountPtr<Runtime> runtime) {
-  return context->resource_manager()->Create(kContainer, kRuntimeName, runtime.release());
+  return SharedResources(context)->Create(kContainer, kRuntimeName, runtime.release());
 }
 
 tf::Status LookupRuntime(tf::OpKernelContext* context, const std::string& who,
                          tf::core::RefCountPtr<Runtime>* runtime) {
   Runtime* found = nullptr;
-  if (!context->resource_manager()->Lookup<Runtime>(kContainer, kRuntimeName, &found).ok()) {
+  if (!SharedResources(context)->Lookup<Runtime>(kContainer, kRuntimeName, &found).ok()) {
     return tf::errors::FailedPrecondition(
         who, " needs sok.Init: run the tensor that sok.Init(global_batch_size=...) returns in this session, ",
         "before any variable initializer");

@@ -11,6 +11,7 @@
 #include "cc/base/hash.h"
 #include "cc/engine/engine.h"
 #include "cc/engine/registry.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
@@ -23,6 +24,7 @@ namespace {
 namespace tf = ::tensorflow;
 
 REGISTER_KERNEL_BUILDER(Name("SokTable").Device(tf::DEVICE_CPU), tf::ResourceHandleOp<TableResource>);
+SOK_GPU_KERNEL(tf::ResourceHandleOp<TableResource>, "SokTable", "handle");
 
 tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initializer* initializer) {
   std::string kind;
@@ -154,6 +156,7 @@ class InitializeTableOp : public tf::OpKernel {
   std::string engine_name_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
+SOK_GPU_KERNEL(InitializeTableOp, "SokInitializeTable", "handle");
 
 class TableIsInitializedOp : public tf::OpKernel {
  public:
@@ -166,6 +169,7 @@ class TableIsInitializedOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableIsInitialized").Device(tf::DEVICE_CPU), TableIsInitializedOp);
+SOK_GPU_KERNEL(TableIsInitializedOp, "SokTableIsInitialized", "handle", "is_initialized");
 
 class TableSizeOp : public tf::OpKernel {
  public:
@@ -179,6 +183,7 @@ class TableSizeOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableSize").Device(tf::DEVICE_CPU), TableSizeOp);
+SOK_GPU_KERNEL(TableSizeOp, "SokTableSize", "handle", "rows");
 
 class TableStatisticsOp : public tf::OpKernel {
  public:
@@ -204,6 +209,7 @@ class TableStatisticsOp : public tf::OpKernel {
   static constexpr int kNumbers = 6;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableStatistics").Device(tf::DEVICE_CPU), TableStatisticsOp);
+SOK_GPU_KERNEL(TableStatisticsOp, "SokTableStatistics", "handles", "statistics");
 
 class TableSetGlobalStepOp : public tf::OpKernel {
  public:
@@ -224,6 +230,7 @@ class TableSetGlobalStepOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableSetGlobalStep").Device(tf::DEVICE_CPU), TableSetGlobalStepOp);
+SOK_GPU_KERNEL(TableSetGlobalStepOp, "SokTableSetGlobalStep", "handle", "global_step");
 
 class TableEvictOp : public tf::OpKernel {
  public:
@@ -240,6 +247,7 @@ class TableEvictOp : public tf::OpKernel {
   }
 };
 REGISTER_KERNEL_BUILDER(Name("SokTableEvict").Device(tf::DEVICE_CPU), TableEvictOp);
+SOK_GPU_KERNEL(TableEvictOp, "SokTableEvict", "handle", "evicted");
 
 }  // namespace
 }  // namespace sok

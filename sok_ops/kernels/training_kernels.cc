@@ -1,6 +1,7 @@
 // The kernel that trains a table's rows.
 #include <string>
 
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
 #include "sok_ops/kernels/tf_status.h"
@@ -47,6 +48,7 @@ class ApplyGradientsOp : public tf::OpKernel {
   bool indices_unique_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokApplyGradients").Device(tf::DEVICE_CPU), ApplyGradientsOp);
+SOK_GPU_KERNEL(ApplyGradientsOp, "SokApplyGradients", "handle", "hyper");
 
 }  // namespace
 }  // namespace sok

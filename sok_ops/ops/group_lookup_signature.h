@@ -7,6 +7,7 @@
   .Attr("num_tables: int >= 1")                                       \
       .Attr("num_outputs: int >= 1")                                  \
       .Attr("num_bags: int >= 0")                                     \
+      .Attr("num_sparse: int >= 0")                                   \
       .Attr("num_weights: int >= 0")                                  \
       .Attr("Tids: list({int32, int64, uint32}) >= 1")                \
       .Attr("dims: list(int) >= 1")                                   \
@@ -21,6 +22,7 @@
       .Input("handles: num_tables * resource")                        \
       .Input("ids: Tids")                                             \
       .Input("bags: num_bags * int64")                                \
+      .Input("dense_shapes: num_sparse * int64")                      \
       .Input("weights: num_weights * float")                          \
       .Input("training: bool")
 

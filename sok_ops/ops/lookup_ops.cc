@@ -17,12 +17,12 @@ using tf::shape_inference::ShapeHandle;
 // The output shape of one lookup: [..., dim] for dense ids [...]; for sparse and ragged ids [bags, dim], or
 // [bags / slots, slots, dim] if a sample has `slots` consecutive bags.
 tf::Status LookupOutputShape(InferenceContext* c, const std::string& layout, int64_t slots, int64_t dim,
-                             ShapeHandle ids, int bag_input, ShapeHandle* output) {
+                             ShapeHandle ids, int bag_input, int dense_shape_input, ShapeHandle* output) {
   if (layout == "dense") return c->Concatenate(ids, c->Vector(dim), output);
   DimensionHandle bags = c->UnknownDim();
   if (layout == "ragged") {
     TF_RETURN_IF_ERROR(c->Subtract(c->Dim(c->input(bag_input), 0), 1, &bags));
-  } else if (const tf::Tensor* dense_shape = c->input_tensor(bag_input + 1); dense_shape != nullptr) {
+  } else if (const tf::Tensor* dense_shape = c->input_tensor(dense_shape_input); dense_shape != nullptr) {
     if (dense_shape->dims() == 1 && dense_shape->NumElements() > 0 && dense_shape->vec<int64_t>()(0) >= 0) {
       bags = c->MakeDim(dense_shape->vec<int64_t>()(0));
     }
@@ -67,6 +67,7 @@ tf::Status LookupShapes(InferenceContext* c, std::vector<ShapeHandle>* shapes) {
   std::vector<bool> placed;
   int num_tables;
   int num_bags;
+  int num_sparse;
   TF_RETURN_IF_ERROR(c->GetAttr("layouts", &layouts));
   TF_RETURN_IF_ERROR(c->GetAttr("table_of", &table_of));
   TF_RETURN_IF_ERROR(c->GetAttr("dims", &dims));
@@ -74,35 +75,38 @@ tf::Status LookupShapes(InferenceContext* c, std::vector<ShapeHandle>* shapes) {
   TF_RETURN_IF_ERROR(c->GetAttr("placed", &placed));
   TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
   TF_RETURN_IF_ERROR(c->GetAttr("num_bags", &num_bags));
+  TF_RETURN_IF_ERROR(c->GetAttr("num_sparse", &num_sparse));
   const int lookups = static_cast<int>(layouts.size());
   const int tables = static_cast<int>(dims.size());
   if (num_tables != tables || table_of.size() != layouts.size() || slots.size() != layouts.size() ||
-      c->num_inputs() < num_tables + lookups + num_bags ||
+      c->num_inputs() < num_tables + lookups + num_bags + num_sparse ||
       (!placed.empty() && placed.size() != layouts.size())) {
-    return tf::errors::InvalidArgument("SokGroupLookup: the attributes do not fit each other: ", lookups,
-                                       " layouts, ", table_of.size(), " table_of, ", slots.size(), " slots, ",
-                                       placed.size(), " placed, ", tables, " dims, num_tables ", num_tables,
-                                       ", num_bags ", num_bags, ", ", c->num_inputs(), " inputs");
+    return tf::errors::InvalidArgument(
+        "SokGroupLookup: the attributes do not fit each other: ", lookups, " layouts, ", table_of.size(),
+        " table_of, ", slots.size(), " slots, ", placed.size(), " placed, ", tables, " dims, num_tables ",
+        num_tables, ", num_bags ", num_bags, ", num_sparse ", num_sparse, ", ", c->num_inputs(), " inputs");
   }
   int bag_input = tables + lookups;
   const int bags_end = bag_input + num_bags;
+  int dense_shape_input = bags_end;
+  const int dense_shapes_end = bags_end + num_sparse;
   for (int l = 0; l < lookups; ++l) {
     if (table_of[l] < 0 || table_of[l] >= tables) {
       return tf::errors::InvalidArgument("SokGroupLookup: lookup ", l, " is in table ", table_of[l], " of ",
                                          tables);
     }
-    const int bag_inputs = (layouts[l] == "sparse"   ? 2
-                            : layouts[l] == "ragged" ? 1
-                                                     : 0) +
-                           (!placed.empty() && placed[l] ? 1 : 0);
-    if (bag_input + bag_inputs > bags_end) {
-      return tf::errors::InvalidArgument("SokGroupLookup: too few bag inputs for its layouts");
+    const int bag_inputs = (layouts[l] == "dense" ? 0 : 1) + (!placed.empty() && placed[l] ? 1 : 0);
+    const int dense_shapes = layouts[l] == "sparse" ? 1 : 0;
+    if (bag_input + bag_inputs > bags_end || dense_shape_input + dense_shapes > dense_shapes_end) {
+      return tf::errors::InvalidArgument(
+          "SokGroupLookup: too few inputs `bags` or `dense_shapes` for its layouts");
     }
     ShapeHandle shape;
     TF_RETURN_IF_ERROR(LookupOutputShape(c, layouts[l], slots[l], dims[table_of[l]], c->input(tables + l),
-                                         bag_input, &shape));
+                                         bag_input, dense_shape_input, &shape));
     shapes->push_back(shape);
     bag_input += bag_inputs;
+    dense_shape_input += dense_shapes;
   }
   return tf::Status();
 }
@@ -140,8 +144,8 @@ SOK_GROUP_LOOKUP_SIGNATURE.Output("outputs: num_outputs * float")
     .Doc(R"(Looks up a group of features: all their ids, in all their tables, in one op.
 handles: the tables, each once. dims: their row lengths.
 ids: the ids of each lookup. table_of: the position of each lookup's table in `handles`.
-layouts: how a lookup's ids form bags. 'sparse': the values of a SparseTensor; its indices [ids, 2] and dense_shape
-  [2] are in `bags`. The first column of the indices is the bag, in any order. 'ragged': the values of a
+layouts: how a lookup's ids form bags. 'sparse': the values of a SparseTensor; its indices [ids, 2] are in `bags`, and
+  its dense_shape [2] in `dense_shapes`. The first column of the indices is the bag, in any order. 'ragged': the values of a
   RaggedTensor; its row_splits are in `bags`. 'dense': no bags, one output row for each id.
 combiners: how the rows of a bag are combined; 'none' if and only if the layout is 'dense'.
 weighted: whether a lookup's ids have weights, which are then in `weights`.

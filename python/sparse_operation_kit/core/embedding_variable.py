@@ -20,6 +20,7 @@ from sparse_operation_kit.core import (
 )
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES
+from sparse_operation_kit.core.table_device import place_table
 
 # The same limit as in cc/table.
 MAX_DIM = 2**28
@@ -144,6 +145,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         # Without control dependencies: every step runs the handle's op, and must not run those again.
         with tf.control_dependencies(None):
             handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
+        place_table(handle.op, self.m_var_name)
         # Without handle data, tf.while_loop would assume that the variable has no gradient.
         handle_data_util.set_handle_data(handle, handle_data_util.create_handle_data(shape, tf.float32))
         with tf.name_scope(self.m_var_name + "/"):

@@ -1,23 +1,121 @@
-"""The device of a table if the program places its model on a device."""
+"""Where tables are: on the device of `tf.device`; otherwise, on one rank, on a GPU if there is one.
+
+TensorFlow places the ops of a table together. Without a device of the program's own it takes the GPU if there
+is one and the op library has kernels for GPUs. The environment variable `SOK_DEVICE`, "cpu" or "gpu", chooses
+for such tables. Ops over several ranks run on CPUs only, and so do their tables.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2
 from tensorflow.python.framework import kernels
 
 from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.core.communicator import communicator
+
+if TYPE_CHECKING:
+    from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+
+_VARIABLE = "SOK_DEVICE"
+_TYPES = ("cpu", "gpu")
+
+
+def _has_gpu_kernels() -> bool:
+    registered = kernels.get_registered_kernels_for_op(graph_ops.TABLE).kernel
+    return any(kernel.device_type == "GPU" for kernel in registered)
+
+
+def _device_type(device: str) -> str | None:
+    return tf.DeviceSpec.from_string(device or "").device_type
+
+
+class _Probe:
+    """Stands in for a new op, and takes the device that the op would get."""
+
+    type = "NoOp"
+    node_def = node_def_pb2.NodeDef(op="NoOp")
+    device = ""
+
+    def _set_device_from_string(self, device: str) -> None:
+        self.device = device
+
+    def _set_device(self, device: Any) -> None:
+        self.device = device if isinstance(device, str) else device.to_string()
+
+
+def _current_device() -> str:
+    probe = _Probe()
+    tf.compat.v1.get_default_graph()._apply_device_functions(probe)
+    return probe.device
+
+
+def _may_have_a_gpu(device: str) -> bool:
+    """Whether a job of this name may have a GPU: others are not asked, this process is."""
+    is_elsewhere = tf.DeviceSpec.from_string(device).job is not None
+    return is_elsewhere or bool(tf.config.list_physical_devices("GPU"))
 
 
 def table_device() -> contextlib.AbstractContextManager[None]:
     """Returns the scope in which to create a table that may be inside the program's own `tf.device`.
 
-    DeepRec programs place their models, and with them their tables, on a GPU. If the op library has table
-    kernels for the CPU only, the scope places the table on the CPU of the same job and task; otherwise it
-    leaves the program's device.
+    DeepRec programs place their models, and with them their tables, on a GPU. If tables can be on CPUs only,
+    because the op library has no kernels for GPUs, there is no GPU, or there are several ranks, the scope
+    places the table on the CPU of the same job and task; otherwise it leaves the program's device.
     """
-    registered = kernels.get_registered_kernels_for_op(graph_ops.TABLE).kernel
-    if {kernel.device_type for kernel in registered} == {"CPU"}:
+    if not _has_gpu_kernels() or communicator().size > 1 or not _may_have_a_gpu(_current_device()):
         return tf.device("/device:CPU:0")
     return contextlib.nullcontext()
+
+
+def place_table(table: tf.Operation, name: str) -> None:
+    """Places a new table whose device the program has left open.
+
+    Args:
+      table: The op of the table's handle.
+      name: The variable's name, for errors.
+
+    Raises:
+      ValueError: `SOK_DEVICE` is neither "cpu" nor "gpu"; the table would be on a GPU, but there are several
+        ranks; or `SOK_DEVICE` is "gpu", but the op library has no kernels for GPUs.
+    """
+    who = f"Embedding variable '{name}'"
+    setting = os.environ.get(_VARIABLE, "")
+    if setting and setting not in _TYPES:
+        raise ValueError(f"{who}: {_VARIABLE} must be 'cpu' or 'gpu', not {setting!r}")
+    chosen = _device_type(table.device)
+    if not _has_gpu_kernels():
+        if setting == "gpu" and chosen is None:
+            raise ValueError(f"{who}: {_VARIABLE} is 'gpu', but the op library was built without CUDA")
+        return
+    ranks = communicator().size
+    wanted = chosen or setting.upper() or ("CPU" if ranks > 1 else None)
+    if wanted == "GPU" and ranks > 1:
+        raise ValueError(
+            f"{who} would be on a GPU, but there are {ranks} ranks, whose tables can be on CPUs only: create "
+            f"it in `with tf.device('/CPU:0')`, and do not set {_VARIABLE}"
+        )
+    if chosen is None and wanted is not None:
+        place = tf.DeviceSpec.from_string(table.device or "").replace(device_type=wanted, device_index=0)
+        table._set_device(place.to_string())
+
+
+def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:
+    """Raises ValueError, with the names of two tables, if tables that one op takes are on different devices.
+
+    Args:
+      tables: The tables.
+      what: What cannot be done with them, a participle: "looked up in one group".
+    """
+    placed = [table for table in tables if _device_type(table.handle.device)]
+    for table in placed:
+        if _device_type(table.handle.device) != _device_type(placed[0].handle.device):
+            raise ValueError(
+                f"Embedding variables '{placed[0].m_var_name}' and '{table.m_var_name}' cannot be {what}: "
+                f"the one is on {placed[0].handle.device}, the other on {table.handle.device}"
+            )

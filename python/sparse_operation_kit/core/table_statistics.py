@@ -11,6 +11,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.core import exchange_names
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.table_device import check_same_device
 
 
 class TableStatistics(NamedTuple):
@@ -87,6 +88,7 @@ def tables_by_name(variables: Sequence[EmbeddingVariable] | None) -> list[Embedd
 def summed_statistics(tables: Sequence[EmbeddingVariable]) -> tf.Tensor:
     """Returns int64 [tables, 6]: the integers of `TableStatistics` in its order, summed over all ranks."""
     known = communicator()
+    check_same_device(tables, "described by one op")
     numbers = native.ops.sok_table_statistics([table.handle for table in tables])
     if known.size == 1:
         return numbers

@@ -20,6 +20,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.core import graph_ops, row_lookup
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.table_device import check_same_device
 from sparse_operation_kit.lookup import sharded
 from sparse_operation_kit.lookup.gradient_graph import (
     check_gradient_graph,
@@ -96,7 +97,7 @@ class SparseLookup:
     def bags(self) -> list[tf.Tensor]:
         """The op's inputs that say which ids form a bag."""
         places = [self.weights.indices] if self.is_placed else []
-        return [self.ids.indices, self.ids.dense_shape, *places]
+        return [self.ids.indices, *places]
 
     @property
     def is_placed(self) -> bool:
@@ -182,9 +183,9 @@ def lookup_group(
 
     Raises:
       TypeError: The ids of a lookup do not have its variable's key_dtype, or `training` is not a bool.
-      ValueError: There is no lookup, a combiner is unknown, `training` is not a scalar, the numbers in
-        `side_by_side` do not add up to the number of lookups, or the known shapes of lookups that share an
-        output differ.
+      ValueError: There is no lookup, variables are on devices of different types, a combiner is unknown,
+        `training` is not a scalar, the numbers in `side_by_side` do not add up to the number of lookups, or
+        the known shapes of lookups that share an output differ.
     """
     if not lookups:
         raise ValueError("A lookup group needs at least one lookup")
@@ -197,6 +198,7 @@ def lookup_group(
         {id(lookup.variable): lookup.variable for lookup in lookups}.values(),
         key=lambda table: table.m_var_name,
     )
+    check_same_device(tables, "looked up in one group")
     for table in tables:
         # Makes gradient tapes watch the table, as reading an ordinary variable does.
         resource_variable_ops.variable_accessed(table)
@@ -205,6 +207,7 @@ def lookup_group(
         "handles": [table.handle for table in tables],
         "ids": [lookup.variable.checked_keys(lookup.values) for lookup in lookups],
         "bags": [bag for lookup in lookups for bag in lookup.bags],
+        "dense_shapes": [lookup.ids.dense_shape for lookup in lookups if lookup.layout == "sparse"],
         "weights": [_weight_values(lookup) for lookup in lookups if lookup.weights is not None],
         "training": _training_tensor(training, tables[0]),
         "num_outputs": len(beside),

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import native
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.table_device import check_same_device
 from sparse_operation_kit.saver.agreement import Stages, list_of
 from sparse_operation_kit.saver.table_saveables import is_table, variable_of
 
@@ -38,6 +39,7 @@ def add_load_ops(
       Two tensors. The first raises, before anything changes, unless all tables can be restored on all ranks.
       The second raises unless all tables were restored on all ranks.
     """
+    check_same_device(tables, "restored by one Saver")
     handles = [table.handle for table in tables]
     what = f"Restoring a checkpoint of {list_of([table.m_var_name for table in tables])}"
     made = [table.make_if_missing() for table in tables]

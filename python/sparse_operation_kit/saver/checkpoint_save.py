@@ -28,6 +28,7 @@ from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.core import global_step
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.table_device import check_same_device
 from sparse_operation_kit.saver import old_checkpoints, retention
 from sparse_operation_kit.saver.agreement import Stages, agree, list_of
 from sparse_operation_kit.saver.table_saveables import RenamedTable, name_of, variable_of
@@ -123,6 +124,7 @@ def _add_stages(
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Returns each table's reference, and a tensor that raises if a stage failed on any rank."""
     known = communicator()
+    check_same_device([variable_of(table) for table in tables], "saved by one Saver")
     handles = [variable_of(table).handle for table in tables]
     names = [name_of(table) for table in tables]
     stages = Stages(what)

@@ -1,0 +1,8 @@
+// Of an op library that is linked with the engine of GPUs.
+#include "sok_ops/engines/has_gpu_engine.h"
+
+namespace sok {
+
+bool HasGpuEngine() { return true; }
+
+}  // namespace sok

@@ -1,0 +1,30 @@
+// Kernels for GPUs. They are the classes of the CPU's kernels: a kernel calls the engine of its tables,
+// whichever that is.
+#ifndef SOK_SOK_OPS_KERNELS_GPU_KERNELS_H_
+#define SOK_SOK_OPS_KERNELS_GPU_KERNELS_H_
+
+#include <initializer_list>
+
+#include "sok_ops/engines/has_gpu_engine.h"
+#include "tensorflow/core/framework/op_kernel.h"
+
+namespace sok {
+
+// Registers a kernel of `op` for GPUs if HasGpuEngine. The inputs and outputs `in_host_memory` are in the
+// host's memory, all others in the device's. Returns whether it did.
+bool AddGpuKernel(const char* op, std::initializer_list<const char*> in_host_memory,
+                  tensorflow::OpKernel* (*make)(tensorflow::OpKernelConstruction* construction));
+
+}  // namespace sok
+
+// SOK_GPU_KERNEL(Class, "SokOp", "handles", ...) in namespace sok: AddGpuKernel, when the library is loaded.
+// One in a line.
+#define SOK_GPU_KERNEL(Class, op, ...) SOK_GPU_KERNEL_AT(__LINE__, Class, op, __VA_ARGS__)
+#define SOK_GPU_KERNEL_AT(line, Class, op, ...) SOK_GPU_KERNEL_NAMED(line, Class, op, __VA_ARGS__)
+#define SOK_GPU_KERNEL_NAMED(line, Class, op, ...)                                                         \
+  [[maybe_unused]] const bool kGpuKernelOfLine##line = ::sok::AddGpuKernel(                                \
+      op, {__VA_ARGS__}, [](::tensorflow::OpKernelConstruction* construction) -> ::tensorflow::OpKernel* { \
+        return new Class(construction);                                                                    \
+      })
+
+#endif  // SOK_SOK_OPS_KERNELS_GPU_KERNELS_H_

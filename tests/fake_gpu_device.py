@@ -1,0 +1,94 @@
+"""TensorFlow's /GPU:0 on a machine without one: the plugin of `fake_gpu`, and the op library for it.
+
+Importing this gives the process the device, and makes `sparse_operation_kit`, which must be imported later,
+load the op library with kernels for it. Tables are then on the GPU by default. Only this library's ops run
+there: the plugin has hardly any kernels of TensorFlow's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pathlib
+import types
+from collections.abc import Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+from tensorflow.python.framework import load_library
+
+_OPS = "sok_ops/sok_ops_on_host.so"
+_PLUGIN = "tests/fake_gpu/libsok_fake_gpu.so"
+# C++ functions, by the names that the linker knows them by.
+_RUNTIME = {
+    "allocate": "_Z10cudaMallocPPvm",
+    "create_stream": "_Z25cudaStreamCreateWithFlagsPP11CUstream_stj",
+    "fill": "_Z15cudaMemsetAsyncPvimP11CUstream_st",
+    "wait_for_stream": "_Z21cudaStreamSynchronizeP11CUstream_st",
+    "pending_work": "_ZN3sok7on_host11PendingWorkEv",
+}
+
+
+def _built(path: str) -> str:
+    return str((pathlib.Path(os.environ.get("SOK_BAZEL_BIN", ".")) / path).absolute())
+
+
+os.environ["SOK_OPS_LIBRARY"] = _built(_OPS)
+load_library.load_pluggable_device_library(_built(_PLUGIN))
+
+
+def session(rewrites: bool = True, **options: bool) -> tf.compat.v1.Session:
+    """Returns a session of the default graph, without soft placement.
+
+    Args:
+      rewrites: Whether TensorFlow may rewrite the graph.
+      **options: Of the ConfigProto.
+    """
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=2, inter_op_parallelism_threads=2, **options
+    )
+    config.graph_options.rewrite_options.disable_meta_optimizer = not rewrites
+    return tf.compat.v1.Session(config=config)
+
+
+def cuda_runtime() -> types.SimpleNamespace:
+    """Functions of the device's CUDA runtime, which return 0 for success; arguments as in its headers."""
+    # The plugin needs the runtime's library, so its functions are found by the plugin's handle.
+    library = ctypes.CDLL(_built(_PLUGIN))
+    runtime = types.SimpleNamespace(**{name: getattr(library, symbol) for name, symbol in _RUNTIME.items()})
+    runtime.allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    runtime.create_stream.argtypes = [ctypes.c_void_p, ctypes.c_uint]
+    runtime.fill.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
+    runtime.wait_for_stream.argtypes = [ctypes.c_void_p]
+    runtime.pending_work.restype = ctypes.c_int64
+    return runtime
+
+
+class Copies:
+    """Bytes that TensorFlow copied between host and device.
+
+    Attributes:
+      to_device, to_host: Bytes.
+    """
+
+    def __init__(self) -> None:
+        """Made by `copies`."""
+        self.to_device = self.to_host = 0
+
+
+@contextlib.contextmanager
+def copies() -> Iterator[Copies]:
+    """Counts the copies in this context; the result is complete when it ends."""
+    plugin = ctypes.CDLL(_built(_PLUGIN))
+    functions = plugin.SokFakeGpuBytesToDevice, plugin.SokFakeGpuBytesToHost
+    for function in functions:
+        function.restype = ctypes.c_int64
+    before = [function() for function in functions]
+    counted = Copies()
+    yield counted
+    counted.to_device, counted.to_host = (
+        function() - old
+        for function, old in zip(functions, before)  # noqa: B905
+    )

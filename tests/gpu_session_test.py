@@ -1,0 +1,271 @@
+"""Tables on TensorFlow's /GPU:0, that of `fake_gpu_device`: the bits of the CPU, and where ops run."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fake_gpu_device
+import harness
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+from sparse_operation_kit.core import table_device
+from sparse_operation_kit.lookup import group
+
+v1 = tf.compat.v1
+CPU, GPU = "/CPU:0", "/GPU:0"
+BATCH, STEPS, DIMS = 12, 2, {"clicks": 4, "views": 6}
+
+
+def batches(seed=0):
+    """Of each step: keys of a dense lookup, and lengths and keys of bags."""
+    rng = np.random.default_rng(seed)
+    for _ in range(STEPS):
+        lengths = rng.integers(0, 4, BATCH)
+        yield harness.zipf_keys(rng, BATCH, 30), lengths, harness.zipf_keys(rng, int(lengths.sum()), 30)
+
+
+def init():
+    return sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+
+
+def initialize(session):
+    session.run(init())
+    harness.initialize(session)
+
+
+class Model:
+    """Two tables on `device`: rows of one, bags of both, sparse and ragged, and weights with gradients."""
+
+    def __init__(self, device, optimizer, fused=True):
+        with tf.device(device):
+            self.tables = [sok.EmbeddingVariable(name=name, dim=dim) for name, dim in DIMS.items()]
+        self.keys = v1.placeholder(tf.int64, [None])
+        self.lengths = v1.placeholder(tf.int64, [None])
+        self.of_bags = v1.placeholder(tf.int64, [None])
+        ragged = tf.RaggedTensor.from_row_lengths(self.of_bags, self.lengths)
+        self.weights = tf.cast(self.of_bags % 7, tf.float32) / 4 + 0.25
+        self.training = v1.placeholder_with_default(True, [])
+        clicks, views = self.tables
+        self.outputs = group.lookup_group(
+            [
+                group.DenseLookup(clicks, self.keys),
+                group.SparseLookup(views, ragged.to_sparse(), "mean", weights=self.weights),
+                group.RaggedLookup(clicks, ragged, "sqrtn"),
+            ],
+            training=self.training,
+        )
+        loss = tf.add_n([tf.reduce_sum(tf.square(output + 0.5)) for output in self.outputs])
+        self.gradients = tf.gradients(loss, [*self.tables, self.weights])
+        with sok.optimizers.fused_updates(fused):
+            self.step = optimizer().minimize(loss, var_list=self.tables)
+        self.saver = v1.train.Saver()
+        self.contents = harness.TableReader(*self.tables)
+
+    def feed(self, batch, training=True):
+        fed = dict(zip((self.keys, self.lengths, self.of_bags), batch))  # noqa: B905
+        return {**fed, self.training: training}
+
+
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "lazy adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.01),
+    "adam": lambda: v1.train.AdamOptimizer(0.01),
+    "adagrad": lambda: v1.train.AdagradOptimizer(0.1),
+}
+
+
+def flat(values):
+    return [np.asarray(array) for array in tf.nest.flatten(values)]
+
+
+def same_bits(ours, theirs):
+    ours, theirs = flat(ours), flat(theirs)
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs):  # noqa: B905
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+def trained(device, optimizer, fused, prefix=None):
+    """What each step and the tables show."""
+    seen = []
+    with tf.Graph().as_default():
+        model = Model(device, OPTIMIZERS[optimizer], fused)
+        with fake_gpu_device.session() as session:
+            initialize(session)
+            for batch in batches():
+                feed = model.feed(batch)
+                seen.append(session.run([model.outputs, model.gradients], feed))
+                session.run(model.step, feed)
+                seen.append(session.run(model.outputs, model.feed(batch, training=False)))
+            seen.append(model.contents.read(session))
+            if prefix is not None:
+                model.saver.save(session, prefix)
+    return seen
+
+
+def restored(device, optimizer, prefix):
+    """The tables of a checkpoint, and after one more step."""
+    with tf.Graph().as_default():
+        model = Model(device, OPTIMIZERS[optimizer])
+        with fake_gpu_device.session() as session:
+            session.run(init())
+            model.saver.restore(session, prefix)
+            before = model.contents.read(session)
+            session.run(model.step, model.feed(next(batches(seed=5))))
+            return before, model.contents.read(session)
+
+
+def devices_of(run, feed=None, session=None):
+    """The device type of each op of this library that ran, by name of the op."""
+    metadata = v1.RunMetadata()
+    session.run(run, feed, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+    return {
+        node.name: tf.DeviceSpec.from_string(node.device).device_type
+        for partition in metadata.partition_graphs
+        for node in partition.node
+        if node.op.startswith("Sok")
+    }
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "fused"), [("sgd", True), ("adam", True), ("lazy adam", False), ("adagrad", False)]
+)
+def test_training_has_the_bits_of_the_cpu(optimizer, fused):
+    same_bits(trained(GPU, optimizer, fused), trained(CPU, optimizer, fused))
+
+
+@pytest.mark.parametrize("saved_on", [CPU, GPU])
+def test_a_checkpoint_restores_on_either_device(saved_on, tmp_path):
+    prefix = str(tmp_path / "model")
+    trained(saved_on, "adam", True, prefix)
+    same_bits(restored(GPU, "adam", prefix), restored(CPU, "adam", prefix))
+
+
+def test_tables_are_on_the_gpu_unless_the_program_says_otherwise(monkeypatch):
+    expected = {None: "GPU", CPU: "CPU", GPU: "GPU", "SOK_DEVICE=cpu": "CPU", "SOK_DEVICE=gpu": "GPU"}
+    for place, device_type in expected.items():
+        monkeypatch.delenv("SOK_DEVICE", raising=False)
+        if place and "=" in place:
+            monkeypatch.setenv(*place.split("="))
+            place = None
+        with tf.Graph().as_default(), fake_gpu_device.session() as session:
+            with tf.device(place):
+                table = sok.EmbeddingVariable(name="clicks", dim=2)
+            rows = tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64))
+            step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows))
+            initialize(session)
+            found = devices_of([step, table.size()], session=session)
+            tables = {name: found[name] for name in found if "InitHasRun" not in name}
+            assert len(tables) >= 4 and set(tables.values()) == {device_type}
+
+
+def test_sok_device_does_not_move_what_the_program_has_placed(monkeypatch):
+    monkeypatch.setenv("SOK_DEVICE", "gpu")
+    with tf.Graph().as_default(), tf.device(CPU):
+        assert "CPU" in sok.EmbeddingVariable(name="clicks", dim=2).handle.device
+    monkeypatch.setenv("SOK_DEVICE", "tpu")
+    with (
+        tf.Graph().as_default(),
+        pytest.raises(ValueError, match="'clicks': SOK_DEVICE must .*'tpu'"),
+    ):
+        sok.EmbeddingVariable(name="clicks", dim=2)
+
+
+def test_tables_over_ranks_are_on_cpus(monkeypatch):
+    monkeypatch.setattr(table_device, "communicator", lambda: types.SimpleNamespace(size=2))
+    with tf.Graph().as_default():
+        assert "CPU" in sok.EmbeddingVariable(name="clicks", dim=2).handle.device
+        with tf.device(GPU), pytest.raises(ValueError, match="'views' would be on a GPU.* there are 2 ranks"):
+            sok.EmbeddingVariable(name="views", dim=2)
+
+
+def test_tables_on_two_devices_in_one_group():
+    with tf.Graph().as_default():
+        tables = []
+        for name, device in (("clicks", CPU), ("views", GPU)):
+            with tf.device(device):
+                tables.append(sok.EmbeddingVariable(name=name, dim=2))
+        lookups = [group.DenseLookup(table, tf.constant([1], tf.int64)) for table in tables]
+        with pytest.raises(ValueError, match="'clicks' and 'views' cannot be looked up.*CPU.*GPU"):
+            group.lookup_group(lookups)
+
+
+def test_errors_of_a_step_name_the_variable():
+    with tf.Graph().as_default(), fake_gpu_device.session() as session:
+        with tf.device(GPU):
+            table = sok.EmbeddingVariable(name="clicks", dim=2, capacity=3)
+        keys = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, keys)
+        initialize(session)
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="'clicks'"):
+            session.run(rows, {keys: [1, 2, 3, 4]})
+        assert session.run(table.size()) == 0
+        assert session.run(rows, {keys: [1, 2, 3, 1]}).shape == (4, 2)
+
+
+def test_assignment_eviction_export_and_statistics():
+    results = []
+    for device in (CPU, GPU):
+        with tf.Graph().as_default(), fake_gpu_device.session() as session:
+            with tf.device(device):
+                table = sok.EmbeddingVariable(name="clicks", dim=2)
+            rows = tf.nn.embedding_lookup(table, tf.constant([5, -6, 5, 7], tf.int64))
+            assign = native.ops.sok_table_assign(table.handle, [7, 9], [[1.0, 2.0], [3.0, 4.0]])
+            evict = table.evict(tf.constant([5, 11], tf.int64))
+            initialize(session)
+            seen = [session.run(rows), session.run(assign), session.run(evict), session.run(rows)]
+            seen += session.run([table.size(), table.is_initialized(), *table.keys_and_rows()])
+            results.append([*seen, session.run(native.ops.sok_table_statistics([table.handle]))])
+    same_bits(*results)
+
+
+def test_lookups_ahead_read_what_steps_have_trained():
+    results = []
+    for device in (CPU, GPU):
+        with tf.Graph().as_default(), fake_gpu_device.session() as session:
+            with tf.device(device):
+                table = sok.EmbeddingVariable(name="clicks", dim=2)
+            with group.looking_ahead():
+                rows = tf.nn.embedding_lookup(table, tf.constant([5, -6, 5], tf.int64))
+            step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(rows * rows))
+            initialize(session)
+            results.append([session.run([rows, step])[0] for _ in range(3)])
+    same_bits(*results)
+    assert np.all(results[0][0] != results[0][2])
+
+
+def test_a_step_copies_its_batch_and_nothing_of_the_tables():
+    with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
+        with tf.device(GPU):
+            table = sok.EmbeddingVariable(name="clicks", dim=32)
+        keys, gradients = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.float32, [None, 32])
+        rows = native.ops.sok_group_lookup(
+            handles=[table.handle],
+            ids=[keys],
+            bags=[],
+            dense_shapes=[],
+            weights=[],
+            training=True,
+            num_outputs=1,
+            dims=[32],
+            table_of=[0],
+            layouts=["dense"],
+            combiners=["none"],
+            weighted=[False],
+            slots=[0],
+        ).outputs[0]
+        optimizer = v1.train.GradientDescentOptimizer(0.01)
+        step = optimizer.apply_gradients([(tf.gradients(rows, table, gradients)[0], table)])
+        initialize(session)
+        feed = {keys: np.arange(64), gradients: np.ones([64, 32], np.float32)}
+        session.run(step, feed)
+        with fake_gpu_device.copies() as copied:
+            session.run(step, feed)
+    # Scalars, such as hyper-parameters, may be anywhere.
+    batch, scalars = 64 * 8 + 64 * 32 * 4, 256
+    assert batch <= copied.to_device < batch + scalars
+    assert copied.to_host < scalars
