@@ -24,11 +24,11 @@ def main(arguments: Sequence[str]) -> int:
     chosen = axes.from_flags(flags)
     with tempfile.TemporaryDirectory() as folder:
         if len(flags.threads) == 1:
-            rows = _run(chosen, pathlib.Path(folder), flags.engine)
+            rows = _run(chosen, pathlib.Path(folder), flags.engine, flags.device)
         else:
             rows = _run_children(flags.threads, pathlib.Path(folder), arguments)
     if flags.json is not None:
-        report.write_json(flags.json, machine.describe(), rows)
+        report.write_json(flags.json, {**machine.describe(), "device": flags.device}, rows)
     if not flags.child:
         print(report.table(rows))
     return 0
@@ -39,6 +39,12 @@ def _parser() -> argparse.ArgumentParser:
     axes.add_flags(parser)
     parser.add_argument(
         "--engine", action=argparse.BooleanOptionalAction, default=True, help="measure the bare engine too"
+    )
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "gpu"],
+        default="cpu",
+        help="of both sides (default: cpu); with gpu, the bare engine, which is the CPU's, is left out",
     )
     parser.add_argument("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
@@ -56,13 +62,20 @@ def _run_children(threads: Sequence[int], folder: pathlib.Path, arguments: Seque
     return rows
 
 
-def _run(all_chosen: Sequence[axes.Axes], folder: pathlib.Path, with_engine: bool) -> list[report.Row]:
+def _run(
+    all_chosen: Sequence[axes.Axes], folder: pathlib.Path, with_engine: bool, device: str
+) -> list[report.Row]:
     # Imported here, because --help and the parent of several processes do not need TensorFlow.
     import tensorflow as tf
 
     from bench import group_run
 
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
+    on_gpu = device == "gpu"
+    if on_gpu and not tf.config.list_physical_devices("GPU"):
+        sys.exit("--device gpu: TensorFlow finds no GPU, or has no plugin for it")
+    os.environ["SOK_DEVICE"] = device  # of our tables
+    with_engine = with_engine and not on_gpu
 
     program = engine_process.find_program() if with_engine else None
     if with_engine and program is None:
@@ -74,7 +87,7 @@ def _run(all_chosen: Sequence[axes.Axes], folder: pathlib.Path, with_engine: boo
     for chosen in all_chosen:
         for tables in chosen.all_tables():
             print(f"threads {chosen.threads[0]}, {tables}", file=sys.stderr, flush=True)
-            rows += group_run.run(chosen, tables, program, folder)
+            rows += group_run.run(chosen, tables, program, folder, on_gpu)
     return rows
 
 

@@ -7,13 +7,13 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
 from bench import gradients, ids, machine
 from bench.agreement import check_agreement
 from bench.axes import Axes, Bags, Tables
+from bench.device_copy import DeviceCopy
 from bench.engine_process import EngineProcess
 from bench.inputs import RotatingBatches
 from bench.measuring_process import ProcessContender
@@ -48,7 +48,9 @@ def _kind(bags: Bags) -> str:
     return "gather" if bags.hotness == 1 else "sparse"
 
 
-def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathlib.Path) -> list[Row]:
+def run(
+    axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathlib.Path, on_gpu: bool
+) -> list[Row]:
     """Measures all kinds of bags on one set of tables.
 
     Args:
@@ -56,22 +58,23 @@ def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathli
       tables: The tables.
       program: The bare engine's program, or None to leave out the engine.
       folder: A folder for the files of ids for that program.
+      on_gpu: Whether both sides are on the GPU, or on the CPU.
     """
-    threads = axes.threads[0]
     batch_sets = [
         ids.make_batches(bags, tables.features, tables.rows_per_table, axes.batches, axes.seed)
         for bags in axes.all_bags()
     ]
-    with tf.Graph().as_default(), _session(axes, threads) as session:
+    with tf.Graph().as_default(), _session(axes, on_gpu) as session:
         ours, theirs = SokSide(tables), TensorFlowSide(tables)
         output_gradients = [
             gradients.of_feature(axes.seed, feature, axes.batch, tables.dim)
             for feature in range(tables.features)
         ]
         workloads = [
-            _workload(bags, batches, ours, theirs, output_gradients)
+            _workload(bags, RotatingBatches(batches, output_gradients, on_gpu), batches, ours, theirs)
             for bags, batches in zip(axes.all_bags(), batch_sets, strict=True)
         ]
+        copy = DeviceCopy(_COPY, session) if on_gpu else machine.MemoryCopy(_COPY, axes.threads[0])
         session.run(tf.compat.v1.global_variables_initializer())
         ours.copy_rows(session, theirs)
         for workload in workloads:
@@ -87,25 +90,20 @@ def run(axes: Axes, tables: Tables, program: pathlib.Path | None, folder: pathli
             return [
                 row
                 for number, workload in enumerate(workloads)
-                for row in _measure(axes, tables, workload, session, engine, number)
+                for row in _measure(axes, tables, workload, session, copy, engine, number)
             ]
 
 
 @contextlib.contextmanager
-def _session(axes: Axes, threads: int) -> Iterator[tf.compat.v1.Session]:
-    with tf.compat.v1.Session(config=session_config(threads)) as session:
+def _session(axes: Axes, on_gpu: bool) -> Iterator[tf.compat.v1.Session]:
+    with tf.compat.v1.Session(config=session_config(axes.threads[0], on_gpu)) as session:
         session.run(sok.Init(global_batch_size=axes.batch, seed=axes.seed))
         yield session
 
 
 def _workload(
-    bags: Bags,
-    batches: list[ids.Batch],
-    ours: SokSide,
-    theirs: TensorFlowSide,
-    output_gradients: Sequence[np.ndarray],
+    bags: Bags, rotation: RotatingBatches, batches: list[ids.Batch], ours: SokSide, theirs: TensorFlowSide
 ) -> _Workload:
-    rotation = RotatingBatches(batches, output_gradients)
     kinds = ["sparse"] if _kind(bags) == "sparse" else ["gather", "sparse"]
     return _Workload(
         bags,
@@ -142,10 +140,10 @@ def _measure(
     tables: Tables,
     workload: _Workload,
     session: tf.compat.v1.Session,
+    copy: machine.MemoryCopy | DeviceCopy,
     engine: EngineProcess | None,
     number: int,
 ) -> list[Row]:
-    copy = machine.MemoryCopy(_COPY, axes.threads[0])
     # Measured after a step, which leaves little of TensorFlow in the caches, because each step starts like
     # that.
     run = AfterwardsContender(

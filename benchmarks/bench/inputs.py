@@ -30,14 +30,18 @@ class RotatingBatches:
       batches: The batches.
       constants: Arrays that each step gets along with its batch, such as gradients of outputs. Unlike
         variables, they need no op to read them.
+      on_gpu: Whether the constants are on the GPU, as gradients are. Batches come from the host.
     """
 
-    def __init__(self, batches: list[Batch], constants: Sequence[np.ndarray] = ()) -> None:
+    def __init__(
+        self, batches: list[Batch], constants: Sequence[np.ndarray] = (), on_gpu: bool = False
+    ) -> None:
         arrays = [[array for bags in batch for array in _arrays(bags)] for batch in batches]
         self._feeds = {}
         datasets = [self._dataset(batch_arrays) for batch_arrays in arrays]
         rotation = functools.reduce(lambda before, after: before.concatenate(after), datasets).repeat()
-        if constants:
+        from_pipeline = bool(constants) and not on_gpu
+        if from_pipeline:
             rotation = tf.data.Dataset.zip((rotation, self._dataset(constants).repeat()))
         options = tf.data.Options()
         options.experimental_optimization.apply_default_optimizations = False
@@ -46,8 +50,8 @@ class RotatingBatches:
         self._bags = batches[0][0].offsets.size - 1
         self._longest = max(feature.longest() for batch in batches for feature in batch)
         drawn = self.iterator.get_next()
-        self.tensors, constant = drawn if constants else (drawn, ())
-        self.constants = list(constant)
+        self.tensors, drawn_constants = drawn if from_pipeline else (drawn, ())
+        self.constants = list(drawn_constants) or [tf.constant(array) for array in constants]
         self.features = self.features_of(self.tensors)
         self.next_batch = tf.group(*self.tensors, *self.constants)
 

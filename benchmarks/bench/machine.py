@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.timing import CallContender
 
-_COPY_BYTES = 256 << 20
+COPY_BYTES = 256 << 20
 
 
 class MemoryCopy(CallContender):
@@ -19,8 +19,8 @@ class MemoryCopy(CallContender):
     def __init__(self, name: str, threads: int) -> None:
         super().__init__(name, self._copy)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads)
-        self._from = np.array_split(np.ones(_COPY_BYTES, np.uint8), threads)
-        self._to = np.array_split(np.zeros(_COPY_BYTES, np.uint8), threads)
+        self._from = np.array_split(np.ones(COPY_BYTES, np.uint8), threads)
+        self._to = np.array_split(np.zeros(COPY_BYTES, np.uint8), threads)
 
     def _copy(self) -> None:
         # NumPy releases the interpreter's lock while it copies.
@@ -29,7 +29,7 @@ class MemoryCopy(CallContender):
     @staticmethod
     def gigabytes_per_second(milliseconds: float) -> float:
         """GB read plus GB written, per second, if a copy took `milliseconds`."""
-        return 2 * _COPY_BYTES / milliseconds / 1e6
+        return 2 * COPY_BYTES / milliseconds / 1e6
 
 
 def describe() -> dict[str, object]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tensorflow as tf
 
 
-def session_config(threads: int) -> tf.compat.v1.ConfigProto:
+def session_config(threads: int, on_gpu: bool = False) -> tf.compat.v1.ConfigProto:
     """A configuration with as many intra-op and inter-op threads, without Grappler's arithmetic optimization.
+
+    Without `on_gpu`, TensorFlow sees no GPU.
 
     That pass makes embedding_lookup_sparse read the variable instead of gathering rows. Once an optimizer has
     scattered into the variable, the read copies it whole, which is ten times slower. We compare with the
@@ -15,6 +17,8 @@ def session_config(threads: int) -> tf.compat.v1.ConfigProto:
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
     )
+    if not on_gpu:
+        config.device_count["GPU"] = 0
     rewrites = config.graph_options.rewrite_options
     rewrites.arithmetic_optimization = type(rewrites).OFF
     return config

@@ -14,6 +14,7 @@ import tensorflow as tf
 from ctr.bad_lines import BadLines, TooManyBadLines
 from ctr.column_tables import ColumnTables
 from ctr.datasets import make_dataset
+from ctr.devices import NoDevice, use_device
 from ctr.flags import parse_flags
 from ctr.history import History
 from ctr.metrics import auc, log_loss
@@ -29,14 +30,18 @@ _INTERRUPTED = 130
 
 
 class _CannotStart(Exception):
-    """Data or the library is missing on some rank. Raised on all ranks, with the first such rank's reason."""
+    """Data, the library or the device is missing on some rank.
+
+    Raised on all ranks, with the first such rank's reason.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Trains and reports. Only the first rank prints and writes files.
 
     Returns:
-      The exit status: 0; 1 if data or the library cannot be used, or another rank fails; 130 after Ctrl-C.
+      The exit status: 0; 1 if data, the library or the device cannot be used, or another rank fails; 130
+      after Ctrl-C.
     """
     ranks = start_ranks()
     with contextlib.ExitStack() as stack:
@@ -86,7 +91,7 @@ def _reason_of_horovod(error: tf.errors.OpError) -> str | None:
 
 
 def _train(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history: History) -> None:
-    dataset, tables = _make_inputs(flags, ranks, bad_lines)
+    config, dataset, tables = _make_inputs(flags, ranks, bad_lines)
     if flags.dataset == "synthetic" and ranks.first:
         labels, logits = dataset.best_logits()
         history.best = auc(labels, logits), log_loss(labels, logits)
@@ -95,19 +100,25 @@ def _train(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines, history
     if flags.max_steps is not None:
         total = min(total, flags.max_steps * flags.batch_size)
     with contextlib.ExitStack() as stack:
-        session = stack.enter_context(tf.compat.v1.Session())
+        session = stack.enter_context(tf.compat.v1.Session(config=config))
         progress = stack.enter_context(Progress(total, shown=ranks.first))
         board = stack.enter_context(TensorBoard(flags.output_dir)) if ranks.first else None
         trainer.run(session, history, bad_lines, progress, board.update if board else lambda _: None)
 
 
-def _make_inputs(flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines) -> tuple[Any, Tables]:
-    """The data set and the tables. Raises _CannotStart on every rank if one of them cannot make them."""
+def _make_inputs(
+    flags: argparse.Namespace, ranks: Ranks, bad_lines: BadLines
+) -> tuple[tf.compat.v1.ConfigProto, Any, Tables]:
+    """The session's configuration, the data set and the tables.
+
+    Raises _CannotStart on every rank if one of them cannot make them.
+    """
     problem, inputs = None, None
     try:
-        inputs = make_dataset(flags, bad_lines, ranks.share), make_tables(flags, ranks)
+        config = use_device(flags.device, ranks.local_rank)
+        inputs = config, make_dataset(flags, bad_lines, ranks.share), make_tables(flags, ranks)
     # ImportError: the library is not installed, or was built for another TensorFlow; the message tells.
-    except (FileNotFoundError, ImportError, TooManyBadLines) as error:
+    except (FileNotFoundError, ImportError, NoDevice, TooManyBadLines) as error:
         problem = str(error)
     for rank, other in enumerate(ranks.objects(problem)):
         if other is not None:

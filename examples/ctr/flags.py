@@ -112,6 +112,7 @@ def _add_task_flags(parser: argparse.ArgumentParser) -> None:
         default="layer",
         help="how SOK's tables are looked up: with its layers, or with feature columns (default: layer)",
     )
+    add("--device", choices=["cpu", "gpu"], help="of tables and network (default: a GPU if there is one)")
     add("--output_dir", help="for events, results.json and curves.png (default: ctr_output/<run>)")
     add(
         "--max_bad_lines",

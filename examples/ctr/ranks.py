@@ -21,6 +21,7 @@ class Ranks:
 
     rank = 0
     size = 1
+    local_rank = 0  # among the ranks of this machine
 
     @property
     def first(self) -> bool:
@@ -55,7 +56,7 @@ class HorovodRanks(Ranks):
     def __init__(self, horovod: Any) -> None:
         """`horovod` is the initialized module horovod.tensorflow."""
         self._horovod = horovod
-        self.rank, self.size = horovod.rank(), horovod.size()
+        self.rank, self.size, self.local_rank = horovod.rank(), horovod.size(), horovod.local_rank()
 
     def sum(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """See Ranks.sum."""
