@@ -3,6 +3,9 @@
 Importing this gives the process the device, and makes `sparse_operation_kit`, which must be imported later,
 load the op library with kernels for it. Tables are then on the GPU by default. Only this library's ops run
 there: the plugin has hardly any kernels of TensorFlow's.
+
+With SOK_TEST_DEVICE=gpu, the device is the machine's first GPU. A TensorFlow for CPUs has it through the same
+plugin over the real CUDA runtime.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ import tensorflow as tf
 from tensorflow.python.framework import load_library
 
 _OPS = "sok_ops/sok_ops_on_host.so"
-_PLUGIN = "tests/fake_gpu/libsok_fake_gpu.so"
+_REAL = os.environ.get("SOK_TEST_DEVICE") == "gpu"
+_PLUGIN = "tests/fake_gpu/libsok_cuda_plugin.so" if _REAL else "tests/fake_gpu/libsok_fake_gpu.so"
 # C++ functions, by the names that the linker knows them by.
 _RUNTIME = {
     "allocate": "_Z10cudaMallocPPvm",
@@ -35,8 +39,12 @@ def _built(path: str) -> str:
     return str((pathlib.Path(os.environ.get("SOK_BAZEL_BIN", ".")) / path).absolute())
 
 
-os.environ["SOK_OPS_LIBRARY"] = _built(_OPS)
-load_library.load_pluggable_device_library(_built(_PLUGIN))
+if not _REAL:
+    os.environ["SOK_OPS_LIBRARY"] = _built(_OPS)
+if not (_REAL and tf.test.is_built_with_cuda()):
+    load_library.load_pluggable_device_library(_built(_PLUGIN))
+if not tf.config.list_physical_devices("GPU"):
+    raise SystemExit("There is no CUDA device, or no driver for it: nothing was tested.")
 
 
 def session(rewrites: bool = True, **options: bool) -> tf.compat.v1.Session:

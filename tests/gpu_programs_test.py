@@ -1,4 +1,4 @@
-"""tools/lib/run_gpu_programs.sh runs the programs for GPUs, here on the host, and counts what failed."""
+"""tools/gpu/run_programs.sh runs the programs for GPUs, here on the host, and counts what failed."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class Programs:
         self.bin = folder / "bin"
         self.folder.mkdir()
         self.bin.mkdir()
-        shutil.copy(ROOT / "tools" / "lib" / "run_gpu_programs.sh", self.folder / "run.sh")
+        shutil.copy(ROOT / "tools" / "gpu" / "run_programs.sh", self.folder / "run.sh")
         for name in ("engine_test", "engine_benchmark"):
             (self.folder / name).symlink_to(ROOT / "cuda" / "programs" / f"{name}_on_host")
 

@@ -24,7 +24,7 @@ check() {  # check WHAT COMMAND...
   fi
 }
 
-cpp_files() { find cc cuda sok_ops benchmarks -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh'; }
+cpp_files() { find cc cuda sok_ops benchmarks tests -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh'; }
 shell_files() { find tools .ci -name '*.sh' -o -path .ci/run; }
 
 # Succeeds if no line of C++ and CUDA files under the folders matches; else prints the lines.

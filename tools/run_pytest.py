@@ -1,8 +1,8 @@
 """Entry point of Python test targets: runs pytest on the target's files, with Bazel's report and test filter.
 
 The process imports TensorFlow before the tests, so that the processes that tests fork have it imported
-(`tests/forked.py`). If tools/fork_server.py runs, it forks this process. With SOK_TEST_DEVICE=fake_gpu, the
-process has TensorFlow's GPU of `tests/fake_gpu`.
+(`tests/forked.py`). If tools/fork_server.py runs, it forks this process. With SOK_TEST_DEVICE, the process
+has the GPU of `tests/fake_gpu_device.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(config: str, arguments: list[str]) -> object:
 
     import forked
 
-    if os.environ.get("SOK_TEST_DEVICE") == "fake_gpu":
+    if os.environ.get("SOK_TEST_DEVICE"):
         import fake_gpu_device  # noqa: F401 - gives this process the device
 
     # Forked processes need not garbage-collect the objects they share, which would take each of them a

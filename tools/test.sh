@@ -2,13 +2,14 @@
 # Sets up, builds everything and runs the tests, C++ and Python. The last line is `N passed, N failed`, counted
 # over test cases; the exit status is 0 if something ran and nothing failed.
 #
-# Usage: tools/test.sh [--tensorflow VERSION] [--device fake_gpu] [--quick] [--without-horovod]
+# Usage: tools/test.sh [--tensorflow VERSION] [--device fake_gpu|gpu] [--quick] [--without-horovod]
 #                      [TARGET | TEST_FILE | -BAZEL_OPTION]...
 #   tools/test.sh                              everything
 #   tools/test.sh --quick                      without the tests tagged "slow"
 #   tools/test.sh //cc/... tests/saver_test.py  some targets, some files
 #   tools/test.sh --tensorflow 2.21.0          in the other environment
 #   tools/test.sh --device fake_gpu            Python tests with their tables on a GPU, that of tests/fake_gpu
+#   tools/test.sh --device gpu                 the same on this machine's first GPU
 #   tools/test.sh --without-horovod ...        does not install Horovod, which tests of several ranks need
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -41,9 +42,11 @@ for argument in "${SOK_ARGS[@]}"; do
 done
 case "$device" in
   '') ;;
-  fake_gpu) options+=(--config=fake_gpu --test_tag_filters=fake_gpu --build_tests_only) ;;
-  *) fail "--device needs fake_gpu, the only device that tests can have." ;;
+  fake_gpu | gpu) options+=("--config=$device" --test_tag_filters=fake_gpu --build_tests_only) ;;
+  *) fail "--device needs fake_gpu or gpu." ;;
 esac
+# A missing toolkit is an error that says so.
+[ "$device" != gpu ] || options+=(--repo_env=SOK_CUDA=1)
 [ ${#targets[@]} -gt 0 ] || targets=(//...)
 
 "$SOK_ROOT/tools/setup.sh" "$horovod"

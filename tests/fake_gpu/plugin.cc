@@ -1,7 +1,8 @@
 // A TensorFlow device plugin whose /GPU:0 has the memory and the streams of CUDA's runtime. Tests link it
 // with the runtime on the host (cuda/on_host): only kernels and copies can touch that memory, and streams run
-// late. Most of TensorFlow's ops have no kernels there (host_kernels.h), so TensorFlow runs them on the CPU,
-// and copies tensors when an op of this library takes or gives them.
+// late. Linked with the real runtime, it gives a TensorFlow for CPUs the machine's first GPU. Most of
+// TensorFlow's ops have no kernels there (host_kernels.h), so TensorFlow runs them on the CPU, and copies
+// tensors when an op of this library takes or gives them.
 //
 // An SP_Stream is a cudaStream_t, and an SP_Event a cudaEvent_t: kernels find their stream by TF_GetStream.
 #include <cuda_runtime.h>
@@ -201,14 +202,16 @@ void SetWords(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* at
 
 // --- What TensorFlow asks a plugin for ---
 
+// The first device only: no other is ever made current.
 void DeviceCount(const SP_Platform*, int* count, TF_Status* status) {
-  *count = 1;
+  int devices = 0;
+  *count = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 ? 1 : 0;
   TF_SetStatus(status, TF_OK, "");
 }
 void CreateDevice(const SP_Platform*, SE_CreateDeviceParams* params, TF_Status* status) {
   params->device->struct_size = SP_DEVICE_STRUCT_SIZE;
   params->device->ordinal = static_cast<int32_t>(params->ordinal);
-  params->device->hardware_name = "the host's memory, behind a lock";
+  params->device->hardware_name = "CUDA device 0";
   params->device->device_vendor = "none";
   params->device->pci_bus_id = "0000:00:00.0";
   TF_SetStatus(status, TF_OK, "");

@@ -2,14 +2,14 @@
 # Builds the programs of the CUDA engine that need only a driver, engine_test and engine_benchmark, into a folder to
 # carry to a machine with a GPU; or runs what is in that folder, which its run.sh does without this checkout.
 #
-# Usage: tools/gpu_programs.sh build [FOLDER]
-#        tools/gpu_programs.sh run [FOLDER [OUTPUT]]
+# Usage: tools/gpu/programs.sh build [FOLDER]
+#        tools/gpu/programs.sh run [FOLDER [OUTPUT]]
 #   FOLDER  gpu_programs if not given: both programs, stripped, and run.sh
 #   OUTPUT  for what they print and measure; $OUT, or FOLDER/output, if not given
 #
 # `build` needs a CUDA toolkit, `run` only a driver of its version or a newer one.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
 PROGRAMS=(engine_test engine_benchmark)
 # What may be carried to other machines is limited.
@@ -25,7 +25,7 @@ build() {  # build FOLDER
     strip -o "$folder/$program" "$(sok_bazel_link bin)/cuda/programs/$program"
     chmod 755 "$folder/$program"
   done
-  install -m 755 "$SOK_ROOT/tools/lib/run_gpu_programs.sh" "$folder/run.sh"
+  install -m 755 "$SOK_ROOT/tools/gpu/run_programs.sh" "$folder/run.sh"
   mebibytes="$(du -sm --apparent-size "$folder" | cut -f1)"
   [ "$mebibytes" -le "$MOST_MEBIBYTES" ] ||
     fail "$folder takes $mebibytes MiB, more than $MOST_MEBIBYTES: build for fewer architectures (SOK_CUDA_ARCHS=90)."
@@ -37,9 +37,9 @@ folder="${2:-$SOK_ROOT/gpu_programs}"
 case "$command" in
   build) build "$folder" ;;
   run)
-    [ -x "$folder/run.sh" ] || fail "There is no $folder/run.sh: run tools/gpu_programs.sh build first."
+    [ -x "$folder/run.sh" ] || fail "There is no $folder/run.sh: run tools/gpu/programs.sh build first."
     exec "$folder/run.sh" ${3:+"$3"}
     ;;
   -h | --help) print_usage ;;
-  *) fail "Usage: tools/gpu_programs.sh build [FOLDER] | run [FOLDER [OUTPUT]] (see --help)." ;;
+  *) fail "Usage: tools/gpu/programs.sh build [FOLDER] | run [FOLDER [OUTPUT]] (see --help)." ;;
 esac
