@@ -18,14 +18,16 @@ _STEPS, _IDS, _DIM = 20, 20_000, 16
 def _trained(device: str) -> tuple[np.ndarray, np.ndarray]:
     """Keys and rows of a table on `device` after some steps with LazyAdam."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        session.run(sok.Init(global_batch_size=_IDS, seed=1))
+        init = sok.Init(global_batch_size=_IDS, seed=1)
         with tf.device(device):
             table = sok.EmbeddingVariable("table", _DIM)
         ids = tf.compat.v1.placeholder(tf.int64, [_IDS])
         loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, ids) - 1))
         step = sok.tf.keras.optimizers.LazyAdamOptimizer(0.01).minimize(loss, var_list=[table])
         contents = table.keys_and_rows()
-        session.run(tf.compat.v1.global_variables_initializer())
+        initializer = tf.compat.v1.global_variables_initializer()
+        session.run(init)
+        session.run(initializer)
         random = np.random.default_rng(1)
         for _ in range(_STEPS):
             session.run(step, {ids: random.zipf(1.2, _IDS) % (1 << 40)})
