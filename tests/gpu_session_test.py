@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import types
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +10,6 @@ import fake_gpu_device
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
-from sparse_operation_kit.core import table_device
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
@@ -173,14 +170,6 @@ def test_sok_device_does_not_move_what_the_program_has_placed(monkeypatch):
         pytest.raises(ValueError, match="'clicks': SOK_DEVICE must .*'tpu'"),
     ):
         sok.EmbeddingVariable(name="clicks", dim=2)
-
-
-def test_tables_over_ranks_are_on_cpus(monkeypatch):
-    monkeypatch.setattr(table_device, "communicator", lambda: types.SimpleNamespace(size=2))
-    with tf.Graph().as_default():
-        assert "CPU" in sok.EmbeddingVariable(name="clicks", dim=2).handle.device
-        with tf.device(GPU), pytest.raises(ValueError, match="'views' would be on a GPU.* there are 2 ranks"):
-            sok.EmbeddingVariable(name="views", dim=2)
 
 
 def test_tables_on_two_devices_in_one_group():

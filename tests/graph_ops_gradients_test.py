@@ -4,7 +4,6 @@ import pytest
 import tensorflow as tf
 
 from graph_ops_groups import GROUPS, LAYOUTS, Model, are_same, divided, make_table, only
-from sparse_operation_kit import native
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.lookup import group
 
@@ -154,19 +153,6 @@ def test_a_gate_may_wait_for_its_own_op_only(is_sharded):
         gated = _waiting_for(awaited)(gradient)
         assert graph_ops.untouched_gradient(gated, handle) is None
         assert graph_ops.names_each_row_once(gated.indices)
-
-
-def test_a_gradient_over_ranks_of_an_unknown_lookup_has_no_tables(over_ranks):
-    model = Model(["dense"])
-    model.gradients()
-    op = only(graph_ops.GROUP_SUM)
-    inputs = graph_ops.inputs_of(op)
-    unknown = native.ops.sok_group_sum(
-        **{**inputs, "served": v1.placeholder(tf.variant, [])}, num_tables=1, dims=op.get_attr("dims")
-    )
-    gradient = tf.IndexedSlices(unknown.values[0], unknown.indices[0])
-    assert graph_ops.GroupGradient(gradient.values.op, 1).handles == []
-    assert graph_ops.untouched_gradient(gradient, model.tables[0].handle) is None
 
 
 def test_rows_of_one_groups_gradient_are_distinct(is_sharded):

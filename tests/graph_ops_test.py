@@ -76,7 +76,9 @@ def test_ops_over_ranks_hand_on_what_exchanges_bring(layouts, over_ranks):
         assert reduced[name] is combined[name]
     assert len(combined["weights"]) == sum("weights" in layout for layout in layouts)
     summed = graph_ops.inputs_of(total)
-    assert list(summed) == ["served", "received", "received_splits", "sent", "sent_splits"]
+    assert list(summed) == ["handles", "served", "received", "received_splits", "sent", "sent_splits"]
+    for op in (serve, combine, reduce, total):
+        assert are_same(graph_ops.handles_of(op), graph_ops.handles_of(route))
     assert summed["served"] is combined["served"]
     assert summed["sent"] is graph_ops.outputs_of(reduce)["words"]
 

@@ -369,8 +369,8 @@ def _raw_update(model, **changed):
     if "SokGroupSum" in by_type:
         gradient = by_type["SokGroupSum"]
         names = ("served", "received", "received_splits", "sent", "sent_splits")
-        arguments.update(zip(names, gradient.inputs, strict=True), divisor=2)
-        arguments["handles"] = list(by_type["SokGroupServe"].inputs[:3])
+        arguments.update(zip(names, gradient.inputs[3:], strict=True), divisor=2)
+        arguments["handles"] = list(gradient.inputs[:3])
         make = native.ops.sok_group_sum_apply_gradients
     else:
         gradient = by_type["SokGroupLookupGrad"]

@@ -84,6 +84,9 @@ class ExchangeStatisticsOp final : public tf::OpKernel {
 };
 
 REGISTER_KERNEL_BUILDER(Name("SokExchange").Device(tf::DEVICE_CPU), ExchangeOp);
+REGISTER_KERNEL_BUILDER(
+    Name("SokExchange").Device(tf::DEVICE_GPU).HostMemory("splits").HostMemory("received_splits"),
+    ExchangeOp);
 REGISTER_KERNEL_BUILDER(Name("SokExchangeStatistics").Device(tf::DEVICE_CPU), ExchangeStatisticsOp);
 
 }  // namespace

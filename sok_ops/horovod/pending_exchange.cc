@@ -1,7 +1,9 @@
 #include "sok_ops/horovod/pending_exchange.h"
 
+#include <numeric>
 #include <utility>
 
+#include "sok_ops/horovod/device_copies.h"
 #include "sok_ops/horovod/exchange_statistics.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/platform/errors.h"
@@ -11,6 +13,13 @@ namespace sok {
 namespace tf = ::tensorflow;
 
 namespace {
+
+// The words of an exchange that are sent, without those that follow them.
+tf::Tensor SentWords(tf::OpKernelContext* context) {
+  const auto splits = context->input(1).vec<int32_t>();
+  const int64_t sent = std::accumulate(splits.data(), splits.data() + splits.size(), int64_t{0});
+  return context->input(0).Slice(0, sent);
+}
 
 // The process's watch. Never destroyed: Horovod's thread may end a round while the process exits.
 StallWatch& ProcessWatch() {
@@ -29,13 +38,30 @@ PendingExchange::PendingExchange(const std::string& name, HorovodPlace place, tf
                                  tf::AsyncOpKernel::DoneCallback done)
     : name_(name),
       place_(place),
-      words_(context->input(0)),
+      input_(SentWords(context)),
       splits_(context->input(1)),
-      allocator_(context->get_allocator(tf::AllocatorAttributes())),
+      allocator_(HostAllocator(context)),
+      is_on_device_(HasOwnMemory(context)),
       context_(context),
       done_(std::move(done)) {}
 
 void PendingExchange::Start(int64_t stall_period_ms) {
+  if (!is_on_device_) {
+    words_ = input_;
+    return StartFromHost(stall_period_ms);
+  }
+  words_ = tf::Tensor(allocator_, tf::DT_INT64, input_.shape());
+  if (!words_.IsInitialized()) {
+    return Fail(Explain(ResourceExhausted("no memory for the ", input_.NumElements(), " words to send")));
+  }
+  CopyToHost(context_, &input_, &words_,
+             [self = shared_from_this(), stall_period_ms](const tf::Status& status) {
+               if (!status.ok()) return self->Fail(status);
+               self->StartFromHost(stall_period_ms);
+             });
+}
+
+void PendingExchange::StartFromHost(int64_t stall_period_ms) {
   ProcessWatch().Begin(shared_from_this(), place_.size, stall_period_ms);
   if (!WatchCancellation()) return;
   const Status status = EnqueueAlltoall(name_, shared_from_this());
@@ -62,11 +88,23 @@ void PendingExchange::Fail(const tf::Status& status) {
 void PendingExchange::Done(const Status& status) {
   if (!TakeEnd()) return;
   if (!status.ok()) return End(Explain(status));
-  context_->set_output(0, received_);
   context_->set_output(1, received_splits_);
   ExchangeStatistics::Global().Count(
       place_.rank, splits(), {received_splits_.vec<int32_t>().data(), received_splits_.NumElements()});
-  End(tf::Status());
+  Deliver();
+}
+
+// Makes what has arrived the op's output, and ends the op.
+void PendingExchange::Deliver() {
+  if (!is_on_device_) {
+    context_->set_output(0, received_);
+    return End(tf::Status());
+  }
+  tf::Tensor* output = nullptr;
+  const tf::Status allocated = context_->allocate_output(0, received_.shape(), &output);
+  if (!allocated.ok()) return End(allocated);
+  CopyToDevice(context_, &received_, output,
+               [self = shared_from_this()](const tf::Status& status) { self->End(status); });
 }
 
 void PendingExchange::End(const tf::Status& status) {

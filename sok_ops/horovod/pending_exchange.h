@@ -22,6 +22,9 @@ namespace sok {
 // elsewhere, or a failure reported by the stall watch. Later events are ignored. After a cancellation or a
 // failure Horovod may still access the exchange's memory, so the exchange owns the memory until Horovod
 // releases the exchange. The kernel's context is never accessed after the op has ended.
+//
+// Words in the memory of a device go through memory of the host: they are copied there before the exchange
+// starts, and what arrives is copied to the device after its end. Such an op does not end while it copies.
 class PendingExchange final : public Alltoall,
                               public WatchedExchange,
                               public std::enable_shared_from_this<PendingExchange> {
@@ -31,7 +34,8 @@ class PendingExchange final : public Alltoall,
   PendingExchange(const std::string& name, HorovodPlace place, tensorflow::OpKernelContext* context,
                   tensorflow::AsyncOpKernel::DoneCallback done);
 
-  // Passes the exchange to Horovod and to the stall watch. The op may end before this returns.
+  // Passes the exchange to Horovod and to the stall watch, once its words are in the host's memory. The op
+  // may end before this returns.
   void Start(int64_t stall_period_ms);
 
   const std::string& name() const override { return name_; }
@@ -44,18 +48,22 @@ class PendingExchange final : public Alltoall,
   void Done(const Status& status) override;
 
  private:
+  void StartFromHost(int64_t stall_period_ms);
   bool WatchCancellation();
   void Fail(const tensorflow::Status& status);
   // True for the one caller that may end the op.
   bool TakeEnd() { return !ended_.exchange(true); }
+  void Deliver();
   void End(const tensorflow::Status& status);
   tensorflow::Status Explain(const Status& status) const;
 
   const std::string name_;
   const HorovodPlace place_;
-  const tensorflow::Tensor words_;
+  const tensorflow::Tensor input_;  // the words to send, where the op has them
   const tensorflow::Tensor splits_;
-  tensorflow::Allocator* const allocator_;
+  tensorflow::Allocator* const allocator_;  // of the host's memory
+  const bool is_on_device_;
+  tensorflow::Tensor words_;  // to send, in the host's memory
   tensorflow::Tensor received_;
   tensorflow::Tensor received_splits_;
 

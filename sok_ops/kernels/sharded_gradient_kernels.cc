@@ -9,6 +9,7 @@
 #include "cc/sharded/gradient_format.h"
 #include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/routed_lookup.h"
@@ -43,28 +44,32 @@ class GroupReduceOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(0));
-    OP_REQUIRES(context, routed != nullptr,
-                tf::errors::InvalidArgument("SokGroupReduce: `plan` is not the output of a SokGroupRoute"));
+    const int plan = static_cast<int>(dims_.size());
+    GroupTables tables;
+    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
+    const RoutedLookup* routed = StateIn<RoutedLookup>(context->input(plan));
+    OP_REQUIRES(context, routed != nullptr && &routed->group->engine() == tables.engine,
+                tf::errors::InvalidArgument(
+                    "SokGroupReduce: `plan` is not the output of a SokGroupRoute for these tables"));
     Inbox replies;
-    OP_REQUIRES_OK(context, ReadInbox(context, 1, routed->rank, &replies));
+    OP_REQUIRES_OK(context, ReadInbox(context, plan + 1, routed->rank, &replies));
     std::vector<GradientRows> gradients;
+    const int first_gradient = plan + 1 + kInboxInputs;
     OP_REQUIRES_OK(context,
-                   ReadOutputGradients(context, 1 + kInboxInputs, context->num_inputs() - 1 - kInboxInputs,
+                   ReadOutputGradients(context, first_gradient, context->num_inputs() - first_gradient,
                                        routed->shape, dims_, weighted_, &gradients));
     tf::core::RefCountPtr<Runtime> runtime;
     OP_REQUIRES_OK(context, LookupRuntime(context, "The gradient of a lookup", &runtime));
-    Engine& engine = routed->group->engine();
     const TfEngineContext call(context);
     OutgoingWords outgoing(context, routed->rank);
-    OP_REQUIRES_OK(context, ToTf(engine.Reduce(*call, *routed->group, gradients, replies,
-                                               FormatOf(runtime->gradient_dtype), outgoing)));
+    OP_REQUIRES_OK(context, ToTf(tables.engine->Reduce(*call, *routed->group, gradients, replies,
+                                                       FormatOf(runtime->gradient_dtype), outgoing)));
     std::vector<float*> weight_grads;
     OP_REQUIRES_OK(context, AllocateWeightGradients(context, kFirstWeightGradient, routed->shape, weighted_,
                                                     &weight_grads));
     if (!WantsAny(weight_grads)) return;
-    OP_REQUIRES_OK(
-        context, ToTf(engine.RoutedWeightGradients(*call, *routed->group, replies, gradients, weight_grads)));
+    OP_REQUIRES_OK(context, ToTf(tables.engine->RoutedWeightGradients(*call, *routed->group, replies,
+                                                                      gradients, weight_grads)));
   }
 
  private:
@@ -74,17 +79,27 @@ class GroupReduceOp : public tf::OpKernel {
   std::vector<bool> weighted_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupReduce").Device(tf::DEVICE_CPU), GroupReduceOp);
+SOK_GPU_KERNEL(GroupReduceOp, "SokGroupReduce", "handles", "plan", "received_splits", "sent_splits",
+               "splits");
 
-// Reads a ServedLookup from input `first_input`, and the messages with its gradients from the inputs that
-// follow. Both are valid as long as the inputs.
-tf::Status ReadArrived(tf::OpKernelContext* context, int first_input, const std::vector<int64_t>& dims,
-                       const ServedLookup** served, Inbox* messages) {
-  *served = StateIn<ServedLookup>(context->input(first_input));
-  if (*served == nullptr || (*served)->dims != dims) {
+// What a sum over ranks takes. Valid as long as the kernel's inputs.
+struct Arrived {
+  GroupTables tables;
+  const ServedLookup* served = nullptr;
+  Inbox messages;  // with the gradients of `served`
+};
+
+// Reads the first inputs of a kernel: tables with rows of lengths `dims`, what they served, and messages.
+tf::Status ReadArrived(tf::OpKernelContext* context, const std::vector<int64_t>& dims, Arrived* arrived) {
+  TF_RETURN_IF_ERROR(ReadTables(context, dims, &arrived->tables));
+  const int served = static_cast<int>(dims.size());
+  arrived->served = StateIn<ServedLookup>(context->input(served));
+  if (arrived->served == nullptr || arrived->served->dims != dims ||
+      &arrived->served->group->engine() != arrived->tables.engine) {
     return tf::errors::InvalidArgument(context->op_kernel().type_string(),
                                        ": `served` is not the output of a SokGroupServe for these tables");
   }
-  return ReadInbox(context, first_input + 1, (*served)->rank, messages);
+  return ReadInbox(context, served + 1, arrived->served->rank, &arrived->messages);
 }
 
 class GroupSumOp : public tf::OpKernel {
@@ -94,19 +109,19 @@ class GroupSumOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    const ServedLookup* served = nullptr;
-    Inbox messages;
-    OP_REQUIRES_OK(context, ReadArrived(context, 0, dims_, &served, &messages));
+    Arrived arrived;
+    OP_REQUIRES_OK(context, ReadArrived(context, dims_, &arrived));
+    const ServedGroup& served = *arrived.served->group;
     const int num_tables = static_cast<int>(dims_.size());
     const TfEngineContext call(context);
     std::vector<float*> sums(num_tables);
     for (int t = 0; t < num_tables; ++t) {
       OP_REQUIRES_OK(context,
-                     AllocateRowGradients(context, *call, t, num_tables, *served->group, dims_[t], &sums[t]));
+                     AllocateRowGradients(context, *call, t, num_tables, served, dims_[t], &sums[t]));
     }
-    Engine& engine = served->group->engine();
+    Engine* const engine = arrived.tables.engine;
     OP_REQUIRES_OK(context,
-                   ToTf(engine.Sum(*call, *served->group, messages, sums, scratch_.Take(&engine).get())));
+                   ToTf(engine->Sum(*call, served, arrived.messages, sums, scratch_.Take(engine).get())));
   }
 
  private:
@@ -114,6 +129,7 @@ class GroupSumOp : public tf::OpKernel {
   ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupSum").Device(tf::DEVICE_CPU), GroupSumOp);
+SOK_GPU_KERNEL(GroupSumOp, "SokGroupSum", "handles", "served", "received_splits", "sent_splits");
 
 class GroupSumApplyGradientsOp : public tf::OpKernel {
  public:
@@ -124,21 +140,15 @@ class GroupSumApplyGradientsOp : public tf::OpKernel {
   }
 
   void Compute(tf::OpKernelContext* context) override {
-    const int num_tables = static_cast<int>(dims_.size());
-    GroupTables tables;
-    OP_REQUIRES_OK(context, ReadTables(context, dims_, &tables));
-    const ServedLookup* served = nullptr;
-    Inbox messages;
-    OP_REQUIRES_OK(context, ReadArrived(context, num_tables, dims_, &served, &messages));
-    OP_REQUIRES(context, &served->group->engine() == tables.engine,
-                tf::errors::InvalidArgument("SokGroupSumApplyGradients: `served` belongs to an engine other ",
-                                            "than '", tables.engine->name(), "'"));
+    Arrived arrived;
+    OP_REQUIRES_OK(context, ReadArrived(context, dims_, &arrived));
     std::vector<EngineStep> steps;
-    OP_REQUIRES_OK(context, steps_.Steps(context, tables, &steps));
+    OP_REQUIRES_OK(context, steps_.Steps(context, arrived.tables, &steps));
     const TfEngineContext call(context);
-    OP_REQUIRES_OK(context, ToTf(tables.engine->SumAndTrain(*call, *served->group, messages,
-                                                            static_cast<float>(divisor_), steps_.optimizer(),
-                                                            steps, scratch_.Take(tables.engine).get())));
+    Engine* const engine = arrived.tables.engine;
+    OP_REQUIRES_OK(context, ToTf(engine->SumAndTrain(*call, *arrived.served->group, arrived.messages,
+                                                     static_cast<float>(divisor_), steps_.optimizer(), steps,
+                                                     scratch_.Take(engine).get())));
   }
 
  private:
@@ -148,6 +158,8 @@ class GroupSumApplyGradientsOp : public tf::OpKernel {
   ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupSumApplyGradients").Device(tf::DEVICE_CPU), GroupSumApplyGradientsOp);
+SOK_GPU_KERNEL(GroupSumApplyGradientsOp, "SokGroupSumApplyGradients", "handles", "served", "received_splits",
+               "sent_splits", "hyper");
 
 class DivideGradientsOp : public tf::OpKernel {
  public:

@@ -8,6 +8,7 @@
 #include "cc/base/within_memory.h"
 #include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
+#include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/group_inputs.h"
 #include "sok_ops/kernels/routed_lookup.h"
 #include "sok_ops/kernels/state_variant.h"
@@ -82,6 +83,7 @@ class GroupRouteOp : public tf::OpKernel {
   ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupRoute").Device(tf::DEVICE_CPU), GroupRouteOp);
+SOK_GPU_KERNEL(GroupRouteOp, "SokGroupRoute", "handles", "dense_shapes", "training", "splits", "plan");
 
 class GroupServeOp : public tf::OpKernel {
  public:
@@ -113,6 +115,8 @@ class GroupServeOp : public tf::OpKernel {
   ScratchPool scratch_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupServe").Device(tf::DEVICE_CPU), GroupServeOp);
+SOK_GPU_KERNEL(GroupServeOp, "SokGroupServe", "handles", "received_splits", "sent_splits", "splits",
+               "served");
 
 class GroupCombineOp : public tf::OpKernel {
  public:
@@ -150,6 +154,8 @@ class GroupCombineOp : public tf::OpKernel {
   std::vector<int64_t> dims_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokGroupCombine").Device(tf::DEVICE_CPU), GroupCombineOp);
+SOK_GPU_KERNEL(GroupCombineOp, "SokGroupCombine", "handles", "plan", "received_splits", "sent_splits",
+               "served");
 
 }  // namespace
 }  // namespace sok

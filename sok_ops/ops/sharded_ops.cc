@@ -86,10 +86,12 @@ sent, sent_splits: `words` and `splits` of SokGroupServe on this rank.
 served: of SokGroupServe on this rank. Only the gradient uses served, weights and exchange_name.)");
 
 REGISTER_OP("SokGroupReduce")
+    .Attr("num_tables: int >= 1")
     .Attr("num_outputs: int >= 1")
     .Attr("num_weights: int >= 0")
     .Attr("dims: list(int) >= 1")
     .Attr("weighted: list(bool) >= 1")
+    .Input("handles: num_tables * resource")
     .Input("plan: variant")
     .Input("received: int64")
     .Input("received_splits: int32")
@@ -108,13 +110,14 @@ REGISTER_OP("SokGroupReduce")
     })
     .Doc(
         R"(Sums the gradients of a sharded group's outputs into gradients of the rows that this rank requested.
-plan, received, received_splits, sent, sent_splits: as for SokGroupCombine.
+handles, plan, received, received_splits, sent, sent_splits: as for SokGroupCombine.
 words, splits: the messages to the rows' owners, laid out as those of SokGroupRoute.
 weight_gradients: the gradient of each weighted lookup's weights.)");
 
 REGISTER_OP("SokGroupSum")
     .Attr("num_tables: int >= 1")
     .Attr("dims: list(int) >= 1")
+    .Input("handles: num_tables * resource")
     .Input("served: variant")
     .Input("received: int64")
     .Input("received_splits: int32")
@@ -140,6 +143,7 @@ REGISTER_OP("SokGroupSum")
     })
     .Doc(
         R"(The gradients of this rank's rows, summed over all ranks.
+handles: the group's tables.
 served: of SokGroupServe on this rank.
 received, received_splits: the messages from SokGroupReduce on the other ranks.
 sent, sent_splits: `words` and `splits` of SokGroupReduce on this rank.
@@ -181,7 +185,7 @@ REGISTER_OP("SokGroupSumApplyGradients")
     .Doc(
         R"(SokGroupSum, SokDivideGradients and a SokApplyGradients of each trained table in one op: the same result,
 bit for bit, without arrays of row gradients in memory.
-handles: the group's tables. served, received, received_splits, sent, sent_splits: as for SokGroupSum.
+handles, served, received, received_splits, sent, sent_splits: as for SokGroupSum.
 divisor: the sums are divided by it.
 trained: the positions of the tables that take a step, each once.
 hyper: the optimizer's hyper-parameters for each trained table, in the order of cc/optimizers.)");

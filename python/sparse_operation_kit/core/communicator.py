@@ -52,7 +52,9 @@ class Communicator:
     rank = 0
     size = 1
 
-    def exchange(self, words: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    def exchange(
+        self, words: tf.Tensor, splits: tf.Tensor, name: str, beside: tf.Operation | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Sends each rank its part of `words`.
 
         Args:
@@ -60,12 +62,13 @@ class Communicator:
             are not sent.
           splits: int32 [size], the lengths of the parts.
           name: identifies the exchange on all ranks and in error messages.
+          beside: the op on whose device the words are sent and arrive; None for the CPU.
 
         Returns:
           `(received, received_splits)`: int64 [r], the parts from all ranks in the order of ranks, and
           int32 [size], their lengths.
         """
-        del name
+        del name, beside
         return tf.convert_to_tensor(words, tf.int64)[: splits[0]], tf.convert_to_tensor(splits, tf.int32)
 
     def allreduce(self, tensor: tf.Tensor, average: bool, name: str) -> tf.Tensor:
@@ -113,8 +116,12 @@ class _HorovodCommunicator(Communicator):
         self.rank = hvd.rank()
         self.size = hvd.size()
 
-    def exchange(self, words: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        received, received_splits = self._ops.sok_exchange(words=words, splits=splits, exchange_name=name)
+    def exchange(
+        self, words: tf.Tensor, splits: tf.Tensor, name: str, beside: tf.Operation | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        place = tf.device("/device:CPU:0") if beside is None else tf.compat.v1.colocate_with(beside)
+        with place:
+            received, received_splits = self._ops.sok_exchange(words=words, splits=splits, exchange_name=name)
         return received, received_splits
 
     def allreduce(self, tensor: tf.Tensor, average: bool, name: str) -> tf.Tensor:

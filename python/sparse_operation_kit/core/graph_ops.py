@@ -36,7 +36,7 @@ _ROUTE_OR_MERGE = (GROUP_LOOKUP_AHEAD, GROUP_ROUTE)
 # Ops with the outputs `indices` and `values`: for each table distinct row numbers, and each row's gradient.
 _GIVE_GRADIENTS = (GROUP_LOOKUP_GRAD, GROUP_SUM)
 # Ops without handle inputs. The op that produces the named input has them, or is listed here too.
-_LEAD_TO_HANDLES = {GROUP_REDUCE: "plan", GROUP_SUM: "served", DIVIDE_GRADIENTS: "values"}
+_LEAD_TO_HANDLES = {DIVIDE_GRADIENTS: "values"}
 
 # TensorFlow op types, each with the reason why it is listed.
 _PASS_HANDLES_ON = {
@@ -200,8 +200,8 @@ class GroupGradient:
 
     @property
     def handles(self) -> list[tf.Tensor]:
-        """The handles of the group's tables; [] if the op that served the lookup is unknown."""
-        return handles_of(self.lookup.op if self.is_over_ranks else self.op)
+        """The handles of the group's tables."""
+        return handles_of(self.op)
 
     @property
     def reads_rows(self) -> bool:

@@ -1,8 +1,8 @@
-"""Where tables are: on the device of `tf.device`; otherwise, on one rank, on a GPU if there is one.
+"""Where tables are: on the device of `tf.device`; otherwise on a GPU if there is one.
 
 TensorFlow places the ops of a table together. Without a device of the program's own it takes the GPU if there
 is one and the op library has kernels for GPUs. The environment variable `SOK_DEVICE`, "cpu" or "gpu", chooses
-for such tables. Ops over several ranks run on CPUs only, and so do their tables.
+for such tables. With several ranks each rank does so for itself: ranks may be on different devices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from tensorflow.core.framework import node_def_pb2
 from tensorflow.python.framework import kernels
 
 from sparse_operation_kit.core import graph_ops
-from sparse_operation_kit.core.communicator import communicator
 
 if TYPE_CHECKING:
     from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
@@ -65,10 +64,10 @@ def table_device() -> contextlib.AbstractContextManager[None]:
     """Returns the scope in which to create a table that may be inside the program's own `tf.device`.
 
     DeepRec programs place their models, and with them their tables, on a GPU. If tables can be on CPUs only,
-    because the op library has no kernels for GPUs, there is no GPU, or there are several ranks, the scope
-    places the table on the CPU of the same job and task; otherwise it leaves the program's device.
+    because the op library has no kernels for GPUs or there is no GPU, the scope places the table on the CPU
+    of the same job and task; otherwise it leaves the program's device.
     """
-    if not _has_gpu_kernels() or communicator().size > 1 or not _may_have_a_gpu(_current_device()):
+    if not _has_gpu_kernels() or not _may_have_a_gpu(_current_device()):
         return tf.device("/device:CPU:0")
     return contextlib.nullcontext()
 
@@ -81,28 +80,21 @@ def place_table(table: tf.Operation, name: str) -> None:
       name: The variable's name, for errors.
 
     Raises:
-      ValueError: `SOK_DEVICE` is neither "cpu" nor "gpu"; the table would be on a GPU, but there are several
-        ranks; or `SOK_DEVICE` is "gpu", but the op library has no kernels for GPUs.
+      ValueError: `SOK_DEVICE` is neither "cpu" nor "gpu", or it is "gpu", but the op library has no kernels
+        for GPUs.
     """
     who = f"Embedding variable '{name}'"
     setting = os.environ.get(_VARIABLE, "")
     if setting and setting not in _TYPES:
         raise ValueError(f"{who}: {_VARIABLE} must be 'cpu' or 'gpu', not {setting!r}")
-    chosen = _device_type(table.device)
+    if not setting or _device_type(table.device) is not None:
+        return
     if not _has_gpu_kernels():
-        if setting == "gpu" and chosen is None:
+        if setting == "gpu":
             raise ValueError(f"{who}: {_VARIABLE} is 'gpu', but the op library was built without CUDA")
         return
-    ranks = communicator().size
-    wanted = chosen or setting.upper() or ("CPU" if ranks > 1 else None)
-    if wanted == "GPU" and ranks > 1:
-        raise ValueError(
-            f"{who} would be on a GPU, but there are {ranks} ranks, whose tables can be on CPUs only: create "
-            f"it in `with tf.device('/CPU:0')`, and do not set {_VARIABLE}"
-        )
-    if chosen is None and wanted is not None:
-        place = tf.DeviceSpec.from_string(table.device or "").replace(device_type=wanted, device_index=0)
-        table._set_device(place.to_string())
+    place = tf.DeviceSpec.from_string(table.device or "").replace(device_type=setting.upper(), device_index=0)
+    table._set_device(place.to_string())
 
 
 def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:

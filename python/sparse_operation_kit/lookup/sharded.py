@@ -64,7 +64,7 @@ def _exchange(words: tf.Tensor, splits: tf.Tensor, name: str) -> dict[str, tf.Te
 
     The words end with this rank's message to itself, which is not exchanged.
     """
-    received, received_splits = communicator().exchange(words, splits, name)
+    received, received_splits = communicator().exchange(words, splits, name, beside=words.op)
     return {"received": received, "received_splits": received_splits, "sent": words, "sent_splits": splits}
 
 
@@ -78,13 +78,13 @@ def _group_combine_gradient(
     op: tf.Operation, *gradients: tf.Tensor
 ) -> list[tf.Tensor | tf.IndexedSlices | None]:
     check_gradient_graph(op)
-    num_tables = op.get_attr("num_tables")
     dims = op.get_attr("dims")
     inputs = graph_ops.inputs_of(op)
     exchange_name = exchange_names.unique_name(f"gradient of {op.get_attr('exchange_name').decode()}")
     # An error on any rank ends the lookup on all ranks. Then no rank may start the next exchange.
     with tf.control_dependencies([_here(graph_ops.outputs_of(op)["outputs"][0])]):
         reduced = native.ops.sok_group_reduce(
+            handles=inputs["handles"],
             plan=inputs["plan"],
             received=inputs["received"],
             received_splits=inputs["received_splits"],
@@ -96,7 +96,9 @@ def _group_combine_gradient(
             weighted=op.get_attr("weighted"),
         )
     arrived = _exchange(reduced.words, reduced.splits, exchange_name)
-    summed = native.ops.sok_group_sum(served=inputs["served"], **arrived, num_tables=num_tables, dims=dims)
+    summed = native.ops.sok_group_sum(
+        handles=inputs["handles"], served=inputs["served"], **arrived, dims=dims
+    )
     return graph_ops.in_order_of_inputs(
         op, {"handles": table_slices(summed), "weights": reduced.weight_gradients}
     )

@@ -93,7 +93,6 @@ def _updated(group: GroupGradient, kernel: str, steps: Sequence[_TableStep]) -> 
     told = global_step.told([step.variable for step in steps], after=[group.lookup])
     arguments = {
         **graph_ops.inputs_of(group.op),
-        "handles": group.handles,
         "hyper": [step.hyper for step in steps],
         "dims": group.op.get_attr("dims"),
         "trained": [step.table for step in steps],

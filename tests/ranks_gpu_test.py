@@ -1,0 +1,266 @@
+"""Tables on GPUs over ranks: the bits of CPUs, and words that leave the device only to be sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fake_gpu_device
+import harness
+import ranks
+import sparse_operation_kit as sok
+from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.lookup import group
+
+v1 = tf.compat.v1
+CPU, GPU = "/CPU:0", "/GPU:0"
+STEPS = 2
+OPTIMIZERS = {
+    "sgd": lambda: v1.train.GradientDescentOptimizer(0.1),
+    "adam": lambda: v1.train.AdamOptimizer(0.01),
+    "lazy adam": lambda: sok.tf.keras.optimizers.LazyAdamOptimizer(0.01),
+}
+
+
+class OnLastRank(sok.EmbeddingVariable):
+    """All rows on the last rank."""
+
+    def __init__(self, name, dim):
+        self._placement = f"one_rank:{communicator().size - 1}"
+        super().__init__(name, dim)
+
+
+class OnAllRanks(sok.EmbeddingVariable):
+    """A replica of each row on every rank."""
+
+    _placement = "all_ranks"
+
+
+class InRanges(sok.EmbeddingVariable):
+    """Five keys on each rank, and the rest on the last."""
+
+    def __init__(self, name, dim):
+        bounds = [5 * rank for rank in range(communicator().size)] + [40]
+        self._placement = "ranges:" + ",".join(map(str, bounds))
+        super().__init__(name, dim)
+
+
+class Model:
+    """Tables of all placements on `device`, and lookups of all layouts in both exchanges."""
+
+    def __init__(self, device, optimizer, fused=True):
+        with tf.device(device):
+            self.tables = [
+                sok.EmbeddingVariable("shared", 4),
+                sok.EmbeddingVariable("sums", 3),
+                OnLastRank("last", 2),
+                OnAllRanks("all", 1),
+                InRanges("ranges", 5),
+            ]
+        shared, sums, last, everywhere, ranges = self.tables
+        self.keys = [v1.placeholder(tf.int64, [None]) for _ in range(5)]
+        self.training = v1.placeholder_with_default(True, [])
+        bags = [_bags(keys) for keys in self.keys]
+        self.weights = tf.cast(self.keys[0] % 5, tf.float32) / 4 + 0.25
+        self.outputs = group.lookup_group(
+            [
+                group.SparseLookup(shared, bags[0], "mean", weights=self.weights),
+                group.DenseLookup(shared, self.keys[1]),
+                group.SparseLookup(sums, bags[2], "mean", exchange="sums"),
+                group.DenseLookup(last, self.keys[3]),
+                group.RaggedLookup(everywhere, tf.RaggedTensor.from_sparse(bags[4]), "sqrtn"),
+                group.DenseLookup(ranges, self.keys[4]),
+            ],
+            training=self.training,
+        )
+        loss = tf.add_n([tf.reduce_sum(tf.square(output - 0.3)) for output in self.outputs])
+        self.gradients = tf.gradients(loss, [*self.tables, self.weights])
+        with sok.optimizers.fused_updates(fused):
+            self.step = OPTIMIZERS[optimizer]().minimize(loss, var_list=self.tables)
+        self.saver = v1.train.Saver()
+        self.contents = harness.TableReader(*self.tables)
+
+    def feed(self, step, training=True):
+        """What this rank feeds in a step: another number of keys on each rank, and none on one of them."""
+        rank = communicator().rank
+        rng = np.random.default_rng([step, rank])
+        counts = [0 if (step + rank) % 3 == 1 else int(rng.integers(1, 7)) for _ in self.keys]
+        fed = {keys: rng.integers(0, 12, n) for keys, n in zip(self.keys, counts, strict=True)}
+        return {**fed, self.training: training}
+
+
+def _bags(keys):
+    """Bags of up to two keys."""
+    count = tf.shape(keys, out_type=tf.int64)[0]
+    indices = tf.stack([tf.range(count) // 2, tf.range(count) % 2], axis=1)
+    return tf.SparseTensor(indices, keys, tf.stack([(count + 1) // 2, 2]))
+
+
+def init():
+    return sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+
+
+def initialize(session):
+    session.run(init())
+    harness.initialize(session)
+
+
+def same_bits(ours, theirs):
+    ours, theirs = tf.nest.flatten(ours), tf.nest.flatten(theirs)
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+def _trained(device, optimizer, fused=True, prefix=None):
+    """What each step and the tables show; the checkpoint of it if there is a prefix."""
+    seen = []
+    with tf.Graph().as_default():
+        model = Model(device, optimizer, fused)
+        with fake_gpu_device.session() as session:
+            initialize(session)
+            for step in range(STEPS):
+                seen.append(session.run([model.outputs, model.gradients], model.feed(step)))
+                session.run(model.step, model.feed(step))
+                seen.append(session.run(model.outputs, model.feed(step + 1, training=False)))
+            seen.append(model.contents.read(session))
+            if prefix is not None:
+                model.saver.save(session, prefix)
+    return seen
+
+
+def _compare_training(cases):
+    """Trains on CPUs, on GPUs, and with every other rank on a GPU."""
+    mixed = (CPU, GPU)[communicator().rank % 2]
+    for optimizer, fused, device in cases:
+        same_bits(_trained(device or mixed, optimizer, fused), _trained(CPU, optimizer, fused))
+    return True
+
+
+@pytest.mark.parametrize(
+    ("size", "cases"),
+    [
+        (1, [("sgd", True, GPU)]),
+        (2, [("adam", True, GPU), ("lazy adam", False, GPU), ("sgd", True, None)]),
+        (3, [("lazy adam", True, GPU), ("sgd", False, GPU), ("adam", False, None)]),
+    ],
+)
+def test_training_has_the_bits_of_cpus(size, cases):
+    assert all(ranks.run(_compare_training, cases, ranks=size))
+
+
+def _placed_and_counted():
+    """Runs a step; returns where ops ran, and the bytes copied beside those that were sent or fed."""
+    with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
+        table = sok.EmbeddingVariable("clicks", 32)
+        keys, gradients = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.float32, [None, 32])
+        (rows,) = group.lookup_group([group.DenseLookup(table, keys)])
+        optimizer = v1.train.GradientDescentOptimizer(0.01)
+        step = optimizer.apply_gradients([(tf.gradients(rows, table, gradients)[0], table)])
+        statistics = native.horovod_ops().sok_exchange_statistics()
+        initialize(session)
+        feed = {keys: np.arange(64), gradients: np.ones([64, 32], np.float32)}
+        metadata = v1.RunMetadata()
+        session.run(step, feed, v1.RunOptions(output_partition_graphs=True), metadata)
+        placed = {
+            node.op: tf.DeviceSpec.from_string(node.device).device_type
+            for partition in metadata.partition_graphs
+            for node in partition.node
+            if node.op.startswith("Sok")
+        }
+        before = session.run(statistics)
+        with fake_gpu_device.copies() as copied:
+            session.run(step, feed)
+        sent, received = (session.run(statistics) - before)[3:]
+        fed = sum(array.nbytes for array in feed.values())
+        return placed, copied.to_host - sent, copied.to_device - received - fed
+
+
+def test_words_leave_the_device_only_to_be_sent():
+    for placed, to_host, to_device in ranks.run(_placed_and_counted, ranks=2):
+        assert len(placed) >= 6 and set(placed.values()) == {"GPU"}, placed
+        # Scalars, such as hyper-parameters, may be anywhere.
+        assert 0 <= to_host < 256 and 0 <= to_device < 256
+
+
+def _one_bad_batch(size):
+    with tf.Graph().as_default(), fake_gpu_device.session() as session:
+        with tf.device(GPU):
+            table = sok.EmbeddingVariable("clicks", 2, capacity=3)
+        row, keys = v1.placeholder(tf.int64, []), v1.placeholder(tf.int64, [None])
+        indices = tf.stack([tf.stack([row, 0]), tf.constant([1, 0], tf.int64)])
+        (rows,) = group.lookup_group(
+            [group.SparseLookup(table, tf.SparseTensor(indices, keys, [2, 1]), "sum")]
+        )
+        initialize(session)
+        me = communicator().rank
+        good = {row: 0, keys: [2 * size, 2 * size + 1]}
+        with pytest.raises(tf.errors.InvalidArgumentError, match="On rank 1: .*'clicks': .* row 7 of 2"):
+            session.run(rows, {**good, row: 7} if me == 1 else good)
+        assert session.run(table.size()) == 0
+        # All of these keys belong to rank 0.
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="On rank 0: .*'clicks'"):
+            session.run(rows, {**good, keys: [2 * me * size, (2 * me + 1) * size]})
+        return session.run(rows, good).shape
+
+
+def test_an_error_on_one_rank_is_an_error_on_all():
+    assert ranks.run(_one_bad_batch, 2, ranks=2) == [(2, 2), (2, 2)]
+
+
+def _restored(device, prefix):
+    """The tables of a checkpoint, and after one more step."""
+    with tf.Graph().as_default():
+        model = Model(device, "adam")
+        with fake_gpu_device.session() as session:
+            session.run(init())
+            model.saver.restore(session, prefix)
+            before = model.contents.read(session)
+            session.run(model.step, model.feed(7))
+            return before, model.contents.read(session)
+
+
+def _sorted(contents):
+    """Tables in the order of their keys."""
+    return [(np.sort(keys), rows[np.argsort(keys)]) for keys, rows in contents]
+
+
+def _save_and_restore(folder):
+    """Checkpoints of CPUs on GPUs, and of GPUs on CPUs."""
+    for saved_on in (CPU, GPU):
+        prefix = f"{folder}/{saved_on[1:4]}"
+        saved = _trained(saved_on, "adam", prefix=prefix)[-1]
+        on_gpu, on_cpu = _restored(GPU, prefix), _restored(CPU, prefix)
+        same_bits(on_gpu, on_cpu)
+        same_bits(_sorted(saved), _sorted(on_gpu[0]))
+    return True
+
+
+def test_checkpoints_restore_on_either_device(tmp_path):
+    assert all(ranks.run(_save_and_restore, str(tmp_path), ranks=2))
+
+
+def _exchanges_in_two_orders():
+    """Two exchanges of one run, which the ranks start in different orders with one thread each."""
+    with tf.Graph().as_default():
+        fed = v1.placeholder(tf.int64, [None])
+        me, size = communicator().rank, communicator().size
+        received = {}
+        previous = []
+        for name in ("first", "second")[:: 1 if me else -1]:
+            with tf.device(GPU), tf.control_dependencies(previous):
+                words = tf.identity(fed)
+            previous = [words]
+            received[name] = communicator().exchange(words, [1] * size, name, beside=words.op)[0]
+        config = v1.ConfigProto(inter_op_parallelism_threads=1)
+        with v1.Session(config=config) as session:
+            return session.run([received["first"], received["second"]], {fed: np.arange(size) + 10 * me})
+
+
+def test_an_exchange_blocks_no_thread_of_the_executor():
+    results = ranks.run(_exchanges_in_two_orders, ranks=2, env={"SOK_STALL_SECONDS": "20"})
+    for rank, exchanged in enumerate(results):
+        for received in exchanged:
+            np.testing.assert_array_equal(received, [rank, 10 + rank])
