@@ -37,8 +37,15 @@ def test_another_horovod(monkeypatch):
 
 
 def test_a_horovod_for_gpus(monkeypatch):
+    # Loading both libraries into one process would register their ops twice.
+    monkeypatch.setattr(native, "_load", lambda library: library)
+    assert native.horovod_ops() == "sok_horovod.so"
+    native.horovod_ops.cache_clear()
     monkeypatch.setattr(hvd, "cuda_built", lambda: True)
-    with pytest.raises(ImportError, match="built for GPUs"):
+    assert native.horovod_ops() == "sok_horovod_gpu.so"
+    native.horovod_ops.cache_clear()
+    monkeypatch.setattr(hvd, "rocm_built", lambda: True)
+    with pytest.raises(ImportError, match="built for ROCm"):
         native.horovod_ops()
 
 

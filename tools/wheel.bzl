@@ -6,7 +6,7 @@ Both have the same layout: python/PACKAGE/... becomes PACKAGE/..., and the op li
 load("@tensorflow//:tf.bzl", "TF_VERSION")
 
 _SOURCES = "python/"
-_LIBRARIES = ["sok_ops/sok_ops.so", "sok_ops/sok_horovod.so"]
+_LIBRARIES = ["sok_ops/%s.so" % name for name in ["sok_ops", "sok_horovod", "sok_horovod_gpu"]]
 _PACKAGE = "sparse_operation_kit"
 
 def _layout(deps):

@@ -2,7 +2,8 @@
 
 `ops` has the ops of `sok_ops.so`, which is loaded with the package. The environment variable
 `SOK_OPS_LIBRARY` names another file in its place, or gives a path; tests of GPUs use it. `horovod_ops()`
-returns the ops of `sok_horovod.so`, which needs Horovod and is loaded at the first call.
+returns the ops of `sok_horovod.so`, or of `sok_horovod_gpu.so` if Horovod is built for GPUs. Both need
+Horovod and are loaded at the first call.
 """
 
 import ctypes
@@ -14,9 +15,9 @@ import types
 import tensorflow as tf
 
 _LIBRARY = os.environ.get("SOK_OPS_LIBRARY") or "sok_ops.so"
-_HOROVOD_LIBRARY = "sok_horovod.so"
-# sok_horovod.so is built with the headers of this release, because it shares C++ classes with Horovod's
-# library.
+# The libraries for Horovod built without CUDA and with it. They are built with the headers of this release,
+# because they share C++ classes with Horovod's library.
+_HOROVOD_LIBRARIES = {False: "sok_horovod.so", True: "sok_horovod_gpu.so"}
 _HOROVOD_VERSION = "0.28.1"
 
 
@@ -40,7 +41,7 @@ def library_path(library: str = _LIBRARY) -> str:
     for path in paths:
         if os.path.exists(path):
             return path
-    option = " --horovod" if library == _HOROVOD_LIBRARY else ""
+    option = " --horovod" if library in _HOROVOD_LIBRARIES.values() else ""
     raise ImportError(
         f"The op library {library} is not built. Build it with `tools/setup.sh{option} && bazel build "
         f"//sok_ops:{library}` or install the wheel. Paths searched: {', '.join(paths)}"
@@ -58,7 +59,8 @@ def _load(library: str) -> types.ModuleType:
         ) from error
 
 
-def _check_horovod() -> None:
+def _library_for_horovod() -> str:
+    """Returns the library that fits the installed Horovod."""
     try:
         import horovod
         import horovod.tensorflow as hvd
@@ -67,14 +69,12 @@ def _check_horovod() -> None:
             f"More than one rank needs Horovod {_HOROVOD_VERSION} with TensorFlow, which cannot be imported: "
             f"{error}. `tools/setup.sh --horovod` installs it."
         ) from error
+    library = _HOROVOD_LIBRARIES[bool(hvd.cuda_built())]
     if horovod.__version__ != _HOROVOD_VERSION:
-        raise ImportError(
-            f"Horovod is {horovod.__version__}; {_HOROVOD_LIBRARY} works with {_HOROVOD_VERSION}."
-        )
-    if hvd.cuda_built() or hvd.rocm_built():
-        raise ImportError(
-            f"This Horovod is built for GPUs; {_HOROVOD_LIBRARY} works with one built for the CPU."
-        )
+        raise ImportError(f"Horovod is {horovod.__version__}; {library} works with {_HOROVOD_VERSION}.")
+    if hvd.rocm_built():
+        raise ImportError(f"This Horovod is built for ROCm; {library} works with one built for CPUs or CUDA.")
+    return library
 
 
 @functools.lru_cache(maxsize=None)
@@ -100,8 +100,7 @@ def horovod_ops() -> types.ModuleType:
       ImportError: Horovod or the library is missing, or Horovod is not the version that the library was built
         with. The message says what to do.
     """
-    _check_horovod()
-    return _load(_HOROVOD_LIBRARY)
+    return _load(_library_for_horovod())
 
 
 ops = _load(_LIBRARY)

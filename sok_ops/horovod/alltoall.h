@@ -8,6 +8,9 @@
 
 namespace sok {
 
+// The host among the numbers of GPUs.
+inline constexpr int kHostMemory = -1;
+
 // One alltoall: the words to send, and memory for the received words. Each rank sends the first splits[0]
 // words to rank 0, the next splits[1] to rank 1, and so on; received words are ordered by sender. Horovod's
 // thread calls the methods, and owns a reference to the object for as long as it accesses the memory.
@@ -18,6 +21,10 @@ class Alltoall {
   // The words to send, at least the sum of the splits. May be null if that is 0.
   virtual const int64_t* words() const = 0;
   virtual Span<const int32_t> splits() const = 0;  // one per rank
+
+  // Whose memory the words are in, those that are sent and those that arrive: the number of a GPU, or
+  // kHostMemory. The splits are in the host's memory.
+  virtual int device() const { return kHostMemory; }
 
   // Allocate memory for the received words and for the number of words from each rank. Called once each, in
   // this order.

@@ -105,8 +105,19 @@ StatusOr<HorovodPlace> GetHorovodPlace() {
   return HorovodPlace{hvd::horovod_rank(), hvd::horovod_size()};
 }
 
+// Horovod's classes have other members if it is built for GPUs, which these macros say.
+bool IsBuiltForGpus() {
+#if HAVE_GPU
+  return true;
+#else
+  return false;
+#endif
+}
+
 Status EnqueueAlltoall(const std::string& name, std::shared_ptr<Alltoall> alltoall) {
+  static_assert(kHostMemory == CPU_DEVICE_ID);
   const Span<const int32_t> splits = alltoall->splits();
+  const int device = alltoall->device();
   // Horovod negotiates a name on its slow path, through rank 0, whenever the shape differs from the last one.
   // It uses an alltoall's first dimension only to check that the splits do not exceed it. So every exchange
   // announces the same dimension and is negotiated on the fast path at any length, without padding.
@@ -118,7 +129,7 @@ Status EnqueueAlltoall(const std::string& name, std::shared_ptr<Alltoall> alltoa
                                    static_cast<int64_t>(splits.size() * sizeof(int32_t)), splits.size());
   return FromHorovod(hvd::EnqueueTensorAlltoall(
       std::make_shared<AlltoallContext>(alltoall), std::move(words), std::move(counts), hvd::ReadyEventList(),
-      name, CPU_DEVICE_ID, [alltoall](const hvd::Status& status) { alltoall->Done(FromHorovod(status)); }));
+      name, device, [alltoall](const hvd::Status& status) { alltoall->Done(FromHorovod(status)); }));
 }
 
 }  // namespace sok

@@ -22,11 +22,14 @@ struct HorovodPlace {
 // An error if Horovod is not initialized.
 StatusOr<HorovodPlace> GetHorovodPlace();
 
+// Whether Horovod is built for GPUs. Only the build of this library for such a Horovod fits it.
+bool IsBuiltForGpus();
+
 // Starts `alltoall` under `name`. All ranks must enqueue that name, and no other alltoall in flight may have
 // it. Returns at once. After an error nothing was enqueued, and Done() is not called. Thread-safe.
 //
-// The caller has checked that there are `size` splits, none negative, that add up to at most
-// kMaxAlltoallWords.
+// The caller has checked that words of a GPU are ready, and that Horovod takes them; that there are `size`
+// splits, none negative, that add up to at most kMaxAlltoallWords.
 Status EnqueueAlltoall(const std::string& name, std::shared_ptr<Alltoall> alltoall);
 
 }  // namespace sok

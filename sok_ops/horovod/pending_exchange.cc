@@ -3,7 +3,8 @@
 #include <numeric>
 #include <utility>
 
-#include "sok_ops/horovod/device_copies.h"
+#include "sok_ops/horovod/device_memory.h"
+#include "sok_ops/horovod/device_words.h"
 #include "sok_ops/horovod/exchange_statistics.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/platform/errors.h"
@@ -19,6 +20,11 @@ tf::Tensor SentWords(tf::OpKernelContext* context) {
   const auto splits = context->input(1).vec<int32_t>();
   const int64_t sent = std::accumulate(splits.data(), splits.data() + splits.size(), int64_t{0});
   return context->input(0).Slice(0, sent);
+}
+
+tf::DeviceContext* NewReference(tf::DeviceContext* context) {
+  if (context != nullptr) context->Ref();
+  return context;
 }
 
 // The process's watch. Never destroyed: Horovod's thread may end a round while the process exits.
@@ -40,28 +46,33 @@ PendingExchange::PendingExchange(const std::string& name, HorovodPlace place, tf
       place_(place),
       input_(SentWords(context)),
       splits_(context->input(1)),
-      allocator_(HostAllocator(context)),
-      is_on_device_(HasOwnMemory(context)),
+      is_staged_(HasOwnMemory(context) && !HorovodTakesDeviceMemory()),
+      device_(HasOwnMemory(context) && !is_staged_ ? GpuNumber(context) : kHostMemory),
+      device_context_(NewReference(context->op_device_context())),
+      host_allocator_(HostAllocator(context)),
+      allocator_(device_ == kHostMemory ? host_allocator_
+                                        : context->get_allocator(tf::AllocatorAttributes())),
       context_(context),
       done_(std::move(done)) {}
 
 void PendingExchange::Start(int64_t stall_period_ms) {
-  if (!is_on_device_) {
-    words_ = input_;
-    return StartFromHost(stall_period_ms);
+  const auto begin = [self = shared_from_this(), stall_period_ms](const tf::Status& status) {
+    status.ok() ? self->Begin(stall_period_ms) : self->Fail(status);
+  };
+  if (is_staged_) {
+    words_ = tf::Tensor(allocator_, tf::DT_INT64, input_.shape());
+    if (!words_.IsInitialized()) {
+      return Fail(Explain(ResourceExhausted("no memory for the ", input_.NumElements(), " words to send")));
+    }
+    return CopyToHost(context_, &input_, &words_, begin);
   }
-  words_ = tf::Tensor(allocator_, tf::DT_INT64, input_.shape());
-  if (!words_.IsInitialized()) {
-    return Fail(Explain(ResourceExhausted("no memory for the ", input_.NumElements(), " words to send")));
-  }
-  CopyToHost(context_, &input_, &words_,
-             [self = shared_from_this(), stall_period_ms](const tf::Status& status) {
-               if (!status.ok()) return self->Fail(status);
-               self->StartFromHost(stall_period_ms);
-             });
+  words_ = input_;
+  if (device_ == kHostMemory) return begin(tf::Status());
+  const tf::Status status = AfterKernels(context_, [begin] { begin(tf::Status()); });
+  if (!status.ok()) Fail(status);
 }
 
-void PendingExchange::StartFromHost(int64_t stall_period_ms) {
+void PendingExchange::Begin(int64_t stall_period_ms) {
   ProcessWatch().Begin(shared_from_this(), place_.size, stall_period_ms);
   if (!WatchCancellation()) return;
   const Status status = EnqueueAlltoall(name_, shared_from_this());
@@ -96,7 +107,7 @@ void PendingExchange::Done(const Status& status) {
 
 // Makes what has arrived the op's output, and ends the op.
 void PendingExchange::Deliver() {
-  if (!is_on_device_) {
+  if (!is_staged_) {
     context_->set_output(0, received_);
     return End(tf::Status());
   }
@@ -136,13 +147,19 @@ StatusOr<int64_t*> PendingExchange::AllocateReceived(int64_t words) {
     return ResourceExhausted(words, " words arrive at this rank; an exchange has room for ",
                              kMaxAlltoallWords, ". Use smaller batches or more ranks.");
   }
+  if (device_ != kHostMemory) {
+    // TensorFlow gives memory out when a kernel that used it is in the stream, and Horovod has another
+    // stream.
+    const tf::Status status = WaitForKernels(device_context_.get());
+    if (!status.ok()) return FromTf(status);
+  }
   received_ = tf::Tensor(allocator_, tf::DT_INT64, tf::TensorShape({words}));
   if (!received_.IsInitialized()) return ResourceExhausted("no memory for the ", words, " words that arrive");
   return received_.vec<int64_t>().data();
 }
 
 StatusOr<int32_t*> PendingExchange::AllocateReceivedSplits(int64_t ranks) {
-  received_splits_ = tf::Tensor(allocator_, tf::DT_INT32, tf::TensorShape({ranks}));
+  received_splits_ = tf::Tensor(host_allocator_, tf::DT_INT32, tf::TensorShape({ranks}));
   if (!received_splits_.IsInitialized()) return ResourceExhausted("no memory for ", ranks, " splits");
   return received_splits_.vec<int32_t>().data();
 }

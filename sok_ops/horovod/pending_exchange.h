@@ -11,6 +11,7 @@
 #include "sok_ops/horovod/horovod_queue.h"
 #include "sok_ops/horovod/stall_watch.h"
 #include "tensorflow/core/framework/cancellation.h"
+#include "tensorflow/core/framework/device_base.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
@@ -23,8 +24,9 @@ namespace sok {
 // failure Horovod may still access the exchange's memory, so the exchange owns the memory until Horovod
 // releases the exchange. The kernel's context is never accessed after the op has ended.
 //
-// Words in the memory of a device go through memory of the host: they are copied there before the exchange
-// starts, and what arrives is copied to the device after its end. Such an op does not end while it copies.
+// Horovod gets words in the memory of a device as they are if it takes them (device_words.h), when they are
+// ready. Otherwise they go through memory of the host: they are copied there before the exchange starts, and
+// what arrives is copied to the device after its end. The op does not end while it waits or copies.
 class PendingExchange final : public Alltoall,
                               public WatchedExchange,
                               public std::enable_shared_from_this<PendingExchange> {
@@ -34,21 +36,22 @@ class PendingExchange final : public Alltoall,
   PendingExchange(const std::string& name, HorovodPlace place, tensorflow::OpKernelContext* context,
                   tensorflow::AsyncOpKernel::DoneCallback done);
 
-  // Passes the exchange to Horovod and to the stall watch, once its words are in the host's memory. The op
-  // may end before this returns.
+  // Passes the exchange to Horovod and to the stall watch, once its words are where Horovod takes them. The
+  // op may end before this returns.
   void Start(int64_t stall_period_ms);
 
   const std::string& name() const override { return name_; }
   void FailStalled(const Status& status) override { Fail(Explain(status)); }
 
   const int64_t* words() const override;
+  int device() const override { return device_; }
   Span<const int32_t> splits() const override;
   StatusOr<int64_t*> AllocateReceived(int64_t words) override;
   StatusOr<int32_t*> AllocateReceivedSplits(int64_t ranks) override;
   void Done(const Status& status) override;
 
  private:
-  void StartFromHost(int64_t stall_period_ms);
+  void Begin(int64_t stall_period_ms);
   bool WatchCancellation();
   void Fail(const tensorflow::Status& status);
   // True for the one caller that may end the op.
@@ -61,9 +64,12 @@ class PendingExchange final : public Alltoall,
   const HorovodPlace place_;
   const tensorflow::Tensor input_;  // the words to send, where the op has them
   const tensorflow::Tensor splits_;
-  tensorflow::Allocator* const allocator_;  // of the host's memory
-  const bool is_on_device_;
-  tensorflow::Tensor words_;  // to send, in the host's memory
+  const bool is_staged_;  // whether words go from the device through the host's memory
+  const int device_;      // whose memory Horovod sees
+  const tensorflow::core::RefCountPtr<tensorflow::DeviceContext> device_context_;  // null on a CPU
+  tensorflow::Allocator* const host_allocator_;
+  tensorflow::Allocator* const allocator_;  // of the words that Horovod sees
+  tensorflow::Tensor words_;                // to send
   tensorflow::Tensor received_;
   tensorflow::Tensor received_splits_;
 

@@ -1,9 +1,9 @@
-#include "sok_ops/horovod/device_copies.h"
+#include "sok_ops/horovod/device_memory.h"
 
 #include <utility>
 
 #include "tensorflow/core/framework/device.h"
-#include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/platform/stream_executor.h"
 
 namespace sok {
 
@@ -24,6 +24,15 @@ tf::Allocator* HostAllocator(tf::OpKernelContext* context) {
   return context->get_allocator(attributes);
 }
 
+int GpuNumber(tf::OpKernelContext* context) {
+  return context->device()->tensorflow_accelerator_device_info()->gpu_id;
+}
+
+tf::Status AfterKernels(tf::OpKernelContext* context, std::function<void()> function) {
+  tf::DeviceContext* const device = context->op_device_context();
+  return device->ThenExecute(DeviceOf(context), device->stream(), std::move(function));
+}
+
 void CopyToHost(tf::OpKernelContext* context, const tf::Tensor* on_device, tf::Tensor* on_host,
                 CopyDone done) {
   if (on_device->NumElements() == 0) return done(tf::Status());
@@ -36,5 +45,7 @@ void CopyToDevice(tf::OpKernelContext* context, const tf::Tensor* on_host, tf::T
   if (on_host->NumElements() == 0) return done(tf::Status());
   context->op_device_context()->CopyCPUTensorToDevice(on_host, DeviceOf(context), on_device, std::move(done));
 }
+
+tf::Status WaitForKernels(tf::DeviceContext* device) { return device->stream()->BlockHostUntilDone(); }
 
 }  // namespace sok

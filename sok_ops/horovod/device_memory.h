@@ -1,0 +1,42 @@
+// What an exchange does with the memory of a kernel's device.
+#ifndef SOK_SOK_OPS_HOROVOD_DEVICE_MEMORY_H_
+#define SOK_SOK_OPS_HOROVOD_DEVICE_MEMORY_H_
+
+#include <functional>
+
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/device_base.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+
+namespace sok {
+
+// Whether the kernel's device has memory that the host cannot read.
+bool HasOwnMemory(tensorflow::OpKernelContext* context);
+
+// Allocates in the host's memory: pinned memory, which copies take directly, if the device has its own.
+tensorflow::Allocator* HostAllocator(tensorflow::OpKernelContext* context);
+
+// The number by which Horovod knows the kernel's device, a GPU.
+int GpuNumber(tensorflow::OpKernelContext* context);
+
+// Calls `function` when everything that is in the device's stream of kernels now has run. A thread of
+// TensorFlow's does. An error if the device cannot tell.
+tensorflow::Status AfterKernels(tensorflow::OpKernelContext* context, std::function<void()> function);
+
+// Copies between the device and the host. TensorFlow makes them, on streams of their own: a copy to the host
+// waits for what is in the device's stream of kernels, and no thread of the host waits for a copy. A thread
+// of TensorFlow's calls `done` when it has been made. The context and both tensors must live until then.
+using CopyDone = std::function<void(const tensorflow::Status&)>;
+
+void CopyToHost(tensorflow::OpKernelContext* context, const tensorflow::Tensor* on_device,
+                tensorflow::Tensor* on_host, CopyDone done);
+void CopyToDevice(tensorflow::OpKernelContext* context, const tensorflow::Tensor* on_host,
+                  tensorflow::Tensor* on_device, CopyDone done);
+
+// Blocks the calling thread until everything that is in the device's stream of kernels now has run.
+tensorflow::Status WaitForKernels(tensorflow::DeviceContext* device);
+
+}  // namespace sok
+
+#endif  // SOK_SOK_OPS_HOROVOD_DEVICE_MEMORY_H_
