@@ -21,6 +21,8 @@ def run_pytest(config: str, arguments: list[str]) -> int:
     import expected_skips
 
     options = ["-c", config, "--rootdir", os.getcwd(), "-p", "no:cacheprovider"]
+    # It imports Hypothesis at the end of every file, which takes longer than many files' tests.
+    options += ["-p", "no:hypothesispytest"]
     if "XML_OUTPUT_FILE" in os.environ:
         options.append(f"--junitxml={os.environ['XML_OUTPUT_FILE']}")
     chosen = os.environ.get("TESTBRIDGE_TEST_ONLY")

@@ -3,10 +3,13 @@
 
 readonly NEEDED_GB=5  # for TensorFlow, the other packages, and Horovod's build folder
 
-# Prints the path of a Python 3.11, or nothing.
+# Prints the path of a Python 3.11, or nothing. Debian's, if it is complete, comes before others on the path: it is
+# optimized with a profile, and builds graphs in a seventh less time than what pyenv compiles.
 find_base_python() {
-  local candidate
-  for candidate in ${PYTHON:-} python3.11 python3; do
+  local candidate debian=/usr/bin/python3.11
+  local complete='import ensurepip, os, sysconfig, venv; os.stat(sysconfig.get_path("include") + "/Python.h")'
+  "$debian" -c "$complete" 2> /dev/null || debian=
+  for candidate in ${PYTHON:-} $debian python3.11 python3; do
     if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2> /dev/null; then
       command -v "$candidate"
       return 0
