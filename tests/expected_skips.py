@@ -23,6 +23,10 @@ def _has_keras_3() -> bool:
     return tuple(int(part) for part in tf.__version__.split(".")[:2]) >= (2, 16)
 
 
+def _tables_are_on_a_gpu() -> bool:
+    return bool(os.environ.get("SOK_TEST_DEVICE"))
+
+
 # A regular expression for the whole reason, and a function that tells whether it is expected here.
 _EXPECTED: dict[str, Callable[[], bool]] = {
     r"(this )?TensorFlow.* has no Estimator": _has_keras_3,

@@ -10,11 +10,18 @@ from sparse_operation_kit import native
 DIM = 2
 NAME = "sound_table"
 
+
+def two_handles():
+    # TensorFlow stacks handles on CPUs only.
+    with tf.device("/CPU:0"):
+        return tf.stack([sok.EmbeddingVariable(name="other", dim=DIM).handle] * 2)
+
+
 HANDLES = {
     "no handle": lambda: harness.empty_tensor(tf.resource),
     "the handle of a variable": lambda: tf.Variable([1.0]).handle,
     "the handle of a queue": lambda: tf.queue.FIFOQueue(3, [tf.int64]).queue_ref,
-    "two handles": lambda: tf.stack([sok.EmbeddingVariable(name="other", dim=DIM).handle] * 2),
+    "two handles": two_handles,
 }
 
 

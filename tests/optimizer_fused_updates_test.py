@@ -11,10 +11,11 @@ import pytest
 import tensorflow as tf
 
 import harness
+import optimizer_parity
 import sparse_operation_kit as sok
+from device_of_tests import sized
 from sparse_operation_kit import compat, native
 from sparse_operation_kit.lookup import group
-from sparse_operation_kit.optimizers.mapping import known_optimizers
 
 train = tf.compat.v1.train
 DIMS = (4, 16, 3)
@@ -28,12 +29,12 @@ def _keras_optimizers():
 
 MAKERS = [
     pytest.param(functools.partial(entry.make, rule), id=f"{entry.public_name}-{rule}")
-    for entry in known_optimizers()
-    for rule in entry.rules
+    for entry, rule in optimizer_parity.entries_and_rules()
 ]
 
 
-@pytest.fixture(params=["one rank", "over ranks"], autouse=True)
+# Ops over ranks have no kernels for GPUs.
+@pytest.fixture(params=sized(["one rank", "over ranks"], ["one rank"]), autouse=True)
 def is_sharded(request, monkeypatch):
     """Whether lookups are built as for several ranks; they run on one rank."""
     if request.param == "over ranks":

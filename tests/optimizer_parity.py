@@ -10,11 +10,14 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from device_of_tests import ON_GPU, sized
+from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer
+from sparse_operation_kit.optimizers.mapping import known_optimizers
 
 ROWS = 60
 DIM = 5
 BATCH = 24
-STEPS = 50
+STEPS = sized(on_cpu=50, on_gpu=15)
 
 MakeOptimizer = Callable[[tf.Tensor], object]
 
@@ -92,6 +95,12 @@ def batches(steps: int, distinct: bool = False, seed: int = 1) -> list[tuple[np.
         )
         for _ in range(steps)
     ]
+
+
+def entries_and_rules() -> list[tuple[KnownOptimizer, str]]:
+    """The optimizers of the registry with the rules of each; on a GPU, where rules run, each rule once."""
+    pairs = [(entry, rule) for entry in known_optimizers() for rule in entry.rules]
+    return list({rule: (entry, rule) for entry, rule in reversed(pairs)}.values()) if ON_GPU else pairs
 
 
 def train(optimizer: object, loss: tf.Tensor, variables: Sequence[tf.Variable]) -> tf.Operation:

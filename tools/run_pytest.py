@@ -45,7 +45,7 @@ def main(config: str, arguments: list[str]) -> object:
     import forked
 
     if os.environ.get("SOK_TEST_DEVICE"):
-        import fake_gpu_device  # noqa: F401 - gives this process the device
+        import fake_gpu_device  # noqa: F401 - gives the device to the tests and to what they fork
 
     # Forked processes need not garbage-collect the objects they share, which would take each of them a
     # second.

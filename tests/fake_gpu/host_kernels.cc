@@ -1,20 +1,31 @@
-// TensorFlow's ops that have kernels on GPUs, but not in TensorFlow's build for CPUs, and that optimizers and
-// gradients put beside a table: without kernels for them the table would be on the CPU. Their arguments are
-// in the host's memory, and the CPU's kernels do the work.
+// Kernels of TensorFlow's ops that programs put beside a table, which real GPUs have and TensorFlow's build
+// for CPUs lacks: without them the table would be on the CPU. Their arguments are in the host's memory, and
+// the CPU's kernels do the work. Their priority is low: unless something else places an op, it is on the CPU.
+//
+// Kernels of variables are among them. TensorFlow has some for devices of plugins, which change a variable's
+// value in the device's memory on the host; with these, the value is in the host's memory.
 #include "tests/fake_gpu/host_kernels.h"
 
+#include <cstdint>
 #include <memory>
 
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
 
 namespace {
 
 namespace tf = ::tensorflow;
 
 // Ops without temporary memory, which would be the device's.
-constexpr const char* kOps[] = {"AddV2",   "Cast",       "Mul",  "Neg",    "Pack", "Pow",
-                                "RealDiv", "Reciprocal", "Sqrt", "Square", "Sub",  "ZerosLike"};
+constexpr const char* kOps[] = {
+    "AddN", "AddV2",          "AssignVariableOp", "BroadcastTo", "Cast", "L2Loss", "Mul", "Neg",
+    "Pack", "ReadVariableOp", "RealDiv",          "Reciprocal",  "Sqrt", "Square", "Sub", "ZerosLike"};
+
+// Not texts, for which GPUs have no kernels.
+constexpr tf::DataType kTypes[] = {tf::DT_BOOL,  tf::DT_DOUBLE, tf::DT_FLOAT,  tf::DT_HALF,
+                                   tf::DT_INT32, tf::DT_INT64,  tf::DT_VARIANT};
 
 class HostKernel final : public tf::OpKernel {
  public:
@@ -32,18 +43,61 @@ class HostKernel final : public tf::OpKernel {
   std::unique_ptr<tf::OpKernel> kernel_;
 };
 
-bool AddKernels() {
-  for (const char* const op : kOps) {
-    const tf::OpDef* definition = nullptr;
-    if (!tf::OpRegistry::Global()->LookUpOpDef(op, &definition).ok()) continue;
-    tf::KernelDefBuilder builder(op);
-    builder.Device(tf::DEVICE_GPU);
-    for (const auto& argument : definition->input_arg()) builder.HostMemory(argument.name().c_str());
-    for (const auto& argument : definition->output_arg()) builder.HostMemory(argument.name().c_str());
-    tf::kernel_factory::OpKernelRegistrar(
-        builder.Build(), op,
-        [](tf::OpKernelConstruction* construction) -> tf::OpKernel* { return new HostKernel(construction); });
+// Adds `sign` times a value to a variable. The sum is a new tensor, as the old one may be somebody's output.
+template <typename T, int sign>
+class AddToVariable final : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* context) override {
+    tf::core::RefCountPtr<tf::Var> variable;
+    OP_REQUIRES_OK(context, tf::LookupResource(context, tf::HandleFromInput(context, 0), &variable));
+    const tf::Tensor& value = context->input(1);
+    const tf::mutex_lock lock(*variable->mu());
+    const tf::Tensor& old = *variable->tensor();
+    OP_REQUIRES(context, old.IsSameSize(value), tf::errors::InvalidArgument(name(), ": shapes differ"));
+    tf::AllocatorAttributes on_host;
+    on_host.set_on_host(true);
+    tf::Tensor sum;
+    OP_REQUIRES_OK(context, context->allocate_temp(old.dtype(), old.shape(), &sum, on_host));
+    const T* const terms = static_cast<const T*>(old.data());
+    const T* const others = static_cast<const T*>(value.data());
+    for (int64_t i = 0; i < sum.NumElements(); ++i) {
+      static_cast<T*>(sum.data())[i] = terms[i] + sign * others[i];
+    }
+    *variable->tensor() = sum;
   }
+};
+
+// Registers a kernel for the op's attributes of `types`.
+template <typename Kernel>
+void Add(const char* op, tf::gtl::ArraySlice<tf::DataType> types) {
+  const tf::OpDef* definition = nullptr;
+  if (!tf::OpRegistry::Global()->LookUpOpDef(op, &definition).ok()) return;
+  tf::KernelDefBuilder builder(op);
+  builder.Device(tf::DEVICE_GPU).Priority(-1);
+  for (const auto& attribute : definition->attr()) {
+    if (attribute.type() == "type") builder.TypeConstraint(attribute.name().c_str(), types);
+  }
+  for (const auto& argument : definition->input_arg()) builder.HostMemory(argument.name().c_str());
+  for (const auto& argument : definition->output_arg()) builder.HostMemory(argument.name().c_str());
+  tf::kernel_factory::OpKernelRegistrar(
+      builder.Build(), op,
+      [](tf::OpKernelConstruction* construction) -> tf::OpKernel* { return new Kernel(construction); });
+}
+
+template <typename T>
+void AddSumsOfVariables() {
+  Add<AddToVariable<T, 1>>("AssignAddVariableOp", {tf::DataTypeToEnum<T>::value});
+  Add<AddToVariable<T, -1>>("AssignSubVariableOp", {tf::DataTypeToEnum<T>::value});
+}
+
+bool AddKernels() {
+  for (const char* const op : kOps) Add<HostKernel>(op, kTypes);
+  AddSumsOfVariables<int32_t>();
+  AddSumsOfVariables<int64_t>();
+  AddSumsOfVariables<float>();
+  AddSumsOfVariables<double>();
   return true;
 }
 

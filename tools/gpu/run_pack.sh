@@ -53,7 +53,7 @@ if command -v nvidia-smi > /dev/null; then nvidia-smi > "$output/nvidia-smi.txt"
 
 while read -r file; do
   # The plugin is loaded by the test.
-  step "$(basename "$file" .py)" 300 env -u TF_PLUGGABLE_DEVICE_LIBRARY_PATH SOK_TEST_DEVICE=gpu \
+  step "$(basename "$file" .py)" 300 env -u TF_PLUGGABLE_DEVICE_LIBRARY_PATH SOK_TEST_DEVICE=gpu SOK_DEVICE=gpu \
     "$python" tools/run_pytest.py pyproject.toml -q "$file"
 done < gpu_tests
 for device in gpu cpu; do

@@ -175,19 +175,25 @@ def _init_op(configuration: _Configuration, seed: int) -> tf.Tensor:
     state = _state_of(tf.compat.v1.get_default_graph())
     if state.status is not None and state.arguments == words:
         return state.status
+    # On the CPU, also if the program places its model elsewhere. Runs after the graph's earlier Init, so that
+    # all ranks notice if the arguments differ.
+    with tf.device("/device:CPU:0"):
+        status = _unless_it_has_run(words, [] if state.status is None else [state.status])
+    for maker in state.makers:
+        maker._add_control_input(status.op)
+    state.status, state.arguments = status, words
+    return status
+
+
+def _unless_it_has_run(words: list[int], after: list[tf.Tensor]) -> tf.Tensor:
     ranks = communicator()
-    # Runs after the graph's earlier Init, so that all ranks notice if the arguments differ.
-    with tf.control_dependencies([] if state.status is None else [state.status]):
+    with tf.control_dependencies(after):
         arguments = tf.constant(words, tf.int64)
         has_run = native.ops.sok_init_has_run(arguments, rank=ranks.rank, ranks=ranks.size)
     # Only one side of the switch runs, so ranks exchange nothing if Init has run already.
     first = _told_to_ranks(tf.raw_ops.Switch(data=arguments, pred=has_run).output_false, words)
     again = tf.raw_ops.Switch(data=tf.constant("OK"), pred=has_run).output_true
-    status = tf.raw_ops.Merge(inputs=[first, again], name="SokInit").output
-    for maker in state.makers:
-        maker._add_control_input(status.op)
-    state.status, state.arguments = status, words
-    return status
+    return tf.raw_ops.Merge(inputs=[first, again], name="SokInit").output
 
 
 def _told_to_ranks(arguments: tf.Tensor, words: list[int]) -> tf.Tensor:

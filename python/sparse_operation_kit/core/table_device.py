@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -95,6 +95,19 @@ def place_table(table: tf.Operation, name: str) -> None:
         return
     place = tf.DeviceSpec.from_string(table.device or "").replace(device_type=setting.upper(), device_index=0)
     table._set_device(place.to_string())
+
+
+@contextlib.contextmanager
+def on_host(table: EmbeddingVariable) -> Iterator[None]:
+    """A scope for ops on numbers that kernels need on the host: the CPU of the table's job and task.
+
+    TensorFlow colocates the ops of an update with the variable. On a GPU, each step would have to wait until
+    their results are copied to the host.
+    """
+    place = tf.DeviceSpec.from_string(table.handle.device or "").replace(device_type="CPU", device_index=0)
+    graph = tf.compat.v1.get_default_graph()
+    with graph.colocate_with(None, ignore_existing=True), tf.device(place):
+        yield
 
 
 def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:

@@ -98,15 +98,17 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
                 f"LookupPrefetch: look_up returned {results!r}, which does not depend on the batch"
             )
         dtypes = [tensor.dtype for tensor in cut.held]
-        taken = native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch=scope, name="take")
+        # Batches are held where they are read, on the host.
+        with tf.device("/device:CPU:0"):
+            taken = native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch=scope, name="take")
         for tensor, instead in zip(cut.held, taken, strict=True):
             instead.set_shape(tensor.shape)
         self._take = taken[0].op
         outputs = record.record(made, cut.rejoin(taken, flat), taken)
         self.outputs = tf.nest.pack_sequence_as(results, outputs, expand_composites=True)
-        with tf.control_dependencies(cut.waits):
+        with tf.device("/device:CPU:0"), tf.control_dependencies(cut.waits):
             self.prime = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="prime")
-        with tf.control_dependencies([self._take, *cut.waits]):
+        with tf.device("/device:CPU:0"), tf.control_dependencies([self._take, *cut.waits]):
             self.advance = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="advance")
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.core.table_device import on_host
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.shadow import shadow_methods
 from sparse_operation_kit.optimizers.step_ops import StepOps
@@ -36,15 +37,21 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
     apply_dense = optimizer._resource_apply_dense
     apply_slices = optimizer._resource_apply_sparse_duplicate_indices
 
-    def update_table(variable, gradient, apply_state):
+    prepare = optimizer._prepare
+    coefficients: dict[str, Any] = {}
+
+    def prepare_ordinary_variables(var_list):
+        return prepare([variable for variable in var_list if not is_embedding_variable(variable)])
+
+    def update_table(variable, gradient):
         check_gradient(variable, gradient)
-        device_and_dtype = (variable.device, variable.dtype.base_dtype)
-        coefficients = (apply_state or {}).get(device_and_dtype)
-        if coefficients is None:
-            coefficients = optimizer._fallback_apply_state(*device_and_dtype)
-        update = known.update(optimizer, coefficients)
+        with on_host(variable):
+            if not coefficients:
+                coefficients.update(optimizer._fallback_apply_state(variable.device, tf.float32))
+            update = known.update(optimizer, coefficients)
+            hyper = update.packed_hyper()
         claim_table(variable, optimizer, update.kernel)
-        return ops.update(variable, gradient, update.kernel, update.packed_hyper())
+        return ops.update(variable, gradient, update.kernel, hyper)
 
     # Replaced instead of `_create_slots`, which also creates state that all variables share.
     def add_slot_of_ordinary_variable(var, slot_name, *args, **kwargs):
@@ -53,17 +60,18 @@ def routed(optimizer: Any, tables: Sequence[tf.Variable]) -> Iterator[None]:
     # Keras inspects this signature to decide whether to pass apply_state.
     def dense(grad, var, apply_state=None):
         if is_embedding_variable(var):
-            return update_table(var, grad, apply_state)
+            return update_table(var, grad)
         return apply_dense(grad, var, apply_state=apply_state)
 
     def slices(grad, var, indices, **kwargs):
         if is_embedding_variable(var):
-            return update_table(var, tf.IndexedSlices(grad, indices), kwargs.get("apply_state"))
+            return update_table(var, tf.IndexedSlices(grad, indices))
         return apply_slices(grad, var, indices, **kwargs)
 
     with shadow_methods(
         optimizer,
         add_slot=add_slot_of_ordinary_variable,
+        _prepare=prepare_ordinary_variables,
         _resource_apply_dense=dense,
         _resource_apply_sparse_duplicate_indices=slices,
     ):

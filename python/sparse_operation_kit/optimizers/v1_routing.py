@@ -14,10 +14,11 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.core.table_device import on_host
 from sparse_operation_kit.optimizers.mapping import KnownOptimizer, find_known
 from sparse_operation_kit.optimizers.shadow import shadow_methods
 from sparse_operation_kit.optimizers.step_ops import StepOps
-from sparse_operation_kit.optimizers.table_update import TableUpdate, check_gradient, claim_table
+from sparse_operation_kit.optimizers.table_update import check_gradient, claim_table
 
 
 class _Step:
@@ -33,19 +34,19 @@ class _Step:
     def apply(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> tf.Operation:
         check_gradient(variable, gradient)
         # The update is created here and not before the call, because it needs the tensors of _prepare.
-        if self._known.differs_by_table:
-            self._use(self._known.update(self._optimizer, variable))
-        elif self._update is None:
-            self._use(self._known.update(self._optimizer))
+        if self._known.differs_by_table or self._update is None:
+            with on_host(variable):
+                self._prepare(variable)
         claim_table(variable, self._optimizer, self._update.kernel)
         return self._ops.update(variable, gradient, self._update.kernel, self._hyper)
 
     def finish(self) -> None:
         self._ops.finish()
 
-    def _use(self, update: TableUpdate) -> None:
-        self._update = update
-        self._hyper = update.packed_hyper()
+    def _prepare(self, variable: tf.Variable) -> None:
+        of_table = [variable] if self._known.differs_by_table else []
+        self._update = self._known.update(self._optimizer, *of_table)
+        self._hyper = self._update.packed_hyper()
 
 
 @contextlib.contextmanager

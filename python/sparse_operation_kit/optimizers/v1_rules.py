@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.core.table_device import on_host
 from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer, of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
@@ -94,7 +95,10 @@ def create_beta_powers(optimizer: _train.AdamOptimizer, variables: Sequence[tf.V
     """Creates the step counters, which TensorFlow's Adam creates only together with slots."""
     first = min(variables, key=lambda variable: variable.name)
     for name, beta in (("beta1_power", optimizer._beta1), ("beta2_power", optimizer._beta2)):
-        optimizer._create_non_slot_variable(initial_value=beta, name=name, colocate_with=first)
+        if (name, first.graph) not in optimizer._non_slot_dict:
+            with on_host(first):
+                power = tf.compat.v1.Variable(beta, trainable=False, name=name, use_resource=True)
+            optimizer._non_slot_dict[name, first.graph] = power
 
 
 def adam_hyper(optimizer: _train.AdamOptimizer) -> dict:
