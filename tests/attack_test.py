@@ -3,12 +3,12 @@
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 from collections import Counter
 
 import pytest
 
+import forked
 from attack import runner
 from attack.scenario import Scenario
 
@@ -16,10 +16,7 @@ from attack.scenario import Scenario
 def _in_a_process_of_its_own(code):
     """Runs code in a process that has not used TensorFlow."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+    result = forked.run_code(code, env=environment, timeout=300)
     return result.returncode, result.stdout + result.stderr[-3000:]
 
 

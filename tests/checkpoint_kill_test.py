@@ -6,12 +6,12 @@ SOK_TEST_KILLS and SOK_TEST_RANK_KILLS set how often processes are killed.
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 
 import pytest
 
+import forked
 import harness
 import killed_training
 import ranks
@@ -26,16 +26,8 @@ def test_one_process(tmp_path, full_every):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     arguments = f"{str(tmp_path)!r}, {KILLS}, random.Random(2), {full_every}"
     code = f"import random; from killed_training import *; print('steps', kill_again_and_again({arguments}))"
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=60 + 20 * KILLS,
-    )
-    assert result.returncode == 0, result.stdout[-6000:]
+    result = forked.run_code(code, env=environment, timeout=60 + 20 * KILLS)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
     steps = int(result.stdout.split("steps")[-1])
     assert steps > KILLS // 4
     # The next save removes the leftovers of killed saves. At most two folders can be left after that: one

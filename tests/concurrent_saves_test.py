@@ -6,7 +6,6 @@ SOK_TEST_CONCURRENT_SAVES sets how many checkpoints each of them saves.
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training.saving import saveable_object
 
+import forked
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import (
@@ -278,16 +278,8 @@ def _serve(folder):
 def test_three_processes(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     code = f"import concurrent_saves_test as test; test._serve({str(tmp_path)!r})"
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=120 + 10 * SAVES,
-    )
-    assert result.returncode == 0, result.stdout[-6000:]
+    result = forked.run_code(code, env=environment, timeout=120 + 10 * SAVES)
+    assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
     words = next(line for line in result.stdout.splitlines() if line.startswith("saves")).split()
     counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
     assert counts["saves"] >= 2 * SAVES and counts["there"] > 0, result.stdout[-6000:]

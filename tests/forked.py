@@ -119,6 +119,16 @@ def run(
         )
 
 
+def run_code(
+    code: str, *args: str, env: dict[str, str] | None = None, timeout: float | None = None
+) -> subprocess.CompletedProcess:
+    """Runs a program's text, as `run` runs a file."""
+    with tempfile.TemporaryDirectory(prefix="forked-") as name:
+        program = pathlib.Path(name, "program.py")
+        program.write_text(code)
+        return run(program, *args, env=env, timeout=timeout)
+
+
 def start_server() -> Callable[[], Any] | None:
     """Forks the server of this process. Call it once, at the start of a program, with one Python thread.
 

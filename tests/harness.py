@@ -28,8 +28,8 @@ HOSTILE_KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63),
 def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Session]:
     """A session in a new default graph, after sok.Init. Build the graph, then call `initialize`."""
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads)
-    # They take a fifth of a small test's time. One only sorts the graph and infers shapes; Grappler's later
-    # rounds do what its first does. Tests that make their own sessions have both.
+    # A fifth of a small test's time goes into a pass that only sorts the graph and infers shapes, and into
+    # later rounds of Grappler, which do what its first does. Tests that make their own sessions have both.
     config.graph_options.rewrite_options.disable_tfg_optimizer = True
     config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:

@@ -1,7 +1,6 @@
 """A key's initial row has its initializer's distribution, and is a function of (seed, table, key) only."""
 
 import os
-import subprocess
 import sys
 import zlib
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.core import initialize
@@ -207,14 +207,7 @@ print(zlib.crc32(test.initial_rows("random_normal", test.harness.HOSTILE_KEYS, t
 def test_another_process_draws_the_same_bits():
     paths = [os.path.dirname(__file__), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    run = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    run = forked.run_code(_PROGRAM, env=environment, timeout=240)
     assert run.returncode == 0, run.stderr[-2000:]
     want = zlib.crc32(initial_rows("random_normal", harness.HOSTILE_KEYS).tobytes())
     assert int(run.stdout.split()[-1]) == want

@@ -86,9 +86,9 @@ class Model:
                 os.write(told, b"saved\n")
 
 
-def _train(directory: str, full_every: int, told: int) -> None:
-    with harness.graph_and_session() as session:
-        model = Model()
+def _train(model: Model, init: tf.Operation, directory: str, full_every: int, told: int) -> None:
+    with init.graph.as_default(), tf.compat.v1.Session() as session:
+        session.run(init)
         step = model.restore(session, directory)
         os.write(told, b"%d\n" % step)
         model.go_on(session, directory, step, full_every, told)
@@ -99,16 +99,20 @@ def kill_again_and_again(
 ) -> int:
     """Starts and kills processes one after another; returns the step that the last one restored.
 
-    Each is killed at most `longest` seconds after its restore or its first save. Processes are forked,
-    because importing TensorFlow takes seconds; so this process must not have used TensorFlow.
+    Each is killed at most `longest` seconds after its restore or its first save. Processes are forked with
+    the graph, because importing TensorFlow and building a graph take seconds; so this process must not have
+    run TensorFlow.
     """
+    with tf.Graph().as_default():
+        init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        model = Model()
     step = -1
     for _ in range(kills + 1):
         receiver, sender = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                _train(directory, full_every, sender)
+                _train(model, init, directory, full_every, sender)
             except BaseException:
                 traceback.print_exc()
             finally:

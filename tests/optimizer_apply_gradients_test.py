@@ -1,13 +1,13 @@
 """After the first embedding variable is made, TensorFlow's optimizers train them; others train as before."""
 
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
@@ -112,7 +112,8 @@ def test_importing_changes_no_optimizer():
         "assert [dict(vars(cls)) for cls in classes] == before\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
+    run = forked.run_code(program, env=environment, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
 
 
 def test_methods_replaced_for_a_call_are_back_after_it():

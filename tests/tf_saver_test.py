@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import pickle
-import subprocess
 import sys
 import tempfile
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
@@ -136,8 +136,8 @@ def test_training_goes_on_in_another_process(tmp_path, optimizer):
         want = model.state(session)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     result = tmp_path / "result"
-    command = [sys.executable, "-c", _OTHER_PROCESS, path, optimizer, str(result)]
-    subprocess.run(command, env=environment, check=True, timeout=120)
+    run = forked.run_code(_OTHER_PROCESS, path, optimizer, str(result), env=environment, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
     assert_same(pickle.loads(result.read_bytes()), want)
 
 
