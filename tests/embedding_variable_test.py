@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from device_of_tests import cpu_only
 
 KEYS = tf.compat.v1.GraphKeys
 
@@ -241,6 +242,7 @@ def test_the_error_of_a_dense_assignment_tells_what_to_do(assign):
             assign(table)
 
 
+@cpu_only("TensorFlow's build for CPUs has no kernel of the op for GPUs")
 def test_tensorflows_scatter_ops_do_not_fit_a_table():
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=3)

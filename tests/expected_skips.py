@@ -35,6 +35,8 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"Keras 3 has no graphs with sessions": _has_keras_3,
     r"the tables name Keras 2's optimizers as TensorFlow does": _has_keras_3,
     r"root reads everything": lambda: os.geteuid() == 0,
+    r"TensorFlow's build for CPUs has no kernel of the op for GPUs": _tables_are_on_a_gpu,
+    r"threads are the CPU engine's": _tables_are_on_a_gpu,
     # tools/setup.sh installs Open MPI if it can, and never valgrind.
     r"mpirun is not installed": lambda: os.geteuid() != 0,
     r"needs valgrind": lambda: shutil.which("valgrind") is None,

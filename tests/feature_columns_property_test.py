@@ -10,6 +10,8 @@ import feature_column_sets as sets
 import harness
 import sparse_operation_kit as sok
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 BATCH = 12
 STEPS = 50
 

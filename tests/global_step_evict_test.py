@@ -12,6 +12,8 @@ import sparse_operation_kit as sok
 from row_policy_model import DEFAULT, Trained, batches_of_keys
 from row_policy_reference import ReferenceTable
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 v1 = tf.compat.v1
 train = v1.train
 LIFE = 5

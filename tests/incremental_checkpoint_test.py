@@ -10,6 +10,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 v1 = tf.compat.v1
 train = v1.train
 

@@ -7,10 +7,11 @@ import tensorflow as tf
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
-from device_of_tests import sized
 from sparse_operation_kit import compat
 
-STEPS = 215  # more than the longest gap
+pytestmark = pytest.mark.cases_on_gpu(1)
+
+STEPS = 215
 # When rows are in the batch: always, with gaps of 1 and 10 steps, twice with a gap of 190 steps, once, never.
 TOUCHED = {
     0: lambda step: True,
@@ -57,7 +58,7 @@ def _run(make_optimizer, make_reference, read_steps, change_rate=True):
         return max(worst, optimizer_parity.deviation(*twins.read(session)))
 
 
-@pytest.mark.parametrize("arguments", sized(list(ARGUMENTS), ["short_memory"]))
+@pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_untouched_rows_move_as_tensorflows_do(arguments):
     def make(lr):
         return _adam(lr, **ARGUMENTS[arguments])

@@ -8,6 +8,8 @@ import harness
 import optimizer_parity
 import sparse_operation_kit as sok
 
+pytestmark = pytest.mark.cases_on_gpu(3)
+
 v1 = tf.compat.v1
 ROWS = 20
 DIM = 3

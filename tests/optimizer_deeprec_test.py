@@ -10,6 +10,8 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.core import initialize
 
+pytestmark = pytest.mark.cases_on_gpu(3)
+
 v1 = tf.compat.v1
 AdagradDecay = sok.optimizers.AdagradDecayOptimizer
 AdamAsync = sok.optimizers.AdamAsyncOptimizer

@@ -8,6 +8,8 @@ import harness
 import optimizer_parity
 import sparse_operation_kit as sok
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 train = tf.compat.v1.train
 
 

@@ -12,6 +12,8 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 
+pytestmark = pytest.mark.cases_on_gpu(4)
+
 v1 = tf.compat.v1
 _LEGACY = compat.legacy_keras_optimizers()
 legacy = _LEGACY[0][1] if _LEGACY else None

@@ -17,7 +17,7 @@ from sparse_operation_kit.optimizers.mapping import known_optimizers
 ROWS = 60
 DIM = 5
 BATCH = 24
-STEPS = sized(on_cpu=50, on_gpu=15)
+STEPS = sized(on_cpu=50, on_gpu=30)
 
 MakeOptimizer = Callable[[tf.Tensor], object]
 

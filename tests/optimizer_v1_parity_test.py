@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 import optimizer_parity
-from device_of_tests import sized
+
+pytestmark = pytest.mark.cases_on_gpu(3)
 
 train = tf.compat.v1.train
 
@@ -36,19 +37,19 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", sized(list(OPTIMIZERS), ["adam_callables", "ftrl_shrinkage"]))
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_trains_as_on_a_variable(name):
     assert optimizer_parity.worst_deviation(OPTIMIZERS[name]) < 5e-6
 
 
-@pytest.mark.parametrize("name", sized(list(OPTIMIZERS), ["adam_callables", "ftrl_shrinkage"]))
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_trains_a_table_alone_and_reads_between_steps(name):
     deviation = optimizer_parity.worst_deviation(OPTIMIZERS[name], read_each_step=True, dense=False)
     assert deviation < 5e-6
 
 
 @pytest.mark.parametrize("name", ["adadelta", "adadelta_arguments"])
-@pytest.mark.parametrize("spike", sized([1e18, 1e25, 1e30, -1e38, np.inf, np.nan], [1e25, np.nan]))
+@pytest.mark.parametrize("spike", [1e18, 1e25, 1e30, -1e38, np.inf, np.nan])
 def test_a_spike_is_what_it_is_on_a_variable(name, spike):
     gradients = [1.0, spike, 1.0, -1.0, 0.0, 1.0]
     got, want = optimizer_parity.rows_after_each(lambda: OPTIMIZERS[name](0.1), gradients)

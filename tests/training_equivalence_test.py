@@ -6,6 +6,9 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from device_of_tests import cpu_only
+
+pytestmark = pytest.mark.cases_on_gpu(2)
 
 STEPS = 50
 VOCABULARY = 200
@@ -123,6 +126,7 @@ def test_fifty_steps_in_whole_numbers_are_exact():
             assert np.unique(got).size > 20
 
 
+@cpu_only("threads are the CPU engine's")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_results_repeat_bit_for_bit_with_any_number_of_threads(optimizer):
     results = []
@@ -136,6 +140,7 @@ def test_results_repeat_bit_for_bit_with_any_number_of_threads(optimizer):
             np.testing.assert_array_equal(got, want)
 
 
+@cpu_only("threads are the CPU engine's")
 def test_large_batches_repeat_bit_for_bit_with_any_number_of_threads():
     """Batches are so large that every parallel loop is split."""
     keys = harness.zipf_keys(np.random.default_rng(3), 60_000, vocabulary=20_000)

@@ -19,6 +19,7 @@ def run_pytest(config: str, arguments: list[str]) -> int:
     import pytest
 
     import expected_skips
+    import fewer_cases
 
     options = ["-c", config, "--rootdir", os.getcwd(), "-p", "no:cacheprovider"]
     # It imports Hypothesis at the end of every file, which takes longer than many files' tests.
@@ -29,7 +30,7 @@ def run_pytest(config: str, arguments: list[str]) -> int:
     if chosen:
         options += ["-k", chosen]
     skips = expected_skips.Plugin()
-    status = pytest.main([*options, *arguments], plugins=[skips])
+    status = pytest.main([*options, *arguments], plugins=[skips, fewer_cases])
     # A file without tests is an error, unless the file skips itself (for example, because this TensorFlow has
     # no Estimator) or a filter is set.
     if status == pytest.ExitCode.NO_TESTS_COLLECTED and (skips.modules or chosen):

@@ -10,6 +10,7 @@
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/framework/variant.h"
 #include "tensorflow/core/framework/variant_encode_decode.h"
+#include "tensorflow/core/framework/variant_op_registry.h"
 
 namespace sok {
 
@@ -24,6 +25,24 @@ struct StateVariant {
   void Encode(tensorflow::VariantTensorData* /*data*/) const {}
   bool Decode(const tensorflow::VariantTensorData& /*data*/) { return false; }
 };
+
+// Lets a tensor with such a state go between the host and a GPU, as TensorFlow takes it out of a tf.function:
+// the state stays where it is. For a constant that is initialized when the library is loaded; returns true.
+template <typename T>
+bool ShareStateAmongDevices() {
+  namespace registration = tensorflow::variant_op_registry_fn_registration;
+  for (const auto direction :
+       {tensorflow::HOST_TO_DEVICE, tensorflow::DEVICE_TO_HOST, tensorflow::DEVICE_TO_DEVICE}) {
+    registration::UnaryVariantDeviceCopyRegistration<StateVariant<T>>(
+        direction, tensorflow::TypeIndex::Make<StateVariant<T>>(),
+        [](const StateVariant<T>& from, StateVariant<T>* to,
+           const tensorflow::UnaryVariantOpRegistry::AsyncTensorDeviceCopyFn& /*copy*/) {
+          *to = from;
+          return tensorflow::Status();
+        });
+  }
+  return true;
+}
 
 // Stores `state` in a kernel's output.
 template <typename T>

@@ -19,9 +19,27 @@ namespace {
 namespace tf = ::tensorflow;
 
 // Ops without temporary memory, which would be the device's.
-constexpr const char* kOps[] = {
-    "AddN", "AddV2",          "AssignVariableOp", "BroadcastTo", "Cast", "L2Loss", "Mul", "Neg",
-    "Pack", "ReadVariableOp", "RealDiv",          "Reciprocal",  "Sqrt", "Square", "Sub", "ZerosLike"};
+constexpr const char* kOps[] = {"AddN",
+                                "AddV2",
+                                "All",
+                                "AssignVariableOp",
+                                "BroadcastTo",
+                                "Cast",
+                                "ConcatV2",
+                                "GreaterEqual",
+                                "L2Loss",
+                                "Less",
+                                "LogicalAnd",
+                                "Mul",
+                                "Neg",
+                                "Pack",
+                                "ReadVariableOp",
+                                "RealDiv",
+                                "Reciprocal",
+                                "Sqrt",
+                                "Square",
+                                "Sub",
+                                "ZerosLike"};
 
 // Not texts, for which GPUs have no kernels.
 constexpr tf::DataType kTypes[] = {tf::DT_BOOL,  tf::DT_DOUBLE, tf::DT_FLOAT,  tf::DT_HALF,
