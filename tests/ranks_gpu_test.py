@@ -77,6 +77,11 @@ class Model:
         )
         loss = tf.add_n([tf.reduce_sum(tf.square(output - 0.3)) for output in self.outputs])
         self.gradients = tf.gradients(loss, [*self.tables, self.weights])
+        with tf.device(device):
+            self.quotients = [
+                native.ops.sok_divide_gradients(gradient.values, divisor=3)
+                for gradient in self.gradients[:-1]
+            ]
         with sok.optimizers.fused_updates(fused):
             self.step = OPTIMIZERS[optimizer]().minimize(loss, var_list=self.tables)
         self.saver = v1.train.Saver()
@@ -122,7 +127,7 @@ def _trained(device, optimizer, fused=True, prefix=None):
         with fake_gpu_device.session() as session:
             initialize(session)
             for step in range(STEPS):
-                seen.append(session.run([model.outputs, model.gradients], model.feed(step)))
+                seen.append(session.run([model.outputs, model.gradients, model.quotients], model.feed(step)))
                 session.run(model.step, model.feed(step))
                 seen.append(session.run(model.outputs, model.feed(step + 1, training=False)))
             seen.append(model.contents.read(session))

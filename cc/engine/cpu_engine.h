@@ -52,6 +52,8 @@ class CpuEngine final : public Engine {
   Status SumAndTrain(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
                      float divisor, std::string_view optimizer, Span<const EngineStep> steps,
                      EngineScratch* scratch) override;
+  Status Divide(const EngineContext& context, const float* values, int64_t n, float divisor,
+                float* quotients) override;
 };
 
 }  // namespace sok

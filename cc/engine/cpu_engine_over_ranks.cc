@@ -1,9 +1,12 @@
+#include <algorithm>
 #include <utility>
 
+#include "cc/base/vectorize.h"
 #include "cc/base/within_memory.h"
 #include "cc/engine/cpu_engine.h"
 #include "cc/engine/cpu_group.h"
 #include "cc/engine/summed_tables.h"
+#include "cc/pooling/vector_math.h"
 #include "cc/sharded/combine_group.h"
 #include "cc/sharded/exchange_errors.h"
 #include "cc/sharded/reduce_group.h"
@@ -136,6 +139,15 @@ Status CpuEngine::SumAndTrain(const EngineContext& context, const ServedGroup& s
     return sok::SumAndTrain(context.executor, cpu_served.plan, arrived, divisor, optimizer,
                             cpu_scratch->steps, &cpu_scratch->gradients);
   });
+}
+
+Status CpuEngine::Divide(const EngineContext& context, const float* values, int64_t n, float divisor,
+                         float* quotients) {
+  context.executor.ParallelFor(n, /*ns_per_item=*/1, [&](int64_t begin, int64_t end) {
+    if (quotients != values) std::copy(values + begin, values + end, quotients + begin);
+    RunVectorized([&] { sok::Divide(divisor, end - begin, quotients + begin); });
+  });
+  return OkStatus();
 }
 
 }  // namespace sok

@@ -100,4 +100,9 @@ Status Engine::SumAndTrain(const EngineContext& /*context*/, const ServedGroup& 
   return NotOffered(kOverRanks);
 }
 
+Status Engine::Divide(const EngineContext& /*context*/, const float* /*values*/, int64_t /*n*/,
+                      float /*divisor*/, float* /*quotients*/) {
+  return NotOffered("divisions of gradients");
+}
+
 }  // namespace sok

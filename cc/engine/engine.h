@@ -188,6 +188,11 @@ class Engine {
                              float divisor, std::string_view optimizer, Span<const EngineStep> steps,
                              EngineScratch* scratch);
 
+  // quotients[i] = values[i] / divisor for i < n, rounded once: averages gradients over ranks as SumAndTrain
+  // does. `quotients` may be `values`.
+  virtual Status Divide(const EngineContext& context, const float* values, int64_t n, float divisor,
+                        float* quotients);
+
  protected:
   // The error of a call that the engine does not implement. `call` describes it, as in "does not implement
   // fused updates". The error names the first of `tables`.

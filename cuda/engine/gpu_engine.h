@@ -37,7 +37,8 @@ class GpuEngine final : public Engine {
 
   // Over ranks: words of messages, also those of an Inbox, are on the device. How often the calls wait for
   // it: Route once (and once more when ids are out of order for the first time), Serve twice, Combine,
-  // RoutedWeightGradients, Sum and SumAndTrain once, Reduce never. Errors in messages cost one more.
+  // RoutedWeightGradients, Sum and SumAndTrain once, Reduce and Divide never. Errors in messages cost one
+  // more.
   std::unique_ptr<RoutedGroup> NewRoutedGroup() override;
   std::unique_ptr<ServedGroup> NewServedGroup() override;
   Status Route(const EngineContext& context, const GroupBatch& batch, Span<const ExchangeMode> modes,
@@ -57,6 +58,8 @@ class GpuEngine final : public Engine {
   Status SumAndTrain(const EngineContext& context, const ServedGroup& served, const Inbox& messages,
                      float divisor, std::string_view optimizer, Span<const EngineStep> steps,
                      EngineScratch* scratch) override;
+  Status Divide(const EngineContext& context, const float* values, int64_t n, float divisor,
+                float* quotients) override;
 
  private:
   AsyncAllocator memory_;

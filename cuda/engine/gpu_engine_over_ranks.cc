@@ -6,6 +6,7 @@
 #include "cuda/engine/gpu_scratch.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/sharded/combine_rows.h"
+#include "cuda/sharded/divide.h"
 #include "cuda/sharded/gpu_routed_group.h"
 #include "cuda/sharded/gpu_served_group.h"
 #include "cuda/sharded/reduce_gradients.h"
@@ -86,6 +87,11 @@ Status GpuEngine::SumAndTrain(const EngineContext& context, const ServedGroup& s
     return TrainArrived(&call, static_cast<const GpuServedGroup&>(served), messages, divisor, optimizer,
                         DeviceStepsOf(steps), static_cast<GpuScratch*>(scratch));
   });
+}
+
+Status GpuEngine::Divide(const EngineContext& context, const float* values, int64_t n, float divisor,
+                         float* quotients) {
+  return EnqueueDivision(static_cast<cudaStream_t>(context.stream), values, n, divisor, quotients);
 }
 
 }  // namespace sok

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "cc/base/vectorize.h"
-#include "cc/pooling/vector_math.h"
+#include "cc/engine/registry.h"
 #include "cc/sharded/gradient_format.h"
+#include "sok_ops/kernels/engine_of_device.h"
 #include "sok_ops/kernels/engine_pools.h"
 #include "sok_ops/kernels/exchange_tensors.h"
 #include "sok_ops/kernels/gpu_kernels.h"
@@ -16,7 +16,6 @@
 #include "sok_ops/kernels/state_variant.h"
 #include "sok_ops/kernels/table_steps.h"
 #include "sok_ops/kernels/tf_engine_context.h"
-#include "sok_ops/kernels/tf_executor.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -165,26 +164,27 @@ class DivideGradientsOp : public tf::OpKernel {
  public:
   explicit DivideGradientsOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("divisor", &divisor_));
+    const StatusOr<Engine*> engine = FindEngine(EngineOfDevice(*construction));
+    OP_REQUIRES_OK(construction, ToTf(engine.status()));
+    engine_ = engine.value();
   }
 
   void Compute(tf::OpKernelContext* context) override {
     const tf::Tensor& values = context->input(0);
     tf::Tensor* result = nullptr;
     OP_REQUIRES_OK(context, context->forward_input_or_allocate_output({0}, 0, values.shape(), &result));
-    const float* const from = values.flat<float>().data();
-    float* const to = result->flat<float>().data();
-    const auto divisor = static_cast<float>(divisor_);
-    TfExecutor executor(context);
-    executor.ParallelFor(values.NumElements(), /*ns_per_item=*/1, [&](int64_t begin, int64_t end) {
-      if (to != from) std::copy(from + begin, from + end, to + begin);
-      RunVectorized([&] { Divide(divisor, end - begin, to + begin); });
-    });
+    const TfEngineContext call(context);
+    OP_REQUIRES_OK(context,
+                   ToTf(engine_->Divide(*call, values.flat<float>().data(), values.NumElements(),
+                                        static_cast<float>(divisor_), result->flat<float>().data())));
   }
 
  private:
   int divisor_ = 1;
+  Engine* engine_ = nullptr;
 };
 REGISTER_KERNEL_BUILDER(Name("SokDivideGradients").Device(tf::DEVICE_CPU), DivideGradientsOp);
+SOK_GPU_KERNEL(DivideGradientsOp, "SokDivideGradients");
 
 }  // namespace
 }  // namespace sok

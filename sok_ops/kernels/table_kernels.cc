@@ -1,6 +1,5 @@
 // Kernels that make and inspect tables.
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "cc/base/hash.h"
 #include "cc/engine/engine.h"
 #include "cc/engine/registry.h"
+#include "sok_ops/kernels/engine_of_device.h"
 #include "sok_ops/kernels/gpu_kernels.h"
 #include "sok_ops/kernels/resources.h"
 #include "sok_ops/kernels/tf_engine_context.h"
@@ -83,9 +83,7 @@ tf::Status MemoryFromAttr(tf::OpKernelConstruction* construction, RowMemory* mem
 // The engine that the op's attribute names, or if it is empty the engine of the op's device.
 tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::string* name) {
   TF_RETURN_IF_ERROR(construction->GetAttr("engine", name));
-  if (!name->empty()) return tf::Status();
-  *name = construction->device_type().type_string();
-  std::transform(name->begin(), name->end(), name->begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name->empty()) *name = EngineOfDevice(*construction);
   return tf::Status();
 }
 

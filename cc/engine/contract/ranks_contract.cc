@@ -274,6 +274,27 @@ TEST_P(RanksContract, RanksThatExchangeRowsAndSumsDisagree) {
               {"Ranks disagree about embedding variable 'table'", "exchanged as rows"});
 }
 
+TEST_P(RanksContract, DivisionRoundsOnce) {
+  InlineExecutor executor;
+  EngineMemory& memory = *GetParam().memory;
+  const EngineContext context{executor, memory.stream()};
+  std::vector<float> values = {0.0f, -0.0f, 1.0f, -5.0f, 1e-45f, 3.4e38f, INFINITY};
+  for (int i = 0; i < 500; ++i) values.push_back(std::sin(static_cast<float>(i)));
+  const auto n = static_cast<int64_t>(values.size());
+  for (const float divisor : {1.0f, 2.0f, 3.0f, 7.0f}) {
+    std::vector<float> expected;
+    for (const float value : values) expected.push_back(value / divisor);
+    EngineArray<float> given(memory, values);
+    EngineArray<float> quotients = EngineArray<float>::Unwritten(memory, n);
+    ASSERT_TRUE(GetParam().engine->Divide(context, given.data(), n, divisor, quotients.data()).ok());
+    EXPECT_EQ(quotients.Read(), expected);
+    EXPECT_EQ(given.Read(), values);
+    ASSERT_TRUE(GetParam().engine->Divide(context, given.data(), n, divisor, given.data()).ok());
+    EXPECT_EQ(given.Read(), expected);
+    ASSERT_TRUE(GetParam().engine->Divide(context, nullptr, 0, divisor, nullptr).ok());
+  }
+}
+
 TEST_P(RanksContract, GradientsMayBeSentInSixteenBits) {
   for (const GradientFormat format : {GradientFormat::kFloat16, GradientFormat::kBfloat16}) {
     InlineExecutor executor;

@@ -10,6 +10,7 @@ itself, and they are not averaged here.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Callable, Sequence
@@ -60,8 +61,11 @@ def average(pairs: Pairs, prefix: str) -> Pairs:
 
 
 def _divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    # A separate op type, which the fused update recognizes and replaces.
-    values = native.ops.sok_divide_gradients(gradient.values, divisor=communicator().size)
+    is_here = gradient.values.graph is tf.compat.v1.get_default_graph()
+    beside = tf.compat.v1.colocate_with(gradient.values.op) if is_here else contextlib.nullcontext()
+    with beside:
+        # A separate op type, which the fused update recognizes and replaces.
+        values = native.ops.sok_divide_gradients(gradient.values, divisor=communicator().size)
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
