@@ -117,7 +117,8 @@ def cuda_test(
         size = "small",
         tags = [],
         data = [],
-        in_order = True):
+        in_order = True,
+        sharing = True):
     """Tests of kernels (GoogleTest): on the host in order, and with random schedules.
 
     `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers. NAME is `name` without
@@ -136,6 +137,7 @@ def cuda_test(
       data: files that the test reads.
       in_order: whether `name` runs with the others. Where it takes long, the schedules may do; `name` is there
         to be run alone.
+      sharing: whether threads of the kernels share memory, of which ThreadSanitizer could say something.
     """
     stem = name[:-len("_test")]
     cc_srcs = [source for source in srcs if not source.endswith(".cu")]
@@ -175,7 +177,7 @@ def cuda_test(
         }),
         data = data,
         # Under ThreadSanitizer too.
-        tags = tags + ["parallel"],
+        tags = tags + (["parallel"] if sharing else []),
         deps = [":%s_test_on_host" % stem, "//cuda/on_host:test_main"],
     )
     if CUDA_HOME:
