@@ -8,6 +8,8 @@ import harness
 from sparse_operation_kit import compat
 from sparse_operation_kit import experiment as sok
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 ROWS, DIMS, COMBINERS = (17, 7, 40), (3, 5, 1), ("sum", "mean", "sqrtn")
 BATCH = 6
 KERAS = [module for _, module in compat.legacy_keras_optimizers()]

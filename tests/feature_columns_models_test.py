@@ -22,6 +22,8 @@ from feature_column_support import (
 )
 from sparse_operation_kit import compat, feature_columns
 
+pytestmark = pytest.mark.cases_on_gpu(1)
+
 originals_afterwards = support.originals_afterwards
 
 

@@ -10,7 +10,7 @@ import feature_column_sets as sets
 import harness
 import sparse_operation_kit as sok
 
-pytestmark = pytest.mark.cases_on_gpu(2)
+pytestmark = pytest.mark.cases_on_gpu(1)
 
 BATCH = 12
 STEPS = 50

@@ -172,15 +172,64 @@ def test_sok_device_does_not_move_what_the_program_has_placed(monkeypatch):
         sok.EmbeddingVariable(name="clicks", dim=2)
 
 
-def test_tables_on_two_devices_in_one_group():
+def look_up(tables):
+    return group.lookup_group([group.DenseLookup(table, tf.constant([1], tf.int64)) for table in tables])
+
+
+TOGETHER = {
+    "looked up in one group": look_up,
+    "described by one op": sok.table_statistics,
+    "saved by one Saver": v1.train.Saver,
+}
+
+
+@pytest.mark.parametrize("what", TOGETHER)
+def test_tables_on_two_devices_are_not_taken_together(what):
     with tf.Graph().as_default():
         tables = []
         for name, device in (("clicks", CPU), ("views", GPU)):
             with tf.device(device):
                 tables.append(sok.EmbeddingVariable(name=name, dim=2))
-        lookups = [group.DenseLookup(table, tf.constant([1], tf.int64)) for table in tables]
-        with pytest.raises(ValueError, match="'clicks' and 'views' cannot be looked up.*CPU.*GPU"):
-            group.lookup_group(lookups)
+        with pytest.raises(ValueError, match=f"'clicks' and 'views' cannot be {what}: .*CPU.*GPU"):
+            TOGETHER[what](tables)
+
+
+OPTIMIZERS_OF_TABLES = {
+    **OPTIMIZERS,
+    "adam async": lambda: sok.optimizers.AdamAsyncOptimizer(0.01),
+    "schedule": lambda: sok.optimizers.Adam(tf.keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5)),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS_OF_TABLES)
+def test_the_numbers_of_a_step_are_computed_on_the_host(optimizer):
+    with tf.Graph().as_default() as graph:
+        with tf.device(GPU):
+            table = sok.EmbeddingVariable(name="clicks", dim=2)
+        rows = tf.nn.embedding_lookup(table, tf.constant([1], tf.int64))
+        OPTIMIZERS_OF_TABLES[optimizer]().minimize(tf.reduce_sum(rows))
+        (step,) = (op for op in graph.get_operations() if op.type == "SokGroupLookupApplyGradients")
+        hyper = next(tensor.op for tensor in step.inputs if tensor.op.type == "Pack")
+        for op in (hyper, *(tensor.op for tensor in hyper.inputs)):
+            assert tf.DeviceSpec.from_string(op.device).device_type in ("CPU", None)
+            assert b"loc:@clicks" not in op.colocation_groups()
+
+
+def test_a_model_may_be_placed_as_a_whole():
+    with tf.Graph().as_default(), fake_gpu_device.session() as session, tf.device(GPU):
+        table = sok.get_embedding_variable("clicks", 2, initializer="ones")
+        with tf.device(CPU):
+            data = v1.data.make_initializable_iterator(tf.data.Dataset.range(6).batch(2))
+        prefetch = sok.LookupPrefetch(data, lambda keys: tf.nn.embedding_lookup(table, keys))
+        step = v1.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(prefetch.outputs))
+        with tf.device(None):
+            initialize(session)
+        session.run([data.initializer])
+        session.run(prefetch.prime)
+        for _ in range(3):
+            found = devices_of([step, prefetch.advance], session=session)
+            assert set(found.values()) == {"CPU", "GPU"}
+        assert session.run(table.size()) == 6
 
 
 def test_errors_of_a_step_name_the_variable():

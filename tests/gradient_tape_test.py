@@ -9,6 +9,8 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat, feature_columns
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 originals_afterwards = support.originals_afterwards
 v1 = tf.compat.v1
 train = v1.train

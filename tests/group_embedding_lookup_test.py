@@ -12,6 +12,8 @@ from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup_sparse,
 )
 
+pytestmark = pytest.mark.cases_on_gpu(1)
+
 COMBINERS = ("sum", "mean", "sqrtn")
 KINDS = ("table", "resource", "reference", "partitioned")
 

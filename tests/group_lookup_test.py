@@ -8,6 +8,8 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.lookup import group
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 VOCABULARY = 40
 BAGS = 12
 DIMS = {"user": 3, "item": 16, "tag": 1}

@@ -10,7 +10,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
-pytestmark = pytest.mark.cases_on_gpu(2)
+pytestmark = pytest.mark.cases_on_gpu(1)
 
 v1 = tf.compat.v1
 train = v1.train

@@ -13,6 +13,8 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.core import initialize
 
+pytestmark = pytest.mark.cases_on_gpu(1)
+
 COUNT = 20_000
 v1 = tf.compat.v1
 keras = tf.keras.initializers

@@ -7,6 +7,8 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 SLOTS = 3
 DIM = 4
 MAX_NNZ = 5

@@ -7,7 +7,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 
-pytestmark = pytest.mark.cases_on_gpu(6)
+pytestmark = pytest.mark.cases_on_gpu(4)
 
 DIMS = [1, 2, 3, 7, 16, 63, 64, 129, 1025]
 VOCABULARY = 50

@@ -13,7 +13,7 @@ import sparse_operation_kit as sok
 from feature_column_support import fc, integers, originals_afterwards  # noqa: F401
 from sparse_operation_kit import feature_columns
 
-pytestmark = pytest.mark.cases_on_gpu(2)
+pytestmark = pytest.mark.cases_on_gpu(1)
 
 v1 = tf.compat.v1
 

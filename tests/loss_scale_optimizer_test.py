@@ -9,7 +9,7 @@ import optimizer_parity
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 
-pytestmark = pytest.mark.cases_on_gpu(2)
+pytestmark = pytest.mark.cases_on_gpu(1)
 
 LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
 train = tf.compat.v1.train

@@ -8,7 +8,7 @@ import harness
 import optimizer_parity
 import sparse_operation_kit as sok
 
-pytestmark = pytest.mark.cases_on_gpu(3)
+pytestmark = pytest.mark.cases_on_gpu(2)
 
 v1 = tf.compat.v1
 ROWS = 20

@@ -15,7 +15,7 @@ from sparse_operation_kit import compat
 _MODULES = compat.legacy_keras_optimizers()
 pytestmark = [
     pytest.mark.skipif(not _MODULES, reason="this TensorFlow has no legacy Keras optimizers"),
-    pytest.mark.cases_on_gpu(3),
+    pytest.mark.cases_on_gpu(2),
 ]
 legacy = _MODULES[0][1] if _MODULES else None
 

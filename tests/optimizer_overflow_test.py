@@ -12,7 +12,7 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 
-pytestmark = pytest.mark.cases_on_gpu(4)
+pytestmark = pytest.mark.cases_on_gpu(2)
 
 v1 = tf.compat.v1
 _LEGACY = compat.legacy_keras_optimizers()

@@ -15,7 +15,7 @@ from device_of_tests import sized
 from sparse_operation_kit import native
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
-pytestmark = pytest.mark.cases_on_gpu(4)
+pytestmark = pytest.mark.cases_on_gpu(3)
 
 ENTRIES = [pytest.param(entry, id=entry.public_name) for entry in known_optimizers()]
 CASES = [

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import optimizer_parity
 
-pytestmark = pytest.mark.cases_on_gpu(3)
+pytestmark = pytest.mark.cases_on_gpu(2)
 
 train = tf.compat.v1.train
 

@@ -9,6 +9,8 @@ from row_policy_model import CBF, DEFAULT, DIM, OPTION, Trained, batches_of_keys
 from row_policy_reference import INITIAL, ReferenceTable
 from sparse_operation_kit.lookup import group
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 v1 = tf.compat.v1
 
 

@@ -8,6 +8,8 @@ from row_policy_model import CASES, DEFAULT, Trained, batches_of_keys
 from row_policy_reference import ReferenceTable
 from sparse_operation_kit.saver.incremental_hook import IncrementalBuilder
 
+pytestmark = pytest.mark.cases_on_gpu(1)
+
 train = tf.compat.v1.train
 
 

@@ -18,7 +18,7 @@ from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.replacement_table import Part
 
-pytestmark = pytest.mark.cases_on_gpu(3)
+pytestmark = pytest.mark.cases_on_gpu(2)
 
 v1 = tf.compat.v1
 train = v1.train

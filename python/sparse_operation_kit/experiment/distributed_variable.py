@@ -10,6 +10,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
+from sparse_operation_kit.core.table_device import on_host
 from sparse_operation_kit.experiment.placement import ALL_RANKS, checked_rank, placement_of, target_of
 from sparse_operation_kit.lookup import group
 
@@ -151,10 +152,16 @@ class FixedRows(EmbeddingVariable):
         The rank that looks the key up raises the error; the other ranks stop as they do when a rank dies.
         """
         rows = tf.constant(self.global_shape[0], keys.dtype)
-        check = tf.debugging.Assert(
-            tf.reduce_all((keys >= 0) & (keys < rows)),
-            [f"Variable '{self.m_var_name}' has only the keys [0, {self.global_shape[0]}), not all of", keys],
-        )
+        valid = tf.reduce_all((keys >= 0) & (keys < rows))
+        # The text of the error can be on the host only.
+        with on_host(self):
+            check = tf.debugging.Assert(
+                valid,
+                [
+                    f"Variable '{self.m_var_name}' has only the keys [0, {self.global_shape[0]}), not all of",
+                    keys,
+                ],
+            )
         with tf.control_dependencies([check]):
             return tf.identity(keys)
 
