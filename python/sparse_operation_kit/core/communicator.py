@@ -119,7 +119,7 @@ class _HorovodCommunicator(Communicator):
     def exchange(
         self, words: tf.Tensor, splits: tf.Tensor, name: str, beside: tf.Operation | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        place = tf.device("/device:CPU:0") if beside is None else tf.compat.v1.colocate_with(beside)
+        place = tf.device("/device:CPU:0") if beside is None else beside.graph.colocate_with(beside)
         with place:
             received, received_splits = self._ops.sok_exchange(words=words, splits=splits, exchange_name=name)
         return received, received_splits

@@ -61,8 +61,9 @@ def average(pairs: Pairs, prefix: str) -> Pairs:
 
 
 def _divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    is_here = gradient.values.graph is tf.compat.v1.get_default_graph()
-    beside = tf.compat.v1.colocate_with(gradient.values.op) if is_here else contextlib.nullcontext()
+    graph = tf.compat.v1.get_default_graph()
+    is_here = gradient.values.graph is graph
+    beside = graph.colocate_with(gradient.values.op) if is_here else contextlib.nullcontext()
     with beside:
         # A separate op type, which the fused update recognizes and replaces.
         values = native.ops.sok_divide_gradients(gradient.values, divisor=communicator().size)
