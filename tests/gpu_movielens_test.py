@@ -68,4 +68,4 @@ def test_losses_and_tables_are_those_of_the_cpu(monkeypatch, tmp_path):
     assert on_gpu == on_cpu
     for ours, theirs in zip(rows_on_gpu, rows_on_cpu, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert np.mean(on_gpu[-50:]) < 0.95 * np.mean(on_gpu[:10])
+    assert np.mean(on_gpu[-50:]) < np.mean(on_gpu[:10])
