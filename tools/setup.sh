@@ -9,7 +9,7 @@
 #
 # Environment: SOK_HOME        the folder of environments and caches (~/.cache/sparse-operation-kit)
 #              SOK_TENSORFLOW  the TensorFlow version, as --tensorflow
-#              PYTHON          the Python 3.11 to make the environment from
+#              PYTHON          the Python 3.11 to make the environment from (/usr/bin/python3.11, or the one on the path)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/packages.sh"
