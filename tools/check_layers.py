@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("checkpoint", "optimizers"),
     ("saver",),
     ("embeddings", "feature_columns", "tf"),
-    ("deeprec", "experiment"),
+    ("deeprec", "dist_model_parallel", "experiment"),
 )
 # Allowed imports from a lower layer to a higher one, (importer, imported). docs/design.md gives the reasons.
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()

@@ -1,0 +1,4 @@
+"""Embedding tables cut over ranks, in the terms of NVIDIA's distributed-embeddings.
+
+`python -m sparse_operation_kit.dist_model_parallel plan` shows where tables would be.
+"""

@@ -1,0 +1,109 @@
+"""Slices of tables by columns, and the ranks that get them."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Sequence
+
+from sparse_operation_kit.dist_model_parallel.tables import Table
+
+
+def _slices_for(table: Table, threshold: int, ranks: int) -> int:
+    """The smallest power of two of slices of at most `threshold` elements; no more than ranks and columns."""
+    slices = 1
+    while table.rows * -(-table.columns // slices) > threshold and slices < min(ranks, table.columns):
+        slices *= 2
+    return min(slices, ranks, table.columns)
+
+
+def slice_counts(
+    tables: Sequence[Table], numbers: Sequence[int], ranks: int, threshold: int | None
+) -> dict[int, int]:
+    """For each table of these numbers, how many slices it is cut into.
+
+    Without a threshold it is the largest table's size, halved until each rank has a slice, or until no table
+    can be cut further.
+    """
+    largest = max((tables[number].elements for number in numbers), default=0)
+    tried = largest if threshold is None else threshold
+    while True:
+        counts = {number: _slices_for(tables[number], tried, ranks) for number in numbers}
+        if threshold is not None or tried <= 1 or sum(counts.values()) >= ranks:
+            return counts
+        tried //= 2
+
+
+def _columns_of_slice(columns: int, slices: int, number: int) -> int:
+    """The first `columns % slices` slices are one wider."""
+    return columns // slices + (number < columns % slices)
+
+
+def dealt(
+    tables: Sequence[Table], counts: dict[int, int], ranks: int, strategy: str
+) -> list[tuple[int, int]]:
+    """(table, rank) of each slice. The slices of a table are alike here but for a column."""
+    slices = [
+        (table, _columns_of_slice(tables[table].columns, count, number))
+        for table, count in counts.items()
+        for number in range(count)
+    ]
+    if strategy == "basic":
+        return [(table, position % ranks) for position, (table, _) in enumerate(slices)]
+    measure = _measure(tables, slices)
+    largest_first = sorted(slices, key=measure, reverse=True)  # keeps the order of equal ones
+    if strategy == "memory_balanced":
+        return [(table, _zigzag(position, ranks)) for position, (table, _) in enumerate(largest_first)]
+    loads: list[float] = [0] * ranks  # integers, and exact, if elements are what counts
+    places = []
+    for table, columns in largest_first:
+        rank = min(range(ranks), key=loads.__getitem__)
+        loads[rank] += measure((table, columns))
+        places.append((table, rank))
+    return places
+
+
+def _measure(
+    tables: Sequence[Table], slices: Sequence[tuple[int, int]]
+) -> Callable[[tuple[int, int]], float]:
+    """What strategies balance: elements; if every hotness is known, the shares of elements and of reads."""
+
+    def elements(piece: tuple[int, int]) -> int:
+        return tables[piece[0]].rows * piece[1]
+
+    if any(tables[table].hotness is None for table, _ in slices):
+        return elements
+
+    def reads(piece: tuple[int, int]) -> float:
+        return tables[piece[0]].hotness * piece[1]  # type: ignore[operator]
+
+    all_elements, all_reads = sum(map(elements, slices)), sum(map(reads, slices)) or 1.0
+    return lambda piece: elements(piece) / all_elements + reads(piece) / all_reads
+
+
+def _zigzag(position: int, ranks: int) -> int:
+    turn, place_in_turn = divmod(position, ranks)
+    return place_in_turn if turn % 2 == 0 else ranks - 1 - place_in_turn
+
+
+def merged(
+    tables: Sequence[Table], places: Sequence[tuple[int, int]]
+) -> list[tuple[int, int, tuple[int, int]]]:
+    """(table, rank, columns) of each piece, with the slices of a table on a rank as one.
+
+    Ranks take a table's columns in their order, so that the columns of a piece are neighbours.
+    """
+    counts: dict[int, collections.Counter[int]] = {}
+    for table, rank in places:
+        counts.setdefault(table, collections.Counter())[rank] += 1
+    pieces = []
+    for table, of_ranks in counts.items():
+        slices, taken, begin = sum(of_ranks.values()), 0, 0
+        for rank in sorted(of_ranks):
+            width = sum(
+                _columns_of_slice(tables[table].columns, slices, taken + number)
+                for number in range(of_ranks[rank])
+            )
+            taken += of_ranks[rank]
+            pieces.append((table, rank, (begin, begin + width)))
+            begin += width
+    return pieces
