@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 import re
 
 import pytest
@@ -291,6 +292,24 @@ def test_the_command_gives_json(tmp_path, capsys):
     assert ranks[1]["pieces"] == [
         {"table": 1, "name": "items", "rows": [0, 100], "columns": [0, 8], "group": 0, "offset": 0}
     ]
+
+
+def test_the_example_of_the_documents(tmp_path, capsys):
+    tables = [
+        {"input_dim": 1000000, "output_dim": 64, "name": "users", "combiner": "mean", "hotness": 1},
+        {"input_dim": 200000, "output_dim": 64, "name": "items", "combiner": "mean", "hotness": 30},
+        {"input_dim": 5000, "output_dim": 16, "name": "shops", "hotness": 1},
+        {"input_dim": 30, "output_dim": 16, "name": "days", "hotness": 1},
+    ]
+    api = pathlib.Path(__file__).absolute().parents[1] / "docs" / "api.md"
+    _, command, shown = api.read_text(encoding="utf-8").partition(
+        "    $ python -m sparse_operation_kit.dist_model"
+    )
+    flags = shown.splitlines()[0].split("tables.json ")[1].split()
+    shown = [line[4:] for line in shown.partition("`tables.json` is a list")[0].splitlines()[1:] if line]
+    assert command and len(shown) == 13 and "..." in shown
+    assert run(tmp_path, tables, *flags) == 0
+    assert set(shown) - {"..."} <= set(capsys.readouterr().out.splitlines())
 
 
 @pytest.mark.parametrize(
