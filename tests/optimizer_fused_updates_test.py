@@ -13,7 +13,7 @@ import tensorflow as tf
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
-from device_of_tests import cpu_only, sized
+from device_of_tests import sized
 from sparse_operation_kit import compat, native
 from sparse_operation_kit.lookup import group
 
@@ -35,7 +35,7 @@ MAKERS = [
 ]
 
 
-# Without ranks, what is exchanged is cut out by an op that has no kernel for the GPU of tests.
+# On the GPU, ranks_gpu_test has updates over ranks; here it has bad messages.
 @pytest.fixture(params=sized(["one rank", "over ranks"], ["one rank"]), autouse=True)
 def is_sharded(request, monkeypatch):
     """Whether lookups are built as for several ranks; they run on one rank."""
@@ -447,7 +447,6 @@ def test_bad_gradients_are_errors_that_change_nothing(case):
     _assert_refused(*BAD_GRADIENTS[case])
 
 
-@cpu_only("TensorFlow's build for CPUs has no kernel of the op for GPUs")
 @pytest.mark.parametrize("is_sharded", ["over ranks"], indirect=True)
 @pytest.mark.parametrize("case", BAD_MESSAGES)
 def test_bad_messages_are_errors_that_change_nothing(case):
