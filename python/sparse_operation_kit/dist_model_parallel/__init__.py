@@ -2,3 +2,8 @@
 
 `python -m sparse_operation_kit.dist_model_parallel plan` shows where tables would be.
 """
+
+from sparse_operation_kit.dist_model_parallel.concat_one_hot import ConcatOneHotEmbedding
+from sparse_operation_kit.dist_model_parallel.embedding import Embedding
+
+__all__ = ["ConcatOneHotEmbedding", "Embedding"]

@@ -1,0 +1,183 @@
+"""Embedding: a table for one or many ids per sample, in the terms of NVIDIA's distributed-embeddings."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import tensorflow as tf
+
+from sparse_operation_kit.dist_model_parallel.ids import as_ids, checked_ids, count
+from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
+from sparse_operation_kit.lookup import ordinary
+
+COMBINERS = (None, "sum", "mean")
+
+Ids = Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]
+
+
+class Embedding(Layer):
+    """A Keras layer that turns ids into rows of its table, and combines the rows of a sample.
+
+    It is `tf.keras.layers.Embedding` and `tf.nn.embedding_lookup_sparse` in one. The last dimension of the
+    input holds the ids of a sample:
+
+    | input | output, combiner None | output, "sum" or "mean" |
+    |---|---|---|
+    | Tensor `[d1, …, dn]` | `[d1, …, dn, output_dim]` | `[d1, …, dn-1, output_dim]`, n ≥ 2 |
+    | RaggedTensor `[batch, None]` | `[batch, None, output_dim]`, ragged | `[batch, output_dim]` |
+    | SparseTensor `[batch, any]` | ValueError | `[batch, output_dim]` |
+
+    A RaggedTensor may have more dimensions. An id that occurs twice counts twice; a sample without ids gives
+    zeros. Ids are of any integer dtype; floats, which Keras makes of inputs without a dtype, are cut off.
+    Output is in the layer's compute dtype. Running the layer on an id outside [0, input_dim) raises an
+    InvalidArgumentError that names the layer and the id. Gradients of the table are `tf.IndexedSlices`.
+
+    Attributes:
+      embeddings: the table, a variable `[input_dim, output_dim]`.
+      input_dim, output_dim, combiner, embeddings_initializer, embeddings_regularizer, embeddings_constraint:
+        the arguments; initializer, regularizer and constraint are Keras objects.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        combiner: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Creates the layer. Its table is created when it is built.
+
+        Args:
+          input_dim: rows of the table, the largest id + 1.
+          output_dim: floats of a row.
+          embeddings_initializer: of the table, as Keras takes it.
+          embeddings_regularizer: of the table.
+          activity_regularizer: of the output.
+          embeddings_constraint: on the table after an update.
+          combiner: "sum" or "mean" of the rows of a sample, or None.
+          **kwargs: of every Keras layer: `name`, `dtype`, `trainable`, `weights`, `input_shape` and so on.
+
+        Raises:
+          TypeError, ValueError: an argument is of the wrong type or out of range.
+        """
+        kwargs.setdefault("input_shape", (None,))
+        # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
+        if kwargs.get("dtype") is None and not tf.compat.v1.executing_eagerly_outside_functions():
+            kwargs["dtype"] = keras.backend.floatx()
+        super().__init__(autocast=False, **kwargs)
+        self.input_dim = count(input_dim, f"Embedding layer '{self.name}': input_dim")
+        self.output_dim = count(output_dim, f"Embedding layer '{self.name}': output_dim")
+        if combiner not in COMBINERS:
+            raise ValueError(
+                f"Embedding layer '{self.name}': combiner must be 'sum', 'mean' or None, not {combiner!r}"
+            )
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        self.embeddings_regularizer = keras.regularizers.get(embeddings_regularizer)
+        self.activity_regularizer = keras.regularizers.get(activity_regularizer)
+        self.embeddings_constraint = keras.constraints.get(embeddings_constraint)
+        self.combiner = combiner
+
+    def build(self, input_shape: Any = None) -> None:
+        """Creates the table; its size does not depend on the input's shape."""
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.input_dim, self.output_dim),
+            initializer=self.embeddings_initializer,
+            regularizer=self.embeddings_regularizer,
+            constraint=self.embeddings_constraint,
+            experimental_autocast=False,
+        )
+        self.built = True
+
+    def call(self, inputs: Ids) -> Union[tf.Tensor, tf.RaggedTensor]:
+        """The rows of the ids, in the shapes that the class describes.
+
+        Raises:
+          ValueError: ids have no dimension to combine, or are a SparseTensor without a combiner or not
+            `[batch, any]`.
+        """
+        if not isinstance(inputs, (tf.SparseTensor, tf.RaggedTensor)):
+            inputs = tf.convert_to_tensor(inputs)
+        output = self._rows(inputs) if self.combiner is None else self._combined(inputs, self.combiner)
+        return self._computed(output)
+
+    def compute_output_shape(self, input_shape: Any) -> tf.TensorShape:
+        """The output's shape for an input of shape `input_shape`."""
+        shape = tf.TensorShape(input_shape)
+        return (shape[:-1] if self.combiner else shape).concatenate([self.output_dim])
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's arguments, for `from_config`."""
+        return {
+            **super().get_config(),
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
+            "embeddings_regularizer": keras.regularizers.serialize(self.embeddings_regularizer),
+            "activity_regularizer": keras.regularizers.serialize(self.activity_regularizer),
+            "embeddings_constraint": keras.constraints.serialize(self.embeddings_constraint),
+            "combiner": self.combiner,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Embedding:
+        """The layer of a config of this class or of Keras' Embedding.
+
+        Keras' arguments `mask_zero` and `input_length` have no effect.
+        """
+        own = {name: value for name, value in config.items() if name not in ("mask_zero", "input_length")}
+        return cls(**own)
+
+    def _rows(self, ids: Ids) -> Union[tf.Tensor, tf.RaggedTensor]:
+        if isinstance(ids, tf.SparseTensor):
+            raise ValueError(f"Embedding layer '{self.name}': ids in a SparseTensor need a combiner")
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_values(self._rows(ids.values))
+        return tf.nn.embedding_lookup(self.embeddings, self._checked(ids))
+
+    def _combined(self, ids: Ids, combiner: str) -> Union[tf.Tensor, tf.RaggedTensor]:
+        if ids.shape.rank is not None and ids.shape.rank < 2:
+            raise ValueError(
+                f"Embedding layer '{self.name}': combiner '{combiner}' needs ids of shape [batch, ids] "
+                f"or more dimensions, not {ids.shape}"
+            )
+        if isinstance(ids, tf.SparseTensor):
+            if ids.shape.rank not in (None, 2):
+                raise ValueError(
+                    f"Embedding layer '{self.name}' takes a SparseTensor of shape [batch, ids], "
+                    f"not {ids.shape}"
+                )
+            return self._bags(tf.sparse.reorder(ids), combiner)
+        if isinstance(ids, tf.RaggedTensor):
+            # The ids to combine are those of the innermost dimension, which need not be ragged.
+            inner = isinstance(ids.values, tf.RaggedTensor) or ids.values.shape.rank not in (None, 1)
+            if inner:
+                return ids.with_values(self._combined(ids.values, combiner))
+            return self._bags(ids, combiner)
+        return self._of_each_last_dimension(ids, combiner)
+
+    def _bags(self, ids: Union[tf.SparseTensor, tf.RaggedTensor], combiner: str) -> tf.Tensor:
+        ids = ids.with_values(self._checked(ids.values))
+        who = f"Embedding layer '{self.name}'"
+        return ordinary.look_up_bags([self.embeddings], ids, combiner, None, "div", who)
+
+    def _of_each_last_dimension(self, ids: tf.Tensor, combiner: str) -> tf.Tensor:
+        rows = tf.nn.embedding_lookup(self.embeddings, self._checked(ids))
+        if ids.shape.rank is not None and ids.shape[-1] == 1:
+            return tf.squeeze(rows, axis=-2)
+        sums = tf.reduce_sum(rows, axis=-2)
+        if combiner == "sum":
+            return sums
+        # Not a mean of TensorFlow's, which is NaN where there are no ids.
+        return tf.math.divide_no_nan(sums, tf.cast(tf.shape(ids)[-1], sums.dtype))
+
+    def _checked(self, ids: tf.Tensor) -> tf.Tensor:
+        return checked_ids(as_ids(ids), self.input_dim, f"Embedding layer '{self.name}'")
+
+    def _computed(self, output: Union[tf.Tensor, tf.RaggedTensor]) -> Union[tf.Tensor, tf.RaggedTensor]:
+        compute_dtype = self._compute_dtype
+        return output if compute_dtype in (None, output.dtype) else tf.cast(output, compute_dtype)

@@ -1,0 +1,55 @@
+"""Checks of the arguments and ids of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+
+def count(value: Any, who: str) -> int:
+    """`value`, an int of at least 1.
+
+    Raises:
+      TypeError: it is no int; the message begins with `who`.
+      ValueError: it is less than 1.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{who} must be an int, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{who} must be at least 1, not {value}")
+    return int(value)
+
+
+def as_ids(values: tf.Tensor) -> tf.Tensor:
+    """Numbers as int32 or int64. Floats, Keras' default for inputs, are cut off."""
+    return values if values.dtype in (tf.int32, tf.int64) else tf.cast(values, tf.int64)
+
+
+def checked_ids(ids: tf.Tensor, rows: int, who: str) -> tf.Tensor:
+    """`ids`, of int32 or int64 and any shape, once it is known that all are in [0, rows).
+
+    Where they are not, running the result raises InvalidArgumentError, with `who` and the id farthest out.
+    On a GPU TensorFlow itself would read zeros for such ids.
+    """
+    # Zero stands in for the ids of an empty batch.
+    lowest = tf.cast(tf.minimum(tf.reduce_min(ids), 0), tf.int64)
+    highest = tf.cast(tf.maximum(tf.reduce_max(ids), 0), tf.int64)
+    worst = tf.where(lowest < 0, lowest, highest)
+    in_table = tf.logical_and(lowest >= 0, highest <= rows - 1)
+    return unless(in_table, [who, ": id ", tf.strings.as_string(worst), f" is not in [0, {rows})"], ids)
+
+
+def unless(holds: tf.Tensor, message: Sequence[Any], result: tf.Tensor) -> tf.Tensor:
+    """`result`, unless the scalar `holds` is false when it runs: then InvalidArgumentError.
+
+    Args:
+      holds: a bool.
+      message: its parts, strings and scalar string tensors.
+      result: any tensor.
+    """
+    check = tf.debugging.Assert(holds, [tf.strings.join(message)])
+    # Without an op, in eager execution, the check has been made.
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.identity(result)

@@ -1,0 +1,36 @@
+"""Keras 2, for the layers of this package: part of TensorFlow up to 2.15, later the package tf_keras."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import compat
+
+
+def _keras_2() -> ModuleType | None:
+    if compat.HAS_KERAS_2:
+        return tf.keras
+    if importlib.util.find_spec("tf_keras") is None:
+        return None
+    return importlib.import_module("tf_keras")
+
+
+class _Missing:
+    """Stands in for Keras' Layer where there is no Keras 2, so that the package can be imported."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise ImportError(
+            f"{type(self).__name__} is a layer of Keras 2, which TensorFlow {tf.__version__} has not. "
+            "`pip install --no-deps tf_keras` installs it."
+        )
+
+
+# The module, or None if there is none.
+keras: Any = _keras_2()
+# The base class of layers.
+Layer: Any = _Missing if keras is None else keras.layers.Layer
