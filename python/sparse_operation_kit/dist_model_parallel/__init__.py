@@ -5,5 +5,6 @@
 
 from sparse_operation_kit.dist_model_parallel.concat_one_hot import ConcatOneHotEmbedding
 from sparse_operation_kit.dist_model_parallel.embedding import Embedding
+from sparse_operation_kit.dist_model_parallel.integer_lookup import IntegerLookup
 
-__all__ = ["ConcatOneHotEmbedding", "Embedding"]
+__all__ = ["ConcatOneHotEmbedding", "Embedding", "IntegerLookup"]
