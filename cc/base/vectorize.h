@@ -15,7 +15,10 @@ enum class VectorLevel { kPlain, kAvx2, kAvx512 };
 // Results are the same bits at every level: each element goes through the same IEEE operations, only in a
 // wider vector, and -ffp-contract=off prevents fused multiply-adds. The code itself fixes the order of every
 // sum over the elements of a vector.
-#if defined(__x86_64__) && defined(__GNUC__)
+//
+// With SOK_PLAIN_LOOPS, for sanitized builds, only the plain level is compiled. Sanitizers check each access of a
+// loop, in the order of the source, and so keep it from being vectorized.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(SOK_PLAIN_LOOPS)
 
 // The widest level that the processor has.
 inline VectorLevel SupportedVectorLevel() {

@@ -7,18 +7,13 @@
 
 namespace sok {
 
-// The vector levels of this processor, narrowest first. Under ThreadSanitizer only the widest: at each level
-// threads share the same.
+// The vector levels of this processor, narrowest first.
 inline std::vector<VectorLevel> VectorLevels() {
-#ifdef __SANITIZE_THREAD__
-  return {SupportedVectorLevel()};
-#else
   std::vector<VectorLevel> levels;
   for (const VectorLevel level : {VectorLevel::kPlain, VectorLevel::kAvx2, VectorLevel::kAvx512}) {
     if (level <= SupportedVectorLevel()) levels.push_back(level);
   }
   return levels;
-#endif
 }
 
 // RunVectorized uses `level` while this object lives.
