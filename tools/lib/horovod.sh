@@ -29,9 +29,10 @@ fetch_horovod_source() {
   rm -rf "$folder"
 }
 
-# Removes xla_mpi_ops.cc from the build: it includes a header that TensorFlow has only up to 2.18. The file is for
-# GPUs under XLA.
+# Builds without debug information, which takes a third of the compiler's time. Removes xla_mpi_ops.cc from the build: it
+# includes a header that TensorFlow has only up to 2.18. The file is for GPUs under XLA.
 prepare_horovod_source() {  # prepare_horovod_source COPY
+  sed -i 's/RelWithDebInfo/Release/' "$1/setup.py"
   case "$SOK_TENSORFLOW" in
     2.15.* | 2.16.* | 2.17.* | 2.18.*) ;;
     *) sed -i '/xla_mpi_ops\.cc/d' "$1/horovod/tensorflow/CMakeLists.txt" ;;
