@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Sequence
 
 import tensorflow as tf
+from tensorflow.python.framework import func_graph
 
 # Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
 _LONGEST_NAME = 120
@@ -27,10 +28,17 @@ def unique_name(name: str) -> str:
     """Returns `name` or, if the default graph has used it, `name #2` and so on.
 
     The result does not depend on the order in which exchanges of different names are built, which may differ
-    between ranks.
+    between ranks. Functions that are traced in eager execution have names of their own, because ranks may
+    trace them again at different times. An exchange in eager execution ends before the next begins, and keeps
+    `name`.
     """
+    if tf.executing_eagerly():
+        return name
     graph = tf.compat.v1.get_default_graph()
+    is_eager_outside = tf.compat.v1.executing_eagerly_outside_functions()
     while getattr(graph, "outer_graph", None) is not None:
+        if is_eager_outside and not isinstance(graph.outer_graph, func_graph.FuncGraph):
+            break
         graph = graph.outer_graph
     counter = _names.setdefault(graph, collections.Counter())
     counter[name] += 1

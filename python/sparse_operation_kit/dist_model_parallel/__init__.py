@@ -4,7 +4,25 @@
 """
 
 from sparse_operation_kit.dist_model_parallel.concat_one_hot import ConcatOneHotEmbedding
+from sparse_operation_kit.dist_model_parallel.distributed_embedding import DistributedEmbedding
 from sparse_operation_kit.dist_model_parallel.embedding import Embedding
 from sparse_operation_kit.dist_model_parallel.integer_lookup import IntegerLookup
+from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
+from sparse_operation_kit.dist_model_parallel.training import (
+    BroadcastGlobalVariablesCallback,
+    DistributedGradientTape,
+    DistributedOptimizer,
+    broadcast_variables,
+)
 
-__all__ = ["ConcatOneHotEmbedding", "Embedding", "IntegerLookup"]
+__all__ = [
+    "BroadcastGlobalVariablesCallback",
+    "ConcatOneHotEmbedding",
+    "DistEmbeddingStrategy",
+    "DistributedEmbedding",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "Embedding",
+    "IntegerLookup",
+    "broadcast_variables",
+]

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit import native
+
 
 def count(value: Any, who: str) -> int:
     """`value`, an int of at least 1.
@@ -49,7 +51,14 @@ def unless(holds: tf.Tensor, message: Sequence[Any], result: tf.Tensor) -> tf.Te
       message: its parts, strings and scalar string tensors.
       result: any tensor.
     """
-    check = tf.debugging.Assert(holds, [tf.strings.join(message)])
-    # Without an op, in eager execution, the check has been made.
-    with tf.control_dependencies([] if check is None else [check]):
+    # Not tf.debugging.Assert, which prints quotes and what is beyond ASCII as escapes.
+    with tf.device("/device:CPU:0"):
+        passed = native.ops.sok_raise_failures(
+            codes=[tf.where(holds, 0, tf.errors.INVALID_ARGUMENT)],
+            messages=[tf.strings.join(message)],
+            failures=tf.zeros([0], tf.int32),
+            what="",
+        )
+    # In eager execution the check has been made.
+    with tf.control_dependencies([] if tf.executing_eagerly() else [passed]):
         return tf.identity(result)

@@ -34,3 +34,10 @@ class _Missing:
 keras: Any = _keras_2()
 # The base class of layers.
 Layer: Any = _Missing if keras is None else keras.layers.Layer
+
+
+def keras_session() -> tf.compat.v1.Session:
+    """The session that Keras uses in the default graph, which is the default session if there is one."""
+    if compat.HAS_KERAS_2:
+        return tf.compat.v1.keras.backend.get_session()
+    return importlib.import_module("tf_keras.src.backend").get_session()

@@ -45,7 +45,7 @@ class DistributedOptimizer(OptimizerWrapper):
 
     def __init__(self, optimizer: Any, *, op: str, sparse_as_dense: bool = False, name: str | None = None):
         super().__init__(optimizer, name or f"Distributed{type(optimizer).__name__}")
-        self._average = _parse_op(op) == "average"
+        self._average = parse_op(op, "DistributedOptimizer") == "average"
         self._sparse_as_dense = sparse_as_dense
         # The graphs whose gradients have been combined.
         self._combined: weakref.WeakSet[tf.Graph] = weakref.WeakSet()
@@ -87,9 +87,14 @@ class DistributedOptimizer(OptimizerWrapper):
             return super().apply_gradients(pairs, global_step, name)
 
 
-def _parse_op(op: Any) -> str:
+def parse_op(op: Any, who: str) -> str:
+    """Returns "sum" or "average" for one of these or for hvd.Sum or hvd.Average.
+
+    Raises:
+      ValueError: `op` is none of them; the message begins with `who`.
+    """
     # hvd.Average is 0 and hvd.Sum is 1.
     by_value = {str(name): name for name in _OPS} | {0: "average", 1: "sum"}
     if isinstance(op, bool) or not isinstance(op, (str, int)) or op not in by_value:
-        raise ValueError(f"DistributedOptimizer: op must be 'sum' or 'average', not {op!r}")
+        raise ValueError(f"{who}: op must be 'sum' or 'average', not {op!r}")
     return by_value[op]

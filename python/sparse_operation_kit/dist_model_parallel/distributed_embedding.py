@@ -1,0 +1,200 @@
+"""DistributedEmbedding: a list of embedding layers, whose tables are spread over ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparse_operation_kit.core import exchange_names
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.dist_model_parallel import lookups, worker_lookups
+from sparse_operation_kit.dist_model_parallel.cut_variables import cut_name, replica_name
+from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
+from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, flat_ids
+from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
+from sparse_operation_kit.dist_model_parallel.layout import Group
+from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
+from sparse_operation_kit.dist_model_parallel.weights import Weights
+
+# The most elements of a table to move at once.
+_CHUNK = 134217728
+
+
+class DistributedEmbedding(Layer):
+    """Looks up inputs in the tables of embedding layers, which are spread over the ranks.
+
+    `layer(inputs)` takes a list of inputs, the ids of this rank's samples, and returns a list of what the
+    plain layers return for them. Each is a dense tensor of ids, a RaggedTensor or, if its table has a
+    combiner, a SparseTensor:
+
+        self.embeddings = dmp.DistributedEmbedding([dmp.Embedding(1000, 16, combiner="sum") for _ in
+        range(26)]) ... vectors = self.embeddings(inputs)  # 26 tensors [batch, 16]
+
+    All ranks build the same layer, and run it in the same steps. Their batches may differ. Of the embedding
+    layers only sizes, combiners and initializers are used.
+
+    The gradients of tables that are dealt or cut are sums over all ranks, on the rank that has the rows;
+    those of replicated tables are this rank's own. Train with this package's `DistributedOptimizer` or
+    `DistributedGradientTape`, which make both averages, as Horovod's do.
+
+    Attributes:
+      strategy: where the tables are, a `DistEmbeddingStrategy`.
+      dp_input: the argument.
+    """
+
+    def __init__(
+        self,
+        embeddings: Sequence[Any],
+        strategy: str = "basic",
+        column_slice_threshold: int | None = None,
+        row_slice_threshold: int | None = None,
+        dp_input: bool = True,
+        input_table_map: Sequence[int] | None = None,
+        data_parallel_threshold: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Places the tables. Variables are made when the layer is first called or built.
+
+        Args:
+          embeddings: embedding layers without weights; see `DistEmbeddingStrategy`, also for the others.
+          strategy: "basic", "memory_balanced" or "memory_optimized".
+          column_slice_threshold: the most elements of a slice of columns.
+          row_slice_threshold: tables of so many elements or more are cut by rows.
+          dp_input: whether inputs are the ids of this rank's samples. If not, a rank takes the inputs
+            `strategy.input_ids_list[rank]` of the whole batch.
+          input_table_map: the table of each input.
+          data_parallel_threshold: tables of so many elements or fewer are replicated.
+          **kwargs: of every Keras layer: `name`, `dtype`, `trainable`.
+
+        Raises:
+          TypeError, ValueError: an argument is of the wrong type or out of range.
+        """
+        if kwargs.get("dtype") is None and not tf.compat.v1.executing_eagerly_outside_functions():
+            # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
+            kwargs["dtype"] = keras.backend.floatx()
+        super().__init__(autocast=False, **kwargs)
+        self.strategy = DistEmbeddingStrategy(
+            embeddings,
+            communicator().size,
+            strategy,
+            input_table_map,
+            column_slice_threshold,
+            row_slice_threshold,
+            data_parallel_threshold,
+        )
+        self._arguments = {
+            "strategy": self.strategy.strategy,
+            "column_slice_threshold": column_slice_threshold,
+            "row_slice_threshold": row_slice_threshold,
+            "dp_input": dp_input,
+            "input_table_map": None if input_table_map is None else [int(table) for table in input_table_map],
+            "data_parallel_threshold": data_parallel_threshold,
+        }
+        if not isinstance(dp_input, bool):
+            raise TypeError(f"{self._who()}: dp_input must be a bool, not {dp_input!r}")
+        self.dp_input = dp_input
+        self._replicas: list[tf.Variable] = []
+        self._variables: list[tf.Variable] = []
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes this rank's variables. Their sizes do not depend on the inputs."""
+        del input_shape
+        layout, ranks = self.strategy.layout, communicator()
+        with tf.name_scope(f"{self.name}/"):
+            self._replicas = [self._variable(group, replica_name(group)) for group in layout.replicas]
+            self._variables = [
+                self._variable(group, cut_name(number, ranks.rank, ranks.size))
+                for number, group in enumerate(layout.groups[ranks.rank])
+            ]
+            with tf.init_scope():
+                self._weights_of_tables = Weights(self.strategy, self._replicas, self._variables, self._who())
+        self.built = True
+
+    def call(self, inputs: Any) -> list[Any]:
+        """Returns an output for each input.
+
+        Raises:
+          TypeError, ValueError: the inputs do not fit; the message names the input and its table.
+          tf.errors.InvalidArgumentError: when it runs, on all ranks: an id on one of them is not in its
+          table.
+        """
+        name = exchange_names.unique_name(self._who())
+        by_samples = self.dp_input or communicator().size == 1
+        look_up = lookups.look_up if by_samples else worker_lookups.look_up
+        outputs = look_up(self.strategy, self._replicas, self._variables, self._flat(inputs), name)
+        return [self._computed(output) for output in outputs]
+
+    def get_weights(self, all_ranks: bool = False, session: Any = None) -> list[np.ndarray]:
+        """Returns the tables whole, float32 arrays [rows, columns], in the order of the embedding layers.
+
+        All ranks call it. The rows travel in chunks.
+
+        Args:
+          all_ranks: whether every rank gets the tables. Otherwise rank 0 does; the others get an empty list.
+          session: in a graph, the session to use; else the default one is, else Keras'.
+        """
+        return self._access().get(all_ranks, _CHUNK, session)
+
+    def set_weights(
+        self, weights: Sequence[Any], chunk: int = _CHUNK, use_lock: bool = False, session: Any = None
+    ) -> None:
+        """Sets the tables. All ranks call it with the same weights; each reads what it holds.
+
+        Args:
+          weights: for each embedding layer an array [rows, columns], or the path of a `.npy` file of one,
+            which is mapped into memory and not read whole.
+          chunk: the most elements to set at once; a row is always set whole.
+          use_lock: whether ranks set their rows one after another, which limits memory where they share it.
+          session: as for `get_weights`.
+
+        Raises:
+          TypeError, ValueError, OSError: weights do not fit, or cannot be read; the message names the table.
+            Nothing is set. The other ranks raise a ValueError that names the rank.
+        """
+        self._access().set(weights, chunk, use_lock, session)
+
+    def get_config(self) -> dict[str, Any]:
+        """The layer's arguments, for `from_config`; embedding layers are dicts of their arguments."""
+        return {**super().get_config(), **self._arguments, "embeddings": self.strategy.configs()}
+
+    def _access(self) -> Weights:
+        if not self.built:
+            if not tf.executing_eagerly() and tf.compat.v1.get_default_graph().finalized:
+                raise ValueError(
+                    f"{self._who()} has no weights: it was not called before the graph was finalized"
+                )
+            self.build()
+        return self._weights_of_tables
+
+    def _flat(self, inputs: Any) -> list[FlatIds]:
+        numbers = list(range(len(self.strategy.input_table_map)))
+        if not self.dp_input:
+            numbers = self.strategy.input_ids_list[communicator().rank]
+        if not isinstance(inputs, (list, tuple)):
+            inputs = [inputs]
+        if len(inputs) != len(numbers):
+            which = "" if self.dp_input else f", {numbers},"
+            raise ValueError(f"{self._who()} takes {len(numbers)} inputs{which}, not {len(inputs)}")
+        flat = []
+        for number, ids in zip(numbers, inputs):
+            table = self.strategy.input_table_map[number]
+            who = f"{self._who()}: input {number} of {self.strategy.describe(table)}"
+            flat.append(flat_ids(ids, self.strategy.tables[table], who))
+            if not self.dp_input and not flat[-1].has_batches:
+                raise ValueError(f"{who} must be [batch, ids] with dp_input=False, not {flat[-1].ids!r}")
+        return flat
+
+    def _variable(self, group: Group, name: str) -> tf.Variable:
+        value = initial_value(group.pieces, self.strategy.tables, group.columns)
+        shape = tf.TensorShape([group.rows, group.columns])
+        return tf.Variable(value, trainable=self.trainable, name=name, dtype=tf.float32, shape=shape)
+
+    def _computed(self, output: Any) -> Any:
+        dtype = self._compute_dtype
+        return output if dtype in (None, output.dtype.name) else tf.cast(output, dtype)
+
+    def _who(self) -> str:
+        return f"DistributedEmbedding '{self.name}'"

@@ -1,0 +1,109 @@
+"""Exchanges of matrices between ranks: all of a step in one exchange, and their gradients in another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from sparse_operation_kit.core import exchange_names
+from sparse_operation_kit.core.communicator import communicator
+
+
+def exchange_ids(messages: Sequence[Sequence[tf.Tensor]], name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sends each rank an int64 message.
+
+    Args:
+      messages: by receiver, the parts of its message, int64 vectors.
+      name: of the exchange.
+
+    Returns:
+      `(received, splits)`: int64 [w], the messages by sender, and int64 [ranks], their lengths.
+    """
+    lengths = [tf.add_n([tf.size(part) for part in parts]) for parts in messages]
+    words = tf.concat([part for parts in messages for part in parts], axis=0)
+    received, splits = communicator().exchange(words, tf.stack(lengths), name)
+    return received, tf.cast(splits, tf.int64)
+
+
+def swap(
+    own: Sequence[tf.Tensor],
+    own_counts: tf.Tensor,
+    counts: Sequence[tf.Tensor],
+    widths: Sequence[Sequence[int]],
+    name: str,
+) -> list[list[tf.Tensor]]:
+    """Sends each rank its rows of this rank's matrices. Gradients take the way back.
+
+    Args:
+      own: float32 matrices of this rank; the rows for rank 0, then those for rank 1, and so on.
+      own_counts: int64 [ranks, matrices], how many rows of each matrix each rank gets.
+      counts: by sender, int64 [its matrices], how many rows of each come from it.
+      widths: by sender, the columns of its matrices.
+      name: of the exchange.
+
+    Returns:
+      By sender, the rows that came of each of its matrices.
+    """
+    ranks = communicator()
+    if ranks.size == 1:
+        return [list(own)]
+
+    @tf.custom_gradient
+    def forward(*own):
+        rows = [tf.split(matrix, own_counts[:, i], num=ranks.size) for i, matrix in enumerate(own)]
+        by_receiver = [[of_matrix[rank] for of_matrix in rows] for rank in range(ranks.size)]
+        arrived = _exchange(by_receiver, counts, widths, name)
+
+        def backward(*gradients):
+            every = iter(gradients)
+            by_receiver = [[next(every) for _ in of_sender] for of_sender in widths]
+            here = [_here(own_counts[rank]) for rank in range(ranks.size)]
+            back_name = exchange_names.unique_name(f"gradient of {name}")
+            # An error on any rank ends the lookup on all ranks. Then no rank may start the next exchange.
+            with _after(here):
+                back = _exchange(by_receiver, here, [widths[ranks.rank]] * ranks.size, back_name)
+            return [tf.concat(of_matrix, axis=0) for of_matrix in zip(*back)]
+
+        return [matrix for of_sender in arrived for matrix in of_sender], backward
+
+    arrived = iter(forward(*own))
+    return [[next(arrived) for _ in of_sender] for of_sender in widths]
+
+
+def _here(tensor: tf.Tensor) -> tf.Tensor:
+    """The tensor in the default graph, which may be a function that captures it."""
+    return tf.identity(tensor)
+
+
+def _after(tensors: Sequence[tf.Tensor]) -> contextlib.AbstractContextManager:
+    return contextlib.nullcontext() if tf.executing_eagerly() else tf.control_dependencies(tensors)
+
+
+def _exchange(
+    by_receiver: Sequence[Sequence[tf.Tensor]],
+    counts: Sequence[tf.Tensor],
+    widths: Sequence[Sequence[int]],
+    name: str,
+) -> list[list[tf.Tensor]]:
+    """Sends matrices; returns those that arrive, whose shapes are `counts` and `widths`."""
+    parts, lengths = [], []
+    for matrices in by_receiver:
+        flat = [tf.reshape(matrix, [-1]) for matrix in matrices]
+        floats = tf.add_n([tf.size(part, out_type=tf.int64) for part in flat])
+        parts += [*flat, tf.zeros([floats % 2])]
+        lengths.append((floats + 1) // 2)
+    words = tf.bitcast(tf.reshape(tf.concat(parts, axis=0), [-1, 2]), tf.int64)
+    received, _ = communicator().exchange(words, tf.cast(tf.stack(lengths), tf.int32), name)
+    sizes = []
+    for of_sender, columns in zip(counts, widths):
+        floats = of_sender * tf.constant(columns, tf.int64)
+        sizes.append(tf.concat([floats, [tf.reduce_sum(floats) % 2]], axis=0))
+    arrived = tf.reshape(tf.bitcast(received, tf.float32), [-1])
+    flat = iter(tf.split(arrived, tf.concat(sizes, axis=0), num=sum(len(of) + 1 for of in widths)))
+    matrices = []
+    for columns in widths:
+        matrices.append([tf.reshape(next(flat), [-1, width]) for width in columns])
+        next(flat)  # what made the message a whole number of words
+    return matrices

@@ -1,0 +1,144 @@
+"""The ids of an input of a `DistributedEmbedding`, flat, and the shape of the input's output."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, Union
+
+import tensorflow as tf
+
+from sparse_operation_kit.dist_model_parallel.ids import as_ids
+from sparse_operation_kit.dist_model_parallel.strategy import TableOfLayer
+
+Ids = Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class FlatIds:
+    """The ids of one input.
+
+    Attributes:
+      ids: the input.
+      values: int64 [n], rows of the table.
+      lowest: the lowest id, at most 0.
+      highest: the highest one.
+      limit: `highest` must be less.
+      combiner: of the table.
+    """
+
+    ids: Ids
+    values: tf.Tensor
+    lowest: tf.Tensor
+    highest: tf.Tensor
+    limit: int
+    combiner: str | None
+
+    @property
+    def is_one_hot(self) -> bool:
+        """Whether a bag is known to have one id, so that rows are what combining them gives."""
+        return self._is_dense and self.ids.shape.rank is not None and self.ids.shape[-1] == 1
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether the ids are [batch, hotness], or are combined to a row for each sample."""
+        return self.ids.shape.rank == 2 and (self._is_dense or self.combiner is not None)
+
+    @property
+    def _is_dense(self) -> bool:
+        return not isinstance(self.ids, (tf.RaggedTensor, tf.SparseTensor))
+
+    def bags(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """`(bags, count)`: int64 [n], the bag of each value, in rising order; and the number of bags."""
+        if isinstance(self.ids, tf.SparseTensor):
+            return self.ids.indices[:, 0], self.ids.dense_shape[0]
+        if isinstance(self.ids, tf.RaggedTensor):
+            return tf.cast(self.ids.value_rowids(), tf.int64), tf.cast(self.ids.nrows(), tf.int64)
+        shape = tf.shape(self.ids, out_type=tf.int64)
+        count = tf.reduce_prod(shape[:-1])
+        return tf.repeat(tf.range(count), shape[-1]), count
+
+    def copied(self) -> FlatIds:
+        """The same ids, as tensors of this place in the graph."""
+        return dataclasses.replace(self, values=tf.identity(self.values))
+
+    def shaped(self, rows: tf.Tensor) -> Union[tf.Tensor, tf.RaggedTensor]:
+        """Gives the rows of `values`, or of the bags if there is a combiner, the shape of the output."""
+        columns = rows.shape[-1]
+        if isinstance(self.ids, tf.RaggedTensor):
+            if self.combiner is None:
+                return self.ids.with_flat_values(rows)
+            rows.set_shape([self.ids.shape[0], columns])
+            return rows
+        if isinstance(self.ids, tf.SparseTensor):
+            rows.set_shape([self.ids.shape[0], columns])
+            return rows
+        known, shape = self.ids.shape, tf.shape(self.ids)
+        if self.combiner is not None:
+            known, shape = known[:-1], shape[:-1]
+        output = tf.reshape(rows, tf.concat([shape, [columns]], axis=0))
+        output.set_shape(known.concatenate([columns]))
+        return output
+
+
+def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
+    """Checks the kind and shape of an input.
+
+    Args:
+      ids: any tensor, or what converts to one.
+      of_layer: the table.
+      who: the beginning of error messages.
+
+    Raises:
+      TypeError: ids are no numbers.
+      ValueError: ids have a shape, or are of a kind, that the table's combiner cannot take.
+    """
+    combiner = of_layer.table.combiner
+    if isinstance(ids, tf.compat.v1.SparseTensorValue):
+        ids = tf.SparseTensor.from_value(ids)
+    if isinstance(ids, tf.compat.v1.ragged.RaggedTensorValue):
+        ids = tf.ragged.constant(ids.to_list())
+    if isinstance(ids, tf.SparseTensor):
+        if combiner is None:
+            raise ValueError(f"{who}: ids in a SparseTensor need a table with a combiner")
+        if ids.shape.rank not in (None, 2):
+            raise ValueError(f"{who}: ids in a SparseTensor must be [batch, ids], not {ids.shape}")
+        ids = tf.sparse.reorder(ids)
+        values = ids.values
+    elif isinstance(ids, tf.RaggedTensor):
+        is_matrix = ids.ragged_rank == 1 and ids.flat_values.shape.rank == 1
+        if combiner is not None and not is_matrix:
+            raise ValueError(f"{who}: ids in a RaggedTensor must be [batch, None], not {ids.shape}")
+        values = ids.flat_values
+    else:
+        ids = tf.convert_to_tensor(ids)
+        if combiner is not None and ids.shape.rank is not None and ids.shape.rank < 2:
+            raise ValueError(
+                f"{who}: combiner '{combiner}' needs ids of shape [batch, ids], or of more dimensions, not "
+                f"{ids.shape}"
+            )
+        values = ids
+    if not (values.dtype.is_integer or values.dtype.is_floating):
+        raise TypeError(f"{who}: ids must be integers, not {values.dtype.name}")
+    values = tf.cast(as_ids(values), tf.int64)
+    if of_layer.feature_sizes is not None:
+        return _of_features(ids, values, of_layer.feature_sizes, who)
+    values = tf.reshape(values, [-1])
+    return FlatIds(
+        ids,
+        values,
+        tf.minimum(tf.reduce_min(values), 0),
+        tf.reduce_max(values),
+        of_layer.table.rows,
+        combiner,
+    )
+
+
+def _of_features(ids: Any, values: tf.Tensor, sizes: tuple[int, ...], who: str) -> FlatIds:
+    """The ids of a `ConcatOneHotEmbedding`. The rows of a feature are below those of the features before."""
+    if isinstance(ids, tf.RaggedTensor) or not values.shape.rank or values.shape[-1] != len(sizes):
+        raise ValueError(f"{who}: ids must be [batch, {len(sizes)}], not {ids.shape}")
+    above = tf.reduce_max(tf.where(values >= tf.constant(sizes, tf.int64), values, -1))
+    first_rows = tf.constant([0, *itertools.accumulate(sizes[:-1])], tf.int64)
+    lowest = tf.minimum(tf.reduce_min(values), 0)
+    return FlatIds(ids, tf.reshape(values + first_rows, [-1]), lowest, above, 0, None)

@@ -1,0 +1,205 @@
+"""Lookups of all inputs of a layer, whose ids are those of this rank's samples.
+
+    ids, merged per unit -> exchange -> rows of this rank's variables -> exchange -> rows of each unit ->
+    outputs
+
+Both exchanges are one for all tables. Gradients go the way back from the outputs to the variables in a third
+one, and reach an optimizer as tf.IndexedSlices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.dist_model_parallel import messages
+from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
+from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
+from sparse_operation_kit.dist_model_parallel.layout import Layout, Part, Unit
+from sparse_operation_kit.dist_model_parallel.pooling import combined
+from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What a rank asks for of a unit.
+
+    Attributes:
+      rows: for each part of the unit, int64, the distinct rows of its variable; of a replica, this rank's.
+      places: int32 [ids], the row of each id among those that come back, part by part for a table cut by
+        rows.
+    """
+
+    rows: list[tf.Tensor]
+    places: tf.Tensor
+
+
+def look_up(
+    strategy: DistEmbeddingStrategy,
+    replicas: Sequence[tf.Variable],
+    variables: Sequence[tf.Variable],
+    flat: Sequence[FlatIds],
+    name: str,
+) -> list[Any]:
+    """Returns an output for each input, in the shape that the plain layer gives.
+
+    Args:
+      strategy: the tables.
+      replicas: the variables of `strategy.layout.replicas`.
+      variables: this rank's other variables, those of `strategy.layout.groups`.
+      flat: the ids of every input.
+      name: of the layer; a name for the exchanges of this lookup.
+    """
+    layout = strategy.layout
+    inputs_of = _inputs_of_units(strategy)
+    asked = [
+        _asked(unit, [(flat[number].values, base) for number, base in inputs])
+        if inputs
+        else _Asked([tf.zeros([0], tf.int64)] * max(1, len(unit.parts)), tf.zeros([0], tf.int32))
+        for unit, inputs in zip(layout.units, inputs_of)
+    ]
+    header = messages.header(strategy, range(len(flat)), flat)
+    if communicator().size == 1:
+        matrices = _own_matrices(strategy, variables, asked, header, name)
+    else:
+        matrices = _matrices_of_ranks(strategy, variables, asked, header, name)
+    outputs: list[Any] = [None] * len(flat)
+    for number, (unit, inputs) in enumerate(zip(layout.units, inputs_of)):
+        if not inputs:
+            continue
+        rows = (
+            tf.gather(replicas[number], matrices.checked(asked[number].rows[0]))
+            if unit.cut == "replicated"
+            else matrices.of_unit(number, unit)
+        )
+        of_inputs = [flat[number] for number, _ in inputs]
+        for (position, _), matrix in zip(inputs, combined(rows, asked[number].places, of_inputs)):
+            outputs[position] = flat[position].shaped(matrix)
+    return outputs
+
+
+def _inputs_of_units(strategy: DistEmbeddingStrategy) -> list[list[tuple[int, int]]]:
+    """For each unit its inputs, as (number, key of id 0)."""
+    inputs_of = []
+    for unit in strategy.layout.units:
+        bases = dict(zip(unit.tables, unit.bases))
+        inputs_of.append(
+            [
+                (number, bases[table])
+                for number, table in enumerate(strategy.input_table_map)
+                if table in bases
+            ]
+        )
+    return inputs_of
+
+
+def _asked(unit: Unit, ids: Sequence[tuple[tf.Tensor, int]]) -> _Asked:
+    keys, places = tf.unique(tf.concat([values + base if base else values for values, base in ids], axis=0))
+    if unit.cut != "rows":
+        return _Asked([keys + part.shift if part.shift else keys for part in unit.parts] or [keys], places)
+    owners = _owners(unit.parts, keys)
+    order = tf.argsort(owners, stable=True)
+    counts = tf.math.bincount(owners, minlength=len(unit.parts), maxlength=len(unit.parts))
+    of_parts = tf.split(tf.gather(keys, order), counts, num=len(unit.parts))
+    rows = [keys + part.shift for keys, part in zip(of_parts, unit.parts)]
+    return _Asked(rows, tf.gather(tf.math.invert_permutation(order), places))
+
+
+def _owners(parts: Sequence[Part], keys: tf.Tensor) -> tf.Tensor:
+    """int32, the part that has each key; a bad id gets any, as it is never looked up."""
+    ends = tf.constant([part.rows[1] for part in parts[:-1]], tf.int64)
+    return tf.searchsorted(ends, keys, side="right")
+
+
+class _Matrices:
+    """The rows that came back: by sender, a matrix of each of its variables with the rows of its parts."""
+
+    def __init__(self, layout: Layout, asked: Sequence[_Asked], gate: tf.Tensor) -> None:
+        self._layout = layout
+        self._asked = asked
+        # A tensor that can be computed only if no rank found anything wrong.
+        self._gate = gate
+        self._of_part: dict[tuple[int, int], tf.Tensor] = {}
+
+    def add(self, of_ranks: Sequence[Sequence[tf.Tensor]]) -> None:
+        for rank, matrices in enumerate(of_ranks):
+            for matrix, parts in zip(matrices, self._layout.parts_of(rank)):
+                sizes = [tf.size(self._asked[unit].rows[part]) for unit, part in parts]
+                split = tf.split(matrix, sizes) if len(parts) > 1 else [matrix] * len(parts)
+                self._of_part.update(zip(parts, split))
+
+    def of_unit(self, number: int, unit: Unit) -> tf.Tensor:
+        parts = [self._of_part[number, part] for part in range(len(unit.parts))]
+        if len(parts) == 1:
+            return parts[0]
+        return tf.concat(parts, axis=1 if unit.cut == "columns" else 0)
+
+    def checked(self, rows: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([] if tf.executing_eagerly() else [self._gate]):
+            return tf.identity(rows)
+
+
+def _own_matrices(
+    strategy: DistEmbeddingStrategy,
+    variables: Sequence[tf.Variable],
+    asked: Sequence[_Asked],
+    header: tf.Tensor,
+    name: str,
+) -> _Matrices:
+    layout = strategy.layout
+    gate = messages.checked(strategy, header[tf.newaxis], name, tf.constant(0))
+    matrices = _Matrices(layout, asked, gate)
+    own = []
+    for variable, parts in zip(variables, layout.parts_of(0)):
+        rows = [asked[unit].rows[part] for unit, part in parts]
+        own.append(tf.gather(variable, matrices.checked(_joined(rows))))
+    matrices.add([own])
+    return matrices
+
+
+def _matrices_of_ranks(
+    strategy: DistEmbeddingStrategy,
+    variables: Sequence[tf.Variable],
+    asked: Sequence[_Asked],
+    header: tf.Tensor,
+    name: str,
+) -> _Matrices:
+    layout = strategy.layout
+    wanted = [
+        [_joined([asked[unit].rows[part] for unit, part in parts]) for parts in layout.parts_of(rank)]
+        for rank in range(strategy.world_size)
+    ]
+    wanted_counts = [tf.stack([tf.size(rows, out_type=tf.int64) for rows in of_rank]) for of_rank in wanted]
+    received, splits = exchange_ids(
+        [[header, counts, *rows] for counts, rows in zip(wanted_counts, wanted)], f"{name}: ids"
+    )
+    groups = len(variables)
+    places = tf.cumsum(splits, exclusive=True)[:, tf.newaxis] + tf.range(
+        messages.HEADER + groups, dtype=tf.int64
+    )
+    # The place of a word that another rank's tables have and these have not is checked before it is read.
+    places = tf.minimum(places, tf.size(received, out_type=tf.int64) - 1)
+    headers = messages.checked(strategy, tf.gather(received, places[:, : messages.HEADER]), name, places)
+    counts = tf.gather(received, headers[:, messages.HEADER :])
+    sizes = tf.concat(
+        [tf.fill([strategy.world_size, 1], tf.constant(messages.HEADER + groups, tf.int64)), counts], 1
+    )
+    split = tf.split(received, tf.reshape(sizes, [-1]), num=strategy.world_size * (1 + groups))
+    own = [
+        tf.gather(variable, _joined(split[1 + group :: 1 + groups]))
+        for group, variable in enumerate(variables)
+    ]
+    widths = [[group.columns for group in of_rank] for of_rank in layout.groups]
+    matrices = _Matrices(layout, asked, counts)
+    matrices.add(swap(own, counts, wanted_counts, widths, f"{name}: rows"))
+    return matrices
+
+
+def _joined(rows: Sequence[tf.Tensor]) -> tf.Tensor:
+    if not rows:
+        return tf.zeros([0], tf.int64)
+    return rows[0] if len(rows) == 1 else tf.concat(rows, axis=0)

@@ -1,0 +1,288 @@
+"""Training a model with a `DistributedEmbedding`: averages over ranks, and equal initial values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.core import broadcast
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.dist_model_parallel.cut_variables import is_cut
+from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
+from sparse_operation_kit.optimizers import distributed
+from sparse_operation_kit.optimizers.combination import Pairs, by_hand, combine, graphs_of
+
+
+class _Options:
+    """How gradients are combined: those of Horovod's arguments that have an effect."""
+
+    def __init__(
+        self,
+        who: str,
+        *,
+        compression: Any,
+        sparse_as_dense: bool,
+        op: Any,
+        gradient_predivide_factor: float,
+        backward_passes_per_step: int = 1,
+    ) -> None:
+        if backward_passes_per_step != 1:
+            raise ValueError(f"{who}: backward_passes_per_step must be 1, not {backward_passes_per_step}")
+        if gradient_predivide_factor != 1.0:
+            raise ValueError(f"{who}: gradient_predivide_factor must be 1.0, not {gradient_predivide_factor}")
+        if compression is not None and getattr(compression, "__name__", "") != "NoneCompressor":
+            raise ValueError(f"{who}: compression must be None, not {compression!r}")
+        self.average = distributed.parse_op(op, who) == "average"
+        self.sparse_as_dense = sparse_as_dense
+
+    def combined(self, pairs: Iterable, prefix: str) -> Pairs:
+        """Combines gradients over ranks.
+
+        Those of tables that are dealt or cut are sums over ranks already. So are those of embedding
+        variables.
+        """
+        pairs = list(pairs)
+        ranks = communicator().size
+        if ranks == 1:
+            return pairs
+        common = [pair for pair in pairs if not (is_cut(pair[1]) or is_embedding_variable(pair[1]))]
+        of_common = iter(combine(common, prefix, average=self.average, sparse_as_dense=self.sparse_as_dense))
+        combined: Pairs = []
+        for gradient, variable in pairs:
+            if not (is_cut(variable) or is_embedding_variable(variable)):
+                combined.append(next(of_common))
+            else:
+                combined.append((_divided(gradient, ranks) if self.average else gradient, variable))
+        return combined
+
+
+def _divided(gradient: Any, divisor: int) -> Any:
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(gradient.values / divisor, gradient.indices, gradient.dense_shape)
+    return gradient / divisor
+
+
+class DistributedGradientTape:
+    """A gradient tape whose gradients are combined over ranks; takes the place of Horovod's.
+
+        with tf.GradientTape() as tape:
+            loss = ...
+        tape = dmp.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+
+    Gradients of variables that every rank has are averaged, or added up. Those of tables that are dealt or
+    cut are sums over ranks already, and are divided by the number of ranks if others are averaged.
+
+    Args:
+      gradtape: a tf.GradientTape. All else of it can be used through this object.
+      device_dense, device_sparse, num_groups, groups: have no effect; Horovod's arguments.
+      compression: None, or Horovod's `Compression.none`.
+      sparse_as_dense: whether tf.IndexedSlices of variables that every rank has are made dense and summed,
+        instead of gathered.
+      op: "average" or "sum", or `hvd.Average` or `hvd.Sum`.
+      gradient_predivide_factor: 1.0.
+
+    Raises:
+      ValueError: an argument is none of these.
+    """
+
+    def __init__(
+        self,
+        gradtape: tf.GradientTape,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = None,
+        sparse_as_dense: bool = False,
+        op: Any = "average",
+        gradient_predivide_factor: float = 1.0,
+        num_groups: int = 0,
+        groups: Any = None,
+    ) -> None:
+        del device_dense, device_sparse, num_groups, groups
+        self._tape = gradtape
+        self._options = _Options(
+            type(self).__name__,
+            compression=compression,
+            sparse_as_dense=sparse_as_dense,
+            op=op,
+            gradient_predivide_factor=gradient_predivide_factor,
+        )
+
+    def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        """As tf.GradientTape's; the gradients are those of all ranks."""
+        gradients = self._tape.gradient(target, sources, *args, **kwargs)
+        flat = tf.nest.flatten(sources)
+        pairs = zip(tf.nest.flatten(gradients, expand_composites=False), flat)
+        combined = self._options.combined(pairs, "DistributedGradientTape")
+        return tf.nest.pack_sequence_as(sources, [gradient for gradient, _ in combined])
+
+    def __enter__(self) -> DistributedGradientTape:
+        self._tape.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._tape.__exit__(*exception)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tape, name)
+
+
+class _OfSessions(distributed.DistributedOptimizer):
+    """The wrapper of an optimizer of tf.compat.v1.train."""
+
+    def __init__(self, optimizer: Any, options: _Options, name: str | None) -> None:
+        super().__init__(optimizer, op="average" if options.average else "sum", name=name)
+        self._options = options
+
+    def combine_gradients(self, grads_and_vars: Iterable) -> Pairs:
+        """Combines gradients of tf.gradients over the ranks; `compute_gradients` does this by itself."""
+        pairs = list(grads_and_vars)
+        self._combined.update(graphs_of(pairs))
+        return self._options.combined(pairs, self.get_name())
+
+
+class _OfKeras:
+    """What `DistributedOptimizer` adds to the class of a Keras optimizer."""
+
+    _dmp_options: _Options
+
+    def apply_gradients(self, grads_and_vars: Iterable, *args: Any, **kwargs: Any) -> Any:
+        """As the optimizer's, with the gradients of all ranks."""
+        pairs = [(gradient, variable) for gradient, variable in grads_and_vars]
+        combined = self._dmp_options.combined(pairs, f"Distributed{type(self).__name__}")
+        with by_hand():
+            return super().apply_gradients(combined, *args, **kwargs)  # type: ignore[misc]
+
+
+def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
+    optimizer: Any,
+    name: str | None = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = None,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: Any = "average",
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+) -> Any:
+    """Returns an optimizer that combines gradients over ranks; takes the place of Horovod's.
+
+    Gradients are combined as by `DistributedGradientTape`; use one of the two. An optimizer of
+    tf.compat.v1.train is wrapped: `compute_gradients`, and so `minimize`, combine. A Keras optimizer becomes
+    one whose `apply_gradients` combines, and is returned itself.
+
+    Args:
+      optimizer: of tf.compat.v1.train, or one of Keras 2, legacy or not.
+      name: prefix of the names of ops; the same on all ranks.
+      use_locking, device_dense, device_sparse, average_aggregated_gradients, num_groups, groups: have no
+        effect.
+      compression, sparse_as_dense, op, gradient_predivide_factor: as for `DistributedGradientTape`.
+      backward_passes_per_step: 1.
+
+    Raises:
+      TypeError: `optimizer` is no such optimizer, or is distributed already.
+      ValueError: another argument is out of range.
+    """
+    del use_locking, device_dense, device_sparse, average_aggregated_gradients, num_groups, groups
+    options = _Options(
+        "DistributedOptimizer",
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        backward_passes_per_step=backward_passes_per_step,
+    )
+    if isinstance(optimizer, (_OfKeras, distributed.DistributedOptimizer)):
+        raise TypeError("DistributedOptimizer: the optimizer is a DistributedOptimizer already")
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        return _OfSessions(optimizer, options, name)
+    if not isinstance(optimizer, _keras_optimizers()):
+        raise TypeError(
+            "DistributedOptimizer takes an optimizer of tf.compat.v1.train or of Keras, not "
+            f"{type(optimizer).__name__}"
+        )
+    # Not a wrapper, because Keras asks an optimizer for all kinds of attributes.
+    distributed_one: Any = optimizer
+    distributed_one.__class__ = type(type(optimizer).__name__, (_OfKeras, type(optimizer)), {})
+    distributed_one._dmp_options = options
+    return distributed_one
+
+
+def _keras_optimizers() -> tuple[type, ...]:
+    if keras is None:
+        return ()
+    return (keras.optimizers.Optimizer, keras.optimizers.legacy.Optimizer)
+
+
+def broadcast_variables(model_vars: Sequence[tf.Variable], root_rank: int = 0) -> tf.Operation | None:
+    """Sets variables on all ranks to their values on rank `root_rank`.
+
+    Variables that only one rank has are skipped: those of tables that are dealt or cut, whose initial values
+      do
+    not depend on the rank, and the slots that optimizers keep for them.
+
+    Args:
+      model_vars: variables, the same on all ranks but for those that are skipped.
+      root_rank: the rank whose values are used.
+
+    Returns:
+      In a graph an op; in eager execution, where it is done at once, None.
+
+    Raises:
+      ValueError: there is no such rank.
+    """
+    common = [variable for variable in model_vars if not is_cut(variable)]
+    return broadcast.broadcast_variables(common, root_rank)
+
+
+_Callback: Any = object if keras is None else keras.callbacks.Callback
+
+
+class BroadcastGlobalVariablesCallback(_Callback):
+    """A callback of Keras' `fit` that calls `broadcast_variables` for the model and its optimizer.
+
+    The model's variables are set before the first batch if they exist by then. Those and the optimizer's,
+    which exist after the first step only, are set after it.
+
+    Args:
+      root_rank: the rank whose values are used.
+      device: has no effect.
+    """
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        del device
+        super().__init__()
+        communicator().check_rank(root_rank)
+        self._root_rank = root_rank
+        self._is_done = False
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Called by Keras."""
+        del batch, logs
+        if not self._is_done and self.model.built:
+            self._broadcast(self.model.variables)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Called by Keras."""
+        del batch, logs
+        if not self._is_done:
+            of_optimizer = self.model.optimizer.variables
+            of_optimizer = of_optimizer() if callable(of_optimizer) else of_optimizer
+            self._broadcast([*self.model.variables, *of_optimizer])
+            self._is_done = True
+
+    def _broadcast(self, variables: Sequence[tf.Variable]) -> None:
+        # Values of metrics and of the optimizer's counter may occur twice.
+        distinct = {variable.ref(): variable for variable in variables}
+        done = broadcast_variables(list(distinct.values()), self._root_rank)
+        if done is not None:
+            keras_session().run(done)

@@ -1,0 +1,349 @@
+"""DistributedEmbedding in one process: shapes, arguments, errors, initial tables, weights and names."""
+
+import importlib
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sparse_operation_kit.dist_model_parallel as dmp
+from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
+from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
+from sparse_operation_kit.dist_model_parallel.placement import Piece
+from sparse_operation_kit.dist_model_parallel.strategy import table_of
+
+_REQUIRED = inspect.Parameter.empty
+
+
+def numbered(rows, columns, first=0.0):
+    return np.arange(first, first + rows * columns, dtype=np.float32).reshape(rows, columns)
+
+
+def layer_with_weights(*sizes, **options):
+    """A layer of tables (rows, columns, combiner), with weights that are all different."""
+    tables = [dmp.Embedding(rows, columns, combiner=combiner) for rows, columns, combiner in sizes]
+    layer = dmp.DistributedEmbedding(tables, **options)
+    weights = [numbered(rows, columns, 1000.0 * i) for i, (rows, columns, _) in enumerate(sizes)]
+    layer.set_weights(weights)
+    return layer, weights
+
+
+@pytest.mark.parametrize("shape", [[4], [4, 1], [4, 3], [2, 3, 4], [0, 3], [4, 0]], ids=str)
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.uint8, tf.float32])
+def test_without_a_combiner_outputs_have_the_shape_of_ids_and_columns(shape, dtype):
+    ids = np.random.default_rng(0).integers(0, 10, shape)
+    layer, (weights,) = layer_with_weights((10, 3, None))
+    (output,) = layer([tf.cast(ids, dtype)])
+    np.testing.assert_array_equal(output, weights[ids])
+
+
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+@pytest.mark.parametrize("shape", [[4, 1], [4, 3], [2, 3, 4], [0, 3], [4, 0]], ids=str)
+def test_a_combiner_takes_the_last_dimension(shape, combiner):
+    ids = np.random.default_rng(0).integers(0, 10, shape)
+    layer, (weights,) = layer_with_weights((10, 3, combiner))
+    (output,) = layer([ids])
+    expected = weights[ids].sum(axis=-2) / (max(shape[-1], 1) if combiner == "mean" else 1)
+    np.testing.assert_allclose(output, expected, rtol=1e-6)
+
+
+def test_inputs_of_all_kinds_in_one_call():
+    sizes = [(10, 4, "sum"), (8, 4, "sum"), (6, 4, None), (5, 2, "mean")]
+    layer, weights = layer_with_weights(*sizes, input_table_map=[3, 0, 2, 1, 0, 2])
+    bags = [[1, 1, 4], [], [2]]
+    ragged = tf.ragged.constant(bags, dtype=tf.int64)
+    outputs = layer([ragged, ragged.to_sparse(), ragged, [[7], [0], [7]], ragged, [[5, 5], [0, 1], [2, 2]]])
+
+    def pooled(table, combine):
+        return [combine(table[bag], axis=0) if bag else np.zeros(table.shape[1]) for bag in bags]
+
+    np.testing.assert_allclose(outputs[0], pooled(weights[3], np.mean), rtol=1e-6)
+    for output in (outputs[1], outputs[4]):
+        np.testing.assert_allclose(output, pooled(weights[0], np.sum), rtol=1e-6)
+    assert isinstance(outputs[2], tf.RaggedTensor)
+    for row, bag in zip(outputs[2], bags, strict=True):
+        np.testing.assert_array_equal(row, weights[2][bag].reshape(-1, 4))
+    np.testing.assert_array_equal(outputs[3], weights[1][[7, 0, 7]])
+    np.testing.assert_array_equal(outputs[5], weights[2][[[5, 5], [0, 1], [2, 2]]])
+
+
+def test_unsorted_sparse_ids():
+    layer, (weights,) = layer_with_weights((10, 3, "sum"))
+    ids = tf.SparseTensor([[2, 0], [0, 1], [0, 0], [2, 1]], np.array([4, 5, 6, 7], np.int64), [3, 2])
+    (output,) = layer([ids])
+    np.testing.assert_array_equal(output, [weights[5] + weights[6], np.zeros(3), weights[4] + weights[7]])
+
+
+def test_static_shapes_are_known():
+    with tf.Graph().as_default():
+        tables = [dmp.Embedding(9, 4), dmp.Embedding(9, 4, combiner="sum")]
+        place = tf.compat.v1.placeholder
+        outputs = dmp.DistributedEmbedding(tables)([place(tf.int64, [None, 3]), place(tf.int64, [5, None])])
+        assert [output.shape.as_list() for output in outputs] == [[None, 3, 4], [5, 4]]
+
+
+def test_layers_of_keras_and_of_programs():
+    class OfProgram:
+        input_dim, output_dim = 7, 2
+
+    given = [
+        keras.layers.Embedding(5, 2),
+        OfProgram(),
+        {"input_dim": np.int64(6), "output_dim": 2, "combiner": "sum"},
+    ]
+    layer = dmp.DistributedEmbedding(given)
+    layer.set_weights([numbered(5, 2), numbered(7, 2), numbered(6, 2)])
+    outputs = layer([[[4]], [[6]], [[1, 1]]])
+    assert [output.numpy().tolist() for output in outputs] == [[[[8, 9]]], [[[12, 13]]], [[4, 6]]]
+
+
+def test_concat_one_hot():
+    concatenated = dmp.ConcatOneHotEmbedding([3, 4], 2)
+    layer = dmp.DistributedEmbedding([concatenated])
+    layer.set_weights([numbered(7, 2)])
+    np.testing.assert_array_equal(layer([[[2, 0], [0, 3]]])[0], numbered(7, 2)[[[2, 3], [0, 6]]])
+    for ids, bad in (([[3, 0]], 3), ([[0, 4]], 4), ([[0, -1]], -1)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"but input 0 on rank 0 has {bad}"):
+            layer([ids])
+
+
+def test_tables_in_one_variable_do_not_serve_each_others_rows():
+    layer, _ = layer_with_weights((3, 2, None), (5, 2, None))
+    assert len(layer.trainable_variables) == 1
+    for ids, message in (
+        ([[[3]], [[0]]], r"Table 0 .*has ids in \[0, 3\), but input 0 on rank 0 has 3"),
+        ([[[0]], [[-1]]], r"Table 1 .*has ids in \[0, 5\), but input 1 on rank 0 has -1"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            layer(ids)
+
+
+BAD_ARGUMENTS = {
+    "no list": ({"embeddings": 3}, TypeError, "embeddings must be a list"),
+    "no layer": (
+        {"embeddings": [keras.layers.Dense(3, name="d")]},
+        TypeError,
+        r"Table 0 \('d'\) is no embedding",
+    ),
+    "no tables": ({"embeddings": []}, ValueError, "no tables"),
+    "strategy": ({"strategy": "best"}, ValueError, "strategy must be one of .*'best'"),
+    "columns": ({"column_slice_threshold": 0}, ValueError, "column_slice_threshold must be .* not 0"),
+    "rows": ({"row_slice_threshold": 1.5}, ValueError, "row_slice_threshold must be .* not 1.5"),
+    "data parallel": (
+        {"data_parallel_threshold": True},
+        ValueError,
+        "data_parallel_threshold must .* not True",
+    ),
+    "dp_input": ({"dp_input": 1}, TypeError, "dp_input must be a bool, not 1"),
+    "map": (
+        {"input_table_map": [0, 2]},
+        ValueError,
+        r"input_table_map\[1\] must be a table in \[0, 2\), not 2",
+    ),
+    "empty map": ({"input_table_map": []}, ValueError, "input_table_map must be a list"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ARGUMENTS)
+def test_bad_arguments(name):
+    arguments, error, message = BAD_ARGUMENTS[name]
+    given = {"embeddings": [dmp.Embedding(5, 2), dmp.Embedding(5, 2)], **arguments}
+    with pytest.raises(error, match=message):
+        dmp.DistributedEmbedding(**given)
+
+
+def test_layers_that_cannot_be_distributed():
+    same = dmp.Embedding(5, 2)
+    built = dmp.Embedding(5, 2, name="built")
+    built.build()
+    for layers, message in (
+        ([same, same], "Tables 0 and 1 are one layer"),
+        ([same, built], r"Table 1 \('built'\) has weights already"),
+        (
+            [keras.layers.Embedding(5, 2, name="m", mask_zero=True)],
+            r"Table 0 \('m'\): mask_zero has no effect",
+        ),
+        ([dmp.Embedding(5, 2, embeddings_regularizer="l2")], "embeddings_regularizer has no effect"),
+        ([dmp.Embedding(5, 2, trainable=False)], "is not trainable"),
+        ([dmp.Embedding(5, 2, dtype="float64")], "tables are float32, not float64"),
+        (
+            [{"input_dim": 5, "output_dim": 2, "combiner": "max"}],
+            "combiner must be None, 'sum' or 'mean', not 'max'",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dmp.DistributedEmbedding(layers)
+
+
+def test_bad_inputs():
+    layer, _ = layer_with_weights((5, 2, None), (5, 2, "sum"))
+    sparse = tf.sparse.from_dense([[1]])
+    for inputs, error, message in (
+        ([[[1]]], ValueError, "takes 2 inputs, not 1"),
+        ([sparse, [[1]]], ValueError, "input 0 of Table 0 .* SparseTensor need a table with a combiner"),
+        ([[[1]], [1, 2]], ValueError, "input 1 of Table 1 .* combiner 'sum' needs ids of shape"),
+        ([[[1]], [["a"]]], TypeError, "input 1 of Table 1 .* ids must be integers, not string"),
+    ):
+        with pytest.raises(error, match=message):
+            layer(inputs)
+
+
+INITIALIZERS = [
+    "uniform",
+    "glorot_uniform",
+    keras.initializers.RandomNormal(seed=3),
+    keras.initializers.TruncatedNormal(1.0, 0.5),
+    keras.initializers.Constant(2.0),
+    "zeros",
+    lambda shape, dtype: tf.reshape(tf.range(shape[0] * shape[1], dtype=dtype), shape),
+]
+
+
+@pytest.mark.parametrize("initializer", INITIALIZERS)
+@pytest.mark.parametrize("block", [2**22, 64])
+def test_initial_pieces_are_parts_of_one_table(initializer, block, monkeypatch):
+    module = importlib.import_module("sparse_operation_kit.dist_model_parallel.initial_rows")
+    monkeypatch.setattr(module, "_BLOCK", block)
+    table = table_of({"input_dim": 50, "output_dim": 6, "embeddings_initializer": initializer}, 0)
+
+    def piece(rows, columns):
+        return initial_value([Piece(0, 0, rows, columns, 0, 0)], [table], columns[1] - columns[0])().numpy()
+
+    whole = piece((0, 50), (0, 6))
+    np.testing.assert_array_equal(piece((0, 50), (2, 5)), whole[:, 2:5])
+    np.testing.assert_array_equal(piece((7, 43), (0, 6)), whole[7:43])
+    np.testing.assert_array_equal(piece((49, 50), (5, 6)), whole[49:, 5:])
+
+
+def test_initial_tables_have_their_distributions_and_differ():
+    layer = dmp.DistributedEmbedding([dmp.Embedding(5000, 8), dmp.Embedding(5000, 8)])
+    first, second = layer.get_weights()
+    assert len(np.unique(first)) > 0.99 * first.size and not np.array_equal(first, second)
+    assert abs(first).max() <= 0.05 and abs(first.mean()) < 1e-3
+    assert abs(first.std() - 0.1 / 12**0.5) < 1e-3
+    # Neither columns nor blocks of rows repeat.
+    assert abs(np.corrcoef(first.T) - np.eye(8)).max() < 0.1
+
+
+def test_initial_tables_depend_on_the_seed():
+    def initial(seed):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            tf.compat.v1.set_random_seed(seed)
+            layer = dmp.DistributedEmbedding([dmp.Embedding(5, 4)])
+            layer.build()
+            session.run(tf.compat.v1.global_variables_initializer())
+            return layer.get_weights()[0]
+
+    np.testing.assert_array_equal(initial(1), initial(1))
+    assert not np.array_equal(initial(1), initial(2))
+
+
+def test_weights_in_keras_session():
+    with tf.Graph().as_default():
+        layer = dmp.DistributedEmbedding([dmp.Embedding(5, 4)])
+        output = layer([[[1]]])[0]
+        layer.set_weights([numbered(5, 4)])
+        np.testing.assert_array_equal(layer.get_weights()[0], numbered(5, 4))
+        np.testing.assert_array_equal(keras_session().run(output), [[[4, 5, 6, 7]]])
+
+
+def test_bad_weights(tmp_path):
+    layer, weights = layer_with_weights((5, 2, None), (3, 2, "sum"))
+    (tmp_path / "text.npy").write_text("no array")
+    for given, error, message in (
+        (weights[:1], ValueError, "has 2 tables, but there are 1 weights"),
+        ("w.npy", TypeError, "weights must be a list of arrays or paths, not str"),
+        (
+            [weights[0], weights[1].T],
+            ValueError,
+            r"weights of Table 1 .* have the shape \(2, 3\), not \(3, 2\)",
+        ),
+        ([weights[0], weights[1].astype(str)], TypeError, "weights of Table 1 .* not numbers"),
+        ([weights[0], tmp_path / "text.npy"], ValueError, "weights of Table 1 .*text.npy is no .npy file"),
+        ([weights[0], str(tmp_path / "none.npy")], FileNotFoundError, "none.npy"),
+    ):
+        with pytest.raises(error, match=message):
+            layer.set_weights(given)
+    for got, want in zip(layer.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_models_are_saved_and_made_again(tmp_path):
+    layer = dmp.DistributedEmbedding([dmp.Embedding(5, 4, combiner="sum"), dmp.Embedding(5, 4)])
+    inputs = [keras.Input([3], dtype=tf.int64), keras.Input([1], dtype=tf.int64)]
+    model = keras.Model(inputs, layer(inputs))
+    model.save_weights(tmp_path / "weights")
+    weights = layer.get_weights()
+    layer.set_weights([weight * 0 for weight in weights])
+    model.load_weights(tmp_path / "weights").assert_consumed()
+    for got, want in zip(layer.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(got, want)
+    again = dmp.DistributedEmbedding.from_config(layer.get_config())
+    assert again.strategy.placement == layer.strategy.placement
+    # The same initializers.
+    for got, want in zip(again.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_optimizers_that_cannot_be_distributed():
+    for make, error, message in (
+        (lambda: dmp.DistributedOptimizer(3), TypeError, "not int"),
+        (
+            lambda: dmp.DistributedOptimizer(keras.optimizers.Adam(), op="max"),
+            ValueError,
+            "op must be .*'max'",
+        ),
+        (
+            lambda: dmp.DistributedOptimizer(keras.optimizers.Adam(), compression="fp16"),
+            ValueError,
+            "compression",
+        ),
+        (
+            lambda: dmp.DistributedOptimizer(keras.optimizers.Adam(), backward_passes_per_step=2),
+            ValueError,
+            "backward_passes_per_step must be 1, not 2",
+        ),
+        (
+            lambda: dmp.DistributedOptimizer(dmp.DistributedOptimizer(keras.optimizers.Adam())),
+            TypeError,
+            "is a DistributedOptimizer already",
+        ),
+        (lambda: dmp.broadcast_variables([], root_rank=1), ValueError, "Rank 1 is not one of the 1 ranks"),
+    ):
+        with pytest.raises(error, match=message):
+            make()
+
+
+ARGUMENTS = {
+    "DistributedEmbedding": [
+        ("embeddings", _REQUIRED),
+        ("strategy", "basic"),
+        ("column_slice_threshold", None),
+        ("row_slice_threshold", None),
+        ("dp_input", True),
+        ("input_table_map", None),
+        ("data_parallel_threshold", None),
+    ],
+    "DistributedEmbedding.get_weights": [("all_ranks", False), ("session", None)],
+    "DistributedEmbedding.set_weights": [
+        ("weights", _REQUIRED),
+        ("chunk", 134217728),
+        ("use_lock", False),
+        ("session", None),
+    ],
+    "broadcast_variables": [("model_vars", _REQUIRED), ("root_rank", 0)],
+    "BroadcastGlobalVariablesCallback": [("root_rank", _REQUIRED), ("device", "")],
+}
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_argument_names_orders_and_defaults(name):
+    target = dmp
+    for part in name.split("."):
+        target = getattr(target, part)
+    target = target.__init__ if inspect.isclass(target) else target
+    parameters = inspect.signature(target).parameters.values()
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found = [(one.name, one.default) for one in parameters if one.kind is positional and one.name != "self"]
+    assert found == ARGUMENTS[name]

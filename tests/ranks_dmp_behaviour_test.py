@@ -1,0 +1,359 @@
+"""dist_model_parallel over ranks: exchanges, errors, weights, checkpoints, broadcasts and Keras' fit."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import dmp_model
+import ranks
+from sparse_operation_kit import dist_model_parallel as dmp
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.exchange_statistics import exchange_statistics
+from sparse_operation_kit.dist_model_parallel.keras import keras
+
+train = tf.compat.v1.train
+FIT_STEPS = 5
+
+
+def _tables(number, rows=10, columns=4, combiner=None):
+    return [dmp.Embedding(rows, columns, combiner=combiner, name=f"t{i}") for i in range(number)]
+
+
+def check_exchanges_of_a_step():
+    """How many exchanges a lookup has, and a training step, for some numbers of tables."""
+    counts = {}
+    for number in (communicator().size, 9):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            layer = dmp.DistributedEmbedding(_tables(number), column_slice_threshold=20)
+            outputs = layer([tf.constant([[1, 2], [3, 3]])] * number)
+            loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+            step = dmp.DistributedOptimizer(train.AdagradOptimizer(0.1)).minimize(loss)
+            exchanges = exchange_statistics().exchanges
+            session.run(tf.compat.v1.global_variables_initializer())
+            before = session.run(exchanges)
+            session.run(outputs)
+            between = session.run(exchanges)
+            session.run(step)
+            counts[number] = int(between - before), int(session.run(exchanges) - between)
+    return counts
+
+
+def check_rows_travel_once():
+    """Bytes that a lookup of one id sends to other ranks, if it occurs once and a thousand times."""
+    sent = []
+    for times in (1, 1000):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            layer = dmp.DistributedEmbedding(_tables(communicator().size, columns=64))
+            outputs = layer([tf.fill([times, 1], 3)] * communicator().size)
+            statistics = exchange_statistics().bytes_sent_to_others
+            session.run(tf.compat.v1.global_variables_initializer())
+            before = session.run(statistics)
+            session.run(outputs)
+            sent.append(int(session.run(statistics) - before))
+    return sent
+
+
+def check_raw_gradients():
+    """The gradients of a dealt table, on its rank, and of a replicated one."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tables = [dmp.Embedding(3, 2, name="small"), *_tables(communicator().size)]
+        layer = dmp.DistributedEmbedding(tables, data_parallel_threshold=6)
+        outputs = layer([[[0]]] * len(tables))
+        loss = tf.add_n([tf.reduce_sum(output) for output in outputs]) * (1.0 + communicator().rank)
+        gradients = tf.gradients(loss, layer.trainable_variables)
+        session.run(tf.compat.v1.global_variables_initializer())
+        return [session.run(tf.convert_to_tensor(gradient))[0, 0] for gradient in gradients]
+
+
+BAD_INPUTS = {
+    "above": ([[10]], "Table 1 ('t1') has ids in [0, 10), but input 1 on rank {last} has 10"),
+    "below": ([[-1]], "Table 1 ('t1') has ids in [0, 10), but input 1 on rank {last} has -1"),
+    "far": ([[2**40]], "Table 1 ('t1') has ids in [0, 10), but input 1 on rank {last} has 1099511627776"),
+}
+
+
+def check_bad_ids():
+    """The messages on this rank, and whether the tables stayed as they were and train on."""
+    messages = {}
+    last = communicator().rank == communicator().size - 1
+    for options in ({}, {"row_slice_threshold": 1}, {"data_parallel_threshold": 1000}, {"dp_input": False}):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            layer = dmp.DistributedEmbedding(_tables(4), **options)
+            bad = tf.compat.v1.placeholder(tf.int64, [None, 1])
+            inputs = [bad if number == 1 else tf.zeros([12, 1], tf.int64) for number in _inputs(layer)]
+            loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in layer(inputs)])
+            step = dmp.DistributedOptimizer(train.AdagradOptimizer(0.1)).minimize(loss)
+            session.run(tf.compat.v1.global_variables_initializer())
+            before = layer.get_weights(all_ranks=True)
+            for name, (ids, _) in BAD_INPUTS.items():
+                # With the inputs of tables, the rank that has table 1 has the bad id.
+                is_bad = last if layer.dp_input else 1 in _inputs(layer)
+                value = np.repeat(ids, 12, axis=0) if is_bad else np.zeros([12, 1])
+                with pytest.raises(tf.errors.InvalidArgumentError) as error:
+                    session.run(step, {bad: value})
+                messages[str(options), name] = error.value.message
+            for got, want in zip(layer.get_weights(all_ranks=True), before, strict=True):
+                np.testing.assert_array_equal(got, want)
+            session.run(step, {bad: np.zeros([12, 1])})
+            assert not np.array_equal(layer.get_weights(all_ranks=True)[1], before[1])
+    return messages
+
+
+def _inputs(layer):
+    every = list(range(len(layer.strategy.input_table_map)))
+    return every if layer.dp_input else layer.strategy.input_ids_list[communicator().rank]
+
+
+def check_ranks_with_other_tables():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        layer = dmp.DistributedEmbedding(_tables(4, rows=10 + communicator().rank))
+        outputs = layer([[[1]]] * 4)
+        session.run(tf.compat.v1.global_variables_initializer())
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="other tables or options on rank [0-9] than"
+        ):
+            session.run(outputs)
+
+
+def check_a_batch_that_ranks_do_not_divide():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        layer = dmp.DistributedEmbedding(_tables(4), dp_input=False)
+        outputs = layer([tf.zeros([13, 1], tf.int64)] * len(_inputs(layer)))
+        session.run(tf.compat.v1.global_variables_initializer())
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="has a batch of 13, which [0-9] ranks do not"
+        ):
+            session.run(outputs)
+
+
+def check_weights(folder):
+    """Whether weights come back as they were set, from arrays, paths and in chunks; and errors."""
+    case = dmp_model.CASES["optimized"]
+    arrays = [np.load(os.path.join(folder, f"{i}.npy")) for i in range(len(case.tables))]
+    paths = [os.path.join(folder, f"{i}.npy") for i in range(len(case.tables))]
+    first = communicator().rank == 0
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        layer = dmp_model.layer_of(case)
+        layer.build()
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.graph.finalize()
+        for weights, options in (
+            (arrays, {}),
+            ([array + 1 for array in arrays], {"chunk": 7, "use_lock": True}),
+            (paths, {"chunk": 50, "session": session}),
+        ):
+            layer.set_weights(weights, **options)
+        for got in (layer.get_weights(), layer.get_weights(all_ranks=True, session=session)):
+            assert len(got) == len(arrays) or (got == [] and not first)
+            for got_array, want in zip(got, arrays, strict=bool(got)):
+                np.testing.assert_array_equal(got_array, want)
+        _check_errors_of_weights(layer, arrays)
+    # The same in eager execution.
+    layer = dmp_model.layer_of(case)
+    layer.set_weights(paths, chunk=50)
+    for got_array, want in zip(layer.get_weights(all_ranks=True), arrays, strict=True):
+        np.testing.assert_array_equal(got_array, want)
+
+
+def _check_errors_of_weights(layer, arrays):
+    last = communicator().rank == communicator().size - 1
+    bad = [arrays[0], arrays[1][:, :2] if last else arrays[1], *arrays[2:]]
+    message = "weights of Table 1 .'t1'. have the shape .30, 2., not .30, 4." if last else "failed on rank"
+    with pytest.raises(ValueError, match=message):
+        layer.set_weights(bad)
+    with pytest.raises(ValueError, match="has 7 tables, but there are 2 weights"):
+        layer.set_weights(arrays[:2])
+    with pytest.raises(ValueError, match="chunk must be an integer of at least 1, not 0"):
+        layer.set_weights(arrays, chunk=0)
+    with pytest.raises(FileNotFoundError if last else ValueError):
+        layer.set_weights(["/no/such.npy" if last else arrays[0], *arrays[1:]])
+    for got, want in zip(layer.get_weights(all_ranks=True), arrays, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def check_broadcast():
+    """Ordinary variables and replicas get rank 0's values; slots and tables of one rank stay."""
+    rank = communicator().rank
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tables = [dmp.Embedding(3, 2, name="small"), *_tables(communicator().size)]
+        layer = dmp.DistributedEmbedding(tables, data_parallel_threshold=6)
+        kernel = tf.Variable([float(rank)])
+        loss = tf.add_n([tf.reduce_sum(output) for output in layer([[[0]]] * len(tables))]) * kernel[0]
+        step = dmp.DistributedOptimizer(train.MomentumOptimizer(0.1, 0.9)).minimize(loss)
+        replica, dealt = layer.trainable_variables
+        spread = [variable.assign_add(tf.ones_like(variable) * rank) for variable in (replica, dealt)]
+        start = dmp.broadcast_variables(tf.compat.v1.global_variables(), 0)
+        session.run(tf.compat.v1.global_variables_initializer())
+        session.run(spread)
+        before = session.run(dealt)
+        session.run(start)
+        np.testing.assert_array_equal(session.run(dealt), before)
+        session.run(step)
+        return session.run([kernel, replica])
+
+
+def check_checkpoints(folder):
+    """A Saver and a MonitoredTrainingSession on every rank, each with its own files."""
+    own = os.path.join(folder, f"{communicator().size}.{communicator().rank}")
+    case = dmp_model.CASES["balanced"]
+
+    def build():
+        layer = dmp_model.layer_of(case)
+        inputs = dmp_model.as_tensors(case, range(len(case.inputs)), dmp_model.batch(case, 0))
+        loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in layer(inputs)])
+        step = train.get_or_create_global_step()
+        optimizer = dmp.DistributedOptimizer(train.AdamOptimizer(0.1))
+        return layer, optimizer.minimize(loss, global_step=step)
+
+    def run(saves):
+        with tf.Graph().as_default():
+            layer, step = build()
+            options = {"checkpoint_dir": own, "save_checkpoint_steps": 2} if saves else {}
+            with train.MonitoredTrainingSession(**options) as session:
+                for _ in range(2 if saves else 4):
+                    session.run(step)
+                return layer.get_weights(all_ranks=True, session=session)
+
+    run(True)
+    resumed, straight = run(True), run(False)
+    for got, want in zip(resumed, straight, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def _keras_model(embedding):
+    inputs = [keras.Input([hotness], dtype=tf.int64) for hotness in (1, 2, 3)]
+    vectors = embedding(inputs)
+    features = keras.layers.Concatenate()([keras.layers.Flatten()(vector) for vector in vectors])
+    return keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="ones")(features))
+
+
+def _keras_layers():
+    return [dmp.Embedding(20, 4, combiner=combiner) for combiner in ("sum", "mean", None)]
+
+
+def _keras_data():
+    rng = np.random.default_rng(3)
+    ids = [rng.integers(0, 20, [FIT_STEPS * 12, hotness]) for hotness in (1, 2, 3)]
+    return ids, rng.normal(size=FIT_STEPS * 12).astype(np.float32)
+
+
+def check_fit(optimizer_name, weights, folder):
+    """Trains with Keras' fit; returns the tables and the other weights."""
+    known = communicator()
+    layer = dmp.DistributedEmbedding(_keras_layers(), column_slice_threshold=40)
+    model = _keras_model(layer)
+    layer.set_weights(weights)
+    dense = model.layers[-1]
+    dense.set_weights([value + known.rank for value in dense.get_weights()])
+    ids, labels = _keras_data()
+    model.compile(dmp.DistributedOptimizer(KERAS[optimizer_name]()), "mse")
+    part = 12 // known.size
+    mine = np.arange(len(labels)).reshape(FIT_STEPS, known.size, part)[:, known.rank].reshape(-1)
+    callback = dmp.BroadcastGlobalVariablesCallback(0)
+    data = [array[mine] for array in ids], labels[mine]
+    model.fit(*data, part, shuffle=False, verbose=0, callbacks=[callback])
+    trained = layer.get_weights(all_ranks=True)
+    path = os.path.join(folder, f"{optimizer_name}.{known.size}.{known.rank}.h5")
+    model.save_weights(path)
+    layer.set_weights(weights)
+    model.load_weights(path)
+    for got, want in zip(layer.get_weights(all_ranks=True), trained, strict=True):
+        np.testing.assert_array_equal(got, want)
+    return trained, dense.get_weights()
+
+
+KERAS = {
+    "adam": lambda: keras.optimizers.Adam(0.1),
+    "legacy adagrad": lambda: keras.optimizers.legacy.Adagrad(0.1),
+}
+CHECKS = [
+    check_exchanges_of_a_step,
+    check_rows_travel_once,
+    check_raw_gradients,
+    check_bad_ids,
+    check_ranks_with_other_tables,
+    check_a_batch_that_ranks_do_not_divide,
+    check_broadcast,
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights")
+    rng = np.random.default_rng(4)
+    for i, (rows, columns, _) in enumerate(dmp_model.CASES["optimized"].tables):
+        np.save(path / f"{i}.npy", rng.normal(size=[rows, columns]).astype(np.float32))
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain_fits():
+    """By optimizer, initial tables, and tables and other weights of plain layers after Keras' fit."""
+    fits = {}
+    for name, optimizer in KERAS.items():
+        layers = _keras_layers()
+        model = _keras_model(
+            lambda inputs, layers=layers: [x(i) for x, i in zip(layers, inputs, strict=True)]
+        )
+        initial = [layer.get_weights()[0] for layer in layers]
+        ids, labels = _keras_data()
+        model.compile(optimizer(), "mse")
+        model.fit(ids, labels, 12, shuffle=False, verbose=0)
+        fits[name] = initial, [layer.get_weights()[0] for layer in layers], model.layers[-1].get_weights()
+    return fits
+
+
+def _all_checks(folder, plain):
+    results = {check.__name__: check() for check in CHECKS}
+    check_weights(folder)
+    check_checkpoints(folder)
+    results["fits"] = {name: check_fit(name, weights, folder) for name, weights in plain.items()}
+    return results
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def launched(request, folder, plain_fits):
+    initial = {name: fit[0] for name, fit in plain_fits.items()}
+    return request.param, ranks.run(_all_checks, str(folder), initial, ranks=request.param, timeout=300)
+
+
+def test_a_step_has_one_exchange_each_way(launched):
+    for result in launched[1]:
+        assert set(result["check_exchanges_of_a_step"].values()) == {(2, 3)}
+
+
+def test_duplicates_are_merged_before_the_exchange(launched):
+    for result in launched[1]:
+        once, often = result["check_rows_travel_once"]
+        assert once == often > 0
+
+
+def test_raw_gradients(launched):
+    size, results = launched
+    for rank, result in enumerate(results):
+        assert result["check_raw_gradients"] == [1.0 + rank, sum(range(1, size + 1))]
+
+
+def test_a_bad_id_is_an_error_on_every_rank(launched):
+    size, results = launched
+    for result in results:
+        for (options, name), message in result["check_bad_ids"].items():
+            rank = 1 if "dp_input" in options else size - 1
+            assert BAD_INPUTS[name][1].format(last=rank) in message, options
+
+
+def test_broadcast(launched):
+    for result in launched[1]:
+        for got, want in zip(result["check_broadcast"], launched[1][0]["check_broadcast"], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", KERAS)
+def test_fit(launched, plain_fits, name):
+    _, tables, others = plain_fits[name]
+    for result in launched[1]:
+        got_tables, got_others = result["fits"][name]
+        for got, want in zip([*got_tables, *got_others], [*tables, *others], strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
