@@ -30,8 +30,8 @@ class DistributedEmbedding(Layer):
     plain layers return for them. Each is a dense tensor of ids, a RaggedTensor or, if its table has a
     combiner, a SparseTensor:
 
-        self.embeddings = dmp.DistributedEmbedding([dmp.Embedding(1000, 16, combiner="sum") for _ in
-        range(26)]) ... vectors = self.embeddings(inputs)  # 26 tensors [batch, 16]
+        tables = [dmp.Embedding(1000, 16, combiner="sum") for _ in range(26)]
+        vectors = dmp.DistributedEmbedding(tables)(inputs)  # 26 tensors [batch, 16]
 
     All ranks build the same layer, and run it in the same steps. Their batches may differ. Of the embedding
     layers only sizes, combiners and initializers are used.

@@ -227,8 +227,7 @@ def broadcast_variables(model_vars: Sequence[tf.Variable], root_rank: int = 0) -
     """Sets variables on all ranks to their values on rank `root_rank`.
 
     Variables that only one rank has are skipped: those of tables that are dealt or cut, whose initial values
-      do
-    not depend on the rank, and the slots that optimizers keep for them.
+    do not depend on the rank, and the slots that optimizers keep for them.
 
     Args:
       model_vars: variables, the same on all ranks but for those that are skipped.
