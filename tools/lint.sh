@@ -43,10 +43,11 @@ check_thread_safety() {
   local tensorflow
   tensorflow="$(tool python -c 'import importlib.util as u; print(*u.find_spec("tensorflow").submodule_search_locations)')"
   {
-    grep -rlE --include='*.cc' --exclude='*_test.cc' 'Mutex|ObjectPool|LowestError|TableLocks' cc sok_ops
+    grep -rlE --include='*.cc' --exclude='*_test.cc' --exclude-dir=on_host \
+      'Mutex|ObjectPool|LowestError|TableLocks|TablesAtWork' cc cuda sok_ops
     echo sok_ops/kernels/assign_kernel.cc
-  } | xargs -n 4 -P "$(nproc)" clang++ -std=c++17 -fsyntax-only -I. -isystem "$tensorflow/include" -Wno-everything \
-    -Wthread-safety -Werror
+  } | xargs -n 4 -P "$(nproc)" clang++ -std=c++17 -fsyntax-only -I. -isystem "$tensorflow/include" \
+    -isystem cuda/on_host/include -Wno-everything -Wthread-safety -Werror
 }
 
 if [ "${SOK_ARGS[*]}" = --fix ]; then

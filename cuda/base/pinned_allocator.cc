@@ -14,7 +14,7 @@ PinnedAllocator::~PinnedAllocator() {
 
 StatusOr<void*> PinnedAllocator::Allocate(cudaStream_t, int64_t bytes) {
   if (bytes == 0) return static_cast<void*>(nullptr);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   ReleaseFreed();
   StatusOr<PinnedBuffer<char>> buffer = PinnedBuffer<char>::Allocate(bytes);
   if (!buffer.ok()) return buffer.status();
@@ -25,7 +25,7 @@ StatusOr<void*> PinnedAllocator::Allocate(cudaStream_t, int64_t bytes) {
 
 void PinnedAllocator::Free(cudaStream_t stream, void* memory) {
   if (memory == nullptr) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = allocated_.find(memory);
   Freed freed{std::move(found->second), Event()};
   allocated_.erase(found);

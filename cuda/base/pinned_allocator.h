@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "cc/base/mutex.h"
 #include "cc/base/status.h"
 #include "cuda/base/device_allocator.h"
 #include "cuda/base/event.h"
@@ -31,11 +31,11 @@ class PinnedAllocator : public DeviceAllocator {
     Event last_use;
   };
 
-  void ReleaseFreed();  // with mutex_ held
+  void ReleaseFreed() SOK_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::map<void*, PinnedBuffer<char>> allocated_;
-  std::vector<Freed> freed_;
+  Mutex mutex_;
+  std::map<void*, PinnedBuffer<char>> allocated_ SOK_GUARDED_BY(mutex_);
+  std::vector<Freed> freed_ SOK_GUARDED_BY(mutex_);
 };
 
 }  // namespace sok

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <utility>
@@ -221,7 +220,7 @@ TEST_F(GpuCheckpointTest, ATableInTheHostsMemoryIsSavedAsAnyOther) {
 class LimitedMemory final : public StreamMemory {
  public:
   StatusOr<void*> Allocate(void* stream, int64_t bytes) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (in_use_ + bytes > limit) return ResourceExhausted("no ", bytes, " bytes for the test");
     StatusOr<void*> memory = allocator_.Allocate(static_cast<cudaStream_t>(stream), bytes);
     if (memory.ok()) {
@@ -232,7 +231,7 @@ class LimitedMemory final : public StreamMemory {
     return memory;
   }
   void Free(void* stream, void* memory) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     in_use_ -= bytes_of_.at(memory);
     bytes_of_.erase(memory);
     allocator_.Free(static_cast<cudaStream_t>(stream), memory);
@@ -242,10 +241,10 @@ class LimitedMemory final : public StreamMemory {
   int64_t peak = 0;
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   AsyncAllocator allocator_;
-  std::map<void*, int64_t> bytes_of_;
-  int64_t in_use_ = 0;
+  std::map<void*, int64_t> bytes_of_ SOK_GUARDED_BY(mutex_);
+  int64_t in_use_ SOK_GUARDED_BY(mutex_) = 0;
 };
 
 Status SaveWith(const EngineContext& context, EngineTable* table, const SaveRequest& request,

@@ -1,7 +1,6 @@
 #include "cuda/engine/gpu_table.h"
 
-#include <mutex>
-
+#include "cc/base/mutex.h"
 #include "cc/base/within_memory.h"
 #include "cuda/engine/assign_rows.h"
 #include "cuda/engine/gpu_call.h"
@@ -26,7 +25,7 @@ Status WithTable(const EngineContext& context, DeviceAllocator* own, DeviceTable
 }  // namespace
 
 TableDescription GpuTable::Describe() const {
-  const std::lock_guard<std::mutex> lock(table_->mutex());
+  const MutexLock lock(table_->mutex());
   return {table_->size(), table_->bytes(), table_->steps(),
           table_->optimizer() == nullptr ? "" : table_->optimizer()->name()};
 }
@@ -52,7 +51,7 @@ Status GpuTable::Erase(const EngineContext& context, Span<const int64_t> keys, i
 }
 
 Status GpuTable::SetGlobalStep(int64_t step) {
-  const std::lock_guard<std::mutex> lock(table_->mutex());
+  const MutexLock lock(table_->mutex());
   return table_->SetGlobalStep(step);
 }
 

@@ -1,8 +1,7 @@
 #ifndef SOK_CUDA_ENGINE_HOST_TRANSFERS_H_
 #define SOK_CUDA_ENGINE_HOST_TRANSFERS_H_
 
-#include <mutex>
-
+#include "cc/base/mutex.h"
 #include "cuda/base/round_trip.h"
 #include "cuda/base/staged_upload.h"
 
@@ -10,7 +9,7 @@ namespace sok {
 
 // What a call needs to exchange small arrays with the device.
 struct HostTransfers {
-  std::mutex mutex;  // held while a call uses the rest
+  Mutex mutex;  // held while a call uses the rest
   StagedUpload upload;
   RoundTrip round_trip;
 };

@@ -42,7 +42,7 @@ struct SumsByBag {
 
 Status CombineRows(GpuCall* call, Span<DeviceTable* const> tables, const GpuRoutedGroup& routed,
                    const Inbox& replies, Span<const OutputRows> outputs) {
-  const std::lock_guard<std::mutex> lock(routed.transfers->mutex);
+  const MutexLock lock(routed.transfers->mutex);
   ReceivedRows received;
   SOK_RETURN_IF_ERROR(received.Read(call, tables, routed, replies, outputs.size()));
   const std::vector<BagsOfLookup>& lookups = routed.merged.bags.lookups();
@@ -76,7 +76,7 @@ Status CombineRows(GpuCall* call, Span<DeviceTable* const> tables, const GpuRout
 
 Status WeightGradientsOfReceived(GpuCall* call, const GpuRoutedGroup& routed, const Inbox& replies,
                                  Span<const GradientRows> gradients, Span<float* const> weight_grads) {
-  const std::lock_guard<std::mutex> lock(routed.transfers->mutex);
+  const MutexLock lock(routed.transfers->mutex);
   SOK_RETURN_IF_ERROR(CheckRouted(routed.num_lookups(), gradients.size()));
   ReceivedRows received;
   SOK_RETURN_IF_ERROR(received.Read(call, {}, routed, replies, gradients.size()));

@@ -1,9 +1,9 @@
 #ifndef SOK_CUDA_SHARDED_DEVICE_DEFINITIONS_H_
 #define SOK_CUDA_SHARDED_DEVICE_DEFINITIONS_H_
 
-#include <mutex>
 #include <vector>
 
+#include "cc/base/mutex.h"
 #include "cc/base/span.h"
 #include "cc/sharded/agreement.h"
 #include "cuda/table/device_table.h"
@@ -12,7 +12,7 @@ namespace sok {
 
 // Takes the table's lock. Points to its options.
 inline TableDefinition DefinitionOf(const DeviceTable& table, ExchangeMode mode) {
-  const std::lock_guard<std::mutex> lock(table.mutex());
+  const MutexLock lock(table.mutex());
   const DeviceOptimizer* const optimizer = table.optimizer();
   return {&table.options(), table.definition_fingerprint(), mode,
           optimizer == nullptr ? std::string() : std::string(optimizer->name())};

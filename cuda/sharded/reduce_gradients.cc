@@ -147,7 +147,7 @@ Status ReduceGradients(GpuCall* call, const GpuRoutedGroup& routed, Span<const G
   int64_t* const words = allocate(sizes);
   if (words == nullptr) return NoMemoryForMessages();
 
-  const std::lock_guard<std::mutex> lock(routed.transfers->mutex);
+  const MutexLock lock(routed.transfers->mutex);
   std::vector<int64_t*> starts;
   SOK_RETURN_IF_ERROR(WriteHeaders(call, routed, sizes, replies, format, words, &starts));
   if (!routed.merged.training) return OkStatus();

@@ -6,12 +6,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cc/base/mutex.h"
 #include "cc/base/status.h"
 #include "cc/table/lookup_counts.h"
 #include "cc/table/row_changes.h"
@@ -73,7 +73,7 @@ class DeviceTable {
   // Waits for the work on the table, whose memory goes.
   ~DeviceTable() { order_.Wait(); }
 
-  std::mutex& mutex() const { return mutex_; }
+  Mutex& mutex() const { return mutex_; }
   Status Enter(cudaStream_t stream) { return Named(order_.Enter(stream)); }
   Status Leave(cudaStream_t stream) { return Named(order_.Leave(stream)); }
 
@@ -208,7 +208,7 @@ class DeviceTable {
   const TableOptions options_;
   const uint64_t definition_fingerprint_;
   const StaticRows static_rows_;  // none with hashing
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   StreamOrder order_;
   StagedUpload upload_;
   RoundTrip round_trip_;
