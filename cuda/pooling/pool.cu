@@ -1,4 +1,6 @@
 #include "cc/pooling/divisor.h"
+#include "cuda/pooling/finish_sum.h"
+#include "cuda/pooling/long_bags.h"
 #include "cuda/pooling/pool.h"
 #include "cuda/pooling/read_row.h"
 #include "cuda/rows/floats.h"
@@ -36,18 +38,13 @@ class BagSum {
     const int64_t first_eight = begin + RowsBeforeEights(end - begin);
     AddOneByOne<false>(begin, first_eight);
     for (int64_t i = first_eight; i < end; i += 8) AddEight(i);
-    const float divisor = UnweightedDivisor(bags_.combiner, end - begin);
-    if (divisor != 1.0f) {
-      MultipliesByInverse(end - begin) ? MultiplyBy(1.0f / divisor, &sum_) : DivideBy(divisor, &sum_);
-    }
+    FinishUnweighted(bags_.combiner, end - begin, &sum_);
     return sum_;
   }
 
   __device__ Floats<kWidth> Weighted(int64_t begin, int64_t end) {
     AddOneByOne<true>(begin, end);
-    const float divisor = DivisorOfSum(bags_.combiner, divisor_sum_);
-    if (divisor == 0.0f) return EqualFloats<kWidth>(0.0f);
-    if (divisor != 1.0f) DivideBy(divisor, &sum_);
+    FinishWeighted(bags_.combiner, divisor_sum_, &sum_);
     return sum_;
   }
 
@@ -113,7 +110,7 @@ __device__ void CopyRows(const LookupOutput& lookup, int64_t first, int64_t colu
 }
 
 // A group of lanes writes some columns of a bag's output row, or of kGatheredRows rows where nothing is
-// pooled.
+// pooled. It leaves long bags out.
 template <int kWidth, bool kMayBeAbsent>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {
@@ -127,9 +124,11 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   if (lookup.bags.begin == nullptr) {
     return CopyRows<kWidth, kMayBeAbsent>(lookup, item * kGatheredRows, column);
   }
+  const int64_t begin = lookup.bags.begin[item];
+  const int64_t end = lookup.bags.begin[item + 1];
+  if (end - begin >= kLongBag && MayHaveLongBags(lookup)) return;
   BagSum<kWidth, kMayBeAbsent> sum(lookup, column);
-  StoreFloats(sum.Pool(lookup.bags.begin[item], lookup.bags.begin[item + 1]),
-              lookup.output.data + item * lookup.output.stride + column);
+  StoreFloats(sum.Pool(begin, end), lookup.output.data + item * lookup.output.stride + column);
 }
 
 int WidthOf(const LookupOutput& lookup) {
@@ -160,7 +159,8 @@ Status EnqueueOutputs(cudaStream_t stream, Span<const LookupOutput> lookups) {
   SOK_RETURN_IF_ERROR((EnqueueKind<4, false>(stream, lookups)));
   SOK_RETURN_IF_ERROR((EnqueueKind<4, true>(stream, lookups)));
   SOK_RETURN_IF_ERROR((EnqueueKind<1, false>(stream, lookups)));
-  return EnqueueKind<1, true>(stream, lookups);
+  SOK_RETURN_IF_ERROR((EnqueueKind<1, true>(stream, lookups)));
+  return EnqueueLongBags(stream, lookups);
 }
 
 }  // namespace sok

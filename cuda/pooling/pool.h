@@ -16,13 +16,14 @@ struct LookupOutput {
   OccurrenceRows ids;
   BagsView bags;
   OutputRows output;
+  int64_t occurrences = 0;  // of all bags; read where ids are pooled
 };
 
 // Puts the forward passes of all lookups of a group into the stream: the bits of PoolForward and
 // GatherForward (cc/pooling/pool.h). A launch serves some twenty lookups, whatever their tables and dims are;
 // lookups with rows of whole 16 bytes, without them, with ids that may be absent, and without, are launched
-// apart. Outputs must not overlap rows. `lookups` need not outlive the call. Thread-safe. Internal where a
-// kernel cannot be launched.
+// apart, and long bags (long_bags.h) by themselves. Outputs must not overlap rows. `lookups` need not outlive
+// the call. Thread-safe. Internal where a kernel cannot be launched.
 Status EnqueueOutputs(cudaStream_t stream, Span<const LookupOutput> lookups);
 
 }  // namespace sok

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cc/pooling/testing/pool_reference.h"
+#include "cuda/pooling/long_bags.h"
 #include "cuda/pooling/testing/device_lookup.h"
 
 namespace sok {
@@ -52,7 +53,8 @@ class Group {
     first_.push_back(first);
     lookups_.push_back({lookup.ids(),
                         output.pooled ? lookup.bags(output.combiner, output.weighted) : lookup.occurrences(),
-                        {nullptr, stride}});
+                        {nullptr, stride},
+                        host.occurrences()});
   }
 
   void ExpectOutputs() {
@@ -118,6 +120,38 @@ TEST_F(PoolTest, BagsOfEveryLength) {
   for (const Combiner combiner : kAllCombiners) {
     for (const bool weighted : {false, true}) group.Add(device, {true, combiner, weighted});
   }
+  group.ExpectOutputs();
+}
+
+// Bags of about kLongBag ids, which begin anywhere, between others and empty ones.
+RandomLookup LookupWithLongBags(int64_t dim) {
+  RandomLookup lookup = MakeRandomLookup(OptionsFor(dim, 1, 1), /*seed=*/3);
+  lookup.inverse.clear();
+  lookup.offsets = {0};
+  std::mt19937_64 random(1);
+  for (const int64_t length : {int64_t{0}, int64_t{3}, kLongBag, kLongBag - 1, int64_t{700}, kLongBag + 1,
+                               int64_t{0}, 2 * kLongBag + 517, int64_t{0}}) {
+    for (int64_t i = 0; i < length; ++i) lookup.inverse.push_back(static_cast<int32_t>(random() % 100));
+    lookup.offsets.push_back(lookup.occurrences());
+  }
+  lookup.weights = RandomFloats(lookup.occurrences(), &random);
+  return lookup;
+}
+
+TEST_F(PoolTest, LongBags) {
+  const DeviceLookup device(LookupWithLongBags(/*dim=*/35), /*seed=*/5);
+  Group group;
+  group.Add(device, {true, Combiner::kMean, false, /*shift=*/1, /*gap=*/2});
+  group.Add(device, {true, Combiner::kSqrtN, true});
+  group.ExpectOutputs();
+}
+
+TEST_F(PoolTest, LongBagsWithAbsentIds) {
+  const DeviceLookup device(LookupWithLongBags(/*dim=*/3), /*seed=*/5, /*absent=*/3,
+                            Initializer{InitializerKind::kUniform, -0.5f, 0.25f, 77});
+  Group group;
+  group.Add(device, {true, Combiner::kSqrtN, false});
+  group.Add(device, {true, Combiner::kMean, true});
   group.ExpectOutputs();
 }
 

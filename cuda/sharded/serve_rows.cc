@@ -289,6 +289,7 @@ LookupOutput ServeRows::AnswerTo(int r, int t, float* out) const {
   answer.bags.bags = RowsFor(r, t);
   if (served_.modes[t] == ExchangeMode::kSums) answer.bags.begin = ids.offsets_of(part(t, r));
   answer.output = {out, served_.dims[t]};
+  answer.occurrences = ids.num_ids(part(t, r));
   return answer;
 }
 

@@ -1,0 +1,171 @@
+#include <algorithm>
+
+#include "cuda/pooling/finish_sum.h"
+#include "cuda/pooling/long_bags.h"
+#include "cuda/pooling/read_row.h"
+#include "cuda/rows/part_launch.h"
+
+namespace sok {
+namespace {
+
+constexpr int kSummedColumns = kLanesOfWarp;  // of a block
+constexpr int kReadingWarps = kThreadsPerBlock / kLanesOfWarp;
+constexpr int kTermsOfWarp = 8;  // of a tile, the terms that are read at a time
+constexpr int kTileTerms = kTermsOfWarp * kReadingWarps;
+// Without a number ptxas would rather spill registers than let fewer blocks be resident.
+constexpr int kResidentBlocks = 3;
+
+struct LongBagsPart {
+  LookupOutput lookup;
+  int64_t column = 0;  // the first that a block sums
+  PartPlace place;
+};
+
+// The long bag of block number `block` of a lookup, below 0 for none. Block k looks at occurrence k *
+// kLongBag; of the blocks whose occurrences are in one bag, the first takes it.
+__device__ int64_t LongBagOf(const BagsView& bags, int64_t block) {
+  const int64_t at = bags.begin[0] + block * kLongBag;
+  if (at >= bags.begin[bags.bags]) return -1;
+  int64_t low = 0;
+  int64_t high = bags.bags;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    if (bags.begin[middle] <= at) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const int64_t begin = bags.begin[low];
+  return bags.begin[low + 1] - begin >= kLongBag && at - begin < kLongBag ? low : -1;
+}
+
+// The sum of one column over a bag, as all threads of a block compute it: those of the first warp have it at
+// last. Terms are weighted rows, or sums of eight rows without weights.
+template <bool kMayBeAbsent>
+class ColumnOfLongBag {
+ public:
+  __device__ ColumnOfLongBag(const LookupOutput& lookup, int64_t column, float* terms)
+      : ids_(lookup.ids),
+        bags_(lookup.bags),
+        column_(column),
+        warp_(static_cast<int>(threadIdx.x) / kLanesOfWarp),
+        lane_(static_cast<int>(threadIdx.x) % kLanesOfWarp),
+        terms_(terms) {}
+
+  // What the bag of occurrences [begin, end) gives. All threads of the block call it.
+  __device__ Floats<1> Pool(int64_t begin, int64_t end) {
+    const bool weighted = bags_.weights != nullptr;
+    const int64_t rows_of_term = weighted ? 1 : 8;
+    const int64_t first = weighted ? begin : begin + RowsBeforeEights(end - begin);
+    if (Adds()) {
+      for (int64_t i = begin; i < first; ++i) sum_.v[0] += Read(i);
+    }
+    int tile = 0;
+    for (int64_t i = first; i < end; i += kTileTerms * rows_of_term) {
+      const int64_t left = (end - i) / rows_of_term;
+      const int terms = left < kTileTerms ? static_cast<int>(left) : kTileTerms;
+      ReadTerms(i, terms, tile);
+      // Until the next time only the first warp reads this tile, and no warp writes it.
+      __syncthreads();
+      if (Adds()) AddTerms(i, terms, tile);
+      tile = 1 - tile;
+    }
+    weighted ? FinishWeighted(bags_.combiner, divisor_sum_, &sum_)
+             : FinishUnweighted(bags_.combiner, end - begin, &sum_);
+    return sum_;
+  }
+
+  // Whether this thread has a column's sum.
+  __device__ bool Adds() const { return warp_ == 0 && HasColumn(); }
+
+ private:
+  __device__ bool HasColumn() const { return column_ < ids_.table.dim; }
+  __device__ float Read(int64_t i) const { return ReadRow<1, kMayBeAbsent>(ids_, i, column_).v[0]; }
+
+  __device__ float SumOfEight(int64_t i) const {
+    float rows[8];
+    for (int k = 0; k < 8; ++k) rows[k] = Read(i + k);
+    for (int k = 1; k < 8; ++k) rows[0] += rows[k];
+    return rows[0];
+  }
+
+  __device__ float& TermOf(int tile, int term) const {
+    return terms_[(tile * kTileTerms + term) * kSummedColumns + lane_];
+  }
+
+  __device__ void ReadTerms(int64_t i, int terms, int tile) const {
+    if (!HasColumn()) return;
+    if (bags_.weights != nullptr) return ReadWeighted(i, terms, tile);
+    for (int term = warp_; term < terms; term += kReadingWarps) {
+      TermOf(tile, term) = SumOfEight(i + int64_t{8} * term);
+    }
+  }
+
+  // Waits for the rows of a warp together.
+  __device__ void ReadWeighted(int64_t i, int terms, int tile) const {
+    float rows[kTermsOfWarp];
+    for (int k = 0; k < kTermsOfWarp; ++k) {
+      const int term = warp_ + k * kReadingWarps;
+      if (term < terms) rows[k] = bags_.weights[i + term] * Read(i + term);
+    }
+    for (int k = 0; k < kTermsOfWarp; ++k) {
+      const int term = warp_ + k * kReadingWarps;
+      if (term < terms) TermOf(tile, term) = rows[k];
+    }
+  }
+
+  __device__ void AddTerms(int64_t i, int terms, int tile) {
+    for (int term = 0; term < terms; ++term) {
+      sum_.v[0] += TermOf(tile, term);
+      if (bags_.weights != nullptr) divisor_sum_ += DivisorTerm(bags_.combiner, bags_.weights[i + term]);
+    }
+  }
+
+  const OccurrenceRows& ids_;
+  const BagsView& bags_;
+  const int64_t column_;
+  const int warp_;
+  const int lane_;
+  float* const terms_;
+  Floats<1> sum_ = EmptySum<1>();
+  float divisor_sum_ = 0.0f;
+};
+
+template <bool kMayBeAbsent>
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
+    SumLongBags(const __grid_constant__ PartBatch<LongBagsPart> batch) {
+  __shared__ float terms[2 * kTileTerms * kSummedColumns];
+  const LongBagsPart& part = PartOfBlock(batch);
+  const LookupOutput& lookup = part.lookup;
+  const int64_t bag = LongBagOf(lookup.bags, blockIdx.x - part.place.first_block);
+  if (bag < 0) return;
+  const int64_t column = part.column + threadIdx.x % kLanesOfWarp;
+  ColumnOfLongBag<kMayBeAbsent> sum(lookup, column, terms);
+  const Floats<1> pooled = sum.Pool(lookup.bags.begin[bag], lookup.bags.begin[bag + 1]);
+  if (sum.Adds()) lookup.output.data[bag * lookup.output.stride + column] = pooled.v[0];
+}
+
+// Launches the lookups of one kind.
+template <bool kMayBeAbsent>
+Status EnqueueLongBagsOfKind(cudaStream_t stream, Span<const LookupOutput> lookups) {
+  PartLauncher<LongBagsPart> launcher("SumLongBags", stream, SumLongBags<kMayBeAbsent>);
+  for (const LookupOutput& lookup : lookups) {
+    if (!MayHaveLongBags(lookup) || lookup.ids.may_be_absent != kMayBeAbsent) continue;
+    const int64_t blocks = (lookup.occurrences - 1) / kLongBag + 1;
+    for (int64_t column = 0; column < lookup.ids.table.dim; column += kSummedColumns) {
+      // A warp is an item of the launcher, and a block has several.
+      SOK_RETURN_IF_ERROR(launcher.Add({lookup, column, {}}, blocks * kReadingWarps, /*lanes_log2=*/5));
+    }
+  }
+  return launcher.Launch();
+}
+
+}  // namespace
+
+Status EnqueueLongBags(cudaStream_t stream, Span<const LookupOutput> lookups) {
+  SOK_RETURN_IF_ERROR(EnqueueLongBagsOfKind<false>(stream, lookups));
+  return EnqueueLongBagsOfKind<true>(stream, lookups);
+}
+
+}  // namespace sok
