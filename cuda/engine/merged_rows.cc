@@ -144,9 +144,9 @@ Status MergedRows::MakeRoom(const Found& found) {
     const int64_t surplus = tables_[t]->SurplusOf(found.NumAdmitted(t));
     if (surplus == 0) continue;
     DeviceBuffer<int64_t> going;
-    SOK_RETURN_IF_ERROR(tables_[t]->Named(
-        ListLeastUsed(stream(), call_.scratch(), tables_[t], group_.rows.data() + of_plan.first,
-                      of_plan.unique, of_plan.unique - found.NumAbsent(t), surplus, &going)));
+    SOK_RETURN_IF_ERROR(tables_[t]->Named(ListLeastUsed(stream(), call_.scratch(), tables_[t],
+                                                        group_.rows.data() + of_plan.first, of_plan.unique,
+                                                        surplus, &going)));
     SOK_RETURN_IF_ERROR(tables_[t]->EraseRowsOf(stream(), call_.scratch(), going.data(), surplus));
   }
   return OkStatus();

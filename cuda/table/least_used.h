@@ -15,13 +15,13 @@ namespace sok {
 
 // Lists the first `n` rows in use of a table in the order of EvictionQueue (cc/table/eviction_queue.h),
 // smallest (last_used, key) first, or of a table that evicts by frequency smallest (frequency, last_used,
-// key). Those among kept[num_kept], of which `present` are rows and the others below 0, are left out; there
-// are at least `n` others. Fewer than 2^31 rows.
+// key). Those among kept[num_kept], of which some may be below 0 for none, are left out; there are at least
+// `n` others. Fewer than 2^31 rows.
 //
-// It sorts all candidates: about 100 bytes of traffic for each, and 40 of `scratch`. ResourceExhausted where
-// that has no memory.
+// It chooses `n` of all rows (choose_least.h) and sorts these. Takes of `scratch` half a byte for each row
+// and 40 bytes for each of the `n`; ResourceExhausted where that has no memory.
 Status ListLeastUsed(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const int64_t* kept,
-                     int64_t num_kept, int64_t present, int64_t n, DeviceBuffer<int64_t>* rows);
+                     int64_t num_kept, int64_t n, DeviceBuffer<int64_t>* rows);
 
 }  // namespace sok
 

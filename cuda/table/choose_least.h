@@ -1,0 +1,52 @@
+// Finds the rows that a full table evicts without sorting the others. Only .cu files include this header.
+#ifndef SOK_CUDA_TABLE_CHOOSE_LEAST_H_
+#define SOK_CUDA_TABLE_CHOOSE_LEAST_H_
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cc/base/status.h"
+#include "cuda/base/device_allocator.h"
+#include "cuda/store/row_column.h"
+
+namespace sok {
+
+// The priorities of a table's rows, in the order of EvictionQueue (cc/table/eviction_queue.h): smallest
+// (last_used, key) first, or with `by_frequency` smallest (frequency, last_used, key). Each is given as an
+// unsigned number of the same order.
+struct RowPriorities {
+  const int64_t* keys = nullptr;  // [rows], on the device; distinct
+  ColumnView<int64_t> last_used;  // from 0 to `uses`
+  ColumnView<int64_t> frequency;  // none is negative; read only `by_frequency`
+  int64_t uses = 0;
+  bool by_frequency = false;
+
+  __device__ uint64_t Key(int64_t row) const {
+    return static_cast<uint64_t>(keys[row]) ^ (uint64_t{1} << 63);
+  }
+  __device__ uint64_t LastUsed(int64_t row) const { return static_cast<uint64_t>(last_used[row]); }
+  __device__ uint64_t Frequency(int64_t row) const { return static_cast<uint64_t>(frequency[row]); }
+};
+
+// Bits of the numbers from 0 to `most`.
+inline int BitsOf(int64_t most) {
+  int bits = 1;
+  while (bits < 63 && most >= int64_t{1} << bits) ++bits;
+  return bits;
+}
+
+// candidates[(rows + 31) / 32] on the device has a bit for each row, in the order of its words' bits: of the
+// rows among which to choose. Leaves the bits of the `n` rows with the least priorities; there are at least
+// `n` candidates. Fewer than 2^31 rows.
+//
+// It finds the n-th priority digit by digit, like a radix sort that goes on with one bucket only. The first
+// digit is read of all candidates, and the next ones of those that are still undecided: about 20 bytes of
+// traffic for each candidate, unless most priorities are equal. ResourceExhausted where `scratch` has no
+// memory, of which it takes a bit for each row. Waits for nothing.
+Status ChooseLeast(cudaStream_t stream, DeviceAllocator* scratch, const RowPriorities& priorities,
+                   int64_t rows, int64_t n, uint32_t* candidates);
+
+}  // namespace sok
+
+#endif  // SOK_CUDA_TABLE_CHOOSE_LEAST_H_
