@@ -118,7 +118,8 @@ def cuda_test(
         tags = [],
         data = [],
         in_order = True,
-        sharing = True):
+        sanitized_seeds = 5,
+        thread_sanitizer = True):
     """Tests of kernels (GoogleTest): on the host in order, and with random schedules.
 
     `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers. NAME is `name` without
@@ -137,7 +138,9 @@ def cuda_test(
       data: files that the test reads.
       in_order: whether `name` runs with the others. Where it takes long, the schedules may do; `name` is there
         to be run alone.
-      sharing: whether threads of the kernels share memory, of which ThreadSanitizer could say something.
+      sanitized_seeds: at most how many schedules under AddressSanitizer; ThreadSanitizer has 3 at most.
+      thread_sanitizer: whether ThreadSanitizer runs the schedules too. It has nothing to say where threads of the
+        kernels share no memory.
     """
     stem = name[:-len("_test")]
     cc_srcs = [source for source in srcs if not source.endswith(".cu")]
@@ -171,13 +174,13 @@ def cuda_test(
         name = stem + "_seeds_test",
         size = size,
         args = select({
-            "//cuda/on_host:asan": ["--seeds=%d" % min(seeds, 5)],
-            "//cuda/on_host:tsan": ["--seeds=%d" % min(seeds, 3)],
+            "//cuda/on_host:asan": ["--seeds=%d" % min(seeds, sanitized_seeds)],
+            "//cuda/on_host:tsan": ["--seeds=%d" % min(seeds, sanitized_seeds, 3)],
             "//conditions:default": ["--seeds=%d" % seeds],
         }),
         data = data,
         # Under ThreadSanitizer too.
-        tags = tags + (["parallel"] if sharing else []),
+        tags = tags + (["parallel"] if thread_sanitizer else []),
         deps = [":%s_test_on_host" % stem, "//cuda/on_host:test_main"],
     )
     if CUDA_HOME:

@@ -30,7 +30,7 @@ if setarch "$(uname -m)" --addr-no-randomize true 2> /dev/null; then
   fixed_addresses=(--run_under="setarch $(uname -m) --addr-no-randomize")
 fi
 
-# What nvcc compiles cannot be sanitized, and a whole engine's contract on the host would take too long.
+# What nvcc compiles cannot be sanitized, and all tests of an engine on the host would take too long.
 sanitized_tests asan --test_tag_filters=-device,-unsanitized
 sanitized_tests tsan --test_tag_filters=parallel,-device,-unsanitized "${fixed_addresses[@]}"
 "$(sok_python)" "$SOK_ROOT/tools/count_tests.py" "$folder/asan" "$folder/tsan"
