@@ -43,6 +43,15 @@ def gradient_op(table, plan, gradients, weighted=(True,), num_weights=1):
     )
 
 
+def test_kept_words_of_something_else():
+    with harness.graph_and_session() as session:
+        plan, _ = weighted_lookup(sok.EmbeddingVariable(name=NAME, dim=DIM), [1], [1.0])
+        kept = native.ops.sok_kept_words(plan)
+        harness.initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no output of SokKeepWords"):
+            session.run(kept)
+
+
 @pytest.mark.parametrize(
     "gradients",
     [

@@ -190,6 +190,35 @@ def test_words_leave_the_device_only_to_be_sent():
         assert 0 <= to_host < 256 and 0 <= to_device < 256
 
 
+def _copied_by_a_prefetched_step():
+    """Returns the bytes copied beside those that were sent, fed or drawn."""
+    keys = np.arange(64)
+    with tf.Graph().as_default(), fake_gpu_device.session() as session:
+        table = sok.EmbeddingVariable("clicks", 32)
+        gradients = v1.placeholder(tf.float32, [None, 32])
+        prefetch = sok.LookupPrefetch(
+            v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(keys).repeat()),
+            lambda batch: group.lookup_group([group.DenseLookup(table, batch)])[0],
+        )
+        optimizer = v1.train.GradientDescentOptimizer(0.01)
+        step = optimizer.apply_gradients([(tf.gradients(prefetch.outputs, table, gradients)[0], table)])
+        statistics = native.horovod_ops().sok_exchange_statistics()
+        initialize(session)
+        feed = {gradients: np.ones([64, 32], np.float32)}
+        session.run(prefetch.prime)
+        session.run([step, prefetch.advance], feed)
+        before = session.run(statistics)
+        with fake_gpu_device.copies() as copied:
+            session.run([step, prefetch.advance], feed)
+        sent, received = (session.run(statistics) - before)[3:]
+        return copied.to_host - sent, copied.to_device - received - keys.nbytes - feed[gradients].nbytes
+
+
+def test_words_of_a_prefetched_batch_stay_on_the_device():
+    for to_host, to_device in ranks.run(_copied_by_a_prefetched_step, ranks=2):
+        assert max(to_host, to_device) < 256 <= 256 + min(to_host, to_device), (to_host, to_device)
+
+
 def _one_bad_batch(size):
     with tf.Graph().as_default(), fake_gpu_device.session() as session:
         with tf.device(GPU):

@@ -1,4 +1,5 @@
 // Kernels that hold a batch of tensors from one run of a session to the next.
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -6,6 +7,8 @@
 
 #include "cc/base/mutex.h"
 #include "cc/base/thread_annotations.h"
+#include "sok_ops/kernels/gpu_kernels.h"
+#include "sok_ops/kernels/state_variant.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 
@@ -109,6 +112,37 @@ class TakeBatchOp : public tf::OpKernel {
   std::string name_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokTakeBatch").Device(tf::DEVICE_CPU), TakeBatchOp);
+
+// Words where they are. Their memory is used in the order of the device's one stream of kernels.
+struct KeptWords {
+  tf::Tensor words;
+};
+
+class KeepWordsOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* context) override {
+    OP_REQUIRES_OK(context,
+                   OutputState(context, 0, std::make_shared<KeptWords>(KeptWords{context->input(0)})));
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokKeepWords").Device(tf::DEVICE_CPU), KeepWordsOp);
+SOK_GPU_KERNEL(KeepWordsOp, "SokKeepWords", "kept");
+
+class KeptWordsOp : public tf::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(tf::OpKernelContext* context) override {
+    const auto* const kept = StateIn<KeptWords>(context->input(0));
+    OP_REQUIRES(context, kept != nullptr,
+                tf::errors::InvalidArgument(name(), ": the input is no output of SokKeepWords"));
+    context->set_output(0, kept->words);
+  }
+};
+REGISTER_KERNEL_BUILDER(Name("SokKeptWords").Device(tf::DEVICE_CPU), KeptWordsOp);
+SOK_GPU_KERNEL(KeptWordsOp, "SokKeptWords", "kept");
 
 }  // namespace
 }  // namespace sok

@@ -71,5 +71,24 @@ REGISTER_OP("SokTakeBatch")
 false, else FailedPrecondition.
 has_next: [] whether the input has another batch.)");
 
+REGISTER_OP("SokKeepWords")
+    .Input("words: int64")
+    .Output("kept: variant")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Scalar());
+      return tf::Status();
+    })
+    .Doc(R"(Lets a batch hold words that stay in the memory of the op's device.
+kept: refers to the words.)");
+
+REGISTER_OP("SokKeptWords")
+    .Input("kept: variant")
+    .Output("words: int64")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->UnknownShape());
+      return tf::Status();
+    })
+    .Doc(R"(The words of a SokKeepWords on the same device.)");
+
 }  // namespace
 }  // namespace sok

@@ -28,6 +28,7 @@ GROUP_REDUCE = "SokGroupReduce"
 GROUP_SUM = "SokGroupSum"
 GROUP_SUM_APPLY_GRADIENTS = "SokGroupSumApplyGradients"
 DIVIDE_GRADIENTS = "SokDivideGradients"
+EXCHANGE = "SokExchange"
 OPAQUE = "SokOpaque"
 
 _PREFIX = "Sok"
@@ -157,6 +158,12 @@ def table_names(op: tf.Operation) -> list[str]:
 def needs_no_row(op: tf.Operation) -> bool:
     """Returns whether an op is the part of a lookup that needs only the ids and may run before the step."""
     return op.type in _ROUTE_OR_MERGE
+
+
+def are_request_words(tensor: tf.Tensor) -> bool:
+    """Returns whether a tensor is the words of requests, sent or received, on the device of their group."""
+    names = {GROUP_ROUTE: "words", EXCHANGE: "received"}
+    return output_name(tensor)[0] == names.get(tensor.op.type)
 
 
 def reads_state_of_steps(op: tf.Operation) -> bool:

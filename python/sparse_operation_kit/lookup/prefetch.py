@@ -10,6 +10,7 @@ from tensorflow.python.client import session as session_lib
 from tensorflow.python.framework import func_graph
 
 from sparse_operation_kit import native
+from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.lookup.group import looking_ahead
 from sparse_operation_kit.lookup.one_record import OneRecord
 from sparse_operation_kit.lookup.step_cut import StepCut
@@ -97,19 +98,19 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
             raise TypeError(
                 f"LookupPrefetch: look_up returned {results!r}, which does not depend on the batch"
             )
-        dtypes = [tensor.dtype for tensor in cut.held]
+        held = [_kept(tensor) for tensor in cut.held]
+        dtypes = [tensor.dtype for tensor in held]
         # Batches are held where they are read, on the host.
         with tf.device("/device:CPU:0"):
             taken = native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch=scope, name="take")
-        for tensor, instead in zip(cut.held, taken, strict=True):
-            instead.set_shape(tensor.shape)
         self._take = taken[0].op
+        taken = [_taken(value, tensor) for value, tensor in zip(taken, cut.held, strict=True)]
         outputs = record.record(made, cut.rejoin(taken, flat), taken)
         self.outputs = tf.nest.pack_sequence_as(results, outputs, expand_composites=True)
         with tf.device("/device:CPU:0"), tf.control_dependencies(cut.waits):
-            self.prime = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="prime")
+            self.prime = native.ops.sok_hold_batch(held, name_of_batch=scope, name="prime")
         with tf.device("/device:CPU:0"), tf.control_dependencies([self._take, *cut.waits]):
-            self.advance = native.ops.sok_hold_batch(cut.held, name_of_batch=scope, name="advance")
+            self.advance = native.ops.sok_hold_batch(held, name_of_batch=scope, name="advance")
 
     def after_create_session(self, session: tf.compat.v1.Session, coord: Any) -> None:
         """Reads the first batch."""
@@ -137,6 +138,23 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
                     seen.add(source)
                     pending.append(source)
         return False
+
+
+def _kept(tensor: tf.Tensor) -> tf.Tensor:
+    """Returns what a batch holds for a tensor: for words of requests a reference."""
+    if not graph_ops.are_request_words(tensor):
+        return tensor
+    with tf.compat.v1.colocate_with(tensor.op):
+        return native.ops.sok_keep_words(tensor)
+
+
+def _taken(value: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
+    """Returns the tensor for which a batch holds `value`."""
+    if graph_ops.are_request_words(tensor):
+        with tf.compat.v1.colocate_with(tensor.op):
+            value = native.ops.sok_kept_words(value)
+    value.set_shape(tensor.shape)
+    return value
 
 
 def _draw(iterator: Any) -> tuple[tf.Tensor, Any]:
