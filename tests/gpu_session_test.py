@@ -276,6 +276,26 @@ def test_lookups_ahead_read_what_steps_have_trained():
     assert np.all(results[0][0] != results[0][2])
 
 
+def test_step_counters_are_on_the_host_beside_ordinary_variables():
+    results = []
+    for device in (CPU, GPU):
+        with tf.Graph().as_default(), fake_gpu_device.session() as session:
+            with tf.device(device):
+                table = sok.EmbeddingVariable(name="clicks", dim=2)
+            # TensorFlow would put the counters beside this variable, the first by name.
+            bias = v1.get_variable("bias", [2], initializer=tf.zeros_initializer(), use_resource=True)
+            optimizer = v1.train.AdamOptimizer(0.1)
+            rows = tf.nn.embedding_lookup(table, tf.constant([5, -6, 5], tf.int64))
+            step = optimizer.minimize(tf.reduce_sum(tf.square(rows + bias + 1.0)))
+            powers = optimizer._get_beta_accumulators()
+            if device == GPU:
+                assert {tf.DeviceSpec.from_string(power.device).device_type for power in powers} == {"CPU"}
+            initialize(session)
+            results.append([session.run([rows, step])[0] for _ in range(3)])
+            results[-1].append(session.run(powers))
+    same_bits(*results)
+
+
 def test_a_step_copies_its_batch_and_nothing_of_the_tables():
     with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
         with tf.device(GPU):

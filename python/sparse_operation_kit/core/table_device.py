@@ -97,6 +97,14 @@ def place_table(table: tf.Operation, name: str) -> None:
     table._set_device(place.to_string())
 
 
+def may_be_on_gpu(table: EmbeddingVariable) -> bool:
+    """Whether the table is on a GPU, or TensorFlow may still place it there."""
+    placed = _device_type(table.handle.device)
+    if placed is not None:
+        return placed == "GPU"
+    return _has_gpu_kernels() and _may_have_a_gpu(table.handle.device)
+
+
 @contextlib.contextmanager
 def on_host(table: EmbeddingVariable) -> Iterator[None]:
     """A scope for ops on numbers that kernels need on the host: the CPU of the table's job and task.

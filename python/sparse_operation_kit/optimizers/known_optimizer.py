@@ -45,7 +45,7 @@ class KnownOptimizer:
         in the default graph.
       slots: maps names of the class's slots on ordinary variables to the engine's names, where they differ.
       create_shared_state: creates the variables other than slots (step counters) if a step has only
-        embedding variables; takes the optimizer and those variables.
+        embedding variables, or if they may be on a GPU; takes the optimizer and those variables.
       differs_by_table: whether the hyper-parameters of a step differ between tables; `update` then takes the
         optimizer and a table.
     """

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
-from sparse_operation_kit.core.table_device import on_host
+from sparse_operation_kit.core.table_device import may_be_on_gpu, on_host
 from sparse_operation_kit.optimizers.mapping import KnownOptimizer, find_known
 from sparse_operation_kit.optimizers.shadow import shadow_methods
 from sparse_operation_kit.optimizers.step_ops import StepOps
@@ -70,10 +70,12 @@ def routed(optimizer: tf.compat.v1.train.Optimizer, tables: Sequence[tf.Variable
 
     def create_slots_of_ordinary_variables(var_list):
         ordinary = [variable for variable in var_list if not is_embedding_variable(variable)]
+        # TensorFlow puts step counters on the device of an ordinary variable. A table's kernel needs them on
+        # the host, so for tables on GPUs they are made first, and there.
+        if not ordinary or any(may_be_on_gpu(table) for table in tables):
+            known.create_shared_state(optimizer, tables)
         if ordinary:
             create_slots(ordinary)
-        else:
-            known.create_shared_state(optimizer, var_list)
 
     def dense(grad, var):
         return step.apply(var, grad) if is_embedding_variable(var) else apply_dense(grad, var)
