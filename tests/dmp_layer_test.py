@@ -347,3 +347,19 @@ def test_argument_names_orders_and_defaults(name):
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     found = [(one.name, one.default) for one in parameters if one.kind is positional and one.name != "self"]
     assert found == ARGUMENTS[name]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "distributed_embeddings",
+        "distributed_embeddings.dist_model_parallel",
+        "distributed_embeddings.python.layers.dist_model_parallel",
+        "distributed_embeddings.python.layers.embedding",
+    ],
+)
+def test_the_originals_paths(path):
+    module = importlib.import_module(path)
+    for name in dmp.__all__:
+        assert getattr(module, name) is getattr(dmp, name)
+        assert inspect.getdoc(getattr(dmp, name))

@@ -41,6 +41,7 @@ def test_there_are_snippets():
         "from-tensorflow.md",
         "from-sok.md",
         "from-deeprec.md",
+        "from-distributed-embeddings.md",
         "api.md",
         "running-on-ranks.md",
     } <= documents
