@@ -4,6 +4,7 @@ See cuda/README.md. What is built for the host needs no CUDA toolkit, so it exis
 """
 
 load("@cuda_toolkit//:cuda.bzl", "CUDA_HOME")
+load("//tools:compile_together.bzl", "compile_together", "including")
 load("//tools:copts.bzl", "SOK_COPTS")
 load("//tools:cuda_library.bzl", "cuda_library")
 
@@ -25,16 +26,6 @@ _ON_HOST_COPTS = SOK_COPTS + ["-O1", "-Wno-tsan", "-fstack-clash-protection"] + 
 })
 _DEVICE_DEPS = ["@cuda_toolkit//:headers", "@cuda_toolkit//:runtime"]
 
-def _including(name, result, sources):
-    """A file that includes .cu files of this package. Returns its label."""
-    lines = ["#include \\\"%s/%s\\\"" % (native.package_name(), source) for source in sources]
-    native.genrule(
-        name = name,
-        outs = [result],
-        cmd = "printf '%s\\n' " + " ".join(["\"%s\"" % line for line in lines]) + " > $@",
-    )
-    return result
-
 def _compiled_files(name, sources, alone):
     """Which .cu files to compile at once: a list of (name of the unit, sources)."""
     together = [source for source in sources if source not in alone]
@@ -48,8 +39,8 @@ def _compiled_files(name, sources, alone):
 def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], testonly = False, visibility = None):
     """Kernels and their launchers: `name` by nvcc, if there is a toolkit; `name`_on_host by g++, always.
 
-    The .cu files are compiled as one, because most of the time that a file takes goes into headers, four times each
-    with nvcc. So their names in anonymous namespaces must differ.
+    The .cu files are compiled as one, and the .cc files some at a time, because most of the time that a file takes goes
+    into headers, four times each with nvcc. So their names in anonymous namespaces must differ.
 
     Args:
       name: of the target for devices.
@@ -65,15 +56,17 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], tes
     cu_srcs = [source for source in srcs if source.endswith(".cu")]
     cc_srcs = [source for source in srcs if not source.endswith(".cu")]
     units = _compiled_files(name, cu_srcs, alone)
+    host_code = compile_together(name + "_host", cc_srcs)
     if CUDA_HOME:
         cuda_library(
             name = name,
             testonly = testonly,
-            srcs = cc_srcs + [
-                _including("%s_%s_cu" % (name, unit), "_units/%s/%s.cu" % (name, unit), sources)
+            srcs = host_code + [
+                including("%s_%s_cu" % (name, unit), "_units/%s/%s.cu" % (name, unit), sources)
                 for unit, sources in units
             ],
             hdrs = hdrs + cu_srcs,
+            included = cc_srcs,
             visibility = visibility,
             deps = deps + kernels + _DEVICE_DEPS,
         )
@@ -85,9 +78,10 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], tes
         native.cc_library(
             name = name + "_host_code",
             testonly = testonly,
-            srcs = cc_srcs,
+            srcs = host_code,
             hdrs = hdrs,
             copts = SOK_COPTS,
+            textual_hdrs = cc_srcs,
             alwayslink = True,
             deps = host_deps,
         )
@@ -96,7 +90,7 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], tes
         name = name + "_on_host",
         testonly = testonly,
         srcs = [
-            _including("%s_%s_cu_on_host" % (name, unit), "_on_host/%s/%s.cu.cc" % (name, unit), sources)
+            including("%s_%s_cu_on_host" % (name, unit), "_on_host/%s/%s.cu.cc" % (name, unit), sources)
             for unit, sources in units
         ],
         hdrs = hdrs,

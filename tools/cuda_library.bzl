@@ -76,7 +76,10 @@ def _compile_host_code(ctx, toolchain, features, context, sources):
         feature_configuration = features,
         cc_toolchain = toolchain,
         srcs = sources,
-        compilation_contexts = [context],
+        compilation_contexts = [
+            context,
+            cc_common.create_compilation_context(headers = depset(ctx.files.included)),
+        ],
         user_compile_flags = SOK_COPTS,
     )
     return outputs.pic_objects or outputs.objects
@@ -135,6 +138,8 @@ cuda_library = rule(
     attrs = {
         "srcs": attr.label_list(allow_files = [".cc", ".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
+        # What only the .cc files among `srcs` include.
+        "included": attr.label_list(allow_files = [".cc"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "copts": attr.string_list(),
         "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),

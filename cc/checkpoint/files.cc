@@ -6,14 +6,14 @@ namespace sok {
 namespace {
 
 // The parent folder of a path.
-std::string FolderOf(const std::string& path) {
+std::string ParentOf(const std::string& path) {
   const size_t slash = path.find_last_of('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 // Deeper than the folder of any checkpoint.
-constexpr int kMaxDepth = 100;
+constexpr int kDeepestTree = 100;
 
 void RemoveTree(Files& files, const std::string& path, int depth) {
   // Removes anything except a folder that is not empty. A link is removed, not followed.
@@ -30,18 +30,18 @@ void RemoveTree(Files& files, const std::string& path, int depth) {
 Status MakeFolders(Files& files, const std::string& path) {
   SOK_RETURN_IF_ERROR(CheckPath(path));
   std::vector<std::string> missing;
-  for (std::string folder = path; !files.IsFolder(folder); folder = FolderOf(folder)) {
+  for (std::string folder = path; !files.IsFolder(folder); folder = ParentOf(folder)) {
     missing.push_back(folder);
-    if (FolderOf(folder) == folder) break;
+    if (ParentOf(folder) == folder) break;
   }
   for (; !missing.empty(); missing.pop_back()) {
     SOK_RETURN_IF_ERROR(files.MakeFolder(missing.back()));
-    SOK_RETURN_IF_ERROR(files.SyncFolder(FolderOf(missing.back())));
+    SOK_RETURN_IF_ERROR(files.SyncFolder(ParentOf(missing.back())));
   }
   return OkStatus();
 }
 
-void RemoveTree(Files& files, const std::string& path) { RemoveTree(files, path, kMaxDepth); }
+void RemoveTree(Files& files, const std::string& path) { RemoveTree(files, path, kDeepestTree); }
 
 Status ReadWholeFile(Files& files, const std::string& path, int64_t limit, std::string* bytes) {
   auto file = files.Open(path);

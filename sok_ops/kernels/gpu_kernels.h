@@ -18,11 +18,10 @@ bool AddGpuKernel(const char* op, std::initializer_list<const char*> in_host_mem
 }  // namespace sok
 
 // SOK_GPU_KERNEL(Class, "SokOp", "handles", ...) in namespace sok: AddGpuKernel, when the library is loaded.
-// One in a line.
-#define SOK_GPU_KERNEL(Class, op, ...) SOK_GPU_KERNEL_AT(__LINE__, Class, op, __VA_ARGS__)
-#define SOK_GPU_KERNEL_AT(line, Class, op, ...) SOK_GPU_KERNEL_NAMED(line, Class, op, __VA_ARGS__)
-#define SOK_GPU_KERNEL_NAMED(line, Class, op, ...)                                                         \
-  [[maybe_unused]] const bool kGpuKernelOfLine##line = ::sok::AddGpuKernel(                                \
+#define SOK_GPU_KERNEL(Class, op, ...) SOK_GPU_KERNEL_OF(__COUNTER__, Class, op, __VA_ARGS__)
+#define SOK_GPU_KERNEL_OF(number, Class, op, ...) SOK_GPU_KERNEL_NAMED(number, Class, op, __VA_ARGS__)
+#define SOK_GPU_KERNEL_NAMED(number, Class, op, ...)                                                       \
+  [[maybe_unused]] const bool kGpuKernel##number = ::sok::AddGpuKernel(                                    \
       op, {__VA_ARGS__}, [](::tensorflow::OpKernelConstruction* construction) -> ::tensorflow::OpKernel* { \
         return new Class(construction);                                                                    \
       })

@@ -18,7 +18,6 @@ namespace {
 
 __thread Fiber* current;
 
-constexpr size_t kPage = 4096;
 // Dynamic shared memory ends where a page ends that is never mapped, up to the 16 bytes of its alignment.
 constexpr size_t kSharedPages = (kMaxDynamicShared + kPage - 1) / kPage * kPage;
 

@@ -15,7 +15,6 @@ namespace sok::on_host {
 namespace {
 
 constexpr size_t kArenaBytes = size_t{256} << 30;  // addresses, not memory
-constexpr size_t kPage = 4096;
 constexpr size_t kPages = kArenaBytes / kPage;
 constexpr size_t kMaxAllocations = size_t{1} << 24;
 constexpr size_t kAlignment = 256;

@@ -7,6 +7,8 @@
 
 namespace sok::on_host {
 
+constexpr size_t kPage = 4096;  // bytes
+
 // Zeros, backed by memory where they are used, and behind them `forbidden` bytes that nothing may touch. Both
 // are whole pages. Ends the process if the system refuses.
 char* MapMemory(size_t bytes, size_t forbidden);
