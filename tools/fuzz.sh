@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes the checkpoint reader with libFuzzer under AddressSanitizer and UndefinedBehaviorSanitizer, until it finds an
-# error or the time is over. Needs clang and installs it if possible.
+# error or the time is over: N seconds of one process, or half as many of two if there are two cores. Needs clang and
+# installs it if possible.
 #
 # Usage: tools/fuzz.sh [--seconds N]
 set -euo pipefail
@@ -32,18 +33,28 @@ sources() {
   echo cc/engine/contract/cpu_engine_of_tests.cc
 }
 
-object_of() { printf '%s' "$folder/objects/${1//\//_}.o"; }  # object_of SOURCE
+# Prints a line for each compilation: a name and its sources, up to eight of one folder, because most of the compiler's
+# time goes into headers.
+compilations() {
+  sources | sort | awk -F/ '
+    # Those of cc/pooling have names in common. Files deeper in the tree are few.
+    { name = $0 }
+    NF == 3 && $2 != "pooling" { before = count[$2]++; name = "cc/" $2 "/" int(before / 8) }
+    { gsub("/", "_", name) }
+    { sources_of[name] = sources_of[name] " " $0 }
+    END { for (name in sources_of) print name sources_of[name] }'
+}
 
-compile() {  # compile SOURCE
-  local object of_part="$linked"
-  object="$(object_of "$1")"
+compile() {  # compile NAME SOURCE...
+  local object="$folder/objects/$1.o" of_part="$linked" source
+  shift
   case "$1" in
     cc/base/* | cc/checkpoint/* | cc/index/* | cc/placement/* | cc/store/* | cc/table/*) of_part="$checked" ;;
   esac
   if [ ! -e "$object" ] || [ -n "$(find cc -name '*.h' -newer "$object" -print -quit)" ] ||
-    [ "$1" -nt "$object" ]; then
+    [ -n "$(find "$@" -newer "$object" -print -quit)" ]; then
     # shellcheck disable=SC2086  # a list of words
-    clang++ $options $of_part -c "$1" -o "$object"
+    for source in "$@"; do printf '#include "%s"\n' "$source"; done | clang++ $options $of_part -x c++ -c - -o "$object"
   fi
 }
 
@@ -65,15 +76,17 @@ cd "$SOK_ROOT"
 mkdir -p "$folder/objects" "$folder/seeds" "$folder/corpus"
 install_clang
 say "Building the fuzzer"
-export -f compile object_of
+export -f compile
 export folder
-sources | xargs -P "$(nproc)" -I{} "$BASH" -euo pipefail -c 'compile {}'
+compilations | xargs -P "$(nproc)" -L 1 "$BASH" -euo pipefail -c 'compile "$@"' compile
 objects=()
-while read -r source; do objects+=("$(object_of "$source")"); done < <(sources)
+while read -r name _; do objects+=("$folder/objects/$name.o"); done < <(compilations)
 # shellcheck disable=SC2086  # lists of words
 clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lz -lpthread -o "$folder/read_checkpoint"
 make_seeds
-say "Fuzzing for $seconds seconds; inputs that cause an error are written to $folder"
+processes=$(($(nproc) > 1 ? 2 : 1))
+say "Fuzzing for $seconds seconds in $processes processes; inputs that cause an error are written to $folder"
 cd "$folder"
-exec ./read_checkpoint -max_total_time="$seconds" -max_len=4096 -timeout=20 -rss_limit_mb=4096 -use_value_profile=1 \
-  -print_final_stats=1 corpus seeds
+exec ./read_checkpoint -jobs="$processes" -workers="$processes" \
+  -max_total_time="$(((seconds + processes - 1) / processes))" \
+  -max_len=4096 -timeout=20 -rss_limit_mb=4096 -use_value_profile=1 -print_final_stats=1 corpus seeds
