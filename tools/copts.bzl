@@ -18,3 +18,12 @@ SOK_COPTS = [
 SOK_TF_COPTS = SOK_COPTS + [
     "-Wno-deprecated-declarations",
 ]
+
+# What .bazelrc adds for tests.
+TEST_COPTS = [
+    "-O1",
+    "-include",
+    "tools/test_prelude.h",
+    "-Winvalid-pch",
+    "-Wno-error=invalid-pch",
+]

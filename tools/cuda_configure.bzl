@@ -30,10 +30,11 @@ cc_library(name = "headers")
 cc_library(name = "runtime")
 """
 
-_CONSTANTS = '''"""The configured CUDA toolkit; CUDA_HOME is empty without one."""
+_CONSTANTS = '''"""The configured CUDA toolkit; CUDA_HOME is empty without one. CUDA_DEVICE tells whether there is a GPU."""
 
 CUDA_HOME = %r
 CUDA_ARCHS = %r
+CUDA_DEVICE = %r
 '''
 
 _LIB_FOLDERS = ["lib64", "lib", "targets/x86_64-linux/lib"]
@@ -63,9 +64,10 @@ def _find_toolkit(ctx):
 
 def _cuda_configure_impl(ctx):
     home = _find_toolkit(ctx)
+    device = ctx.path("/dev/nvidiactl").exists
     if not home:
         ctx.file("BUILD", _BUILD_WITHOUT)
-        ctx.file("cuda.bzl", _CONSTANTS % ("", []))
+        ctx.file("cuda.bzl", _CONSTANTS % ("", [], device))
         return
 
     archives = [ctx.path("%s/%s/libcudart_static.a" % (home, folder)) for folder in _LIB_FOLDERS]
@@ -80,7 +82,7 @@ def _cuda_configure_impl(ctx):
         includes.append("third_party/gpus/cuda/include/cccl")
     ctx.file("BUILD", _BUILD.format(includes = includes))
     archs = ctx.os.environ.get("SOK_CUDA_ARCHS", "80,90").split(",")
-    ctx.file("cuda.bzl", _CONSTANTS % (home, archs))
+    ctx.file("cuda.bzl", _CONSTANTS % (home, archs, device))
 
 cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,

@@ -3,10 +3,10 @@
 See cuda/README.md. What is built for the host needs no CUDA toolkit, so it exists everywhere.
 """
 
-load("@cuda_toolkit//:cuda.bzl", "CUDA_HOME")
+load("@cuda_toolkit//:cuda.bzl", "CUDA_DEVICE", "CUDA_HOME")
 load("//tools:compile_together.bzl", "compile_together", "including")
 load("//tools:copts.bzl", "SOK_COPTS")
-load("//tools:cuda_library.bzl", "cuda_library")
+load("//tools:cuda_library.bzl", "cuda_check", "cuda_library")
 
 # Kernels tell the engine of every access to memory (cuda/on_host/engine/access_hooks.cc). Builds with a
 # sanitizer use its own options for that.
@@ -24,6 +24,10 @@ _ON_HOST_COPTS = SOK_COPTS + ["-O1", "-Wno-tsan", "-fstack-clash-protection"] + 
     "//cuda/on_host:tsan": _BOUNDS_COPTS,
     "//conditions:default": _ACCESS_COPTS + _BOUNDS_COPTS,
 })
+
+# Of programs for devices, and of what only they link: without a device they are built when they are named, as by
+# tools/gpu/programs.sh.
+_DEVICE_TAGS = [] if CUDA_DEVICE else ["manual"]
 _DEVICE_DEPS = ["@cuda_toolkit//:headers", "@cuda_toolkit//:runtime"]
 
 def _compiled_files(name, sources, alone):
@@ -67,6 +71,7 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], tes
             ],
             hdrs = hdrs + cu_srcs,
             included = cc_srcs,
+            tags = _DEVICE_TAGS if testonly else [],
             visibility = visibility,
             deps = deps + kernels + _DEVICE_DEPS,
         )
@@ -118,7 +123,8 @@ def cuda_test(
 
     `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers. NAME is `name` without
     "_test". The tests without a main function are NAME_test_on_host and, by nvcc if there is a toolkit,
-    NAME_test_on_device, for cuda_program: on a device they run in //cuda/programs:engine_test.
+    NAME_test_on_device, for cuda_program: on a device they run in //cuda/programs:engine_test. Where there is a toolkit
+    and no device, NAME_test_checked is built in its place.
 
     Args:
       name: ends in "_test".
@@ -183,12 +189,23 @@ def cuda_test(
             testonly = True,
             srcs = cc_srcs + (hdrs if cc_srcs else []),
             copts = SOK_COPTS,
+            tags = _DEVICE_TAGS,
             alwayslink = True,
+            deps = deps + kernels + _DEVICE_DEPS + ["@gtest//:gtest"],
+        )
+    if CUDA_HOME and not CUDA_DEVICE:
+        cuda_check(
+            name = stem + "_test_checked",
+            testonly = True,
+            srcs = srcs,
+            hdrs = hdrs,
             deps = deps + kernels + _DEVICE_DEPS + ["@gtest//:gtest"],
         )
 
 def cuda_program(name, srcs, hdrs = [], deps = [], kernels = [], tests = [], is_test = False, on_host = {}, on_device = {}):
     """A program of C++ sources: `name` for devices, if there is a toolkit; `name`_on_host, always.
+
+    Without a device, `name` is tagged "manual".
 
     `name` needs of a machine only a driver: the CUDA runtime and the C++ libraries are in it.
 
@@ -219,5 +236,5 @@ def cuda_program(name, srcs, hdrs = [], deps = [], kernels = [], tests = [], is_
             copts = SOK_COPTS,
             linkopts = ["-static-libstdc++", "-static-libgcc"],
             deps = deps + kernels + [test + "_on_device" for test in tests] + _DEVICE_DEPS,
-            **on_device
+            **dict(on_device, tags = on_device.get("tags", []) + _DEVICE_TAGS)
         )

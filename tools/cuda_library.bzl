@@ -5,16 +5,18 @@ file takes most of a minute to compile, and some versions of nvcc cannot compile
 nvcc reads a file once for the host and once for each architecture. So what holds no kernel is a .cc file, which g++
 reads once.
 
+cuda_check: the same of sources that are not linked; see there.
+
 The output group `ptxas` has a text for each .cu file, those of other cuda_libraries among the `deps` included: what
 kernels take, as ptxas prints it.
 """
 
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 load("@cuda_toolkit//:cuda.bzl", "CUDA_ARCHS", "CUDA_HOME")
-load(":copts.bzl", "SOK_COPTS")
+load(":copts.bzl", "SOK_COPTS", "TEST_COPTS")
 
 _OPTIONS = [
-    "-c",
     "-O3",
     "-std=c++17",
     # No fused multiply-add, as in C++ code (copts.bzl), so that CPU and GPU compute the same bits.
@@ -39,15 +41,14 @@ shift
 "$@" > "$report" 2>&1 || { status=$?; cat "$report" >&2; exit "$status"; }
 """
 
-def _compile(ctx, toolchain, context, source):
-    """Returns the object and the report."""
+def _nvcc(ctx, toolchain, context, source, suffix, mode, codes):
+    """Compiles to a file of this suffix, as the options `mode` and `codes` say. Returns it and the report."""
     name = "_cuda/%s/%s" % (ctx.label.name, source.basename)
-    result = ctx.actions.declare_file(name + ".o")
+    result = ctx.actions.declare_file(name + suffix)
     report = ctx.actions.declare_file(name + ".ptxas.txt")
     args = ctx.actions.args()
-    args.add_all(_OPTIONS + _architectures())
+    args.add_all([mode] + _OPTIONS + codes)
     args.add("-ccbin", toolchain.compiler_executable)
-    args.add_all(ctx.attr.copts)
     args.add_all(context.defines, format_each = "-D%s")
     args.add_all(context.quote_includes, before_each = "-I")
     args.add_all(context.includes, before_each = "-I")
@@ -65,6 +66,10 @@ def _compile(ctx, toolchain, context, source):
         use_default_shell_env = True,
     )
     return result, report
+
+def _compile(ctx, toolchain, context, source):
+    """Returns the object and the report."""
+    return _nvcc(ctx, toolchain, context, source, ".o", "-c", _architectures())
 
 def _compile_host_code(ctx, toolchain, features, context, sources):
     """Returns the objects."""
@@ -84,20 +89,27 @@ def _compile_host_code(ctx, toolchain, features, context, sources):
     )
     return outputs.pic_objects or outputs.objects
 
-def _cuda_library_impl(ctx):
-    toolchain = find_cpp_toolchain(ctx)
-    features = cc_common.configure_features(
+def _features(ctx, toolchain):
+    return cc_common.configure_features(
         ctx = ctx,
         cc_toolchain = toolchain,
         requested_features = ctx.features,
         unsupported_features = ctx.disabled_features,
     )
+
+def _compilation_context(ctx):
     own = CcInfo(compilation_context = cc_common.create_compilation_context(
         headers = depset(ctx.files.hdrs),
         quote_includes = depset([".", ctx.bin_dir.path]),
     ))
     deps = [dep[CcInfo] for dep in ctx.attr.deps]
-    context = cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = deps).compilation_context
+    return cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = deps).compilation_context
+
+def _cuda_library_impl(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    features = _features(ctx, toolchain)
+    deps = [dep[CcInfo] for dep in ctx.attr.deps]
+    context = _compilation_context(ctx)
 
     compiled = [_compile(ctx, toolchain, context, source) for source in ctx.files.srcs if source.extension == "cu"]
     objects = [result for result, _ in compiled] + _compile_host_code(
@@ -141,7 +153,65 @@ cuda_library = rule(
         # What only the .cc files among `srcs` include.
         "included": attr.label_list(allow_files = [".cc"]),
         "deps": attr.label_list(providers = [CcInfo]),
-        "copts": attr.string_list(),
+        "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),
+    },
+    fragments = ["cpp"],
+    incompatible_use_toolchain_transition = True,
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
+
+def _compile_to_ptx(ctx, toolchain, context, source):
+    ptx, _ = _nvcc(ctx, toolchain, context, source, ".ptx", "-ptx", ["-arch=compute_" + CUDA_ARCHS[-1]])
+    return ptx
+
+def _parse(ctx, toolchain, context, source):
+    """Reads a C++ file of tests. Returns an empty file."""
+    result = ctx.actions.declare_file("_cuda/%s/%s.parsed" % (ctx.label.name, source.basename))
+    features = _features(ctx, toolchain)
+    variables = cc_common.create_compile_variables(
+        feature_configuration = features,
+        cc_toolchain = toolchain,
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + SOK_COPTS + TEST_COPTS,
+        include_directories = context.includes,
+        quote_include_directories = context.quote_includes,
+        system_include_directories = context.system_includes,
+        preprocessor_defines = context.defines,
+        use_pic = True,
+    )
+    options = cc_common.get_memory_inefficient_command_line(
+        feature_configuration = features,
+        action_name = CPP_COMPILE_ACTION_NAME,
+        variables = variables,
+    )
+    compiler = cc_common.get_tool_for_action(feature_configuration = features, action_name = CPP_COMPILE_ACTION_NAME)
+    ctx.actions.run_shell(
+        command = '"$@" && touch ' + result.path,
+        arguments = [compiler] + options + ["-fsyntax-only", source.path],
+        inputs = depset([source], transitive = [context.headers, toolchain.all_files]),
+        outputs = [result],
+        mnemonic = "CudaParse",
+        progress_message = "Parsing %s for devices" % source.short_path,
+        use_default_shell_env = True,
+    )
+    return result
+
+def _cuda_check_impl(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    context = _compilation_context(ctx)
+    results = []
+    for source in ctx.files.srcs:
+        check = _compile_to_ptx if source.extension == "cu" else _parse
+        results.append(check(ctx, toolchain, context, source))
+    return [DefaultInfo(files = depset(results))]
+
+# Tests for devices on a machine without one: g++ parses .cc files, with the prelude of tests, and nvcc compiles kernels to
+# PTX of the last architecture. That takes a third of the time to compile and link them.
+cuda_check = rule(
+    implementation = _cuda_check_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cc", ".cu"]),
+        "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
+        "deps": attr.label_list(providers = [CcInfo]),
         "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),
     },
     fragments = ["cpp"],
