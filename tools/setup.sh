@@ -33,11 +33,13 @@ done
 
 mkdir -p "$SOK_HOME/env" 2> /dev/null ||
   fail "$SOK_HOME is not writable. Set SOK_HOME to a folder with 6 GB free and run this again."
-# One set-up at a time, as two would write to the same environment.
-exec 9> "$SOK_HOME/lock"
+# One set-up of an environment at a time. Of what environments share, only one does anything at a time.
+exec 9> "$(sok_env).lock"
 flock -n 9 || { say "Waiting for another set-up to finish."; flock 9; }
 
-install_system_packages
+alone() { (flock 8; "$@") 8> "$SOK_HOME/lock"; }
+
+alone install_system_packages
 make_environment
-[ "$horovod_source" = 0 ] || fetch_horovod_source
+[ "$horovod_source" = 0 ] || alone fetch_horovod_source
 write_bazel_configuration

@@ -41,7 +41,7 @@ prepare_horovod_source() {  # prepare_horovod_source COPY
 
 build_horovod_wheel() {
   [ -z "$(horovod_wheel)" ] || return 0
-  fetch_horovod_source
+  alone fetch_horovod_source
   local folder log with_mpi=()
   folder="$(mktemp -d "$SOK_HOME/horovod.XXXXXX")"
   log="$folder.log"
