@@ -25,7 +25,8 @@ class _Rank:
         self.rank, self.size = hvd.rank(), hvd.size()
         self.tf, self.ops = tf, native.horovod_ops()
         self.graph = tf.Graph()
-        config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads)
+        # Of this session: the process's would be as many as its first session asked for.
+        config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=threads, use_per_session_threads=True)
         self.session = tf.compat.v1.Session(graph=self.graph, config=config)
 
     def fed_exchange(self, name):
