@@ -106,6 +106,40 @@ def _inputs(layer):
     return every if layer.dp_input else layer.strategy.input_ids_list[communicator().rank]
 
 
+def check_two_lookups_in_a_step():
+    """A layer that is called twice, as for an encoder and a decoder, and the same with a shared table."""
+    rank, trained = communicator().rank, []
+    for calls in ([[0], [1]], [[0, 1]]):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            ids = [tf.constant([[1, 2], [rank, 3]]), tf.constant([[rank, 4]])]
+            layer = dmp.DistributedEmbedding(
+                _tables(1, combiner="sum"), input_table_map=[0] * len(calls[0]), column_slice_threshold=20
+            )
+            outputs = [output for numbers in calls for output in layer([ids[number] for number in numbers])]
+            loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
+            step = dmp.DistributedOptimizer(train.AdagradOptimizer(0.1)).minimize(loss)
+            session.run(tf.compat.v1.global_variables_initializer())
+            for _ in range(3):
+                session.run(step)
+            trained.append(layer.get_weights(all_ranks=True)[0])
+    np.testing.assert_allclose(trained[0], trained[1], rtol=1e-6)
+
+
+def check_eager_lookups():
+    """Lookups and a tape without a function."""
+    layer = dmp.DistributedEmbedding(_tables(communicator().size), row_slice_threshold=40)
+    for _ in range(2):
+        with tf.GradientTape() as tape:
+            outputs = layer([[[communicator().rank, 9]]] * communicator().size)
+            loss = tf.add_n([tf.reduce_sum(output) for output in outputs])
+        gradients = dmp.DistributedGradientTape(tape).gradient(loss, layer.trainable_variables)
+        assert all(isinstance(gradient, tf.IndexedSlices) for gradient in gradients)
+        for output, table in zip(outputs, layer.get_weights(all_ranks=True), strict=True):
+            np.testing.assert_array_equal(output, table[[[communicator().rank, 9]]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="has 10"):
+        layer([[[10 * communicator().rank]]] * communicator().size)
+
+
 def check_ranks_with_other_tables():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         layer = dmp.DistributedEmbedding(_tables(4, rows=10 + communicator().rank))
@@ -273,6 +307,8 @@ CHECKS = [
     check_rows_travel_once,
     check_raw_gradients,
     check_bad_ids,
+    check_two_lookups_in_a_step,
+    check_eager_lookups,
     check_ranks_with_other_tables,
     check_a_batch_that_ranks_do_not_divide,
     check_broadcast,

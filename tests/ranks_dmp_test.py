@@ -12,19 +12,23 @@ from sparse_operation_kit.core.communicator import communicator
 STEPS = 25
 
 
-# The cases that also run with four ranks, and in functions with up to two.
-ALSO = ("optimized", "one table", "worker order")
+# By number of ranks, the cases that train in sessions and those that train in functions.
+CASES = {
+    1: (list(dmp_model.CASES), ["one table"]),
+    2: (list(dmp_model.CASES), ["one table", "worker order"]),
+    3: (["optimized", "one table", "rows", "worker order"], []),
+    4: (["optimized", "one table", "worker order"], []),
+}
 
 
 def check_training():
-    names = ALSO if communicator().size == 4 else dmp_model.CASES
+    names, _ = CASES[communicator().size]
     return {name: dmp_model.trained(dmp_model.CASES[name], STEPS) for name in names}
 
 
 def check_training_in_functions():
-    if communicator().size > 2:
-        return {}
-    return {name: dmp_model.trained_in_function(dmp_model.CASES[name], STEPS) for name in ALSO}
+    _, names = CASES[communicator().size]
+    return {name: dmp_model.trained_in_function(dmp_model.CASES[name], STEPS) for name in names}
 
 
 CHECKS = [check_training, check_training_in_functions]
@@ -66,18 +70,17 @@ def _assert_is_plain(of_ranks, name):
                 np.testing.assert_allclose(got_array, want_array, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", dmp_model.CASES)
-@pytest.mark.parametrize("size", [1, 2, 3])
+def _each(position):
+    """(ranks, case) of CASES."""
+    pairs = [(size, name) for size, names in CASES.items() for name in names[position]]
+    return pytest.mark.parametrize(("size", "name"), pairs)
+
+
+@_each(0)
 def test_training_is_that_of_plain_tables(launched, size, name):
     _assert_is_plain([result[name] for result in launched(size)["check_training"]], name)
 
 
-@pytest.mark.parametrize("name", ALSO)
-def test_training_with_four_ranks(launched, name):
-    _assert_is_plain([result[name] for result in launched(4)["check_training"]], name)
-
-
-@pytest.mark.parametrize("name", ALSO)
-@pytest.mark.parametrize("size", [1, 2])
+@_each(1)
 def test_training_in_functions(launched, size, name):
     _assert_is_plain([result[name] for result in launched(size)["check_training_in_functions"]], name)

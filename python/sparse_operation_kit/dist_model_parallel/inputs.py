@@ -21,8 +21,7 @@ class FlatIds:
     Attributes:
       ids: the input.
       values: int64 [n], rows of the table.
-      lowest: the lowest id, at most 0.
-      highest: the highest one.
+      lowest, highest: int64, those of the ids; of no ids, numbers above and below all others.
       limit: `highest` must be less.
       combiner: of the table.
     """
@@ -73,7 +72,11 @@ class FlatIds:
         if isinstance(self.ids, tf.SparseTensor):
             rows.set_shape([self.ids.shape[0], columns])
             return rows
-        known, shape = self.ids.shape, tf.shape(self.ids)
+        known = self.ids.shape
+        if self.combiner is not None and known.rank == 2:
+            rows.set_shape([known[0], columns])
+            return rows
+        shape = tf.shape(self.ids)
         if self.combiner is not None:
             known, shape = known[:-1], shape[:-1]
         output = tf.reshape(rows, tf.concat([shape, [columns]], axis=0))
@@ -127,7 +130,7 @@ def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
     return FlatIds(
         ids,
         values,
-        tf.minimum(tf.reduce_min(values), 0),
+        tf.reduce_min(values),
         tf.reduce_max(values),
         of_layer.table.rows,
         combiner,
@@ -140,5 +143,4 @@ def _of_features(ids: Any, values: tf.Tensor, sizes: tuple[int, ...], who: str) 
         raise ValueError(f"{who}: ids must be [batch, {len(sizes)}], not {ids.shape}")
     above = tf.reduce_max(tf.where(values >= tf.constant(sizes, tf.int64), values, -1))
     first_rows = tf.constant([0, *itertools.accumulate(sizes[:-1])], tf.int64)
-    lowest = tf.minimum(tf.reduce_min(values), 0)
-    return FlatIds(ids, tf.reshape(values + first_rows, [-1]), lowest, above, 0, None)
+    return FlatIds(ids, tf.reshape(values + first_rows, [-1]), tf.reduce_min(values), above, 0, None)

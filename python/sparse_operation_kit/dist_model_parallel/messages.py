@@ -38,28 +38,25 @@ def header(
       flat: their ids.
       batches: their batches, int64, if ranks have to divide them.
     """
-    findings, values, bad = [], [], []
-    for batch in batches:
-        findings.append(_Finding.BATCH)
-        values.append(batch)
-        bad.append(tf.not_equal(batch % strategy.world_size, 0))
-    for ids in flat:
-        findings.append(_Finding.ID)
-        values.append(tf.where(ids.lowest < 0, ids.lowest, ids.highest))
-        bad.append((ids.lowest < 0) | (ids.highest >= ids.limit))
-    if not bad:
-        return tf.constant([strategy.layout.fingerprint(), _Finding.NOTHING, 0, 0], tf.int64)
-    # The first that is bad, as there are no others after the last.
-    first = tf.argmax(tf.cast(tf.concat([tf.stack(bad), [True]], axis=0), tf.int32))
-    of_inputs = [*([*inputs] * (len(bad) // len(inputs))), 0]
-    return tf.stack(
-        [
-            tf.constant(strategy.layout.fingerprint(), tf.int64),
-            tf.gather(tf.constant([*findings, _Finding.NOTHING], tf.int64), first),
-            tf.gather(tf.constant(of_inputs, tf.int64), first),
-            tf.gather(tf.stack([*values, tf.constant(0, tf.int64)]), first),
-        ]
-    )
+    numbers = list(inputs)
+    fingerprint = tf.constant(strategy.layout.fingerprint(), tf.int64)
+    if not numbers:
+        return tf.concat([[fingerprint], tf.zeros([HEADER - 1], tf.int64)], axis=0)
+    lowest = tf.minimum(tf.stack([ids.lowest for ids in flat]), 0)
+    highest = tf.stack([ids.highest for ids in flat])
+    limits = tf.constant([ids.limit for ids in flat], tf.int64)
+    values, bad = [tf.where(lowest < 0, lowest, highest)], [(lowest < 0) | (highest >= limits)]
+    findings, of_values = [_Finding.ID] * len(numbers), numbers
+    if batches:
+        of_batches = tf.stack(batches)
+        values.insert(0, of_batches)
+        bad.insert(0, tf.not_equal(of_batches % strategy.world_size, 0))
+        findings, of_values = [_Finding.BATCH] * len(numbers) + findings, numbers * 2
+    # The first that is bad: nothing, if it is what follows the last.
+    values, bad = [*values, tf.zeros([1], tf.int64)], [*bad, tf.ones([1], tf.bool)]
+    first = tf.argmax(tf.cast(tf.concat(bad, axis=0), tf.int32))
+    told = tf.constant([[*findings, _Finding.NOTHING], [*of_values, 0]], tf.int64)
+    return tf.concat([[fingerprint], told[:, first], [tf.concat(values, axis=0)[first]]], axis=0)
 
 
 def checked(strategy: DistEmbeddingStrategy, headers: tf.Tensor, who: str, result: tf.Tensor) -> tf.Tensor:
