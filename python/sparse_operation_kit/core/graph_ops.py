@@ -30,6 +30,7 @@ GROUP_SUM_APPLY_GRADIENTS = "SokGroupSumApplyGradients"
 DIVIDE_GRADIENTS = "SokDivideGradients"
 EXCHANGE = "SokExchange"
 OPAQUE = "SokOpaque"
+VOCABULARY_LOOKUP = "SokVocabularyLookup"
 
 _PREFIX = "Sok"
 # Ops that need no rows of the tables whose handles they take.

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.core import exchange_names
+from sparse_operation_kit.core import exchange_names, graph_ops
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel.ids import count
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
@@ -156,4 +156,4 @@ class IntegerLookup(Layer):
         return session.run(variables)
 
 
-tf.no_gradient("SokVocabularyLookup")
+tf.no_gradient(graph_ops.VOCABULARY_LOOKUP)
