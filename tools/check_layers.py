@@ -1,4 +1,7 @@
-"""Checks the imports within the package: no cycles, and none from a lower layer to a higher one.
+"""Checks the imports of the package.
+
+There is no cycle, none goes from a lower layer to a higher one, and only one folder, which has what differs
+between versions, imports TensorFlow's private modules.
 
 An import inside a function counts like one at the top of its module. Imports under `if TYPE_CHECKING:` do not
 count, because they never run.
@@ -18,7 +21,8 @@ PACKAGE = "sparse_operation_kit"
 # The folders and modules of the package in each layer, lowest first. A module may import from lower layers
 # and from its own folder. docs/design.md says what the layers are for.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "compat", "kit_lib", "native"),
+    ("_version", "newer_python"),
+    ("compat", "kit_lib", "native"),
     ("core",),
     ("lookup",),
     ("checkpoint", "optimizers"),
@@ -26,6 +30,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("embeddings", "feature_columns", "tf"),
     ("deeprec", "dist_model_parallel", "experiment"),
 )
+# TensorFlow's private modules, and the only folder of the package that imports them.
+PRIVATE = ("tensorflow.core", "tensorflow.python")
+MAY_IMPORT_PRIVATE = "compat"
 # Allowed imports from a lower layer to a higher one, (importer, imported). docs/design.md gives the reasons.
 EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
@@ -54,6 +61,18 @@ def find_cycles(imports: Imports) -> list[list[str]]:
         if cycle and not any(set(cycle) & set(known) for known in cycles):
             cycles.append(cycle)
     return cycles
+
+
+def find_private_imports(folder: Path) -> Iterator[tuple[str, int, str]]:
+    """The imports of TensorFlow's private modules that are not allowed: (file, line, imported)."""
+    for path in sorted(folder.rglob("*.py")):
+        file = path.relative_to(folder)
+        if file.parts[0] == MAY_IMPORT_PRIVATE:
+            continue
+        for node in _statements_that_run(ast.parse(path.read_text(), str(path))):
+            for name in _imported_names(node, package=""):
+                if name.startswith(PRIVATE):
+                    yield str(file), node.lineno, name
 
 
 def find_upward_imports(
@@ -107,7 +126,10 @@ def main(arguments: Sequence[str]) -> int:
             print(f"EXCEPTIONS lists an import that does not occur: {importer} imports {imported}")
         else:
             print(f"{importer}, line {line}: imports {imported}, which is not in a lower layer")
-    return 1 if cycles or upward else 0
+    private = list(find_private_imports(folder))
+    for file, line, imported in private:
+        print(f"{file}, line {line}: imports {imported}, which only {MAY_IMPORT_PRIVATE}/ may")
+    return 1 if cycles or upward or private else 0
 
 
 def _module_name(folder: Path, path: Path) -> str:

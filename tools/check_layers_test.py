@@ -57,6 +57,26 @@ def test_what_counts_as_an_import(package, statement):
 @pytest.mark.parametrize(
     "statement",
     [
+        "from tensorflow.python.framework import ops",
+        "import tensorflow.core.framework.types_pb2",
+        "def f():\n    from tensorflow.python import eager",
+    ],
+)
+def test_only_one_folder_imports_private_modules(package, statement):
+    folder = package({"compat/internals.py": statement, "core/variable.py": statement})
+    [(file, _, imported)] = check_layers.find_private_imports(folder)
+    assert file == "core/variable.py"
+    assert imported.startswith(("tensorflow.python.", "tensorflow.core."))
+
+
+def test_public_modules_may_be_imported(package):
+    folder = package({"core/variable.py": "import tensorflow.compat.v1 as tf\nfrom tensorflow import keras"})
+    assert not list(check_layers.find_private_imports(folder))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from kit.lookup import group",
         "import typing\nif typing.TYPE_CHECKING:\n    import kit.lookup.group",
         "# import kit.lookup.group",

@@ -6,6 +6,8 @@ returns the ops of `sok_horovod.so`, or of `sok_horovod_gpu.so` if Horovod is bu
 Horovod and are loaded at the first call.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 import json

@@ -1,5 +1,7 @@
 """The command line: python -m sparse_operation_kit.checkpoint COMMAND PATH."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

@@ -1,5 +1,7 @@
 """Merges a chain of a full and incremental checkpoints into one full checkpoint."""
 
+from __future__ import annotations
+
 import os
 import secrets
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Describes the contents of a checkpoint as text."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Compares two checkpoints: ids, weights, slots, counts, and manifests."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,10 +171,7 @@ def _note_changes(
 
 def _waiting_differences(first: Table, second: Table) -> int:
     sides = [
-        {
-            ids: (count, step)
-            for ids, count, step in zip(*(a.tolist() for a in waiting_ids(table)), strict=True)
-        }
+        {ids: (count, step) for ids, count, step in zip(*(a.tolist() for a in waiting_ids(table)))}
         for table in (first, second)
     ]
     return sum(sides[0].get(key) != sides[1].get(key) for key in sides[0].keys() | sides[1].keys())

@@ -1,5 +1,7 @@
 """Compaction by the C++ engine, which can apply the steps that rows of exact Adam still lack."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import tensorflow as tf

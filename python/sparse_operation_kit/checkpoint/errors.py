@@ -1,5 +1,7 @@
 """CheckpointError, which all functions of this package raise."""
 
+from __future__ import annotations
+
 import os
 
 from sparse_operation_kit.checkpoint.printable import printable

@@ -1,5 +1,7 @@
 """Exports tables to formats that other programs read: Parquet files, .npy files, SavedModels."""
 
+from __future__ import annotations
+
 import os
 import secrets
 import shutil

@@ -1,5 +1,7 @@
 """Table folders of checkpoints: their manifest and arrays, and the chain that a delta builds on."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,7 +59,7 @@ class TableFolder:
         self.placement = manifest.placement
 
     @classmethod
-    def open(cls, path: Path, file_crc32: int | None = None) -> "TableFolder":
+    def open(cls, path: Path, file_crc32: int | None = None) -> TableFolder:
         """Reads the manifest of the folder `path`; arrays are opened only when they are read.
 
         Args:
@@ -114,7 +116,7 @@ class Table:
         self.name = self.last.manifest.name
 
     @classmethod
-    def open(cls, path: Path, file_crc32: int | None = None) -> "Table":
+    def open(cls, path: Path, file_crc32: int | None = None) -> Table:
         """Opens the table's folder `path` and the folders that it builds on.
 
         Raises:

@@ -1,5 +1,7 @@
 """Histograms of a table's keys and row norms, computed in one pass, as text and as a PNG file."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +58,7 @@ def statistics(table: Table) -> Statistics:
 def norm_labels() -> list[str]:
     """Returns the names of the bins of norms."""
     edges = [f"{10.0**exponent:.2g}" for exponent in _EXPONENTS]
-    between = [f"{low} to {high}" for low, high in zip(edges, edges[1:], strict=False)]
+    between = [f"{low} to {high}" for low, high in zip(edges, edges[1:])]
     return ["0", f"below {edges[0]}", *between, f"from {edges[-1]}"]
 
 
@@ -92,7 +94,7 @@ def save_png(path: Path, found: dict[str, Statistics]) -> None:
     figure, axes = pyplot.subplots(
         len(found), 3, figsize=(15, 3.5 * len(found)), squeeze=False, layout="constrained"
     )
-    for row, (name, counts) in zip(axes, found.items(), strict=True):
+    for row, (name, counts) in zip(axes, found.items()):
         _bars(
             row[0],
             f"{name}: rows of each shard",

@@ -1,5 +1,7 @@
 """Finds the tables of a checkpoint at a path that a user gives."""
 
+from __future__ import annotations
+
 import os
 import re
 import urllib.parse
@@ -12,6 +14,7 @@ from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
 from sparse_operation_kit.checkpoint.paths import check_path, refuse_other_than_file
 from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, Reference, read_references
+from sparse_operation_kit.newer_python import removesuffix
 
 _LEAF = re.compile(r"(.+)-[0-9a-f]{16}")
 
@@ -73,7 +76,7 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
     if _has_index(given):
         return _of_prefix(given)
     if given.name.endswith(".index") and given.exists():
-        return _of_prefix(given.with_name(given.name.removesuffix(".index")))
+        return _of_prefix(given.with_name(removesuffix(given.name, ".index")))
     raise CheckpointError(
         given,
         "there is neither a checkpoint with this prefix nor such a folder"
@@ -127,7 +130,7 @@ def _folder_of(prefix: Path, reference: Reference) -> Path:
 
 
 def _of_sok_folder(folder: Path) -> Checkpoint:
-    prefix = folder.with_name(folder.name.removesuffix(FOLDER_SUFFIX))
+    prefix = folder.with_name(removesuffix(folder.name, FOLDER_SUFFIX))
     try:
         names = own_files.names(folder)
     except OSError as error:

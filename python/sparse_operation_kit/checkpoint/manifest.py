@@ -1,5 +1,7 @@
 """A strict reader of manifest.json, which describes a table's folder of a checkpoint."""
 
+from __future__ import annotations
+
 import json
 import math
 import os

@@ -1,5 +1,7 @@
 """Arrays of a checkpoint: .npy files with a checksum for each block, read block by block."""
 
+from __future__ import annotations
+
 import io
 import os
 import zlib

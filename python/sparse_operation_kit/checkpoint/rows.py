@@ -1,5 +1,7 @@
 """Reads the rows of a table after applying its chain: later checkpoints replace and delete rows."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -71,7 +73,7 @@ def waiting_ids(table: Table, shard: int | None = None) -> tuple[np.ndarray, np.
         keep = ~_contains(later, arrays[0])
         parts.append(tuple(array[keep] for array in arrays))
         later = np.union1d(later, np.concatenate([arrays[0], _whole(link, "waiting_deleted", shard)]))
-    return tuple(np.concatenate(column) for column in zip(*reversed(parts), strict=True))
+    return tuple(np.concatenate(column) for column in zip(*reversed(parts)))
 
 
 def find_row(table: Table, key: int) -> dict[str, np.ndarray] | None:

@@ -1,5 +1,7 @@
 """Exports tables as a SavedModel with TensorFlow ops only, for TensorFlow and TensorFlow Serving."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,13 +5,14 @@ refers to the folders in `variables/variables.sok`. They are written a few MiB a
 not need the memory for a table, and loading needs it only once.
 """
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import tensorflow_part
@@ -20,6 +21,7 @@ from sparse_operation_kit.checkpoint.locate import table_folder_name
 from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX
 from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
 from sparse_operation_kit.checkpoint.writer import write_for_serving
+from sparse_operation_kit.compat.internals import saved_model_pb2
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.row_policies import CounterFilter, InitializerOption
 from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
@@ -39,7 +41,7 @@ def write_saved_model_sok(tables: Sequence[Table], folder: Path) -> None:
         with tf.control_dependencies([_init()]):
             variables = [_variable(table) for table in tables]
         signatures: dict[str, Any] = {}
-        for table, variable in zip(tables, variables, strict=True):
+        for table, variable in zip(tables, variables):
             ids = tf.compat.v1.placeholder(tf.int64, [None], name=f"ids_of_{len(signatures)}")
             rows = lookup_group([DenseLookup(variable, ids)], training=False)[0]
             signatures[signature_name(table, signatures)] = signature(ids, rows)

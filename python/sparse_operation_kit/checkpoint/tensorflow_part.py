@@ -1,5 +1,7 @@
 """Writes TensorFlow's part of a checkpoint: ordinary variables, and references to table folders."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +41,7 @@ def write(prefix: Path, references: Mapping[str, str], copy_of: Path | None) -> 
         save = tf.raw_ops.SaveV2(
             prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=fed
         )
-        session.run(save, {tensor: tensors[name] for tensor, name in zip(fed, names, strict=True)})
+        session.run(save, {tensor: tensors[name] for tensor, name in zip(fed, names)})
 
 
 def _dtype(value: Any) -> Any:

@@ -1,5 +1,7 @@
 """Checks a checkpoint completely: every byte, and the consistency of its arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Writes chains of checkpoints of tables as full checkpoints, a few MiB at a time."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import json
@@ -17,6 +19,7 @@ from sparse_operation_kit.checkpoint import npy, own_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
+from sparse_operation_kit.newer_python import removesuffix
 
 
 class ArrayWriter:
@@ -81,7 +84,7 @@ def write_for_serving(table: Table, folder: Path) -> int:
     """Like `write_full`, but only for lookups: no optimizer, no counts, no limits, int64 keys."""
     description = dict(table.manifest.table)
     if description["hashed"]:
-        description |= {"capacity": 0, "on_full": "error", "key_dtype": "int64", "eviction": None}
+        description.update({"capacity": 0, "on_full": "error", "key_dtype": "int64", "eviction": None})
     admission = description["admission"]
     if admission is not None:
         kept = ("filter_freq", "default_value")
@@ -155,7 +158,7 @@ def _filter_arrays(table: Table, shard: int, contents: _Contents) -> dict[str, n
     if kind != "counter":
         return {}
     waiting = waiting_ids(table, shard) if contents.training else [np.zeros([0], np.int64)] * 3
-    return dict(zip(manifests.WAITING, waiting, strict=True))
+    return dict(zip(manifests.WAITING, waiting))
 
 
 def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], contents: _Contents) -> int:
@@ -173,7 +176,7 @@ def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], co
         "block_bytes": manifests.BLOCK_BYTES,
         "shards": shards,
     }
-    members = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False).removesuffix("\n}")
+    members = removesuffix(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False), "\n}")
     text = members.encode() + b",\n "
     text += b'"crc32": %d\n}' % zlib.crc32(text)
     with open(folder / manifests.FILE, "xb", opener=own_files.opener) as file:

@@ -1,15 +1,21 @@
 """EmbeddingVariable: a hash table of rows that TensorFlow treats as a variable."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
-from tensorflow.python.framework import ops
-from tensorflow.python.ops import handle_data_util, resource_variable_ops
-from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.internals import (
+    BaseOfLookedUpVariables,
+    ops,
+    resource_variable_ops,
+    saveable_object,
+    set_handle_data,
+)
 from sparse_operation_kit.core import (
     graph_ops,
     initialize,
@@ -44,7 +50,7 @@ class _OwnDevice(str):
         return self is not other
 
 
-class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_object.SaveableObject):
+class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject):
     """A table of rows of `dim` floats with 64-bit keys, which grows with every new key.
 
     It is a `tf.Variable` in `GLOBAL_VARIABLES` and, if trainable, in `TRAINABLE_VARIABLES`.
@@ -147,7 +153,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
             handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
         place_table(handle.op, self.m_var_name)
         # Without handle data, tf.while_loop would assume that the variable has no gradient.
-        handle_data_util.set_handle_data(handle, handle_data_util.create_handle_data(shape, tf.float32))
+        set_handle_data(handle, shape, tf.float32)
         with tf.name_scope(self.m_var_name + "/"):
             self._make_table = functools.partial(
                 native.ops.sok_initialize_table,
@@ -170,7 +176,8 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
                 made.append(initializer_op)
             self._initializer_inputs = tuple(initializer_op.control_inputs)
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
-        super().__init__(
+        resource_variable_ops.BaseResourceVariable.__init__(
+            self,
             trainable=trainable,
             shape=shape,
             dtype=tf.float32,
@@ -313,7 +320,7 @@ class EmbeddingVariable(resource_variable_ops.BaseResourceVariable, saveable_obj
         """Returns the keys of a lookup. A subclass with a fixed set of keys adds a check."""
         return keys
 
-    def _ref(self) -> "EmbeddingVariable":
+    def _ref(self) -> EmbeddingVariable:
         # The optimizers of tf.compat.v1.train call this for variables that are not a VarHandleOp, and
         # differentiate with respect to the result.
         return self

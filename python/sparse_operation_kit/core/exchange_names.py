@@ -1,12 +1,15 @@
 """Names of exchanges, by which ranks match them."""
 
+from __future__ import annotations
+
 import collections
 import hashlib
 import weakref
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tensorflow.python.framework import func_graph
+
+from sparse_operation_kit.compat.internals import func_graph
 
 # Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
 _LONGEST_NAME = 120

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import variable_scope
 
+from sparse_operation_kit.compat.internals import variable_scope
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from google.protobuf import wrappers_pb2
-from tensorflow.python.framework import ops
+
+from sparse_operation_kit.compat.internals import ops
 
 
 class GraphKeys:

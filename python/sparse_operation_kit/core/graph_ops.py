@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import func_graph
+
+from sparse_operation_kit.compat.internals import func_graph
 
 # Types of the library's ops.
 TABLE = "SokTable"

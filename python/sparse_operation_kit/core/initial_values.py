@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.trackable import base as trackable
 
+from sparse_operation_kit.compat.internals import trackable
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
 

@@ -5,12 +5,16 @@ function of the seed, the table and the key. TensorFlow's initializers are funct
 whose elements are independent draws are replaced by draws from the same distribution for each key.
 """
 
+from __future__ import annotations
+
 import math
 import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+from sparse_operation_kit.newer_python import removesuffix
 
 
 class RowInitializer(NamedTuple):
@@ -78,7 +82,8 @@ def _by_name(text: str, name: str) -> Any:
 
 
 def _from_instance(initializer: Any, name: str, rows: int | None, dim: int) -> RowInitializer:
-    kind = type(initializer).__name__.lower().replace("_", "").removesuffix("v1").removesuffix("v2")
+    kind = type(initializer).__name__.lower().replace("_", "")
+    kind = removesuffix(removesuffix(kind, "v1"), "v2")
     config = initializer.get_config() if hasattr(initializer, "get_config") else {}
     seed = config.get("seed") or 0
     if not isinstance(seed, int):

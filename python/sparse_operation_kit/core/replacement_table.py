@@ -60,7 +60,7 @@ class How(enum.Enum):
 
 
 # The oldest TensorFlow version, (major, minor), that the library supports.
-_OLDEST = (2, 15)
+_OLDEST = (1, 15)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2
-from tensorflow.python.framework import kernels
 
+from sparse_operation_kit.compat.internals import kernels, node_def_pb2
 from sparse_operation_kit.core import graph_ops
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ def table_statistics(variables: Sequence[EmbeddingVariable] | None = None) -> di
     tables = tables_by_name(variables)
     numbers = summed_statistics(tables)
     ratios = tf.math.divide_no_nan(tf.cast(numbers[:, 2], tf.float64), tf.cast(numbers[:, 1], tf.float64))
-    by_table = zip(tables, tf.unstack(numbers, len(tables)), tf.unstack(ratios, len(tables)), strict=True)
+    by_table = zip(tables, tf.unstack(numbers, len(tables)), tf.unstack(ratios, len(tables)))
     return {
         table.m_var_name: TableStatistics._make([*tf.unstack(row, len(TableStatistics._fields) - 1), ratio])
         for table, row, ratio in by_table

@@ -128,7 +128,7 @@ class TableSummaryHook(v1.train.SessionRunHook):
         # A restore during a session creates new tables, whose counts start at 0.
         since_last = np.where(numbers >= self._last_numbers, numbers - self._last_numbers, numbers)
         summary = v1.Summary()
-        for name, now, change in zip(self._names, numbers, since_last, strict=True):
+        for name, now, change in zip(self._names, numbers, since_last):
             change = TableStatistics._make([*change, None])
             values = {
                 "rows": TableStatistics._make([*now, None]).rows,

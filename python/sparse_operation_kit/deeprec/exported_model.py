@@ -75,6 +75,6 @@ def _prefix(checkpoint: str) -> str:
 
 def _new_folder(base: str) -> str:
     stamp = int(time.time())
-    while os.path.exists(folder := os.path.join(base, str(stamp))):
+    while os.path.exists(os.path.join(base, str(stamp))):
         stamp += 1
-    return folder
+    return os.path.join(base, str(stamp))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import context
 
+from sparse_operation_kit.compat.internals import context
 from sparse_operation_kit.core.initializers import RowInitializer, row_initializer
 from sparse_operation_kit.dist_model_parallel.keras import keras
 from sparse_operation_kit.dist_model_parallel.placement import Piece

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Tuple
 
 from sparse_operation_kit.dist_model_parallel.slices import dealt, merged, slice_counts
 from sparse_operation_kit.dist_model_parallel.tables import Options, Table, check
@@ -121,7 +122,7 @@ def place(tables: Sequence[Table], ranks: int, options: Options = Options()) -> 
     return Placement(tuple(tables), ranks, tuple(replicated), tuple(row_sliced), tuple(pieces))
 
 
-_Part = tuple[int, tuple[int, int], tuple[int, int]]  # table, rows, columns
+_Part = Tuple[int, Tuple[int, int], Tuple[int, int]]  # table, rows, columns
 
 
 def _deal_to_all(

@@ -1,5 +1,7 @@
 """All2AllDenseEmbedding: a layer that looks up a fixed number of keys per slot, without combining."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import tensorflow as tf
@@ -109,7 +111,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         check = tf.debugging.assert_equal(
             tf.size(keys, out_type=tf.int64) % self._keys_of_sample,
             tf.constant(0, tf.int64),
-            f"All2AllDenseEmbedding of '{name}' takes a multiple of {self._keys_of_sample} keys",
+            message=f"All2AllDenseEmbedding of '{name}' takes a multiple of {self._keys_of_sample} keys",
         )
         with tf.control_dependencies([check]):
             return tf.identity(keys)

@@ -1,5 +1,7 @@
 """DistributedEmbedding: a layer that looks up and combines a variable number of keys per slot."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import tensorflow as tf

@@ -1,5 +1,7 @@
 """EmbeddingLayer: the base class of the layers, with one variable and lookups in it."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import tensorflow as tf

@@ -1,5 +1,7 @@
 """get_embedding: layers that are created once per graph and then found by name."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

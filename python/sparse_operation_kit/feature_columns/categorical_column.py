@@ -6,10 +6,8 @@ import collections
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.feature_column import feature_column as columns_v1
-from tensorflow.python.feature_column import feature_column_v2 as columns_v2
-from tensorflow.python.feature_column import serialization
 
+from sparse_operation_kit.compat.internals import columns_v1, columns_v2, register_feature_column
 from sparse_operation_kit.core import replacements, row_policies
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.feature_columns.configs import options_config, options_from_config
@@ -19,7 +17,7 @@ from sparse_operation_kit.feature_columns.configs import options_config, options
 UNBOUNDED = 2**63 - 1
 
 
-@serialization.register_feature_column
+@register_feature_column
 class EmbeddingCategoricalColumn(
     columns_v2.CategoricalColumn,
     columns_v1._CategoricalColumn,
@@ -69,7 +67,7 @@ class EmbeddingCategoricalColumn(
         Raises:
           ValueError: An initializer in the options has no config.
         """
-        config = dict(zip(self._fields, self, strict=True))
+        config = dict(zip(self._fields, self))
         return {**config, "dtype": self.dtype.name, "ev_option": options_config(self.key, self.ev_option)}
 
     @classmethod

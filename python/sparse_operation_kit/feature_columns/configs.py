@@ -7,9 +7,8 @@ import inspect
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.feature_column import serialization
-from tensorflow.python.ops import init_ops
 
+from sparse_operation_kit.compat.internals import init_ops, serialization
 from sparse_operation_kit.core import row_policies
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.feature_column import feature_column_v2 as columns_v2
 
+from sparse_operation_kit.compat.internals import columns_v2
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import in_groups, looked_up_before
 from sparse_operation_kit.feature_columns.lookups import check_batch_sizes, outputs_of_columns, side_by_side

@@ -15,10 +15,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.feature_column import feature_column as columns_v1
-from tensorflow.python.feature_column import feature_column_v2 as columns_v2
-from tensorflow.python.feature_column import serialization
 
+from sparse_operation_kit.compat.internals import (
+    EmbeddingColumn,
+    columns_v1,
+    columns_v2,
+    register_feature_column,
+)
 from sparse_operation_kit.feature_columns.categorical_column import UNBOUNDED, embedding_root
 from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone
 from sparse_operation_kit.feature_columns.scopes import Group
@@ -34,7 +37,7 @@ _rows_of_columns: contextvars.ContextVar[dict[Any, tf.Tensor] | None] = contextv
 def looked_up_before(columns: Sequence[TableColumn], rows: Sequence[tf.Tensor]) -> Iterator[None]:
     """Returns a context in which `get_dense_tensor` of the columns returns these rows."""
     # Columns are compared by value, because Keras copies some of them.
-    token = _rows_of_columns.set(dict(zip(columns, rows, strict=True)))
+    token = _rows_of_columns.set(dict(zip(columns, rows)))
     try:
         yield
     finally:
@@ -90,8 +93,8 @@ class TableColumn(abc.ABC):
         return LookupRequest(variable, ids, weights, self.combiner, self.group, prune)
 
 
-@serialization.register_feature_column
-class TableEmbeddingColumn(TableColumn, columns_v2.EmbeddingColumn):
+@register_feature_column
+class TableEmbeddingColumn(TableColumn, EmbeddingColumn):
     """The column that `tf.feature_column.embedding_column` creates."""
 
     def get_config(self) -> dict[str, Any]:

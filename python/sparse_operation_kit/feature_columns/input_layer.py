@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.feature_column import feature_column as columns_v1
 
+from sparse_operation_kit.compat.internals import columns_v1
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups
 from sparse_operation_kit.feature_columns.lookups import (
@@ -97,7 +97,7 @@ class _Builder:
             outputs = side_by_side(wanted)
         else:
             outputs = outputs_of_columns(wanted)
-            self._cols_to_output_tensors.update(zip(self._columns, outputs, strict=True))
+            self._cols_to_output_tensors.update(zip(self._columns, outputs))
         return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
 
     def _of_column(self, column: Any, inputs: Any) -> tf.Tensor | LookupRequest:

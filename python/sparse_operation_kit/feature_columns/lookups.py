@@ -63,7 +63,7 @@ def outputs_of_columns(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.T
         rows = lookup_group(
             [_lookup(request) for request in requests], current_training(), _op_name(requests)
         )
-        for position, request, row in zip(members, requests, rows, strict=True):
+        for position, request, row in zip(members, requests, rows):
             outputs[position] = _as_rows_of_the_batch(request, row)
     return outputs
 
@@ -85,7 +85,7 @@ def side_by_side(wanted: Sequence[tf.Tensor | LookupRequest]) -> list[tf.Tensor]
             _op_name(requests),
             side_by_side=[len(run) for run in runs],
         )
-        for run, row in zip(runs, rows, strict=True):
+        for run, row in zip(runs, rows):
             outputs[run[0]] = _as_rows_of_the_batch(wanted[run[0]], row)
             outputs[run[0] + 1 : run[-1] + 1] = [None] * (len(run) - 1)
     return [output for output in outputs if output is not None]
@@ -95,7 +95,7 @@ def _runs(members: Sequence[int], requests: Sequence[LookupRequest]) -> list[lis
     """Splits the members into runs of consecutive columns with ids [batch, any], and single others."""
     runs: list[list[int]] = []
     joinable = False
-    for position, request in zip(members, requests, strict=True):
+    for position, request in zip(members, requests):
         is_matrix = request.ids.shape.rank == 2
         if joinable and is_matrix and runs[-1][-1] + 1 == position:
             runs[-1].append(position)
@@ -112,7 +112,7 @@ def check_batch_sizes(wanted: Sequence[tf.Tensor | LookupRequest], columns: Sequ
       ValueError: Two columns have different batch sizes; the message names them.
     """
     known = None
-    for item, column in zip(wanted, columns, strict=True):
+    for item, column in zip(wanted, columns):
         shape = item.ids.shape if isinstance(item, LookupRequest) else item.shape
         size = tf.compat.dimension_value(shape[0]) if shape.rank else None
         if size is None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import ops
 
+from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import InitializerOption

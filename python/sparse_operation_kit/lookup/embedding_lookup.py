@@ -4,13 +4,15 @@ All lookups in embedding variables form one group: one op on one rank, three exc
 ranks, however many features there are. Ordinary variables go through TensorFlow's own lookups.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 import tensorflow as tf
-from tensorflow.python.ops import variables
 
+from sparse_operation_kit.compat.internals import variables
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import ordinary
 from sparse_operation_kit.lookup.group import (
@@ -79,12 +81,10 @@ def group_embedding_lookup_sparse(
     variables_of = _variables(function, params, lists, partition_strategy)
     features = [
         _Bags(_describe(function, i, variable), variable, *of_feature)
-        for i, (variable, *of_feature) in enumerate(
-            zip(variables_of, sp_ids, combiners, weights, strict=True)
-        )
+        for i, (variable, *of_feature) in enumerate(zip(variables_of, sp_ids, combiners, weights))
     ]
 
-    def look_up_ordinary(feature: "_Bags") -> tf.Tensor:
+    def look_up_ordinary(feature: _Bags) -> tf.Tensor:
         return ordinary.look_up_bags(
             feature.variable,
             feature.ids,
@@ -130,15 +130,15 @@ def group_embedding_lookup(
     variables_of = _variables(function, params, {"ids": ids}, partition_strategy)
     features = [
         _Rows(_describe(function, i, variable), variable, of_feature)
-        for i, (variable, of_feature) in enumerate(zip(variables_of, ids, strict=True))
+        for i, (variable, of_feature) in enumerate(zip(variables_of, ids))
     ]
 
-    def look_up_ordinary(feature: "_Rows") -> tf.Tensor:
+    def look_up_ordinary(feature: _Rows) -> tf.Tensor:
         return ordinary.look_up_rows(feature.variable, feature.flat_ids, partition_strategy, feature.who)
 
     with tf.name_scope(name or function):
         outputs = _look_up(features, look_up_ordinary, training)
-        return [feature.shaped(output) for feature, output in zip(features, outputs, strict=True)]
+        return [feature.shaped(output) for feature, output in zip(features, outputs)]
 
 
 class _Bags:
@@ -153,7 +153,7 @@ class _Bags:
             raise ValueError(f"{who}: unknown combiner {combiner!r}; known are {', '.join(COMBINERS)}")
         if isinstance(ids, tf.compat.v1.SparseTensorValue):
             ids = tf.SparseTensor.from_value(ids)
-        if not isinstance(ids, tf.SparseTensor | tf.RaggedTensor):
+        if not isinstance(ids, (tf.SparseTensor, tf.RaggedTensor)):
             raise TypeError(f"{who}: ids must be a SparseTensor or a RaggedTensor, not {ids!r}")
         self.ids = ids
         self._check_rank(ids, "ids")
@@ -205,7 +205,7 @@ class _Rows:
         self.who = who
         self.variable = variable
         self._ragged = ids if isinstance(ids, tf.RaggedTensor) else None
-        if isinstance(ids, tf.SparseTensor | tf.compat.v1.SparseTensorValue):
+        if isinstance(ids, (tf.SparseTensor, tf.compat.v1.SparseTensorValue)):
             raise TypeError(f"{who}: ids are a SparseTensor, which is for group_embedding_lookup_sparse")
         self.flat_ids = ids if self._ragged is None else ids.flat_values
 
@@ -218,7 +218,7 @@ class _Rows:
         return rows if self._ragged is None else self._ragged.with_flat_values(rows)
 
 
-_Feature = _Bags | _Rows
+_Feature = Union[_Bags, _Rows]
 
 
 def _look_up(
@@ -247,7 +247,7 @@ def _is_in_table(feature: _Feature) -> bool:
 
 
 def _a_list(function: str, argument: str, value: Any) -> Sequence[Any]:
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         raise TypeError(f"{function}: {argument} must be a list or a tuple, not {value!r}")
     return value
 
@@ -272,7 +272,7 @@ def _variables(function: str, params: Any, lists: dict[str, Any], partition_stra
 
 
 def _variable(who: str, entry: Any) -> Any:
-    parts = list(entry) if isinstance(entry, list | tuple | variables.PartitionedVariable) else [entry]
+    parts = list(entry) if isinstance(entry, (list, tuple, variables.PartitionedVariable)) else [entry]
     if not parts:
         raise ValueError(f"{who} is an empty list")
     if len(parts) == 1 and isinstance(parts[0], EmbeddingVariable):

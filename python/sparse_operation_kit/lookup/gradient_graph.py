@@ -1,11 +1,12 @@
 """Gradients of lookups: checks of the graph they are taken in, and their form."""
 
+from __future__ import annotations
+
 from typing import Any, NoReturn
 
 import tensorflow as tf
-from tensorflow.python.framework import func_graph
-from tensorflow.python.ops import control_flow_v2_func_graphs as branches
 
+from sparse_operation_kit.compat.internals import branches, func_graph
 from sparse_operation_kit.core import graph_ops
 
 # The function graphs of v2 control flow.
@@ -48,10 +49,7 @@ def refuse_second_derivative(op: tf.Operation, *gradients: tf.Tensor) -> NoRetur
 
 def table_slices(result: Any) -> list[tf.IndexedSlices]:
     """Returns the gradients of a group's tables from an op's outputs `values` and `indices` (row numbers)."""
-    return [
-        tf.IndexedSlices(values, indices)
-        for values, indices in zip(result.values, result.indices, strict=True)
-    ]
+    return [tf.IndexedSlices(values, indices) for values, indices in zip(result.values, result.indices)]
 
 
 def _is_in_branch_function(graph: tf.Graph) -> bool:

@@ -4,19 +4,20 @@ A group is a list of lookups, each of one feature in one embedding variable. The
 objects; `lookup_group` adds the op to the graph.
 """
 
+from __future__ import annotations
+
 import contextlib
 import contextvars
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import ops
-from tensorflow.python.ops import resource_variable_ops
 
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.internals import ops, resource_variable_ops
 from sparse_operation_kit.core import graph_ops, row_lookup
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
@@ -155,7 +156,7 @@ class RaggedLookup:
         return tf.TensorShape([splits and splits - 1, self.variable.dim])
 
 
-Lookup = DenseLookup | SparseLookup | RaggedLookup
+Lookup = Union[DenseLookup, SparseLookup, RaggedLookup]
 
 
 def lookup_group(
@@ -228,7 +229,7 @@ def lookup_group(
     else:
         modes = [_exchange([lookup for lookup in lookups if lookup.variable is table]) for table in tables]
         outputs = sharded.look_up(arguments, modes, [table.m_var_name for table in tables], name)
-    for shape, output in zip(shapes, outputs, strict=True):
+    for shape, output in zip(shapes, outputs):
         output.set_shape(shape)
     return outputs
 
@@ -264,7 +265,7 @@ def _exchange(lookups: Sequence[Lookup]) -> str:
 
 def _weight_values(lookup: Lookup) -> tf.Tensor:
     weights = lookup.weights
-    return weights.values if isinstance(weights, tf.SparseTensor | tf.RaggedTensor) else weights
+    return weights.values if isinstance(weights, (tf.SparseTensor, tf.RaggedTensor)) else weights
 
 
 def _numbers_beside(side_by_side: bool | Sequence[int], lookups: int) -> list[int]:

@@ -1,5 +1,7 @@
 """Converts the ids that users pass to the keys of an embedding variable."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import tensorflow as tf

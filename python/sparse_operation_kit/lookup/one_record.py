@@ -10,10 +10,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
-from tensorflow.python.eager import backprop_util
-from tensorflow.python.ops import resource_variable_ops
 
-from sparse_operation_kit.compat import gradient_record
+from sparse_operation_kit.compat.internals import is_trainable, record, resource_variable_ops
 
 
 class OneRecord:
@@ -25,7 +23,7 @@ class OneRecord:
     @contextlib.contextmanager
     def making(self) -> Iterator[None]:
         """Returns the context in which to create the ops; tapes record nothing inside it."""
-        with gradient_record.VariableWatcher() as watcher, gradient_record.stop_recording():
+        with record.VariableWatcher() as watcher, record.stop_recording():
             yield
         self._variables = watcher.watched_variables()
 
@@ -42,16 +40,14 @@ class OneRecord:
         Returns:
           The tensors to use instead of `outputs`; without a tape, `outputs`.
         """
-        if not gradient_record.could_possibly_record():
+        if not record.could_possibly_record():
             return list(outputs)
         for variable in self._variables:
             resource_variable_ops.variable_accessed(variable)
         inputs = self._inputs(made)
         of_ops = set(made)
         places = [
-            place
-            for place, output in enumerate(outputs)
-            if output.op in of_ops and backprop_util.IsTrainable(output)
+            place for place, output in enumerate(outputs) if output.op in of_ops and is_trainable(output)
         ]
         inner = [outputs[place] for place in places]
         arrived: dict[int, tf.Tensor] = {}
@@ -67,7 +63,7 @@ class OneRecord:
                 stop_gradients=list(constants),
             )
 
-        gradient_record.record_operation("SokOneRecord", inner, inputs, differentiate)
+        record.record_operation("SokOneRecord", inner, inputs, differentiate)
         results = list(outputs)
         for i, place in enumerate(places):
             results[place] = _noting(inner[i], i, arrived)
@@ -78,7 +74,7 @@ class OneRecord:
         of_ops = set(made)
         tensors = [tensor for op in made for tensor in op.inputs if tensor.op not in of_ops]
         tensors += [variable.handle for variable in self._variables]
-        distinct = {tensor.ref(): tensor for tensor in tensors if backprop_util.IsTrainable(tensor)}
+        distinct = {tensor.ref(): tensor for tensor in tensors if is_trainable(tensor)}
         return list(distinct.values())
 
 
@@ -89,7 +85,7 @@ def _noting(tensor: tf.Tensor, number: int, arrived: dict[int, tf.Tensor]) -> tf
         arrived[number] = gradient
         return [gradient]
 
-    with gradient_record.stop_recording():
+    with record.stop_recording():
         passed_on = tf.identity(tensor)
-    gradient_record.record_operation("Identity", [passed_on], [tensor], note)
+    record.record_operation("Identity", [passed_on], [tensor], note)
     return passed_on

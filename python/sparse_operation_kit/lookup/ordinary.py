@@ -1,5 +1,7 @@
 """Lookups in ordinary variables, by TensorFlow's own ops."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Union
 

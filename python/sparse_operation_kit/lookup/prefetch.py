@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.client import session as session_lib
-from tensorflow.python.framework import func_graph
 
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.internals import func_graph
+from sparse_operation_kit.compat.internals import session as session_lib
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.lookup.group import looking_ahead
 from sparse_operation_kit.lookup.one_record import OneRecord
@@ -104,7 +104,7 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         with tf.device("/device:CPU:0"):
             taken = native.ops.sok_take_batch(has_next, T=dtypes, name_of_batch=scope, name="take")
         self._take = taken[0].op
-        taken = [_taken(value, tensor) for value, tensor in zip(taken, cut.held, strict=True)]
+        taken = [_taken(value, tensor) for value, tensor in zip(taken, cut.held)]
         outputs = record.record(made, cut.rejoin(taken, flat), taken)
         self.outputs = tf.nest.pack_sequence_as(results, outputs, expand_composites=True)
         with tf.device("/device:CPU:0"), tf.control_dependencies(cut.waits):

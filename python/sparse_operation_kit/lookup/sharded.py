@@ -9,13 +9,15 @@ replaces SokGroupSum (see `optimizers/step_ops.py`).
 Every rank runs every op in every step, even if it has no ids.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import ops
 
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.core import exchange_names, graph_ops
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup.gradient_graph import (

@@ -66,7 +66,7 @@ class StepCut:
         Returns:
           The results, with held tensors replaced.
         """
-        place = {tensor.ref(): instead for tensor, instead in zip(self.held, taken, strict=True)}
+        place = {tensor.ref(): instead for tensor, instead in zip(self.held, taken)}
         for op, index, tensor in self._inputs:
             op._update_input(index, place[tensor.ref()])
         for op in self._waiting:

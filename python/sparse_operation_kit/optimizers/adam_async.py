@@ -65,7 +65,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
             dtype = variable.dtype.base_dtype
             for name in ("m", "v"):
                 self._zeros_slot(variable, name, self._name)
-            for name, beta in zip(("beta1_power", "beta2_power"), self._hyper[1:3], strict=True):
+            for name, beta in zip(("beta1_power", "beta2_power"), self._hyper[1:3]):
                 power = tf.convert_to_tensor(self._call_if_callable(beta), dtype)
                 self._get_or_make_slot(variable, power, name, self._name)
 
@@ -73,7 +73,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         names = ("learning_rate", "beta1", "beta2", "epsilon")
         self._tensors = tuple(
             tf.convert_to_tensor(self._call_if_callable(value), name=name)
-            for value, name in zip(self._hyper, names, strict=True)
+            for value, name in zip(self._hyper, names)
         )
         self._table_powers = []
 
@@ -135,7 +135,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         moves = []
         with tf.control_dependencies(updates):
             for pair in powers:
-                for power, beta in zip(pair, self._tensors[1:3], strict=True):
+                for power, beta in zip(pair, self._tensors[1:3]):
                     moved = power * tf.cast(beta, power.dtype.base_dtype)
                     moves.append(power.assign(moved, use_locking=self._use_locking).op)
         return tf.group(*updates, *moves)
@@ -143,7 +143,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
     def _powers_of_table(self, table: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
         return tuple(
             scalar_state(self, f"{table.m_var_name}/{name}", self._call_if_callable(beta), tf.float32)
-            for name, beta in zip(("beta1_power", "beta2_power"), self._hyper[1:3], strict=True)
+            for name, beta in zip(("beta1_power", "beta2_power"), self._hyper[1:3])
         )
 
 

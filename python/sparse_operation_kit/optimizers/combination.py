@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterable, Iterator
+from typing import List, Tuple
 
 import tensorflow as tf
 
@@ -12,7 +13,7 @@ from sparse_operation_kit.core.communicator import Communicator, communicator
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.optimizers.wrapper import Gradient
 
-Pairs = list[tuple[Gradient, tf.Variable]]
+Pairs = List[Tuple[Gradient, tf.Variable]]
 
 _by_hand = contextvars.ContextVar("sok_combined_by_hand", default=False)
 
@@ -71,9 +72,8 @@ def graphs_of(pairs: Iterable) -> set[tf.Graph]:
 
 
 def _outermost(graph: tf.Graph) -> tf.Graph:
-    while (outer := getattr(graph, "outer_graph", None)) is not None:
-        graph = outer
-    return graph
+    outer = getattr(graph, "outer_graph", None)
+    return graph if outer is None else _outermost(outer)
 
 
 def _gathered(ranks: Communicator, gradient: tf.IndexedSlices, average: bool, name: str) -> tf.IndexedSlices:

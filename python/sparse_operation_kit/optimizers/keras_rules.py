@@ -6,8 +6,7 @@ learning rate with its decay or schedule, and the tensors of the other arguments
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Mapping
 
 import tensorflow as tf
 

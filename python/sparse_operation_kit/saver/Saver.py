@@ -1,5 +1,7 @@
 """Saver: writes and reads the rows of embedding variables in the original SOK's raw file format."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf

@@ -20,11 +20,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.training.saving import saveable_object
 
 from sparse_operation_kit import native
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.paths import path_problem
+from sparse_operation_kit.compat.internals import saveable_object
 from sparse_operation_kit.core import global_step
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
@@ -100,10 +100,7 @@ def add_ops(
     )
     references, written = _add_stages(tables, prefix, incremental, refusal, f"Saving {kind} of {names}")
     if communicator().rank == 0:
-        replaced = {
-            id(table): _Reference(table, reference)
-            for table, reference in zip(tables, references, strict=True)
-        }
+        replaced = {id(table): _Reference(table, reference) for table, reference in zip(tables, references)}
         with tf.control_dependencies([written]):
             saved = save_others(lambda saveable: replaced.get(id(saveable), saveable))
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.training import saver as tf_saver
 
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.internals import saver as tf_saver
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import agreed_timer, checkpoint_save
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
-from tensorflow.python.training.saving import saveable_object
 
+from sparse_operation_kit.compat.internals import saveable_object
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.newer_python import removeprefix, removesuffix
 from sparse_operation_kit.saver.checkpoint_restore import add_load_ops
 
 _KEY = "/checkpoint"
@@ -40,7 +41,7 @@ def init_from_checkpoint(
     """
     prefix = _prefix(os.fspath(ckpt_dir_or_file))
     saved = {
-        name.removesuffix(_KEY)
+        removesuffix(name, _KEY)
         for name in tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         if name.endswith(_KEY)
     }
@@ -87,9 +88,9 @@ def _pairs(
         if target not in variables:
             raise ValueError(f"'{target}', for table '{source}', is not an embedding variable of the graph")
         return [(source, variables[target])]
-    old, new = source.removeprefix("/"), target.removeprefix("/")
+    old, new = removeprefix(source, "/"), removeprefix(target, "/")
     pairs = [
-        (old + name.removeprefix(new), variable)
+        (old + removeprefix(name, new), variable)
         for name, variable in variables.items()
         if name.startswith(new)
     ]

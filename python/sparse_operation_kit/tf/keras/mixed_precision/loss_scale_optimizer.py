@@ -108,7 +108,7 @@ class LossScaleOptimizer(OptimizerWrapper):
         """Like tf.compat.v1.train.Optimizer's, but scales the loss and unscales the gradients."""
         pairs = super().compute_gradients(self.get_scaled_loss(loss), var_list, *args, **kwargs)
         gradients = self.get_unscaled_gradients([gradient for gradient, _ in pairs])
-        return [(gradient, variable) for gradient, (_, variable) in zip(gradients, pairs, strict=True)]
+        return [(gradient, variable) for gradient, (_, variable) in zip(gradients, pairs)]
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None) -> tf.Operation:
         """Lets the wrapped optimizer apply unscaled gradients, if all are finite.

@@ -13,21 +13,12 @@ import tensorflow as tf
 # the library adds names to that module, or they would be lost.
 import tensorflow.compat.v1  # noqa: F401
 
+from sparse_operation_kit.compat.internals import global_policy, policy_or_dtype
+from sparse_operation_kit.newer_python import removeprefix
+
 # TensorFlow's (major, minor).
 _major, _minor = tf.__version__.split(".")[:2]
 VERSION = (int(_major), int(_minor))
-
-
-def _gradient_record() -> ModuleType:
-    # Newer TensorFlow versions have the functions that record on gradient tapes in `record`, older ones in
-    # `tape`.
-    try:
-        return importlib.import_module("tensorflow.python.eager.record")
-    except ImportError:
-        return importlib.import_module("tensorflow.python.eager.tape")
-
-
-gradient_record = _gradient_record()
 
 
 def _has_keras_2() -> bool:
@@ -51,7 +42,7 @@ class _ModuleLayer(tf.Module):
         self.trainable = trainable
         # A Keras policy name is accepted too: "mixed_float16" computes in float16.
         name_of_dtype = tf.as_dtype(dtype).name if isinstance(dtype, tf.DType) else dtype or "float32"
-        self.compute_dtype = name_of_dtype.removeprefix("mixed_")
+        self.compute_dtype = removeprefix(name_of_dtype, "mixed_")
         self.built = False
 
     def __call__(self, inputs, *args, **kwargs):
@@ -77,10 +68,13 @@ if HAS_KERAS_2:
         """
 
         def __init__(self, dtype: Any = None, **kwargs: Any) -> None:
-            super().__init__(dtype=_global_policy() if dtype is None else dtype, **kwargs)
+            super().__init__(dtype=_global_policy() if dtype is None else policy_or_dtype(dtype), **kwargs)
+
+    if not hasattr(_KerasLayer, "compute_dtype"):
+        _KerasLayer.compute_dtype = property(lambda layer: layer._compute_dtype)
 
     def _global_policy() -> Any:
-        policy = tf.keras.mixed_precision.global_policy()
+        policy = global_policy()
         return policy if policy.compute_dtype is not None else tf.keras.backend.floatx()
 
 
@@ -90,6 +84,8 @@ Layer: Any = _KerasLayer if HAS_KERAS_2 else _ModuleLayer
 
 def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:
     """Returns the modules with Keras 2's legacy optimizers, as pairs of the public name and the module."""
+    if VERSION < (2, 11):
+        return [("tf.keras.optimizers", tf.keras.optimizers)]
     if HAS_KERAS_2:
         return [("tf.keras.optimizers.legacy", tf.keras.optimizers.legacy)]
     if importlib.util.find_spec("tf_keras") is None:
@@ -99,6 +95,8 @@ def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:
 
 def other_keras_optimizers() -> list[type]:
     """Returns the base classes of Keras' newer optimizers, which cannot train embedding variables."""
+    if VERSION < (2, 11):
+        return []
     modules = [tf.keras]
     if not HAS_KERAS_2 and importlib.util.find_spec("tf_keras") is not None:
         modules.append(importlib.import_module("tf_keras"))

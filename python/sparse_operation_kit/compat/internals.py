@@ -1,0 +1,109 @@
+"""The private modules of TensorFlow that the library uses. No other module imports any.
+
+A module that versions have under different names has the newest one's here. `set_handle_data` and the like
+are functions that versions have in different forms.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import node_def_pb2  # noqa: F401
+from tensorflow.core.protobuf import saved_model_pb2  # noqa: F401
+from tensorflow.python.client import session  # noqa: F401
+from tensorflow.python.eager import context  # noqa: F401
+from tensorflow.python.feature_column import feature_column as columns_v1  # noqa: F401
+from tensorflow.python.feature_column import feature_column_v2 as columns_v2  # noqa: F401
+from tensorflow.python.feature_column import serialization  # noqa: F401
+from tensorflow.python.framework import func_graph, kernels, ops  # noqa: F401
+from tensorflow.python.ops import control_flow_v2_func_graphs as branches  # noqa: F401
+from tensorflow.python.ops import (  # noqa: F401
+    init_ops,
+    resource_variable_ops,
+    variable_scope,
+    variables,
+)
+from tensorflow.python.training import saver  # noqa: F401
+from tensorflow.python.training.saving import saveable_object  # noqa: F401
+
+try:
+    from tensorflow.python.trackable import base as trackable
+except ImportError:
+    from tensorflow.python.training.tracking import base as trackable  # noqa: F401
+
+try:
+    from tensorflow.python.eager import record
+except ImportError:
+    from tensorflow.python.eager import tape as record  # noqa: F401
+
+try:
+    from tensorflow.python.eager.backprop_util import IsTrainable as is_trainable
+except ImportError:
+    from tensorflow.python.ops.gradients_util import IsTrainable as is_trainable  # noqa: F401
+
+try:
+    from tensorflow.python.ops import handle_data_util
+except ImportError:
+    handle_data_util = None
+
+
+try:
+    global_policy = tf.keras.mixed_precision.global_policy
+except AttributeError:
+    from tensorflow.python.keras.mixed_precision.experimental import policy as _policies
+
+    global_policy = _policies.global_policy
+
+# Version 1.15 reads every other class of variables as a whole before it looks rows up.
+BaseOfLookedUpVariables = (
+    resource_variable_ops.ResourceVariable
+    if tf.__version__.startswith("1.")
+    else resource_variable_ops.BaseResourceVariable
+)
+
+if hasattr(columns_v2.EmbeddingColumn, "get_config"):
+    EmbeddingColumn = columns_v2.EmbeddingColumn
+    register_feature_column = serialization.register_feature_column
+else:
+
+    class EmbeddingColumn(columns_v2.EmbeddingColumn):
+        """The column, whose methods for configs have the names of later versions."""
+
+        def get_config(self) -> dict[str, Any]:
+            """The config of the column, which can be stored as JSON."""
+            return super()._get_config()
+
+        @classmethod
+        def from_config(
+            cls, config: dict[str, Any], custom_objects: Any = None, columns_by_name: Any = None
+        ) -> EmbeddingColumn:
+            """The column of a config."""
+            return super()._from_config(config, custom_objects, columns_by_name)
+
+    def register_feature_column(column: type) -> type:
+        """Lets TensorFlow make a column of the class `column` from its config. A decorator."""
+        column._get_config, column._from_config = column.get_config, column.from_config
+        serialization._FEATURE_COLUMNS.append(column)
+        return column
+
+
+def policy_or_dtype(name: Any) -> Any:
+    """What Keras' layers take as their dtype, for the name of a policy or of a dtype, or for either of them.
+
+    Version 1.15's layers take no name of a policy.
+    """
+    if tf.__version__.startswith("1.") and str(name).startswith("mixed_"):
+        return _policies.Policy(name)
+    return name
+
+
+def set_handle_data(handle: tf.Tensor, shape: tf.TensorShape, dtype: tf.DType) -> None:
+    """Tells TensorFlow the shape and dtype of the variable that the resource `handle` refers to."""
+    if handle_data_util is not None:
+        return handle_data_util.set_handle_data(handle, handle_data_util.create_handle_data(shape, dtype))
+    from tensorflow.python.framework import cpp_shape_inference_pb2
+
+    data = cpp_shape_inference_pb2.CppShapeInferenceResult.HandleData(is_set=True)
+    data.shape_and_type.add(shape=shape.as_proto(), dtype=dtype.as_datatype_enum)
+    resource_variable_ops._set_handle_shapes_and_types(handle, data, graph_mode=not tf.executing_eagerly())
