@@ -84,7 +84,7 @@ def _measure(session: tf1.Session, sides: list[_Side], rounds: list[list[int]]) 
     """The median of each side over interleaved rounds, without the first, which is a warm-up."""
     taken = [[] for _ in sides]
     for counts in rounds:
-        for side, times in zip(sides, taken, strict=True):
+        for side, times in zip(sides, taken):
             times.append(side.milliseconds(session, counts))
     return [statistics.median(times[1:]) for times in taken]
 

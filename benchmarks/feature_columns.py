@@ -120,7 +120,7 @@ def check_agreement(plain: ColumnsSide, grouped: ColumnsSide, count: int) -> Non
       AssertionError: Outputs differ by more than TOLERANCE.
     """
     for when in ("before training", "after training"):
-        for a, b in zip(plain.outputs(count), grouped.outputs(count), strict=True):
+        for a, b in zip(plain.outputs(count), grouped.outputs(count)):
             # Not an assert statement, which python -O removes.
             np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE, err_msg=when)
         if when == "before training":
@@ -132,7 +132,7 @@ def check_agreement(plain: ColumnsSide, grouped: ColumnsSide, count: int) -> Non
 def _table(results: Sequence[Result]) -> str:
     head = ["kind", "features", "side", "ops in graph", "ops in step", "step ms", "cpu ms", "times as fast"]
     lines = [head]
-    for plain, grouped in zip(results[::2], results[1::2], strict=True):
+    for plain, grouped in zip(results[::2], results[1::2]):
         for result in (plain, grouped):
             timing = result.step
             ratio = f"{plain.step.median / timing.median:.2f}"
@@ -149,9 +149,7 @@ def _table(results: Sequence[Result]) -> str:
                 ]
             )
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-    )
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in lines)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     axes.add_flags(parser)
     parser.add_argument(
-        "--engine", action=argparse.BooleanOptionalAction, default=True, help="measure the bare engine too"
+        "--no-engine", dest="engine", action="store_false", help="do not measure the bare engine"
     )
     parser.add_argument(
         "--device",

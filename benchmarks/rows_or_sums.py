@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     print("| ids per bag | unique of ids | MB sent, rows | sums | ms, rows | sums | rows / sums |")
     print("|---|---|---|---|---|---|---|")
     for hotness in flags.hotness.split(","):
-        own = {name: getattr(flags, name) for name in for_the_ranks} | {"hotness": hotness}
+        own = {**{name: getattr(flags, name) for name in for_the_ranks}, "hotness": hotness}
         found = launch_ranks.run(
             "bench.rows_or_sums_program", own, flags.transport, flags.cycle_time, flags.ranks
         )

@@ -65,7 +65,7 @@ def test_saves_after_the_given_seconds(clock, seconds_per_step):
     session = Session()
     saved = _train(_timer(), session, clock, 5 * steps, seconds_per_step)
     assert 4 <= len(saved) <= 5
-    for before, after in zip([0, *saved], saved, strict=False):
+    for before, after in zip([0, *saved], saved):
         assert steps <= after - before <= steps + 1000
         assert seconds_per_step * (after - before) <= SECONDS * 1.2 + 2 * seconds_per_step
 
@@ -81,7 +81,7 @@ def test_training_that_slows_down(clock):
     assert _train(timer, session, clock, 100, 0.01) == []
     saved = _train(timer, session, clock, 3000, 1.0, first=100)
     assert 1000 <= saved[0] <= 1101  # not before the step that was agreed on
-    assert all(60 <= after - before <= 70 for before, after in zip(saved, saved[1:], strict=False))
+    assert all(60 <= after - before <= 70 for before, after in zip(saved, saved[1:]))
 
 
 def test_a_step_is_not_saved_twice(clock):

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import native
 
 DIM = 2
@@ -32,6 +33,6 @@ def test_rows_of_the_wrong_shape_are_refused(keys, values):
         session.run(rows)
         before = harness.table_contents(session, table)
         with pytest.raises(tf.errors.InvalidArgumentError, match=NAME):
-            session.run(assign, dict(zip(fed, (keys, values), strict=True)))
-        for was, now in zip(before, harness.table_contents(session, table), strict=True):
+            session.run(assign, dict(zip_equal(fed, (keys, values))))
+        for was, now in zip_equal(before, harness.table_contents(session, table)):
             np.testing.assert_array_equal(now, was)

@@ -7,6 +7,7 @@ import pytest
 
 import ranks
 from benchmark_support import run_program
+from same_length import zip_equal
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookup_prefetch.py"
 SMALL = ["--features", "3", "--batch", "12", "--rows", "90", "--dim", "3", "--hidden", "4"]
@@ -21,7 +22,7 @@ def test_a_run_measures_both_sides_at_every_number_of_ranks(hotness, tmp_path):
     assert done.returncode == 0, done.stderr
     rows = json.loads(path.read_text())["rows"]
     assert [row["ranks"] for row in rows] == [1, 3]
-    for row, line in zip(rows, done.stdout.splitlines()[2:], strict=True):
+    for row, line in zip_equal(rows, done.stdout.splitlines()[2:]):
         plain, ahead = (row["timings"][name]["median"] for name in ("plain", "ahead"))
         assert plain > 0 and ahead > 0
         assert line.endswith(f"| {plain / ahead:.2f} |")

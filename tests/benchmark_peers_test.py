@@ -13,6 +13,7 @@ from bench.peers import catalog, environments, goals, memory, report
 from bench.peers.job import Job
 from bench.timing import Timing
 from benchmark_support import BAZEL_BIN, run_program
+from same_length import zip_equal
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "peers.py"
 SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "2", "--batches", "2"]
@@ -186,14 +187,14 @@ def test_jobs_and_ids_are_read_as_written(tmp_path):
     bags = (Bags(6, 1, 0.0), Bags(6, 3, 1.2))
     files = [tmp_path / "0", tmp_path / "1"]
     written = [ids.make_batches(kind, 2, 50, 3, 7) for kind in bags]
-    for batches, path in zip(written, files, strict=True):
+    for batches, path in zip_equal(written, files):
         ids.write_batches(batches, path)
     job = Job(Tables(2, 50, 4, "sgd"), bags, tuple(map(str, files)), batches=3, threads=2, seed=7)
     job.write(tmp_path / "job")
     read = Job.read(tmp_path / "job")
     assert dataclasses.asdict(read) == dataclasses.asdict(job)
-    for before, after in zip(written, read.batch_sets(), strict=True):
-        for a, b in zip(sum(before, []), sum(after, []), strict=True):
+    for before, after in zip_equal(written, read.batch_sets()):
+        for a, b in zip_equal(sum(before, []), sum(after, [])):
             np.testing.assert_array_equal(a.ids, b.ids)
             np.testing.assert_array_equal(a.offsets, b.offsets)
     np.testing.assert_array_equal(job.rows(1), read.rows(1))

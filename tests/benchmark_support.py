@@ -1,5 +1,7 @@
 """Helpers for tests of benchmark programs."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 import subprocess

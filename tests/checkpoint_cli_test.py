@@ -13,6 +13,7 @@ import checkpoint_files
 import harness  # noqa: F401 - quiets TensorFlow
 import sparse_operation_kit as sok
 from checkpoint_files import BLOOM, COUNTER, History, table_description
+from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
     cli,
@@ -308,8 +309,8 @@ def test_diff_of_states(tmp_path, monkeypatch, held, admission):
         made.train(80)
         made.save(f"model.ckpt-{step}", delta=step % 2 == 1)
     tables = [open_checkpoint(saved.folder).tables[0].open() for saved in made.saved]
-    for old, old_table in zip(made.saved, tables, strict=True):
-        for new, new_table in zip(made.saved, tables, strict=True):
+    for old, old_table in zip_equal(made.saved, tables):
+        for new, new_table in zip_equal(made.saved, tables):
             found = compare(old_table, new_table)
             assert (found.added, found.removed, found.changed) == compare_states(old, new)
             assert found.is_empty == (old is new)

@@ -61,7 +61,7 @@ def shards_of(rows, **more):
         arrays = {"keys": np.array(keys, "<i8")}
         for name in ("values", "slot-m", "slot-v"):
             arrays[name] = np.array([rows[key][name] for key in keys], "<f4").reshape(-1, 4)
-        arrays |= {name: np.array([column[key] for key in keys], "<u4") for name, column in more.items()}
+        arrays.update({name: np.array([column[key] for key in keys], "<u4") for name, column in more.items()})
         shards.append(arrays)
     return shards
 

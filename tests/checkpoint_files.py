@@ -4,6 +4,8 @@
 know the state of each checkpoint in a chain.
 """
 
+from __future__ import annotations
+
 import copy
 import json
 import struct
@@ -202,7 +204,7 @@ class History:
         if lagging:
             first_step = json.loads((self.saved[base].folder / "manifest.json").read_bytes())["steps"]
             history = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "first_step": first_step}
-            optimizer |= {"history": {**history, "alphas": "shard-00000/alphas.npy"}}
+            optimizer.update({"history": {**history, "alphas": "shard-00000/alphas.npy"}})
             for arrays in shards:
                 arrays["adam_step"] = np.full([len(arrays["keys"])], self.steps, "<u4")
             shards[0]["alphas"] = np.full([self.steps - first_step], 0.001, "<f4")

@@ -3,6 +3,8 @@
 SOK_TEST_KILLS and SOK_TEST_RANK_KILLS set how often processes are killed.
 """
 
+from __future__ import annotations
+
 import os
 import random
 import signal

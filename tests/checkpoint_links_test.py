@@ -1,5 +1,7 @@
 """Symbolic links in the folders of a checkpoint: their targets are not read, written or removed."""
 
+from __future__ import annotations
+
 import json
 import os
 import pathlib

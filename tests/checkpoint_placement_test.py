@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from checkpoint_files import COUNTER, History, owner_of, table_description, write_folder
+from same_length import zip_equal
 from sparse_operation_kit.checkpoint import Table, find_row, open_checkpoint, placement, problems, row_blocks
 from sparse_operation_kit.checkpoint.cli import main
 from sparse_operation_kit.checkpoint.rows import count_rows
@@ -21,7 +22,7 @@ def shard(keys):
 def values_of(table, number=None):
     found = {}
     for block in row_blocks(table, ("values",), number):
-        found.update(zip(block.keys.tolist(), block.columns["values"].tolist(), strict=True))
+        found.update(zip_equal(block.keys.tolist(), block.columns["values"].tolist()))
     return found
 
 

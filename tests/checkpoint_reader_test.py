@@ -10,6 +10,7 @@ import pytest
 
 import checkpoint_files
 from checkpoint_files import BLOOM, COUNTER, History
+from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
     Table,
@@ -69,8 +70,8 @@ def test_every_checkpoint_of_a_chain_reads_as_its_state(tmp_path, seed, admissio
         assert rows.count_rows(table) == len(saved.rows)
         if admission == COUNTER:
             ids, counts, steps = waiting_ids(table)
-            pairs = zip(counts.tolist(), steps.tolist(), strict=True)
-            assert dict(zip(ids.tolist(), pairs, strict=True)) == saved.waiting
+            pairs = zip_equal(counts.tolist(), steps.tolist())
+            assert dict(zip_equal(ids.tolist(), pairs)) == saved.waiting
 
 
 def test_the_shards_of_a_chain_have_all_its_rows(tmp_path):

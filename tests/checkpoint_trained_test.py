@@ -10,6 +10,7 @@ import tensorflow as tf
 import forked
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.checkpoint import cli, compare, find_row, open_checkpoint, problems, row_blocks
 
 DIM = 4
@@ -114,7 +115,7 @@ def test_a_full_checkpoint(tmp_path, capsys, optimizer):
     assert f"{optimizer}, 3 steps" in capsys.readouterr().out
     for entry in open_checkpoint(tmp_path).tables:
         table = entry.open()
-        for key, row in zip(IDS.tolist(), wanted[entry.name], strict=True):
+        for key, row in zip_equal(IDS.tolist(), wanted[entry.name]):
             np.testing.assert_array_equal(find_row(table, key)["values"], row)
     assert run("diff", tmp_path, tmp_path / "model-3") == 0
 
@@ -148,7 +149,7 @@ def test_a_chain_and_its_compaction(tmp_path, optimizer):
         made = Trained(session, OPTIMIZERS[optimizer](), items={})
         train.Saver([made.tables["items"]]).restore(session, tf.train.latest_checkpoint(tmp_path))
         wanted = made.rows("items", ids)
-    for key, row in zip(ids.tolist(), wanted, strict=True):
+    for key, row in zip_equal(ids.tolist(), wanted):
         np.testing.assert_array_equal(find_row(compacted, key)["values"], row)
 
 

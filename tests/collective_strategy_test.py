@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow.python.ops import ref_variable, resource_variable_ops
 
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.core import initialize
 from sparse_operation_kit.deeprec import collective
@@ -43,7 +44,7 @@ def train(optimizer=None, clip=None):
         pairs = optimizer.compute_gradients(loss)
         if clip:
             gradients, norm = tf.clip_by_global_norm([gradient for gradient, _ in pairs], clip)
-            pairs = list(zip(gradients, [variable for _, variable in pairs], strict=True))
+            pairs = list(zip_equal(gradients, [variable for _, variable in pairs]))
         step = optimizer.apply_gradients(pairs)
         session.run(v1.global_variables_initializer())
         for _ in range(5):
@@ -52,7 +53,7 @@ def train(optimizer=None, clip=None):
 
 
 def assert_same(one, other):
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip_equal(one, other):
         np.testing.assert_array_equal(a, b)
 
 
@@ -60,7 +61,7 @@ def test_it_is_switched_on_and_off():
     before = changed_methods()
     deeprec.enable_distributed_strategy()
     deeprec.enable_distributed_strategy(strategy="collective")
-    assert all(now is not then for now, then in zip(changed_methods(), before, strict=True))
+    assert all(now is not then for now, then in zip_equal(changed_methods(), before))
     collective.disable_distributed_strategy()
     assert changed_methods() == before
 

@@ -18,6 +18,7 @@ from tensorflow.python.training.saving import saveable_object
 import forked
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
     compact,
@@ -281,7 +282,7 @@ def test_three_processes(tmp_path):
     result = forked.run_code(code, env=environment, timeout=120 + 10 * SAVES)
     assert result.returncode == 0, (result.stdout + result.stderr)[-6000:]
     words = next(line for line in result.stdout.splitlines() if line.startswith("saves")).split()
-    counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+    counts = dict(zip_equal(words[::2], map(int, words[1::2])))
     assert counts["saves"] >= 2 * SAVES and counts["there"] > 0, result.stdout[-6000:]
     assert counts["failures"] == 0 and counts["lost"] == 0, result.stdout[-6000:]
     # A last save meets the leftovers of killed saves.

@@ -1,5 +1,7 @@
 """tools/count_tests.py: what counts as passed, failed and skipped in a run of Bazel."""
 
+from __future__ import annotations
+
 import json
 import pathlib
 

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import sparse_operation_kit.dist_model_parallel as dmp
+from same_length import zip_equal
 from sparse_operation_kit.dist_model_parallel.keras import keras
 
 ROWS, COLUMNS = 50, 3
@@ -23,7 +24,7 @@ def combined(bags, combiner):
     """The expected rows of lists of ids; zeros for an empty list."""
     rows = [table()[bag].astype(np.float64) for bag in bags]
     divisors = [max(len(bag), 1) if combiner == "mean" else 1 for bag in bags]
-    sums = [bag.sum(axis=0) / divisor for bag, divisor in zip(rows, divisors, strict=True)]
+    sums = [bag.sum(axis=0) / divisor for bag, divisor in zip_equal(rows, divisors)]
     return np.array(sums).reshape([-1, COLUMNS])
 
 
@@ -252,7 +253,7 @@ def test_concatenated_features_have_their_own_rows():
     ids = np.stack([np.random.default_rng(4).integers(0, size, 20) for size in SIZES], axis=1)
     parts = np.split(table(sum(SIZES)), np.cumsum(SIZES)[:-1])
     layer.set_weights([table(sum(SIZES))])
-    expected = np.stack([part[column] for part, column in zip(parts, ids.T, strict=True)], axis=1)
+    expected = np.stack([part[column] for part, column in zip_equal(parts, ids.T)], axis=1)
     for dtype in (tf.int32, tf.int64):
         np.testing.assert_array_equal(layer(tf.constant(ids, dtype)), expected)
     np.testing.assert_array_equal(layer(tf.constant(ids.reshape([4, 5, 4]))), expected.reshape([4, 5, 4, -1]))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit.dist_model_parallel as dmp
+from same_length import zip_equal
 from sparse_operation_kit.dist_model_parallel.keras import keras
 
 
@@ -75,7 +76,7 @@ def test_in_a_session_with_any_threads(threads):
         assert numbers.shape.as_list() == [None]
         harness.initialize(session)
         session.graph.finalize()
-        for part, wanted in zip(np.split(keys, 3), expected, strict=True):
+        for part, wanted in zip_equal(np.split(keys, 3), expected):
             np.testing.assert_array_equal(session.run(numbers, {fed: part}), wanted)
         check_state(layer, reference, session)
         with session.as_default():
@@ -128,7 +129,7 @@ def test_threads_give_each_key_one_number():
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     vocabulary = np.array(layer.get_vocabulary())
-    for of_thread, of_keys in zip(numbers, keys, strict=True):
+    for of_thread, of_keys in zip_equal(numbers, keys):
         np.testing.assert_array_equal(vocabulary[of_thread], np.tile(of_keys, [10, 1]))
     assert sorted(vocabulary[1:]) == sorted(set(np.concatenate(keys)))
     assert layer.get_counts().sum() == 4 * 400 * 10
@@ -141,7 +142,7 @@ def test_a_read_keeps_its_values():
     before = [variable.read_value() for variable in layer.weights]
     copies = [value.numpy().copy() for value in before]
     layer([30, 10])
-    for value, copy in zip(before, copies, strict=True):
+    for value, copy in zip_equal(before, copies):
         np.testing.assert_array_equal(value, copy)
     assert layer.get_vocabulary() == [-1, 10, 20, 30]
     for variable in dmp.IntegerLookup(5).weights:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import sparse_operation_kit.dist_model_parallel as dmp
+from same_length import zip_equal
 from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
 from sparse_operation_kit.dist_model_parallel.placement import Piece
@@ -62,7 +63,7 @@ def test_inputs_of_all_kinds_in_one_call():
     for output in (outputs[1], outputs[4]):
         np.testing.assert_allclose(output, pooled(weights[0], np.sum), rtol=1e-6)
     assert isinstance(outputs[2], tf.RaggedTensor)
-    for row, bag in zip(outputs[2], bags, strict=True):
+    for row, bag in zip_equal(outputs[2], bags):
         np.testing.assert_array_equal(row, weights[2][bag].reshape(-1, 4))
     np.testing.assert_array_equal(outputs[3], weights[1][[7, 0, 7]])
     np.testing.assert_array_equal(outputs[5], weights[2][[[5, 5], [0, 1], [2, 2]]])
@@ -265,7 +266,7 @@ def test_bad_weights(tmp_path):
     ):
         with pytest.raises(error, match=message):
             layer.set_weights(given)
-    for got, want in zip(layer.get_weights(), weights, strict=True):
+    for got, want in zip_equal(layer.get_weights(), weights):
         np.testing.assert_array_equal(got, want)
 
 
@@ -277,12 +278,12 @@ def test_models_are_saved_and_made_again(tmp_path):
     weights = layer.get_weights()
     layer.set_weights([weight * 0 for weight in weights])
     model.load_weights(tmp_path / "weights").assert_consumed()
-    for got, want in zip(layer.get_weights(), weights, strict=True):
+    for got, want in zip_equal(layer.get_weights(), weights):
         np.testing.assert_array_equal(got, want)
     again = dmp.DistributedEmbedding.from_config(layer.get_config())
     assert again.strategy.placement == layer.strategy.placement
     # The same initializers.
-    for got, want in zip(again.get_weights(), weights, strict=True):
+    for got, want in zip_equal(again.get_weights(), weights):
         np.testing.assert_array_equal(got, want)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import dist_model_parallel as dmp
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel.keras import keras
@@ -142,7 +143,7 @@ def labels(step):
 def as_tensors(case, numbers, inputs):
     """The inputs of these numbers as tensors of their kinds."""
     tensors = []
-    for number, ids in zip(numbers, inputs, strict=True):
+    for number, ids in zip_equal(numbers, inputs):
         kind = case.inputs[number][1]
         if isinstance(kind, int):
             tensors.append(tf.constant(ids, tf.int64))
@@ -171,7 +172,7 @@ class Feeds:
 
     def values(self, inputs, of_labels):
         fed = {self.labels: of_labels}
-        for kind, place, ids in zip(self._kinds, self.inputs, inputs, strict=True):
+        for kind, place, ids in zip_equal(self._kinds, self.inputs, inputs):
             if isinstance(kind, int):
                 fed[place] = np.asarray(ids).reshape(-1, kind)
                 continue
@@ -197,7 +198,7 @@ def kernels(case):
 def loss_of(outputs, variables, of_labels, scale):
     """The squared errors, added up and multiplied by `scale`."""
     logits = tf.zeros_like(of_labels)
-    for output, kernel in zip(outputs, variables, strict=True):
+    for output, kernel in zip_equal(outputs, variables):
         product = tf.reduce_sum(output * kernel, axis=-1)
         while not isinstance(product, tf.RaggedTensor) and product.shape.rank > 1:
             product = tf.reduce_sum(product, axis=-1)
@@ -226,18 +227,16 @@ def plain_training(case, tables, steps):
         others = [tf.Variable(kernel) for kernel in kernels(case)]
         outputs = [
             plain_output(variables[table], ids, case.tables[table][2])
-            for (table, _), ids in zip(case.inputs, feeds.inputs, strict=True)
+            for (table, _), ids in zip_equal(case.inputs, feeds.inputs)
         ]
         loss = loss_of(outputs, others, feeds.labels, 1.0 / BATCH)
         gradients = tf.gradients(loss, [*variables, *others])
-        step = OPTIMIZERS[case.optimizer]().apply_gradients(
-            zip(gradients, [*variables, *others], strict=True)
-        )
+        step = OPTIMIZERS[case.optimizer]().apply_gradients(zip_equal(gradients, [*variables, *others]))
         session.run(tf.compat.v1.global_variables_initializer())
         first = session.run(outputs, feeds.values(batch(case, 0), labels(0)))
         first = [_as_lists(output) for output in first]
         losses = [session.run([loss, step], feeds.values(batch(case, i), labels(i)))[0] for i in range(steps)]
-        return first, *session.run([variables, others]), losses
+        return (first, *session.run([variables, others]), losses)
 
 
 class Part:
@@ -327,7 +326,7 @@ def trained_in_function(case, steps):
             loss = loss_of(outputs, others, of_labels, communicator().size / BATCH)
         variables = [*layer.trainable_variables, *others]
         gradients = dmp.DistributedGradientTape(tape).gradient(loss, variables)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        optimizer.apply_gradients(zip_equal(gradients, variables))
         return outputs, communicator().allreduce(loss, True, "loss")
 
     layer.build()

@@ -1,5 +1,7 @@
 """The README and docs/: snippets run, commands and link targets exist, tables agree with the code."""
 
+from __future__ import annotations
+
 import os
 import re
 import sys

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 if not hasattr(tf, "estimator"):
     pytest.skip(f"TensorFlow {tf.__version__} has no Estimator", allow_module_level=True)
@@ -36,9 +37,7 @@ def model_fn(features, labels, mode):
     keys = features["keys"]
     ids = tf.sparse.from_dense(tf.reshape(keys + 1, [-1, MAX_NNZ]))
     parts = [pooled(ids, training=training), plain(keys, training=training)]
-    flat = tf.concat(
-        [tf.reshape(part, [-1, size]) for part, size in zip(parts, (8, 24), strict=True)], axis=1
-    )
+    flat = tf.concat([tf.reshape(part, [-1, size]) for part, size in zip_equal(parts, (8, 24))], axis=1)
     kernel = v1.get_variable("kernel", [32, 1])
     logits = tf.matmul(flat, kernel)[:, 0]
     if mode == tf.estimator.ModeKeys.PREDICT:

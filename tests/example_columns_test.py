@@ -16,6 +16,7 @@ from example_support import (
     results_of,
     run_all,
 )
+from same_length import zip_equal
 
 COLUMNS = [*SMALL_FLAGS, "--api", "feature_column"]
 
@@ -52,7 +53,7 @@ def test_ranks_train_as_one_process(tmp_path):
     one, two = results_of(tmp_path / "one"), results_of(tmp_path / "two")
     assert (two["ranks"], two["steps"], two["samples"]) == (2, one["steps"], one["samples"])
     assert two["last_training_loss"] == pytest.approx(one["last_training_loss"], rel=1e-4)
-    for evaluation, other in zip(two["evaluations"], one["evaluations"], strict=True):
+    for evaluation, other in zip_equal(two["evaluations"], one["evaluations"]):
         assert evaluation["log_loss"] == pytest.approx(other["log_loss"], rel=1e-4)
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from ctr.bad_lines import BadLines
 from ctr.datasets.criteo import Criteo
 from example_support import criteo_line, id_of, joined, read_part, write_criteo
+from same_length import zip_equal
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +25,7 @@ def read_lines(folder, lines, bad_lines=None):
 
 def test_columns_stand_where_the_schema_says(tmp_path):
     sample = read_lines(tmp_path, [criteo_line(1, "20", "abcd1234").encode()])
-    ids = dict(zip(Criteo.schema.one_hot, sample["one_hot"][0], strict=True))
+    ids = dict(zip_equal(Criteo.schema.one_hot, sample["one_hot"][0]))
     assert sample["label"] == [1]
     assert ids["C1"] == id_of("C1", "abcd1234")
     assert ids["C2"] == id_of("C2", "")

@@ -12,7 +12,7 @@ from sparse_operation_kit import compat
 STEPS = 6
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def losses(program, *flags, size=1):
     """The loss of each step of a demo."""
     output = run_program(

@@ -10,7 +10,7 @@ from example_support import run_program, write_criteo
 SMALL = ["--largest_vocabulary", "2000", "--validation_interval", "60", "--train_steps", "120"]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def results(*flags, size=1):
     """(ranks, last loss, last AUC)."""
     output = run_program("sok/dlrm.py", *SMALL, *flags, size=size)

@@ -1,5 +1,7 @@
 """A skip that is not expected fails: see expected_skips."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 import xml.etree.ElementTree as ElementTree

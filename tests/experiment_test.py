@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit import experiment as sok
 
@@ -41,7 +42,7 @@ def make_variables(kind, values):
     """Variables with `values`, and their initializer."""
     if kind == "dynamic":
         tables = [sok.DynamicVariable(dimension=value.shape[1]) for value in values]
-        return tables, [sok.assign(t, np.arange(len(v)), v) for t, v in zip(tables, values, strict=True)]
+        return tables, [sok.assign(t, np.arange(len(v)), v) for t, v in zip_equal(tables, values)]
     mode = {"distributed": None, "localized": "localized:0"}[kind]
     return [sok.Variable(value, mode=mode) for value in values], []
 
@@ -51,29 +52,29 @@ def make_variables(kind, values):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_lookup_sparse_trains_as_tensorflows_lookups_do(kind, ids_kind, weighted):
     rng = np.random.default_rng(0)
-    values = [rng.standard_normal(shape).astype(np.float32) for shape in zip(ROWS, DIMS, strict=True)]
+    values = [rng.standard_normal(shape).astype(np.float32) for shape in zip_equal(ROWS, DIMS)]
     default, session = session_and_graph()
     with default, session:
         tables, fill = make_variables(kind, values)
         ordinary = [tf.compat.v1.Variable(value, use_resource=True) for value in values]
-        ids, weights = zip(*(random_ids(rng, rows, ids_kind) for rows in ROWS), strict=True)
+        ids, weights = zip_equal(*(random_ids(rng, rows, ids_kind) for rows in ROWS))
         weights = weights if weighted else [None] * 3
         got = sok.lookup_sparse(tables, ids, sp_weights=weights if weighted else None, combiners=COMBINERS)
-        want = [in_tensorflow(*of) for of in zip(ordinary, ids, weights, COMBINERS, strict=True)]
+        want = [in_tensorflow(*of) for of in zip_equal(ordinary, ids, weights, COMBINERS)]
         upstream = [rng.standard_normal([BATCH, dim]) for dim in DIMS]
         steps = []
         for variables, outputs in ((tables, got), (ordinary, want)):
-            loss = tf.add_n([tf.reduce_sum(o * u) for o, u in zip(outputs, upstream, strict=True)])
+            loss = tf.add_n([tf.reduce_sum(o * u) for o, u in zip_equal(outputs, upstream)])
             gradients = tf.gradients(loss, variables)
             optimizer = sok.OptimizerWrapper(tf.compat.v1.train.AdagradOptimizer(0.3))
-            steps.append(optimizer.apply_gradients(zip(gradients, variables, strict=True)))
+            steps.append(optimizer.apply_gradients(zip_equal(gradients, variables)))
         session.run(tf.compat.v1.global_variables_initializer())
         session.run(fill)
         for _ in range(3):
-            for one, other in zip(*session.run([got, want]), strict=True):
+            for one, other in zip_equal(*session.run([got, want])):
                 np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
             session.run(steps)
-        for table, variable in zip(tables, ordinary, strict=True):
+        for table, variable in zip_equal(tables, ordinary):
             trained = session.run(tf.nn.embedding_lookup(table, tf.range(variable.shape[0], dtype=tf.int64)))
             np.testing.assert_allclose(trained, session.run(variable), rtol=1e-5, atol=1e-6)
 
@@ -188,9 +189,7 @@ def test_wrapped_optimizers_do_what_they_do_to_ordinary_variables(make):
         for variable in variables:
             loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(variable, keys)))
             optimizer = sok.OptimizerWrapper(make())
-            steps.append(
-                optimizer.apply_gradients(zip(tf.gradients(loss, [variable]), [variable], strict=True))
-            )
+            steps.append(optimizer.apply_gradients(zip_equal(tf.gradients(loss, [variable]), [variable])))
         session.run(tf.compat.v1.global_variables_initializer())
         for _ in range(4):
             session.run(steps, {keys: rng.integers(0, 9, 5)})
@@ -203,7 +202,7 @@ def test_the_learning_rate_of_sgd_can_be_changed():
         table = sok.DynamicVariable(2, initializer="1")
         optimizer = sok.SGD(lr=0.5)
         rows = tf.nn.embedding_lookup(table, [3])
-        step = optimizer.apply_gradients(zip(tf.gradients(rows, [table]), [table], strict=True))
+        step = optimizer.apply_gradients(zip_equal(tf.gradients(rows, [table]), [table]))
         slower = optimizer.lr.assign(0.125)
         session.run(tf.compat.v1.global_variables_initializer())
         session.run(step)
@@ -284,7 +283,7 @@ def test_dump_and_load(tmp_path):
                 session.run(lookup)
             assert session.run(done) == b"OK"
             kept.append([session.run(fixed), *session.run(sok.export(grown))])
-    for one, other in zip(*kept, strict=True):
+    for one, other in zip_equal(*kept):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(kept[1][0], value)
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import feature_columns
 
 fc = tf.compat.v1.feature_column
@@ -184,14 +185,14 @@ class Run:
     variables: dict[str, np.ndarray]
 
     def assert_equal(self, other: Run) -> None:
-        for ours, theirs in zip(self.outputs, other.outputs, strict=True):
+        for ours, theirs in zip_equal(self.outputs, other.outputs):
             np.testing.assert_array_equal(ours, theirs)
         assert self.variables.keys() == other.variables.keys()
         for name, value in self.variables.items():
             np.testing.assert_array_equal(value, other.variables[name], err_msg=name)
 
     def assert_close(self, other: Run) -> None:
-        for ours, theirs in zip(self.outputs, other.outputs, strict=True):
+        for ours, theirs in zip_equal(self.outputs, other.outputs):
             np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
 
 

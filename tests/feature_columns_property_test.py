@@ -9,6 +9,7 @@ import tensorflow as tf
 import feature_column_sets as sets
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(1)
 
@@ -67,12 +68,12 @@ def test_tables_train_as_variables_of_tensorflow_with_the_same_rows(seed):
         plain = [v for v in tf.compat.v1.trainable_variables() if not isinstance(v, sok.EmbeddingVariable)]
         rows = [tf.nn.embedding_lookup(table, np.arange(sets.VOCABULARY)) for table in tables]
         harness.initialize(session)
-        for variable, value in zip(plain, session.run(rows), strict=True):
+        for variable, value in zip_equal(plain, session.run(rows)):
             variable.load(value, session)
         for step, values in enumerate(steps):
             got, want, *_ = session.run([*layers, *train], sets.feed(features, values))
             if step == 0:
                 np.testing.assert_array_equal(got, want)
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
-        for variable, value in zip(plain, session.run(rows), strict=True):
+        for variable, value in zip_equal(plain, session.run(rows)):
             np.testing.assert_allclose(value, session.run(variable), rtol=2e-4, atol=2e-5)

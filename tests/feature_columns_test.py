@@ -304,7 +304,7 @@ class _OwnInitializer(tf.compat.v1.constant_initializer):
         0.5,
         "zeros",
         tf.compat.v1.random_normal_initializer(0.0, 2.0),
-        tf.keras.initializers.HeNormal(seed=3),
+        tf.keras.initializers.he_normal(seed=3),
         _OwnInitializer(3.0),
     ],
 )

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.lookup.embedding_lookup import group_embedding_lookup_sparse
 
@@ -122,15 +123,15 @@ class Features:
         harness.initialize(session)
         for rows in distinct:
             rows.load(session)
-        for got, want, rows in zip(*session.run([outputs, self.wanted]), self.rows, strict=True):
+        for got, want, rows in zip_equal(*session.run([outputs, self.wanted]), self.rows):
             assert got.shape == (BATCH, rows.dim)
             # TensorFlow 2.21 differs in the last bits if it divides by the root of the sum of squared
             # weights.
             ulps = 0 if compat.HAS_KERAS_2 or not self.weight_tensors else 4
             np.testing.assert_array_max_ulp(got, want, ulps)
-        for rows, gradients in zip(distinct, of_rows, strict=True):
+        for rows, gradients in zip_equal(distinct, of_rows):
             assert_close(*rows.gradient_arrays(session, gradients))
-        for got, want in zip(*session.run(of_weights), strict=True) if of_weights else ():
+        for got, want in zip_equal(*session.run(of_weights)) if of_weights else ():
             assert_close(got, want)
 
 

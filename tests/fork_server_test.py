@@ -1,5 +1,7 @@
 """tools/fork_server.py: a program in a forked process behaves like one that was started."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 import shutil

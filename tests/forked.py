@@ -91,8 +91,9 @@ def start(
         return _started_interpreter([os.fspath(program), *args], output, errors, env)
     request = [os.fspath(program), *args], os.fspath(output), os.fspath(errors), env, os.getcwd()
     _server.send(pickle.dumps(request))
-    while (pid := _take_end()) is None:
-        pass
+    pid = _take_end()
+    while pid is None:
+        pid = _take_end()
     return Process(pid)
 
 
@@ -156,7 +157,7 @@ def _take_end() -> int | None:
     pid, status = pickle.loads(message)
     if status is None:
         return pid
-    _running.pop(pid).returncode = os.waitstatus_to_exitcode(status)
+    _running.pop(pid).returncode = exit_code(status)
     return None
 
 
@@ -185,10 +186,17 @@ def _serve(requests: socket.socket) -> tuple:
             requests.send(pickle.dumps((pid, None)))
 
 
+def exit_code(status: int) -> int:
+    """The exit code in a status of `os.waitpid`; -N if signal N ended the process."""
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+
 def _report_ends(requests: socket.socket) -> None:
     with contextlib.suppress(ChildProcessError, BrokenPipeError):
-        while (end := os.waitpid(-1, os.WNOHANG))[0]:
+        end = os.waitpid(-1, os.WNOHANG)
+        while end[0]:
             requests.send(pickle.dumps(end))
+            end = os.waitpid(-1, os.WNOHANG)
 
 
 def _run_program(command: list[str], output: str, errors: str, env: dict[str, str], cwd: str) -> None:

@@ -245,11 +245,9 @@ def test_what_a_table_cannot_do_is_refused(graph, arguments):
 
 
 def test_a_scopes_regularizer_is_refused(graph):
-    with (
-        v1.variable_scope("s", regularizer=tf.nn.l2_loss),
-        pytest.raises(ValueError, match="regularizer must be None"),
-    ):
-        sok.get_embedding_variable("x", 2)
+    with v1.variable_scope("s", regularizer=tf.nn.l2_loss):
+        with pytest.raises(ValueError, match="regularizer must be None"):
+            sok.get_embedding_variable("x", 2)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import harness
 import sparse_operation_kit as sok
 from row_policy_model import DEFAULT, Trained, batches_of_keys
 from row_policy_reference import ReferenceTable
+from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -91,7 +92,7 @@ def test_an_update_reads_the_step_before_it_is_counted_up(tmp_path):
             session.run(update, {keys: [key]})
         saver.save(session, str(tmp_path / "model"))
         arrays = harness.saved_tables(str(tmp_path / "model"))["table"]
-        assert dict(zip(arrays["keys"].tolist(), arrays["last_step"].tolist(), strict=True)) == {
+        assert dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist())) == {
             19: 19,
         }
 
@@ -139,13 +140,13 @@ def test_ages_go_on_after_a_restart(tmp_path):
             now = _Run(str(tmp_path), 2, **policies()).train(batches[start : start + 3], reference)
         arrays = harness.saved_tables(str(tmp_path / f"model.ckpt-{now}"))["table"]
         want = {key: row.last_step for key, row in reference.rows.items()}
-        assert dict(zip(arrays["keys"].tolist(), arrays["last_step"].tolist(), strict=True)) == want
+        assert dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist())) == want
     assert now == 48
 
 
 def _last_steps(prefix):
     arrays = harness.saved_tables(prefix)["table"]
-    return dict(zip(arrays["keys"].tolist(), arrays["last_step"].tolist(), strict=True))
+    return dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist()))
 
 
 def _clock(prefix):

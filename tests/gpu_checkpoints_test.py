@@ -54,7 +54,7 @@ def test_raw_files(tmp_path, dumped_on, restored_on):
 
 
 def train(folder, device, until):
-    """Goes on from the last checkpoint of the folder, with an incremental checkpoint after every other step."""
+    """Goes on from the last checkpoint of the folder, and saves an incremental one every other step."""
     with tf.Graph().as_default():
         global_step = v1.train.get_or_create_global_step()
         # All keys in the first step, and a few in the others: increments have these.

@@ -1,5 +1,7 @@
 """tools/gpu/run_pack.sh runs what was packed for a machine with a GPU, here with a stand-in for Python."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 import shutil

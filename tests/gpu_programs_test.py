@@ -1,5 +1,7 @@
 """tools/gpu/run_programs.sh runs the programs for GPUs, here on the host, and counts what failed."""
 
+from __future__ import annotations
+
 import json
 import os
 import pathlib

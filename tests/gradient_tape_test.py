@@ -7,6 +7,7 @@ import tensorflow as tf
 import feature_column_support as support
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat, feature_columns
 
 pytestmark = pytest.mark.cases_on_gpu(2)
@@ -130,12 +131,12 @@ def test_a_tape_gives_what_tf_gradients_gives(look_up):
             loss = tf.reduce_sum(tf.square(rows - 0.5))
         assert {id(variable) for variable in tape.watched_variables()} >= {id(one) for one in variables}
         got, want = tape.gradient(loss, variables), tf.gradients(loss, variables)
-        for gradient, wanted in zip(got, want, strict=True):
+        for gradient, wanted in zip_equal(got, want):
             assert isinstance(gradient, tf.IndexedSlices)
             assert gradient.values.op.type == wanted.values.op.type
         harness.initialize(session)
         got, want = session.run([got, want])
-        for gradient, wanted in zip(got, want, strict=True):
+        for gradient, wanted in zip_equal(got, want):
             assert np.any(gradient.values)
             np.testing.assert_array_equal(gradient.indices, wanted.indices)
             np.testing.assert_array_equal(gradient.values, wanted.values)
@@ -148,7 +149,7 @@ def trained(look_up, optimizer, taped, steps=5):
             variables, rows = look_up()
             loss = tf.reduce_sum(tf.square(rows - 0.5))
         gradients = tape.gradient(loss, variables) if taped else tf.gradients(loss, variables)
-        step = optimizer().apply_gradients(zip(gradients, variables, strict=True))
+        step = optimizer().apply_gradients(zip_equal(gradients, variables))
         ops = update_ops()
         harness.initialize(session)
         for _ in range(steps):
@@ -167,7 +168,7 @@ def test_training_is_the_same_bits_and_the_same_ops(look_up, optimizer):
     assert ops == wanted_ops
     if look_up is group:
         assert ops == ["SokGroupLookupApplyGradients"]
-    for contents, wanted in zip(got, want, strict=True):
+    for contents, wanted in zip_equal(got, want):
         # Either of two lookups of a table may run first, which determines the row numbers of keys.
         (keys, rows), (wanted_keys, wanted_rows) = _by_key(*contents), _by_key(*wanted)
         np.testing.assert_array_equal(keys, wanted_keys)
@@ -189,7 +190,7 @@ def test_a_loop_trains_a_table_as_it_trains_a_variable(optimizer, in_function):
     ]
     (losses, rows, kernel), want = (_losses_rows_and_kernel(make, optimizer, in_function) for make in makers)
     assert losses[-1] < losses[0] and np.any(rows != start)
-    for got, wanted in zip((losses, rows, kernel), want, strict=True):
+    for got, wanted in zip_equal((losses, rows, kernel), want):
         np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=1e-7)
 
 
@@ -205,11 +206,11 @@ def _losses_rows_and_kernel(make, optimizer, in_function):
             return loss, tape.gradient(loss, variables)
 
         loss, gradients = (tf.function(gradients_of) if in_function else gradients_of)(placeholder)
-        step = optimizer(0.1).apply_gradients(zip(gradients, variables, strict=True))
+        step = optimizer(0.1).apply_gradients(zip_equal(gradients, variables))
         harness.initialize(session)
         rng = np.random.default_rng(3)
         losses = [session.run([loss, step], {placeholder: rng.integers(0, 6, 4)})[0] for _ in range(20)]
-        return losses, *session.run([variables[0].read_value(), variables[1]])
+        return (losses, *session.run([variables[0].read_value(), variables[1]]))
 
 
 def test_a_function_that_a_tape_calls():
@@ -339,7 +340,7 @@ def test_a_loss_scale_optimizer():
             loss = tf.reduce_sum(tf.nn.embedding_lookup(variable, [1, 2]) ** 2)
             scaled = optimizer.get_scaled_loss(loss)
         gradients = optimizer.get_unscaled_gradients(tape.gradient(scaled, [variable]))
-        step = optimizer.apply_gradients(zip(gradients, [variable], strict=True))
+        step = optimizer.apply_gradients(zip_equal(gradients, [variable]))
         np.testing.assert_array_equal(_loop(session, variable, step), np.full([2, 3], 0.125))
 
 
@@ -424,7 +425,7 @@ def _prefetched(how):
         variables = [used, kernel, unused]
         gradients = tape.gradient(loss, variables) if how != "ahead" else tf.gradients(loss, variables)
         assert gradients[2] is None
-        step = train.GradientDescentOptimizer(0.125).apply_gradients(zip(gradients, variables, strict=True))
+        step = train.GradientDescentOptimizer(0.125).apply_gradients(zip_equal(gradients, variables))
         ops = update_ops()
         harness.initialize(session)
         session.run([iterator.initializer])
@@ -438,5 +439,5 @@ def _prefetched(how):
 def test_batches_that_are_drawn_ahead():
     want = _prefetched("plain")
     for how in ("ahead", "ahead with a tape"):
-        for got, wanted in zip(_prefetched(how), want, strict=True):
+        for got, wanted in zip_equal(_prefetched(how), want):
             np.testing.assert_array_equal(got, wanted)

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from graph_ops_groups import GROUPS, LAYOUTS, Model, are_same, divided, make_table, only
+from same_length import zip_equal
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.lookup import group
 
@@ -18,7 +19,7 @@ def test_what_tf_gradients_returns_is_untouched(layouts, is_sharded):
     model = Model(layouts)
     found = [
         graph_ops.untouched_gradient(gradient, table.handle)
-        for gradient, table in zip(model.gradients(), model.tables, strict=True)
+        for gradient, table in zip_equal(model.gradients(), model.tables)
     ]
     assert [position for _, position in found] == [model.in_order.index(table) for table in model.tables]
     (group_gradient,) = {gradient for gradient, _ in found}
@@ -36,7 +37,7 @@ def test_several_losses_of_one_group_have_one_gradient(is_sharded):
     model = Model(["dense", "sparse"])
     losses = [tf.reduce_sum(output) for output in model.outputs]
     gradients = tf.gradients(losses, model.tables)
-    for gradient, table in zip(gradients, model.tables, strict=True):
+    for gradient, table in zip_equal(gradients, model.tables):
         assert graph_ops.untouched_gradient(gradient, table.handle) is not None
 
 
@@ -108,7 +109,7 @@ def _gated(gradient):
 @pytest.mark.parametrize("change", [lambda g: divided(g, 3), lambda g: _gated(divided(_gated(g), 3))])
 def test_the_average_over_ranks_is_told(change, is_sharded):
     model = Model(["dense", "ragged"])
-    for gradient, table in zip(model.gradients(), model.tables, strict=True):
+    for gradient, table in zip_equal(model.gradients(), model.tables):
         found = graph_ops.untouched_gradient(change(gradient), table.handle)
         if is_sharded:
             assert found[0].divisor == 3

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import native
 from sparse_operation_kit.lookup import group
 
@@ -76,7 +77,7 @@ class Model:
 
     def __init__(self, layouts):
         self.tables = [make_table(name) for name in ("c", "a", "b")[: len(layouts)]]
-        self.lookups = [LAYOUTS[layout](table) for layout, table in zip(layouts, self.tables, strict=True)]
+        self.lookups = [LAYOUTS[layout](table) for layout, table in zip_equal(layouts, self.tables)]
         self.outputs = group.lookup_group(self.lookups)
         self.loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in self.outputs])
         # A group orders its tables by name.
@@ -99,7 +100,7 @@ def flat(named):
 
 
 def are_same(tensors, expected):
-    return len(tensors) == len(expected) and all(a is b for a, b in zip(tensors, expected, strict=True))
+    return len(tensors) == len(expected) and all(a is b for a, b in zip_equal(tensors, expected))
 
 
 def divided(gradient, divisor):

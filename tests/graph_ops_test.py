@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import sparse_operation_kit as sok
 from graph_ops_groups import DIMS, GROUPS, LAYOUTS, NUM_BAGS, Model, are_same, divided, flat, make_table, only
+from same_length import zip_equal
 from sparse_operation_kit import native
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.lookup import group
@@ -46,7 +47,7 @@ def test_the_gradient_of_a_group_takes_what_its_lookup_has_left(layouts):
     assert inputs["plan"] is graph_ops.outputs_of(only(graph_ops.GROUP_LOOKUP))["plan"]
     assert are_same(inputs["handles"], [table.handle for table in model.in_order])
     assert len(inputs["gradients"]) == len(layouts)
-    for table, gradient in zip(model.tables, gradients, strict=True):
+    for table, gradient in zip_equal(model.tables, gradients):
         position = model.in_order.index(table)
         assert gradient.indices is outputs["indices"][position]
         assert gradient.values is outputs["values"][position]

@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from feature_group import Features, Rows
+from same_length import zip_equal
 from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
     group_embedding_lookup_sparse,
@@ -24,7 +25,7 @@ KINDS = ("table", "resource", "reference", "partitioned")
 def test_each_kind_of_lookup_is_tensorflows_bit_for_bit(layout, combiner, weighted):
     with harness.graph_and_session() as session:
         features = Features(1)
-        for dim, kind in zip((1, 3, 16, 5), KINDS, strict=True):
+        for dim, kind in zip_equal((1, 3, 16, 5), KINDS):
             features.add(Rows(kind, dim, kind), combiner, layout, weighted)
         # TensorFlow sums 16 or more weighted rows in an order that depends on the machine.
         features.add(Rows("long_bags", 24, "table"), combiner, layout, weighted, most=15 if weighted else 60)
@@ -160,7 +161,7 @@ def test_without_training_nothing_is_inserted():
 def test_group_embedding_lookup_of_any_shape():
     with harness.graph_and_session() as session:
         rng = np.random.default_rng(0)
-        rows = [Rows(kind, dim, kind) for dim, kind in zip((3, 1, 8, 5), KINDS, strict=True)]
+        rows = [Rows(kind, dim, kind) for dim, kind in zip_equal((3, 1, 8, 5), KINDS)]
         shapes = [(), (4,), (2, 3), (2, 0, 3), (3, 1), (5,), (2, 2), (7,)]
         positions = [rng.integers(0, 60, shape) for shape in shapes]
         outputs = group_embedding_lookup(
@@ -176,7 +177,7 @@ def test_group_embedding_lookup_of_any_shape():
         harness.initialize(session)
         for each in rows:
             each.load(session)
-        for got, want, shape in zip(*session.run([outputs, wanted]), shapes, strict=True):
+        for got, want, shape in zip_equal(*session.run([outputs, wanted]), shapes):
             assert got.shape[:-1] == shape
             np.testing.assert_array_equal(got, want)
 

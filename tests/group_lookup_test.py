@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
@@ -103,14 +104,14 @@ class Model:
         harness.initialize(self.session)
         for name, rows in self.session.run(self.initial).items():
             self.plain[name].load(rows, self.session)
-        for got, want in zip(*self.session.run([outputs, self.wanted]), strict=True):
+        for got, want in zip_equal(*self.session.run([outputs, self.wanted])):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-        for name, of_table, of_plain in zip(used, by_table, by_plain, strict=True):
+        for name, of_table, of_plain in zip_equal(used, by_table, by_plain):
             got = harness.gradient_by_key(self.session, self.tables[name], of_table, self.keys)
             want = self.session.run(tf.convert_to_tensor(of_plain))
             assert_close(got, want)
         if self.weights:
-            for got, want in zip(*self.session.run(by_weight), strict=True):
+            for got, want in zip_equal(*self.session.run(by_weight)):
                 assert_close(got, want)
 
 

@@ -1,10 +1,14 @@
 """Helpers of most tests: one configuration of sok.Init per process, sessions in new graphs, keys, tables."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
+
+from same_length import zip_equal
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -30,7 +34,8 @@ def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Sessio
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads)
     # A fifth of a small test's time goes into a pass that only sorts the graph and infers shapes, and into
     # later rounds of Grappler, which do what its first does. Tests that make their own sessions have both.
-    config.graph_options.rewrite_options.disable_tfg_optimizer = True
+    if hasattr(config.graph_options.rewrite_options, "disable_tfg_optimizer"):  # not in 1.15
+        config.graph_options.rewrite_options.disable_tfg_optimizer = True
     config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         session.run(sok.Init(global_batch_size=GLOBAL_BATCH_SIZE, seed=SEED))
@@ -124,7 +129,7 @@ def gradient_by_key(
     key_of_row = table_contents(session, variable)[0]
     position = {int(key): i for i, key in enumerate(keys)}
     dense = np.zeros([len(keys), variable.dim], np.float64)
-    for row, value in zip(indices, values, strict=True):
+    for row, value in zip_equal(indices, values):
         dense[position[int(key_of_row[row])]] += value
     return dense
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -31,7 +32,7 @@ def draw(rng, batch, keep=0.6, vocabulary=50):
 def combine(row_of, indices, keys, rows, combiner):
     """The expected output of a layer: sums or means by row, zeros for rows without keys."""
     out, counts = np.zeros([rows, DIM], np.float64), np.zeros([rows, 1])
-    for (row, _), key in zip(indices, keys, strict=True):
+    for (row, _), key in zip_equal(indices, keys):
         out[row] += row_of[int(key)]
         counts[row] += 1
     if combiner == "mean":
@@ -41,7 +42,7 @@ def combine(row_of, indices, keys, rows, combiner):
 
 def rows_by_key(session, layer):
     keys, rows = harness.table_contents(session, layer.embedding_variable)
-    return dict(zip(keys.tolist(), rows, strict=True))
+    return dict(zip_equal(keys.tolist(), rows))
 
 
 def feed_of(placeholder, indices, keys, batch):
@@ -257,9 +258,9 @@ def test_wrong_kinds_of_input_fail_at_once():
 def test_bad_sizes_are_named(layer, argument, value, error):
     sizes = {"max_vocabulary_size_per_gpu": 10, "embedding_vec_size": 4, "slot_num": 2}
     if layer is sok.DistributedEmbedding:
-        sizes |= {"combiner": "sum", "max_nnz": 3}
+        sizes.update({"combiner": "sum", "max_nnz": 3})
     else:
-        sizes |= {"nnz_per_slot": 3}
+        sizes.update({"nnz_per_slot": 3})
     with harness.graph_and_session(), pytest.raises(error, match=f"{layer.__name__}.*{argument}.*{value}"):
         layer(**{**sizes, argument: value})
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 DIM = 3
 
@@ -20,7 +21,7 @@ def make_table(session, keys, **kwargs):
 
 def rows_of(session, table):
     keys, rows = harness.table_contents(session, table)
-    return {int(key): row.tolist() for key, row in zip(keys, rows, strict=True)}
+    return {int(key): row.tolist() for key, row in zip_equal(keys, rows)}
 
 
 def test_load_embedding_values_gives_key_i_row_i():
@@ -30,7 +31,7 @@ def test_load_embedding_values_gives_key_i_row_i():
         other = rows_of(session, table)[50]
         load = sok.Saver().load_embedding_values(table, values)
         assert session.run(load) == b"OK"
-        want = {i: row.tolist() for i, row in enumerate(values)} | {50: other}
+        want = {**{i: row.tolist() for i, row in enumerate(values)}, 50: other}
         assert rows_of(session, table) == want
 
 

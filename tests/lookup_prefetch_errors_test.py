@@ -1,5 +1,7 @@
 """Errors of LookupPrefetch are raised in the step that they belong to, and batches are never mixed."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import tensorflow as tf

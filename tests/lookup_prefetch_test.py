@@ -11,6 +11,7 @@ import harness
 import prefetched_training as training
 import sparse_operation_kit as sok
 from feature_column_support import fc, integers, originals_afterwards  # noqa: F401
+from same_length import zip_equal
 from sparse_operation_kit import feature_columns
 
 pytestmark = pytest.mark.cases_on_gpu(1)
@@ -31,7 +32,7 @@ POLICIES = {
 }
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def _plain(optimizer):
     return training.train(False, optimizer)
 
@@ -72,7 +73,7 @@ def _reads_only(tables, batch):
         bags = tf.RaggedTensor.from_row_lengths(batch["keys1"], batch["lengths1"])
         read = sok.group_embedding_lookup_sparse([tables["odd"]], [bags], ["sum"], training=False)
     outputs = training.look_up(tables, batch)
-    return outputs | {"read": read, "rows": [*outputs["rows"], *read]}
+    return {**outputs, "read": read, "rows": [*outputs["rows"], *read]}
 
 
 def _plain_lookups(tables, batch):
@@ -84,7 +85,7 @@ def _plain_lookups(tables, batch):
 @pytest.mark.parametrize("look_up", [_reads_only, _plain_lookups])
 def test_other_lookups_are_the_same(look_up):
     data = [
-        batch | {"labels_as_keys": np.arange(len(batch["labels"])) + step % 5}
+        {**batch, "labels_as_keys": np.arange(len(batch["labels"])) + step % 5}
         for step, batch in enumerate(training.batches())
     ]
     plain, ahead = (training.train(way, "adam", data=data, look_up=look_up) for way in (False, True))
@@ -109,7 +110,8 @@ def _column_batches(count):
         rng = np.random.default_rng(step)
         samples = int(rng.integers(1, 7))
         keys = {name: rng.zipf(1.3, [samples, 2]) % 50 for name in "abc"}
-        yield keys | {
+        yield {
+            **keys,
             "d": rng.integers(0, 10, [samples, 1]),
             "e": rng.choice([b"x", b"y", b"z"], [samples, 1]),
             "n": rng.normal(size=[samples]).astype(np.float32),
@@ -154,7 +156,7 @@ def _train_columns(ahead, tmp_path):
 def test_input_layer_with_groups_numbers_and_ordinary_variables(tmp_path):
     plain, ahead = (_train_columns(way, tmp_path) for way in (False, True))
     assert len(plain[0]) == 20 and len(plain[1]) == 3 and plain[2]
-    for one, other in zip(ahead, plain, strict=True):
+    for one, other in zip_equal(ahead, plain):
         tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 

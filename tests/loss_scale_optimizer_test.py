@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat
 
 pytestmark = pytest.mark.cases_on_gpu(1)
@@ -93,7 +94,7 @@ def test_a_step_that_is_not_finite_changes_nothing(name, bad, where):
         model.run(session)
         before = model.state(session)
         model.run(session, **{where: bad})
-        for got, want in zip(model.state(session), before, strict=True):
+        for got, want in zip_equal(model.state(session), before):
             np.testing.assert_array_equal(got, want)
         assert session.run(model.optimizer.loss_scale) == 32.0
         model.run(session)
@@ -113,7 +114,7 @@ def test_skipped_steps_do_not_age_adam(control_flow_v2):
                 for _ in range(bad_steps):
                     model.run(session, poison=np.inf)
             results.append(model.state(session))
-    for got, want in zip(*results, strict=True):
+    for got, want in zip_equal(*results):
         np.testing.assert_array_equal(got, want)
 
 
@@ -139,9 +140,7 @@ def test_scale_stays_at_least_one_and_finite():
         optimizer = LossScaleOptimizer(train.GradientDescentOptimizer(0.1), "dynamic", 2.0**127, 1)
         table = sok.EmbeddingVariable(name="table", dim=2)
         rows = tf.nn.embedding_lookup(table, [1])
-        step = optimizer.apply_gradients(
-            zip(tf.gradients(tf.reduce_sum(rows), [table]), [table], strict=True)
-        )
+        step = optimizer.apply_gradients(zip_equal(tf.gradients(tf.reduce_sum(rows), [table]), [table]))
         harness.initialize(session)
         session.run(step)
         assert session.run(optimizer.loss_scale) == 2.0**127
@@ -171,7 +170,7 @@ def test_by_hand_in_float16():
         scaled = tf.gradients(optimizer.get_scaled_loss(loss), [table])
         gradients = optimizer.get_unscaled_gradients(scaled)
         assert isinstance(gradients[0], tf.IndexedSlices)
-        step = optimizer.apply_gradients(zip(gradients, [table], strict=True))
+        step = optimizer.apply_gradients(zip_equal(gradients, [table]))
         harness.initialize(session)
         assert not np.any(session.run(tf.gradients(loss, [table])[0].values))
         session.run(step)

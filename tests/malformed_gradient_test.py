@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import native
 
 DIM = 2
@@ -41,7 +42,7 @@ def unharmed(session, table):
     """Checks that the table does not change."""
     before = harness.table_contents(session, table)
     yield
-    for was, now in zip(before, harness.table_contents(session, table), strict=True):
+    for was, now in zip_equal(before, harness.table_contents(session, table)):
         np.testing.assert_array_equal(now, was)
 
 
@@ -110,11 +111,9 @@ def test_hyper_parameters_of_stateful_optimizers(optimizer, good, bad):
 def test_an_unknown_optimizer_names_the_known():
     with harness.graph_and_session() as session:
         trained = Trained(session, "gradient_ascent")
-        with (
-            unharmed(session, trained.table),
-            pytest.raises(tf.errors.InvalidArgumentError, match="gradient_ascent.*adagrad"),
-        ):
-            trained.run()
+        with unharmed(session, trained.table):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="gradient_ascent.*adagrad"):
+                trained.run()
 
 
 def test_a_second_stateful_optimizer_is_refused():
@@ -128,9 +127,7 @@ def test_a_second_stateful_optimizer_is_refused():
             optimizer="adagrad",
         )
         trained.run()
-        with (
-            unharmed(session, trained.table),
-            pytest.raises(tf.errors.FailedPreconditionError, match=f"{NAME}.*momentum"),
-        ):
-            session.run(other)
+        with unharmed(session, trained.table):
+            with pytest.raises(tf.errors.FailedPreconditionError, match=f"{NAME}.*momentum"):
+                session.run(other)
         trained.run()

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import native
 
 DIM = 2
@@ -24,7 +25,7 @@ class Lookup:
         self.inputs = {"ids": place(tf.int64), "training": place(tf.bool)}
         bags = {"sparse": ["indices"], "ragged": ["row_splits"], "dense": []}[layout]
         dense_shapes = ["dense_shape"] if layout == "sparse" else []
-        self.inputs |= {name: place(tf.int64) for name in bags + dense_shapes}
+        self.inputs.update({name: place(tf.int64) for name in bags + dense_shapes})
         if weighted:
             self.inputs["weights"] = place(tf.float32)
         result = native.ops.sok_group_lookup(
@@ -66,7 +67,7 @@ def unharmed(lookup):
     before = lookup.run()
     keys, rows = harness.table_contents(lookup.session, lookup.table)
     yield
-    for was, now in zip((keys, rows), harness.table_contents(lookup.session, lookup.table), strict=True):
+    for was, now in zip_equal((keys, rows), harness.table_contents(lookup.session, lookup.table)):
         np.testing.assert_array_equal(now, was)
     np.testing.assert_array_equal(lookup.run(), before)
 
@@ -207,9 +208,9 @@ def test_zero_bags(layout):
         empty = np.zeros([0], np.int64)
         given = {"ids": empty}
         if layout == "sparse":
-            given |= {"indices": np.zeros([0, 2], np.int64), "dense_shape": [0, 2]}
+            given.update({"indices": np.zeros([0, 2], np.int64), "dense_shape": [0, 2]})
         else:
-            given |= {"row_splits": [0]}
+            given.update({"row_splits": [0]})
         with unharmed(lookup):
             assert lookup.run(**given).shape == (0, DIM)
 

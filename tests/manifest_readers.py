@@ -7,6 +7,7 @@ import pathlib
 import struct
 import subprocess
 
+from same_length import zip_equal
 from sparse_operation_kit.checkpoint import CheckpointError, manifest
 
 
@@ -33,7 +34,7 @@ def compare(cases: list[tuple[str, bytes]]) -> tuple[int, int]:
     """Checks that both readers agree on each (description, text); returns (number of good, number of bad)."""
     verdicts = engine_verdicts([text for _, text in cases])
     differ, good = [], 0
-    for (what, text), engine in zip(cases, verdicts, strict=True):
+    for (what, text), engine in zip_equal(cases, verdicts):
         python = python_verdict(text)
         good += engine == "good"
         if (python == "good") != (engine == "good"):

@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat
 
 pytestmark = pytest.mark.cases_on_gpu(1)
@@ -105,20 +106,20 @@ def test_steps_of_another_table_do_not_age_a_table():
         rows = [tf.nn.embedding_lookup(table, keys) for table in tables]
         optimizers = [_adam(0.1), _adam(0.1)]
         steps = []
-        for table, plain in zip(tables, plains, strict=True):
+        for table, plain in zip_equal(tables, plains):
             losses = [
                 tf.reduce_sum(tf.nn.embedding_lookup(variable, keys[:2]) ** 2) for variable in (table, plain)
             ]
             steps.append(
                 [
                     optimizer.minimize(loss, var_list=[variable])
-                    for optimizer, loss, variable in zip(optimizers, losses, (table, plain), strict=True)
+                    for optimizer, loss, variable in zip_equal(optimizers, losses, (table, plain))
                 ]
             )
         harness.initialize(session)
-        for plain, row in zip(plains, rows, strict=True):
+        for plain, row in zip_equal(plains, rows):
             plain.load(session.run(row), session)
         for which in (0, 1, 1, 1, 0, 1, 0, 0):
             session.run(steps[which])
-        for plain, row in zip(plains, rows, strict=True):
+        for plain, row in zip_equal(plains, rows):
             np.testing.assert_allclose(*session.run([row, plain]), rtol=1e-5, atol=1e-6)

@@ -11,6 +11,7 @@ import forked
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.replacement_table import Part
@@ -37,8 +38,8 @@ def _plain_optimizers():
     }
     if _KERAS:
         legacy = _KERAS[0][1]
-        made |= {"keras_sgd": legacy.SGD(0.1), "keras_adam": legacy.Adam(0.1, global_clipnorm=1.0)}
-        made |= {"keras_nadam": legacy.Nadam(0.1)}
+        made.update({"keras_sgd": legacy.SGD(0.1), "keras_adam": legacy.Adam(0.1, global_clipnorm=1.0)})
+        made.update({"keras_nadam": legacy.Nadam(0.1)})
     return made
 
 
@@ -63,7 +64,7 @@ def test_plain_models_are_untouched(name):
     want, want_names = _train_plain_model(name)
     replacements.install(Part.OPTIMIZERS)
     got, got_names = _train_plain_model(name)
-    for one, other in zip(got, want, strict=True):
+    for one, other in zip_equal(got, want):
         np.testing.assert_array_equal(one, other)
     assert got_names == want_names
 
@@ -111,7 +112,7 @@ def test_importing_changes_no_optimizer():
         "import sparse_operation_kit\n"
         "assert [dict(vars(cls)) for cls in classes] == before\n"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = forked.run_code(program, env=environment, timeout=120)
     assert run.returncode == 0, run.stderr[-2000:]
 

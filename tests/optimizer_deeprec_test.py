@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.core import initialize
 
 pytestmark = pytest.mark.cases_on_gpu(3)
@@ -200,7 +201,7 @@ def test_adam_async_counts_by_variable():
             session.run(trains["rarely"])
             powers = {
                 v.name: value
-                for v, value in zip(optimizer.variables(), session.run(optimizer.variables()), strict=True)
+                for v, value in zip_equal(optimizer.variables(), session.run(optimizer.variables()))
             }
             np.testing.assert_allclose(powers["AdamAsync/often/beta1_power:0"], 0.9**4, rtol=1e-6)
             np.testing.assert_allclose(powers["AdamAsync/rarely/beta1_power:0"], 0.9 ** (step + 2), rtol=1e-6)

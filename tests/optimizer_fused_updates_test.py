@@ -14,6 +14,7 @@ import harness
 import optimizer_parity
 import sparse_operation_kit as sok
 from device_of_tests import sized
+from same_length import zip_equal
 from sparse_operation_kit import compat, native
 from sparse_operation_kit.lookup import group
 
@@ -83,8 +84,8 @@ def _update_ops():
 
 
 def _assert_same_bits(contents, others):
-    for one, other in zip(contents, others, strict=True):
-        for a, b in zip(one, other, strict=True):
+    for one, other in zip_equal(contents, others):
+        for a, b in zip_equal(one, other):
             np.testing.assert_array_equal(a, b)
 
 
@@ -96,7 +97,7 @@ def _train(make, fused, steps=5):
             step = optimizer.minimize(model.loss, var_list=model.tables)
         else:
             gradients = tf.gradients(model.loss, model.tables)
-            step = optimizer.apply_gradients(zip(gradients, model.tables, strict=True))
+            step = optimizer.apply_gradients(zip_equal(gradients, model.tables))
         ops = _update_ops()
         harness.initialize(session)
         for seed in range(steps):
@@ -148,7 +149,7 @@ def test_gradients_that_something_is_done_to_get_ops_of_their_own(change):
     with harness.graph_and_session() as session:
         model = Model()
         gradients = CHANGES[change](tf.gradients(model.loss, model.tables))
-        step = train.GradientDescentOptimizer(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
+        step = train.GradientDescentOptimizer(0.1).apply_gradients(zip_equal(gradients, model.tables))
         assert _update_ops() == (0, 3)
         harness.initialize(session)
         session.run(step, model.feed(1))
@@ -190,7 +191,7 @@ def test_tables_of_one_group_may_have_optimizers_of_their_own():
         with harness.graph_and_session() as session, sok.optimizers.fused_updates(fused):
             model = Model()
             gradients = tf.gradients(model.loss, model.tables)
-            pairs = list(zip(gradients, model.tables, strict=True))
+            pairs = list(zip_equal(gradients, model.tables))
             steps = [
                 train.GradientDescentOptimizer(0.1).apply_gradients([pairs[2], pairs[0]]),
                 train.AdagradOptimizer(0.1).apply_gradients(pairs[1:2]),
@@ -211,7 +212,7 @@ def test_the_average_over_ranks_is_taken_in(make, ranks, is_sharded):
         with harness.graph_and_session() as session, sok.optimizers.fused_updates(fused):
             model = Model()
             gradients = _averaged(tf.gradients(model.loss, model.tables), ranks)
-            step = make(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
+            step = make(0.1).apply_gradients(zip_equal(gradients, model.tables))
             # The ops for one rank have no average.
             assert _update_ops() == ((1, 0) if fused and is_sharded else (0, 3))
             harness.initialize(session)
@@ -241,7 +242,7 @@ def test_gradients_can_be_read_beside_the_update():
     with harness.graph_and_session() as session:
         model = Model()
         gradients = tf.gradients(model.loss, model.tables)
-        step = train.GradientDescentOptimizer(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
+        step = train.GradientDescentOptimizer(0.1).apply_gradients(zip_equal(gradients, model.tables))
         assert _update_ops() == (1, 0)
         # The gradient of one table, read by an op that is built after the update.
         seen = tf.reduce_sum(gradients[1].values)
@@ -291,7 +292,7 @@ def test_gradients_of_weights_that_are_asked_for_later_are_those_before_the_step
         weights = tf.compat.v1.placeholder(tf.float32, [2])
         model = WeightedModel(weights)
         *gradients, of_weights = tf.gradients(model.loss, [*model.tables, weights])
-        step = train.GradientDescentOptimizer(10.0).apply_gradients(zip(gradients, model.tables, strict=True))
+        step = train.GradientDescentOptimizer(10.0).apply_gradients(zip_equal(gradients, model.tables))
         assert _update_ops() == (1, 0)
         later = of_weights * 3.0
         harness.initialize(session)
@@ -330,7 +331,7 @@ def test_rows_that_went_matter_to_gradients_of_weights_alone(is_sharded):
         with tf.control_dependencies([evicted]):
             loss = tf.add_n([tf.reduce_sum(tf.identity(rows) * tf.ones([])) for rows in model.rows])
         *gradients, of_weights = tf.gradients(loss, [*model.tables, weights], [tf.identity(loss)])
-        step = train.GradientDescentOptimizer(1.0).apply_gradients(zip(gradients, model.tables, strict=True))
+        step = train.GradientDescentOptimizer(1.0).apply_gradients(zip_equal(gradients, model.tables))
         assert _update_ops() == (1, 0)
         harness.initialize(session)
         feed = {weights: [1.0, 2.0]}
@@ -350,13 +351,13 @@ def test_a_step_is_over_when_the_train_op_is(make):
         with harness.graph_and_session() as session, sok.optimizers.fused_updates(fused):
             model = Model()
             gradients = tf.gradients(model.loss, model.tables)
-            step = make(0.1).apply_gradients(zip(gradients, model.tables, strict=True))
+            step = make(0.1).apply_gradients(zip_equal(gradients, model.tables))
             with tf.control_dependencies([step]):
                 after = sok.group_embedding_lookup_sparse(model.tables, model.ids, combiners=["sum"] * 3)
             harness.initialize(session)
             return session.run(after, model.feed(2))
 
-    for one, other in zip(rows_after_step(True), rows_after_step(False), strict=True):
+    for one, other in zip_equal(rows_after_step(True), rows_after_step(False)):
         np.testing.assert_array_equal(one, other)
 
 
@@ -372,7 +373,7 @@ def _raw_update(model, **changed):
     if "SokGroupSum" in by_type:
         gradient = by_type["SokGroupSum"]
         names = ("served", "received", "received_splits", "sent", "sent_splits")
-        arguments.update(zip(names, gradient.inputs[3:], strict=True), divisor=2)
+        arguments.update(zip_equal(names, gradient.inputs[3:]), divisor=2)
         arguments["handles"] = list(gradient.inputs[:3])
         make = native.ops.sok_group_sum_apply_gradients
     else:

@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -46,8 +47,8 @@ def test_changed_gradients_are_what_is_applied(make, change):
             (twins.rows_loss, [twins.rows, twins.rows_dense]),
         ):
             optimizer = make(twins.learning_rate)
-            gradients, variables = zip(*optimizer.compute_gradients(loss, var_list=variables), strict=True)
-            steps.append(optimizer.apply_gradients(zip(change(list(gradients)), variables, strict=True)))
+            gradients, variables = zip_equal(*optimizer.compute_gradients(loss, var_list=variables))
+            steps.append(optimizer.apply_gradients(zip_equal(change(list(gradients)), variables)))
         twins.start(session)
         for positions, labels in optimizer_parity.batches(30, distinct=True):
             session.run(steps, twins.feed(positions, labels, 0.3))
@@ -80,7 +81,7 @@ def test_several_lookups_of_one_table_add_up(make, gate):
         rng = np.random.default_rng(0)
         for positions, labels in optimizer_parity.batches(30):
             feed = twins.feed(positions, labels, 0.02)
-            session.run(steps, feed | {other: rng.choice(positions, 5)})
+            session.run(steps, {**feed, other: rng.choice(positions, 5)})
         assert optimizer_parity.deviation(*twins.read(session)) < 5e-6
 
 
@@ -98,16 +99,16 @@ def test_several_tables_and_dense_variables_in_one_optimizer():
         steps = []
         for which, variables in enumerate((tables, plains)):
             ids = [tf.gather(keys, p) if which == 0 else p for p in positions]
-            features = [tf.nn.embedding_lookup(v, i) for v, i in zip(variables, ids, strict=True)]
+            features = [tf.nn.embedding_lookup(v, i) for v, i in zip_equal(variables, ids)]
             loss = tf.reduce_mean(tf.sin(3 * tf.matmul(tf.concat(features, axis=1), dense[which])))
             optimizer = train.AdamOptimizer(0.05)
             steps.append(optimizer.minimize(loss, var_list=[dense[which], *variables]))
         harness.initialize(session)
-        for plain, row in zip(plains, rows, strict=True):
+        for plain, row in zip_equal(plains, rows):
             plain.load(session.run(row), session)
         for _ in range(50):
             session.run(steps, {p: rng.integers(0, keys.size, 8) for p in positions})
-        for got, want in session.run(list(zip([*rows, dense[0]], [*plains, dense[1]], strict=True))):
+        for got, want in session.run(list(zip_equal([*rows, dense[0]], [*plains, dense[1]]))):
             assert optimizer_parity.deviation(got, want) < 5e-5
 
 
@@ -146,7 +147,7 @@ def test_gradients_may_come_as_an_iterator():
         table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
         rows = tf.nn.embedding_lookup(table, [4])
         gradients = tf.gradients(tf.reduce_sum(rows), [table])
-        step = train.GradientDescentOptimizer(0.5).apply_gradients(zip(gradients, [table], strict=True))
+        step = train.GradientDescentOptimizer(0.5).apply_gradients(zip_equal(gradients, [table]))
         harness.initialize(session)
         session.run(step)
         np.testing.assert_array_equal(session.run(rows), [[0.5, 0.5]])

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat
 
 LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
@@ -25,7 +26,7 @@ def model(optimizer):
     dense = tf.compat.v1.get_variable("dense", initializer=[2.0, 3.0])
     loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [4, 5]) * dense)
     gradients = tf.gradients(loss, [table, dense])
-    return table, dense, optimizer.apply_gradients(zip(gradients, [table, dense], strict=True))
+    return table, dense, optimizer.apply_gradients(zip_equal(gradients, [table, dense]))
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
@@ -40,9 +41,7 @@ def test_it_initializes_the_optimizers_own_variables_and_no_others(name):
         trained = session.run([tf.nn.embedding_lookup(table, [4, 5]), dense])
         assert not np.any(trained[0] == 1.0)
         session.run(optimizer.initializer)
-        for got, want in zip(
-            session.run([tf.nn.embedding_lookup(table, [4, 5]), dense]), trained, strict=True
-        ):
+        for got, want in zip_equal(session.run([tf.nn.embedding_lookup(table, [4, 5]), dense]), trained):
             np.testing.assert_array_equal(got, want)
 
 

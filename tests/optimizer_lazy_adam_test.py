@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import optimizer_parity
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 LazyAdam = sok.tf.keras.optimizers.LazyAdamOptimizer
 
@@ -69,7 +70,7 @@ def test_dense_gradients_are_adams():
         optimizers = [LazyAdam(0.1), tf.compat.v1.train.AdamOptimizer(0.1)]
         steps = [
             optimizer.minimize(tf.reduce_sum(variable**4), var_list=[variable])
-            for optimizer, variable in zip(optimizers, variables, strict=True)
+            for optimizer, variable in zip_equal(optimizers, variables)
         ]
         harness.initialize(session)
         for _ in range(20):

@@ -1,5 +1,7 @@
 """Gradients that overflow float32 have the same effect on a table and a tf.Variable: numbers, inf and NaN."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -67,16 +69,18 @@ OPTIMIZERS = {
     ),
 }
 if legacy is not None:
-    OPTIMIZERS |= {
-        "keras_momentum": lambda: legacy.SGD(RATE, momentum=0.9),
-        "keras_nesterov": lambda: legacy.SGD(RATE, momentum=0.8, nesterov=True),
-        "keras_adagrad": lambda: legacy.Adagrad(RATE),
-        "keras_rmsprop": lambda: legacy.RMSprop(RATE),
-        "keras_rmsprop_momentum": lambda: legacy.RMSprop(RATE, momentum=0.5),
-        "keras_rmsprop_centered": lambda: legacy.RMSprop(RATE, epsilon=1e-2, centered=True),
-        "keras_ftrl": lambda: legacy.Ftrl(RATE, beta=0.5),
-        "keras_adam": lambda: legacy.Adam(RATE),
-    }
+    OPTIMIZERS.update(
+        {
+            "keras_momentum": lambda: legacy.SGD(RATE, momentum=0.9),
+            "keras_nesterov": lambda: legacy.SGD(RATE, momentum=0.8, nesterov=True),
+            "keras_adagrad": lambda: legacy.Adagrad(RATE),
+            "keras_rmsprop": lambda: legacy.RMSprop(RATE),
+            "keras_rmsprop_momentum": lambda: legacy.RMSprop(RATE, momentum=0.5),
+            "keras_rmsprop_centered": lambda: legacy.RMSprop(RATE, epsilon=1e-2, centered=True),
+            "keras_ftrl": lambda: legacy.Ftrl(RATE, beta=0.5),
+            "keras_adam": lambda: legacy.Adam(RATE),
+        }
+    )
 
 
 # Keras' Adam squares a gradient before it takes a thousandth, so its v may be inf when a table's is not.

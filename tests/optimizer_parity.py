@@ -11,6 +11,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from device_of_tests import ON_GPU, sized
+from same_length import zip_equal
 from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
@@ -132,7 +133,7 @@ def rows_after_each(
             step = tf.group(
                 *[
                     train(make_optimizer(), tf.reduce_sum(row) * gradient, [variable])
-                    for row, variable in zip(rows, (table, plain), strict=True)
+                    for row, variable in zip_equal(rows, (table, plain))
                 ]
             )
         harness.initialize(session)

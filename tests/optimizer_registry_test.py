@@ -12,6 +12,7 @@ import harness
 import optimizer_parity
 import sparse_operation_kit as sok
 from device_of_tests import sized
+from same_length import zip_equal
 from sparse_operation_kit import native
 from sparse_operation_kit.optimizers.mapping import known_optimizers
 
@@ -105,7 +106,7 @@ def test_a_checkpoint_has_the_rules_slots_and_training_goes_on_from_it(entry, ru
             model.train(session, 6, first=6)
             restored = contents(session)
     assert sorted(_slots_of(prefix, "table4")) == sorted(native.optimizer_rules()[rule]["slots"])
-    for (keys, rows), (other_keys, other_rows) in zip(expected, restored, strict=True):
+    for (keys, rows), (other_keys, other_rows) in zip_equal(expected, restored):
         np.testing.assert_array_equal(keys, other_keys)
         np.testing.assert_array_equal(rows, other_rows)
 

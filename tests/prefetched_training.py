@@ -1,5 +1,7 @@
 """A model that trains on an iterator, with and without `sok.LookupPrefetch`."""
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import functools
@@ -13,6 +15,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from device_of_tests import sized
+from same_length import zip_equal
 
 v1 = tf.compat.v1
 STEPS = sized(on_cpu=24, on_gpu=12)
@@ -41,7 +44,7 @@ def batches(rank: int = 0, steps: int = STEPS, vocabulary: int = 300) -> list[di
             count = lengths.sum()
             keys = harness.zipf_keys(rng, count, vocabulary)
             keys = np.where(rng.random(count) < 0.1, 1000 + step, keys)
-            batch |= {f"lengths{feature}": lengths, f"keys{feature}": keys}
+            batch.update({f"lengths{feature}": lengths, f"keys{feature}": keys})
             batch[f"weights{feature}"] = rng.uniform(0.5, 2, count).astype(np.float32)
         result.append(batch)
     return result
@@ -81,10 +84,10 @@ class Run:
     tables: dict[str, dict[str, np.ndarray]]
     statistics: dict
 
-    def assert_equal(self, other: "Run") -> None:
+    def assert_equal(self, other: Run) -> None:
         """Compares bit for bit."""
         assert len(self.steps) == len(other.steps)
-        for step, (one, another) in enumerate(zip(self.steps, other.steps, strict=True)):
+        for step, (one, another) in enumerate(zip_equal(self.steps, other.steps)):
             tf.nest.map_structure(
                 functools.partial(np.testing.assert_array_equal, err_msg=f"step {step}"), one, another
             )

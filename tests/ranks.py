@@ -287,7 +287,7 @@ def _call_checks(path: str, names: list[str]) -> dict[str, Any]:
     return results
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def _module(path: str) -> Any:
     name = pathlib.Path(path).stem
     spec = importlib.util.spec_from_file_location(name, path)

@@ -1,5 +1,7 @@
 """tf.compat.v1.train.Saver over ranks: one checkpoint for all, which any number of ranks can restore."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 import shutil

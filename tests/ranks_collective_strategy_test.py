@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import ranks
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import deeprec
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.deeprec import collective
@@ -99,8 +100,8 @@ def clipped(clip):
 
     def make_train_op(model):
         optimizer = train.AdagradOptimizer(0.1)
-        gradients, variables = zip(*optimizer.compute_gradients(model.loss), strict=True)
-        return optimizer.apply_gradients(zip(clip(list(gradients)), variables, strict=True), model.step)
+        gradients, variables = zip_equal(*optimizer.compute_gradients(model.loss))
+        return optimizer.apply_gradients(zip_equal(clip(list(gradients)), variables), model.step)
 
     return trained(make_train_op)
 
@@ -136,7 +137,7 @@ def norms(model):
     table = by_name.pop("table")
     lists = [[gradient for gradient, _ in pairs], [table, None], [*by_name.values()]]
     found = [tf.linalg.global_norm(one) for one in lists]
-    return optimizer.apply_gradients(pairs), *found, v1.global_norm(lists[0], name="again")
+    return (optimizer.apply_gradients(pairs), *found, v1.global_norm(lists[0], name="again"))
 
 
 def check_norms():
@@ -162,7 +163,7 @@ def check_an_explicit_optimizer_goes_first():
         variables = [model.table, model.ordinary, model.kernel]
         # Gated, because a reference variable may change while gradients that need it are computed.
         gradients = tf.gradients(model.loss / communicator().size, variables, gate_gradients=True)
-        pairs = optimizer.combine_gradients(zip(gradients, variables, strict=True))
+        pairs = optimizer.combine_gradients(zip_equal(gradients, variables))
         return optimizer.apply_gradients(pairs, model.step)
 
     return enabled(lambda: [trained(make_train_op), trained(by_hand)])
@@ -183,7 +184,7 @@ def check_gradients_of_one_rank_are_refused():
     def make_train_op(model):
         optimizer = train.AdagradOptimizer(0.1)
         variables = [model.table, model.kernel]
-        pairs = zip(tf.gradients(model.loss, variables), variables, strict=True)
+        pairs = zip_equal(tf.gradients(model.loss, variables), variables)
         if communicator().size == 1:
             return optimizer.apply_gradients(pairs)
         with pytest.raises(ValueError, match="not averaged over the ranks"):
@@ -356,7 +357,7 @@ def test_ranks_train_as_one_process(size, one_process):
         for rank in range(size):
             results, wanted = _arrays(by_rank[rank]), _arrays(one_process[name][0])
             assert len(results) == len(wanted), name
-            for number, (result, want) in enumerate(zip(results, wanted, strict=True)):
+            for number, (result, want) in enumerate(zip_equal(results, wanted)):
                 np.testing.assert_allclose(
                     result, want, rtol=2e-4, atol=2e-5, err_msg=f"{name} {number} on rank {rank}"
                 )

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import ranks
+from same_length import zip_equal
 from sparse_operation_kit.core.communicator import communicator
 
 MOVED_DTYPES = [
@@ -181,7 +182,7 @@ def test_broadcast_keeps_dtypes(launched):
     size, results = launched
     for values in results["check_broadcast_of_every_dtype"]:
         assert [name for name, _ in values] == [dtype.name for dtype in MOVED_DTYPES]
-        for (name, value), dtype in zip(values, MOVED_DTYPES, strict=True):
+        for (name, value), dtype in zip_equal(values, MOVED_DTYPES):
             expected = np.array([size - 1, 2 - size]).astype(dtype.as_numpy_dtype)
             assert value == np.real(expected).astype(np.int64).tolist(), name
 
@@ -193,7 +194,7 @@ def test_all_asks_every_rank(launched):
 
 def test_ranks_may_build_in_any_order_and_scope(launched):
     size, results = launched
-    expected = {"one": 3, "two": 3, "three": 5} | {f"{name} again": 10 for name in ("one", "two", "three")}
+    expected = {"one": 3, "two": 3, "three": 5, **{f"{name} again": 10 for name in ("one", "two", "three")}}
     assert (
         results["check_names_do_not_depend_on_scopes_and_order"]
         == [{name: value * size for name, value in expected.items()}] * size

@@ -1,5 +1,7 @@
 """If ranks disagree about a table or a group, all get an error that names both sides, instead of hanging."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

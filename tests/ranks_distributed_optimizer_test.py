@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import ranks
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.core import initialize
 from sparse_operation_kit.core.communicator import communicator
@@ -101,7 +102,7 @@ def check_gradients_by_hand():
 def _by_hand(model):
     optimizer = Distributed(train.AdagradOptimizer(0.1), op="sum")
     variables = [model.table, model.ordinary, model.kernel]
-    pairs = list(zip(tf.gradients(model.loss, variables), variables, strict=True))
+    pairs = list(zip_equal(tf.gradients(model.loss, variables), variables))
     with pytest.raises(ValueError, match="not combined over the ranks"):
         optimizer.apply_gradients(pairs)
     return optimizer.apply_gradients(optimizer.combine_gradients(pairs))
@@ -198,7 +199,7 @@ def one_process():
 
 
 def _assert_same_state(state, expected):
-    for value, other in zip(state, expected, strict=True):
+    for value, other in zip_equal(state, expected):
         np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5)
 
 

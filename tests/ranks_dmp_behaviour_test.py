@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import dmp_model
 import ranks
+from same_length import zip_equal
 from sparse_operation_kit import dist_model_parallel as dmp
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.exchange_statistics import exchange_statistics
@@ -94,7 +95,7 @@ def check_bad_ids():
                 with pytest.raises(tf.errors.InvalidArgumentError) as error:
                     session.run(step, {bad: value})
                 messages[str(options), name] = error.value.message
-            for got, want in zip(layer.get_weights(all_ranks=True), before, strict=True):
+            for got, want in zip_equal(layer.get_weights(all_ranks=True), before):
                 np.testing.assert_array_equal(got, want)
             session.run(step, {bad: np.zeros([12, 1])})
             assert not np.array_equal(layer.get_weights(all_ranks=True)[1], before[1])
@@ -134,7 +135,7 @@ def check_eager_lookups():
             loss = tf.add_n([tf.reduce_sum(output) for output in outputs])
         gradients = dmp.DistributedGradientTape(tape).gradient(loss, layer.trainable_variables)
         assert all(isinstance(gradient, tf.IndexedSlices) for gradient in gradients)
-        for output, table in zip(outputs, layer.get_weights(all_ranks=True), strict=True):
+        for output, table in zip_equal(outputs, layer.get_weights(all_ranks=True)):
             np.testing.assert_array_equal(output, table[[[communicator().rank, 9]]])
     with pytest.raises(tf.errors.InvalidArgumentError, match="has 10"):
         layer([[[10 * communicator().rank]]] * communicator().size)
@@ -181,13 +182,13 @@ def check_weights(folder):
             layer.set_weights(weights, **options)
         for got in (layer.get_weights(), layer.get_weights(all_ranks=True, session=session)):
             assert len(got) == len(arrays) or (got == [] and not first)
-            for got_array, want in zip(got, arrays, strict=bool(got)):
+            for got_array, want in zip(got, arrays):
                 np.testing.assert_array_equal(got_array, want)
         _check_errors_of_weights(layer, arrays)
     # The same in eager execution.
     layer = dmp_model.layer_of(case)
     layer.set_weights(paths, chunk=50)
-    for got_array, want in zip(layer.get_weights(all_ranks=True), arrays, strict=True):
+    for got_array, want in zip_equal(layer.get_weights(all_ranks=True), arrays):
         np.testing.assert_array_equal(got_array, want)
 
 
@@ -203,7 +204,7 @@ def _check_errors_of_weights(layer, arrays):
         layer.set_weights(arrays, chunk=0)
     with pytest.raises(FileNotFoundError if last else ValueError):
         layer.set_weights(["/no/such.npy" if last else arrays[0], *arrays[1:]])
-    for got, want in zip(layer.get_weights(all_ranks=True), arrays, strict=True):
+    for got, want in zip_equal(layer.get_weights(all_ranks=True), arrays):
         np.testing.assert_array_equal(got, want)
 
 
@@ -252,7 +253,7 @@ def check_checkpoints(folder):
 
     run(True)
     resumed, straight = run(True), run(False)
-    for got, want in zip(resumed, straight, strict=True):
+    for got, want in zip_equal(resumed, straight):
         np.testing.assert_array_equal(got, want)
 
 
@@ -293,7 +294,7 @@ def check_fit(optimizer_name, weights, folder):
     model.save_weights(path)
     layer.set_weights(weights)
     model.load_weights(path)
-    for got, want in zip(layer.get_weights(all_ranks=True), trained, strict=True):
+    for got, want in zip_equal(layer.get_weights(all_ranks=True), trained):
         np.testing.assert_array_equal(got, want)
     return trained, dense.get_weights()
 
@@ -330,9 +331,7 @@ def plain_fits():
     fits = {}
     for name, optimizer in KERAS.items():
         layers = _keras_layers()
-        model = _keras_model(
-            lambda inputs, layers=layers: [x(i) for x, i in zip(layers, inputs, strict=True)]
-        )
+        model = _keras_model(lambda inputs, layers=layers: [x(i) for x, i in zip_equal(layers, inputs)])
         initial = [layer.get_weights()[0] for layer in layers]
         ids, labels = _keras_data()
         model.compile(optimizer(), "mse")
@@ -382,7 +381,7 @@ def test_a_bad_id_is_an_error_on_every_rank(launched):
 
 def test_broadcast(launched):
     for result in launched[1]:
-        for got, want in zip(result["check_broadcast"], launched[1][0]["check_broadcast"], strict=True):
+        for got, want in zip_equal(result["check_broadcast"], launched[1][0]["check_broadcast"]):
             np.testing.assert_array_equal(got, want)
 
 
@@ -391,5 +390,5 @@ def test_fit(launched, plain_fits, name):
     _, tables, others = plain_fits[name]
     for result in launched[1]:
         got_tables, got_others = result["fits"][name]
-        for got, want in zip([*got_tables, *got_others], [*tables, *others], strict=True):
+        for got, want in zip_equal([*got_tables, *got_others], [*tables, *others]):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -7,6 +7,7 @@ import pytest
 
 import dmp_model
 import ranks
+from same_length import zip_equal
 from sparse_operation_kit.core.communicator import communicator
 
 STEPS = 25
@@ -38,7 +39,7 @@ CHECKS = [check_training, check_training_in_functions]
 def launched():
     """By number of ranks and check, the results of each rank; launched when first asked for."""
 
-    @functools.cache
+    @functools.lru_cache(maxsize=None)
     def launch(size):
         if size == 1:
             return {check.__name__: [check()] for check in CHECKS}
@@ -60,13 +61,13 @@ def _plain(name, tables):
 def _assert_is_plain(of_ranks, name):
     initial, (first, tables, kernels, losses) = _plain(name, of_ranks[0]["initial"])
     for result in of_ranks:
-        for got, want in zip(result["initial"], initial, strict=True):
+        for got, want in zip_equal(result["initial"], initial):
             np.testing.assert_array_equal(got, want)
-        for got, want in zip(result["first"], first, strict=True):
-            for got_row, sample in zip(got, result["samples"], strict=True):
+        for got, want in zip_equal(result["first"], first):
+            for got_row, sample in zip_equal(got, result["samples"]):
                 np.testing.assert_allclose(got_row, want[sample], rtol=1e-6, atol=1e-7)
         for what, want in (("tables", tables), ("kernels", kernels), ("losses", losses)):
-            for got_array, want_array in zip(result[what], want, strict=True):
+            for got_array, want_array in zip_equal(result[what], want):
                 np.testing.assert_allclose(got_array, want_array, rtol=1e-5, atol=1e-5)
 
 

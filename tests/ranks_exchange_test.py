@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ranks
+from same_length import zip_equal
 
 _LAUNCHES = [("gloo", 3), ("mpi", 2)]
 
@@ -110,7 +111,7 @@ def _many_in_flight(threads, steps):
         feed, expected = {}, {}
         for i, name in enumerate(names):
             sent, expected[name] = _parts(me, 1000 * step + i)
-            feed |= me.feed(exchanges[name], sent)
+            feed.update(me.feed(exchanges[name], sent))
         for name, got in me.session.run(fetches, feed).items():
             me.check(got, expected[name])
 
@@ -182,7 +183,7 @@ def check_statistics():
     me.session.run(exchange[2], me.feed(exchange, sent))
     own = 8 * (3 + me.rank)
     all_sent, all_received = 8 * sum(len(part) for part in sent), own * me.size
-    change = type(before)(*(new - old for new, old in zip(me.exchanged(), before, strict=True)))
+    change = type(before)(*(new - old for new, old in zip_equal(me.exchanged(), before)))
     assert change.exchanges == 1
     assert (change.bytes_sent, change.bytes_received) == (all_sent, all_received)
     assert (change.bytes_sent_to_others, change.bytes_received_from_others) == (
@@ -224,7 +225,7 @@ def check_an_error_elsewhere_ends_the_step_at_once():
     words, splits, outputs = me.fed_exchange("left")
     barrier = me.fed_exchange("barrier")
     feed = {words: np.arange(me.size) + 10 * me.rank, splits: [1] * me.size}
-    all_feed = feed | me.feed(barrier, [np.zeros(0, np.int64)] * me.size)
+    all_feed = {**feed, **me.feed(barrier, [np.zeros(0, np.int64)] * me.size)}
     expected = [np.array([me.rank + 10 * other]) for other in range(me.size)]
 
     def fail():

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import ranks
+from same_length import zip_equal
 from sparse_operation_kit import experiment as sok
 from sparse_operation_kit.checkpoint import open_checkpoint, problems
 from sparse_operation_kit.core.communicator import communicator
@@ -17,7 +18,7 @@ RATE = 0.25
 
 def _values():
     rng = np.random.default_rng(0)
-    return [rng.standard_normal(shape).astype(np.float32) for shape in zip(ROWS, DIMS, strict=True)]
+    return [rng.standard_normal(shape).astype(np.float32) for shape in zip_equal(ROWS, DIMS)]
 
 
 def _batch():
@@ -38,7 +39,7 @@ def _part(rank, size):
         taken = slice(lengths[: bags.start].sum(), lengths[: bags.stop].sum())
         of_rank = tf.RaggedTensor.from_row_lengths(tf.constant(ids[taken]), lengths[bags])
         parts.append((of_rank, of_rank.with_values(tf.constant(weights[taken], tf.float32))))
-    return zip(*parts, strict=True)
+    return zip_equal(*parts)
 
 
 def _variables(size):
@@ -62,7 +63,7 @@ def _train(folder):
         outputs = sok.lookup_sparse(variables, ids, weights, COMBINERS)
         loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
         optimizer = sok.SGD(lr=RATE)
-        step = optimizer.apply_gradients(zip(tf.gradients(loss, variables), variables, strict=True))
+        step = optimizer.apply_gradients(zip_equal(tf.gradients(loss, variables), variables))
         dense = sok.all2all_dense_embedding(variables[0], tf.constant([[rank, 16], [5, rank]]))
         reads = [variables[0].read_value(), variables[1].read_value(), *sok.export(variables[2])]
         sizes = [variable.total_count()[0] for variable in variables]
@@ -85,7 +86,7 @@ def _load(folder):
         load = sok.load(folder, variables)
         rows = [
             sok.all2all_dense_embedding(variable, tf.range(rows, dtype=tf.int64))
-            for variable, rows in zip(variables, ROWS, strict=True)
+            for variable, rows in zip_equal(variables, ROWS)
         ]
         session.run(tf.compat.v1.global_variables_initializer())
         assert session.run(load) == b"OK"
@@ -99,7 +100,7 @@ def _expected():
         ids, weights = _part(0, 1)
         outputs = [
             tf.nn.embedding_lookup_sparse(variable, of.to_sparse(), weight.to_sparse(), combiner=combiner)
-            for variable, of, weight, combiner in zip(variables, ids, weights, COMBINERS, strict=True)
+            for variable, of, weight, combiner in zip_equal(variables, ids, weights, COMBINERS)
         ]
         loss = tf.add_n([tf.reduce_sum(tf.square(output)) for output in outputs])
         step = tf.compat.v1.train.GradientDescentOptimizer(RATE).minimize(loss, var_list=variables)
@@ -132,12 +133,12 @@ def test_ranks_train_as_one_process(tmp_path, expected, size):
             len(range(rank, ROWS[0], size)),
             *([7, 11] if rank == size - 1 else [0, 0]),
         ]
-        grown.update(zip(keys.tolist(), rows, strict=True))
+        grown.update(zip_equal(keys.tolist(), rows))
         assert result["shapes"][:2] == [list(spread.shape), list(placed.shape)]
     np.testing.assert_allclose([grown[key] for key in range(ROWS[2])], trained[2], rtol=1e-5, atol=1e-6)
     for other in {1, 2, 3} - {size}:
         for loaded in ranks.run(_load, str(tmp_path), ranks=other):
-            for one, want in zip(loaded, trained, strict=True):
+            for one, want in zip_equal(loaded, trained):
                 np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
 
 
@@ -145,11 +146,11 @@ def _saved(modes):
     """A variable of each mode, and all rows of each."""
     variables = [
         sok.Variable(values, mode=mode, name=f"table{number}")
-        for number, (values, mode) in enumerate(zip(_values(), modes, strict=True))
+        for number, (values, mode) in enumerate(zip_equal(_values(), modes))
     ]
     everything = [
         sok.all2all_dense_embedding(variable, tf.range(rows, dtype=tf.int64))
-        for variable, rows in zip(variables, ROWS, strict=True)
+        for variable, rows in zip_equal(variables, ROWS)
     ]
     return variables, everything
 

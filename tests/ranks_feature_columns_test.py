@@ -10,6 +10,7 @@ import feature_column_sets as sets
 import harness
 import ranks
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import feature_columns
 
 STEPS = 50
@@ -42,7 +43,7 @@ def train_both_ways(seeds):
     return runs
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def train_in_one_process(seed):
     recipes = sets.random_recipes(seed)
     return sets.train(recipes, True, global_steps(recipes, seed), OPTIMIZERS[seed % len(OPTIMIZERS)], SAMPLES)
@@ -59,9 +60,7 @@ def test_any_number_of_ranks_trains_the_same_with_and_without_scopes(size, seeds
                 grouped.assert_close(alone)
             else:
                 grouped.assert_equal(alone)
-        together = [
-            np.concatenate(parts) for parts in zip(*(run[seed][1].outputs for run in results), strict=True)
-        ]
+        together = [np.concatenate(parts) for parts in zip_equal(*(run[seed][1].outputs for run in results))]
         variables = results[0][seed][1].variables
         want = train_in_one_process(seed)
         sets.Run(together, variables).assert_close(want)

@@ -10,6 +10,7 @@ import harness
 import ranks
 import sparse_operation_kit as sok
 from device_of_tests import sized
+from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.communicator import communicator
@@ -64,7 +65,7 @@ class Model:
         counts = [0 if (step + communicator().rank) % 4 == 2 else int(rng.integers(1, 20)) for _ in self.keys]
         feeds = {
             keys: rng.integers(0, IDS, count) * 2**40 + rng.integers(0, 6, count)
-            for keys, count in zip(self.keys, counts, strict=True)
+            for keys, count in zip_equal(self.keys, counts)
         }
         return {**feeds, self.weights: rng.uniform(0.5, 2.0, counts[2]).astype(np.float32)}
 
@@ -119,7 +120,7 @@ def minimized(make):
         optimizer = make()
         if isinstance(optimizer, train.Optimizer):
             return optimizer.minimize(model.loss, var_list=model.tables)
-        return optimizer.apply_gradients(zip(model.gradients(), model.tables, strict=True))
+        return optimizer.apply_gradients(zip_equal(model.gradients(), model.tables))
 
     return make_step
 
@@ -169,7 +170,7 @@ def _applied(change, read=None, optimizer=OPTIMIZERS["adagrad"]):
         made = optimizer()
         pairs = made.compute_gradients(model.loss, model.tables)
         gradients = change([gradient for gradient, _ in pairs])
-        step = made.apply_gradients(zip(gradients, model.tables, strict=True))
+        step = made.apply_gradients(zip_equal(gradients, model.tables))
         return [step, *(read([gradient for gradient, _ in pairs]) if read else [])]
 
     return make_step

@@ -10,6 +10,7 @@ import fake_gpu_device
 import harness
 import ranks
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import native
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.lookup import group
@@ -92,7 +93,7 @@ class Model:
         rank = communicator().rank
         rng = np.random.default_rng([step, rank])
         counts = [0 if (step + rank) % 3 == 1 else int(rng.integers(1, 7)) for _ in self.keys]
-        fed = {keys: rng.integers(0, 12, n) for keys, n in zip(self.keys, counts, strict=True)}
+        fed = {keys: rng.integers(0, 12, n) for keys, n in zip_equal(self.keys, counts)}
         return {**fed, self.training: training}
 
 
@@ -115,8 +116,8 @@ def initialize(session):
 def same_bits(ours, theirs):
     ours, theirs = tf.nest.flatten(ours), tf.nest.flatten(theirs)
     assert len(ours) == len(theirs)
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+    for one, other in zip_equal(ours, theirs):
+        np.testing.assert_array_equal(one, other)
 
 
 def _trained(device, optimizer, fused=True, prefix=None):

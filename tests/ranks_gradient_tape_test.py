@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import ranks
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.core.communicator import communicator
 
 train = tf.compat.v1.train
@@ -55,7 +56,7 @@ def _train(how, optimizer):
         variables = [*tables, kernel]
         gradients = _gradients(how, loss_of, keys, variables)
         trainer = sok.DistributedOptimizer(optimizer(0.1), op="sum")
-        pairs = trainer.combine_gradients(zip(gradients, variables, strict=True))
+        pairs = trainer.combine_gradients(zip_equal(gradients, variables))
         step = trainer.apply_gradients(pairs)
         ops = _update_ops()
         read = sok.group_embedding_lookup(tables, [tf.range(-20, 20, dtype=tf.int64)] * 2, training=False)
@@ -84,7 +85,7 @@ def check_local_sources_of_horovods_tape():
             loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [7]) * kernel)
         tape = hvd.DistributedGradientTape(tape)
         tape.register_local_source(table)
-        pairs = zip(tape.gradient(loss, [table, kernel]), [table, kernel], strict=True)
+        pairs = zip_equal(tape.gradient(loss, [table, kernel]), [table, kernel])
         step = train.GradientDescentOptimizer(1.0).apply_gradients(pairs)
         read = sok.group_embedding_lookup([table], [[7]], training=False)[0]
         session.run(tf.compat.v1.global_variables_initializer())
@@ -100,7 +101,7 @@ def check_horovods_tape_is_refused():
             loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [7]))
         gradients = hvd.DistributedGradientTape(tape).gradient(loss, [table])
         with pytest.raises(ValueError, match="went through Horovod's allreduce"):
-            train.GradientDescentOptimizer(1.0).apply_gradients(zip(gradients, [table], strict=True))
+            train.GradientDescentOptimizer(1.0).apply_gradients(zip_equal(gradients, [table]))
 
 
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("check_")]
@@ -115,7 +116,7 @@ def test_training(results):
     for of_rank in results[1]["check_training"]:
         for (name, how), (rows, kernel, ops) in of_rank.items():
             wanted_rows, wanted_kernel, _ = of_rank[name, "tf.gradients"]
-            for got, want in zip([*rows, kernel], [*wanted_rows, wanted_kernel], strict=True):
+            for got, want in zip_equal([*rows, kernel], [*wanted_rows, wanted_kernel]):
                 np.testing.assert_array_equal(got, want, err_msg=f"{name}, {how}")
             in_function = how.endswith("a function")
             assert ops == (["SokApplyGradients"] * 2 if in_function else ["SokGroupSumApplyGradients"])

@@ -1,5 +1,7 @@
 """Groups of lookups over ranks equal one process with all batches, and need three exchanges per step."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,7 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 
 BATCH = 6
@@ -37,11 +40,11 @@ class Batch:
         self.weights = [rng.uniform(0.5, 2, lengths.sum()).astype(np.float32) for lengths in self.lengths]
 
     @staticmethod
-    def joined(batches: list["Batch"]) -> "Batch":
+    def joined(batches: list[Batch]) -> Batch:
         """The batches of all ranks as the batch of one process."""
         result = Batch(0)
         for name in ("lengths", "keys", "weights"):
-            by_feature = zip(*[getattr(batch, name) for batch in batches], strict=True)
+            by_feature = zip_equal(*[getattr(batch, name) for batch in batches])
             setattr(result, name, [np.concatenate(parts) for parts in by_feature])
         return result
 

@@ -1,5 +1,7 @@
 """LookupPrefetch over ranks: the same bits and the same number of exchanges as without."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import tempfile
@@ -36,7 +38,7 @@ def _look_up_sums_too(tables: dict, batch: dict) -> dict:
     layer = sok.DistributedEmbedding("sum", None, 4, slot_num=1, max_nnz=8, exchange="sums", name="summed")
     bags = tf.RaggedTensor.from_row_lengths(batch["keys2"], batch["lengths2"]).to_sparse()
     tables["summed"] = layer.embedding_variable
-    return outputs | {"rows": [*outputs["rows"], layer(bags)[:, 0]]}
+    return {**outputs, "rows": [*outputs["rows"], layer(bags)[:, 0]]}
 
 
 def _train_both_ways(folder: str, optimizers: tuple[str, ...]) -> list[list[training.Run]]:

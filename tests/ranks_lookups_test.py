@@ -1,5 +1,7 @@
 """Other lookups over ranks: TensorFlow's ops, groups of many tables, no hashing, 16-bit gradients."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,5 +1,7 @@
 """Layers without control dependencies, built in different orders on the ranks, do not deadlock."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import tensorflow as tf

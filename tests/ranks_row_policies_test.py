@@ -1,5 +1,7 @@
 """Admission and bounded tables over ranks: occurrences of a key on all ranks in a step count together."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,6 +10,7 @@ import harness
 import ranks
 import sparse_operation_kit as sok
 from row_policy_reference import INITIAL, ReferenceTable
+from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
@@ -82,7 +85,7 @@ def _expected(size: int, exchange: str, **policies) -> list[list[list[float]]]:
         owners = of_all.view(np.uint64) % np.uint64(size)
         for owner, table in enumerate(tables):
             own = [int(key) for key in of_all[owners == owner]]
-            values.update(zip(own, table.step(own), strict=True))
+            values.update(zip_equal(own, table.step(own)))
         for rank in range(size):
             rows = np.array([values[int(key)] for key in _keys(rank, step)])
             expected[rank].append((rows if exchange == "rows" else rows.reshape(-1, BAG).sum(1)).tolist())

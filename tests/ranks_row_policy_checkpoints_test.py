@@ -1,5 +1,7 @@
 """Admission counts and eviction clocks in training that continues on another number of ranks."""
 
+from __future__ import annotations
+
 import numpy as np
 import tensorflow as tf
 

@@ -1,5 +1,7 @@
 """Raw files of tables that are sharded over ranks: one pair of files, restored on any number of ranks."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 

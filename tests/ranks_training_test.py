@@ -1,5 +1,7 @@
 """Ranks together equal one process with all their batches: outputs, initial rows, trained tables."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 
@@ -11,6 +13,7 @@ import harness
 import ranks
 import sparse_operation_kit as sok
 from device_of_tests import sized
+from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.lookup import group
 
@@ -110,7 +113,7 @@ def together(batches: list[Batch]) -> Batch:
     firsts = np.cumsum([0] + [batch.bags for batch in batches])
     return Batch(
         np.concatenate([batch.keys for batch in batches]),
-        np.concatenate([batch.bag_of_key + first for batch, first in zip(batches, firsts[:-1], strict=True)]),
+        np.concatenate([batch.bag_of_key + first for batch, first in zip_equal(batches, firsts[:-1])]),
         int(firsts[-1]),
         np.concatenate([batch.weights for batch in batches]),
     )
@@ -192,7 +195,7 @@ def train(case: Case, size: int, batches: list[Batch]) -> dict:
         initial = session.run(model.output, model.feed(batches[0], training=False))
         outputs = [session.run([model.output, model.step], model.feed(batch))[0] for batch in batches]
         keys, rows = harness.table_contents(session, model.variable)
-        table = dict(zip(keys.tolist(), rows, strict=True))
+        table = dict(zip_equal(keys.tolist(), rows))
         return {"initial": initial, "outputs": outputs, "table": table, "rows": session.run(count)}
 
 
@@ -206,13 +209,13 @@ def _train_all() -> dict[str, dict]:
     }
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def _launched(size: int, transport: str) -> ranks.Job:
     """The result of a launch. Failures are cached too, so that they are not repeated for each case."""
     return ranks.launch(_train_all, ranks=size, transport=transport)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=None)
 def _trained_in_one_process(case: Case, size: int) -> dict:
     batches = [together([batch_of(case, step, rank) for rank in range(size)]) for step in range(STEPS)]
     return train(case, 1, batches)

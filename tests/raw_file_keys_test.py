@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import ranks
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 DIM = 3
 KEYS = {
@@ -39,11 +40,11 @@ def restored(folder, key_dtype, **kwargs):
         harness.initialize(session)
         assert session.run(restore) == b"OK"
         keys, rows = session.run(exported)
-        return dict(zip(keys.tolist(), rows.tolist(), strict=True))
+        return dict(zip_equal(keys.tolist(), rows.tolist()))
 
 
 def expected(keys):
-    return dict(zip(keys, rows_of(keys).tolist(), strict=True))
+    return dict(zip_equal(keys, rows_of(keys).tolist()))
 
 
 @pytest.mark.parametrize("key_dtype", KEYS)

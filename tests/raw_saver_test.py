@@ -1,5 +1,7 @@
 """sok.Saver: raw files of keys and rows."""
 
+from __future__ import annotations
+
 import os
 import pathlib
 
@@ -9,6 +11,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 DIM = 3
 
@@ -23,7 +26,7 @@ def make_table(session, keys, name="table", **kwargs):
 
 def rows_of(session, table):
     keys, rows = harness.table_contents(session, table)
-    return {int(key): row.tolist() for key, row in zip(keys, rows, strict=True)}
+    return {int(key): row.tolist() for key, row in zip_equal(keys, rows)}
 
 
 def dump(session, table, directory):
@@ -42,7 +45,7 @@ def test_files_are_plain_arrays(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["table_keys.file", "table_values.file"]
     keys = np.fromfile(tmp_path / "table_keys.file", "<i8")
     rows = np.fromfile(tmp_path / "table_values.file", "<f4").reshape(-1, DIM)
-    assert {int(key): row.tolist() for key, row in zip(keys, rows, strict=True)} == want
+    assert {int(key): row.tolist() for key, row in zip_equal(keys, rows)} == want
 
 
 def test_files_that_numpy_wrote_are_read(tmp_path):

@@ -1,5 +1,7 @@
 """Which tables' folders are removed with old checkpoints, and which are kept for other checkpoints."""
 
+from __future__ import annotations
+
 import json
 import logging
 import os

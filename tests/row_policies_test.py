@@ -1,5 +1,7 @@
 """Admission, eviction and bounded tables in sessions, compared with a slow reference in each step."""
 
+from __future__ import annotations
+
 import pytest
 import tensorflow as tf
 

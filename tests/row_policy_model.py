@@ -1,5 +1,7 @@
 """A model for tests of admission and eviction: a table whose rows a slow reference can compute."""
 
+from __future__ import annotations
+
 import numpy as np
 import tensorflow as tf
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
 BATCH = 9
@@ -79,9 +80,9 @@ def test_random_groups_equal_concatenated_ones(seed):
             results.append(of_group.run(session, beside, _numbers(np.random.default_rng(seed), 7)))
     (shapes, (outputs, gradients)), (shapes_beside, (outputs_beside, gradients_beside)) = results
     assert shapes == shapes_beside
-    for got, want in zip(outputs_beside, outputs, strict=True):
+    for got, want in zip_equal(outputs_beside, outputs):
         np.testing.assert_array_equal(got, want)
-    for got, want in zip(gradients_beside, gradients, strict=True):
+    for got, want in zip_equal(gradients_beside, gradients):
         if hasattr(got, "indices"):
             np.testing.assert_array_equal(got.indices, want.indices)
             got, want = got.values, want.values
@@ -95,7 +96,7 @@ def test_lookups_whose_owners_answer_with_sums():
         with harness.graph_and_session() as session:
             of_group = Group(7, 3, kinds=("dense",))
             rng = np.random.default_rng(7)
-            for table, combiner in zip(of_group.tables[:3], group.COMBINERS, strict=True):
+            for table, combiner in zip_equal(of_group.tables[:3], group.COMBINERS):
                 table = sok.EmbeddingVariable(f"alone_{combiner}", table.dim)
                 indices = np.stack([np.sort(rng.integers(0, BATCH, 40)), np.arange(40)], axis=1)
                 ids = tf.SparseTensor(indices, harness.zipf_keys(rng, 40), [BATCH, 40])
@@ -103,9 +104,9 @@ def test_lookups_whose_owners_answer_with_sums():
                 of_group.lookups.append(group.SparseLookup(table, ids, combiner, exchange="sums"))
             results.append(of_group.run(session, beside, [1, 4, 1])[1])
     (outputs, gradients), (outputs_beside, gradients_beside) = results
-    for got, want in zip(outputs_beside, outputs, strict=True):
+    for got, want in zip_equal(outputs_beside, outputs):
         np.testing.assert_array_equal(got, want)
-    for got, want in zip(gradients_beside, gradients, strict=True):
+    for got, want in zip_equal(gradients_beside, gradients):
         np.testing.assert_array_equal(got.values, want.values)
 
 
@@ -165,7 +166,7 @@ def test_shapes_that_differ_when_the_graph_runs():
     with harness.graph_and_session() as session:
         tables = [sok.EmbeddingVariable(name, 2) for name in ("first", "second")]
         fed = [tf.compat.v1.placeholder(tf.int64, [None]) for _ in tables]
-        lookups = [group.DenseLookup(*pair) for pair in zip(tables, fed, strict=True)]
+        lookups = [group.DenseLookup(*pair) for pair in zip_equal(tables, fed)]
         (output,) = group.lookup_group(lookups, side_by_side=True)
         assert output.shape.as_list() == [None, 4]
         harness.initialize(session)
@@ -192,6 +193,6 @@ def test_training_is_the_same():
             for _ in range(20):
                 session.run(step)
             tables.append(harness.contents_of_tables(session, of_group.tables))
-    for one, other in zip(*tables, strict=True):
-        for got, want in zip(one, other, strict=True):
+    for one, other in zip_equal(*tables):
+        for got, want in zip_equal(one, other):
             np.testing.assert_array_equal(got, want)

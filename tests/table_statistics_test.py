@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
@@ -55,14 +56,10 @@ def test_they_count_by_the_definition():
         # Two lookups per table, in one group.
         halves = [tf.split(key, [tf.size(key) // 2, -1]) for key in keys]
         rows = group.lookup_group(
-            [
-                group.DenseLookup(table, half)
-                for table, pair in zip(tables, halves, strict=True)
-                for half in pair
-            ]
+            [group.DenseLookup(table, half) for table, pair in zip_equal(tables, halves) for half in pair]
         )
         reads = group.lookup_group(
-            [group.DenseLookup(table, key) for table, key in zip(tables, keys, strict=True)], training=False
+            [group.DenseLookup(table, key) for table, key in zip_equal(tables, keys)], training=False
         )
         statistics = sok.table_statistics()
         assert list(statistics) == ["alpha", "zeta"]
@@ -77,10 +74,10 @@ def test_they_count_by_the_definition():
             else:
                 fed = [np.concatenate([harness.HOSTILE_KEYS, harness.zipf_keys(rng, 50)])]
                 fed.append(rng.zipf(1.3, 40).clip(max=2**31 - 1).astype(np.int32))
-            feed = dict(zip(keys, fed, strict=True))
+            feed = dict(zip_equal(keys, fed))
             session.run(rows, feed)
             session.run(reads, feed)
-            for table, values in zip(tables, fed, strict=True):
+            for table, values in zip_equal(tables, fed):
                 references[table.m_var_name].look_up(values)
         assert session.run(statistics["alpha"].filtered_ids) > 0
 

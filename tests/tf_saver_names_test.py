@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import checkpoint
 
 train = tf.compat.v1.train
@@ -74,7 +75,7 @@ def test_two_tables_exchange_their_names(tmp_path):
         contents = harness.contents_of_tables(session, [first.table, second.table])
         path = saver.save(session, str(tmp_path / "model"))
         train.Saver([first.table, second.table]).restore(session, path)
-        for model, (keys, rows) in zip((second, first), contents, strict=True):
+        for model, (keys, rows) in zip_equal((second, first), contents):
             got_keys, got_rows = harness.table_contents(session, model.table)
             np.testing.assert_array_equal(got_keys, keys)
             np.testing.assert_array_equal(got_rows, rows)

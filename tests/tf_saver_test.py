@@ -14,6 +14,7 @@ import tensorflow as tf
 import forked
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.replacement_table import Part
@@ -46,7 +47,7 @@ KERAS_OPTIMIZERS = {
     "keras adam": lambda: tf.keras.optimizers.legacy.Adam(0.1),
 }
 if compat.HAS_KERAS_2:
-    OPTIMIZERS |= KERAS_OPTIMIZERS
+    OPTIMIZERS.update(KERAS_OPTIMIZERS)
 
 
 class Model:
@@ -83,7 +84,7 @@ class Model:
 
 
 def assert_same(got, want):
-    for one, other in zip(got, want, strict=True):
+    for one, other in zip_equal(got, want):
         assert one.keys() == other.keys()
         for name in one:
             np.testing.assert_array_equal(one[name], other[name], err_msg=name)
@@ -155,7 +156,7 @@ def test_saving_changes_nothing(tmp_path, optimizer):
                 if save:
                     model.saver.save(session, str(tmp_path / "model"))
             results.append(model.state(session))
-    for one, other in zip(*results, strict=True):
+    for one, other in zip_equal(*results):
         assert one.keys() == other.keys()
         for name in one:
             np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-6)
@@ -424,7 +425,7 @@ def test_numpy_alone_reads_a_checkpoint(tmp_path):
         contents = harness.contents_of_tables(session, model.tables)
     folders = sorted((tmp_path / "model.sok").iterdir())
     assert [folder.name[:-17] for folder in folders] == ["item", "user%2Ftable"]
-    for folder, (keys, rows) in zip(folders[::-1], contents, strict=True):
+    for folder, (keys, rows) in zip_equal(folders[::-1], contents):
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["rows"] == len(keys) and manifest["optimizer"]["name"] == "adagrad"
         order = np.argsort(keys)

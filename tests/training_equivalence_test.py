@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from device_of_tests import cpu_only
+from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -101,13 +102,13 @@ def test_fifty_steps_are_those_of_dense_variables(optimizer, combiner):
         model = Model(optimizer, combiner=combiner)
         twin = PlainTwin(model, optimizer)
         harness.initialize(session)
-        for variable, rows in zip(twin.tables, session.run(model.rows), strict=True):
+        for variable, rows in zip_equal(twin.tables, session.run(model.rows)):
             variable.load(rows, session)
         rng = np.random.default_rng(9)
         for _ in range(STEPS):
             got, want, _, _ = session.run([model.loss, twin.loss, model.step, twin.step], model.feed(rng))
             np.testing.assert_allclose(got, want, rtol=1e-5)
-        for got, want in zip(session.run(model.rows), session.run(twin.tables), strict=True):
+        for got, want in zip_equal(session.run(model.rows), session.run(twin.tables)):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
@@ -121,7 +122,7 @@ def test_fifty_steps_in_whole_numbers_are_exact():
         rng = np.random.default_rng(9)
         for _ in range(STEPS):
             session.run([model.step, twin.step], model.feed(rng))
-        for got, want in zip(session.run(model.rows), session.run(twin.tables), strict=True):
+        for got, want in zip_equal(session.run(model.rows), session.run(twin.tables)):
             np.testing.assert_array_equal(got, want)
             assert np.unique(got).size > 20
 
@@ -136,7 +137,7 @@ def test_results_repeat_bit_for_bit_with_any_number_of_threads(optimizer):
             model = Model(optimizer, dim=33, dense=False)
             results.append(train(session, model, steps=10)[1])
     for other in results[1:]:
-        for got, want in zip(other, results[0], strict=True):
+        for got, want in zip_equal(other, results[0]):
             np.testing.assert_array_equal(got, want)
 
 
@@ -162,5 +163,5 @@ def test_large_batches_repeat_bit_for_bit_with_any_number_of_threads():
             stored_keys, rows = harness.table_contents(session, table)
             results.append((first, stored_keys, rows))
     for other in results[1:]:
-        for got, want in zip(other, results[0], strict=True):
+        for got, want in zip_equal(other, results[0]):
             np.testing.assert_array_equal(got, want)

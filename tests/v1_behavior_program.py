@@ -12,6 +12,7 @@ import tensorflow.compat.v1 as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 from sparse_operation_kit import experiment
 from sparse_operation_kit.lookup import group
 
@@ -123,7 +124,7 @@ def check_the_experiment_module():
     outputs = experiment.lookup_sparse([fixed, grown], [ids, ids], combiners=["sum", "mean"])
     optimizer = experiment.SGD(lr=0.5)
     gradients = tf.gradients(tf.add_n([tf.reduce_sum(output) for output in outputs]), [fixed, grown])
-    step = optimizer.apply_gradients(zip(gradients, [fixed, grown], strict=True))
+    step = optimizer.apply_gradients(zip_equal(gradients, [fixed, grown]))
     exported = experiment.export(grown)
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())

@@ -4,7 +4,7 @@ tools/test.sh runs the server while Bazel runs tests. The server has imported Te
 used them, and has imported nothing from this checkout. tools/run_pytest.py, the program of every Python test,
 connects to the server and sends its arguments, environment, working directory and standard streams. The
 server forks a process that runs the test with them, and the client waits until that process ends. Without a
-server, as under a plain `bazel test`, the program imports TensorFlow itself.
+server, as under a plain `bazel test` and before Python 3.9, the program imports TensorFlow itself.
 
 A server accepts only clients of the same checkout, interpreter and user.
 
@@ -110,7 +110,7 @@ def _watched_program(connection: socket.socket) -> Callable[[], object]:
 def _run_program(
     streams: list[int], command: list[str], environment: dict[str, str], cwd: str, path: list[str]
 ) -> None:
-    for number, stream in zip(_STREAMS, streams, strict=True):
+    for number, stream in zip(_STREAMS, streams):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(cwd)
@@ -123,6 +123,8 @@ def _run_program(
 
 def main(command: list[str]) -> int:
     """Runs the command with a server beside it; returns the command's exit status."""
+    if not hasattr(os, "pidfd_open"):  # before Python 3.9
+        return subprocess.call(command)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:

@@ -39,7 +39,7 @@ def check_agreement(
     for when in ("before training", "after training"):
         expected = _all_outputs(session, batches, count, ours)
         for name, targets in others.items():
-            for a, b in zip(expected, _all_outputs(session, batches, count, targets), strict=True):
+            for a, b in zip(expected, _all_outputs(session, batches, count, targets)):
                 # Not an assert statement, which python -O removes.
                 np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE, err_msg=f"{name}, {when}")
         if when == "before training":

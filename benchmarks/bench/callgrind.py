@@ -25,7 +25,7 @@ class Counts:
     l2_misses: float = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*map(sum, zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
+        return Counts(*map(sum, zip(dataclasses.astuple(self), dataclasses.astuple(other))))
 
     def __sub__(self, other: Counts) -> Counts:
         return self + other * -1

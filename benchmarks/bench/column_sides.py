@@ -64,7 +64,7 @@ class ColumnsSide(abc.ABC):
             self.output = v1.feature_column.input_layer(inputs, dense, cols_to_vars=created)
             self.variables = [created[column][0] for column in dense]
             slices = tf.gradients(self.output, self.variables, grad_ys=gradient)
-            update = optimizer.apply_gradients(zip(slices, self.variables, strict=True))
+            update = optimizer.apply_gradients(zip(slices, self.variables))
             self.ops_in_graph = len(self._graph.get_operations()) - before
             # Fetches the output too: the update uses a given gradient, so that it does not need the lookup.
             self._step = [tf.raw_ops.IdentityN(input=[self.output])[0].op, update]
@@ -136,7 +136,7 @@ class SokColumns(ColumnsSide):
         """Sets the row of key i in each table to row i of the corresponding one of `tables`."""
         saver = sok.Saver()
         with self._graph.as_default():
-            for variable, rows in zip(self.variables, tables, strict=True):
+            for variable, rows in zip(self.variables, tables):
                 given = v1.placeholder(tf.float32, rows.shape)
                 self._session.run(saver.load_embedding_values(variable, given), {given: rows})
 

@@ -19,7 +19,7 @@ def bytes_sent(by_rank: list[list[Batch]], rank: int, dim: int) -> float:
       rank: The sending rank.
       dim: Floats per row.
     """
-    steps = list(zip(*by_rank, strict=True))
+    steps = list(zip(*by_rank))
     return float(np.mean([_bytes_of_step(step, rank, dim) for step in steps]))
 
 

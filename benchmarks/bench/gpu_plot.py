@@ -26,7 +26,7 @@ def write(path: pathlib.Path, results: GpuResults) -> None:
 
     drawn = results.distributions()
     figure, grid = plt.subplots(1, len(drawn), figsize=(6.5 * len(drawn), 4.6), squeeze=False, sharey=True)
-    for axes, name in zip(grid.flat, drawn, strict=True):
+    for axes, name in zip(grid.flat, drawn):
         for line in results.lines(name):
             if line.what not in _COLORS or line.optimizer not in _STYLES:
                 continue

@@ -72,7 +72,7 @@ def run(
         ]
         workloads = [
             _workload(bags, RotatingBatches(batches, output_gradients, on_gpu), batches, ours, theirs)
-            for bags, batches in zip(axes.all_bags(), batch_sets, strict=True)
+            for bags, batches in zip(axes.all_bags(), batch_sets)
         ]
         copy = DeviceCopy(_COPY, session) if on_gpu else machine.MemoryCopy(_COPY, axes.threads[0])
         session.run(tf.compat.v1.global_variables_initializer())
@@ -126,7 +126,7 @@ def _engine(
         yield None
         return
     files = []
-    for number, (bags, batches) in enumerate(zip(axes.all_bags(), batch_sets, strict=True)):
+    for number, (bags, batches) in enumerate(zip(axes.all_bags(), batch_sets)):
         path = folder / f"ids_{number}"
         ids.write_batches(batches, path)
         files.append(("dense" if _kind(bags) == "gather" else "mean", path))

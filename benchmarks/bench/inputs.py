@@ -58,7 +58,7 @@ class RotatingBatches:
     def _dataset(self, arrays: Sequence[np.ndarray]) -> tf.data.Dataset:
         """A dataset of one element, the arrays, which `restart` feeds."""
         holders = [tf.compat.v1.placeholder(array.dtype, array.shape) for array in arrays]
-        self._feeds.update(zip(holders, arrays, strict=True))
+        self._feeds.update(zip(holders, arrays))
         return tf.data.Dataset.from_tensors(tuple(holders))
 
     def features_of(self, tensors: Sequence[tf.Tensor]) -> list[FeatureTensors]:
@@ -66,7 +66,7 @@ class RotatingBatches:
         shape = tf.constant([self._bags, self._longest], tf.int64)
         return [
             FeatureTensors(ids, tf.SparseTensor(indices, ids, shape))
-            for ids, indices in zip(tensors[::2], tensors[1::2], strict=True)
+            for ids, indices in zip(tensors[::2], tensors[1::2])
         ]
 
     def restart(self, session: tf.compat.v1.Session) -> None:

@@ -28,7 +28,7 @@ def write(
     import matplotlib.pyplot as plt
 
     figure, grid = plt.subplots(1, len(now), figsize=(5 * len(now), 3.4), squeeze=False, sharex=True)
-    for axes, (title, parts), earlier in zip(grid.flat, now, before, strict=True):
+    for axes, (title, parts), earlier in zip(grid.flat, now, before):
         names = list(parts)
         sides = [("before", _BEFORE, earlier), ("now", _NOW, parts)] if earlier else [("now", _NOW, parts)]
         height = 0.8 / len(sides)

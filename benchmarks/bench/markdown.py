@@ -14,4 +14,4 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths)) + " |"

@@ -45,21 +45,21 @@ class Run:
         rows = []
         for number in threads:
             tables = Tables(1, distinct, 1, "sgd")
-            with (
-                self._engine(tables, count, number, _BATCHES, path) as engine,
-                self._tensorflow(path, number) as other,
-            ):
-                contenders = {
-                    "tf.unique": ProcessContender("tf.unique", other, 0, "unique"),
-                    "a TensorFlow op alone": ProcessContender("a TensorFlow op alone", other, 0, "identity"),
-                    "engine": ProcessContender("engine", engine, 0, "dedup"),
-                }
-                title = f"{count} ids, {_skew(exponent)}, {unique / count:.0%} distinct"
-                rows.append(
-                    self._row(
-                        "dedup", title, number, count, moved, engine, contenders, ["tf.unique"], goal=1.0
+            with self._engine(tables, count, number, _BATCHES, path) as engine:
+                with self._tensorflow(path, number) as other:
+                    contenders = {
+                        "tf.unique": ProcessContender("tf.unique", other, 0, "unique"),
+                        "a TensorFlow op alone": ProcessContender(
+                            "a TensorFlow op alone", other, 0, "identity"
+                        ),
+                        "engine": ProcessContender("engine", engine, 0, "dedup"),
+                    }
+                    title = f"{count} ids, {_skew(exponent)}, {unique / count:.0%} distinct"
+                    rows.append(
+                        self._row(
+                            "dedup", title, number, count, moved, engine, contenders, ["tf.unique"], goal=1.0
+                        )
                     )
-                )
         return rows
 
     def index(self, keys: int) -> Row:

@@ -37,10 +37,10 @@ class PlainAlltoallSide:
         kind = "unique" if unique else "plain"
         outputs = [
             (_look_up_unique if unique else _look_up)(variable, feature.ids, f"{kind}_{number}")
-            for number, (variable, feature) in enumerate(zip(self.variables, features, strict=True))
+            for number, (variable, feature) in enumerate(zip(self.variables, features))
         ]
         slices = tf.gradients(outputs, self.variables, grad_ys=list(gradients))
-        update = self._optimizer.apply_gradients(zip(slices, self.variables, strict=True))
+        update = self._optimizer.apply_gradients(zip(slices, self.variables))
         lookup = consumed(outputs)
         return Targets([lookup], [lookup], [lookup, update], outputs)
 

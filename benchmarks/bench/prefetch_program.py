@@ -72,7 +72,7 @@ def _measure(session: tf.compat.v1.Session, flags: argparse.Namespace, batches: 
 
 def _look_up(tables: Sequence[tf.Variable], rotation: RotatingBatches, hotness: int):
     def look_up(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        pairs = zip(tables, rotation.features_of(tensors), strict=True)
+        pairs = zip(tables, rotation.features_of(tensors))
         if hotness == 1:
             return group.lookup_group([group.DenseLookup(table, feature.ids) for table, feature in pairs])
         return group.lookup_group(
@@ -107,7 +107,7 @@ def _check(
     for number in range(count):
         expected = session.run(list(plain))
         ahead, _ = session.run([list(prefetch.outputs), prefetch.advance])
-        for a, b in zip(expected, ahead, strict=True):
+        for a, b in zip(expected, ahead):
             np.testing.assert_array_equal(a, b, err_msg=f"batch {number}")
 
 

@@ -67,7 +67,7 @@ def _measure(
     unique = theirs.targets(rotation.features, gradients, unique=True)
     session.run(tf.compat.v1.global_variables_initializer())
     saver = sok.Saver()
-    for variable, values in zip(ours.variables, rows, strict=True):
+    for variable, values in zip(ours.variables, rows):
         session.run(saver.load_embedding_values(variable, values))
     rotation.restart(session)
     _check(session, rotation, len(batches), our_targets, plain, unique)
@@ -108,7 +108,7 @@ def _check(
     for when in ("before training", "after training"):
         expected = _outputs(session, rotation, count, ours)
         for targets in theirs:
-            for a, b in zip(expected, _outputs(session, rotation, count, targets), strict=True):
+            for a, b in zip(expected, _outputs(session, rotation, count, targets)):
                 np.testing.assert_allclose(a, b, rtol=0, atol=_TOLERANCE, err_msg=when)
         if when == "before training":
             for side in (ours, theirs[0]):

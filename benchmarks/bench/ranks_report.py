@@ -39,9 +39,7 @@ def table(rows: Sequence[Row]) -> str:
         head += [what, "plain", "/sok", "unique", "/sok"]
     lines = [head, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-    )
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in lines)
 
 
 def _cells(row: Row) -> list[str]:

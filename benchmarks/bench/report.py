@@ -79,9 +79,7 @@ def table(rows: Sequence[Row]) -> str:
     head += ["engine", "sok/", "cpu", "run", "run+engine/", "cpu"]
     lines = [head, *(_cells(row, peer_names) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-    )
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in lines)
 
 
 def _cells(row: Row, peer_names: Sequence[str]) -> list[str]:
@@ -95,9 +93,7 @@ def _cells(row: Row, peer_names: Sequence[str]) -> list[str]:
     if row.engine is None:
         return cells + ["-"] * 3 + [_milliseconds(row.run_alone)] + ["-"] * 2
     engine = row.engine.timing
-    both = Timing(
-        *map(sum, zip(dataclasses.astuple(engine), dataclasses.astuple(row.run_alone), strict=True))
-    )
+    both = Timing(*map(sum, zip(dataclasses.astuple(engine), dataclasses.astuple(row.run_alone))))
     cells += _ratio_cells(engine, row.timing, engine)
     return cells + _ratio_cells(row.run_alone, both, engine)
 

@@ -52,13 +52,13 @@ def _measure(
         tables = [sok.EmbeddingVariable(f"{mode}_{number}", flags.dim) for number in range(flags.features)]
         lookups = [
             group.SparseLookup(table, feature.sparse, "mean", exchange=mode)
-            for table, feature in zip(tables, rotation.features, strict=True)
+            for table, feature in zip(tables, rotation.features)
         ]
         outputs[mode] = group.lookup_group(lookups)
         loss = tf.add_n([tf.reduce_sum(output) for output in outputs[mode]])
         optimizer = tf.compat.v1.train.AdagradOptimizer(0.01)
         gradients = tf.gradients(loss, tables)
-        step = optimizer.apply_gradients(zip(gradients, tables, strict=True))
+        step = optimizer.apply_gradients(zip(gradients, tables))
         steps[mode] = [tf.raw_ops.IdentityN(input=outputs[mode])[0].op, step]
     session.run(tf.compat.v1.global_variables_initializer())
     sent = {mode: _bytes_sent(session, rotation, steps[mode], len(batches)) for mode in MODES}

@@ -32,7 +32,7 @@ class Side(abc.ABC):
         outputs = self._look_up(kind, features, training=True)
         forward = self._look_up(kind, features, training=False)
         slices = tf.gradients(outputs, self.variables, grad_ys=list(gradients))
-        update = self._optimizer.apply_gradients(zip(slices, self.variables, strict=True))
+        update = self._optimizer.apply_gradients(zip(slices, self.variables))
         # The step includes `lookup`: the gradients are given, so that the update alone would not need the
         # lookup, and TensorFlow would not run it.
         lookup = consumed(outputs)
@@ -55,7 +55,7 @@ class TensorFlowSide(Side):
 
     def _look_up(self, kind: str, features: Sequence[FeatureTensors], training: bool) -> list[tf.Tensor]:
         del training
-        pairs = zip(self.variables, features, strict=True)
+        pairs = zip(self.variables, features)
         if kind == "gather":
             return [tf.gather(variable, feature.ids) for variable, feature in pairs]
         return [
@@ -71,7 +71,7 @@ class SokSide(Side):
         return sok.EmbeddingVariable(f"sok_{feature}", tables.dim)
 
     def _look_up(self, kind: str, features: Sequence[FeatureTensors], training: bool) -> list[tf.Tensor]:
-        pairs = zip(self.variables, features, strict=True)
+        pairs = zip(self.variables, features)
         if kind == "gather":
             lookups = [group.DenseLookup(variable, feature.ids) for variable, feature in pairs]
         else:
@@ -81,5 +81,5 @@ class SokSide(Side):
     def copy_rows(self, session: tf.compat.v1.Session, source: TensorFlowSide) -> None:
         """Sets the row of key i in each table to row i of the corresponding table of `source`."""
         saver = sok.Saver()
-        for variable, other in zip(self.variables, source.variables, strict=True):
+        for variable, other in zip(self.variables, source.variables):
             session.run(saver.load_embedding_values(variable, other))

@@ -83,9 +83,7 @@ class AfterwardsContender(CallContender):
         for _ in range(calls):
             self._before()
             samples.append(super().sample(1))
-        return Sample(
-            *(statistics.fmean(times) for times in zip(*map(dataclasses.astuple, samples), strict=True))
-        )
+        return Sample(*(statistics.mean(times) for times in zip(*map(dataclasses.astuple, samples))))
 
 
 def measure(

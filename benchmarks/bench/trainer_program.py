@@ -71,7 +71,7 @@ class NoTables(Tables):
         gradients = tf.gradients(loss, [*self._embeddings, *weights])
         count = len(self._embeddings)
         update = make_stock_optimizer(optimizer, learning_rate).apply_gradients(
-            list(zip(gradients[count:], weights, strict=True))
+            list(zip(gradients[count:], weights))
         )
         # An op that takes the gradients without reading them. TensorFlow does not remove it, so that it
         # computes them.
@@ -136,9 +136,7 @@ class _Turns:
             count = steps - self._first
             self._say(json.dumps({op: ms / count for op, ms in self._session.milliseconds.most_common()}))
         else:
-            seconds, processor, samples = (
-                after - before for after, before in zip(now, self._begin, strict=True)
-            )
+            seconds, processor, samples = (after - before for after, before in zip(now, self._begin))
             scale = 1e3 * self._batch / samples  # the last batch of an epoch may be smaller
             self._say(f"{seconds * scale} {processor * scale}")
         self._first, self._last = steps, steps + self._asked()

@@ -70,5 +70,5 @@ def _bags(ids: tf.Tensor, present: tf.Tensor) -> list[tf.SparseTensor]:
     shape = tf.stack([tf.shape(ids, out_type=tf.int64)[0], ids.shape[2]])
     return [
         tf.SparseTensor(tf.where(mask), tf.boolean_mask(slot, mask), shape)
-        for slot, mask in zip(tf.unstack(ids, axis=1), tf.unstack(present, axis=1), strict=True)
+        for slot, mask in zip(tf.unstack(ids, axis=1), tf.unstack(present, axis=1))
     ]

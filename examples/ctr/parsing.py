@@ -121,7 +121,7 @@ def read(
 
     def report(file: np.ndarray, number: np.ndarray, text: np.ndarray) -> np.bool_:
         try:
-            for file_number, line_number, line in zip(file, number, text, strict=True):
+            for file_number, line_number, line in zip(file, number, text):
                 bad_lines.add(paths[int(file_number)], int(line_number), line_format.explain(line))
         except TooManyBadLines:
             # Not raised here, where only one rank would fail; the training loop checks `bad_lines` on all
@@ -175,7 +175,7 @@ def estimated_lines(paths: Sequence[str], sample_bytes: int = 16 << 20) -> int:
 def require_files(data_dir: str, names: Sequence[str], dataset: str) -> list[str]:
     """The paths of `names` in `data_dir`. Raises FileNotFoundError with the missing names."""
     paths = [os.path.join(data_dir, name) for name in names]
-    missing = [name for name, path in zip(names, paths, strict=True) if not os.path.isfile(path)]
+    missing = [name for name, path in zip(names, paths) if not os.path.isfile(path)]
     if missing:
         raise FileNotFoundError(
             f"--dataset {dataset} needs {', '.join(names)} in --data_dir: "

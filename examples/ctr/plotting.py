@@ -37,7 +37,7 @@ def plot_curves(history: History, title: str, path: str) -> None:
     )
     log_loss_axes.set_ylabel("held-out log-loss")
     if history.best is not None:
-        for axes, value in zip((auc_axes, log_loss_axes), history.best, strict=True):
+        for axes, value in zip((auc_axes, log_loss_axes), history.best):
             axes.axhline(value, linestyle="--", color="gray", label="best reachable")
             axes.legend()
     for axes in (loss_axes, auc_axes, log_loss_axes):

@@ -98,7 +98,7 @@ def final_table(history: History, run: dict[str, Any]) -> str:
 
 
 def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows
     )

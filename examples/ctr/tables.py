@@ -122,9 +122,9 @@ class SokTables(Tables):
         weight_optimizer = self._sok.DistributedOptimizer(
             make_stock_optimizer(optimizer, learning_rate), op="sum"
         )
-        summed = weight_optimizer.combine_gradients(zip(gradients[len(tables) :], weights, strict=True))
+        summed = weight_optimizer.combine_gradients(zip(gradients[len(tables) :], weights))
         return tf.group(
-            table_optimizer.apply_gradients(list(zip(gradients, tables, strict=False))),
+            table_optimizer.apply_gradients(list(zip(gradients, tables))),
             weight_optimizer.apply_gradients(summed),
         )
 
@@ -173,9 +173,7 @@ class TensorFlowTables(Tables):
             self._ranks.sum(gradient, f"gradient_{number}")
             for number, gradient in enumerate(tf.gradients(loss, variables))
         ]
-        return make_stock_optimizer(optimizer, learning_rate).apply_gradients(
-            list(zip(gradients, variables, strict=True))
-        )
+        return make_stock_optimizer(optimizer, learning_rate).apply_gradients(list(zip(gradients, variables)))
 
     def broadcast(self) -> tf.Operation:
         """See Tables.broadcast."""

@@ -53,7 +53,7 @@ def read_ratings(folder):
             features["year"].append(films[item][2][-4:])
             genres = [str(genre) for genre in range(GENRES) if films[item][5 + genre] == "1"]
             features["genres"].append(genres + [""] * (GENRES - len(genres)))
-            for name, value in zip(USER_FIELDS, users[user], strict=True):
+            for name, value in zip(USER_FIELDS, users[user]):
                 features[name].append(value)
             labels.append(float(int(rating) >= 4))
     return features, labels

@@ -41,7 +41,7 @@ def read_lines(path, batch_size, strategy):
 
     def parse(lines):
         split = tf.strings.split(lines, sep="\t", result_type="RaggedTensor").to_tensor("", shape=[None, 40])
-        columns = dict(zip(["label", *INTEGERS, *CATEGORIES], tf.unstack(split, axis=1), strict=True))
+        columns = dict(zip(["label", *INTEGERS, *CATEGORIES], tf.unstack(split, axis=1)))
         labels = tf.strings.to_number(columns.pop("label"))
         for name in INTEGERS:
             given = tf.strings.regex_replace(columns[name], "^$", "0")
@@ -82,11 +82,9 @@ def build_model(features, labels, flags):
     logits = tf.squeeze(dense(hidden, 1, "logit"), axis=1)
     loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
     optimizer = tf.train.AdagradOptimizer(flags.learning_rate)
-    gradients, variables = zip(*optimizer.compute_gradients(loss), strict=True)
+    gradients, variables = zip(*optimizer.compute_gradients(loss))
     gradients, _ = tf.clip_by_global_norm(gradients, 5.0)
-    step = optimizer.apply_gradients(
-        zip(gradients, variables, strict=True), global_step=tf.train.get_global_step()
-    )
+    step = optimizer.apply_gradients(zip(gradients, variables), global_step=tf.train.get_global_step())
     return loss, step
 
 

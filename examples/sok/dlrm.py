@@ -83,10 +83,8 @@ def add_training_step(model, inputs, labels, flags):
         embedding_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in embedding_gradients]
     other_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in other_gradients]
     with sok.OptimizerScope(embeddings):
-        train_embeddings = embedding_optimizer.apply_gradients(
-            zip(embedding_gradients, embeddings, strict=True)
-        )
-    train_others = dense_optimizer.apply_gradients(zip(other_gradients, others, strict=True))
+        train_embeddings = embedding_optimizer.apply_gradients(zip(embedding_gradients, embeddings))
+    train_others = dense_optimizer.apply_gradients(zip(other_gradients, others))
     with tf.control_dependencies([train_embeddings, train_others]):
         return hvd.allreduce(loss, op=hvd.Sum)
 

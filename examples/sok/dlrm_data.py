@@ -37,7 +37,7 @@ def _criteo(path, sizes):
         numbers = tf.strings.regex_replace(columns[1 : 1 + NUMBERS], "^$", "0")
         counts = tf.math.log1p(tf.maximum(tf.strings.to_number(numbers), 0.0))
         texts = tf.unstack(columns[1 + NUMBERS :], num=CATEGORIES)
-        keys = [tf.strings.to_hash_bucket_fast(text, size) for text, size in zip(texts, sizes, strict=True)]
+        keys = [tf.strings.to_hash_bucket_fast(text, size) for text, size in zip(texts, sizes)]
         return {"numbers": counts, "categories": tf.stack(keys)}, tf.strings.to_number(columns[0])
 
     return tf.data.TextLineDataset(path).map(parse)

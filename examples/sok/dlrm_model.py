@@ -41,7 +41,7 @@ class TensorFlowEmbedding(keras.layers.Layer):
     def call(self, categories, training=True):
         """As `SokEmbedding.call`."""
         columns = tf.unstack(categories, num=len(self._layers), axis=1)
-        vectors = [layer(column) for layer, column in zip(self._layers, columns, strict=True)]
+        vectors = [layer(column) for layer, column in zip(self._layers, columns)]
         return tf.stack(vectors, axis=1)
 
 

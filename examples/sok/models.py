@@ -89,14 +89,14 @@ class SparseModel(keras.models.Model):
                 use_hashtable=use_hashtable,
                 key_dtype=key_dtype,
             )
-            for dim, slots in zip(dims, slot_nums, strict=True)
+            for dim, slots in zip(dims, slot_nums)
         ]
         self._logit = logit_unit()
 
     def call(self, inputs, training=True):
         """Returns float `[batch, 1]` for a SparseTensor of keys `[batch * slots of all tables, max_nnz]`."""
         vectors, first_slot = [], 0
-        for layer, dim, slots in zip(self.embedding_layers, self._dims, self._slot_nums, strict=True):
+        for layer, dim, slots in zip(self.embedding_layers, self._dims, self._slot_nums):
             keys = slots_of_table(inputs, first_slot, slots, sum(self._slot_nums), self._max_nnz)
             vectors.append(tf.reshape(layer(keys, training=training), [-1, slots * dim]))
             first_slot += slots
@@ -115,7 +115,7 @@ class SparseModelOfVariables(keras.models.Model):
     def call(self, inputs, training=True):
         """Returns float `[batch, 1]` for a SparseTensor of keys `[batch * slots of all tables, max_nnz]`."""
         vectors, first_slot = [], 0
-        for table, dim, slots in zip(self.tables, self._dims, self._slot_nums, strict=True):
+        for table, dim, slots in zip(self.tables, self._dims, self._slot_nums):
             keys = slots_of_table(inputs, first_slot, slots, sum(self._slot_nums), self._max_nnz)
             rows = tf.nn.embedding_lookup_sparse(table, keys, None, combiner=self._combiner)
             vectors.append(tf.reshape(tf.cast(rows, self.compute_dtype), [-1, slots * dim]))

@@ -90,7 +90,7 @@ def initial_rows(vocabulary_size, dim):
 def load_tables(model, flags):
     """Ops that fill the tables with the rows of files, or with `initial_rows`. They run one after another."""
     loads = []
-    for dim, table in zip(flags.embedding_vec_size, tables_of(model, flags), strict=True):
+    for dim, table in zip(flags.embedding_vec_size, tables_of(model, flags)):
         with tf.control_dependencies(loads[-1:]):
             if flags.tables == "tensorflow":
                 loads.append(table.assign(initial_rows(flags.vocabulary_size, dim)).op)
@@ -129,10 +129,8 @@ def add_training_step(model, inputs, labels, flags, mixed_precision=False):
     # The library sums gradients of embedding variables over ranks; the program must sum the others.
     other_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in other_gradients]
     with sok.OptimizerScope(embeddings):
-        train_embeddings = embedding_optimizer.apply_gradients(
-            zip(embedding_gradients, embeddings, strict=True)
-        )
-    train_others = dense_optimizer.apply_gradients(zip(other_gradients, others, strict=True))
+        train_embeddings = embedding_optimizer.apply_gradients(zip(embedding_gradients, embeddings))
+    train_others = dense_optimizer.apply_gradients(zip(other_gradients, others))
     with tf.control_dependencies([train_embeddings, train_others]):
         step = hvd.allreduce(loss, op=hvd.Sum)
     initialize = [tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()]

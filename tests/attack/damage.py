@@ -14,6 +14,7 @@ import tensorflow as tf
 import harness
 import killed_training
 from attack.scenario import Scenario
+from same_length import zip_equal
 from sparse_operation_kit.checkpoint import CheckpointError, open_checkpoint, problems
 
 _SAVES = 3
@@ -97,7 +98,7 @@ def _restore(session: tf.compat.v1.Session, model: killed_training.Model, prefix
     except (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.FailedPreconditionError) as error:
         assert str(Path(prefix).parent) in error.message, error.message
         outcome, wanted = "refused by name", before
-    for rows, right in zip(session.run(model.rows, keys), wanted, strict=True):
+    for rows, right in zip_equal(session.run(model.rows, keys), wanted):
         np.testing.assert_array_equal(rows, right)
     return outcome
 

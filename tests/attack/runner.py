@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import forked
 from attack import damage, kills, links, manifests, paths, savers
 from attack.scenario import Scenario
 
@@ -97,7 +98,7 @@ def _wait(pid: int, seconds: float) -> int:
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(status)
+    return forked.exit_code(status)
 
 
 def summary(scenarios: Sequence[Scenario], found: dict[str, Counter]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+import forked
 import harness
 import killed_training
 from attack.scenario import Scenario
@@ -57,7 +58,7 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
     for pid, first, receiver in children:
         with os.fdopen(receiver) as lines:
             lists = [json.loads(line) for line in lines]
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        status = forked.exit_code(os.waitpid(pid, 0)[1])
         ended_by_us = killed and pid == children[0][0] and status == -signal.SIGKILL
         assert status == 0 or ended_by_us, f"the trainer from step {first} ended with {status}"
         # A killed process may have removed the first checkpoints of its list for the next one.

@@ -60,7 +60,7 @@ def run(axes: Axes, tables: Tables, threads: int, settings: Settings) -> list[Ro
                 for number, bags in enumerate(all_bags)
             ]
         together = [row for part in measured for row in part]
-        rows = together if not rows else [a.joined(b) for a, b in zip(rows, together, strict=True)]
+        rows = together if not rows else [a.joined(b) for a, b in zip(rows, together)]
     return rows
 
 
@@ -126,7 +126,7 @@ class _Group:
     def _start_program(self, program: pathlib.Path) -> MeasuringProcess:
         job = self._job
         kinds = ["dense" if bags.hotness == 1 else "mean" for bags in job.bags]
-        files = [(kind, pathlib.Path(path)) for kind, path in zip(kinds, job.id_files, strict=True)]
+        files = [(kind, pathlib.Path(path)) for kind, path in zip(kinds, job.id_files)]
         return EngineProcess(program, job.tables, job.batch, job.batches, job.threads, files)
 
     def _wait(self, name: str, process: MeasuringProcess) -> None:

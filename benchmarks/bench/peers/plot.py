@@ -42,7 +42,7 @@ def write(path: pathlib.Path, rows: Sequence[Row]) -> None:
     figure, grid = plt.subplots(lines, columns, figsize=(6 * columns, 3.2 * lines), squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
-    for axes, ((what, optimizer), shown) in zip(grid.flat, panels.items(), strict=False):
+    for axes, ((what, optimizer), shown) in zip(grid.flat, panels.items()):
         _draw(axes, shown)
         axes.set_title(what if what == "forward" else f"{what}, {optimizer}", fontsize=10)
     names = [name for name in _COLORS if any(name == entry.name for row in rows for entry in row.entries)]

@@ -27,7 +27,7 @@ class SessionTables(HeldTables):
             self._rotations = [RotatingBatches(batches, gradients) for batches in job.batch_sets()]
             self._targets = [
                 self._make_targets(bags.hotness == 1, rotation.features, rotation.constants)
-                for bags, rotation in zip(job.bags, self._rotations, strict=True)
+                for bags, rotation in zip(job.bags, self._rotations)
             ]
             self._session.run(tf.compat.v1.global_variables_initializer())
             for feature in range(job.tables.features):

@@ -68,11 +68,11 @@ class Tables(SessionTables):
     def _make_targets(
         self, one_hot: bool, features: Sequence[FeatureTensors], gradients: Sequence[tf.Tensor]
     ) -> Targets:
-        pairs = list(zip(self._variables, features, strict=True))
+        pairs = list(zip(self._variables, features))
         forward = [_forward(one_hot, *pair) for pair in pairs]
-        outputs, wrappers = zip(*(_trained(one_hot, *pair) for pair in pairs), strict=True)
+        outputs, wrappers = zip(*(_trained(one_hot, *pair) for pair in pairs))
         slices = tf.gradients(outputs, wrappers, grad_ys=list(gradients))
-        update = self._optimizer.apply_gradients(zip(slices, wrappers, strict=True))
+        update = self._optimizer.apply_gradients(zip(slices, wrappers))
         lookup = consumed(outputs)
         return Targets([lookup], [consumed(forward)], [lookup, update], outputs)
 

@@ -50,7 +50,7 @@ class Tables(EagerTables):
         self._optimizer.step()
 
     def _look_up(self, batch: _Batch) -> list[torch.Tensor]:
-        return [bag(*feature) for bag, feature in zip(self._bags, batch, strict=True)]
+        return [bag(*feature) for bag, feature in zip(self._bags, batch)]
 
 
 def _as_tensors(batch: ids.Batch) -> _Batch:

@@ -105,7 +105,7 @@ class Census:
 
     def _parse(self, text: tf.Tensor) -> Batch:
         values = tf.strings.strip(tf.strings.split(text, ",").to_tensor("", shape=[None, len(_COLUMNS) + 1]))
-        column = dict(zip(_COLUMNS + ("label",), tf.unstack(values, axis=1), strict=True))
+        column = dict(zip(_COLUMNS + ("label",), tf.unstack(values, axis=1)))
         number = {name: tf.strings.to_number(column[name]) for name in _NUMBERS}
         column.update(
             age_bucket=_bucket(number["age"] / 5),
@@ -140,7 +140,7 @@ def _explain(line: bytes) -> str:
     values = [value.strip() for value in line.decode("utf-8").split(",")]
     if len(values) != len(_COLUMNS) + 1:
         return f"{len(values)} columns instead of {len(_COLUMNS) + 1}"
-    for column, value in zip(_COLUMNS, values[:-1], strict=True):
+    for column, value in zip(_COLUMNS, values[:-1]):
         if column in _NUMBERS and not re.fullmatch(r"[0-9]{1,9}", value):
             return f"{column} is {shown(value)}, not a whole number"
     return f"the label is {shown(values[-1])}, not <=50K or >50K"
