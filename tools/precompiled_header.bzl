@@ -68,7 +68,7 @@ def precompiled_header(name, includes, deps, copts):
 
     Args:
       name: of the target and the header.
-      includes: the headers, as they stand between `<` and `>`.
+      includes: the headers, as they are included: `<a.h>`, or `"a.h"` for one of this project.
       deps: libraries that have the headers.
       copts: of the files that include the header. Options of the command line and of .bazelrc are added, those that
         .bazelrc has for some files only are not.
@@ -79,7 +79,7 @@ def precompiled_header(name, includes, deps, copts):
     native.genrule(
         name = name + "_header",
         outs = [name + ".h"],
-        cmd = "printf '#include <%s>\\n' " + " ".join(includes) + " > $@",
+        cmd = "printf '#include %s\\n' " + " ".join(["'%s'" % include for include in includes]) + " > $@",
     )
     _precompiled_header(
         name = name,

@@ -10,7 +10,7 @@
 #include "sok_ops/horovod/stall_watch.h"
 #include "sok_ops/kernels/tf_status.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/platform/errors.h"
+#include "sok_ops/kernels/tf_versions.h"
 
 namespace sok {
 namespace {

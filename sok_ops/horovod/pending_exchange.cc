@@ -7,7 +7,7 @@
 #include "sok_ops/horovod/device_words.h"
 #include "sok_ops/horovod/exchange_statistics.h"
 #include "sok_ops/kernels/tf_status.h"
-#include "tensorflow/core/platform/errors.h"
+#include "sok_ops/kernels/tf_versions.h"
 
 namespace sok {
 

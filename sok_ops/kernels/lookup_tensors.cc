@@ -1,4 +1,5 @@
 #include "sok_ops/kernels/lookup_tensors.h"
+#include "sok_ops/kernels/tf_versions.h"
 
 #include <limits>
 #include <string>
@@ -61,12 +62,12 @@ tf::Status AddBags(int64_t bags, int64_t slots, const TableRef& table, tf::Tenso
     return Invalid(table, "the ids have ", bags, " rows, not between 0 and ",
                    std::numeric_limits<int32_t>::max());
   }
-  if (slots == 0) return shape->AddDimWithStatus(bags);
+  if (slots == 0) return AddDim(bags, shape);
   if (bags % slots != 0) {
     return Invalid(table, "the ids have ", bags, " rows, which is not a multiple of slot_num ", slots);
   }
-  TF_RETURN_IF_ERROR(shape->AddDimWithStatus(bags / slots));
-  return shape->AddDimWithStatus(slots);
+  TF_RETURN_IF_ERROR(AddDim(bags / slots, shape));
+  return AddDim(slots, shape);
 }
 
 KeyType KeyTypeOf(tf::DataType dtype) {
@@ -145,7 +146,7 @@ tf::Status ReadLookupTensors(const LookupSpec& spec, const TensorSpec& tensor_sp
     if (spec.weighted) TF_RETURN_IF_ERROR(CheckWeightShapes(tensors, table));
   }
   *input = InputOf(tensors, bags);
-  return shape->AddDimWithStatus(table.table->options().dim);
+  return AddDim(table.table->options().dim, shape);
 }
 
 }  // namespace sok

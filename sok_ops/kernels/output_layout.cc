@@ -1,4 +1,5 @@
 #include "sok_ops/kernels/output_layout.h"
+#include "sok_ops/kernels/tf_versions.h"
 
 #include <numeric>
 
@@ -54,7 +55,7 @@ tf::Status OutputLayout::Shapes(const std::vector<tf::TensorShape>& of_lookups,
           of_lookups[l].DebugString(), " cannot be concatenated with that of embedding variable '",
           tables[tables_[first]].name(), "', of shape ", of_lookups[first].DebugString());
     }
-    TF_RETURN_WITH_CONTEXT_IF_ERROR(shape.AddDimWithStatus(Width(o)), "\nLookup in embedding variable '",
+    TF_RETURN_WITH_CONTEXT_IF_ERROR(AddDim(Width(o), &shape), "\nLookup in embedding variable '",
                                     tables[tables_[first]].name(), "'");
     shapes->push_back(shape);
   }

@@ -1,4 +1,5 @@
 #include "sok_ops/kernels/resources.h"
+#include "sok_ops/kernels/tf_versions.h"
 
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/framework/function.h"
@@ -49,7 +50,7 @@ tf::Status TableHandle(tf::OpKernelContext* context, int index, const tf::Resour
                                        context->input(index).shape().DebugString());
   }
   *handle = &context->input(index).flat<tf::ResourceHandle>()(0);
-  if ((*handle)->hash_code() != tf::TypeIndex::Make<TableResource>().hash_code()) {
+  if ((*handle)->hash_code() != IndexOfType<TableResource>().hash_code()) {
     return tf::errors::InvalidArgument("Input ", index, " of ", context->op_kernel().name(),
                                        " is not the handle of an embedding variable but of '",
                                        (*handle)->name(), "'");

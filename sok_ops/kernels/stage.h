@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "sok_ops/kernels/tf_versions.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
@@ -17,7 +18,7 @@ inline tensorflow::Status ReportStage(tensorflow::OpKernelContext* context,
   TF_RETURN_IF_ERROR(context->allocate_output(0, tensorflow::TensorShape({}), &code));
   TF_RETURN_IF_ERROR(context->allocate_output(1, tensorflow::TensorShape({}), &message));
   code->scalar<int32_t>()() = static_cast<int32_t>(status.code());
-  message->scalar<tensorflow::tstring>()() = std::string(status.message());
+  message->scalar<tensorflow::tstring>()() = MessageOf(status);
   return tensorflow::Status();
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "sok_ops/kernels/tf_versions.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
@@ -34,7 +35,7 @@ bool ShareStateAmongDevices() {
   for (const auto direction :
        {tensorflow::HOST_TO_DEVICE, tensorflow::DEVICE_TO_HOST, tensorflow::DEVICE_TO_DEVICE}) {
     registration::UnaryVariantDeviceCopyRegistration<StateVariant<T>>(
-        direction, tensorflow::TypeIndex::Make<StateVariant<T>>(),
+        direction, IndexOfType<StateVariant<T>>(),
         [](const StateVariant<T>& from, StateVariant<T>* to,
            const tensorflow::UnaryVariantOpRegistry::AsyncTensorDeviceCopyFn& /*copy*/) {
           *to = from;

@@ -5,8 +5,7 @@
 
 #include "cc/base/printable.h"
 #include "cc/base/status.h"
-#include "tensorflow/core/platform/errors.h"
-#include "tensorflow/core/platform/status.h"
+#include "sok_ops/kernels/tf_versions.h"
 
 namespace sok {
 
@@ -39,7 +38,7 @@ inline tensorflow::Status ToTf(const Status& status) {
 // Converts TensorFlow's status to the engine's. Only the codes below are kept; the others become Internal.
 inline Status FromTf(const tensorflow::Status& status) {
   if (status.ok()) return OkStatus();
-  const std::string message(status.message());
+  const std::string message = MessageOf(status);
   namespace errors = tensorflow::errors;
   if (errors::IsInvalidArgument(status)) return InvalidArgument(message);
   if (errors::IsFailedPrecondition(status)) return FailedPrecondition(message);
