@@ -3,14 +3,24 @@
 
 readonly NEEDED_GB=5  # for TensorFlow, the other packages, and Horovod's build folder
 
-# Prints the path of a Python 3.11, or nothing. Debian's, if it is complete, comes before others on the path: it is
-# optimized with a profile, and builds graphs in a seventh less time than what pyenv compiles.
+# The Python version that environments of the TensorFlow version are made with.
+needed_python() {
+  case "$SOK_TENSORFLOW" in
+    1.15.*) echo 3.7 ;;
+    *) echo 3.11 ;;
+  esac
+}
+
+# Prints the path of a Python of the needed version, or nothing. Debian's, if it is complete, comes before others on the
+# path: it is optimized with a profile, and builds graphs in a seventh less time than what pyenv compiles.
 find_base_python() {
-  local candidate debian=/usr/bin/python3.11
+  local candidate version debian
+  version="$(needed_python)"
+  debian="/usr/bin/python$version"
   local complete='import ensurepip, os, sysconfig, venv; os.stat(sysconfig.get_path("include") + "/Python.h")'
   "$debian" -c "$complete" 2> /dev/null || debian=
-  for candidate in ${PYTHON:-} $debian python3.11 python3; do
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2> /dev/null; then
+  for candidate in ${PYTHON:-} $debian "python$version" python3 "$HOME/.pyenv/versions/$version".*/bin/python; do
+    if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2> /dev/null; then
       command -v "$candidate"
       return 0
     fi
@@ -19,9 +29,16 @@ find_base_python() {
 
 # Prints the files that define an environment.
 requirement_files() {
-  local folder="$SOK_ROOT/tools/requirements"
-  printf '%s\n' "$folder/tensorflow-$SOK_TENSORFLOW.txt" "$folder/build.txt" "$folder/dev.txt" \
-    "$folder/constraints-$SOK_TENSORFLOW.txt"
+  local folder version
+  folder="$SOK_ROOT/tools/requirements"
+  version="$(needed_python)"
+  printf '%s\n' "$folder/tensorflow-$SOK_TENSORFLOW.txt"
+  if [ -e "$folder/python$version.txt" ]; then
+    printf '%s\n' "$folder/python$version.txt"
+  else
+    printf '%s\n' "$folder/build.txt" "$folder/dev.txt"
+  fi
+  printf '%s\n' "$folder/constraints-$SOK_TENSORFLOW.txt"
   find "$folder" -name "no-deps-$SOK_TENSORFLOW.txt"
 }
 
@@ -68,8 +85,8 @@ install_python_packages() {
   env="$(sok_env)"
   python="$(find_base_python)"
   [ -n "$python" ] ||
-    fail "Python 3.11 is needed, but neither python3.11 nor python3 is that ($(python3 --version 2>&1 || true))." \
-      "Install it, or set PYTHON to its path, and run this again."
+    fail "Python $(needed_python) is needed for TensorFlow $SOK_TENSORFLOW, but neither python$(needed_python) nor python3" \
+      "is that ($(python3 --version 2>&1 || true)). Install it, or set PYTHON to its path, and run this again."
   say "[2/3] Python packages with TensorFlow $SOK_TENSORFLOW, into $env: 1 to 3 minutes"
   "$python" -m venv "$env" || fail "$python could not make a virtual environment: is python3-venv installed?"
   while read -r file; do
@@ -115,6 +132,14 @@ write_if_changed() {
   if [ "$contents" != "$(cat "$1" 2> /dev/null || true)" ]; then printf '%s\n' "$contents" > "$1"; fi
 }
 
+# The ABI of the standard library that TensorFlow was compiled with, 0 or 1: whatever is linked with it needs the same.
+cxx11_abi() {
+  case "$SOK_TENSORFLOW" in
+    1.15.*) echo 0 ;;
+    *) echo 1 ;;
+  esac
+}
+
 write_bazel_configuration() {
   local command horovod_source=
   # Set whenever the source is there, whichever options were given: else builds would alternate between two
@@ -130,6 +155,7 @@ write_bazel_configuration() {
       echo "$command --repo_env=SOK_HOROVOD=$horovod_source"
     done
     echo "build --disk_cache=$SOK_HOME/bazel"
+    [ "$(cxx11_abi)" = 1 ] || echo "build --cxxopt=-D_GLIBCXX_USE_CXX11_ABI=$(cxx11_abi)"
     if [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ]; then
       echo "build --symlink_prefix=bazel-tf/$SOK_TENSORFLOW-"
     fi

@@ -12,9 +12,15 @@ take_tensorflow_option --tensorflow "$1"
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 "$(find_base_python)" -m venv "$folder"
+requirements=()
+while read -r file; do
+  case "$file" in
+    */constraints-* | */no-deps-*) ;;
+    *) requirements+=(-r "$file") ;;
+  esac
+done < <(requirement_files)
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check "${requirements[@]}"
 cd "$SOK_ROOT/tools/requirements"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
-  -r "tensorflow-$SOK_TENSORFLOW.txt" -r build.txt -r dev.txt
 {
   echo "# Every package of the environment with TensorFlow $SOK_TENSORFLOW, dependencies of dependencies included, so"
   echo "# that it is the same everywhere. Written by update.sh."
