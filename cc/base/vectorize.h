@@ -16,8 +16,8 @@ enum class VectorLevel { kPlain, kAvx2, kAvx512 };
 // wider vector, and -ffp-contract=off prevents fused multiply-adds. The code itself fixes the order of every
 // sum over the elements of a vector.
 //
-// With SOK_PLAIN_LOOPS, for sanitized builds, only the plain level is compiled. Sanitizers check each access of a
-// loop, in the order of the source, and so keep it from being vectorized.
+// With SOK_PLAIN_LOOPS, for sanitized builds, only the plain level is compiled. Sanitizers check each access
+// of a loop, in the order of the source, and so keep it from being vectorized.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(SOK_PLAIN_LOOPS)
 
 // The widest level that the processor has.

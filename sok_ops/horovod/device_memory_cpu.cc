@@ -1,5 +1,5 @@
-// For builds in which every device is a CPU: no tensor is in a device's own memory, so that nothing is copied or waited
-// for.
+// For builds in which every device is a CPU: no tensor is in a device's own memory, so that nothing is copied
+// or waited for.
 
 #include <utility>
 

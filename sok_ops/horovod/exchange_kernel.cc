@@ -9,8 +9,8 @@
 #include "sok_ops/horovod/pending_exchange.h"
 #include "sok_ops/horovod/stall_watch.h"
 #include "sok_ops/kernels/tf_status.h"
-#include "tensorflow/core/framework/op_kernel.h"
 #include "sok_ops/kernels/tf_versions.h"
+#include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok {
 namespace {

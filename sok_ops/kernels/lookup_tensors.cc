@@ -1,8 +1,9 @@
 #include "sok_ops/kernels/lookup_tensors.h"
-#include "sok_ops/kernels/tf_versions.h"
 
 #include <limits>
 #include <string>
+
+#include "sok_ops/kernels/tf_versions.h"
 
 namespace sok {
 

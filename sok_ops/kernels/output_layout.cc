@@ -1,7 +1,8 @@
 #include "sok_ops/kernels/output_layout.h"
-#include "sok_ops/kernels/tf_versions.h"
 
 #include <numeric>
+
+#include "sok_ops/kernels/tf_versions.h"
 
 namespace sok {
 

@@ -1,6 +1,6 @@
 #include "sok_ops/kernels/resources.h"
-#include "sok_ops/kernels/tf_versions.h"
 
+#include "sok_ops/kernels/tf_versions.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
 #include "tensorflow/core/framework/function.h"
 

@@ -1,8 +1,9 @@
 #ifndef SOK_SOK_OPS_KERNELS_TF_VERSIONS_H_
 #define SOK_SOK_OPS_KERNELS_TF_VERSIONS_H_
 
-// What differs between TensorFlow 1.15 and 2, so that the rest of sok_ops/ is written once. Has to come before every
-// other header of TensorFlow; tensorflow_prelude.h, with which all files here are compiled, begins with it.
+// What differs between TensorFlow 1.15 and 2, so that the rest of sok_ops/ is written once. Has to come
+// before every other header of TensorFlow; tensorflow_prelude.h, with which all files here are compiled,
+// begins with it.
 
 #include <cstdint>
 #include <string>
@@ -15,8 +16,8 @@
 #endif
 
 #ifdef SOK_TF_1
-// TensorFlow 1.15 was compiled as C++11, where abseil has classes of its own for these. As C++17, abseil would take
-// std's in their place, which compiles and does not link.
+// TensorFlow 1.15 was compiled as C++11, where abseil has classes of its own for these. As C++17, abseil
+// would take std's in their place, which compiles and does not link.
 #include "absl/base/config.h"
 #undef ABSL_HAVE_STD_ANY
 #undef ABSL_HAVE_STD_OPTIONAL
@@ -26,10 +27,10 @@
 
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor_shape.h"
+#include "tensorflow/core/framework/type_index.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/lib/core/errors.h"
 #include "tensorflow/core/lib/core/status.h"
-#include "tensorflow/core/framework/type_index.h"
 #ifdef SOK_TF_1
 #include "tensorflow/core/util/overflow.h"
 #endif

@@ -62,30 +62,34 @@ BaseOfLookedUpVariables = (
     else resource_variable_ops.BaseResourceVariable
 )
 
+
+class _EmbeddingColumn(columns_v2.EmbeddingColumn):
+    """The column of version 1.15, whose methods for configs get the names of later versions."""
+
+    def get_config(self) -> dict[str, Any]:
+        """The config of the column, which can be stored as JSON."""
+        return super()._get_config()
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Any = None, columns_by_name: Any = None
+    ) -> Any:
+        """The column of a config."""
+        return super()._from_config(config, custom_objects, columns_by_name)
+
+
+def _register_feature_column(column: Any) -> Any:
+    column._get_config, column._from_config = column.get_config, column.from_config
+    serialization._FEATURE_COLUMNS.append(column)
+    return column
+
+
 if hasattr(columns_v2.EmbeddingColumn, "get_config"):
-    EmbeddingColumn = columns_v2.EmbeddingColumn
-    register_feature_column = serialization.register_feature_column
+    EmbeddingColumn: Any = columns_v2.EmbeddingColumn
+    # Lets TensorFlow make a column of a class from its config. A decorator.
+    register_feature_column: Any = serialization.register_feature_column
 else:
-
-    class EmbeddingColumn(columns_v2.EmbeddingColumn):
-        """The column, whose methods for configs have the names of later versions."""
-
-        def get_config(self) -> dict[str, Any]:
-            """The config of the column, which can be stored as JSON."""
-            return super()._get_config()
-
-        @classmethod
-        def from_config(
-            cls, config: dict[str, Any], custom_objects: Any = None, columns_by_name: Any = None
-        ) -> EmbeddingColumn:
-            """The column of a config."""
-            return super()._from_config(config, custom_objects, columns_by_name)
-
-    def register_feature_column(column: type) -> type:
-        """Lets TensorFlow make a column of the class `column` from its config. A decorator."""
-        column._get_config, column._from_config = column.get_config, column.from_config
-        serialization._FEATURE_COLUMNS.append(column)
-        return column
+    EmbeddingColumn, register_feature_column = _EmbeddingColumn, _register_feature_column
 
 
 def policy_or_dtype(name: Any) -> Any:

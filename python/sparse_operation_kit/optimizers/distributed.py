@@ -94,7 +94,7 @@ def parse_op(op: Any, who: str) -> str:
       ValueError: `op` is none of them; the message begins with `who`.
     """
     # hvd.Average is 0 and hvd.Sum is 1.
-    by_value = {**{str(name): name for name in _OPS}, 0: "average", 1: "sum"}
+    by_value: dict[Any, str] = {**{str(name): name for name in _OPS}, 0: "average", 1: "sum"}
     if isinstance(op, bool) or not isinstance(op, (str, int)) or op not in by_value:
         raise ValueError(f"{who}: op must be 'sum' or 'average', not {op!r}")
     return by_value[op]
