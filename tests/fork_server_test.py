@@ -83,6 +83,27 @@ def test_the_server_exits_with_the_commands_status(folder):
     assert process.returncode == 5
 
 
+@pytest.mark.parametrize("beside", [True, False], ids=["a server", "no server"])
+def test_a_program_that_is_to_be_forked_ends_as_it_would_alone(folder, beside):
+    """It is forked if there is a server, and is started if there is none."""
+    run = [sys.executable, str(folder / "fork_server.py"), "--fork", str(folder / "program.py"), "argument"]
+    process = (
+        beside_a_server(folder, *run) if beside else subprocess.Popen(run, stdout=subprocess.PIPE, text=True)
+    )
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 7
+    assert output.splitlines()[:2] == [f"modules {beside} False", "arguments ['argument'] __main__"]
+
+
+def test_a_signal_that_ends_a_forked_program_ends_its_client(folder, tmp_path):
+    program = tmp_path / "killed.py"
+    program.write_text("import os\nos.kill(os.getpid(), 9)")
+    code = "import subprocess, sys; print(subprocess.run(sys.argv[1:]).returncode)"
+    run = [sys.executable, str(folder / "fork_server.py"), "--fork", str(program)]
+    output, _ = beside_a_server(folder, sys.executable, "-c", code, *run).communicate(timeout=60)
+    assert output == "-9\n"
+
+
 def wait_for(path: pathlib.Path) -> str:
     for _ in range(3000):
         if path.exists() and path.read_text():

@@ -6,9 +6,9 @@
 
     assert ranks.run(worker, 5, ranks=3, transport="gloo") == [0, 5, 10]
 
-With "gloo", ranks are forked from a process that has imported TensorFlow, if there is one (see `forked`).
-With the other transports, each rank takes seconds to import it. So a test module should have few launches
-with many cases each: see `run_checks`.
+Ranks are forked from a process that has imported TensorFlow, if there is one: with "gloo" see `forked`, with
+the other transports tools/fork_server.py. Still each takes a second. So a test module should have few
+launches with many cases each: see `run_checks`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ TRANSPORTS = ("gloo", "mpi", "horovodrun")
 # Time for other ranks to notice that one has failed; Horovod's own timeout is 30 s.
 _GRACE_SECONDS = 35.0
 _SHOWN_CHARACTERS = 6000
+_FORK_SERVER = pathlib.Path(__file__).absolute().parents[1] / "tools" / "fork_server.py"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +173,8 @@ def _started(
                     processes.append(forked.start(*program, output=output, env={**environment, **extra}))
             else:
                 log = stack.enter_context(open(folder / "started.0", "wb"))
-                command = [*_launcher(transport, ranks), sys.executable, *program]
+                in_fork = [sys.executable, str(_FORK_SERVER), "--fork", *program]
+                command = [*_launcher(transport, ranks), *in_fork]
                 processes.append(
                     subprocess.Popen(
                         command,
@@ -252,8 +254,10 @@ def _kill(processes: list[_Process], folder: pathlib.Path, ranks: int) -> None:
 
 
 def _is_ours(pid: int, folder: pathlib.Path) -> bool:
-    # The process id of a rank that has ended may have been reused.
-    return str(folder) in _read(pathlib.Path(f"/proc/{pid}/cmdline"))
+    # The process id of a rank that has ended may have been reused. A rank writes to a file in the folder.
+    with contextlib.suppress(OSError):
+        return str(folder) in os.readlink(f"/proc/{pid}/fd/1")
+    return False
 
 
 def _read(path: pathlib.Path) -> str:

@@ -8,7 +8,10 @@ server, as under a plain `bazel test` and before Python 3.9, the program imports
 
 A server accepts only clients of the same checkout, interpreter and user.
 
-Usage: fork_server.py COMMAND...    runs the command beside a server; exits with the command's status
+Usage: fork_server.py COMMAND...
+         runs the command beside a server; exits with the command's status
+       fork_server.py --fork PROGRAM [ARGUMENT]...
+         runs a Python program in a process that the server forks, or alone without a server; ends as it does
 """
 
 from __future__ import annotations
@@ -49,6 +52,17 @@ def run_in_fork(command: list[str]) -> int | None:
         server.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         answer = server.recv(64)
         return pickle.loads(answer) if answer else 1
+
+
+def _run_program_in_fork(command: list[str]) -> int:
+    """What --fork does; returns the exit status."""
+    sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
+    status = run_in_fork(command)
+    if status is None:
+        os.execv(sys.executable, [sys.executable, *command])
+    if status < 0:
+        os.kill(os.getpid(), -status)
+    return status
 
 
 def _address() -> str:
@@ -152,4 +166,4 @@ def main(command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_run_program_in_fork(sys.argv[2:]) if sys.argv[1:2] == ["--fork"] else main(sys.argv[1:]))
