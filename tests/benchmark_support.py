@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 
+import forked
+
 # The folder of builds: in a test's runfiles, they are beside the sources.
 BAZEL_BIN = pathlib.Path(__file__).absolute().parents[1]
 
@@ -14,6 +16,4 @@ BAZEL_BIN = pathlib.Path(__file__).absolute().parents[1]
 def run_program(program: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     """Runs a program in a process that can import the test's modules and find the test's built programs."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SOK_BAZEL_BIN": str(BAZEL_BIN)}
-    return subprocess.run(
-        [sys.executable, str(program), *flags], capture_output=True, text=True, env=environment
-    )
+    return forked.run(program, *flags, env=environment)

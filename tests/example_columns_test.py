@@ -1,10 +1,8 @@
 """The example with --api feature_column: every model learns, as well as with layers, and on several ranks."""
 
-import subprocess
-import sys
-
 import pytest
 
+import forked
 import ranks
 from ctr.models import MODELS
 from example_support import (
@@ -58,8 +56,6 @@ def test_ranks_train_as_one_process(tmp_path):
 
 
 def test_columns_are_for_sok_tables():
-    command = [sys.executable, str(EXAMPLES / "train_ctr.py"), "--api", "feature_column"]
-    done = subprocess.run(
-        [*command, "--tables", "tensorflow"], env=example_environment(), capture_output=True, text=True
-    )
+    flags = ["--api", "feature_column", "--tables", "tensorflow"]
+    done = forked.run(EXAMPLES / "train_ctr.py", *flags, env=example_environment())
     assert done.returncode == 2 and "--api feature_column needs --tables sok" in done.stderr

@@ -1,12 +1,10 @@
 """Both kinds of tables give the example's models the same shapes and the same pooling."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import forked
 from ctr.tables import TensorFlowTables
 from example_support import example_environment
 
@@ -53,17 +51,7 @@ assert np.allclose(np.abs(later - rows), 0.125, rtol=1e-3), later - rows
 
 
 def test_sok_tables_serve_any_id():
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import tensorflow as tf\ntf.compat.v1.disable_eager_execution()\n{_SOK_PROGRAM}",
-        ],
-        env=example_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = forked.run_code(_SOK_PROGRAM, env=example_environment())
     assert result.returncode == 0, result.stderr[-2000:]
 
 
