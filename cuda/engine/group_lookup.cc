@@ -86,10 +86,9 @@ Status GpuGroupLookup::TakeFound(MergedRows* rows, const int64_t* words) {
 Status GpuGroupLookup::WriteOutputs(Span<const OutputRows> outputs) {
   std::vector<LookupOutput> work;
   for (size_t l = 0; l < plan_.bags.lookups().size(); ++l) {
-    const BagsOfLookup& lookup = plan_.bags.lookups()[l];
-    const int t = lookup.table;
-    work.push_back({OccurrenceRowsOf(plan_, t, *tables_[t], plan_.bags.keys()), BagsViewOf(plan_.bags, l),
-                    outputs[l], lookup.end - lookup.begin});
+    const int t = plan_.bags.lookups()[l].table;
+    work.push_back(
+        {OccurrenceRowsOf(plan_, t, *tables_[t], plan_.bags.keys()), BagsViewOf(plan_.bags, l), outputs[l]});
   }
   return EnqueueOutputs(stream(), work);
 }

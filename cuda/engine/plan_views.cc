@@ -25,6 +25,7 @@ BagsView BagsViewOf(const GroupBags& group, size_t l) {
   bags.first = lookup.begin;
   bags.bags = lookup.pooled ? lookup.num_bags : lookup.end - lookup.begin;
   bags.combiner = lookup.combiner;
+  bags.occurrences = static_cast<int32_t>(lookup.end - lookup.begin);
   return bags;
 }
 

@@ -151,8 +151,8 @@ template <bool kMayBeAbsent>
 Status EnqueueLongBagsOfKind(cudaStream_t stream, Span<const LookupOutput> lookups) {
   PartLauncher<LongBagsPart> launcher("SumLongBags", stream, SumLongBags<kMayBeAbsent>);
   for (const LookupOutput& lookup : lookups) {
-    if (!MayHaveLongBags(lookup) || lookup.ids.may_be_absent != kMayBeAbsent) continue;
-    const int64_t blocks = (lookup.occurrences - 1) / kLongBag + 1;
+    if (!MayHaveLongBags(lookup.bags) || lookup.ids.may_be_absent != kMayBeAbsent) continue;
+    const int64_t blocks = (lookup.bags.occurrences - 1) / kLongBag + 1;
     for (int64_t column = 0; column < lookup.ids.table.dim; column += kSummedColumns) {
       // A warp is an item of the launcher, and a block has several.
       SOK_RETURN_IF_ERROR(launcher.Add({lookup, column, {}}, blocks * kReadingWarps, /*lanes_log2=*/5));

@@ -17,8 +17,8 @@ namespace sok {
 constexpr int64_t kLongBag = 1024;
 
 // Whether a lookup may have long bags.
-SOK_HOST_DEVICE bool MayHaveLongBags(const LookupOutput& lookup) {
-  return lookup.bags.begin != nullptr && lookup.occurrences >= kLongBag;
+SOK_HOST_DEVICE bool MayHaveLongBags(const BagsView& bags) {
+  return bags.begin != nullptr && bags.occurrences >= kLongBag;
 }
 
 // Puts the long bags of the lookups into the stream: the bits that EnqueueOutputs documents. The sum of a bag

@@ -35,6 +35,7 @@ struct BagsView {
   int64_t first = 0;               // occurrence of the lookup
   int64_t bags = 0;
   Combiner combiner = Combiner::kSum;
+  int32_t occurrences = 0;  // of all bags; outputs need it
 
   bool pooled() const { return begin != nullptr; }
 };

@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
   const int64_t begin = lookup.bags.begin[item];
   const int64_t end = lookup.bags.begin[item + 1];
-  if (end - begin >= kLongBag && MayHaveLongBags(lookup)) return;
+  if (end - begin >= kLongBag && MayHaveLongBags(lookup.bags)) return;
   BagSum<kWidth, kMayBeAbsent> sum(lookup, column);
   StoreFloats(sum.Pool(begin, end), lookup.output.data + item * lookup.output.stride + column);
 }

@@ -16,7 +16,6 @@ struct LookupOutput {
   OccurrenceRows ids;
   BagsView bags;
   OutputRows output;
-  int64_t occurrences = 0;  // of all bags; read where ids are pooled
 };
 
 // Puts the forward passes of all lookups of a group into the stream: the bits of PoolForward and

@@ -53,8 +53,7 @@ class Group {
     first_.push_back(first);
     lookups_.push_back({lookup.ids(),
                         output.pooled ? lookup.bags(output.combiner, output.weighted) : lookup.occurrences(),
-                        {nullptr, stride},
-                        host.occurrences()});
+                        {nullptr, stride}});
   }
 
   void ExpectOutputs() {

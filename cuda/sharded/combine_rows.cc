@@ -54,8 +54,7 @@ Status CombineRows(GpuCall* call, Span<DeviceTable* const> tables, const GpuRout
     const int t = lookup.table;
     if (routed.merged.training) LookupCounts::Add(routed.counts[t]->ids, lookup.end - lookup.begin);
     if (!routed.sums(t)) {
-      work.push_back({RowsOfLookup(routed, received, t), BagsViewOf(routed.merged.bags, l), outputs[l],
-                      lookup.end - lookup.begin});
+      work.push_back({RowsOfLookup(routed, received, t), BagsViewOf(routed.merged.bags, l), outputs[l]});
       continue;
     }
     const int64_t first = routed.sum_begin[static_cast<size_t>(t) * routed.ranks];
@@ -67,8 +66,8 @@ Status CombineRows(GpuCall* call, Span<DeviceTable* const> tables, const GpuRout
     output.ids.inverse = sums[l].positions.data();
     output.bags.begin = sums[l].begin.data();
     output.bags.bags = lookup.num_bags;
+    output.bags.occurrences = static_cast<int32_t>(end - first);
     output.output = outputs[l];
-    output.occurrences = end - first;
     work.push_back(output);
     divided.push_back({lookup.bag_begin, lookup.num_bags, lookup.combiner, routed.dims[t], outputs[l]});
   }

@@ -287,9 +287,9 @@ LookupOutput ServeRows::AnswerTo(int r, int t, float* out) const {
   answer.ids = OccurrenceRowsOf(ids.merged, t, *tables_[t], ids.ids.data());
   answer.bags.first = ids.ids_begin[part(t, r)];
   answer.bags.bags = RowsFor(r, t);
+  answer.bags.occurrences = static_cast<int32_t>(ids.num_ids(part(t, r)));
   if (served_.modes[t] == ExchangeMode::kSums) answer.bags.begin = ids.offsets_of(part(t, r));
   answer.output = {out, served_.dims[t]};
-  answer.occurrences = ids.num_ids(part(t, r));
   return answer;
 }
 

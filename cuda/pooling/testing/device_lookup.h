@@ -71,7 +71,8 @@ class DeviceLookup {
             may_be_absent_,   keys_->data(),    initial_};
   }
   BagsView bags(Combiner combiner, bool weighted) const {
-    return {begin_->data(), weighted ? weights_->data() : nullptr, kFirst, lookup_.bags(), combiner};
+    return {begin_->data(), weighted ? weights_->data() : nullptr,      kFirst, lookup_.bags(),
+            combiner,       static_cast<int32_t>(lookup_.occurrences())};
   }
   // Without bags.
   BagsView occurrences() const { return {nullptr, nullptr, kFirst, lookup_.occurrences(), Combiner::kSum}; }

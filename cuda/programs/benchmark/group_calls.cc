@@ -54,7 +54,7 @@ Status GroupCalls::WriteOutputs() {
     // Lookup l is the only one in table l.
     const DeviceTable& table = *DeviceTableOf(tables_[l]);
     work.push_back({OccurrenceRowsOf(plan, static_cast<int>(l), table, plan.bags.keys()),
-                    BagsViewOf(plan.bags, l), outputs_[l], plan.occurrences(static_cast<int>(l))});
+                    BagsViewOf(plan.bags, l), outputs_[l]});
   }
   return EnqueueOutputs(device_->stream, work);
 }
