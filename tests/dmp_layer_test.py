@@ -310,6 +310,13 @@ def test_optimizers_that_cannot_be_distributed():
             TypeError,
             "is a DistributedOptimizer already",
         ),
+        (
+            lambda: dmp.DistributedOptimizer(
+                keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam())
+            ),
+            TypeError,
+            "would skip steps on some ranks only",
+        ),
         (lambda: dmp.broadcast_variables([], root_rank=1), ValueError, "Rank 1 is not one of the 1 ranks"),
     ):
         with pytest.raises(error, match=message):

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import dmp_model
 import ranks
+import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import dist_model_parallel as dmp
 from sparse_operation_kit.core.communicator import communicator
@@ -124,6 +125,27 @@ def check_two_lookups_in_a_step():
                 session.run(step)
             trained.append(layer.get_weights(all_ranks=True)[0])
     np.testing.assert_allclose(trained[0], trained[1], rtol=1e-6)
+
+
+def check_loss_scaling():
+    """A gradient that is not finite, of a table that one rank has, and then one that is."""
+    scaled = sok.tf.keras.mixed_precision.LossScaleOptimizer
+    for wrap in (
+        lambda inner: scaled(dmp.DistributedOptimizer(inner), initial_scale=8.0),
+        lambda inner: dmp.DistributedOptimizer(scaled(inner, initial_scale=8.0)),
+    ):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            layer = dmp.DistributedEmbedding(_tables(communicator().size))
+            factor = tf.compat.v1.placeholder(tf.float32, [])
+            first, *others = layer([[[1]]] * communicator().size)
+            loss = tf.reduce_sum(first) * factor + tf.add_n([tf.reduce_sum(other) for other in others])
+            step = wrap(train.GradientDescentOptimizer(0.5)).minimize(loss)
+            session.run(tf.compat.v1.global_variables_initializer())
+            before = layer.get_weights(all_ranks=True)
+            for value, moved in ((np.inf, 0.0), (1.0, 0.5)):
+                session.run(step, {factor: value})
+                for got, want in zip_equal(layer.get_weights(all_ranks=True), before):
+                    np.testing.assert_allclose(want[1] - got[1], moved, rtol=1e-6)
 
 
 def check_eager_lookups():
@@ -310,6 +332,7 @@ CHECKS = [
     check_bad_ids,
     check_two_lookups_in_a_step,
     check_eager_lookups,
+    check_loss_scaling,
     check_ranks_with_other_tables,
     check_a_batch_that_ranks_do_not_divide,
     check_broadcast,

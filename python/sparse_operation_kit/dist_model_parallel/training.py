@@ -189,7 +189,7 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
       backward_passes_per_step: 1.
 
     Raises:
-      TypeError: `optimizer` is no such optimizer, or is distributed already.
+      TypeError: `optimizer` is no such optimizer, is distributed already, or is Keras' LossScaleOptimizer.
       ValueError: another argument is out of range.
     """
     del use_locking, device_dense, device_sparse, average_aggregated_gradients, num_groups, groups
@@ -209,6 +209,12 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
         raise TypeError(
             "DistributedOptimizer takes an optimizer of tf.compat.v1.train or of Keras, not "
             f"{type(optimizer).__name__}"
+        )
+    if hasattr(optimizer, "inner_optimizer"):
+        # Whether gradients are finite differs between ranks, as each has other tables.
+        raise TypeError(
+            "DistributedOptimizer: Keras' LossScaleOptimizer would skip steps on some ranks only; take "
+            "sok.tf.keras.mixed_precision.LossScaleOptimizer"
         )
     # Not a wrapper, because Keras asks an optimizer for all kinds of attributes.
     distributed_one: Any = optimizer
