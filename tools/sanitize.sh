@@ -20,8 +20,9 @@ trap 'rm -rf "$folder"' EXIT
 
 sanitized_tests() {  # sanitized_tests asan|tsan OPTION...
   say "Tests under $1"
+  # Python tests would have what they read built with the sanitizer, all that nvcc compiles too.
   sok_bazel test --config="$1" --keep_going --jobs="$(nproc)" --build_tests_only --show_progress_rate_limit=5 \
-    --build_event_json_file="$folder/$1" "${folder_options[@]}" "${@:2}" "${arguments[@]}" || true
+    --test_lang_filters=cc --build_event_json_file="$folder/$1" "${folder_options[@]}" "${@:2}" "${arguments[@]}" || true
 }
 
 # Address randomization could put a library where ThreadSanitizer needs its shadow memory.
