@@ -148,6 +148,26 @@ def _in_namespaces(path: str) -> Callable[[], Sequence[Any]]:
     ]
 
 
+def _with_function(path: str, *modules: str) -> Callable[[], Sequence[Any]]:
+    """Returns a function that finds the namespaces and modules that have a function."""
+
+    def find() -> Sequence[Any]:
+        namespace, _, name = path.rpartition(".")
+        owners = [*_in_namespaces(namespace)(), *(_find(module) for module in modules)]
+        return list({id(owner): owner for owner in owners if hasattr(owner, name)}.values())
+
+    return find
+
+
+def _deeprec_arguments(name: str, *modules: str) -> Replacement:
+    return Replacement(
+        f"tf.{name}",
+        Part.DEEPREC_NAMES,
+        "Programs written for DeepRec pass it arguments that TensorFlow does not have.",
+        find_owners=_with_function(name, *modules),
+    )
+
+
 def _deeprec_name(name: str) -> Replacement:
     return Replacement(
         f"tf.{name}",
@@ -300,11 +320,23 @@ TABLE: tuple[Replacement, ...] = (
             "config.experimental.enable_distributed_strategy",
             "feature_column.categorical_column_with_embedding",
             "feature_column.group_embedding_column_scope",
+            "nn.embedding_lookup_sparse_multi_dim",
+            "nn.fused_embedding_lookup_sparse",
+            "nn.fused_safe_embedding_lookup_sparse",
             "nn.group_embedding_lookup",
             "nn.group_embedding_lookup_sparse",
+            "nn.safe_embedding_lookup_multi_dim",
             "train.AdagradDecayOptimizer",
             "train.AdamAsyncOptimizer",
             "train.AdamWOptimizer",
+        )
+    ),
+    *(
+        _deeprec_arguments(name, _COLUMNS_V1, _COLUMNS_V2)
+        for name in (
+            "feature_column.embedding_column",
+            "feature_column.linear_model",
+            "feature_column.shared_embedding_columns",
         )
     ),
     Replacement(

@@ -30,6 +30,14 @@ from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
     group_embedding_lookup_sparse,
 )
+from sparse_operation_kit.lookup.multi_dim import (
+    embedding_lookup_sparse_multi_dim,
+    safe_embedding_lookup_multi_dim,
+)
+from sparse_operation_kit.lookup.safe_lookups import (
+    fused_embedding_lookup_sparse,
+    fused_safe_embedding_lookup_sparse,
+)
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
 
 __all__ = [
@@ -44,13 +52,17 @@ __all__ = [
     "InitializerOption",
     "L2WeightEvict",
     "categorical_column_with_embedding",
+    "embedding_lookup_sparse_multi_dim",
     "enable_distributed_strategy",
+    "fused_embedding_lookup_sparse",
+    "fused_safe_embedding_lookup_sparse",
     "get_embedding_variable",
     "group_embedding_column_scope",
     "group_embedding_lookup",
     "group_embedding_lookup_sparse",
     "install",
     "is_installed",
+    "safe_embedding_lookup_multi_dim",
     "uninstall",
 ]
 

@@ -7,8 +7,8 @@ import types
 from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import get_embedding_variable, replacements, row_policies
 from sparse_operation_kit.core.replacement_table import Part
-from sparse_operation_kit.deeprec import collective
-from sparse_operation_kit.lookup import embedding_lookup
+from sparse_operation_kit.deeprec import collective, column_arguments  # noqa: F401
+from sparse_operation_kit.lookup import embedding_lookup, multi_dim, safe_lookups
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
 
 # The module from which programs import CollectiveStrategy.
@@ -51,8 +51,12 @@ for _name, _value in {
     "config.experimental.enable_distributed_strategy": collective.enable_distributed_strategy,
     "feature_column.categorical_column_with_embedding": feature_columns.categorical_column_with_embedding,
     "feature_column.group_embedding_column_scope": feature_columns.group_embedding_column_scope,
+    "nn.embedding_lookup_sparse_multi_dim": multi_dim.embedding_lookup_sparse_multi_dim,
+    "nn.fused_embedding_lookup_sparse": safe_lookups.fused_embedding_lookup_sparse,
+    "nn.fused_safe_embedding_lookup_sparse": safe_lookups.fused_safe_embedding_lookup_sparse,
     "nn.group_embedding_lookup": embedding_lookup.group_embedding_lookup,
     "nn.group_embedding_lookup_sparse": embedding_lookup.group_embedding_lookup_sparse,
+    "nn.safe_embedding_lookup_multi_dim": multi_dim.safe_embedding_lookup_multi_dim,
     "train.AdagradDecayOptimizer": AdagradDecayOptimizer,
     "train.AdamAsyncOptimizer": AdamAsyncOptimizer,
     "train.AdamWOptimizer": AdamWOptimizer,

@@ -7,6 +7,7 @@ ranks, however many features there are. Ordinary variables go through TensorFlow
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
@@ -14,7 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import variables
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.lookup import ordinary
+from sparse_operation_kit.lookup import ordinary, padded_sequences
 from sparse_operation_kit.lookup.group import (
     COMBINERS,
     DenseLookup,
@@ -40,8 +41,13 @@ def group_embedding_lookup_sparse(
     *,
     training: bool | tf.Tensor = True,
     side_by_side: bool = False,
+    is_sequence: bool = False,
+    params_num_per_group: int = sys.maxsize,
 ) -> list[tf.Tensor] | tf.Tensor:
     """Looks up bags of ids of several features, and combines the rows of each bag.
+
+    DeepRec's later releases have `sp_weights` before `partition_strategy`. Weights may be passed in that
+    place too.
 
     Each output equals that of `tf.nn.embedding_lookup_sparse`, with one exception: bags without ids at the
     end of a batch get rows of zeros too, so that all outputs have the same number of rows.
@@ -65,10 +71,15 @@ def group_embedding_lookup_sparse(
       side_by_side: Whether all outputs are concatenated to one tensor along the last dimension. Lookups in
         embedding variables write into that tensor directly; if there are no ordinary variables, nothing is
         copied.
+      is_sequence: Whether the rows of a feature's ids are returned in the places of the ids instead of being
+        combined. Then `combiners` has no effect, all of a SparseTensor's indices are used, and `side_by_side`
+        must be false.
+      params_num_per_group: At least 1. Has no effect: in DeepRec the number of variables of one op.
 
     Returns:
       One tensor `[batch, dim of the variable]` for each feature, in their order; with `side_by_side` one
-      tensor `[batch, sum of the dims]`.
+      tensor `[batch, sum of the dims]`. With `is_sequence`, `[batch, longest sequence, dim]` for each
+      feature, zeros where there is no id.
 
     Raises:
       TypeError: An argument has the wrong type; the message names the feature and its variable.
@@ -76,6 +87,10 @@ def group_embedding_lookup_sparse(
         shapes do not match.
     """
     function = "group_embedding_lookup_sparse"
+    if not isinstance(partition_strategy, str):
+        sp_weights, partition_strategy = partition_strategy, "mod" if sp_weights is None else sp_weights
+    if params_num_per_group < 1:
+        raise ValueError(f"{function}: params_num_per_group must be at least 1, not {params_num_per_group}")
     weights = [None] * len(_a_list(function, "params", params)) if sp_weights is None else sp_weights
     lists = {"sp_ids": sp_ids, "combiners": combiners, "sp_weights": weights}
     variables_of = _variables(function, params, lists, partition_strategy)
@@ -95,10 +110,30 @@ def group_embedding_lookup_sparse(
         )
 
     with tf.name_scope(name or function):
+        if is_sequence:
+            if side_by_side:
+                raise ValueError(f"{function}: side_by_side is for combined rows, not for is_sequence")
+            return _sequences(features, partition_strategy, training)
         outputs = _look_up(features, look_up_ordinary, training, side_by_side)
         if not side_by_side:
             return outputs
         return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
+
+
+def _sequences(
+    features: Sequence[_Bags], partition_strategy: str, training: bool | tf.Tensor
+) -> list[tf.Tensor]:
+    """Returns the rows of each feature in the places of its ids."""
+
+    def look_up_ordinary(feature: _Rows) -> tf.Tensor:
+        return ordinary.look_up_rows(feature.variable, feature.flat_ids, partition_strategy, feature.who)
+
+    flat = [_Rows(feature.who, feature.variable, feature.ids.values) for feature in features]
+    rows = _look_up(flat, look_up_ordinary, training)
+    return [
+        padded_sequences.pad_sequences(feature.ids, feature.weights, of_feature, feature.who)
+        for feature, of_feature in zip(features, rows)
+    ]
 
 
 def group_embedding_lookup(

@@ -44,7 +44,7 @@ def look_up_bags(
     output = tf.compat.v1.nn.embedding_lookup_sparse(
         list(variables),
         ids,
-        None if weights is None else _checked_weights(weights, ids, who),
+        None if weights is None else checked_weights(weights, ids, who),
         partition_strategy=partition_strategy,
         combiner=combiner,
     )
@@ -81,7 +81,8 @@ def _rows_of(ids: Bags) -> tf.Tensor:
     return ids.nrows() if isinstance(ids, tf.RaggedTensor) else ids.dense_shape[0]
 
 
-def _checked_weights(weights: Bags, ids: Bags, who: str) -> Bags:
+def checked_weights(weights: Bags, ids: Bags, who: str) -> Bags:
+    """Returns weights that raise an error when the graph runs if they are not finite, or not at the ids."""
     of_weights, of_ids = _places(weights), _places(ids)
     checks = []
     if of_weights is not of_ids:
