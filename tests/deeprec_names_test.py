@@ -20,6 +20,8 @@ PATHS = [
     "InitializerOption",
     "L2WeightEvict",
     "config.experimental.enable_distributed_strategy",
+    "data.experimental.DataFrame",
+    "data.experimental.ParquetDataset",
     "feature_column.categorical_column_with_embedding",
     "feature_column.group_embedding_column_scope",
     "get_embedding_variable",
@@ -71,6 +73,17 @@ def test_names_come_through_every_way_of_importing():
     assert one.get_embedding_variable is deeprec.get_embedding_variable
     assert other.get_embedding_variable is deeprec.get_embedding_variable
     assert one.nn.group_embedding_lookup is deeprec.group_embedding_lookup
+
+
+def test_parquet_datasets_come_from_deeprecs_modules():
+    from tensorflow.python.data.experimental.ops import dataframe, parquet_dataset_ops
+
+    assert parquet_dataset_ops.ParquetDataset is deeprec.ParquetDataset
+    assert parquet_dataset_ops.read_parquet is deeprec.read_parquet
+    assert dataframe.DataFrame is parquet_dataset_ops.DataFrame is deeprec.DataFrame
+    deeprec.uninstall()
+    assert installation.PARQUET_MODULE not in sys.modules
+    assert installation.DATA_FRAME_MODULE not in sys.modules
 
 
 def test_the_strategy_comes_from_deeprecs_module():
@@ -128,7 +141,8 @@ wrapped = {entry.attribute for entry in of_deeprec if entry.how is How.WRAPPED}
 def names():
     found = {}
     for root in (tf, tf.compat.v1):
-        for path in ("", "nn", "train", "feature_column", "config.experimental", "estimator"):
+        spaces = "nn", "train", "feature_column", "config.experimental", "data.experimental", "estimator"
+        for path in ("", *spaces):
             space = root
             for part in filter(None, path.split(".")):
                 space = getattr(space, part, None)

@@ -318,6 +318,8 @@ TABLE: tuple[Replacement, ...] = (
             "L2WeightEvict",
             "get_embedding_variable",
             "config.experimental.enable_distributed_strategy",
+            "data.experimental.DataFrame",
+            "data.experimental.ParquetDataset",
             "feature_column.categorical_column_with_embedding",
             "feature_column.group_embedding_column_scope",
             "nn.embedding_lookup_sparse_multi_dim",
@@ -339,10 +341,17 @@ TABLE: tuple[Replacement, ...] = (
             "feature_column.shared_embedding_columns",
         )
     ),
-    Replacement(
-        "tensorflow.python.distribute.group_embedding_collective_strategy",
-        Part.DEEPREC_NAMES,
-        "Programs written for DeepRec import CollectiveStrategy from it.",
-        How.ADDED_MODULE,
+    *(
+        Replacement(
+            module,
+            Part.DEEPREC_NAMES,
+            f"Programs written for DeepRec import {names} from it.",
+            How.ADDED_MODULE,
+        )
+        for module, names in {
+            "tensorflow.python.distribute.group_embedding_collective_strategy": "CollectiveStrategy",
+            "tensorflow.python.data.experimental.ops.dataframe": "DataFrame",
+            "tensorflow.python.data.experimental.ops.parquet_dataset_ops": "ParquetDataset",
+        }.items()
     ),
 )

@@ -21,7 +21,9 @@ from sparse_operation_kit.core.row_policies import (
     L2WeightEvict,
 )
 from sparse_operation_kit.deeprec.collective import CollectiveStrategy, enable_distributed_strategy
+from sparse_operation_kit.deeprec.data_frame import DataFrame
 from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
+from sparse_operation_kit.deeprec.parquet_dataset import ParquetDataset, read_parquet
 from sparse_operation_kit.feature_columns import (
     categorical_column_with_embedding,
     group_embedding_column_scope,
@@ -47,10 +49,12 @@ __all__ = [
     "CBFFilter",
     "CollectiveStrategy",
     "CounterFilter",
+    "DataFrame",
     "EmbeddingVariableOption",
     "GlobalStepEvict",
     "InitializerOption",
     "L2WeightEvict",
+    "ParquetDataset",
     "categorical_column_with_embedding",
     "embedding_lookup_sparse_multi_dim",
     "enable_distributed_strategy",
@@ -62,6 +66,7 @@ __all__ = [
     "group_embedding_lookup_sparse",
     "install",
     "is_installed",
+    "read_parquet",
     "safe_embedding_lookup_multi_dim",
     "uninstall",
 ]

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import types
+from typing import Any
 
 from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import get_embedding_variable, replacements, row_policies
 from sparse_operation_kit.core.replacement_table import Part
-from sparse_operation_kit.deeprec import collective, column_arguments  # noqa: F401
+from sparse_operation_kit.deeprec import (
+    collective,
+    column_arguments,  # noqa: F401 - registers entries
+    data_frame,
+    parquet_dataset,
+)
 from sparse_operation_kit.lookup import embedding_lookup, multi_dim, safe_lookups
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
 
 # The module from which programs import CollectiveStrategy.
 STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strategy"
+# The modules from which programs import ParquetDataset and DataFrame.
+PARQUET_MODULE = "tensorflow.python.data.experimental.ops.parquet_dataset_ops"
+DATA_FRAME_MODULE = "tensorflow.python.data.experimental.ops.dataframe"
 
 
 def install() -> None:
@@ -34,9 +43,9 @@ def is_installed() -> bool:
     return replacements.is_installed(Part.DEEPREC_NAMES)
 
 
-def _strategy_module() -> types.ModuleType:
-    module = types.ModuleType(STRATEGY_MODULE, collective.__doc__)
-    vars(module)["CollectiveStrategy"] = collective.CollectiveStrategy
+def _module(name: str, doc: str | None, **contents: Any) -> types.ModuleType:
+    module = types.ModuleType(name, doc)
+    vars(module).update(contents)
     return module
 
 
@@ -48,6 +57,8 @@ for _name, _value in {
     "InitializerOption": row_policies.InitializerOption,
     "L2WeightEvict": row_policies.L2WeightEvict,
     "get_embedding_variable": get_embedding_variable.get_embedding_variable,
+    "data.experimental.DataFrame": data_frame.DataFrame,
+    "data.experimental.ParquetDataset": parquet_dataset.ParquetDataset,
     "config.experimental.enable_distributed_strategy": collective.enable_distributed_strategy,
     "feature_column.categorical_column_with_embedding": feature_columns.categorical_column_with_embedding,
     "feature_column.group_embedding_column_scope": feature_columns.group_embedding_column_scope,
@@ -62,4 +73,21 @@ for _name, _value in {
     "train.AdamWOptimizer": AdamWOptimizer,
 }.items():
     replacements.implements(f"tf.{_name}")(_value)
-replacements.implements(STRATEGY_MODULE)(_strategy_module())
+for _module_of_names in (
+    _module(STRATEGY_MODULE, collective.__doc__, CollectiveStrategy=collective.CollectiveStrategy),
+    _module(
+        PARQUET_MODULE,
+        parquet_dataset.__doc__,
+        DataFrame=data_frame.DataFrame,
+        ParquetDataset=parquet_dataset.ParquetDataset,
+        read_parquet=parquet_dataset.read_parquet,
+    ),
+    _module(
+        DATA_FRAME_MODULE,
+        data_frame.__doc__,
+        DataFrame=data_frame.DataFrame,
+        to_sparse=data_frame.to_sparse,
+        unbatch_and_to_sparse=data_frame.unbatch_and_to_sparse,
+    ),
+):
+    replacements.implements(_module_of_names.__name__)(_module_of_names)
