@@ -70,12 +70,13 @@ sok_bazel() {
 }
 
 # Bazel's options for tests that write their files to memory, if the machine has enough: checkpoints are many small
-# files, each flushed to its disk. The name is the same in each run, as results are kept for the same options only.
+# files, each flushed to its disk. The name is the same in each run, as results are kept for the same options only. Each
+# checkout and TensorFlow version has its own, as Bazel gives a test the same folder below it every time.
 sok_test_folder_options() {
   local folder available
   available="$(df --output=avail --block-size=1G /dev/shm 2> /dev/null | tail -n 1)"
   [ "${available:-0}" -ge 4 ] || return 0
-  folder="/dev/shm/sparse-operation-kit-$(id -u)"
+  folder="/dev/shm/sparse-operation-kit-$(id -u)/$(printf '%s' "$SOK_ROOT $SOK_TENSORFLOW" | cksum | cut -d' ' -f1)"
   mkdir -p "$folder"
   printf '%s\n' "--test_tmpdir=$folder" "--test_env=TMPDIR=$folder"
 }
