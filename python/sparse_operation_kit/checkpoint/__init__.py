@@ -10,12 +10,14 @@ from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.exporting import export
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint, TableEntry, open_checkpoint
+from sparse_operation_kit.checkpoint.rehashing import Rehashed, rehash
 from sparse_operation_kit.checkpoint.rows import RowBlock, find_row, row_blocks, waiting_ids
 from sparse_operation_kit.checkpoint.verify import problems
 
 __all__ = [
     "Checkpoint",
     "CheckpointError",
+    "Rehashed",
     "RowBlock",
     "Table",
     "TableDifference",
@@ -26,6 +28,7 @@ __all__ = [
     "find_row",
     "open_checkpoint",
     "problems",
+    "rehash",
     "row_blocks",
     "waiting_ids",
 ]

@@ -14,6 +14,7 @@ from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.exporting import FORMATS, export
 from sparse_operation_kit.checkpoint.locate import open_checkpoint
 from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.rehashing import rehash
 
 PROGRAM = "python -m sparse_operation_kit.checkpoint"
 # Exit statuses. A program that compares two checkpoints can distinguish "different" from "error".
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_diff(commands)
     _add_compact(commands)
+    _add_rehash(commands)
     _add_export(commands)
     return parser
 
@@ -112,6 +114,30 @@ def _add_compact(commands) -> None:
         "compact",
         _compact,
         "merge a full checkpoint and the incremental ones after it into one full checkpoint",
+    )
+    command.add_argument(
+        "--to",
+        metavar="PREFIX",
+        type=Path,
+        required=True,
+        help="the new checkpoint's prefix (model.ckpt-100)",
+    )
+
+
+def _add_rehash(commands) -> None:
+    command = _command(
+        commands,
+        "rehash",
+        _rehash,
+        "write a full checkpoint in which tables of string columns have the keys that the columns have now: "
+        "the string's Fingerprint64 modulo 2^63 - 1, no longer its 64 bits",
+    )
+    command.add_argument(
+        "--table",
+        metavar="NAME",
+        action="append",
+        required=True,
+        help="a table whose keys come from strings; can be given more than once. Others are copied",
     )
     command.add_argument(
         "--to",
@@ -188,6 +214,17 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _compact(options: argparse.Namespace) -> int:
     compact(open_checkpoint(options.path), options.to)
+    return OK
+
+
+def _rehash(options: argparse.Namespace) -> int:
+    for done in rehash(open_checkpoint(options.path), options.to, options.table):
+        _print(
+            [
+                f"{done.name}: {done.changed:,} of {done.rows:,} rows have another key, "
+                f"{done.dropped:,} had the key of another row and are dropped"
+            ]
+        )
     return OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from sparse_operation_kit.checkpoint import prefix_lock, tensorflow_part
@@ -12,7 +13,7 @@ from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint, table_folder_name
 from sparse_operation_kit.checkpoint.paths import check_path
 from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX
-from sparse_operation_kit.checkpoint.writer import refuse_existing, write_full
+from sparse_operation_kit.checkpoint.writer import RowSource, refuse_existing, write_full
 
 
 def compact(checkpoint: Checkpoint, prefix: Path) -> None:
@@ -25,6 +26,11 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     Raises:
       CheckpointError: `prefix` exists already, another process is saving to it, or a table is damaged.
     """
+    new_checkpoint(checkpoint, prefix, {})
+
+
+def new_checkpoint(checkpoint: Checkpoint, prefix: Path, sources: Mapping[str, RowSource]) -> None:
+    """Like `compact`, with other rows for some of the tables: `sources` by the tables' names."""
     check_path(prefix)
     folder = prefix.with_name(prefix.name + FOLDER_SUFFIX)
     refuse_existing(prefix.with_name(prefix.name + ".index"))
@@ -38,17 +44,17 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
         raise CheckpointError(prefix, f"cannot be written: {error}") from None
     # Without the lock, a training program that saves beside it would remove the tables as leftovers.
     with lock:
-        references = {table.name: _compact_table(table, prefix) for table in tables}
+        references = {table.name: _write_table(table, prefix, sources.get(table.name)) for table in tables}
         tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)
 
 
-def _compact_table(table: Table, prefix: Path) -> str:
+def _write_table(table: Table, prefix: Path, source: RowSource | None) -> str:
     """Writes one table; returns the reference to it."""
     identity = secrets.token_hex(8)
-    if table.is_lagging:
+    if table.is_lagging and source is None:
         from sparse_operation_kit.checkpoint import engine
 
         return engine.compact(table, prefix, identity)
     leaf = table_folder_name(table.name, identity)
-    checksum = write_full(table, prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf)
+    checksum = write_full(table, prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf, source)
     return tensorflow_part.reference(prefix, leaf, checksum, table.manifest.steps)

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +19,7 @@ from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint import npy, own_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
-from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
+from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, count_rows, row_blocks, waiting_ids
 from sparse_operation_kit.newer_python import removesuffix
 
 
@@ -66,10 +67,38 @@ class ArrayWriter:
             view = view[len(piece) :]
 
 
-def write_full(table: Table, folder: Path) -> int:
+class RowSource:
+    """What a full checkpoint is written from, shard by shard: a table with its chain applied.
+
+    Subclasses write it with other keys or rows.
+    """
+
+    def __init__(self, table: Table) -> None:
+        """`table` is opened with its chain."""
+        self.table = table
+
+    def count(self, shard: int) -> int:
+        """Returns the number of rows of a shard."""
+        return count_rows(self.table, shard)
+
+    def blocks(self, columns: Sequence[str], shard: int) -> Iterator[RowBlock]:
+        """Yields the rows of a shard."""
+        return row_blocks(self.table, columns, shard)
+
+    def waiting(self, shard: int) -> tuple[np.ndarray, ...]:
+        """Returns a shard's ids that wait for admission, their counts and last steps."""
+        return waiting_ids(self.table, shard)
+
+    def bloom_counters(self, shard: int) -> np.ndarray:
+        """Returns the counters of a shard's Bloom filter."""
+        return self.table.last.shards[shard].array("bloom_counters")
+
+
+def write_full(table: Table, folder: Path, source: RowSource | None = None) -> int:
     """Applies a table's chain and writes a full checkpoint with the same number of shards.
 
-    The folder must not exist. It gets its name when it is complete and on disk.
+    The folder must not exist. It gets its name when it is complete and on disk. `source` has the rows to
+    write if they are not the table's own.
 
     Returns:
       The CRC-32 of the manifest file.
@@ -77,7 +106,8 @@ def write_full(table: Table, folder: Path) -> int:
     Raises:
       CheckpointError: `table` is damaged, or its rows still lack steps of exact Adam.
     """
-    return _write(table, folder, _Contents(table.manifest.table, columns_of(table), training=True))
+    contents = _Contents(table.manifest.table, columns_of(table), training=True)
+    return _write(source or RowSource(table), folder, contents)
 
 
 def write_for_serving(table: Table, folder: Path) -> int:
@@ -89,7 +119,7 @@ def write_for_serving(table: Table, folder: Path) -> int:
     if admission is not None:
         kept = ("filter_freq", "default_value")
         description["admission"] = {"kind": "counter", **{name: admission[name] for name in kept}}
-    return _write(table, folder, _Contents(description, ["values"], training=False))
+    return _write(RowSource(table), folder, _Contents(description, ["values"], training=False))
 
 
 @dataclass(frozen=True)
@@ -101,13 +131,14 @@ class _Contents:
     training: bool
 
 
-def _write(table: Table, folder: Path, contents: _Contents) -> int:
+def _write(source: RowSource, folder: Path, contents: _Contents) -> int:
+    table = source.table
     table.require_current()
     unfinished = folder.with_name(folder.name + UNFINISHED)
     folder.parent.mkdir(parents=True, exist_ok=True)
     own_files.make_folder(unfinished)
     try:
-        shards = [_write_shard(table, unfinished, shard.number, contents) for shard in table.last.shards]
+        shards = [_write_shard(source, unfinished, shard.number, contents) for shard in table.last.shards]
         checksum = _write_manifest(table, unfinished, shards, contents)
         os.rename(unfinished, folder)
     except BaseException:
@@ -128,21 +159,22 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _write_shard(table: Table, folder: Path, number: int, contents: _Contents) -> dict[str, Any]:
+def _write_shard(source: RowSource, folder: Path, number: int, contents: _Contents) -> dict[str, Any]:
     shard = folder / f"shard-{number:05d}"
     shard.mkdir()
-    rows = count_rows(table, number)
-    specs = {name: table.last.shards[0].arrays[name].spec for name in ("keys", *contents.columns)}
+    rows = source.count(number)
+    arrays_of_first = source.table.last.shards[0].arrays
+    specs = {name: arrays_of_first[name].spec for name in ("keys", *contents.columns)}
     writers = {
         name: ArrayWriter(shard / f"{name}.npy", spec.dtype, (rows, *spec.shape[1:]))
         for name, spec in specs.items()
     }
-    for block in row_blocks(table, contents.columns, number):
+    for block in source.blocks(contents.columns, number):
         writers["keys"].append(block.keys)
         for name in contents.columns:
             writers[name].append(block.columns[name])
     arrays = {name: writer.finish() for name, writer in writers.items()}
-    for name, array in _filter_arrays(table, number, contents).items():
+    for name, array in _filter_arrays(source, number, contents).items():
         writer = ArrayWriter(shard / f"{name}.npy", array.dtype, array.shape)
         writer.append(array)
         arrays[name] = writer.finish()
@@ -150,14 +182,14 @@ def _write_shard(table: Table, folder: Path, number: int, contents: _Contents) -
     return {"rows": rows, "table_rows": rows, "arrays": arrays}
 
 
-def _filter_arrays(table: Table, shard: int, contents: _Contents) -> dict[str, np.ndarray]:
+def _filter_arrays(source: RowSource, shard: int, contents: _Contents) -> dict[str, np.ndarray]:
     """Returns the arrays of a shard's admission filter."""
     kind = (contents.description["admission"] or {}).get("kind")
     if kind == "bloom":
-        return {"bloom_counters": table.last.shards[shard].array("bloom_counters")}
+        return {"bloom_counters": source.bloom_counters(shard)}
     if kind != "counter":
         return {}
-    waiting = waiting_ids(table, shard) if contents.training else [np.zeros([0], np.int64)] * 3
+    waiting = source.waiting(shard) if contents.training else [np.zeros([0], np.int64)] * 3
     return dict(zip(manifests.WAITING, waiting))
 
 

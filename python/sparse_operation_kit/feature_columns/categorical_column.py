@@ -12,8 +12,8 @@ from sparse_operation_kit.core import replacements, row_policies
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.feature_columns.configs import options_config, options_from_config
 
-# The number of buckets that TensorFlow sees. It creates a column's variable with this number of rows; a table
-# ignores it.
+# The number of buckets that TensorFlow sees, and that strings are hashed to. TensorFlow creates a column's
+# variable with this number of rows; a table ignores it.
 UNBOUNDED = 2**63 - 1
 
 
@@ -123,12 +123,12 @@ class EmbeddingCategoricalColumn(
 
 
 def hash_strings(strings: tf.Tensor) -> tf.Tensor:
-    """Returns 64-bit keys of strings [n], an int64 tensor [n].
+    """Returns the keys of strings [n], an int64 tensor [n].
 
-    The keys are FarmHash's Fingerprint64, which depends only on the bytes. So they are the same in every
-    process, on every rank and machine, and can be used in checkpoints.
+    A key is FarmHash's Fingerprint64 modulo 2^63 - 1, as in DeepRec, so that tables that DeepRec has trained
+    are found. It depends only on the bytes: it is the same in every process, on every rank and machine.
     """
-    return tf.bitcast(tf.fingerprint(strings, method="farmhash64"), tf.int64)
+    return tf.strings.to_hash_bucket_fast(strings, UNBOUNDED)
 
 
 def categorical_column_with_embedding(
@@ -141,7 +141,7 @@ def categorical_column_with_embedding(
     work in `tf.compat.v1.feature_column.input_layer` and `DenseFeatures`. Columns created in a
     `group_embedding_column_scope` are looked up together with the scope's other columns.
 
-    Every int64 is a key, including negative numbers. Strings are hashed to 64 bits. In a dense feature -1 and
+    Every int64 is a key, including negative numbers. Strings are hashed to 63 bits. In a dense feature -1 and
     the empty string are padding and not keys, as in TensorFlow's columns. In a SparseTensor and a
     RaggedTensor they are ordinary keys.
 
