@@ -286,6 +286,11 @@ def nodes_of_branches(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:
     ]
 
 
+def is_of_library(op: tf.Operation) -> bool:
+    """Returns whether an op is one of the library's."""
+    return _is_ours(op)
+
+
 def _is_ours(op: tf.Operation) -> bool:
     return op.type.startswith(_PREFIX)
 

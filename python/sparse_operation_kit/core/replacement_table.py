@@ -178,6 +178,14 @@ def _deeprec_name(name: str) -> Replacement:
     )
 
 
+# The messages in which DeepRec has fields of its own.
+CONFIG_MESSAGES = {
+    "ConfigProto": "tensorflow.core.protobuf.config_pb2.ConfigProto",
+    "GPUOptions": "tensorflow.core.protobuf.config_pb2.GPUOptions",
+    "OptimizerOptions": "tensorflow.core.protobuf.config_pb2.OptimizerOptions",
+    "RewriterConfig": "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig",
+}
+
 TABLE: tuple[Replacement, ...] = (
     Replacement(
         "tf.GradientTape.jacobian",
@@ -317,6 +325,8 @@ TABLE: tuple[Replacement, ...] = (
             "InitializerOption",
             "L2WeightEvict",
             "get_embedding_variable",
+            "make_prefetch_hook",
+            "staged",
             "config.experimental.enable_distributed_strategy",
             "data.experimental.DataFrame",
             "data.experimental.ParquetDataset",
@@ -331,6 +341,7 @@ TABLE: tuple[Replacement, ...] = (
             "train.AdagradDecayOptimizer",
             "train.AdamAsyncOptimizer",
             "train.AdamWOptimizer",
+            "train.mark_target_node",
         )
     ),
     *(
@@ -339,6 +350,14 @@ TABLE: tuple[Replacement, ...] = (
             "feature_column.embedding_column",
             "feature_column.linear_model",
             "feature_column.shared_embedding_columns",
+        )
+    ),
+    *(
+        Replacement(f"{message}.{method}", Part.DEEPREC_NAMES, reason, how)
+        for message in CONFIG_MESSAGES.values()
+        for method, reason, how in (
+            ("__setattr__", "Programs written for DeepRec set fields that TensorFlow has not.", How.WRAPPED),
+            ("__getattr__", "Those fields can be read.", How.ADDED),
         )
     ),
     *(
@@ -352,6 +371,7 @@ TABLE: tuple[Replacement, ...] = (
             "tensorflow.python.distribute.group_embedding_collective_strategy": "CollectiveStrategy",
             "tensorflow.python.data.experimental.ops.dataframe": "DataFrame",
             "tensorflow.python.data.experimental.ops.parquet_dataset_ops": "ParquetDataset",
+            "tensorflow.python.ops.prefetch": "staged",
         }.items()
     ),
 )

@@ -24,6 +24,7 @@ from sparse_operation_kit.deeprec.collective import CollectiveStrategy, enable_d
 from sparse_operation_kit.deeprec.data_frame import DataFrame
 from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
 from sparse_operation_kit.deeprec.parquet_dataset import ParquetDataset, read_parquet
+from sparse_operation_kit.deeprec.staging import make_prefetch_hook, mark_target_node, staged
 from sparse_operation_kit.feature_columns import (
     categorical_column_with_embedding,
     group_embedding_column_scope,
@@ -66,8 +67,11 @@ __all__ = [
     "group_embedding_lookup_sparse",
     "install",
     "is_installed",
+    "make_prefetch_hook",
+    "mark_target_node",
     "read_parquet",
     "safe_embedding_lookup_multi_dim",
+    "staged",
     "uninstall",
 ]
 

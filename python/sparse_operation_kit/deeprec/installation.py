@@ -11,16 +11,19 @@ from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.deeprec import (
     collective,
     column_arguments,  # noqa: F401 - registers entries
+    config_fields,  # noqa: F401 - registers entries
     data_frame,
     parquet_dataset,
+    staging,
 )
 from sparse_operation_kit.lookup import embedding_lookup, multi_dim, safe_lookups
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
 
 # The module from which programs import CollectiveStrategy.
 STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strategy"
-# The modules from which programs import ParquetDataset and DataFrame.
+# The modules from which programs import ParquetDataset, staged and DataFrame.
 PARQUET_MODULE = "tensorflow.python.data.experimental.ops.parquet_dataset_ops"
+STAGING_MODULE = "tensorflow.python.ops.prefetch"
 DATA_FRAME_MODULE = "tensorflow.python.data.experimental.ops.dataframe"
 
 
@@ -59,6 +62,9 @@ for _name, _value in {
     "get_embedding_variable": get_embedding_variable.get_embedding_variable,
     "data.experimental.DataFrame": data_frame.DataFrame,
     "data.experimental.ParquetDataset": parquet_dataset.ParquetDataset,
+    "make_prefetch_hook": staging.make_prefetch_hook,
+    "staged": staging.staged,
+    "train.mark_target_node": staging.mark_target_node,
     "config.experimental.enable_distributed_strategy": collective.enable_distributed_strategy,
     "feature_column.categorical_column_with_embedding": feature_columns.categorical_column_with_embedding,
     "feature_column.group_embedding_column_scope": feature_columns.group_embedding_column_scope,
@@ -81,6 +87,12 @@ for _module_of_names in (
         DataFrame=data_frame.DataFrame,
         ParquetDataset=parquet_dataset.ParquetDataset,
         read_parquet=parquet_dataset.read_parquet,
+    ),
+    _module(
+        STAGING_MODULE,
+        staging.__doc__,
+        make_prefetch_hook=staging.make_prefetch_hook,
+        staged=staging.staged,
     ),
     _module(
         DATA_FRAME_MODULE,

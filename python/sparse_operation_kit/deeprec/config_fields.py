@@ -1,0 +1,169 @@
+"""DeepRec's fields of `tf.ConfigProto`, which TensorFlow's messages do not have.
+
+Setting one is logged once, and kept in the message as the bytes of a field that TensorFlow does not know. So
+it can be read again, also from copies of the message, and TensorFlow's sessions ignore it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from sparse_operation_kit.core import replacement_table, replacements
+
+_logger = logging.getLogger(__name__)
+
+_FUSED = (
+    "lookups in tables are fused already, and TensorFlow rewrites the rest of the graph as it does always"
+)
+_STAGED = "tf.staged reads ahead without it, and sok.LookupPrefetch prepares lookups too"
+_THREADS = "the session's own threads do this work"
+_DEVICE = "TensorFlow places ops and schedules devices itself"
+# For each class of messages DeepRec's fields, and why they have no effect here.
+FIELDS: dict[str, dict[str, str]] = {
+    "ConfigProto": {},
+    "GPUOptions": {"cuda_graph_enable_jit": _DEVICE, "cuda_graph_mode_compatible": _DEVICE},
+    "OptimizerOptions": {
+        "do_async_embedding": "it gives rows as they were before an update; sok.LookupPrefetch does not",
+        "do_op_fusion": _FUSED,
+        "do_smart_stage": _STAGED,
+        "do_smart_stage_gpu": _STAGED,
+        "embedding_layer_device_placement_optimization": _DEVICE,
+        "micro_batch_num": "0 and 1 mean the whole batch",
+        "stage_multi_stream": _DEVICE,
+        "stage_subgraph_on_cpu": _STAGED,
+    },
+    "RewriterConfig": {"use_multi_stream": _DEVICE},
+}
+# The same for fields that are messages or lists of messages, in which any field can be set.
+MESSAGES: dict[str, dict[str, str]] = {
+    "ConfigProto": {"cuda_graph_mode_options": _DEVICE, "session_stage_subgraph_thread_pool": _THREADS},
+    "GPUOptions": {},
+    "OptimizerOptions": {"async_embedding_options": _STAGED},
+    "RewriterConfig": {"multi_stream_opts": _DEVICE},
+}
+# Wire types of protocol buffers, and the tag of our field, whose number is above all of TensorFlow's. It has
+# the name and the value of a field of DeepRec's, as text.
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_TAG = 500_000_000 << 3 | _BYTES
+_told: set[str] = set()
+
+
+class IgnoredMessage:
+    """Stands for a message, or a list of messages, of DeepRec: takes everything, and has no effect."""
+
+    def __getattr__(self, name: str) -> IgnoredMessage:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return IgnoredMessage()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        pass
+
+    def __getitem__(self, index: int) -> IgnoredMessage:
+        return IgnoredMessage()
+
+    def __len__(self) -> int:
+        return 0
+
+    def add(self, **fields: Any) -> IgnoredMessage:
+        """Takes one more message."""
+        return IgnoredMessage()
+
+
+def _setter(message: str) -> Callable[[Callable], Callable]:
+    """Returns the wrapper of `__setattr__` for a class of messages."""
+
+    def wrap(original: Callable) -> Callable:
+        def __setattr__(self: Any, name: str, value: Any) -> None:
+            if name not in FIELDS[message]:
+                return original(self, name, value)
+            _check(name, value)
+            _tell(name, FIELDS[message][name])
+            return _write(self, name, value)
+
+        return __setattr__
+
+    return wrap
+
+
+def _getter(message: str) -> Callable[[Any, str], Any]:
+    """Returns `__getattr__`, which Python calls for fields that a message does not have."""
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if name in FIELDS[message]:
+            return _read(self).get(name, 0)
+        if name in MESSAGES[message]:
+            _tell(name, MESSAGES[message][name])
+            return IgnoredMessage()
+        raise AttributeError(f"Protocol message {message} has no {name!r} field.")
+
+    return __getattr__
+
+
+for _message in FIELDS:
+    _class = replacement_table.CONFIG_MESSAGES[_message]
+    replacements.implements(f"{_class}.__setattr__")(_setter(_message))
+    replacements.implements(f"{_class}.__getattr__")(_getter(_message))
+
+
+def _check(name: str, value: Any) -> None:
+    if not isinstance(value, (bool, int)):
+        raise TypeError(f"{name} must be a bool or an int, not {value!r}")
+    if name == "micro_batch_num" and value > 1:
+        raise ValueError(
+            f"micro_batch_num = {value} is not supported: a graph cannot be split after it was built. "
+            f"DeepRec trains on {value} batches in a step, so give the dataset {value} times the batch size, "
+            "and leave the field out; where such a batch does not fit into memory, use more ranks"
+        )
+
+
+def _tell(name: str, why: str) -> None:
+    if name not in _told:
+        _told.add(name)
+        _logger.warning("DeepRec's %s in tf.ConfigProto has no effect here: %s", name, why)
+
+
+def _write(message: Any, name: str, value: int) -> None:
+    text = f"{name}={int(value)}".encode()
+    message.MergeFromString(_varint(_TAG) + _varint(len(text)) + text)
+
+
+def _read(message: Any) -> dict[str, int]:
+    """DeepRec's fields that were set in a message; the last value of each."""
+    found = {}
+    data = message.SerializeToString()
+    at = 0
+    while at < len(data):
+        tag, at = _number_at(data, at)
+        start = at
+        if tag & 7 == _VARINT:
+            _, at = _number_at(data, at)
+        elif tag & 7 == _BYTES:
+            length, start = _number_at(data, at)
+            at = start + length
+        else:
+            at += 8 if tag & 7 == _FIXED64 else 4
+        if tag == _TAG:
+            name, _, value = data[start:at].decode().partition("=")
+            found[name] = int(value)
+    return found
+
+
+def _number_at(data: bytes, at: int) -> tuple[int, int]:
+    """The varint at a place of a serialized message, and the place behind it."""
+    number = shift = 0
+    while True:
+        number |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return number, at
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(encoded) + bytes([number])
