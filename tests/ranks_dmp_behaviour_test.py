@@ -124,7 +124,8 @@ def check_two_lookups_in_a_step():
             for _ in range(3):
                 session.run(step)
             trained.append(layer.get_weights(all_ranks=True)[0])
-    np.testing.assert_allclose(trained[0], trained[1], rtol=1e-6)
+    # Gradients of a row that both calls read are added up in another order.
+    np.testing.assert_allclose(trained[0], trained[1], rtol=1e-6, atol=1e-8)
 
 
 def check_loss_scaling():

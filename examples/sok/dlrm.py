@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import dlrm_data
 import sparse_operation_kit as sok
-from dlrm_model import Dlrm
+from dlrm_model import EMBEDDINGS, Dlrm
 from models import keras
 
 
@@ -35,27 +35,30 @@ class WarmUpAndDecay(keras.optimizers.schedules.LearningRateSchedule):
         return self._rate * warmed * tf.square(left)
 
 
+def add_common_flags(parser):
+    """Adds the flags of data, network and steps."""
+    add = parser.add_argument
+    add("--data_dir", help="folder of Criteo's train.txt")
+    add("--embedding_vec_size", type=int, default=8)
+    add("--largest_vocabulary", type=int, default=100_000, help="values of the largest category")
+    add("--bottom_stack", type=int, nargs="+", default=[64, 32])
+    add("--top_stack", type=int, nargs="+", default=[64, 32])
+    add("--global_batch_size", type=int, default=512, help="samples per step over all ranks")
+    add("--train_steps", type=int, default=400)
+    add("--validation_interval", type=int, default=100, help="steps between validations")
+
+
 def parse_flags():
     """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data_dir", help="folder of Criteo's train.txt")
-    parser.add_argument("--embedding_layer", choices=("SOK", "TF"), default="SOK")
-    parser.add_argument("--embedding_vec_size", type=int, default=8)
-    parser.add_argument(
-        "--largest_vocabulary", type=int, default=100_000, help="values of the largest category"
-    )
-    parser.add_argument("--bottom_stack", type=int, nargs="+", default=[64, 32])
-    parser.add_argument("--top_stack", type=int, nargs="+", default=[64, 32])
-    parser.add_argument("--global_batch_size", type=int, default=512, help="samples per step over all ranks")
-    parser.add_argument("--embedding_optimizer", choices=("SGD", "Adam"), default="SGD")
-    parser.add_argument(
-        "--learning_rate", type=float, default=2.0, help="rate of the tables after the warm-up"
-    )
-    parser.add_argument("--warmup_steps", type=int, default=50)
-    parser.add_argument("--decay_start_steps", type=int, default=300)
-    parser.add_argument("--decay_steps", type=int, default=300)
-    parser.add_argument("--train_steps", type=int, default=400)
-    parser.add_argument("--validation_interval", type=int, default=100, help="steps between validations")
+    add_common_flags(parser)
+    add = parser.add_argument
+    add("--embedding_layer", choices=sorted(EMBEDDINGS), default="SOK")
+    add("--embedding_optimizer", choices=("SGD", "Adam"), default="SGD")
+    add("--learning_rate", type=float, default=2.0, help="rate of the tables after the warm-up")
+    add("--warmup_steps", type=int, default=50)
+    add("--decay_start_steps", type=int, default=300)
+    add("--decay_steps", type=int, default=300)
     return parser.parse_args()
 
 
@@ -109,45 +112,57 @@ def validate(session, iterator, auc, update, restart):
             return session.run(auc)
 
 
+def train(model, step, training, held_out, flags, broadcast_variables, first=()):
+    """Trains, and prints losses and the AUC of the held-out samples.
+
+    Args:
+      model: the model.
+      step: a tensor whose run trains on a batch and returns the loss.
+      training, held_out: iterators over this rank's batches.
+      flags: the command line.
+      broadcast_variables: returns an op that copies rank 0's values of those variables that all ranks have.
+      first: ops to run before variables are initialized.
+    """
+    auc, update, restart = add_validation(model, *held_out.get_next())
+    initialize = tf.group(
+        tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()
+    )
+    broadcast = broadcast_variables(tf.compat.v1.global_variables())
+    with tf.compat.v1.Session() as session:
+        session.run(list(first))
+        session.run([initialize, training.initializer])
+        session.run(broadcast)
+        for number in range(1, flags.train_steps + 1):
+            loss = session.run(step)
+            if number % flags.validation_interval == 0 or number == flags.train_steps:
+                reached = validate(session, held_out, auc, update, restart)
+                if hvd.rank() == 0:
+                    print(f"ranks {hvd.size()}, step {number}, loss {loss:.4f}, held-out AUC {reached:.4f}")
+
+
+def _broadcast(variables):
+    """Tables are left out: rows have the same initial values on any number of ranks."""
+    _, dense_variables = sok.split_embedding_variable_from_others(variables)
+    return hvd.broadcast_variables(dense_variables, root_rank=0)
+
+
 def main():
-    """Trains, and prints losses and the AUC of the held-out samples."""
+    """Runs the program."""
     flags = parse_flags()
     tf.compat.v1.disable_eager_execution()
     hvd.init()
     tf.compat.v1.set_random_seed(1)
     sok_init = sok.Init(global_batch_size=flags.global_batch_size)
-
     sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
-    local_batch = flags.global_batch_size // hvd.size()
-    read = dlrm_data.samples(flags.data_dir, sizes, held_out=False).shard(hvd.size(), hvd.rank())
-    training = read.repeat().shuffle(10_000, seed=1).batch(local_batch, drop_remainder=True).prefetch(2)
-    training_iterator = tf.compat.v1.data.make_initializable_iterator(training)
-    # Each rank takes its part of each batch, so that all ranks have the same number of batches.
-    held_out = dlrm_data.samples(flags.data_dir, sizes, held_out=True).batch(flags.global_batch_size)
-    held_out = held_out.map(
-        lambda *batch: tf.nest.map_structure(lambda part: part[hvd.rank() :: hvd.size()], batch)
+    training, held_out = (
+        dlrm_data.batches(flags.data_dir, sizes, flags.global_batch_size, hvd.rank(), hvd.size(), part)
+        for part in (False, True)
     )
-    held_out_iterator = tf.compat.v1.data.make_initializable_iterator(held_out)
-
-    model = Dlrm(flags.embedding_layer, sizes, flags.embedding_vec_size, flags.bottom_stack, flags.top_stack)
-    step = add_training_step(model, *training_iterator.get_next(), flags)
-    auc, update, restart = add_validation(model, *held_out_iterator.get_next())
-    initialize = tf.group(
-        tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()
-    )
-    _, dense_variables = sok.split_embedding_variable_from_others(tf.compat.v1.global_variables())
-    broadcast = hvd.broadcast_variables(dense_variables, root_rank=0)
-
-    with tf.compat.v1.Session() as session:
-        session.run(sok_init)
-        session.run([initialize, training_iterator.initializer])
-        session.run(broadcast)
-        for number in range(1, flags.train_steps + 1):
-            loss = session.run(step)
-            if number % flags.validation_interval == 0 or number == flags.train_steps:
-                reached = validate(session, held_out_iterator, auc, update, restart)
-                if hvd.rank() == 0:
-                    print(f"ranks {hvd.size()}, step {number}, loss {loss:.4f}, held-out AUC {reached:.4f}")
+    dim = flags.embedding_vec_size
+    embedding = EMBEDDINGS[flags.embedding_layer](sizes, dim)
+    model = Dlrm(embedding, len(sizes), dim, flags.bottom_stack, flags.top_stack)
+    step = add_training_step(model, *training.get_next(), flags)
+    train(model, step, training, held_out, flags, _broadcast, first=[sok_init])
 
 
 if __name__ == "__main__":

@@ -29,6 +29,20 @@ def samples(data_dir, sizes, held_out):
     return chosen.map(lambda _, sample: sample)
 
 
+def batches(data_dir, sizes, global_batch_size, rank, ranks, held_out):
+    """An iterator over a rank's batches: the held-out ones once, the others without end."""
+    read = samples(data_dir, sizes, held_out)
+    if held_out:
+        # Each rank takes its part of each batch, so that all ranks have the same number of batches.
+        read = read.batch(global_batch_size).map(
+            lambda *batch: tf.nest.map_structure(lambda part: part[rank::ranks], batch)
+        )
+    else:
+        read = read.shard(ranks, rank).repeat().shuffle(10_000, seed=1)
+        read = read.batch(global_batch_size // ranks, drop_remainder=True).prefetch(2)
+    return tf.compat.v1.data.make_initializable_iterator(read)
+
+
 def _criteo(path, sizes):
     """The lines of a file: label, 13 integers, 26 categories. Values are hashed to the category's size."""
 

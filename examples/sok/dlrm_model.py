@@ -58,14 +58,19 @@ def pair_products(vectors, count):
     return tf.gather(products, below_diagonal, axis=1)
 
 
-class Dlrm(keras.models.Model):
-    """A network for the numbers, embeddings for the categories, and a network on products of all pairs."""
+EMBEDDINGS = {"SOK": SokEmbedding, "TF": TensorFlowEmbedding}
 
-    def __init__(self, embedding_layer, vocabulary_sizes, dim, bottom_stack, top_stack):
+
+class Dlrm(keras.models.Model):
+    """A network for the numbers, embeddings for the categories, and a network on products of all pairs.
+
+    `embedding` is a layer that returns float32 `[batch, categories, dim]` for int64 `[batch, categories]`.
+    """
+
+    def __init__(self, embedding, categories, dim, bottom_stack, top_stack):
         super().__init__()
-        make = {"SOK": SokEmbedding, "TF": TensorFlowEmbedding}[embedding_layer]
-        self.embedding = make(vocabulary_sizes, dim)
-        self._vectors = 1 + len(vocabulary_sizes)
+        self.embedding = embedding
+        self._vectors = 1 + categories
         self._bottom = mlp([*bottom_stack, dim], "relu")
         self._top = mlp([*top_stack, 1], None)
 

@@ -1,12 +1,12 @@
 // The kernel that numbers keys. The vocabulary is in four ordinary variables, which TensorFlow initializes
 // and saves.
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "cc/vocabulary/vocabulary.h"
 #include "sok_ops/kernels/tf_executor.h"
 #include "sok_ops/kernels/tf_status.h"
+#include "sok_ops/kernels/variable_memory.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
@@ -81,7 +81,7 @@ class VocabularyLookupOp : public tf::OpKernel {
     if (!add) {
       return WithLayer(FindInVocabulary(VocabularyOf(variables), &executor, of_ids, of_numbers));
     }
-    for (const auto& variable : variables) TF_RETURN_IF_ERROR(Unshare(context, variable.get()));
+    for (const auto& variable : variables) TF_RETURN_IF_ERROR(OwnMemory(context, variable.get()));
     return WithLayer(AddToVocabulary(VocabularyOf(variables), &executor, of_ids,
                                      {occurrences.flat<int64_t>().data(), occurrences.NumElements()},
                                      of_numbers));
@@ -97,17 +97,6 @@ class VocabularyLookupOp : public tf::OpKernel {
                                            tensor.shape().DebugString());
       }
     }
-    return tf::Status();
-  }
-
-  // Gives the variable memory of its own if something else, such as a read or a constant, has it too.
-  static tf::Status Unshare(tf::OpKernelContext* context, tf::Var* variable) {
-    tf::Tensor* shared = variable->tensor();
-    if (shared->RefCountIsOne()) return tf::Status();
-    tf::Tensor own;
-    TF_RETURN_IF_ERROR(context->allocate_temp(shared->dtype(), shared->shape(), &own));
-    std::memcpy(own.data(), shared->data(), shared->TotalBytes());
-    *shared = own;
     return tf::Status();
   }
 

@@ -34,8 +34,8 @@ class Part(enum.Enum):
 INSTALLED_BY: dict[Part, str] = {
     Part.GRADIENT_TAPES: "every `EmbeddingVariable`, when it is made",
     Part.OPTIMIZERS: (
-        "every `EmbeddingVariable`, when it is made; `sok.OptimizerScope`, when it is entered; and by "
-        "collective training"
+        "every `EmbeddingVariable`, when it is made; a `DistributedEmbedding`, when its variables are made; "
+        "`sok.OptimizerScope`, when it is entered; and by collective training"
     ),
     Part.SAVERS: "every `EmbeddingVariable`, when it is made",
     Part.FEATURE_COLUMNS: (
@@ -137,6 +137,10 @@ _COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
 _VARIABLES = "tensorflow.python.ops"
 
 _NOT_THE_ROWS = "TensorFlow's checkpoints store whole tensors, and a table is not a tensor."
+_HAS_ITS_OWN_UPDATE = (
+    "A table keeps its slots in its rows, and has its own update op. So have variables of a "
+    "`DistributedEmbedding`, with their slots."
+)
 _MAKES_COLUMNS = "Columns over unbounded keys have embedding variables and belong to groups."
 _WEIGHTS_IN_TABLES = "The weights of unbounded keys are the rows of an embedding variable."
 
@@ -195,12 +199,12 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_V1_OPTIMIZER}.apply_gradients",
         Part.OPTIMIZERS,
-        "A table keeps its slots in its rows, and has its own update op.",
+        _HAS_ITS_OWN_UPDATE,
     ),
     Replacement(
         f"{_LEGACY_OPTIMIZER}.apply_gradients",
         Part.OPTIMIZERS,
-        "A table keeps its slots in its rows, and has its own update op.",
+        _HAS_ITS_OWN_UPDATE,
         find_owners=_legacy_keras_optimizers,
     ),
     Replacement(

@@ -15,9 +15,11 @@ from sparse_operation_kit.dist_model_parallel.cut_variables import cut_name, rep
 from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds, flat_ids
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
+from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
 from sparse_operation_kit.dist_model_parallel.layout import Group
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 from sparse_operation_kit.dist_model_parallel.weights import Weights
+from sparse_operation_kit.optimizers import dense_updates
 
 # The most elements of a table to move at once.
 _CHUNK = 134217728
@@ -124,7 +126,7 @@ class DistributedEmbedding(Layer):
         name = exchange_names.unique_name(self._who())
         by_samples = self.dp_input or communicator().size == 1
         look_up = lookups.look_up if by_samples else worker_lookups.look_up
-        outputs = look_up(self.strategy, self._replicas, self._variables, self._flat(inputs), name)
+        outputs = look_up(LayerCall(self.strategy, self._replicas, self._variables, self._flat(inputs), name))
         return [self._computed(output) for output in outputs]
 
     def get_weights(self, all_ranks: bool = False, session: Any = None) -> list[np.ndarray]:
@@ -190,7 +192,9 @@ class DistributedEmbedding(Layer):
     def _variable(self, group: Group, name: str) -> tf.Variable:
         value = initial_value(group.pieces, self.strategy.tables, group.columns)
         shape = tf.TensorShape([group.rows, group.columns])
-        return tf.Variable(value, trainable=self.trainable, name=name, dtype=tf.float32, shape=shape)
+        variable = tf.Variable(value, trainable=self.trainable, name=name, dtype=tf.float32, shape=shape)
+        dense_updates.make_dense_table(variable)
+        return variable
 
     def _computed(self, output: Any) -> Any:
         dtype = self._compute_dtype

@@ -18,7 +18,7 @@ import tensorflow as tf
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel import messages
 from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
-from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
+from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
 from sparse_operation_kit.dist_model_parallel.layout import Layout, Part, Unit
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
@@ -38,22 +38,9 @@ class _Asked:
     places: tf.Tensor
 
 
-def look_up(
-    strategy: DistEmbeddingStrategy,
-    replicas: Sequence[tf.Variable],
-    variables: Sequence[tf.Variable],
-    flat: Sequence[FlatIds],
-    name: str,
-) -> list[Any]:
-    """Returns an output for each input, in the shape that the plain layer gives.
-
-    Args:
-      strategy: the tables.
-      replicas: the variables of `strategy.layout.replicas`.
-      variables: this rank's other variables, those of `strategy.layout.groups`.
-      flat: the ids of every input.
-      name: of the layer; a name for the exchanges of this lookup.
-    """
+def look_up(call: LayerCall) -> list[Any]:
+    """Returns an output for each input of the layer, in the shape that the plain layer gives."""
+    strategy, flat = call.strategy, call.flat
     layout = strategy.layout
     inputs_of = _inputs_of_units(strategy)
     asked = [
@@ -64,15 +51,15 @@ def look_up(
     ]
     header = messages.header(strategy, range(len(flat)), flat)
     if communicator().size == 1:
-        matrices = _own_matrices(strategy, variables, asked, header, name)
+        matrices = _own_matrices(call, asked, header)
     else:
-        matrices = _matrices_of_ranks(strategy, variables, asked, header, name)
+        matrices = _matrices_of_ranks(call, asked, header)
     outputs: list[Any] = [None] * len(flat)
     for number, (unit, inputs) in enumerate(zip(layout.units, inputs_of)):
         if not inputs:
             continue
         rows = (
-            tf.gather(replicas[number], matrices.checked(asked[number].rows[0]))
+            tf.gather(call.replicas[number], matrices.checked(asked[number].rows[0]))
             if unit.cut == "replicated"
             else matrices.of_unit(number, unit)
         )
@@ -143,31 +130,20 @@ class _Matrices:
             return tf.identity(rows)
 
 
-def _own_matrices(
-    strategy: DistEmbeddingStrategy,
-    variables: Sequence[tf.Variable],
-    asked: Sequence[_Asked],
-    header: tf.Tensor,
-    name: str,
-) -> _Matrices:
-    layout = strategy.layout
-    gate = messages.checked(strategy, header[tf.newaxis], name, tf.constant(0))
+def _own_matrices(call: LayerCall, asked: Sequence[_Asked], header: tf.Tensor) -> _Matrices:
+    layout = call.strategy.layout
+    gate = messages.checked(call.strategy, header[tf.newaxis], call.name, tf.constant(0))
     matrices = _Matrices(layout, asked, gate)
     own = []
-    for variable, parts in zip(variables, layout.parts_of(0)):
+    for variable, parts in zip(call.variables, layout.parts_of(0)):
         rows = [asked[unit].rows[part] for unit, part in parts]
         own.append(tf.gather(variable, matrices.checked(_joined(rows))))
     matrices.add([own])
     return matrices
 
 
-def _matrices_of_ranks(
-    strategy: DistEmbeddingStrategy,
-    variables: Sequence[tf.Variable],
-    asked: Sequence[_Asked],
-    header: tf.Tensor,
-    name: str,
-) -> _Matrices:
+def _matrices_of_ranks(call: LayerCall, asked: Sequence[_Asked], header: tf.Tensor) -> _Matrices:
+    strategy, variables, name = call.strategy, call.variables, call.name
     layout = strategy.layout
     wanted = [
         [_joined([asked[unit].rows[part] for unit, part in parts]) for parts in layout.parts_of(rank)]

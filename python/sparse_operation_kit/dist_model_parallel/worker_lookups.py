@@ -17,28 +17,19 @@ from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel import messages
 from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
+from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
 from sparse_operation_kit.dist_model_parallel.layout import Part, Unit
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 
 
-def look_up(
-    strategy: DistEmbeddingStrategy,
-    replicas: Sequence[tf.Variable],
-    variables: Sequence[tf.Variable],
-    flat: Sequence[FlatIds],
-    name: str,
-) -> list[Any]:
-    """Returns an output of this rank's samples for each input of the layer.
+def look_up(call: LayerCall) -> list[Any]:
+    """Returns an output of this rank's samples for each input of the layer; there are several ranks.
 
-    Args:
-      strategy: the tables, on several ranks.
-      replicas: the variables of `strategy.layout.replicas`.
-      variables: this rank's other variables, those of `strategy.layout.groups`.
-      flat: the ids of the inputs `strategy.input_ids_list[rank]`, each dense [batch, hotness] or, if its
-        table has a combiner, also ragged or sparse.
-      name: of the layer; a name for the exchanges of this lookup.
+    The ids are those of the inputs `call.strategy.input_ids_list[rank]`, each dense [batch, hotness] or, if
+    its table has a combiner, also ragged or sparse.
     """
+    strategy, flat, name = call.strategy, call.flat, call.name
     ranks, size = communicator().rank, strategy.world_size
     own = strategy.input_ids_list[ranks]
     shapes = [_shape(ids) for ids in flat]
@@ -51,7 +42,7 @@ def look_up(
     shapes_of = [_shapes_of(strategy, rank, gate, starts[rank, 0]) for rank in range(size)]
     with tf.control_dependencies([] if tf.executing_eagerly() else [gate]):
         flat_of = dict(zip(own, [ids.copied() for ids in flat]))
-    sent = _sent(strategy, variables, flat_of)
+    sent = _sent(strategy, call.variables, flat_of)
     widths = [
         [group[0].columns] + [part.columns[1] - part.columns[0] for _, part in _parts(strategy, rank)]
         for rank, group in enumerate(strategy.layout.groups)
@@ -59,7 +50,7 @@ def look_up(
     counts = [_counts(strategy, rank, shapes_of[rank]) for rank in range(size)]
     own_counts = tf.tile(counts[ranks][tf.newaxis], [size, 1])
     arrived = swap(sent, own_counts, counts, widths, f"{name}: rows")
-    return _outputs(strategy, replicas, flat_of, shapes_of, arrived)
+    return _outputs(strategy, call.replicas, flat_of, shapes_of, arrived)
 
 
 def _shape(ids: FlatIds) -> tf.Tensor:

@@ -1,7 +1,7 @@
 """Lets TensorFlow's and Keras' optimizers train embedding variables.
 
-The module wraps `apply_gradients` of the optimizers' base classes. A call without embedding variables goes to
-the original with unchanged pairs.
+The module wraps `apply_gradients` of the optimizers' base classes. A call without embedding variables and
+dense tables goes to the original with unchanged pairs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
-from sparse_operation_kit.optimizers import keras_routing, v1_routing
+from sparse_operation_kit.optimizers import dense_updates, keras_routing, v1_routing
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 
@@ -29,7 +29,10 @@ def add_check(check: Callable[[Any, Sequence], None]) -> None:
 
 
 def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.AbstractContextManager]):
-    """Wraps apply_gradients so that it runs inside `route` when embedding variables take part."""
+    """Wraps apply_gradients so that it runs inside `route` when embedding variables take part.
+
+    Dense tables have a route of their own.
+    """
 
     def wrap(original: Callable) -> Callable:
         @functools.wraps(original)
@@ -40,9 +43,11 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
             for check in _checks:
                 check(self, grads_and_vars)
             tables = _check_tables(grads_and_vars)
-            if not tables:
-                return original(self, grads_and_vars, *args, **kwargs)
-            with route(self, tables):
+            with contextlib.ExitStack() as routes:
+                if tables:
+                    routes.enter_context(route(self, tables))
+                if any(dense_updates.is_dense_table(variable) for _, variable in _pairs(grads_and_vars)):
+                    routes.enter_context(dense_updates.routed(self))
                 return original(self, grads_and_vars, *args, **kwargs)
 
         return apply_gradients
@@ -51,13 +56,18 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
 
 
 def _check_tables(grads_and_vars: Sequence) -> list[tf.Variable]:
-    """Returns the embedding variables of the pairs and checks their gradients; skips malformed pairs."""
+    """Returns the embedding variables of the pairs and checks their gradients."""
     tables = []
-    for pair in grads_and_vars:
-        if isinstance(pair, (list, tuple)) and len(pair) == 2 and is_embedding_variable(pair[1]):
-            check_gradient(pair[1], pair[0])
-            tables.append(pair[1])
+    for gradient, variable in _pairs(grads_and_vars):
+        if is_embedding_variable(variable):
+            check_gradient(variable, gradient)
+            tables.append(variable)
     return tables
+
+
+def _pairs(grads_and_vars: Sequence) -> list[Sequence]:
+    """The pairs without malformed ones, which TensorFlow refuses."""
+    return [pair for pair in grads_and_vars if isinstance(pair, (list, tuple)) and len(pair) == 2]
 
 
 @replacements.implements("tf.keras.optimizers.legacy.Optimizer.get_slot")

@@ -39,30 +39,37 @@ def known_optimizers() -> tuple[KnownOptimizer, ...]:
     )
 
 
+def known_or_none(optimizer: Any) -> KnownOptimizer | None:
+    """Returns the entry whose arithmetic `optimizer` has; None if there is none."""
+    entry, changed = _entry_of(optimizer)
+    return None if changed else entry
+
+
 def find_known(optimizer: Any, variable: tf.Variable) -> KnownOptimizer:
     """Returns the entry with which `optimizer` trains the embedding variable `variable`.
 
     Raises:
       TypeError: if there is no entry, or a subclass overrides update methods of a known class.
     """
+    entry, changed = _entry_of(optimizer)
+    who = f"{_describe(optimizer)} cannot train embedding variable '{variable.m_var_name}'"
+    if entry is None:
+        raise TypeError(f"{who}. {_known_names()}")
+    if changed:
+        raise TypeError(f"{who}: it changes {', '.join(changed)} of {entry.public_name}. {_known_names()}")
+    return entry
+
+
+def _entry_of(optimizer: Any) -> tuple[KnownOptimizer | None, list[str]]:
+    """The entry of an optimizer's class or of its nearest base, and its methods that subclasses override."""
     entries = {entry.cls: entry for entry in known_optimizers()}
     classes = type(optimizer).__mro__
     for depth, cls in enumerate(classes):
-        if cls not in entries:
-            continue
-        entry = entries[cls]
-        changed = sorted(
-            {name for subclass in classes[:depth] for name in entry.update_methods if name in vars(subclass)}
-        )
-        if not changed:
-            return entry
-        raise TypeError(
-            f"{_describe(optimizer)} cannot train embedding variable '{variable.m_var_name}': it changes"
-            f" {', '.join(changed)} of {entry.public_name}. {_known_names()}"
-        )
-    raise TypeError(
-        f"{_describe(optimizer)} cannot train embedding variable '{variable.m_var_name}'. {_known_names()}"
-    )
+        if cls in entries:
+            methods = entries[cls].update_methods
+            changed = {name for subclass in classes[:depth] for name in methods if name in vars(subclass)}
+            return entries[cls], sorted(changed)
+    return None, []
 
 
 def _describe(optimizer: Any) -> str:

@@ -1,0 +1,268 @@
+"""Optimizers train a variable of a DistributedEmbedding by one op, with the arithmetic of TensorFlow's."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sparse_operation_kit as sok
+import sparse_operation_kit.dist_model_parallel as dmp
+from same_length import zip_equal
+from sparse_operation_kit import native
+from sparse_operation_kit.dist_model_parallel.keras import keras
+from sparse_operation_kit.optimizers import dense_updates
+from sparse_operation_kit.optimizers.mapping import known_optimizers
+
+ROWS, DIM, STEPS = 12, 3, 5
+CASES = [
+    pytest.param(entry, rule, id=f"{entry.public_name}-{rule}")
+    for entry in known_optimizers()
+    for rule in entry.rules
+]
+
+
+def _fuses(entry, rule):
+    return dense_updates.trains_dense_tables(rule) and not entry.differs_by_table
+
+
+FUSED = [case for case in CASES if _fuses(*case.values)]
+OF_KERAS = [case for case in FUSED if not issubclass(case.values[0].cls, tf.compat.v1.train.Optimizer)]
+OTHERS = [case for case in CASES if not _fuses(*case.values)]
+
+
+def _initial():
+    return np.random.default_rng(0).normal(size=[ROWS, DIM]).astype(np.float32)
+
+
+def _ids(step):
+    """Ids that occur twice, or not at all; the last row's never."""
+    return np.random.default_rng(step).integers(0, ROWS - 1, 0 if step == 3 else 9)
+
+
+def _loss(variable, ids):
+    return tf.reduce_sum(tf.square(tf.gather(variable, ids) - 0.3))
+
+
+def _graph_of_step(entry, rule, is_dense_table):
+    """(the variable and its slots, ids to feed, the op of a step), in the default graph."""
+    variable = tf.compat.v1.get_variable("table", initializer=_initial(), use_resource=True)
+    if is_dense_table:
+        dense_updates.make_dense_table(variable)
+    ids = tf.compat.v1.placeholder(tf.int64, [None])
+    optimizer = entry.make(rule, 0.05)
+    gradients = tf.gradients(_loss(variable, ids), [variable])
+    step = optimizer.apply_gradients(zip_equal(gradients, [variable]))
+    slots = [optimizer.get_slot(variable, name) for name in sorted(optimizer.get_slot_names())]
+    return [variable, *slots], ids, step
+
+
+def _fused_ops():
+    return [op.type for op in tf.compat.v1.get_default_graph().get_operations()].count("SokTrainRows")
+
+
+def _trained_in_session(entry, rule, is_dense_table):
+    """(values of the variable and its slots, the number of fused ops)."""
+    config = tf.compat.v1.ConfigProto()
+    # Optimizing a graph takes longer than its steps.
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+        variables, ids, step = _graph_of_step(entry, rule, is_dense_table)
+        session.run(tf.compat.v1.global_variables_initializer())
+        for number in range(STEPS):
+            session.run(step, {ids: _ids(number)})
+        return session.run(variables), _fused_ops()
+
+
+@pytest.mark.parametrize(("entry", "rule"), FUSED)
+def test_one_op_does_what_tensorflows_ops_do(entry, rule):
+    expected, none = _trained_in_session(entry, rule, False)
+    actual, ops = _trained_in_session(entry, rule, True)
+    assert (none, ops) == (0, 1)
+    for values, expected_values in zip_equal(actual, expected):
+        np.testing.assert_allclose(values, expected_values, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(actual[0][-1], _initial()[-1])
+    assert not np.allclose(actual[0], _initial())
+
+
+@pytest.mark.parametrize(("entry", "rule"), OTHERS)
+def test_other_optimizers_keep_their_ops(entry, rule):
+    with tf.Graph().as_default():
+        _graph_of_step(entry, rule, True)
+        assert _fused_ops() == 0
+
+
+def test_a_subclass_with_updates_of_its_own_keeps_them():
+    class Twice(tf.compat.v1.train.GradientDescentOptimizer):
+        def _resource_apply_sparse_duplicate_indices(self, grad, handle, indices):
+            return super()._resource_apply_sparse_duplicate_indices(2 * grad, handle, indices)
+
+    class Renamed(tf.compat.v1.train.GradientDescentOptimizer):
+        pass
+
+    for cls, factor, expected_ops in ((Twice, 2, 0), (Renamed, 1, 1)):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            variable = tf.compat.v1.get_variable("table", initializer=_initial(), use_resource=True)
+            dense_updates.make_dense_table(variable)
+            step = cls(0.5).minimize(tf.reduce_sum(tf.gather(variable, [1, 1])), var_list=[variable])
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(step)
+            moved = _initial()
+            moved[1] -= factor * 2 * 0.5
+            np.testing.assert_allclose(session.run(variable), moved, rtol=1e-6)
+            assert _fused_ops() == expected_ops
+
+
+@pytest.mark.parametrize(("entry", "rule"), OF_KERAS[::4])
+def test_in_functions(entry, rule):
+    values = []
+    for is_dense_table in (False, True):
+        variable = tf.Variable(_initial())
+        if is_dense_table:
+            dense_updates.make_dense_table(variable)
+        optimizer = entry.make(rule, 0.05)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+        def step(ids):
+            with tf.GradientTape() as tape:
+                loss = _loss(variable, ids)  # noqa: B023 - called in this round only
+            gradients = tape.gradient(loss, [variable])  # noqa: B023
+            optimizer.apply_gradients(zip_equal(gradients, [variable]))  # noqa: B023
+
+        for number in range(STEPS):
+            step(tf.constant(_ids(number)))
+        values.append([variable.numpy(), *(slot.numpy() for slot in optimizer.variables()[1:])])
+        ops = [op.type for op in step.get_concrete_function().graph.get_operations()]
+        assert ops.count("SokTrainRows") == int(is_dense_table)
+    for expected, actual in zip_equal(*values):
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def _embedding():
+    tables = [dmp.Embedding(20, 4, combiner="sum"), dmp.Embedding(9, 4, combiner="sum"), dmp.Embedding(5, 2)]
+    return dmp.DistributedEmbedding(tables)
+
+
+def _losses_of_fit(make):
+    embedding = _embedding()
+    inputs = [keras.Input([width], dtype=tf.int64) for width in (3, 2, 1)]
+    vectors = [keras.layers.Flatten()(vector) for vector in embedding(inputs)]
+    outputs = keras.layers.Dense(1, kernel_initializer="ones")(keras.layers.concatenate(vectors))
+    model = keras.Model(inputs, outputs)
+    model.compile(dmp.DistributedOptimizer(make()), "mse")
+    rng = np.random.default_rng(1)
+    data = [rng.integers(0, rows, [32, width]) for rows, width in ((20, 3), (9, 2), (5, 1))]
+    history = model.fit(data, rng.normal(size=[32, 1]), batch_size=8, epochs=2, shuffle=False, verbose=0)
+    return history.history["loss"], embedding.get_weights()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: keras.optimizers.legacy.Adagrad(0.1),
+        lambda: keras.optimizers.Adagrad(0.1),
+    ],
+    ids=["legacy Adagrad", "Adagrad"],
+)
+def test_fit_trains_as_with_tensorflows_ops(make, monkeypatch):
+    calls = []
+    train_rows = native.ops.sok_train_rows
+    monkeypatch.setattr(
+        native.ops, "sok_train_rows", lambda **inputs: calls.append(inputs) or train_rows(**inputs)
+    )
+    losses, weights = _losses_of_fit(make)
+    # A variable for each width and combiner; Keras may trace the step twice.
+    names = {inputs["variable_name"] for inputs in calls}
+    assert len(names) == (2 if isinstance(make(), keras.optimizers.legacy.Optimizer) else 0)
+    monkeypatch.setattr(dense_updates, "trains_dense_tables", lambda rule: False)
+    expected_losses, expected_weights = _losses_of_fit(make)
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+    for table, expected in zip_equal(weights, expected_weights):
+        np.testing.assert_allclose(table, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_embedding_variables_and_dense_tables_in_one_step():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        init = sok.Init(global_batch_size=4)
+        table = sok.EmbeddingVariable("table", 4, initializer="ones")
+        embedding = _embedding()
+        ids = tf.constant([[1], [1], [2], [0]], tf.int64)
+        outputs = embedding([ids, ids, ids])
+        loss = tf.add_n([tf.reduce_sum(output) for output in outputs])
+        loss += tf.reduce_sum(tf.nn.embedding_lookup(table, ids))
+        optimizer = tf.compat.v1.train.MomentumOptimizer(0.5, 0.9)
+        step = optimizer.minimize(loss, var_list=[table, *embedding.trainable_variables])
+        read = tf.nn.embedding_lookup(table, [1, 2])
+        session.run(init)
+        session.run(tf.compat.v1.global_variables_initializer())
+        before = embedding.get_weights()
+        session.run(step)
+        for first, second in zip_equal(before, embedding.get_weights()):
+            moved = np.outer([0.5, 1, 0.5], np.ones(first.shape[1]))
+            np.testing.assert_allclose(first[:3] - second[:3], moved, rtol=1e-5)
+            np.testing.assert_array_equal(first[3:], second[3:])
+        np.testing.assert_allclose(session.run(read)[:, 0], [0.0, 0.5])
+        assert _fused_ops() == 2
+
+
+def _op(variable, slots=(), **changed):
+    given = {
+        "hyper": [0.1],
+        "rows": tf.constant([0, 2], tf.int64),
+        "gradients": tf.ones([2, DIM]),
+        "optimizer": "sgd",
+        "variable_name": "my_table",
+    }
+    native.ops.sok_train_rows(
+        variable=variable.handle, slots=[slot.handle for slot in slots], **{**given, **changed}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rows": tf.constant([0, ROWS], tf.int64)}, rf"'my_table': row {ROWS} is not in \[0, {ROWS}\)"),
+        ({"rows": tf.constant([-1, 0], tf.int64)}, rf"'my_table': row -1 is not in \[0, {ROWS}\)"),
+        ({"rows": tf.constant([0], tf.int64)}, r"'my_table' of shape \[12,3\].*\[1\] and \[2,3\]"),
+        ({"gradients": tf.ones([2, 4])}, r"'my_table' of shape \[12,3\].*\[2,4\], not .*\[m, 3\]"),
+        ({"hyper": [float("nan")]}, "'my_table': .*'sgd': learning_rate must be .* got -?nan"),
+        ({"hyper": [0.1, 0.2]}, "'my_table': .*'sgd'"),
+        ({"optimizer": "adam"}, "'my_table': Optimizer 'adam' changes rows without a gradient"),
+        ({"optimizer": "momentum", "hyper": [0.1, 0.9]}, "'my_table': optimizer 'momentum' has 1 slots"),
+    ],
+    ids=str,
+)
+def test_bad_steps_name_the_variable_and_change_nothing(changed, message):
+    variable = tf.Variable(_initial())
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        _op(variable, **changed)
+    np.testing.assert_array_equal(variable, _initial())
+
+
+def test_variables_that_do_not_fit():
+    momentum = {"optimizer": "momentum", "hyper": [0.1, 0.9]}
+    variable = tf.Variable(_initial())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'my_table': its slot 'momentum' is of float"):
+        _op(variable, [tf.Variable(_initial()[1:])], **momentum)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'my_table' and its slots are not different"):
+        _op(variable, [variable], **momentum)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'my_table' is of double and shape"):
+        _op(tf.Variable(_initial().astype(np.float64)))
+    np.testing.assert_array_equal(variable, _initial())
+
+
+def test_what_was_read_before_a_step_stays():
+    variable = tf.Variable(_initial())
+    before = variable.read_value()
+    _op(variable)
+    np.testing.assert_array_equal(before, _initial())
+    np.testing.assert_allclose(variable.numpy()[[0, 2]], _initial()[[0, 2]] - 0.1, rtol=1e-6)
+
+
+def test_an_uninitialized_slot_is_an_error():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable("table", initializer=_initial(), use_resource=True)
+        dense_updates.make_dense_table(variable)
+        optimizer = tf.compat.v1.train.MomentumOptimizer(0.1, 0.9)
+        step = optimizer.minimize(_loss(variable, [1]), var_list=[variable])
+        session.run(variable.initializer)
+        with pytest.raises(tf.errors.FailedPreconditionError, match="'table:0': its slot 'momentum' is not"):
+            session.run(step)
