@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--models", default="tiny,dlrm", help="of tiny, small, dlrm")
+    add("--models", default="tiny,dlrm", help="of tiny, small, dlrm, multi_hot")
     add("--ranks", default="1,2,4", help="numbers of ranks")
     add("--transport", default="mpi", help="mpi (mpirun) or gloo (horovodrun)")
     add("--cycle_time", type=float, default=1.0, help="HOROVOD_CYCLE_TIME, ms")
@@ -56,14 +56,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _table(results: Sequence[dict]) -> str:
-    """The results in Markdown. Times are medians of a step in ms, followed by the minimum."""
+    """The results in Markdown. Times are medians of a step in ms, wall times followed by the minimum."""
     # One process with the plain tables, of the same model.
     alone = {
         result["model"]: result["timings"]["plain"]["median"] for result in results if result["ranks"] == 1
     }
     lines = []
     for result in results:
-        ours, plain = result["timings"]["over ranks"], result["timings"]["plain"]
+        ours, plain, network = (result["timings"][name] for name in ("over ranks", "plain", "network"))
         counts = result["counts"]
         one_process = alone.get(result["model"])
         lines.append(
@@ -72,15 +72,19 @@ def _table(results: Sequence[dict]) -> str:
                 str(result["ranks"]),
                 _milliseconds(ours),
                 _milliseconds(plain),
+                _milliseconds(network),
                 f"{plain['median'] / ours['median']:.1f}",
                 "" if one_process is None else f"{one_process / ours['median']:.1f}",
+                f"{ours['cpu'] - network['cpu']:.1f}",
+                f"{plain['cpu'] - network['cpu']:.1f}",
                 f"{counts['exchanges']:g}",
                 f"{counts['bytes_over_ranks']:.0f}",
                 f"{counts['bytes_gathered']:.0f}",
             ]
         )
-    head = ["model", "ranks", "over ranks", "plain", "plain / over", "one process / over"]
-    return markdown.table([*head, "exchanges", "bytes", "bytes, plain"], lines)
+    head = ["model", "ranks", "over ranks", "plain", "network", "plain / over", "one process / over"]
+    head += ["CPU, over ranks", "CPU, plain", "exchanges", "bytes", "bytes, plain"]
+    return markdown.table(head, lines)
 
 
 def _milliseconds(timing: dict) -> str:

@@ -83,8 +83,22 @@ CASES = {
         "lazy adam",
     ),
     "worker order": Case(
-        _MANY,
-        ((0, 1), (1, 3), (2, "ragged"), (3, 2), (4, "sparse"), (5, "ragged"), (6, 1), (1, "sparse"), (3, 4)),
+        # The last ones lie whole in one variable.
+        (*_MANY, (12, 4, "sum"), (13, 4, "sum"), (10, 4, "sum")),
+        (
+            (0, 1),
+            (1, 3),
+            (2, "ragged"),
+            (3, 2),
+            (4, "sparse"),
+            (5, "ragged"),
+            (6, 1),
+            (1, "sparse"),
+            (3, 4),
+            (7, 2),
+            (8, "ragged"),
+            (9, 1),
+        ),
         {
             "strategy": "memory_balanced",
             "column_slice_threshold": 60,

@@ -1,6 +1,7 @@
 """The models of synthetic_models.py: sizes of tables and networks, and batches for them.
 
-"tiny" and "small" are those of distributed-embeddings' own benchmark; "dlrm" has Criteo's features.
+"tiny" and "small" are those of distributed-embeddings' own benchmark. "dlrm" has Criteo's features, and
+"multi_hot" the same with several ids per feature, as many as in MLPerf's DLRM.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class Model:
     pairs: bool = False
 
 
+_DLRM_ROWS = [int(rows) for rows in np.geomspace(40_000_000, 4, 26)]
+_IDS_OF_MULTI_HOT = (3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1)
+
 MODELS = {
     "tiny": Model(
         (
@@ -76,7 +80,13 @@ MODELS = {
         layers=(512, 256, 128),
     ),
     "dlrm": Model(
-        tuple(Tables(1, (1,), int(rows), 16) for rows in np.geomspace(40_000_000, 4, 26)),
+        tuple(Tables(1, (1,), rows, 16) for rows in _DLRM_ROWS),
+        numbers=13,
+        layers=(256, 128),
+        pairs=True,
+    ),
+    "multi_hot": Model(
+        tuple(Tables(1, (ids,), rows, 16) for ids, rows in zip(_IDS_OF_MULTI_HOT, _DLRM_ROWS)),
         numbers=13,
         layers=(256, 128),
         pairs=True,

@@ -16,10 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit.dist_model_parallel as dmp
-from bench import machine
+from bench import machine, thread_clock
 from bench.ranks_timing import interleaved
 from bench.session_config import session_config
 from bench.synthetic_models import MODELS, Model, Sizes, draw_ids
+from sparse_operation_kit import native
 from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 
 import horovod.tensorflow as hvd  # isort: skip - after TensorFlow's flags are set
@@ -138,6 +139,34 @@ class Plain:
         session.run(self._assign, dict(zip(self._holders, tables)))
 
 
+class NetworkAlone:
+    """The network on rows that nothing looks up. It computes their gradients and trains its variables."""
+
+    def __init__(self, inputs: Inputs, model: Model, sizes: Sizes) -> None:
+        rows = [
+            tf.compat.v1.get_variable(
+                f"rows_{number}",
+                initializer=tf.random.uniform(
+                    [int(inputs.labels.shape[0]), sizes.shapes[table][1]], -0.05, 0.05
+                ),
+                trainable=False,
+                use_resource=True,
+            )
+            for number, table in enumerate(sizes.table_of)
+        ]
+        vectors = [row.read_value() for row in rows]
+        loss = network(vectors, inputs, model, "alone")
+        variables = tf.compat.v1.trainable_variables("alone/")
+        gradients = tf.gradients(loss, [*vectors, *variables])
+        # TensorFlow would prune what computes the gradients of rows: nothing reads them but these ops.
+        read = [native.horovod_ops().sok_opaque(tensor=gradient) for gradient in gradients[: len(vectors)]]
+        own = gradients[len(vectors) :]
+        if hvd.size() > 1:
+            own = [hvd.allreduce(gradient, op=hvd.Average) for gradient in own]
+        optimizer = tf.compat.v1.train.AdagradOptimizer(_RATE)
+        self.step = tf.group(optimizer.apply_gradients(zip(own, variables)), *read)
+
+
 def _sparse(ids: tf.Tensor, hotness: int) -> tf.SparseTensor:
     batch = int(ids.shape[0])
     indices = np.stack(np.divmod(np.arange(batch * hotness), hotness), axis=1)
@@ -154,13 +183,16 @@ class _Counts:
 def main(arguments: Sequence[str]) -> None:
     """Runs one rank."""
     flags = _parse(arguments)
+    before = thread_clock.threads()
     hvd.init()
+    cpu_seconds = thread_clock.clock_without(thread_clock.threads() - before)
     model = MODELS[flags.model]
     sizes = Sizes.of(model, flags.scale)
     threads = max(1, (os.cpu_count() or 1) // hvd.size())
     with tf.Graph().as_default(), tf.compat.v1.Session(config=session_config(threads)) as session:
         inputs = Inputs(flags, model, sizes)
         ours, plain = OverRanks(inputs, model, sizes), Plain(inputs, model, sizes)
+        alone = NetworkAlone(inputs, model, sizes)
         statistics = exchange_statistics()
         session.run(tf.compat.v1.global_variables_initializer())
         rng = np.random.default_rng(flags.seed)
@@ -169,9 +201,8 @@ def main(arguments: Sequence[str]) -> None:
             side.start(session, tables)
         _check(session, inputs, ours, plain, flags.batches)
         counts = _count(session, inputs, ours, plain, statistics, flags.batches)
-        timings = interleaved(
-            session, {"over ranks": [ours.step], "plain": [plain.step]}, flags.rounds, flags.calls
-        )
+        steps = {"over ranks": [ours.step], "plain": [plain.step], "network": [alone.step]}
+        timings = interleaved(session, steps, flags.rounds, flags.calls, cpu_seconds)
     if hvd.rank() == 0:
         result = {
             "machine": machine.describe(),

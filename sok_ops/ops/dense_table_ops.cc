@@ -1,9 +1,98 @@
-// The op that trains ordinary variables.
+// The ops of ordinary variables whose rows are looked up by ids.
+#include <vector>
+
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
 namespace sok {
 namespace {
+
+using ::tensorflow::Status;
+using ::tensorflow::shape_inference::InferenceContext;
+using ::tensorflow::shape_inference::ShapeHandle;
+
+REGISTER_OP("SokMergeIds")
+    .Input("ids: inputs * int64")
+    .Output("distinct: units * int64")
+    .Output("places: units * int32")
+    .Output("finding: int64")
+    .Attr("inputs: int >= 1")
+    .Attr("units: int >= 1")
+    .Attr("unit_of: list(int)")
+    .Attr("bases: list(int)")
+    .Attr("features: list(int)")
+    .Attr("sizes: list(int)")
+    .SetShapeFn([](InferenceContext* c) {
+      const int units = (c->num_outputs() - 1) / 2;
+      for (int i = 0; i < 2 * units; ++i) c->set_output(i, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(2 * units, c->Vector(3));
+      return Status();
+    })
+    .Doc(R"(Merges the ids of inputs into the distinct keys of units (cc/dense_tables).
+ids: of any shapes. Id i of an input belongs to its feature i % (features of the input), and must be in
+  [0, size of the feature).
+distinct: the keys of each unit, in order of first occurrence.
+places: for all ids of a unit's inputs, one input after the other, where their key is in `distinct`.
+finding: [0, 0, 0], or 1, the first input with an id out of its feature, and that id.
+unit_of: of each input.
+bases: the key of each input's id 0. The keys of a feature follow those of the features before it.
+features: of each input, how many it has.
+sizes: of all features of all inputs.)");
+
+Status CombinedShapes(InferenceContext* c) {
+  std::vector<int64_t> unit_of;
+  TF_RETURN_IF_ERROR(c->GetAttr("unit_of", &unit_of));
+  int units = 0;
+  TF_RETURN_IF_ERROR(c->GetAttr("units", &units));
+  for (int i = 0; i < c->num_outputs(); ++i) {
+    ShapeHandle rows = c->UnknownShapeOfRank(2);
+    const bool fits = i < static_cast<int>(unit_of.size()) && unit_of[i] >= 0 && unit_of[i] < units;
+    if (fits) TF_RETURN_IF_ERROR(c->WithRank(c->input(static_cast<int>(unit_of[i])), 2, &rows));
+    c->set_output(i, c->Matrix(c->UnknownDim(), fits ? c->Dim(rows, 1) : c->UnknownDim()));
+  }
+  return Status();
+}
+
+REGISTER_OP("SokCombineRows")
+    .Input("rows: units * float")
+    .Input("places: units * int32")
+    .Input("bags: inputs * int64")
+    .Output("outputs: inputs * float")
+    .Attr("units: int >= 1")
+    .Attr("inputs: int >= 1")
+    .Attr("unit_of: list(int)")
+    .Attr("combiners: list({'none', 'sum', 'mean'})")
+    .Attr("kinds: list({'fixed', 'splits', 'numbers'})")
+    .SetShapeFn(CombinedShapes)
+    .Doc(R"(Makes the outputs of inputs from the rows of their ids (cc/dense_tables).
+rows: of each unit, [u, d].
+places: the row of each id of a unit's inputs, one input after the other.
+bags: of each input, the ids that are combined: by kind, the shape [..., ids per bag]; row splits; or the
+  number of bags and then the bag of each id, rising.
+outputs: [bags, d], or [ids, d] without a combiner.
+unit_of: of each input.
+combiners: of each unit.
+kinds: of each input's bags.)");
+
+REGISTER_OP("SokCombineRowsGrad")
+    .Input("rows: units * float")
+    .Input("places: units * int32")
+    .Input("bags: inputs * int64")
+    .Input("gradients: inputs * float")
+    .Output("of_rows: units * float")
+    .Attr("units: int >= 1")
+    .Attr("inputs: int >= 1")
+    .Attr("unit_of: list(int)")
+    .Attr("combiners: list({'none', 'sum', 'mean'})")
+    .Attr("kinds: list({'fixed', 'splits', 'numbers'})")
+    .SetShapeFn([](InferenceContext* c) {
+      for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(i));
+      return Status();
+    })
+    .Doc(R"(The gradients of the rows of SokCombineRows, from those of its outputs.
+rows, places, bags, unit_of, combiners, kinds: of SokCombineRows; of the rows, only their shapes are read.
+gradients: of its outputs.
+of_rows: of its rows.)");
 
 REGISTER_OP("SokTrainRows")
     .Input("variable: resource")
@@ -15,7 +104,7 @@ REGISTER_OP("SokTrainRows")
     .Attr("optimizer: string")
     .Attr("variable_name: string")
     .SetIsStateful()
-    .SetShapeFn([](::tensorflow::shape_inference::InferenceContext*) { return ::tensorflow::Status(); })
+    .SetShapeFn([](InferenceContext*) { return Status(); })
     .Doc(R"(Takes one step of an optimizer on some rows of a variable and of its slots (cc/dense_tables).
 variable: a float variable [n, dim].
 slots: float variables [n, dim], the slots of the optimizer's rule in its order.

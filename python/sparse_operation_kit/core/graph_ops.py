@@ -32,6 +32,8 @@ DIVIDE_GRADIENTS = "SokDivideGradients"
 EXCHANGE = "SokExchange"
 OPAQUE = "SokOpaque"
 VOCABULARY_LOOKUP = "SokVocabularyLookup"
+COMBINE_ROWS = "SokCombineRows"
+COMBINE_ROWS_GRAD = "SokCombineRowsGrad"
 
 _PREFIX = "Sok"
 # Ops that need no rows of the tables whose handles they take.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import Any, Union
 
 import tensorflow as tf
@@ -20,17 +19,14 @@ class FlatIds:
 
     Attributes:
       ids: the input.
-      values: int64 [n], rows of the table.
-      lowest, highest: int64, those of the ids; of no ids, numbers above and below all others.
-      limit: `highest` must be less.
+      values: int64 [n]. Id i is one of feature i % len(sizes).
+      sizes: of the features of the table, whose rows follow each other; of most tables, their rows.
       combiner: of the table.
     """
 
     ids: Ids
     values: tf.Tensor
-    lowest: tf.Tensor
-    highest: tf.Tensor
-    limit: int
+    sizes: tuple[int, ...]
     combiner: str | None
 
     @property
@@ -47,19 +43,32 @@ class FlatIds:
     def _is_dense(self) -> bool:
         return not isinstance(self.ids, (tf.RaggedTensor, tf.SparseTensor))
 
-    def bags(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """`(bags, count)`: int64 [n], the bag of each value, in rising order; and the number of bags."""
+    def count_of_bags(self) -> tf.Tensor:
+        """int64, the number of bags."""
         if isinstance(self.ids, tf.SparseTensor):
-            return self.ids.indices[:, 0], self.ids.dense_shape[0]
+            return self.ids.dense_shape[0]
         if isinstance(self.ids, tf.RaggedTensor):
-            return tf.cast(self.ids.value_rowids(), tf.int64), tf.cast(self.ids.nrows(), tf.int64)
-        shape = tf.shape(self.ids, out_type=tf.int64)
-        count = tf.reduce_prod(shape[:-1])
-        return tf.repeat(tf.range(count), shape[-1]), count
+            return tf.cast(self.ids.nrows(), tf.int64)
+        return tf.reduce_prod(tf.shape(self.ids, out_type=tf.int64)[:-1])
 
-    def copied(self) -> FlatIds:
-        """The same ids, as tensors of this place in the graph."""
-        return dataclasses.replace(self, values=tf.identity(self.values))
+    def bags(self) -> tf.Tensor:
+        """int64 [n], the bag of each value, in rising order."""
+        if isinstance(self.ids, tf.SparseTensor):
+            return self.ids.indices[:, 0]
+        if isinstance(self.ids, tf.RaggedTensor):
+            return tf.cast(self.ids.value_rowids(), tf.int64)
+        hotness = tf.shape(self.ids, out_type=tf.int64)[-1]
+        return tf.repeat(tf.range(self.count_of_bags()), hotness)
+
+    def words_of_bags(self) -> tuple[str, tf.Tensor]:
+        """The same as `SokCombineRows` takes them: their kind, and int64 words."""
+        if isinstance(self.ids, tf.SparseTensor):
+            return "numbers", tf.concat([self.ids.dense_shape[:1], self.ids.indices[:, 0]], axis=0)
+        if not isinstance(self.ids, tf.RaggedTensor):
+            return "fixed", tf.shape(self.ids, out_type=tf.int64)
+        if self.combiner is None:
+            return "fixed", tf.shape(self.values, out_type=tf.int64)
+        return "splits", tf.cast(self.ids.row_splits, tf.int64)
 
     def shaped(self, rows: tf.Tensor) -> Union[tf.Tensor, tf.RaggedTensor]:
         """Gives the rows of `values`, or of the bags if there is a combiner, the shape of the output."""
@@ -123,24 +132,10 @@ def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
         values = ids
     if not (values.dtype.is_integer or values.dtype.is_floating):
         raise TypeError(f"{who}: ids must be integers, not {values.dtype.name}")
-    values = tf.cast(as_ids(values), tf.int64)
-    if of_layer.feature_sizes is not None:
-        return _of_features(ids, values, of_layer.feature_sizes, who)
-    values = tf.reshape(values, [-1])
-    return FlatIds(
-        ids,
-        values,
-        tf.reduce_min(values),
-        tf.reduce_max(values),
-        of_layer.table.rows,
-        combiner,
-    )
-
-
-def _of_features(ids: Any, values: tf.Tensor, sizes: tuple[int, ...], who: str) -> FlatIds:
-    """The ids of a `ConcatOneHotEmbedding`. The rows of a feature are below those of the features before."""
-    if isinstance(ids, tf.RaggedTensor) or not values.shape.rank or values.shape[-1] != len(sizes):
+    sizes = of_layer.feature_sizes or (of_layer.table.rows,)
+    if of_layer.feature_sizes is not None and (
+        isinstance(ids, tf.RaggedTensor) or not values.shape.rank or values.shape[-1] != len(sizes)
+    ):
         raise ValueError(f"{who}: ids must be [batch, {len(sizes)}], not {ids.shape}")
-    above = tf.reduce_max(tf.where(values >= tf.constant(sizes, tf.int64), values, -1))
-    first_rows = tf.constant([0, *itertools.accumulate(sizes[:-1])], tf.int64)
-    return FlatIds(ids, tf.reshape(values + first_rows, [-1]), tf.reduce_min(values), above, 0, None)
+    values = tf.reshape(tf.cast(as_ids(values), tf.int64), [-1])
+    return FlatIds(ids, values, sizes, combiner)

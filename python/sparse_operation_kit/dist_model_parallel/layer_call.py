@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from sparse_operation_kit.core.table_device import may_be_on_gpu
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 
@@ -28,3 +29,8 @@ class LayerCall:
     variables: Sequence[tf.Variable]
     flat: Sequence[FlatIds]
     name: str
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether rows may be on a GPU."""
+        return any(may_be_on_gpu(variable) for variable in [*self.replicas, *self.variables])

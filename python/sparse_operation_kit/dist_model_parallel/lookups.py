@@ -20,6 +20,7 @@ from sparse_operation_kit.dist_model_parallel import messages
 from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swap
 from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
 from sparse_operation_kit.dist_model_parallel.layout import Layout, Part, Unit
+from sparse_operation_kit.dist_model_parallel.merged_ids import merge_ids
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 
@@ -41,51 +42,39 @@ class _Asked:
 def look_up(call: LayerCall) -> list[Any]:
     """Returns an output for each input of the layer, in the shape that the plain layer gives."""
     strategy, flat = call.strategy, call.flat
-    layout = strategy.layout
-    inputs_of = _inputs_of_units(strategy)
-    asked = [
-        _asked(unit, [(flat[number].values, base) for number, base in inputs])
-        if inputs
-        else _Asked([tf.zeros([0], tf.int64)] * max(1, len(unit.parts)), tf.zeros([0], tf.int32))
-        for unit, inputs in zip(layout.units, inputs_of)
-    ]
-    header = messages.header(strategy, range(len(flat)), flat)
+    units = strategy.layout.units
+    unit_of, bases = _units_of_inputs(strategy)
+    merged = merge_ids(flat, unit_of, bases, len(units))
+    asked = [_asked(*of_unit) for of_unit in zip(units, merged.distinct, merged.places)]
+    header = messages.header(strategy, range(len(flat)), merged.finding)
     if communicator().size == 1:
         matrices = _own_matrices(call, asked, header)
     else:
         matrices = _matrices_of_ranks(call, asked, header)
-    outputs: list[Any] = [None] * len(flat)
-    for number, (unit, inputs) in enumerate(zip(layout.units, inputs_of)):
-        if not inputs:
-            continue
-        rows = (
-            tf.gather(call.replicas[number], matrices.checked(asked[number].rows[0]))
-            if unit.cut == "replicated"
-            else matrices.of_unit(number, unit)
-        )
-        of_inputs = [flat[number] for number, _ in inputs]
-        for (position, _), matrix in zip(inputs, combined(rows, asked[number].places, of_inputs)):
-            outputs[position] = flat[position].shaped(matrix)
-    return outputs
+    read = sorted(set(unit_of))
+    rows = [
+        tf.gather(call.replicas[number], matrices.checked(asked[number].rows[0]))
+        if units[number].cut == "replicated"
+        else matrices.of_unit(number, units[number])
+        for number in read
+    ]
+    places = [asked[number].places for number in read]
+    outputs = combined(rows, places, flat, [read.index(number) for number in unit_of], call.on_gpu)
+    return [ids.shaped(matrix) for ids, matrix in zip(flat, outputs)]
 
 
-def _inputs_of_units(strategy: DistEmbeddingStrategy) -> list[list[tuple[int, int]]]:
-    """For each unit its inputs, as (number, key of id 0)."""
-    inputs_of = []
-    for unit in strategy.layout.units:
-        bases = dict(zip(unit.tables, unit.bases))
-        inputs_of.append(
-            [
-                (number, bases[table])
-                for number, table in enumerate(strategy.input_table_map)
-                if table in bases
-            ]
-        )
-    return inputs_of
+def _units_of_inputs(strategy: DistEmbeddingStrategy) -> tuple[list[int], list[int]]:
+    """For each input the number of its unit, and the key of its id 0."""
+    of_table = {
+        table: (number, base)
+        for number, unit in enumerate(strategy.layout.units)
+        for table, base in zip(unit.tables, unit.bases)
+    }
+    of_inputs = [of_table[table] for table in strategy.input_table_map]
+    return [number for number, _ in of_inputs], [base for _, base in of_inputs]
 
 
-def _asked(unit: Unit, ids: Sequence[tuple[tf.Tensor, int]]) -> _Asked:
-    keys, places = tf.unique(tf.concat([values + base if base else values for values, base in ids], axis=0))
+def _asked(unit: Unit, keys: tf.Tensor, places: tf.Tensor) -> _Asked:
     if unit.cut != "rows":
         return _Asked([keys + part.shift if part.shift else keys for part in unit.parts] or [keys], places)
     owners = _owners(unit.parts, keys)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from sparse_operation_kit.dist_model_parallel.ids import unless
-from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 
 
@@ -16,7 +15,7 @@ class _Finding(enum.IntEnum):
     """What is wrong with an input."""
 
     NOTHING = 0
-    ID = 1  # the value is an id that is not in the table
+    ID = 1  # the value is an id that is not in the table; as in MergedIds
     BATCH = 2  # the value is a batch that ranks do not divide
 
 
@@ -27,7 +26,7 @@ HEADER = 4
 def header(
     strategy: DistEmbeddingStrategy,
     inputs: Sequence[int],
-    flat: Sequence[FlatIds],
+    finding: tf.Tensor | None,
     batches: Sequence[tf.Tensor] = (),
 ) -> tf.Tensor:
     """Returns the header of this rank, int64 [HEADER].
@@ -35,28 +34,21 @@ def header(
     Args:
       strategy: the tables.
       inputs: the numbers of this rank's inputs.
-      flat: their ids.
+      finding: what `MergedIds` says of their ids; None if there are no inputs.
       batches: their batches, int64, if ranks have to divide them.
     """
-    numbers = list(inputs)
     fingerprint = tf.constant(strategy.layout.fingerprint(), tf.int64)
-    if not numbers:
+    if finding is None:
         return tf.concat([[fingerprint], tf.zeros([HEADER - 1], tf.int64)], axis=0)
-    lowest = tf.minimum(tf.stack([ids.lowest for ids in flat]), 0)
-    highest = tf.stack([ids.highest for ids in flat])
-    limits = tf.constant([ids.limit for ids in flat], tf.int64)
-    values, bad = [tf.where(lowest < 0, lowest, highest)], [(lowest < 0) | (highest >= limits)]
-    findings, of_values = [_Finding.ID] * len(numbers), numbers
+    numbers = tf.constant(list(inputs), tf.int64)
+    told = tf.stack([finding[0], tf.gather(numbers, finding[1]), finding[2]])
     if batches:
         of_batches = tf.stack(batches)
-        values.insert(0, of_batches)
-        bad.insert(0, tf.not_equal(of_batches % strategy.world_size, 0))
-        findings, of_values = [_Finding.BATCH] * len(numbers) + findings, numbers * 2
-    # The first that is bad: nothing, if it is what follows the last.
-    values, bad = [*values, tf.zeros([1], tf.int64)], [*bad, tf.ones([1], tf.bool)]
-    first = tf.argmax(tf.cast(tf.concat(bad, axis=0), tf.int32))
-    told = tf.constant([[*findings, _Finding.NOTHING], [*of_values, 0]], tf.int64)
-    return tf.concat([[fingerprint], told[:, first], [tf.concat(values, axis=0)[first]]], axis=0)
+        bad = tf.not_equal(of_batches % strategy.world_size, 0)
+        first = tf.argmax(tf.cast(bad, tf.int32))
+        batch = tf.stack([tf.constant(_Finding.BATCH, tf.int64), numbers[first], of_batches[first]])
+        told = tf.where(tf.reduce_any(bad), batch, told)
+    return tf.concat([[fingerprint], told], axis=0)
 
 
 def checked(strategy: DistEmbeddingStrategy, headers: tf.Tensor, who: str, result: tf.Tensor) -> tf.Tensor:

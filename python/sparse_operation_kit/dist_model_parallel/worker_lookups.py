@@ -8,6 +8,7 @@ of their inputs and what is wrong with them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from sparse_operation_kit.dist_model_parallel.exchanges import exchange_ids, swa
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
 from sparse_operation_kit.dist_model_parallel.layer_call import LayerCall
 from sparse_operation_kit.dist_model_parallel.layout import Part, Unit
+from sparse_operation_kit.dist_model_parallel.merged_ids import merge_ids
 from sparse_operation_kit.dist_model_parallel.pooling import combined
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
 
@@ -30,35 +32,94 @@ def look_up(call: LayerCall) -> list[Any]:
     its table has a combiner, also ragged or sparse.
     """
     strategy, flat, name = call.strategy, call.flat, call.name
-    ranks, size = communicator().rank, strategy.world_size
-    own = strategy.input_ids_list[ranks]
+    rank, size = communicator().rank, strategy.world_size
+    own = strategy.input_ids_list[rank]
     shapes = [_shape(ids) for ids in flat]
-    header = messages.header(strategy, own, flat, [shape[0] for shape in shapes])
+    read = [_read(strategy, number) for number in own]
+    variables = [*call.variables, *call.replicas]
+    merged = None
+    if own:
+        merged = merge_ids(flat, [r.variable for r in read], [r.base for r in read], len(variables))
+    finding = None if merged is None else merged.finding
+    header = messages.header(strategy, own, finding, [shape[0] for shape in shapes])
     words = tf.concat([header, *(shape // [size, 1] for shape in shapes)], axis=0)
     told, starts = _told(strategy, words, name)
     gate = messages.checked(
         strategy, tf.gather(told, starts + tf.range(messages.HEADER, dtype=tf.int64)), name, told
     )
     shapes_of = [_shapes_of(strategy, rank, gate, starts[rank, 0]) for rank in range(size)]
-    with tf.control_dependencies([] if tf.executing_eagerly() else [gate]):
-        flat_of = dict(zip(own, [ids.copied() for ids in flat]))
-    sent = _sent(strategy, call.variables, flat_of)
+    of_input: dict[int, tf.Tensor] = {}
+    if merged is not None:
+        with tf.control_dependencies([] if tf.executing_eagerly() else [gate]):
+            distinct = [tf.identity(keys) for keys in merged.distinct]
+        used = sorted({r.variable for r in read})
+        part_of = {r.variable: r.part for r in read}
+        rows, places = zip(*(_rows(variables[i], part_of[i], distinct[i], merged.places[i]) for i in used))
+        outputs = combined(rows, places, flat, [used.index(r.variable) for r in read], call.on_gpu)
+        of_input.update(zip(own, outputs))
+    # The first matrix has no rows, so that each rank has a gradient.
+    none = tf.gather(call.variables[0], tf.zeros([0], tf.int64))
+    sent = [none, *(of_input[number] for number, _ in _parts(strategy, rank))]
     widths = [
-        [group[0].columns] + [part.columns[1] - part.columns[0] for _, part in _parts(strategy, rank)]
-        for rank, group in enumerate(strategy.layout.groups)
+        [group[0].columns] + [part.columns[1] - part.columns[0] for _, part in _parts(strategy, number)]
+        for number, group in enumerate(strategy.layout.groups)
     ]
-    counts = [_counts(strategy, rank, shapes_of[rank]) for rank in range(size)]
-    own_counts = tf.tile(counts[ranks][tf.newaxis], [size, 1])
+    counts = [_counts(strategy, number, shapes_of[number]) for number in range(size)]
+    own_counts = tf.tile(counts[rank][tf.newaxis], [size, 1])
     arrived = swap(sent, own_counts, counts, widths, f"{name}: rows")
-    return _outputs(strategy, call.replicas, flat_of, shapes_of, arrived)
+    return _outputs(strategy, of_input, shapes_of, arrived)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Read:
+    """What an input of this rank reads.
+
+    Attributes:
+      variable: the position among this rank's variables, of which replicas come last.
+      base: the key of id 0. Keys are rows of the variable, but for a table that is cut by rows.
+      part: for such a table, the rows that this rank has.
+    """
+
+    variable: int
+    base: int
+    part: Part | None = None
+
+
+def _read(strategy: DistEmbeddingStrategy, number: int) -> _Read:
+    unit, layout = _unit_of(strategy, number), strategy.layout
+    rank = communicator().rank
+    if unit.cut == "replicated":
+        return _Read(len(layout.groups[rank]) + layout.units.index(unit), 0)
+    (part,) = (part for part in unit.parts if part.rank == rank)
+    if unit.cut == "rows":
+        return _Read(part.group, 0, part)
+    base = unit.bases[unit.tables.index(strategy.input_table_map[number])]
+    return _Read(part.group, base + part.shift)
 
 
 def _shape(ids: FlatIds) -> tf.Tensor:
     """int64 [2]: the batch, and the ids of a sample; 1 where they are combined."""
     if ids.combiner is None:
         return tf.shape(ids.ids, out_type=tf.int64)
-    _, batch = ids.bags()
+    batch = ids.count_of_bags()
     return tf.stack([batch, tf.ones_like(batch)])
+
+
+def _rows(
+    variable: tf.Variable, part: Part | None, keys: tf.Tensor, places: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The rows of keys, and the row of each id.
+
+    Of a table that is cut by rows, ids of other ranks read zeros: the sum over ranks is the output.
+    """
+    if part is None:
+        return tf.gather(variable, keys), places
+    begin, end = part.rows
+    is_here = (keys >= begin) & (keys < end)
+    rows = tf.gather(variable, tf.boolean_mask(keys, is_here) + part.shift)
+    zeros = tf.shape(rows)[0]  # the row of zeros that follows
+    row_of_key = tf.where(is_here, tf.cumsum(tf.cast(is_here, tf.int32)) - 1, zeros)
+    return tf.concat([rows, tf.zeros([1, variable.shape[1]])], axis=0), tf.gather(row_of_key, places)
 
 
 def _told(strategy: DistEmbeddingStrategy, words: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
@@ -100,55 +161,9 @@ def _counts(strategy: DistEmbeddingStrategy, rank: int, shapes: dict[int, tf.Ten
     return tf.stack([tf.constant(0, tf.int64), *counts])
 
 
-def _sent(
-    strategy: DistEmbeddingStrategy, variables: Sequence[tf.Variable], flat_of: dict[int, FlatIds]
-) -> list[tf.Tensor]:
-    """The matrices of this rank, for all samples; the first has no rows, so that each rank has a gradient."""
-    of_input: dict[int, tf.Tensor] = {}
-    parts = _parts(strategy, communicator().rank)
-    for group, variable in enumerate(variables):
-        members = [(number, part) for number, part in parts if part.group == group]
-        if members:
-            units = [_unit_of(strategy, number) for number, _ in members]
-            inputs = [flat_of[number] for number, _ in members]
-            rows = [_rows(unit, part, ids) for unit, (_, part), ids in zip(units, members, inputs)]
-            if units[0].cut == "rows":
-                matrices = _of_some_rows(variable, rows, inputs)
-            else:
-                distinct, places = tf.unique(tf.concat(rows, axis=0))
-                matrices = combined(tf.gather(variable, distinct), places, inputs)
-            of_input.update(zip([number for number, _ in members], matrices))
-    none = tf.gather(variables[0], tf.zeros([0], tf.int64))
-    return [none, *(of_input[number] for number, _ in parts)]
-
-
-def _rows(unit: Unit, part: Part, ids: FlatIds) -> tf.Tensor:
-    """The rows of the part's variable; -1 for ids that it does not have."""
-    if unit.cut != "rows":
-        base = part.shift if unit.cut == "columns" else unit.bases[0]
-        return ids.values + base
-    begin, end = part.rows
-    return tf.where((ids.values >= begin) & (ids.values < end), ids.values + part.shift, -1)
-
-
-def _of_some_rows(
-    variable: tf.Variable, rows: Sequence[tf.Tensor], inputs: Sequence[FlatIds]
-) -> list[tf.Tensor]:
-    """This rank's share of the outputs; the sum of the shares is the output."""
-    joined = tf.concat(rows, axis=0)
-    is_here = joined >= 0
-    distinct, places_here = tf.unique(tf.boolean_mask(joined, is_here))
-    # Others read a row of zeros that follows.
-    count = tf.size(distinct)
-    values = tf.concat([tf.gather(variable, distinct), tf.zeros([1, variable.shape[1]])], axis=0)
-    places = tf.tensor_scatter_nd_update(tf.fill(tf.shape(joined), count), tf.where(is_here), places_here)
-    return combined(values, places, inputs)
-
-
 def _outputs(
     strategy: DistEmbeddingStrategy,
-    replicas: Sequence[tf.Variable],
-    flat_of: dict[int, FlatIds],
+    of_input: dict[int, tf.Tensor],
     shapes_of: Sequence[dict[int, tf.Tensor]],
     arrived: Sequence[Sequence[tf.Tensor]],
 ) -> list[tf.Tensor]:
@@ -161,7 +176,9 @@ def _outputs(
         unit = _unit_of(strategy, number)
         if unit.cut == "replicated":
             shape = shapes_of[communicator().rank][number]
-            rows = _of_replica(replicas[strategy.layout.units.index(unit)], flat_of[number], shape)
+            # Its output is for the samples of all ranks.
+            count = tf.reduce_prod(shape)
+            rows = of_input[number][communicator().rank * count :][:count]
         else:
             shape = shapes_of[unit.parts[0].rank][number]
             parts = of_parts[number]
@@ -171,12 +188,3 @@ def _outputs(
         rows.set_shape([None] * (2 if unit.combiner is None else 1) + [unit.columns])
         outputs.append(rows)
     return outputs
-
-
-def _of_replica(variable: tf.Variable, ids: FlatIds, shape: tf.Tensor) -> tf.Tensor:
-    """The rows of this rank's samples."""
-    distinct, places = tf.unique(ids.values)
-    (rows,) = combined(tf.gather(variable, distinct), places, [ids])
-    count = tf.reduce_prod(shape)
-    begin = communicator().rank * count
-    return rows[begin : begin + count]

@@ -1,0 +1,58 @@
+#ifndef SOK_CC_DENSE_TABLES_COMBINE_ROWS_H_
+#define SOK_CC_DENSE_TABLES_COMBINE_ROWS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/dedup/segments.h"
+#include "cc/pooling/combiner.h"
+
+namespace sok {
+
+// How the rows of one input's occurrences become its output. The functions that make it throw std::bad_alloc
+// or std::length_error if there are too many bags for the memory.
+struct InputBags {
+  int64_t occurrences = 0;
+  // Whether rows are pooled. If not, the output has the row of each occurrence.
+  bool pools = false;
+  Combiner combiner = Combiner::kSum;
+  // Bag b has the occurrences [offsets[b], offsets[b + 1]) of the input; from 0 to `occurrences`.
+  std::vector<int64_t> offsets;
+
+  // Rows of the output.
+  int64_t outputs() const { return pools ? static_cast<int64_t>(offsets.size()) - 1 : occurrences; }
+};
+
+// Bags of equal size; `shape` is that of the ids, [..., ids per bag]. With one id per bag pooling changes
+// nothing, and they are not pooled. InvalidArgument for no shape, or one of more than 2^63 - 1 ids.
+StatusOr<InputBags> FixedBags(Span<const int64_t> shape, Combiner combiner, bool pools);
+// Bags by where they begin: splits[0] = 0, and none is less than the one before. InvalidArgument otherwise.
+StatusOr<InputBags> SplitBags(Span<const int64_t> splits, Combiner combiner, bool pools);
+// `count` bags, by the bag of each occurrence, in rising order and in [0, count). InvalidArgument otherwise.
+StatusOr<InputBags> NumberedBags(int64_t count, Span<const int64_t> bags, Combiner combiner);
+// Writes an input's output, row-major [bags.outputs(), dim]. Occurrence i reads rows[places[i]]; `places` are
+// those of this input's occurrences. Rounds as PoolForward.
+void CombineRows(Executor& executor, Span<const float* const> rows, Span<const int32_t> places,
+                 const InputBags& bags, int64_t dim, float* out);
+
+// The way back of CombineRows for all inputs that read the same rows.
+class RowGradientSums {
+ public:
+  // Adds an input; its occurrences follow those of the inputs before. `gradients` is that of its output.
+  void Add(const InputBags& bags, const float* gradients, int64_t dim);
+  // out[r], row-major [num_rows, dim], becomes the gradient of row r: the sum over the occurrences that read
+  // it, in order. `places` are those of all occurrences. Forgets the inputs.
+  void Sum(Executor& executor, Span<const int32_t> places, int64_t num_rows, int64_t dim, float* out);
+
+ private:
+  std::vector<const float*> of_occurrences_;
+  std::vector<float> scales_;  // empty while all are 1
+  Segments segments_;
+};
+
+}  // namespace sok
+
+#endif  // SOK_CC_DENSE_TABLES_COMBINE_ROWS_H_

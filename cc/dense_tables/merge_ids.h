@@ -1,0 +1,40 @@
+#ifndef SOK_CC_DENSE_TABLES_MERGE_IDS_H_
+#define SOK_CC_DENSE_TABLES_MERGE_IDS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cc/base/executor.h"
+#include "cc/base/span.h"
+#include "cc/base/status.h"
+#include "cc/dedup/dedup.h"
+
+namespace sok {
+
+// The ids of one input. Id i belongs to feature i % sizes.size(), and must be in [0, the feature's size). The
+// rows of a feature follow those of the features before it.
+struct InputIds {
+  Span<const int64_t> ids;
+  Span<const int64_t> sizes;  // at least one, at least 1 each
+  int64_t base = 0;           // the key of the first feature's id 0
+};
+
+// Writes the key of each id to `keys`, which is as long as the ids; an id out of its feature gets any key.
+// Returns whether all ids are in their features. If not, *worst becomes the one farthest out: the lowest if
+// one is negative, else the highest of those that are too large.
+bool MakeKeys(const InputIds& input, Span<int64_t> keys, int64_t* worst);
+
+// Working memory, kept from one call to the next. Not thread-safe.
+struct MergeIdsScratch {
+  Deduplicator deduplicator;
+  std::vector<int64_t> keys;
+};
+
+// The distinct ones of scratch->keys, in order of their first occurrence, and the place of each key among
+// them; `places` is as long as the keys. Errors are those of Deduplicator::Run.
+Status MergeKeys(Executor& executor, MergeIdsScratch* scratch, std::vector<int64_t>* distinct,
+                 Span<int32_t> places);
+
+}  // namespace sok
+
+#endif  // SOK_CC_DENSE_TABLES_MERGE_IDS_H_
