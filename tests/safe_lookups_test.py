@@ -16,6 +16,7 @@ COMBINERS = ("sum", "mean", "sqrtn")
 
 @pytest.fixture
 def session():
+    deeprec.install()
     with harness.graph_and_session() as session:
         yield session
 

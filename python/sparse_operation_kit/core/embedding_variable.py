@@ -139,6 +139,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         )
         rows = option.rows_to_scale_with if option is initializer and capacity is None else capacity
         row_initializer = initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
+        self.constant_initial_value = _constant(row_initializer, option, admission)
 
         ranks = communicator().size
         if capacity is not None and int(capacity) * ranks * self.dim * tf.float32.size >= 2**63:
@@ -384,6 +385,14 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
         """Sets the op that initializes the variable."""
         self._initializer_op = initializer_op
+
+
+def _constant(row_initializer: Any, option: Any, admission: Any) -> float | None:
+    """Returns the value of all columns of the rows that are new, None if others may have it too."""
+    if row_initializer.kind != "constant":
+        return None
+    (value,) = row_initializer.args
+    return None if admission is not None and value == option.default_value_no_permission else value
 
 
 def is_embedding_variable(variable: Any) -> bool:

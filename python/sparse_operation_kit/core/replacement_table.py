@@ -134,6 +134,7 @@ _SAVER_BUILDER = "tensorflow.python.training.saver.BaseSaverBuilder"
 _SAVER_HOOK = "tensorflow.python.training.basic_session_run_hooks.CheckpointSaverHook"
 _COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
 _COLUMNS_V2 = "tensorflow.python.feature_column.feature_column_v2"
+_EMBEDDING_OPS = "tensorflow.python.ops.embedding_ops"
 _VARIABLES = "tensorflow.python.ops"
 
 _NOT_THE_ROWS = "TensorFlow's checkpoints store whole tensors, and a table is not a tensor."
@@ -172,13 +173,22 @@ def _deeprec_arguments(name: str, *modules: str) -> Replacement:
     )
 
 
+# The modules of TensorFlow from which DeepRec's programs import names too, by the namespace of the names.
+_IN_MODULES = {
+    "feature_column": (_COLUMNS_V2, "tensorflow.python.feature_column.sequence_feature_column"),
+    "nn": (_EMBEDDING_OPS,),
+}
+
+
 def _deeprec_name(name: str) -> Replacement:
+    namespace = name.rpartition(".")[0]
+    modules = _IN_MODULES.get(namespace, ())
     return Replacement(
         f"tf.{name}",
         Part.DEEPREC_NAMES,
         "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`.",
         How.ADDED,
-        find_owners=_in_namespaces(name.rpartition(".")[0]),
+        find_owners=lambda: [*_in_namespaces(namespace)(), *(_find(module) for module in modules)],
     )
 
 
@@ -331,11 +341,18 @@ TABLE: tuple[Replacement, ...] = (
             "get_embedding_variable",
             "make_prefetch_hook",
             "staged",
+            "get_dynamic_dimension_embedding_variable",
+            "get_multihash_variable",
             "config.experimental.enable_distributed_strategy",
+            "config.experimental.enable_group_embedding",
             "data.experimental.DataFrame",
             "data.experimental.ParquetDataset",
+            "feature_column.categorical_column_with_adaptive_embedding",
             "feature_column.categorical_column_with_embedding",
+            "feature_column.categorical_column_with_multihash",
             "feature_column.group_embedding_column_scope",
+            "feature_column.sequence_categorical_column_with_embedding",
+            "nn.adaptive_embedding_lookup_sparse",
             "nn.embedding_lookup_sparse_multi_dim",
             "nn.fused_embedding_lookup_sparse",
             "nn.fused_safe_embedding_lookup_sparse",
@@ -349,11 +366,15 @@ TABLE: tuple[Replacement, ...] = (
         )
     ),
     *(
-        _deeprec_arguments(name, _COLUMNS_V1, _COLUMNS_V2)
-        for name in (
-            "feature_column.embedding_column",
-            "feature_column.linear_model",
-            "feature_column.shared_embedding_columns",
+        _deeprec_arguments(name, *modules)
+        for name, *modules in (
+            ("feature_column.embedding_column", _COLUMNS_V2),
+            ("feature_column.input_layer", _COLUMNS_V1),
+            ("feature_column.linear_model", _COLUMNS_V1),
+            ("feature_column.shared_embedding_columns", _COLUMNS_V2),
+            ("nn.embedding_lookup", _EMBEDDING_OPS),
+            ("nn.embedding_lookup_sparse", _EMBEDDING_OPS),
+            ("nn.safe_embedding_lookup_sparse", _EMBEDDING_OPS),
         )
     ),
     *(

@@ -20,10 +20,20 @@ from sparse_operation_kit.core.row_policies import (
     InitializerOption,
     L2WeightEvict,
 )
-from sparse_operation_kit.deeprec.collective import CollectiveStrategy, enable_distributed_strategy
+from sparse_operation_kit.deeprec.adaptive import adaptive_embedding_lookup_sparse
+from sparse_operation_kit.deeprec.adaptive_column import categorical_column_with_adaptive_embedding
+from sparse_operation_kit.deeprec.collective import (
+    CollectiveStrategy,
+    enable_distributed_strategy,
+    enable_group_embedding,
+)
 from sparse_operation_kit.deeprec.data_frame import DataFrame
+from sparse_operation_kit.deeprec.dynamic_dimension import get_dynamic_dimension_embedding_variable
 from sparse_operation_kit.deeprec.installation import install, is_installed, uninstall
+from sparse_operation_kit.deeprec.multihash import get_multihash_variable
+from sparse_operation_kit.deeprec.multihash_column import categorical_column_with_multihash
 from sparse_operation_kit.deeprec.parquet_dataset import ParquetDataset, read_parquet
+from sparse_operation_kit.deeprec.sequence_column import sequence_categorical_column_with_embedding
 from sparse_operation_kit.deeprec.staging import make_prefetch_hook, mark_target_node, staged
 from sparse_operation_kit.feature_columns import (
     categorical_column_with_embedding,
@@ -56,12 +66,18 @@ __all__ = [
     "InitializerOption",
     "L2WeightEvict",
     "ParquetDataset",
+    "adaptive_embedding_lookup_sparse",
+    "categorical_column_with_adaptive_embedding",
     "categorical_column_with_embedding",
+    "categorical_column_with_multihash",
     "embedding_lookup_sparse_multi_dim",
     "enable_distributed_strategy",
+    "enable_group_embedding",
     "fused_embedding_lookup_sparse",
     "fused_safe_embedding_lookup_sparse",
+    "get_dynamic_dimension_embedding_variable",
     "get_embedding_variable",
+    "get_multihash_variable",
     "group_embedding_column_scope",
     "group_embedding_lookup",
     "group_embedding_lookup_sparse",
@@ -72,6 +88,7 @@ __all__ = [
     "read_parquet",
     "safe_embedding_lookup_multi_dim",
     "staged",
+    "sequence_categorical_column_with_embedding",
     "uninstall",
 ]
 

@@ -58,6 +58,11 @@ def enable_distributed_strategy(strategy: str = "collective") -> None:
         _update_replacements()
 
 
+def enable_group_embedding(fusion_type: str = "collective") -> None:
+    """`enable_distributed_strategy` under the name that it had in earlier releases of DeepRec."""
+    enable_distributed_strategy(fusion_type)
+
+
 def disable_distributed_strategy() -> None:
     """Undoes `enable_distributed_strategy` for later graph building. Horovod stays initialized."""
     global _enabled

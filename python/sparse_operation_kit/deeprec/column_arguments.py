@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 
 from sparse_operation_kit.core import replacements
+from sparse_operation_kit.deeprec.adaptive_column import (
+    AdaptiveCategoricalColumn,
+    AdaptiveEmbeddingColumn,
+    adaptive_masks,
+)
+from sparse_operation_kit.deeprec.multihash_column import (
+    MultiHashCategoricalColumn,
+    multihash_embedding_column,
+)
 
 _COLUMNS = "tf.feature_column"
 
 
 @replacements.implements(
-    f"{_COLUMNS}.embedding_column",
     f"{_COLUMNS}.shared_embedding_columns",
     f"{_COLUMNS}.linear_model",
 )
@@ -29,6 +37,35 @@ def with_do_fusion(original: Callable) -> Callable:
         return original(*args, **kwargs)
 
     return function
+
+
+@replacements.implements(f"{_COLUMNS}.embedding_column")
+def with_deeprecs_columns(original: Callable) -> Callable:
+    """Wraps `embedding_column`: `do_fusion`, and DeepRec's kinds of categorical columns."""
+
+    def embedding_column(categorical_column: Any, *args: Any, do_fusion: Any = False, **kwargs: Any) -> Any:
+        _check_do_fusion(do_fusion)
+        if isinstance(categorical_column, MultiHashCategoricalColumn):
+            return multihash_embedding_column(categorical_column, *args, **kwargs)
+        column = original(categorical_column, *args, **kwargs)
+        if not isinstance(categorical_column, AdaptiveCategoricalColumn):
+            return column
+        if column.max_norm is not None:
+            raise ValueError(f"Column '{column.name}': max_norm is not supported for adaptive columns")
+        return AdaptiveEmbeddingColumn(*column)
+
+    return embedding_column
+
+
+@replacements.implements(f"{_COLUMNS}.input_layer")
+def with_masks(original: Callable) -> Callable:
+    """Wraps `input_layer`: `adaptive_mask_tensors`."""
+
+    def input_layer(*args: Any, adaptive_mask_tensors: Any = None, **kwargs: Any) -> Any:
+        with adaptive_masks(adaptive_mask_tensors):
+            return original(*args, **kwargs)
+
+    return input_layer
 
 
 def _check_do_fusion(do_fusion: Any) -> None:

@@ -9,11 +9,18 @@ from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import get_embedding_variable, replacements, row_policies
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.deeprec import (
+    adaptive,
+    adaptive_column,
     collective,
     column_arguments,  # noqa: F401 - registers entries
     config_fields,  # noqa: F401 - registers entries
     data_frame,
+    dynamic_dimension,
+    lookup_arguments,  # noqa: F401 - registers entries
+    multihash,
+    multihash_column,
     parquet_dataset,
+    sequence_column,
     staging,
 )
 from sparse_operation_kit.lookup import embedding_lookup, multi_dim, safe_lookups
@@ -30,7 +37,8 @@ DATA_FRAME_MODULE = "tensorflow.python.data.experimental.ops.dataframe"
 def install() -> None:
     """Adds DeepRec's names to `tf` and `tf.compat.v1` in the whole process. May be called repeatedly.
 
-    Names that TensorFlow has already are not replaced. Not thread-safe, like building graphs.
+    Names that TensorFlow has already stay, but some functions also take DeepRec's arguments. Not thread-safe,
+    like building graphs.
     """
     replacements.install(Part.DEEPREC_NAMES)
 
@@ -60,12 +68,23 @@ for _name, _value in {
     "InitializerOption": row_policies.InitializerOption,
     "L2WeightEvict": row_policies.L2WeightEvict,
     "get_embedding_variable": get_embedding_variable.get_embedding_variable,
+    "get_dynamic_dimension_embedding_variable": dynamic_dimension.get_dynamic_dimension_embedding_variable,
+    "get_multihash_variable": multihash.get_multihash_variable,
     "data.experimental.DataFrame": data_frame.DataFrame,
     "data.experimental.ParquetDataset": parquet_dataset.ParquetDataset,
     "make_prefetch_hook": staging.make_prefetch_hook,
     "staged": staging.staged,
     "train.mark_target_node": staging.mark_target_node,
     "config.experimental.enable_distributed_strategy": collective.enable_distributed_strategy,
+    "config.experimental.enable_group_embedding": collective.enable_group_embedding,
+    "feature_column.categorical_column_with_adaptive_embedding": (
+        adaptive_column.categorical_column_with_adaptive_embedding
+    ),
+    "feature_column.categorical_column_with_multihash": multihash_column.categorical_column_with_multihash,
+    "feature_column.sequence_categorical_column_with_embedding": (
+        sequence_column.sequence_categorical_column_with_embedding
+    ),
+    "nn.adaptive_embedding_lookup_sparse": adaptive.adaptive_embedding_lookup_sparse,
     "feature_column.categorical_column_with_embedding": feature_columns.categorical_column_with_embedding,
     "feature_column.group_embedding_column_scope": feature_columns.group_embedding_column_scope,
     "nn.embedding_lookup_sparse_multi_dim": multi_dim.embedding_lookup_sparse_multi_dim,

@@ -83,12 +83,10 @@ class EmbeddingCategoricalColumn(
 
     def transform_feature(self, transformation_cache: Any, state_manager: Any) -> tf.SparseTensor:
         """Returns the feature's int64 keys."""
-        ragged = self._ragged(transformation_cache)
-        return self._keys(transformation_cache.get(self.key, state_manager) if ragged is None else ragged)
+        return self._keys(transformation_cache.get(self.key, state_manager))
 
     def _transform_feature(self, inputs: Any) -> tf.SparseTensor:
-        ragged = self._ragged(inputs)
-        return self._keys(inputs.get(self.key) if ragged is None else ragged)
+        return self._keys(inputs.get(self.key))
 
     def get_sparse_tensors(self, transformation_cache: Any, state_manager: Any) -> Any:
         """Returns the feature's keys, without weights."""
@@ -97,11 +95,6 @@ class EmbeddingCategoricalColumn(
     def _get_sparse_tensors(self, inputs: Any, weight_collections: Any = None, trainable: Any = None) -> Any:
         del weight_collections, trainable
         return columns_v2.CategoricalColumn.IdWeightPair(inputs.get(self), None)
-
-    def _ragged(self, inputs: Any) -> tf.SparseTensor | None:
-        """Converts a RaggedTensor, which TensorFlow's columns do not accept; returns None for others."""
-        feature = inputs._features.get(self.key)
-        return feature.to_sparse() if isinstance(feature, tf.RaggedTensor) else None
 
     def _keys(self, feature: tf.Tensor | tf.SparseTensor) -> tf.SparseTensor:
         """Returns the int64 keys of a feature, without the padding of a dense feature ('' and -1)."""
@@ -172,9 +165,17 @@ def categorical_column_with_embedding(
     return EmbeddingCategoricalColumn(key, dtype, partition_num, ev_option)
 
 
+# Columns that add weights to another, or make its feature a sequence.
+_OVER_OTHERS = (
+    columns_v2.WeightedCategoricalColumn,
+    columns_v1._WeightedCategoricalColumn,
+    columns_v2.SequenceCategoricalColumn,
+)
+
+
 def embedding_root(column: Any) -> Any:
-    """Returns the EmbeddingCategoricalColumn that a column is or adds weights to; None for other columns."""
-    while isinstance(column, (columns_v2.WeightedCategoricalColumn, columns_v1._WeightedCategoricalColumn)):
+    """Returns the EmbeddingCategoricalColumn that a column is or has below it; None for other columns."""
+    while isinstance(column, _OVER_OTHERS):
         column = column.categorical_column
     return column if isinstance(column, EmbeddingCategoricalColumn) else None
 

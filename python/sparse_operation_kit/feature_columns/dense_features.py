@@ -10,7 +10,12 @@ import tensorflow as tf
 from sparse_operation_kit.compat.internals import columns_v2
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import in_groups, looked_up_before
-from sparse_operation_kit.feature_columns.lookups import check_batch_sizes, outputs_of_columns, side_by_side
+from sparse_operation_kit.feature_columns.lookups import (
+    check_batch_sizes,
+    outputs_of_columns,
+    side_by_side,
+    sparse_features,
+)
 from sparse_operation_kit.feature_columns.scopes import training_scope
 
 
@@ -40,6 +45,7 @@ def _call(
 def _call_in_scope(
     original: Callable, layer: Any, features: Any, cols_to_output_tensors: dict | None, training: Any
 ) -> tf.Tensor:
+    features = sparse_features(features)
     grouped = [column for column in layer._feature_columns if in_groups([column])]
     if not grouped or not isinstance(features, dict):
         return original(layer, features, cols_to_output_tensors, training)

@@ -60,6 +60,7 @@ class TableColumn(abc.ABC):
     # Attributes of TensorFlow's columns.
     name: str
     combiner: str
+    categorical_column: Any
     use_safe_embedding_lookup: bool
 
     @abc.abstractmethod
@@ -81,6 +82,32 @@ class TableColumn(abc.ABC):
         if before is not None and self in before:
             return before[self]
         return look_up_alone(self.state_request(transformation_cache, state_manager), self._op_name)
+
+    def get_sequence_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> Any:
+        """Returns the rows [batch, steps, dimension] of a sequence column's keys, and the lengths [batch].
+
+        Raises:
+          ValueError: The column is not over a sequence column.
+        """
+        if not isinstance(self.categorical_column, columns_v2.SequenceCategoricalColumn):
+            raise ValueError(
+                f"Column '{self.name}' is not over a sequence column: use "
+                "sequence_categorical_column_with_embedding"
+            )
+        request = self.state_request(transformation_cache, state_manager)
+        lengths = columns_v2.fc_utils.sequence_length_from_sparse_tensor(request.ids)
+        return columns_v2.SequenceDenseColumn.TensorSequenceLengthPair(
+            dense_tensor=look_up_alone(request, self._op_name), sequence_length=lengths
+        )
+
+    def _get_sequence_dense_tensor(
+        self, inputs: Any, weight_collections: Any = None, trainable: Any = None
+    ) -> Any:
+        del inputs, weight_collections, trainable
+        raise ValueError(
+            f"Column '{self.name}': sequences are read by tf.keras.experimental.SequenceFeatures or "
+            "tf.contrib.feature_column.sequence_input_layer"
+        )
 
     @property
     def _op_name(self) -> str:

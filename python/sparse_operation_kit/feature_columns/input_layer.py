@@ -15,6 +15,7 @@ from sparse_operation_kit.feature_columns.lookups import (
     check_batch_sizes,
     outputs_of_columns,
     side_by_side,
+    sparse_features,
 )
 
 
@@ -32,6 +33,7 @@ def with_groups(original: Callable) -> Callable:
         cols_to_output_tensors: dict | None = None,
         from_template: bool = False,
     ) -> tf.Tensor:
+        features = sparse_features(features)
         if not isinstance(feature_columns, (dict, TableColumn)) and isinstance(feature_columns, Iterable):
             # An iterator can be used only once.
             feature_columns = list(feature_columns)

@@ -11,7 +11,12 @@ import tensorflow as tf
 
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.categorical_column import embedding_root
-from sparse_operation_kit.feature_columns.lookups import LookupRequest, look_up_alone, outputs_of_columns
+from sparse_operation_kit.feature_columns.lookups import (
+    LookupRequest,
+    look_up_alone,
+    outputs_of_columns,
+    sparse_features,
+)
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
 
 _COLUMNS_V1 = "tensorflow.python.feature_column.feature_column"
@@ -98,7 +103,7 @@ def with_one_lookup(original: Callable) -> Callable:
 @tf.autograph.experimental.do_not_convert
 def _call(original: Callable, model: Any, features: Any) -> tf.Tensor:
     with _collecting() as wanted:
-        predictions = original(model, features)
+        predictions = original(model, sparse_features(features))
     return tf.add_n([predictions, *outputs_of_columns(wanted)]) if wanted else predictions
 
 

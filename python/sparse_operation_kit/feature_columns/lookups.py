@@ -36,6 +36,18 @@ class LookupRequest:
     prune_weights: bool = True
 
 
+def sparse_features(features: Any) -> Any:
+    """Returns features with SparseTensors for RaggedTensors, which TensorFlow's columns do not take."""
+    if not isinstance(features, dict) or not any(
+        isinstance(one, tf.RaggedTensor) for one in features.values()
+    ):
+        return features
+    return {
+        name: feature.to_sparse() if isinstance(feature, tf.RaggedTensor) else feature
+        for name, feature in features.items()
+    }
+
+
 def look_up_alone(request: LookupRequest, name: str | None = None) -> tf.Tensor:
     """Runs the lookup of one column.
 

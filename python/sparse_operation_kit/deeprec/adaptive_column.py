@@ -1,0 +1,194 @@
+"""Columns of adaptive embedding. `adaptive` has the lookup."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import contextvars
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.compat.internals import columns_v1, columns_v2
+from sparse_operation_kit.deeprec.adaptive import INITIAL_VALUE, adaptive_rows
+from sparse_operation_kit.feature_columns.categorical_column import (
+    UNBOUNDED,
+    categorical_column_with_embedding,
+)
+from sparse_operation_kit.feature_columns.scopes import current_training
+from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
+from sparse_operation_kit.lookup import bags
+
+_masks: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar(
+    "adaptive_mask_tensors", default=None
+)
+
+
+@contextlib.contextmanager
+def adaptive_masks(masks: Mapping[str, Any] | None) -> Iterator[None]:
+    """Returns a context in which adaptive columns use these masks, by the keys of their features."""
+    if masks is not None and not isinstance(masks, Mapping):
+        raise TypeError(f"adaptive_mask_tensors must be a dictionary of tensors, not {masks!r}")
+    token = _masks.set(masks)
+    try:
+        yield
+    finally:
+        _masks.reset(token)
+
+
+class AdaptiveCategoricalColumn(
+    columns_v2.CategoricalColumn,
+    columns_v1._CategoricalColumn,
+    collections.namedtuple("AdaptiveCategoricalColumn", ("keys", "hash_bucket_size")),
+):
+    """See `categorical_column_with_adaptive_embedding`. `keys` is the column of the ids with own rows."""
+
+    def __hash__(self) -> int:
+        return hash((self.keys, self.hash_bucket_size))
+
+    @property
+    def _is_v2_column(self) -> bool:
+        return True
+
+    @property
+    def name(self) -> str:
+        """The feature's key."""
+        return self.keys.key
+
+    @property
+    def parse_example_spec(self) -> dict[str, Any]:
+        """The spec for `tf.io.parse_example`."""
+        return self.keys.parse_example_spec
+
+    _parse_example_spec = parse_example_spec
+
+    @property
+    def num_buckets(self) -> int:
+        """A number larger than any table."""
+        return UNBOUNDED
+
+    _num_buckets = num_buckets
+
+    @property
+    def parents(self) -> list[str]:
+        """The key of the feature that the column reads."""
+        return self.keys.parents
+
+    def get_config(self) -> dict[str, Any]:
+        """Raises an error: the column has no config."""
+        raise NotImplementedError(f"Column '{self.name}': an adaptive column has no config")
+
+    def transform_feature(self, transformation_cache: Any, state_manager: Any) -> tf.SparseTensor:
+        """Returns the ids' keys."""
+        return self.keys.transform_feature(transformation_cache, state_manager)
+
+    def _transform_feature(self, inputs: Any) -> tf.SparseTensor:
+        return self.keys._transform_feature(inputs)
+
+    def get_sparse_tensors(self, transformation_cache: Any, state_manager: Any) -> Any:
+        """Raises an error: the column is for `input_layer`."""
+        raise ValueError(
+            f"Column '{self.name}': an adaptive column is read by an embedding_column in "
+            "tf.compat.v1.feature_column.input_layer"
+        )
+
+    def _get_sparse_tensors(self, inputs: Any, weight_collections: Any = None, trainable: Any = None) -> Any:
+        del inputs, weight_collections, trainable
+        return self.get_sparse_tensors(None, None)
+
+    def ids(self, inputs: Any) -> tuple[tf.SparseTensor, tf.Tensor]:
+        """Returns the ids' keys, and the rows that the ids share."""
+        sparse = columns_v2._to_sparse_input_and_drop_ignore_values(inputs.get(self.name))
+        texts = sparse.values if sparse.dtype == tf.string else tf.strings.as_string(sparse.values)
+        return inputs.get(self), tf.strings.to_hash_bucket_fast(texts, self.hash_bucket_size)
+
+
+def categorical_column_with_adaptive_embedding(
+    key: str,
+    hash_bucket_size: int,
+    dtype: tf.DType = tf.string,
+    partition_num: int | None = None,
+    ev_option: Any = None,
+) -> AdaptiveCategoricalColumn:
+    """Creates a column whose rare ids share rows, while its frequent ids have rows of their own.
+
+    Pass it to `tf.feature_column.embedding_column`, and give `tf.compat.v1.feature_column.input_layer`
+    `adaptive_mask_tensors={key: mask}`: an int tensor with 0 or 1 for each sample. The ids of samples with 1
+    have rows in an embedding variable; those of the others share the rows of an ordinary variable of
+    `hash_bucket_size` rows, by their hashes. A new row of the former starts with the shared row.
+
+    Args:
+      key: The feature's name.
+      hash_bucket_size: The number of rows that ids share.
+      dtype: As in `categorical_column_with_embedding`, as are the other arguments. The initial values of both
+        variables are the embedding column's.
+
+    Raises:
+      TypeError, ValueError: As `categorical_column_with_embedding`, or `hash_bucket_size` is below 1.
+    """
+    column = categorical_column_with_embedding(key, dtype, partition_num, ev_option)
+    if isinstance(hash_bucket_size, bool) or not hasattr(hash_bucket_size, "__index__"):
+        raise TypeError(f"Column '{key}': hash_bucket_size must be an int, not {hash_bucket_size!r}")
+    if hash_bucket_size < 1:
+        raise ValueError(f"Column '{key}': hash_bucket_size must be at least 1, not {hash_bucket_size}")
+    return AdaptiveCategoricalColumn(column, int(hash_bucket_size))
+
+
+class AdaptiveEmbeddingColumn(columns_v2.EmbeddingColumn):
+    """The embedding column over an `AdaptiveCategoricalColumn`."""
+
+    def _get_dense_tensor(
+        self, inputs: Any, weight_collections: Any = None, trainable: Any = None
+    ) -> tf.Tensor:
+        column = self.categorical_column
+        keys, shared_ids = column.ids(inputs)
+        mask = self._mask(keys)
+        shared = tf.compat.v1.get_variable(
+            "shared_embedding_weights",
+            [column.hash_bucket_size, self.dimension],
+            initializer=self.initializer,
+            trainable=self.trainable and trainable is not False,
+            collections=weight_collections,
+        )
+        table = self._table(weight_collections, self.trainable and trainable is not False)
+        rows = adaptive_rows(
+            shared, table, keys.values, shared_ids, mask, current_training(), partition_strategy="div"
+        )
+        matrix, _ = bags.as_matrices(keys, None)
+        return bags.with_leading_dimensions(bags.combined(rows, matrix, None, self.combiner), keys)
+
+    def get_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> tf.Tensor:
+        """Raises an error: see `AdaptiveCategoricalColumn`."""
+        return self.categorical_column.get_sparse_tensors(transformation_cache, state_manager)
+
+    def create_state(self, state_manager: Any) -> None:
+        """Raises an error: see `AdaptiveCategoricalColumn`."""
+        self.categorical_column.get_sparse_tensors(None, state_manager)
+
+    def _mask(self, keys: tf.SparseTensor) -> tf.Tensor:
+        name = self.categorical_column.name
+        masks = _masks.get()
+        if masks is None or name not in masks:
+            raise ValueError(
+                f"Column '{name}': input_layer needs adaptive_mask_tensors={{'{name}': mask}}, with 0 or 1 "
+                "for each sample"
+            )
+        mask = tf.reshape(tf.convert_to_tensor(masks[name]), [-1])
+        if not (mask.dtype.is_integer or mask.dtype.is_bool):
+            raise ValueError(f"Column '{name}': the mask is {mask.dtype.name}, not of integers")
+        return tf.gather(tf.not_equal(tf.cast(mask, tf.int32), 0), keys.indices[:, 0])
+
+    def _table(self, weight_collections: Any, trainable: bool) -> Any:
+        options = self.categorical_column.keys.ev_option
+        initial = tf.compat.v1.constant_initializer(INITIAL_VALUE)
+        spec = TableSpec(self.name, self.dimension, initial, options, initializer_first=True)
+        with making_tables(spec):
+            table = tf.compat.v1.get_variable(
+                "embedding_weights",
+                shape=(UNBOUNDED, self.dimension),
+                initializer=initial,
+                trainable=trainable,
+                collections=weight_collections,
+            )
+        return check_table(spec, table)

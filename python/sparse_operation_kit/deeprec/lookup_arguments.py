@@ -1,0 +1,107 @@
+"""Gives TensorFlow's lookups the arguments that DeepRec adds to them, and composed tables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.deeprec.adaptive import constant_initial_value
+from sparse_operation_kit.lookup import bags
+from sparse_operation_kit.lookup.composed import composed, look_up_bags, look_up_rows
+from sparse_operation_kit.lookup.initial_rows import look_up_with_initial_rows
+from sparse_operation_kit.lookup.keys import as_keys
+
+
+@replacements.implements("tf.nn.embedding_lookup")
+def with_row_arguments(original: Callable) -> Callable:
+    """Wraps `embedding_lookup`: `blocknums`, `ev_init_value` and `counts`, and composed tables."""
+
+    def embedding_lookup(
+        params: Any,
+        ids: Any,
+        *args: Any,
+        ev_init_value: Any = None,
+        blocknums: Any = None,
+        counts: Any = None,
+        **kwargs: Any,
+    ) -> tf.Tensor:
+        del counts  # Tables count the ids of a lookup themselves.
+        table = composed(params)
+        if table is not None:
+            given = inspect.signature(original).bind(params, ids, *args, **kwargs).arguments
+            with tf.name_scope(given.get("name") or "embedding_lookup"):
+                return look_up_rows(table, ids, given.get("max_norm"), blocknums)
+        _refuse_blocknums("embedding_lookup", params, blocknums)
+        if ev_init_value is not None:
+            return _look_up_with_initial_rows(params, ids, ev_init_value)
+        return original(params, ids, *args, **kwargs)
+
+    return embedding_lookup
+
+
+@replacements.implements("tf.nn.embedding_lookup_sparse", "tf.nn.safe_embedding_lookup_sparse")
+def with_bag_arguments(original: Callable) -> Callable:
+    """Wraps lookups of bags: `blocknums`, and composed tables."""
+    is_safe = "default_id" in inspect.signature(original).parameters
+    who = "safe_embedding_lookup_sparse" if is_safe else "embedding_lookup_sparse"
+
+    def embedding_lookup_sparse(*args: Any, blocknums: Any = None, **kwargs: Any) -> tf.Tensor:
+        given = list(inspect.signature(original).bind_partial(*args, **kwargs).arguments.items())
+        params = given[0][1] if given else None
+        table = composed(params)
+        if table is None:
+            _refuse_blocknums(who, params, blocknums)
+            return original(*args, **kwargs)
+        arguments = inspect.signature(original).bind(*args, **kwargs).arguments
+        prefix = "sparse" if is_safe else "sp"
+        ids, weights = arguments[f"{prefix}_ids"], arguments.get(f"{prefix}_weights")
+        with tf.name_scope(arguments.get("name") or who):
+            if is_safe:
+                return _look_up_safely(table, ids, weights, arguments, blocknums)
+            combiner, max_norm = arguments.get("combiner"), arguments.get("max_norm")
+            return look_up_bags(table, ids, weights, combiner, max_norm, blocknums)
+
+    return embedding_lookup_sparse
+
+
+def _look_up_safely(table: Any, ids: Any, weights: Any, arguments: Any, blocknums: Any) -> tf.Tensor:
+    """Leaves out negative ids and, unless the combiner is "sum", ids with a weight <= 0."""
+    if blocknums is not None:
+        raise ValueError(
+            "safe_embedding_lookup_sparse leaves ids out, so that there is no number of blocks for each of "
+            "the others: use embedding_lookup_sparse with blocknums"
+        )
+    combiner = arguments.get("combiner") or "mean"
+    matrix, of_matrix = bags.pruned(*bags.as_matrices(ids, weights), combiner)
+    if arguments.get("default_id") is not None:
+        matrix, of_matrix = bags.filled(matrix, of_matrix, arguments["default_id"])
+    rows = look_up_bags(table, matrix, of_matrix, combiner, arguments.get("max_norm"), None)
+    return bags.with_leading_dimensions(rows, ids)
+
+
+def _refuse_blocknums(function: str, params: Any, blocknums: Any) -> None:
+    if blocknums is not None:
+        raise ValueError(
+            f"{function}: blocknums is for variables of get_dynamic_dimension_embedding_variable, not for "
+            f"{params!r}"
+        )
+
+
+def _look_up_with_initial_rows(params: Any, ids: Any, initial_rows: Any) -> tf.Tensor:
+    parts = bags.parts(params)
+    if len(parts) != 1 or not isinstance(parts[0], EmbeddingVariable):
+        raise ValueError(f"embedding_lookup: ev_init_value is for embedding variables, not {params!r}")
+    (table,) = parts
+    keys = as_keys(ids, table, "embedding_lookup")
+    initial_rows = tf.reshape(initial_rows, [-1, table.dim])
+    rows = look_up_with_initial_rows(
+        table, tf.reshape(keys, [-1]), initial_rows, constant_initial_value(table)
+    )
+    result = tf.reshape(rows, tf.concat([tf.shape(keys), [table.dim]], axis=0))
+    result.set_shape(keys.shape.concatenate([table.dim]))
+    return result

@@ -1,0 +1,58 @@
+"""Lookups that bring the initial rows of the keys that have none."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from sparse_operation_kit import native
+from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.lookup.group import DenseLookup, lookup_group
+
+
+def look_up_with_initial_rows(
+    variable: EmbeddingVariable,
+    keys: tf.Tensor,
+    initial_rows: tf.Tensor,
+    initial_value: float,
+    training: bool | tf.Tensor = True,
+) -> tf.Tensor:
+    """Looks up rows; a key without a row gets its row of `initial_rows`.
+
+    Over ranks two small allgathers bring new rows to their owners.
+
+    Args:
+      variable: An embedding variable.
+      keys: [n], of its key_dtype. Equal keys have equal initial rows.
+      initial_rows: [n, dim]. They get no gradients.
+      initial_value: The variable's constant initial value. A row of which all columns equal it counts as new.
+      training: As in `lookup_group`. If false, nothing is stored.
+
+    Returns:
+      [n, dim].
+    """
+    rows = lookup_group([DenseLookup(variable, keys)], training)[0]
+    initial_rows = tf.stop_gradient(initial_rows)
+    is_new = tf.reduce_all(tf.equal(rows, tf.constant(initial_value, tf.float32)), axis=1)
+    to_store = tf.logical_and(is_new, training)
+    of_all = communicator().allgather
+    name = f"initial rows of {variable.m_var_name}"
+    new_keys = of_all(tf.cast(tf.boolean_mask(keys, to_store), tf.int64), f"{name}: keys")
+    new_rows = of_all(tf.boolean_mask(initial_rows, to_store), f"{name}: rows")
+    distinct, positions = tf.unique(new_keys)
+    order = tf.range(tf.size(new_keys))
+    first = tf.math.unsorted_segment_min(order, positions, tf.size(distinct))
+    stored = native.ops.sok_table_assign(variable.handle, distinct, tf.gather(new_rows, first))
+
+    # The gradient of a new row is that of the table's row. Updates of rows must come after their initial
+    # values, also where the gradient does not depend on the rows.
+    @tf.custom_gradient
+    def with_initial_rows(of_table: tf.Tensor) -> tuple:
+        def gradient(of_result: tf.Tensor) -> tf.Tensor:
+            with tf.control_dependencies([stored]):
+                return tf.identity(of_result)
+
+        with tf.control_dependencies([stored]):
+            return tf.compat.v1.where(is_new, initial_rows, of_table), gradient
+
+    return with_initial_rows(rows)
