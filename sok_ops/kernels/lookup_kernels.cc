@@ -53,8 +53,6 @@ class GroupLookupOp : public tf::OpKernel {
 REGISTER_KERNEL_BUILDER(Name("SokGroupLookup").Device(tf::DEVICE_CPU), GroupLookupOp);
 SOK_GPU_KERNEL(GroupLookupOp, "SokGroupLookup", "handles", "dense_shapes", "training", "plan");
 
-[[maybe_unused]] const bool kPlansAreShared = ShareStateAmongDevices<GroupLookup>();
-
 class GroupLookupGradOp : public tf::OpKernel {
  public:
   explicit GroupLookupGradOp(tf::OpKernelConstruction* construction) : OpKernel(construction) {

@@ -28,7 +28,7 @@ struct StateVariant {
 };
 
 // Lets a tensor with such a state go between the host and a GPU, as TensorFlow takes it out of a tf.function:
-// the state stays where it is. For a constant that is initialized when the library is loaded; returns true.
+// the state stays where it is. Returns true.
 template <typename T>
 bool ShareStateAmongDevices() {
   namespace registration = tensorflow::variant_op_registry_fn_registration;
@@ -45,9 +45,14 @@ bool ShareStateAmongDevices() {
   return true;
 }
 
+// Initialized when the library is loaded, for each state that OutputState stores.
+template <typename T>
+inline const bool kStateIsShared = ShareStateAmongDevices<T>();
+
 // Stores `state` in a kernel's output.
 template <typename T>
 tensorflow::Status OutputState(tensorflow::OpKernelContext* context, int output, std::shared_ptr<T> state) {
+  static_cast<void>(kStateIsShared<T>);
   tensorflow::Tensor* tensor = nullptr;
   TF_RETURN_IF_ERROR(context->allocate_output(output, tensorflow::TensorShape({}), &tensor));
   tensor->scalar<tensorflow::Variant>()() = StateVariant<T>{std::move(state)};
