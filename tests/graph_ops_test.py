@@ -253,6 +253,11 @@ def _read(variable):
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
 
 
+def _read_passed_on():
+    variable = v1.get_variable("v", initializer=1.0, use_resource=True)
+    return tf.raw_ops.ReadVariableOp(resource=tf.identity(variable.handle), dtype=variable.dtype)
+
+
 def _size_of_array():
     array = tf.raw_ops.TensorArrayV3(size=1, dtype=tf.float32)
     return tf.raw_ops.TensorArraySizeV3(handle=array.handle, flow_in=array.flow)
@@ -279,6 +284,8 @@ READERS = {
         False,
     ),
     "an array of a loop": (_size_of_array, False),
+    "a handle that is passed on": (lambda: tf.identity(make_table("a").handle), False),
+    "a variable behind a handle that is passed on": (_read_passed_on, True),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -251,15 +253,94 @@ def test_a_table_that_steps_fill_is_read_in_the_step():
         assert steps == [-1, 0, 10, 20]
 
 
-def test_loops_over_the_batch_run_ahead():
-    with harness.graph_and_session() as session:
-        model = Model(
-            ids=lambda number: tf.map_fn(lambda i: number * i, tf.range(3, dtype=tf.int64)),
-        )
+@contextlib.contextmanager
+def _control_flow(functions):
+    """Loops and branches are functions, or TensorFlow's older ops."""
+    if not functions:
+        v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        v1.enable_control_flow_v2()
+
+
+def _products(number):
+    return tf.map_fn(lambda i: number * i, tf.range(3, dtype=tf.int64))
+
+
+def _sums(number):
+    def add(i, total):
+        return i + 1, total + number
+
+    return tf.while_loop(lambda i, total: i < 3, add, [0, tf.zeros([], tf.int64)])[1]
+
+
+def _counts(number):
+    return tf.while_loop(lambda i: i < number, lambda i: i + 1, [tf.zeros([], tf.int64)])
+
+
+def _nested(number):
+    return tf.map_fn(lambda i: i + _sums(number), tf.range(2, dtype=tf.int64))
+
+
+def _in_functions(number):
+    return tf.function(lambda x: tf.function(_products)(x))(number)
+
+
+def _in_a_branch(number):
+    chosen = tf.size(tf.range(3)) > 2
+    return tf.cond(chosen, lambda: _products(number), lambda: tf.zeros([3], tf.int64))
+
+
+# For each way to make ids of a number in a loop, the ids.
+LOOPS = {
+    "map_fn": (_products, lambda number: [0, number, 2 * number]),
+    "sums": (_sums, lambda number: 3 * number),
+    "iterations": (_counts, lambda number: number),
+    "nested": (_nested, lambda number: [3 * number, 3 * number + 1]),
+    "functions": (_in_functions, lambda number: [0, number, 2 * number]),
+    "branch": (_in_a_branch, lambda number: [0, number, 2 * number]),
+}
+
+
+@pytest.mark.parametrize("functions", [True, False])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_loops_over_the_batch_run_ahead(loop, functions):
+    ids, expected = LOOPS[loop]
+    with _control_flow(functions), harness.graph_and_session() as session:
+        model = Model(ids=ids)
         model.start(session)
-        for _ in range(3):
+        seen: set[int] = set()
+        for number in range(5):
+            assert model.step(session) == number
+            seen.update(np.ravel(expected(number)).tolist())
+            assert sorted(harness.table_contents(session, model.table)[0]) == sorted(seen)
+        with pytest.raises(tf.errors.OutOfRangeError):
             model.step(session)
-        assert sorted(harness.table_contents(session, model.table)[0]) == [0, 1, 2, 4]
+        model.start(session)
+        assert model.step(session) == 0
+
+
+@pytest.mark.parametrize("functions", [True, False])
+def test_loops_over_the_batch_give_labels_of_their_own_batch(functions):
+    with _control_flow(functions), harness.graph_and_session() as session:
+        iterator = _numbers(4)
+        table = sok.EmbeddingVariable("table", 2)
+
+        def look_up(number):
+            return tf.nn.embedding_lookup(table, number), _products(number), _counts(number), number
+
+        prefetch = sok.LookupPrefetch(iterator, look_up)
+        types = {op.type for op in session.graph.get_operations()}
+        assert ("NextIteration" in types) != functions
+        harness.initialize(session)
+        session.run(iterator.initializer)
+        session.run(prefetch.prime)
+        for number in range(4):
+            _, products, count, taken = session.run([prefetch.outputs, prefetch.advance])[0]
+            assert products.tolist() == [0, number, 2 * number]
+            assert np.ravel(count).tolist() == [number]
+            assert taken == number
 
 
 def _with_condition(iterator):
@@ -285,12 +366,53 @@ def test_branches_that_read_state_are_part_of_the_step():
 
 
 def test_branches_that_are_no_functions_are_refused():
-    v1.disable_control_flow_v2()
-    try:
-        with harness.graph_and_session(), pytest.raises(ValueError, match="loop or a branch that uses"):
+    with _control_flow(False), harness.graph_and_session():
+        with pytest.raises(ValueError, match="loop or a branch that uses"):
             _with_condition(_numbers(3))
-    finally:
-        v1.enable_control_flow_v2()
+
+
+def _adds_variable(number, step):
+    return tf.map_fn(lambda i: number * i + step, tf.range(3, dtype=tf.int64))
+
+
+def _until_variable(number, step):
+    # Only the number of iterations depends on the step.
+    return tf.while_loop(
+        lambda i, total: i < step, lambda i, total: (i + 1, total + number), [step * 0, step * 0]
+    )[1]
+
+
+def _lookups_in_loop(number, step):
+    table = sok.EmbeddingVariable("other", 2)
+    return tf.map_fn(lambda i: tf.nn.embedding_lookup(table, number + i), step + [1], dtype=tf.float32)
+
+
+@pytest.mark.parametrize("loop", [_adds_variable, _until_variable, _lookups_in_loop])
+def test_loops_that_are_no_functions_and_read_state_are_refused(loop):
+    with _control_flow(False), harness.graph_and_session():
+        step = v1.get_variable("step", initializer=tf.constant(1, tf.int64))
+        with pytest.raises(ValueError, match="loop or a branch that uses"):
+            sok.LookupPrefetch(_numbers(3), lambda number: (loop(number, step), number))
+
+
+def test_loops_over_rows_that_are_no_functions_are_part_of_the_step():
+    with _control_flow(False), harness.graph_and_session() as session:
+        iterator = _numbers(3)
+        table = sok.EmbeddingVariable("table", 2, initializer=tf.keras.initializers.Ones())
+
+        def look_up(number):
+            rows = tf.nn.embedding_lookup(table, tf.stack([number, 7]))
+            return tf.map_fn(lambda row: 2 * row, rows), number
+
+        prefetch = sok.LookupPrefetch(iterator, look_up)
+        harness.initialize(session)
+        session.run(iterator.initializer)
+        session.run(prefetch.prime)
+        for number in range(3):
+            (rows, taken), _ = session.run([prefetch.outputs, prefetch.advance])
+            np.testing.assert_array_equal(rows, np.full([2, 2], 2))
+            assert taken == number
+            assert len(harness.table_contents(session, table)[0]) == 2 + number
 
 
 def _ahead(table, ids):

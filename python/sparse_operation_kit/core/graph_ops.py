@@ -34,6 +34,8 @@ OPAQUE = "SokOpaque"
 VOCABULARY_LOOKUP = "SokVocabularyLookup"
 COMBINE_ROWS = "SokCombineRows"
 COMBINE_ROWS_GRAD = "SokCombineRowsGrad"
+# Types of TensorFlow's ops that call the function `f`.
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 
 _PREFIX = "Sok"
 # Ops that need no rows of the tables whose handles they take.
@@ -48,6 +50,14 @@ _PASS_HANDLES_ON = {
     "Identity": "copies a handle that a function or a loop returns",
     "Enter": "takes a handle into a loop that is not a function",
     "Switch": "takes a handle into a branch that is not a function",
+}
+_ENTERS_LOOPS = {
+    "Enter": "takes a value into a loop that is not a function",
+    "RefEnter": "the same, for a variable in its old form",
+}
+_LOOPS = {
+    "While": "created by tf.while_loop from two functions",
+    "StatelessWhile": "the same, if neither function has state",
 }
 _PASS_GRADIENTS_ON = {
     "Identity": "the gate of optimizers, which delays gradients until all gradients of an op are computed",
@@ -170,6 +180,39 @@ def are_request_words(tensor: tf.Tensor) -> bool:
     return output_name(tensor)[0] == names.get(tensor.op.type)
 
 
+def frame_entered_by(op: tf.Operation) -> str | None:
+    """Returns the name of the loop whose input an op is; None for other ops and for loops inside loops."""
+    if op.type not in _ENTERS_LOOPS:
+        return None
+    context = op._get_control_flow_context()
+    around = None if context is None else context.outer_context
+    is_inner = around is not None and around.GetWhileContext() is not None
+    return None if is_inner else op.get_attr("frame_name").decode()
+
+
+def is_loop(op: tf.Operation) -> bool:
+    """Returns whether an op is a loop whose condition and body are functions."""
+    return op.type in _LOOPS
+
+
+def calls_loops(op: tf.Operation) -> bool:
+    """Returns whether an op that is no loop calls functions that have loops, or call such functions."""
+    called = [] if is_loop(op) else list(_functions_of(op.node_def))
+    functions = _functions_of_graph(op.graph) if called else {}
+    seen = set()
+    while called:
+        name = called.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for node in functions[name].node_def:
+            if node.op in _LOOPS:
+                return True
+            called += _functions_of(node)
+            called += [node.op] * (node.op in functions)
+    return False
+
+
 def reads_state_of_steps(op: tf.Operation) -> bool:
     """Returns whether an op is fed or reads state that steps change, so that it must run in the step.
 
@@ -180,6 +223,9 @@ def reads_state_of_steps(op: tf.Operation) -> bool:
     if _begins_as(op, _KEEP_NO_STATE_OF_STEPS):
         return False
     if _begins_as(op, _READ_TENSORFLOW_TABLES) and _begins_as(inputs_of(op)["table_handle"].op, _FILLED_ONCE):
+        return False
+    if op.type in _PASS_HANDLES_ON:
+        # The op that takes the handle from here reads.
         return False
     # Variables are resources or, in their old form, references.
     return any(tensor.dtype == tf.resource for tensor in op.inputs) or any(
@@ -282,10 +328,21 @@ def nodes_of_branches(op: tf.Operation) -> list[tf.compat.v1.NodeDef]:
     if op.type not in _HAVE_BRANCHES:
         return []
     branches = {op.get_attr(name).name for name in ("then_branch", "else_branch")}
-    functions = op.graph.as_graph_def().library.function
-    return [
-        node for function in functions if function.signature.name in branches for node in function.node_def
-    ]
+    functions = _functions_of_graph(op.graph)
+    return [node for name in functions if name in branches for node in functions[name].node_def]
+
+
+def _functions_of_graph(graph: tf.Graph) -> dict[str, Any]:
+    """Returns the definitions of a graph's functions by name."""
+    return {function.signature.name: function for function in graph.as_graph_def().library.function}
+
+
+def _functions_of(node: tf.compat.v1.NodeDef) -> list[str]:
+    """Returns the names of the functions that are a node's attributes."""
+    values = node.attr.values()
+    functions = [value.func for value in values if value.HasField("func")]
+    functions += [function for value in values if value.HasField("list") for function in value.list.func]
+    return [function.name for function in functions]
 
 
 def is_of_library(op: tf.Operation) -> bool:

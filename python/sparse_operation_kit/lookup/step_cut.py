@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.core import graph_ops
+from sparse_operation_kit.lookup.whole_loops import keep_loops_whole
 
 
 class StepCut:
@@ -47,6 +48,8 @@ class StepCut:
         self._inputs: list[tuple[tf.Operation, int, tf.Tensor]] = []
         self._waiting: list[tf.Operation] = []
         self._classify()
+        keep_loops_whole([tensor.op for tensor in batch[:1]], made, self._runs_ahead)
+        self._classify()
         known: set[Any] = set()
         for op in made:
             if op in self._of_step:
@@ -76,18 +79,29 @@ class StepCut:
         return [place.get(tensor.ref(), tensor) for tensor in results]
 
     def _classify(self) -> None:
-        # Ops are listed in order of creation: an op comes after the ops that produce its inputs.
-        for op in tf.compat.v1.get_default_graph().get_operations():
-            inputs = [tensor.op for tensor in op.inputs]
-            controls = op.control_inputs
-            if not self._of_batch.isdisjoint(inputs) or not self._of_batch.isdisjoint(controls):
-                self._of_batch.add(op)
-            if not graph_ops.needs_no_row(op) and (
-                graph_ops.reads_state_of_steps(op)
-                or not self._of_step.isdisjoint(inputs)
-                or self._in_step(controls)
-            ):
-                self._of_step.add(op)
+        ops = [
+            (op, [tensor.op for tensor in op.inputs], op.control_inputs)
+            for op in tf.compat.v1.get_default_graph().get_operations()
+        ]
+        # Ops are listed in order of creation, so an op comes after the ops that produce its inputs. Loops
+        # that are no functions are the exception: what an iteration passes to the next is made after its use.
+        known = -1
+        while known != len(self._of_batch) + len(self._of_step):
+            known = len(self._of_batch) + len(self._of_step)
+            for op, inputs, controls in ops:
+                self._classify_op(op, inputs, controls)
+
+    def _classify_op(
+        self, op: tf.Operation, inputs: Sequence[tf.Operation], controls: Sequence[tf.Operation]
+    ) -> None:
+        if not self._of_batch.isdisjoint(inputs) or not self._of_batch.isdisjoint(controls):
+            self._of_batch.add(op)
+        if not graph_ops.needs_no_row(op) and (
+            graph_ops.reads_state_of_steps(op)
+            or not self._of_step.isdisjoint(inputs)
+            or self._in_step(controls)
+        ):
+            self._of_step.add(op)
 
     def _in_step(self, ops: Sequence[tf.Operation]) -> list[tf.Operation]:
         """Returns the ops that belong to the step and use the batch."""
@@ -109,16 +123,20 @@ class StepCut:
         for index, tensor in enumerate(op.inputs):
             if not self._hold(tensor, known):
                 continue
-            if op._get_control_flow_context() is not None:
-                raise ValueError(
-                    f"LookupPrefetch: '{op.name}' is in a loop or a branch that uses '{tensor.name}' of the "
-                    "batch and also reads state that a step changes; do that outside of look_up"
-                )
+            self._check_not_in_context(op, tensor)
             self._inputs.append((op, index, tensor))
         ahead = [control for control in op.control_inputs if self._runs_ahead(control)]
         if ahead:
+            self._check_not_in_context(op, ahead[0])
             self.waits += ahead
             self._waiting.append(op)
+
+    def _check_not_in_context(self, op: tf.Operation, used: tf.Tensor | tf.Operation) -> None:
+        if op._get_control_flow_context() is not None:
+            raise ValueError(
+                f"LookupPrefetch: '{op.name}' is in a loop or a branch that uses '{used.name}' of the "
+                "batch and also reads state that a step changes; do that outside of look_up"
+            )
 
     def _check_ahead(self, op: tf.Operation) -> None:
         if not graph_ops.needs_no_row(op):

@@ -1,0 +1,58 @@
+"""Loops on a batch that are either run as a whole or not at all.
+
+At the end of the data, ops on the batch get dead tensors, as in a branch that is not taken. A loop of which
+only some inputs are dead, and whose ops are on several devices, waits forever: one device goes on to the next
+iteration, for which another one never sends what it should. So nothing of a loop may start before the batch
+is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from sparse_operation_kit.core import graph_ops
+
+_LOWERED = "_lower_using_switch_merge"
+_NOT_INLINED = "_noinline"
+
+
+def keep_loops_whole(
+    batch: Sequence[tf.Operation], made: Sequence[tf.Operation], runs_ahead: Callable[[tf.Operation], bool]
+) -> None:
+    """Makes loops that run ahead start with the batch.
+
+    Args:
+      batch: An op without whose result the batch is not there; none if there is no batch.
+      made: The ops among which the loops are.
+      runs_ahead: Whether an op depends on the batch and may run ahead of the step.
+    """
+    frames = {graph_ops.frame_entered_by(op) for op in made if runs_ahead(op)} - {None}
+    for op in made:
+        ahead = runs_ahead(op)
+        if graph_ops.frame_entered_by(op) in frames or (ahead and graph_ops.is_loop(op)):
+            op._add_control_inputs(list(batch))
+        elif ahead and graph_ops.calls_loops(op):
+            _run_as_one(op)
+
+
+def _run_as_one(op: tf.Operation) -> None:
+    """Keeps TensorFlow from putting the ops of functions that an op calls into the op's graph.
+
+    The op is on the CPU then, as the batch is. Ops of its functions are on other devices only if they say so.
+    """
+    place = tf.DeviceSpec.from_string(op.device).replace(device_type="CPU", device_index=0)
+    op._set_device(place.to_string())
+    op._set_attr(_LOWERED, tf.compat.v1.AttrValue(b=False))
+    if op.type not in graph_ops.CALLS:
+        return
+    called = op.get_attr("f").name
+    functions = op.graph.as_graph_def().library.function
+    with_whole = tf.compat.v1.GraphDef()
+    whole = with_whole.library.function.add()
+    whole.CopyFrom(next(function for function in functions if function.signature.name == called))
+    whole.signature.name = op.graph.unique_name(called + "_whole")
+    whole.attr[_NOT_INLINED].b = True
+    tf.graph_util.import_graph_def(with_whole, name="")
+    op._set_attr("f", tf.compat.v1.AttrValue(func=tf.compat.v1.NameAttrList(name=whole.signature.name)))
