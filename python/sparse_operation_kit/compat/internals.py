@@ -16,7 +16,7 @@ from tensorflow.python.eager import context  # noqa: F401
 from tensorflow.python.feature_column import feature_column as columns_v1  # noqa: F401
 from tensorflow.python.feature_column import feature_column_v2 as columns_v2  # noqa: F401
 from tensorflow.python.feature_column import serialization  # noqa: F401
-from tensorflow.python.framework import func_graph, kernels, ops  # noqa: F401
+from tensorflow.python.framework import func_graph, kernels, op_def_registry, ops  # noqa: F401
 from tensorflow.python.ops import control_flow_v2_func_graphs as branches  # noqa: F401
 from tensorflow.python.ops import (  # noqa: F401
     init_ops,
@@ -90,6 +90,13 @@ if hasattr(columns_v2.EmbeddingColumn, "get_config"):
     register_feature_column: Any = serialization.register_feature_column
 else:
     EmbeddingColumn, register_feature_column = _EmbeddingColumn, _register_feature_column
+
+
+def op_definition(name: str) -> Any:
+    """The registration of a type of ops."""
+    if tf.__version__.startswith("1."):
+        return op_def_registry.get_registered_ops()[name]
+    return op_def_registry.get(name)
 
 
 def policy_or_dtype(name: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.internals import func_graph
+from sparse_operation_kit.compat.internals import func_graph, op_definition
 
 # Types of the library's ops.
 TABLE = "SokTable"
@@ -86,9 +86,12 @@ _FILLED_ONCE = {
 }
 
 
-def operation(op: Any) -> tf.Operation:
-    """Returns the op of a gradient function's argument; gradient tapes pass a stand-in with its tensors."""
-    return op if isinstance(op, tf.Operation) else op.outputs[0].op
+def operation(op: Any) -> Any:
+    """Returns the op of a gradient function's argument; gradient tapes pass a stand-in with its tensors.
+
+    In eager execution the stand-in is all there is.
+    """
+    return op if isinstance(op, tf.Operation) or tf.executing_eagerly() else op.outputs[0].op
 
 
 def inputs_of(op: tf.Operation) -> dict[str, Any]:
@@ -101,13 +104,13 @@ def inputs_of(op: tf.Operation) -> dict[str, Any]:
       For each name a tensor, or a list of tensors if the registration says that the input is a list.
     """
     op = operation(op)
-    return _by_name(op, op.op_def.input_arg, op.inputs)
+    return _by_name(op, _definition(op).input_arg, op.inputs)
 
 
 def outputs_of(op: tf.Operation) -> dict[str, Any]:
     """Returns the outputs of an op by name, like `inputs_of`."""
     op = operation(op)
-    return _by_name(op, op.op_def.output_arg, op.outputs)
+    return _by_name(op, _definition(op).output_arg, op.outputs)
 
 
 def output_name(tensor: tf.Tensor) -> tuple[str, int]:
@@ -120,7 +123,7 @@ def output_name(tensor: tf.Tensor) -> tuple[str, int]:
 def gradients_of_outputs(op: tf.Operation, gradients: Sequence[Any]) -> dict[str, Any]:
     """Returns the arguments of a gradient function by the names of the outputs; `op` as in `inputs_of`."""
     op = operation(op)
-    return _by_name(op, op.op_def.output_arg, gradients)
+    return _by_name(op, _definition(op).output_arg, gradients)
 
 
 def in_order_of_inputs(op: tf.Operation, gradients: Mapping[str, Sequence[Any]]) -> list[Any]:
@@ -348,6 +351,10 @@ def _functions_of(node: tf.compat.v1.NodeDef) -> list[str]:
 def is_of_library(op: tf.Operation) -> bool:
     """Returns whether an op is one of the library's."""
     return _is_ours(op)
+
+
+def _definition(op: Any) -> Any:
+    return op.op_def if isinstance(op, tf.Operation) else op_definition(op.type)
 
 
 def _is_ours(op: tf.Operation) -> bool:

@@ -59,30 +59,26 @@ def _attributes(op: tf.Operation) -> dict[str, Any]:
 
 @tf.RegisterGradient(graph_ops.COMBINE_ROWS)
 def _of_rows(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
-    units = op.get_attr("units")
+    inputs = graph_ops.inputs_of(op)
     with tf.device(_CPU):
         of_rows = native.ops.sok_combine_rows_grad(
-            rows=op.inputs[:units],
-            places=op.inputs[units : 2 * units],
-            bags=op.inputs[2 * units :],
-            gradients=[tf.convert_to_tensor(gradient) for gradient in gradients],
-            **_attributes(op),
+            **inputs, gradients=[tf.convert_to_tensor(gradient) for gradient in gradients], **_attributes(op)
         )
-    return [*of_rows, *[None] * (len(op.inputs) - units)]
+    return graph_ops.in_order_of_inputs(op, {"rows": of_rows})
 
 
 @tf.RegisterGradient(graph_ops.COMBINE_ROWS_GRAD)
 def _of_gradients(op: tf.Operation, *gradients: tf.Tensor) -> list[tf.Tensor | None]:
-    units, inputs = op.get_attr("units"), op.get_attr("inputs")
+    inputs = graph_ops.inputs_of(op)
     with tf.device(_CPU):
         # Outputs are linear in the rows, and so are the gradients of rows in those of outputs.
         of_gradients = native.ops.sok_combine_rows(
             rows=[tf.convert_to_tensor(gradient) for gradient in gradients],
-            places=op.inputs[units : 2 * units],
-            bags=op.inputs[2 * units : 2 * units + inputs],
+            places=inputs["places"],
+            bags=inputs["bags"],
             **_attributes(op),
         )
-    return [*[None] * (2 * units + inputs), *of_gradients]
+    return graph_ops.in_order_of_inputs(op, {"gradients": of_gradients})
 
 
 @tf.custom_gradient
