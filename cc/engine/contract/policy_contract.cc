@@ -53,6 +53,11 @@ class CountingTable {
     int64_t erased = 0;
     return group_.Erase(0, keys, &erased);
   }
+  Status SetWaiting(const WaitingPiece& piece) {
+    const auto held = group_.table(0).Hold(group_.context());
+    SOK_RETURN_IF_ERROR(held.status());
+    return held.value()->SetWaiting(piece);
+  }
   // The eviction of a save. Returns those of `ids` that still have rows.
   std::set<int64_t> EvictForSave(const std::vector<int64_t>& ids) {
     {
@@ -154,6 +159,16 @@ TEST_P(AdmissionContract, LookupsWithoutTrainingAreNotCounted) {
   EXPECT_EQ(table.Read({9})[9], kNotAdmitted);
   ASSERT_TRUE(table.Train({9}, {1}).ok());
   EXPECT_EQ(table.Read({9})[9], AddOnes(table.Initial(9), 1));
+}
+
+TEST_P(AdmissionContract, CountsStopAtTheGreatestNumber) {
+  CountingTable table(GetParam(), Filters()[3]);
+  const std::vector<int64_t> ids = {5, 6};
+  const std::vector<int64_t> counts = {INT64_MAX, INT64_MAX - 1};
+  const std::vector<int64_t> last_steps = {0, 0};
+  ASSERT_TRUE(table.SetWaiting({ids, counts, last_steps}).ok());
+  ASSERT_TRUE(table.Train({5, 6, 7}, {1, 2, 3}).ok());
+  EXPECT_EQ(table.table().Describe().rows, 2) << "5 and 6 have waited long enough, 7 has not";
 }
 
 TEST_P(AdmissionContract, AnErasedKeyWaitsAgain) {
