@@ -143,9 +143,10 @@ def change_manifest(folder, **changes):
     ("changes", "message"),
     [
         ({"format": "another"}, "of the format 'another'"),
-        ({"version": 3}, "version 3; this program reads versions 1 to 2"),
-        ({"version": 2}, "version 2 without a placement"),
-        ({"table__placement": "all_ranks"}, "version 1 with a placement"),
+        ({"version": 4}, "version 4; this program reads versions 1 to 3"),
+        ({"version": 3}, "version 3 with a table of version 1"),
+        ({"version": 2}, "version 2 with a table of version 1"),
+        ({"table__placement": "all_ranks"}, "version 1 with a table of version 2"),
         ({"kind": "half"}, "kind is 'half'"),
         ({"kind": "delta"}, "a delta checkpoint with a chain of 0"),
         ({"steps": ...}, "lacks 'steps'"),

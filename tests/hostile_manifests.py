@@ -118,6 +118,8 @@ def document(
         }
     assert hashed or description["capacity"] == max(rows_of)
     version = 2 if "placement" in table else 1
+    if "rows" in description["initializer"] or "before_lookup" in (description["admission"] or {}):
+        version = 3
     return {
         **{
             "format": "sparse-operation-kit checkpoint",
@@ -161,6 +163,9 @@ def good() -> list[dict[str, Any]]:
         document(rows=[2, 0, 5], placement="ranges:0,2,2,7", hashed=False, capacity=5),
         document(rows=[4, 0], placement="all_ranks", hashed=False, capacity=4),
         document(rows=[0, 4], placement="one_rank:1", hashed=False, capacity=4),
+        document(initializer={"kind": "uniform", "a": 0, "b": 1, "seed": "0", "rows": 4096}),
+        document("delta", admission={**checkpoint_files.COUNTER, "before_lookup": True}),
+        document(rows=[0, 3], placement="one_rank:1", admission={**_BLOOM, "before_lookup": True}),
     ]
 
 

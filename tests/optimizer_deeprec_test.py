@@ -80,7 +80,7 @@ class AdamAsyncReference:
             else:
                 self.m[row] = self.beta1 * self.m[row] + (1 - self.beta1) * g
                 rows[row] -= alpha * self.m[row] / (np.sqrt(self.v[row]) + self.epsilon)
-        if dense or not self.rmsprop:
+        if dense or (len(touched) and not self.rmsprop):
             self.powers *= (self.beta1, self.beta2)
 
 

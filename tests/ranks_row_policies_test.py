@@ -25,6 +25,10 @@ EXCHANGES = ("rows", "sums")
 CASES = {
     "counter": (lambda: {"admission": sok.CounterFilter(3)}, {"filter_freq": 3}),
     "bloom": (lambda: {"admission": sok.CBFFilter(3, 4096, 1e-6)}, {"filter_freq": 3}),
+    "before_lookup": (
+        lambda: {"admission": sok.CBFFilter(3, 4096, 1e-6, before_lookup=True)},
+        {"filter_freq": 3, "before_lookup": True},
+    ),
     "lru": (
         lambda: {"capacity": CAPACITY, "on_full": "evict_lru"},
         {"capacity": CAPACITY, "on_full": "evict_lru"},

@@ -38,6 +38,18 @@ def test_keys_get_rows_in_the_lookup_that_makes_them_frequent(kind, filter_freq)
     assert filter_freq < 2 or reference.waiting, "some keys must be left out for the test to say anything"
 
 
+@pytest.mark.parametrize("filter_freq", [0, 1, 2, 3])
+@pytest.mark.parametrize("kind", ["counter", "bloom"])
+def test_before_lookup_reads_what_the_keys_were(kind, filter_freq):
+    """DeepRec's rule until 2023: the lookup that makes a key frequent reads the default, and trains it."""
+    more = {} if kind == "counter" else CBF
+    admission = (sok.CounterFilter if kind == "counter" else sok.CBFFilter)(
+        filter_freq, before_lookup=True, **more
+    )
+    reference = ReferenceTable(filter_freq, DEFAULT, before_lookup=True)
+    _run({"admission": admission}, reference, batches_of_keys(seed=filter_freq, steps=25))
+
+
 @pytest.mark.parametrize("on_full", ["evict_lru", "evict_lfu"])
 @pytest.mark.parametrize("filter_freq", [0, 2])
 def test_a_full_table_evicts_the_least_used_rows(on_full, filter_freq):

@@ -21,6 +21,10 @@ L2 = 20.0
 CASES = {
     "counter": (lambda: {"admission": sok.CounterFilter(3)}, {"filter_freq": 3}),
     "bloom": (lambda: {"admission": sok.CBFFilter(3, **CBF)}, {"filter_freq": 3}),
+    "before_lookup": (
+        lambda: {"admission": sok.CounterFilter(3, before_lookup=True)},
+        {"filter_freq": 3, "before_lookup": True},
+    ),
     "global_step": (lambda: {"eviction": sok.GlobalStepEvict(5)}, {"steps_to_live": 5}),
     "global_step_and_counter": (
         lambda: {"eviction": sok.GlobalStepEvict(5), "admission": sok.CounterFilter(2)},

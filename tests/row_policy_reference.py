@@ -30,6 +30,7 @@ class ReferenceTable:
         steps_to_live: int | None = None,
         l2_weight_threshold: float = 0.0,
         dim: int = 1,
+        before_lookup: bool = False,
     ) -> None:
         self.rows: dict[int, Row] = {}
         self.waiting: collections.Counter[int] = collections.Counter()
@@ -41,6 +42,7 @@ class ReferenceTable:
         self._steps_to_live = steps_to_live
         self._l2_weight_threshold = l2_weight_threshold
         self._dim = dim
+        self._before_lookup = before_lookup
         self._steps = 0
         self._counts_global_steps = False
         self._uses = 0
@@ -57,8 +59,10 @@ class ReferenceTable:
         """
         self._uses += 1
         counts = collections.Counter(keys)
+        present = set(self.rows)
         self._admit(counts)
-        values = [self.read(key) for key in keys]
+        still_default = set(self.rows) - present if self._before_lookup and self._filter_freq > 0 else set()
+        values = [self._default_value if key in still_default else self.read(key) for key in keys]
         if not update:
             return values
         number = self._steps + 1 if global_step is None else self._tell(global_step)
@@ -101,7 +105,7 @@ class ReferenceTable:
         return global_step
 
     def _absent_value(self) -> float:
-        return self._default_value if self._filter_freq > 1 else INITIAL
+        return self._default_value if self._filter_freq > (0 if self._before_lookup else 1) else INITIAL
 
     def _admit(self, counts: collections.Counter[int]) -> None:
         new = []

@@ -11,9 +11,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "sparse-operation-kit checkpoint";
-// The version for rows that are placed by key, and the one for other placements: see "placement".
+// The version for rows that are placed by key, the one for other placements (see "placement"), and the one
+// for tables with DeepRec's initial rows or its older admission.
 constexpr int kVersionByKey = 1;
 constexpr int kVersionPlaced = 2;
+constexpr int kVersionDeepRec = 3;
 // The checksum of a manifest covers the text before the last occurrence of this member.
 constexpr char kChecksumMember[] = "\"crc32\"";
 
@@ -112,7 +114,9 @@ int64_t StaticRowsOf(const TableOptions& table, int shard) {
 }
 
 int VersionOf(const SavedTable& table) {
-  return table.options.placement.is_by_key() ? kVersionByKey : kVersionPlaced;
+  const TableOptions& options = table.options;
+  if (options.initializer.rows > 0 || options.admission.before_lookup) return kVersionDeepRec;
+  return options.placement.is_by_key() ? kVersionByKey : kVersionPlaced;
 }
 
 void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
@@ -188,9 +192,9 @@ StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& pa
   if (!reader.ok()) return reader.status();
   if (reader.String(json, "format") != kFormat) reader.Fail("is not a manifest of a checkpoint");
   const int64_t version = reader.Int(json, "version", 0);
-  if (version < kVersionByKey || version > kVersionPlaced) {
+  if (version < kVersionByKey || version > kVersionDeepRec) {
     reader.Fail("has format version ", version, "; this library reads versions ", kVersionByKey, " to ",
-                kVersionPlaced);
+                kVersionDeepRec);
   }
   Manifest manifest;
   const std::string kind = reader.String(json, "kind");
@@ -198,8 +202,10 @@ StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& pa
   manifest.delta = kind == "delta";
   manifest.table = ReadTable(&reader, reader.Object(json, "table"));
   if (reader.ok() && version != VersionOf(manifest.table)) {
-    reader.Fail("has the placement \"", manifest.table.options.placement.Text(), "\", which version ",
-                version, " does not have");
+    reader.Fail("is of version ", version, ", but a table with the placement \"",
+                manifest.table.options.placement.Text(), "\", ", manifest.table.options.initializer.rows,
+                " shared initial rows and before_lookup ", manifest.table.options.admission.before_lookup,
+                " is of version ", VersionOf(manifest.table));
   }
   manifest.steps = reader.Int(json, "steps", 0);
   manifest.uses = reader.Int(json, "uses", 0);

@@ -58,6 +58,7 @@ OrderedJson AdmissionJson(const SavedTable& table) {
   json["kind"] = WordOf(kAdmissions, admission.kind);
   json["filter_freq"] = admission.filter_freq;
   json["default_value"] = FloatJson(admission.default_value);
+  if (admission.before_lookup) json["before_lookup"] = true;
   if (admission.kind != Admission::Kind::kBloom) return json;
   json["max_element_size"] = admission.max_element_size;
   json["false_positive_probability"] = DoubleJson(admission.false_positive_probability);
@@ -73,6 +74,11 @@ void ReadAdmission(JsonReader* reader, const Json& json, SavedTable* table) {
   admission.kind = ReadWord(reader, json, "kind", kAdmissions);
   admission.filter_freq = reader->Int(json, "filter_freq", INT64_MIN);
   admission.default_value = reader->Float(json, "default_value");
+  if (reader->ok() && json.contains("before_lookup")) {
+    admission.before_lookup = reader->Bool(json, "before_lookup");
+    if (!admission.before_lookup)
+      reader->Fail("names the false \"before_lookup\", which manifests leave out");
+  }
   if (admission.kind != Admission::Kind::kBloom) return;
   admission.max_element_size = reader->Int(json, "max_element_size", 1);
   admission.false_positive_probability = reader->Double(json, "false_positive_probability");
@@ -124,6 +130,7 @@ OrderedJson InitializerJson(const Initializer& initializer) {
   json["a"] = FloatJson(initializer.a);
   json["b"] = FloatJson(initializer.b);
   json["seed"] = std::to_string(initializer.seed);
+  if (initializer.rows > 0) json["rows"] = initializer.rows;
   return json;
 }
 
@@ -137,6 +144,9 @@ Initializer ReadInitializer(JsonReader* reader, const Json& json) {
   initializer.seed = std::strtoull(seed.c_str(), nullptr, 10);
   if (errno != 0 || std::to_string(initializer.seed) != seed) {
     reader->Fail("has a \"seed\" that is not a 64-bit number");
+  }
+  if (reader->ok() && json.contains("rows")) {
+    initializer.rows = static_cast<uint32_t>(reader->Int(json, "rows", 1, UINT32_MAX));
   }
   return initializer;
 }

@@ -56,6 +56,33 @@ TEST(ManifestTest, ReadsWhatItWrote) {
   EXPECT_EQ(read.value().optimizer->hyper.size(), 2u);
   EXPECT_EQ(read.value().shards[1].arrays.at("values").crc32, std::vector<uint32_t>{0xffffffffu});
   EXPECT_NE(text.find("\"learning_rate\": 0.001,"), std::string::npos) << "floats are short";
+  EXPECT_NE(text.find("\"version\": 1,"), std::string::npos);
+}
+
+TEST(ManifestTest, SharedInitialRowsAndTheOlderAdmissionAreVersion3) {
+  for (const uint32_t rows : {0u, 1u, UINT32_MAX}) {
+    for (const bool before_lookup : {false, true}) {
+      Manifest manifest = Example();
+      TableOptions& options = manifest.table.options;
+      options.initializer.rows = rows;
+      options.admission.before_lookup = before_lookup;
+      if (before_lookup) {
+        options.admission.kind = Admission::Kind::kCounter;
+        for (int shard = 0; shard < 2; ++shard) {
+          for (const char* name : {"waiting_keys", "waiting_counts", "waiting_last_step"}) {
+            manifest.shards[shard].arrays[name] = Array(shard, name, {"<i8", {0}});
+          }
+        }
+      }
+      const std::string text = EncodeManifest(manifest);
+      const bool is_newer = rows > 0 || before_lookup;
+      EXPECT_NE(text.find(is_newer ? "\"version\": 3," : "\"version\": 1,"), std::string::npos);
+      const auto read = ParseManifest(text, "manifest.json");
+      ASSERT_TRUE(read.ok()) << read.status().message();
+      EXPECT_EQ(read.value().table.options.initializer.rows, rows);
+      EXPECT_EQ(read.value().table.options.admission.before_lookup, before_lookup);
+    }
+  }
 }
 
 TEST(ManifestTest, AnyChangedByteIsAnError) {
@@ -93,6 +120,11 @@ using Json = nlohmann::ordered_json;
 
 TEST(ManifestTest, SaysWhatIsWrong) {
   ExpectRefused([](Json* json) { (*json)["version"] = 2; }, "version 2");
+  ExpectRefused([](Json* json) { (*json)["version"] = 3; }, "version 3");
+  ExpectRefused([](Json* json) { (*json)["version"] = 4; }, "versions 1 to 3");
+  ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = 5; }, "is of version 1");
+  ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = 0; }, "\"rows\"");
+  ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = int64_t{1} << 32; }, "\"rows\"");
   ExpectRefused([](Json* json) { json->erase("version"); }, "no \"version\"");
   ExpectRefused([](Json* json) { (*json)["format"] = "other"; }, "not a manifest of a checkpoint");
   ExpectRefused([](Json* json) { (*json)["steps"] = -1; }, "\"steps\"");

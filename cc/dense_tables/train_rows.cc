@@ -84,7 +84,7 @@ void Train(Executor& executor, const float* hyper, const DenseTable& table, Span
 }
 
 template <typename Rule>
-constexpr bool kTrainsDenseTables = Rule::kUntouched == UntouchedRows::kStay && kRowSlots<Rule> == 0;
+constexpr bool kTrainsDenseTables = Rule::kUntouched == UntouchedRows::kStay && !kMixesElements<Rule>;
 
 template <typename Rule>
 void FindRule(std::string_view name, StatusOr<DenseRule>* found) {
@@ -93,6 +93,8 @@ void FindRule(std::string_view name, StatusOr<DenseRule>* found) {
     *found = DenseRule{&RuleInfoOf<Rule>(), Train<Rule>};
   } else if constexpr (Rule::kUntouched != UntouchedRows::kStay) {
     *found = InvalidArgument("Optimizer '", name, "' changes rows without a gradient");
+  } else if constexpr (Rule::kNormOfSlot >= 0) {
+    *found = InvalidArgument("Optimizer '", name, "' needs the norm of a slot");
   } else {
     *found = InvalidArgument("Optimizer '", name, "' has a slot of one number per row");
   }

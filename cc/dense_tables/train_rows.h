@@ -33,7 +33,7 @@ struct DenseRule {
 };
 
 // The rule of that name. InvalidArgument if there is none, if its steps change rows without a gradient, or if
-// it has a slot of one number per row: the message says which.
+// it has a slot of one number per row or needs the norm of a slot: the message says which.
 StatusOr<DenseRule> FindDenseRule(std::string_view name);
 
 // Working memory of TrainRows, kept from one step to the next. Not thread-safe.

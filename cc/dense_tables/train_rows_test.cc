@@ -89,8 +89,7 @@ class TrainRowsTest : public testing::TestWithParam<RuleCase> {};
 TEST_P(TrainRowsTest, GivesTheBitsOfAnEnginesTable) {
   const auto rule = FindDenseRule(GetParam().name);
   if (!rule.ok()) {
-    EXPECT_TRUE(GetParam().rule().untouched != UntouchedRows::kStay ||
-                GetParam().rule().slots.back().one_per_row);
+    EXPECT_TRUE(GetParam().rule().untouched != UntouchedRows::kStay || GetParam().rule().mixes_elements);
     return;
   }
   ThreadPool pool(3, /*min_block_ns=*/0);
@@ -152,6 +151,8 @@ TEST(FindDenseRuleTest, SaysWhyARuleIsNoneForDenseTables) {
   EXPECT_EQ(FindDenseRule("adam").status().message(), "Optimizer 'adam' changes rows without a gradient");
   EXPECT_EQ(FindDenseRule("rowwise_adagrad").status().message(),
             "Optimizer 'rowwise_adagrad' has a slot of one number per row");
+  EXPECT_EQ(FindDenseRule("group_ftrl").status().message(),
+            "Optimizer 'group_ftrl' needs the norm of a slot");
   EXPECT_EQ(FindDenseRule("none").status().message(), "Unknown optimizer 'none'");
   EXPECT_TRUE(FindDenseRule("lazy_adam").ok());
 }

@@ -30,7 +30,8 @@ void TakeStep(Table* table, const std::string& optimizer, std::vector<float> hyp
   InlineExecutor executor;
   std::vector<int64_t> rows(keys.size());
   const std::vector<int64_t> counts(keys.size(), 1);
-  ASSERT_TRUE(table->FindForTraining(executor, keys, counts, Span<int64_t>(rows)).ok());
+  std::vector<int64_t> read_default;
+  ASSERT_TRUE(table->FindForTraining(executor, keys, counts, Span<int64_t>(rows), &read_default).ok());
   table->MakeReferences(Span<int64_t>(rows));
   std::vector<float> gradients(keys.size() * table->options().dim);
   for (size_t i = 0; i < gradients.size(); ++i) gradients[i] = std::sin(static_cast<float>(i));

@@ -43,7 +43,7 @@ class GroupReader {
     SOK_RETURN_IF_ERROR(ResolveRows(executor, table, plan_.training, {}, &part));
     if (plan_.training) LookupCounts::Add(table->lookup_counts()->ids, part.inverse.size());
     const ObjectPool<RowPointers>::Lease pointers = scratch_.pointers.Take();
-    pointers->Fill(*table, part.unique, part.rows);
+    pointers->Fill(*table, part.unique, part.rows_to_read());
     return ForEachPart(executor, lookups_of_[t].size(), [&](Executor& inner, int64_t i) {
       const int64_t l = lookups_of_[t][i];
       WriteOutput(inner, plan_.lookups[l], part, pointers->rows, table->options().dim, outputs_[l], stores_);
@@ -139,7 +139,7 @@ Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, 
                               "lookup's weights need it");
   }
   RowPointers pointers;
-  pointers.Fill(*table, part.unique, part.rows);
+  pointers.Fill(*table, part.unique, part.rows_to_read());
   LookupWeightGradients(executor, plan, l, pointers.rows, table->options().dim, gradient, weight_grads);
   return OkStatus();
 }

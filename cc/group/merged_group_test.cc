@@ -39,7 +39,8 @@ void TakeStep(Table* table, const std::string& optimizer, std::vector<float> hyp
   InlineExecutor executor;
   std::vector<int64_t> rows(keys.size());
   std::vector<int64_t> counts(keys.size(), 1);
-  ASSERT_TRUE(table->FindForTraining(executor, keys, counts, Span<int64_t>(rows)).ok());
+  std::vector<int64_t> read_default;
+  ASSERT_TRUE(table->FindForTraining(executor, keys, counts, Span<int64_t>(rows), &read_default).ok());
   table->MakeReferences(Span<int64_t>(rows));
   const std::vector<float> gradients(keys.size() * table->options().dim, gradient);
   const Status status = table->ApplyGradients(executor, optimizer, hyper, rows, gradients.data(), true);
@@ -135,7 +136,8 @@ TEST(MergedGroupTest, IdsAdmittedInBetweenHaveRows) {
     const std::vector<int64_t> keys = {3};
     const std::vector<int64_t> counts = {2};
     std::vector<int64_t> rows(1);
-    ASSERT_TRUE(table->FindForTraining(executor, keys, counts, Span<int64_t>(rows)).ok());
+    std::vector<int64_t> read_default;
+    ASSERT_TRUE(table->FindForTraining(executor, keys, counts, Span<int64_t>(rows), &read_default).ok());
   };
   ExpectSameAfter(options, count, see_three);
 }

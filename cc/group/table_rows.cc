@@ -16,6 +16,14 @@ std::vector<int64_t> CountOccurrences(const TablePart& part, Span<const int32_t>
   return counts;
 }
 
+// Notes that the ids at some positions do not read their rows in this lookup.
+void ReadDefaultAt(Span<const int64_t> positions, TablePart* part) {
+  part->read_rows.clear();
+  if (positions.empty()) return;
+  part->read_rows = part->rows;
+  for (const int64_t u : positions) part->read_rows[u] = Table::kAbsent;
+}
+
 // Moves the distinct ids that have rows to the front, otherwise in the same order. Returns their number.
 int64_t PutRowsFirst(TablePart* part) {
   const int64_t ids = static_cast<int64_t>(part->rows.size());
@@ -23,6 +31,7 @@ int64_t PutRowsFirst(TablePart* part) {
   if (absent == 0) return ids;
   std::vector<int64_t> unique(ids);
   std::vector<int64_t> rows(ids);
+  std::vector<int64_t> read_rows(part->read_rows.size());
   std::vector<int32_t> position(ids);
   int64_t next_with_row = 0;
   int64_t next_without = ids - absent;
@@ -30,10 +39,12 @@ int64_t PutRowsFirst(TablePart* part) {
     int64_t& next = part->rows[u] == Table::kAbsent ? next_without : next_with_row;
     unique[next] = part->unique[u];
     rows[next] = part->rows[u];
+    if (!read_rows.empty()) read_rows[next] = part->read_rows[u];
     position[u] = static_cast<int32_t>(next++);
   }
   part->unique = std::move(unique);
   part->rows = std::move(rows);
+  part->read_rows = std::move(read_rows);
   for (int32_t& at : part->inverse) at = position[at];
   return ids - absent;
 }
@@ -41,7 +52,10 @@ int64_t PutRowsFirst(TablePart* part) {
 Status InsertAndFindRows(Executor& executor, Table* table, Span<const int32_t> occurrences, TablePart* part) {
   std::vector<int64_t> counts;
   if (table->counts_lookups()) counts = CountOccurrences(*part, occurrences);
-  SOK_RETURN_IF_ERROR(table->FindForTraining(executor, part->unique, counts, Span<int64_t>(part->rows)));
+  std::vector<int64_t> read_default;
+  SOK_RETURN_IF_ERROR(
+      table->FindForTraining(executor, part->unique, counts, Span<int64_t>(part->rows), &read_default));
+  ReadDefaultAt(read_default, part);
   part->trained = PutRowsFirst(part);
   table->BringUpToDate(executor, Span<const int64_t>(part->rows).subspan(0, part->trained));
   return OkStatus();
@@ -62,9 +76,11 @@ Status FindPresentRows(Executor& executor, Table* table, TablePart* part) {
 Status ResolveRows(Executor& executor, Table* table, bool training, Span<const int32_t> occurrences,
                    TablePart* part) {
   part->rows.resize(part->unique.size());
+  part->read_rows.clear();
   SOK_RETURN_IF_ERROR(training ? InsertAndFindRows(executor, table, occurrences, part)
                                : FindPresentRows(executor, table, part));
   table->MakeReferences(Span<int64_t>(part->rows));
+  table->MakeReferences(Span<int64_t>(part->read_rows));
   return OkStatus();
 }
 

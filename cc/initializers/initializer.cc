@@ -14,7 +14,7 @@ constexpr int64_t kWorthVectors = 4;
 template <InitializerKind kKind>
 void FillOneByOne(Initializer initializer, int64_t key, Span<float> row) {
   initializer.kind = kKind;
-  const uint64_t state = RowState(initializer.seed, key);
+  const uint64_t state = InitialRowState(initializer, key);
   for (int64_t c = 0; c < row.size(); ++c) row[c] = ValueFromBits(initializer, ColumnBits(state, c));
 }
 
@@ -24,7 +24,7 @@ template <InitializerKind kKind>
 void FillNormal(const Initializer& initializer, int64_t key, Span<float> row) {
   constexpr int64_t kValues = 64;
   constexpr int64_t kDoublesInVector = 8;
-  const uint64_t state = RowState(initializer.seed, key);
+  const uint64_t state = InitialRowState(initializer, key);
   const double mean = initializer.a;
   const double deviation = initializer.b;
   double probability[kValues];

@@ -22,11 +22,30 @@ enum class InitializerKind {
 
 // How rows are initialized. The initial row of a key is a function of this and the key alone.
 struct Initializer {
+  constexpr Initializer() = default;
+  constexpr Initializer(InitializerKind kind, float a, float b, uint64_t seed, uint32_t rows = 0)
+      : kind(kind), a(a), b(b), rows(rows), seed(seed) {}
+
   InitializerKind kind = InitializerKind::kUniform;
   float a = -0.05f;
   float b = 0.05f;
+  // As in DeepRec, keys share this many initial rows: a key has that of its remainder, which is not negative.
+  // 0: each key has its own. In 32 bits it takes no room of its own among the arguments of kernels.
+  uint32_t rows = 0;
   uint64_t seed = 0;  // of the table: a hash of the run's seed and the table's name
 };
+
+// The key whose own initial row `key` has.
+SOK_HOST_DEVICE int64_t KeyOfInitialRow(const Initializer& initializer, int64_t key) {
+  if (initializer.rows == 0) return key;
+  const int64_t remainder = key % static_cast<int64_t>(initializer.rows);
+  return remainder < 0 ? remainder + static_cast<int64_t>(initializer.rows) : remainder;
+}
+
+// The generator state at which the random numbers of a key's initial row start.
+SOK_HOST_DEVICE uint64_t InitialRowState(const Initializer& initializer, int64_t key) {
+  return RowState(initializer.seed, KeyOfInitialRow(initializer, key));
+}
 
 // The standard normal distribution function at a value of kNormal or kTruncatedNormal with mean 0 and
 // standard deviation 1.
@@ -60,7 +79,7 @@ SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bit
 
 // The initial value of column `column` >= 0 in the row of `key`.
 SOK_HOST_DEVICE float InitialValue(const Initializer& initializer, int64_t key, int64_t column) {
-  return ValueFromBits(initializer, ColumnBits(RowState(initializer.seed, key), column));
+  return ValueFromBits(initializer, ColumnBits(InitialRowState(initializer, key), column));
 }
 
 // row[c] = InitialValue(initializer, key, c) for every column of the row.

@@ -39,7 +39,27 @@ void ExpectFillRowEqualsInitialValue(const Initializer& initializer) {
 TEST(InitializerTest, FillRowEqualsInitialValueAtEveryVectorLevel) {
   for (const VectorLevel level : VectorLevels()) {
     const WithVectorLevel with_level(level);
-    for (const InitializerKind kind : kKinds) ExpectFillRowEqualsInitialValue({kind, -1.0f, 2.0f, 99});
+    for (const InitializerKind kind : kKinds) {
+      ExpectFillRowEqualsInitialValue({kind, -1.0f, 2.0f, 99});
+      ExpectFillRowEqualsInitialValue({kind, -1.0f, 2.0f, 99, /*rows=*/4096});
+    }
+  }
+}
+
+TEST(InitializerTest, KeysShareTheInitialRowsOfTheirRemainders) {
+  for (const uint32_t rows : {1u, 2u, 7u, 4096u, UINT32_MAX}) {
+    const Initializer own{InitializerKind::kUniform, -1.0f, 1.0f, 7};
+    const Initializer shared{InitializerKind::kUniform, -1.0f, 1.0f, 7, rows};
+    for (const int64_t key : HostileIds()) {
+      // The remainder of Euclid's division, in more bits.
+      const __int128 divisor = rows;
+      const __int128 remainder = ((static_cast<__int128>(key) % divisor) + divisor) % divisor;
+      for (const int64_t c : {0, 1, 70}) {
+        EXPECT_EQ(Bits(InitialValue(shared, key, c)),
+                  Bits(InitialValue(own, static_cast<int64_t>(remainder), c)))
+            << key << " in " << rows;
+      }
+    }
   }
 }
 

@@ -21,12 +21,12 @@ struct FtrlStep {
         twice_shrinkage(2.0f * hyper[5]) {}
 
   SOK_HOST_DEVICE float Power(float n) const { return kSquareRoot ? sqrtf(n) : powf(n, power); }
+  SOK_HOST_DEVICE float Shrunk(float g, float w) const { return kShrinkage ? g + twice_shrinkage * w : g; }
 
   SOK_HOST_DEVICE void operator()(float g, float& w, float& n, float& z) const {
     const float new_n = n + g * g;
     const float new_root = Power(new_n);
-    const float shrunk = kShrinkage ? g + twice_shrinkage * w : g;
-    z += shrunk - (new_root - Power(n)) / learning_rate * w;
+    z += Shrunk(g, w) - (new_root - Power(n)) / learning_rate * w;
     const float below = z < l1 ? z : l1;
     // If z is NaN, so is w, whatever the comparisons above give.
     w = ((below > -l1 ? below : -l1) - z) / (new_root / learning_rate + twice_l2);

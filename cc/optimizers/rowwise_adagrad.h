@@ -34,35 +34,12 @@ struct RowwiseAdagrad : RuleDefaults {
 
   template <typename Dim>
   SOK_HOST_DEVICE Elements ForRow(const float* g, float* row_slots, Dim dim) const {
-    return ForSumOfSquares(SumOfSquares(g, dim), row_slots, dim);
+    return ForSumOfSquares(static_cast<float>(SumOfSquares(g, dim)), row_slots, dim);
   }
   template <typename Dim>
   SOK_HOST_DEVICE Elements ForSumOfSquares(float sum, float* row_slots, Dim dim) const {
     row_slots[0] += sum / static_cast<float>(static_cast<int>(dim));
     return {learning_rate, sqrtf(row_slots[0]) + epsilon};
-  }
-
-  // Sums in double, so that the order of the terms hardly matters. Column c of the whole blocks of kLanes
-  // columns goes to sum c % kLanes: with a single sum, each addition waits for the one before, which doubled
-  // the time of a step on a row of 64. The columns after the last block have a separate sum, so that the
-  // lanes stay in vector registers. Devices add in the same order.
-  static constexpr int64_t kLanes = 16;
-  template <typename Dim>
-  SOK_HOST_DEVICE static float SumOfSquares(const float* __restrict g, Dim dim) {
-    const int64_t whole = dim / kLanes * kLanes;
-    double rest = 0.0;
-    for (int64_t c = whole; c < dim; ++c) rest += static_cast<double>(g[c]) * g[c];
-    if (whole == 0) return static_cast<float>(rest);
-    double sums[kLanes] = {};
-    for (int64_t first = 0; first < whole; first += kLanes) {
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        sums[lane] += static_cast<double>(g[first + lane]) * g[first + lane];
-      }
-    }
-    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-      for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-    }
-    return static_cast<float>(sums[0] + rest);
   }
 
   static void Reference(const double* hyper, ReferenceRow row) {

@@ -24,11 +24,18 @@
 //   SOK_HOST_DEVICE ForRow(const float* g, float* row_slots, Dim dim) const
 //
 // which updates those slots from the row's gradient and returns the function that updates the row's elements.
-// If RowwiseAdagrad::SumOfSquares is all that it needs of the gradient, many threads of a device compute that
+// If SumOfSquares is all that it needs of the gradient, many threads of a device compute that
 // sum: the rule then sets kTakesSumOfSquares and has
 //
 //   template <typename Dim>
 //   SOK_HOST_DEVICE ForSumOfSquares(float sum, float* row_slots, Dim dim) const
+//
+// A rule whose new weights depend on the norm of one of the row's slots sets kNormOfSlot to the slot's
+// number. Its operator() is called for all elements first and changes nothing but that slot. Then it has
+//
+//   SOK_HOST_DEVICE ForNorm(double sum_of_squares) const
+//
+// which returns the function that updates the elements, given the sum over the slot's elements.
 //
 // The arithmetic also runs on devices, so it uses neither the standard library nor virtual functions.
 #ifndef SOK_CC_OPTIMIZERS_RULE_H_
@@ -80,8 +87,10 @@ struct RuleDefaults {
   static constexpr UntouchedRows kUntouched = UntouchedRows::kStay;
   // Whether the rule has WithVariant(hyper, body), which calls body with a step compiled for `hyper`.
   static constexpr bool kHasVariants = false;
-  // Whether ForRow is ForSumOfSquares with RowwiseAdagrad::SumOfSquares of the gradient.
+  // Whether ForRow is ForSumOfSquares with SumOfSquares of the gradient.
   static constexpr bool kTakesSumOfSquares = false;
+  // The slot whose norm the step needs (see ForNorm); -1: none.
+  static constexpr int kNormOfSlot = -1;
   // Whether a step gives the same bits on the host and on devices: all its operations round as in IEEE 754.
   static bool HasSameBitsEverywhere(const float* /*hyper*/) { return true; }
 };
@@ -107,6 +116,33 @@ template <typename Rule>
 constexpr int kElementSlots = CountSlots<Rule>(false);
 template <typename Rule>
 constexpr int kRowSlots = CountSlots<Rule>(true);
+
+// Whether the elements of a row depend on each other: a NaN in one may reach all.
+template <typename Rule>
+constexpr bool kMixesElements = kRowSlots<Rule> > 0 || Rule::kNormOfSlot >= 0;
+
+// The sum of squares of `dim` numbers. In double, so that the order of the terms hardly matters. Column c of
+// the whole blocks of kSumLanes columns goes to sum c % kSumLanes: with a single sum, each addition waits for
+// the one before, which doubled the time of a step on a row of 64. The columns after the last block have a
+// separate sum, so that the lanes stay in vector registers. Devices add in the same order.
+constexpr int64_t kSumLanes = 16;
+template <typename Dim>
+SOK_HOST_DEVICE double SumOfSquares(const float* __restrict g, Dim dim) {
+  const int64_t whole = dim / kSumLanes * kSumLanes;
+  double rest = 0.0;
+  for (int64_t c = whole; c < dim; ++c) rest += static_cast<double>(g[c]) * g[c];
+  if (whole == 0) return rest;
+  double sums[kSumLanes] = {};
+  for (int64_t first = 0; first < whole; first += kSumLanes) {
+    for (int64_t lane = 0; lane < kSumLanes; ++lane) {
+      sums[lane] += static_cast<double>(g[first + lane]) * g[first + lane];
+    }
+  }
+  for (int64_t half = kSumLanes / 2; half > 0; half /= 2) {
+    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0] + rest;
+}
 
 // Calls body(step) with one step of the rule.
 template <typename Rule, typename Body>
@@ -140,7 +176,12 @@ SOK_HOST_DEVICE void ApplyToElements(const Step& step, const float* __restrict g
 template <typename Rule, typename Step, typename Dim>
 SOK_HOST_DEVICE void ApplyToRow(const Step& step, const float* g, float* record, Dim dim) {
   constexpr int kSlots = kElementSlots<Rule>;
-  if constexpr (kRowSlots<Rule> == 0) {
+  if constexpr (Rule::kNormOfSlot >= 0) {
+    static_assert(kRowSlots<Rule> == 0, "no rule needs both");
+    ApplyToElements<kSlots>(step, g, record, dim);
+    const double sum = SumOfSquares(record + (1 + Rule::kNormOfSlot) * dim, dim);
+    ApplyToElements<kSlots>(step.ForNorm(sum), g, record, dim);
+  } else if constexpr (kRowSlots<Rule> == 0) {
     ApplyToElements<kSlots>(step, g, record, dim);
   } else {
     float* const row_slots = record + (1 + kSlots) * dim;

@@ -20,6 +20,7 @@ struct RuleInfo {
   std::vector<HyperParameter> hyper;
   std::vector<RuleSlot> slots;              // in the order of the record
   std::vector<std::vector<float>> samples;  // hyper-parameters for tests; at least one sample
+  bool mixes_elements;                      // see kMixesElements
   void (*reference)(const double* hyper, ReferenceRow row);
   bool (*has_same_bits_everywhere)(const float* hyper);
 
@@ -49,6 +50,7 @@ RuleInfo MakeRuleInfo() {
   for (const auto& sample : Rule::kSamples) {
     info.samples.emplace_back(std::begin(sample), std::end(sample));
   }
+  info.mixes_elements = kMixesElements<Rule>;
   info.reference = Rule::Reference;
   info.has_same_bits_everywhere = Rule::HasSameBitsEverywhere;
   return info;

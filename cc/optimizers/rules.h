@@ -9,6 +9,7 @@
 #include "cc/optimizers/adamax.h"
 #include "cc/optimizers/adamw.h"
 #include "cc/optimizers/ftrl.h"
+#include "cc/optimizers/group_ftrl.h"
 #include "cc/optimizers/keras_rmsprop.h"
 #include "cc/optimizers/momentum.h"
 #include "cc/optimizers/nadam.h"
@@ -36,6 +37,7 @@ using AllRules = RuleList<
     KerasRmsprop,
     KerasRmspropCentered,
     Ftrl,
+    GroupFtrl,
     Adadelta,
     Adamax,
     Nadam,

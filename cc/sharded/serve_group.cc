@@ -116,7 +116,7 @@ class TableServer {
     SOK_RETURN_IF_ERROR(
         deduplicator->Run(executor, ids, &part.merged.unique, Span<int32_t>(part.merged.inverse)));
     SOK_RETURN_IF_ERROR(ResolveRows(executor, table_, training, occurrences, &part.merged));
-    served->pointers.Fill(*table_, part.merged.unique, part.merged.rows);
+    served->pointers.Fill(*table_, part.merged.unique, part.merged.rows_to_read());
     return OkStatus();
   }
 

@@ -19,7 +19,8 @@ std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
   options.rank = rank;
   options.ranks = ranks;
   options.initializer = {InitializerKind::kUniform, -1.0f, 1.0f, static_cast<uint64_t>(t)};
-  // One table counts exactly, one in a Bloom filter that is large enough, and one admits all ids.
+  // One table counts exactly, one in a Bloom filter that is large enough, by DeepRec's older rule, and one
+  // admits all ids, which share its initial rows.
   if (t < 2) {
     options.admission.kind = t == 0 ? Admission::Kind::kCounter : Admission::Kind::kBloom;
     options.admission.filter_freq = 5;
@@ -27,6 +28,9 @@ std::unique_ptr<Table> MakeTable(int t, int rank, int ranks) {
     options.admission.max_element_size = 2000;
     options.admission.false_positive_probability = 1e-9;
     options.admission.counter_bits = 16;
+    options.admission.before_lookup = t == 1;
+  } else {
+    options.initializer.rows = 16;
   }
   InlineExecutor executor;
   return std::move(Table::Create(executor, options).value());

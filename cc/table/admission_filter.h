@@ -28,6 +28,11 @@ class AdmissionFilter {
   // totals[i] = the occurrences of ids[i], which has no row: counts[i] of this lookup plus all earlier ones.
   void Total(Span<const int64_t> ids, Span<const int64_t> counts, Span<int64_t> totals) const;
   bool Admits(int64_t total) const { return total >= admission_.filter_freq; }
+  // Whether an id that is admitted now still reads as the default value, if it occurred `before` times before
+  // this lookup.
+  bool ReadsDefault(int64_t before) const {
+    return admission_.before_lookup && before < admission_.filter_freq;
+  }
   // Makes room for Commit. ResourceExhausted if memory does not suffice.
   Status Reserve(int64_t ids);
   // Records the lookup at this step of the table, and removes admitted ids from the waiting ones.

@@ -78,9 +78,10 @@ class Table {
   // Finds or inserts the distinct ids of a training lookup, in which ids[i] occurs counts[i] >= 1 times. As
   // FindOrMake, but ids that options().admission does not admit yet get no row (kAbsent), and a full table
   // evicts other rows as options().on_full says. Reads `counts` only if counts_lookups(). After an error the
-  // table is unchanged.
+  // table is unchanged. With admission.before_lookup, *read_default are the positions, in order, of ids that
+  // have a row, but read as admission.default_value in this lookup.
   Status FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
-                         Span<int64_t> rows);
+                         Span<int64_t> rows, std::vector<int64_t>* read_default);
   bool counts_lookups() const { return has_frequency(); }
   // Whether this rank counts and saves the rows that it holds: replicas are counted and saved on rank 0 only.
   bool represents_rows() const { return options_.placement.represents(options_.rank); }
@@ -217,9 +218,10 @@ class Table {
   // The same for ids at positions[i] of a lookup with `rows`.
   Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
                   Span<int64_t> rows);
-  // The same for the admitted ids; counts the others.
+  // The same for the admitted ids; counts the others. Appends to *read_default as FindForTraining.
   Status InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
-                        Span<const int64_t> positions, Span<int64_t> rows);
+                        Span<const int64_t> positions, Span<int64_t> rows,
+                        std::vector<int64_t>* read_default);
   void CountUses(Span<const int64_t> rows, Span<const int64_t> counts);
   // Erases rows in use; cannot fail after a PrepareErase for at least as many rows.
   Status EraseRows(Span<const int64_t> rows);

@@ -125,7 +125,8 @@ TEST(TableAdmissionTest, AFullTableChangesNoCount) {
   const std::vector<int64_t> ids = {1, 2, 3};
   const std::vector<int64_t> counts = {1, 1, 1};
   std::vector<int64_t> rows(3);
-  const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows));
+  std::vector<int64_t> read_default;
+  const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows), &read_default);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(table->frequency(0), 2);
   EXPECT_EQ(table->lookup_counts()->distinct_ids, 2) << "from the first lookup";

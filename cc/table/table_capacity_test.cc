@@ -117,7 +117,8 @@ TEST_P(TableCapacityTest, RandomStreamsEqualTheReference) {
       for (size_t i = 0; i < ids.size(); ++i) counts.push_back(1 + static_cast<int64_t>(random() % 4));
       std::vector<int64_t> rows(ids.size());
       InlineExecutor executor;
-      const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows));
+      std::vector<int64_t> read_default;
+      const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows), &read_default);
       ASSERT_EQ(status.ok(), expected.Lookup(ids, counts)) << status.message();
       if (!status.ok()) {
         EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
@@ -170,7 +171,8 @@ TEST(TableCapacityTest, ALookupWithMoreKeysThanTheCapacityChangesNothing) {
     const std::vector<int64_t> ids = {1, 7, 8, 9};
     const std::vector<int64_t> counts = {1, 1, 1, 1};
     std::vector<int64_t> rows(4);
-    const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows));
+    std::vector<int64_t> read_default;
+    const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows), &read_default);
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
     ExpectMentions(status, {"'table'", "at most 3", "needs 4"});
     EXPECT_EQ(table->Keys(), (std::vector<int64_t>{1, 2, 3}));

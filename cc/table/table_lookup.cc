@@ -46,11 +46,13 @@ Status Table::FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64
 }
 
 Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
-                              Span<int64_t> rows) {
+                              Span<int64_t> rows, std::vector<int64_t>* read_default) {
+  read_default->clear();
   SOK_RETURN_IF_ERROR(Find(executor, ids, rows));
   const SomeIds absent = WithoutRows(ids, counts, rows);
   if (has_admission()) {
-    SOK_RETURN_IF_ERROR(InsertAdmitted(executor, absent.ids, absent.counts, absent.positions, rows));
+    SOK_RETURN_IF_ERROR(
+        InsertAdmitted(executor, absent.ids, absent.counts, absent.positions, rows, read_default));
   } else {
     SOK_RETURN_IF_ERROR(MakeRoom(rows, static_cast<int64_t>(absent.ids.size())));
     SOK_RETURN_IF_ERROR(InsertAt(executor, absent.ids, absent.positions, rows));
@@ -66,7 +68,8 @@ Status Table::FindForTraining(Executor& executor, Span<const int64_t> ids, Span<
 }
 
 Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
-                             Span<const int64_t> positions, Span<int64_t> rows) {
+                             Span<const int64_t> positions, Span<int64_t> rows,
+                             std::vector<int64_t>* read_default) {
   std::vector<int64_t> totals(ids.size());
   admission_.Total(ids, counts, Span<int64_t>(totals));
   SomeIds admitted;
@@ -78,8 +81,10 @@ Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<c
   SOK_RETURN_IF_ERROR(InsertAt(executor, admitted.ids, admitted.positions, rows));
   admission_.Commit(ids, counts, totals, steps_);
   // New rows start with the occurrences that were counted before this lookup.
-  for (size_t i = 0; i < admitted.ids.size(); ++i)
+  for (size_t i = 0; i < admitted.ids.size(); ++i) {
     (*usage_.frequency)[rows[admitted.positions[i]]] = admitted.counts[i];
+    if (admission_.ReadsDefault(admitted.counts[i])) read_default->push_back(admitted.positions[i]);
+  }
   return OkStatus();
 }
 

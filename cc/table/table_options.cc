@@ -116,6 +116,7 @@ void DescribePolicies(const TableOptions& options, std::ostream& text) {
            << admission.counter_bits << " bits";
     }
     text << ") with default " << admission.default_value;
+    if (admission.before_lookup) text << " in the lookup that admits";
   }
   if (options.eviction.kind == Eviction::Kind::kGlobalStep) {
     text << ", evicted by GlobalStepEvict(" << options.eviction.steps_to_live << ")";
@@ -170,6 +171,7 @@ std::string Describe(const TableOptions& options) {
        << "values " << NameOf(options.initializer.kind) << "(" << options.initializer.a;
   if (options.initializer.kind != InitializerKind::kConstant) text << ", " << options.initializer.b;
   text << ") of seed " << options.initializer.seed;
+  if (options.initializer.rows > 0) text << " in " << options.initializer.rows << " rows";
   DescribePolicies(options, text);
   // Defaults are not named, so that fingerprints equal those of versions without these options.
   if (!options.placement.is_by_key()) text << ", placed as " << options.placement.Text();

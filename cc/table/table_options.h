@@ -22,6 +22,9 @@ const char* NameOf(OnFull on_full);
 
 // Which keys get rows: those that have occurred at least `filter_freq` times in training lookups, including
 // the current one. The others read as `default_value` in every column and are not trained.
+//
+// With before_lookup, as in DeepRec's releases until 2023, a lookup reads what its keys were before it: those
+// that get their rows in it still read as default_value, and are trained.
 struct Admission {
   enum class Kind {
     kNone,     // every key, at once
@@ -31,6 +34,7 @@ struct Admission {
   Kind kind = Kind::kNone;
   int64_t filter_freq = 0;  // below 2: all keys
   float default_value = 0.0f;
+  bool before_lookup = false;
   // kBloom; for the keys of one rank.
   int64_t max_element_size = 0;
   double false_positive_probability = 0.01;

@@ -53,6 +53,7 @@ std::vector<Kind> Kinds() {
   counted.admission.filter_freq = 3;
   counted.eviction.kind = Eviction::Kind::kGlobalStep;
   counted.eviction.steps_to_live = 3;
+  counted.admission.before_lookup = true;
   counted.capacity = 40;
   counted.on_full = OnFull::kEvictLfu;
   TableOptions bloomed = Options("bloomed", 1);
@@ -63,6 +64,7 @@ std::vector<Kind> Kinds() {
   TableOptions small_norms = Options("small_norms", 4);
   small_norms.eviction.kind = Eviction::Kind::kL2Weight;
   small_norms.eviction.l2_weight_threshold = 1e-3f;
+  small_norms.initializer.rows = 9;
   TableOptions fixed = Options("fixed", 8);
   fixed.use_hashtable = false;
   fixed.capacity = 30;

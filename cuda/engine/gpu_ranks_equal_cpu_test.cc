@@ -61,10 +61,12 @@ Group AllPolicies() {
   TableOptions lru = Options(4);
   lru.capacity = 60;
   lru.on_full = OnFull::kEvictLru;
+  lru.initializer.rows = 7;
   TableOptions counter = Options(3);
   counter.admission.kind = Admission::Kind::kCounter;
   counter.admission.filter_freq = 3;
   counter.admission.default_value = 0.25f;
+  counter.admission.before_lookup = true;
   counter.capacity = 60;
   counter.on_full = OnFull::kEvictLfu;
   TableOptions bloom = Options(1);

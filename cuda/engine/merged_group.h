@@ -78,7 +78,12 @@ struct MergedGroup {
   ReusableArray<int32_t> counts;     // [unique], if a table counts
   // From the read on: rows, and references to them once the lookup is done.
   ReusableArray<int64_t> rows;         // [unique], kAbsentRow where an id has none
-  std::vector<uint8_t> may_be_absent;  // by table: whether some id has none
+  std::vector<uint8_t> may_be_absent;  // by table: whether some id has none, or does not read it
+  // If has_read_rows: the same with kAbsentRow also for ids that are trained, but read as their table's
+  // default value in this lookup (Admission::before_lookup).
+  ReusableArray<int64_t> read_rows;  // [unique]
+  bool has_read_rows = false;
+  const int64_t* rows_to_read() const { return has_read_rows ? read_rows.data() : rows.data(); }
 };
 
 }  // namespace sok

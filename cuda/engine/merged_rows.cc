@@ -43,6 +43,7 @@ Status MergedRows::FindAgain() {
   SOK_RETURN_IF_ERROR(uploaded.status());
 
   const IdsOfGroup ids = group_.ids();
+  group_.has_read_rows = false;
   SOK_RETURN_IF_ERROR(group_.rows.Resize(stream(), memory_, ids.max));
   SOK_RETURN_IF_CUDA_ERROR(cudaMemsetAsync(group_.words.first_unknown(), 0xff, sizeof(uint64_t), stream()),
                            "cannot clear a word on the device");
@@ -58,6 +59,17 @@ SomeIds MergedRows::AdmittedIds() const {
   return {group_.words.absent_begin(), scratch_.absent.data()};
 }
 
+StatusOr<const FilterView*> MergedRows::UploadFilters(DeviceBuffer<char>* uploaded) {
+  std::vector<FilterView> filters;
+  for (const DeviceTable* table : tables_) filters.push_back(table->filter());
+  const FilterView* device_filters = nullptr;
+  scratch_.upload.Add(Span<const FilterView>(filters), &device_filters);
+  StatusOr<DeviceBuffer<char>> sent = scratch_.upload.Send(stream(), call_.scratch());
+  SOK_RETURN_IF_ERROR(sent.status());
+  *uploaded = std::move(sent.value());
+  return device_filters;
+}
+
 Status MergedRows::EnqueueAdmission() {
   if (!has_filters_) return OkStatus();
   const IdsOfGroup ids = group_.ids();
@@ -67,17 +79,14 @@ Status MergedRows::EnqueueAdmission() {
   }
   SOK_RETURN_IF_ERROR(scratch_.totals.Resize(stream(), memory_, ids.max));
   SOK_RETURN_IF_ERROR(scratch_.places.Resize(stream(), memory_, ids.max));
-  std::vector<FilterView> filters;
-  for (const DeviceTable* table : tables_) filters.push_back(table->filter());
-  const FilterView* device_filters = nullptr;
-  scratch_.upload.Add(Span<const FilterView>(filters), &device_filters);
-  const StatusOr<DeviceBuffer<char>> uploaded = scratch_.upload.Send(stream(), call_.scratch());
-  SOK_RETURN_IF_ERROR(uploaded.status());
+  DeviceBuffer<char> uploaded;
+  const StatusOr<const FilterView*> filters = UploadFilters(&uploaded);
+  SOK_RETURN_IF_ERROR(filters.status());
 
   const LookupWords& words = group_.words;
   const Outcomes outcomes = OutcomesOfIds();
   SOK_RETURN_IF_ERROR(DecideAdmission(stream(), ids, {words.absent_begin(), scratch_.absent.data()},
-                                      device_filters, group_.counts.data(), outcomes));
+                                      filters.value(), group_.counts.data(), outcomes));
   const auto list = [&](uint32_t which, const SomeIds& some) {
     return ListOutcomes(stream(), call_.scratch(), ids, group_.rows.data(), outcomes, which, some);
   };
@@ -114,7 +123,30 @@ Status MergedRows::Take(const int64_t* words) {
     group_.tables[t].dim = tables_[t]->options().dim;
   }
   SOK_RETURN_IF_ERROR(BringUpToDate());
-  return MakeReferences();
+  SOK_RETURN_IF_ERROR(MakeReferences());
+  return group_.training ? ReadDefaults(found) : OkStatus();
+}
+
+Status MergedRows::ReadDefaults(const Found& found) {
+  for (int t = 0; t < num_tables(); ++t) {
+    if (!tables_[t]->options().admission.before_lookup || found.NumAdmitted(t) == 0) continue;
+    group_.has_read_rows = true;
+    group_.may_be_absent[t] = 1;
+  }
+  if (!group_.has_read_rows) return OkStatus();
+  const IdsOfGroup ids = group_.ids();
+  SOK_RETURN_IF_ERROR(group_.read_rows.Resize(stream(), memory_, ids.max));
+  SOK_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(group_.read_rows.data(), group_.rows.data(),
+                      static_cast<size_t>(ids.max) * sizeof(int64_t), cudaMemcpyDeviceToDevice, stream()),
+      "cannot copy rows on the device");
+  DeviceBuffer<char> uploaded;
+  const StatusOr<const FilterView*> filters = UploadFilters(&uploaded);
+  SOK_RETURN_IF_ERROR(filters.status());
+  const bool was_reordered = found.admitted.back() != found.absent.back();
+  return sok::ReadDefaults(stream(), ids, AdmittedIds(), filters.value(), group_.counts.data(),
+                           OutcomesOfIds(), was_reordered ? scratch_.moved.data() : nullptr,
+                           group_.read_rows.data());
 }
 
 Status MergedRows::BringUpToDate() {

@@ -8,6 +8,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/engine/gpu_call.h"
 #include "cuda/engine/gpu_scratch.h"
 #include "cuda/engine/merged_group.h"
@@ -54,6 +55,8 @@ class MergedRows {
   };
 
   Status EnqueueAdmission();
+  // The tables' filters on the device, in memory that *uploaded keeps.
+  StatusOr<const FilterView*> UploadFilters(DeviceBuffer<char>* uploaded);
   Status NoRowFor(uint64_t u);
   // Training: rows for ids that have none.
   Status Insert(const Found& found);
@@ -62,6 +65,8 @@ class MergedRows {
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);
   Status MakeReferences();
+  // Makes group.read_rows where ids that are admitted read as the default value.
+  Status ReadDefaults(const Found& found);
 
   SomeIds AdmittedIds() const;
   Outcomes OutcomesOfIds() const;

@@ -6,7 +6,7 @@ OccurrenceRows OccurrenceRowsOf(const MergedGroup& group, int t, const DeviceTab
                                 const int64_t* keys) {
   OccurrenceRows ids;
   ids.inverse = group.inverse.data();
-  ids.rows = group.rows.data();
+  ids.rows = group.rows_to_read();
   ids.table = table.rows();
   ids.may_be_absent = group.may_be_absent[static_cast<size_t>(t)] != 0;
   ids.keys = keys;

@@ -9,7 +9,7 @@ namespace {
 __device__ __forceinline__ void StartRow(const RowStoreView& store, const Initializer& initializer,
                                          int64_t key, int64_t row, const Lanes& lanes) {
   float* const record = store.Record(row);
-  const uint64_t state = RowState(initializer.seed, key);
+  const uint64_t state = InitialRowState(initializer, key);
   for (int64_t c = lanes.lane(); c < store.width; c += lanes.count()) {
     record[c] = c < store.dim ? ValueFromBits(initializer, ColumnBits(state, c)) : store.fills[c - store.dim];
   }

@@ -40,6 +40,19 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
+__global__ void __launch_bounds__(kThreadsPerBlock)
+    ReadDefaultsKernel(int tables, SomeIds admitted, const FilterView* filters, const int32_t* counts,
+                       const int64_t* totals, const int32_t* moved, int64_t* read_rows) {
+  const int64_t n = admitted.begin[tables];
+  for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) {
+    const int32_t u = admitted.which[k];
+    const FilterView& filter = filters[PartOf(admitted.begin, tables, k)];
+    // Ids of tables without a filter are admitted, too; their totals are not of interest.
+    if (!filter.before_lookup || totals[u] - counts[u] >= filter.filter_freq) continue;
+    read_rows[moved == nullptr ? u : moved[u]] = kAbsentRow;
+  }
+}
+
 struct HasOutcome {
   const int64_t* rows;
   const int32_t* outcomes;
@@ -81,6 +94,13 @@ Status DecideAdmission(cudaStream_t stream, const IdsOfGroup& ids, const SomeIds
                        const FilterView* filters, const int32_t* counts, const Outcomes& outcomes) {
   return Launch("DecideAdmission", stream, ShapeFor(ids.max), DecideKernel, ids, absent, filters, counts,
                 outcomes);
+}
+
+Status ReadDefaults(cudaStream_t stream, const IdsOfGroup& ids, const SomeIds& admitted,
+                    const FilterView* filters, const int32_t* counts, const Outcomes& outcomes,
+                    const int32_t* moved, int64_t* read_rows) {
+  return Launch("ReadDefaults", stream, ShapeFor(ids.max), ReadDefaultsKernel, ids.tables, admitted, filters,
+                counts, outcomes.totals, moved, read_rows);
 }
 
 Status ListOutcomes(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids, const int64_t* rows,

@@ -18,6 +18,7 @@ namespace sok {
 struct FilterView {
   bool has_waiting = false;
   bool has_bloom = false;
+  bool before_lookup = false;
   int64_t filter_freq = 0;
   WaitingView waiting;
   BloomView bloom;
@@ -48,6 +49,12 @@ constexpr uint32_t SetOf(Outcome outcome) { return 1u << static_cast<int32_t>(ou
 // Lists the ids without a row (rows[u] is kAbsentRow) whose outcome is among `which`.
 Status ListOutcomes(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids, const int64_t* rows,
                     const Outcomes& outcomes, uint32_t which, const SomeIds& some);
+
+// Admission::before_lookup: sets read_rows to kAbsentRow for `admitted` ids that read as the default value in
+// this lookup. filters[tables] as above; ids have since got the numbers `moved`, or null if they kept theirs.
+Status ReadDefaults(cudaStream_t stream, const IdsOfGroup& ids, const SomeIds& admitted,
+                    const FilterView* filters, const int32_t* counts, const Outcomes& outcomes,
+                    const int32_t* moved, int64_t* read_rows);
 
 // The ids in another order.
 struct ReorderedIds {

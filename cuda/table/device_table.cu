@@ -153,6 +153,7 @@ int64_t DeviceTable::SurplusOf(int64_t new_keys) const {
 FilterView DeviceTable::filter() const {
   FilterView filter;
   filter.filter_freq = options_.admission.filter_freq;
+  filter.before_lookup = options_.admission.before_lookup;
   filter.has_waiting = waiting_.has_value();
   filter.has_bloom = bloom_.has_value();
   if (waiting_.has_value()) filter.waiting = waiting_->view();

@@ -46,10 +46,10 @@ __device__ __forceinline__ void ChangeRow(const LaneGroup& group, const Change& 
   });
 }
 
-// RowwiseAdagrad::SumOfSquares by the lanes of a group, in every lane: its sixteen sums in the lanes, a few
-// in each where there are fewer, then the same tree. A group of fewer than 4 lanes has less than 16 columns.
-__device__ inline float SumOfSquaresByLanes(const LaneGroup& group, const float* g, int64_t dim) {
-  constexpr int kSums = RowwiseAdagrad::kLanes;
+// SumOfSquares by the lanes of a group, in every lane: its sixteen sums in the lanes, a few in each where
+// there are fewer, then the same tree. A group of fewer than 4 lanes has less than 16 columns.
+__device__ inline double SumOfSquaresByLanes(const LaneGroup& group, const float* g, int64_t dim) {
+  constexpr int kSums = static_cast<int>(kSumLanes);
   constexpr int kMostPerLane = 4;
   const int lanes = group.lanes() < kSums ? group.lanes() : kSums;
   const int per_lane = kSums / lanes < kMostPerLane ? kSums / lanes : kMostPerLane;
@@ -72,7 +72,7 @@ __device__ inline float SumOfSquaresByLanes(const LaneGroup& group, const float*
   for (int half = lanes / 2; half > 0; half /= 2) {
     sums[0] += __shfl_xor_sync(group.mask(), sums[0], half, kLanesOfWarp);
   }
-  return static_cast<float>(sums[0] + rest);
+  return sums[0] + rest;
 }
 
 // A step of a rule with one-per-row slots. g[dim] is the whole gradient, which all lanes see.
@@ -86,7 +86,7 @@ __device__ void StepRowWithRowSlots(const LaneGroup& group, const Step& step, co
   group.Sync();
   const auto change = [&] {
     if constexpr (Rule::kTakesSumOfSquares) {
-      return step.ForSumOfSquares(SumOfSquaresByLanes(group, g, dim), row_slots, dim);
+      return step.ForSumOfSquares(static_cast<float>(SumOfSquaresByLanes(group, g, dim)), row_slots, dim);
     } else {
       return step.ForRow(g, row_slots, dim);
     }
@@ -96,6 +96,21 @@ __device__ void StepRowWithRowSlots(const LaneGroup& group, const Step& step, co
   }
   ChangeRow<kSlots, kWidth>(
       group, change, [&](int64_t column) { return LoadFloats<kWidth>(g + column); }, record, dim);
+}
+
+// A step of a rule that needs the norm of a slot. g[dim] is the whole gradient, which all lanes see after a
+// Sync.
+template <typename Rule, int kWidth, typename Step>
+__device__ void StepRowWithNorm(const LaneGroup& group, const Step& step, const float* g, float* record,
+                                int64_t dim) {
+  constexpr int kSlots = kElementSlots<Rule>;
+  const auto gradient = [&](int64_t column) { return LoadFloats<kWidth>(g + column); };
+  group.Sync();
+  ChangeRow<kSlots, kWidth>(group, step, gradient, record, dim);
+  group.Sync();
+  const double sum = SumOfSquaresByLanes(group, record + (1 + Rule::kNormOfSlot) * dim, dim);
+  group.Sync();
+  ChangeRow<kSlots, kWidth>(group, step.ForNorm(sum), gradient, record, dim);
 }
 
 // Says that the row has everything up to `step`, once all lanes have read when it was last current. What

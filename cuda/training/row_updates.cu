@@ -33,8 +33,8 @@ PastOf<Rule> TakePast(const PastView& past) {
   }
 }
 
-// Floats of a gradient that a rule with one-per-row slots keeps in shared memory, so that eight of them, one
-// for each warp of a block, take 32 kB. Longer gradients are summed into memory first.
+// Floats of a gradient that a rule that mixes a row's elements keeps in shared memory, so that eight of them,
+// one for each warp of a block, take 32 kB. Longer gradients are summed into memory first.
 constexpr int64_t kMaxStagedFloats = 1024;
 constexpr int64_t StagedFloats(int64_t dim) { return (dim + 3) / 4 * 4; }
 
@@ -85,7 +85,9 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks<Rule, kWidth
   // While the gradient is summed, by loads that wait for one another.
   PrefetchFloats(group, record, part.table.width);
   const auto gradient = [&](int64_t column) { return GradientOf<kWidth>(part, k, column); };
-  if constexpr (kRowSlots<Rule> > 0) {
+  if constexpr (Rule::kNormOfSlot >= 0) {
+    StepRowWithNorm<Rule, kWidth>(group, part.step, StageGradient<kWidth>(group, part, k), record, dim);
+  } else if constexpr (kRowSlots<Rule> > 0) {
     StepRowWithRowSlots<Rule, kWidth>(group, part.step, StageGradient<kWidth>(group, part, k), record, dim);
   } else if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
     StepDecayingRow<Rule, kWidth>(group, part.past, part.step, row, gradient, record, dim);
@@ -148,7 +150,7 @@ class UpdateLauncher {
     const RowUpdate& update = *ready.update;
     const int lanes_log2 = LanesLog2(update.table.dim, ready.width());
     int64_t shared_bytes = 0;
-    if (kRowSlots<Rule> > 0 && ready.stored == nullptr) {
+    if (kMixesElements<Rule> && ready.stored == nullptr) {
       const int64_t groups = kThreadsPerBlock >> lanes_log2;
       shared_bytes = groups * StagedFloats(update.table.dim) * static_cast<int64_t>(sizeof(float));
     }
@@ -220,7 +222,7 @@ Status EnqueueCatchUpsOf(cudaStream_t stream, Span<const RowCatchUp> catch_ups) 
 
 // What a rule's name stands for.
 struct RuleLaunchers {
-  bool has_row_slots = false;
+  bool takes_whole_gradients = false;
   Status (*update)(cudaStream_t, Span<const ReadyUpdate>) = nullptr;
   Status (*catch_up)(cudaStream_t, Span<const RowCatchUp>) = nullptr;
 };
@@ -229,7 +231,7 @@ template <typename... Rules>
 RuleLaunchers FindLaunchers(std::string_view name, RuleList<Rules...>) {
   RuleLaunchers found;
   ((found = name == Rules::kName
-                ? RuleLaunchers{(kRowSlots<Rules>) > 0, EnqueueUpdatesOf<Rules>, EnqueueCatchUpsOf<Rules>}
+                ? RuleLaunchers{kMixesElements<Rules>, EnqueueUpdatesOf<Rules>, EnqueueCatchUpsOf<Rules>}
                 : found),
    ...);
   return found;
@@ -251,7 +253,7 @@ Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::str
   for (const RowUpdate& update : updates) {
     ready.push_back({&update, update.stored, {}});
     if (update.stored != nullptr) continue;
-    if (!launchers.has_row_slots || update.table.dim <= kMaxStagedFloats) {
+    if (!launchers.takes_whole_gradients || update.table.dim <= kMaxStagedFloats) {
       summed.push_back(update.gradients);
       continue;
     }

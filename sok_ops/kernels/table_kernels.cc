@@ -42,6 +42,12 @@ tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initiali
                                           : InitializerKind::kTruncatedNormal;
   initializer->a = args[0];
   initializer->b = wanted == 2 ? args[1] : 0.0f;
+  int64_t rows;
+  TF_RETURN_IF_ERROR(construction->GetAttr("initializer_rows", &rows));
+  if (rows > std::numeric_limits<uint32_t>::max()) {
+    return tf::errors::InvalidArgument("initializer_rows must be below 2^32, not ", rows);
+  }
+  initializer->rows = static_cast<uint32_t>(rows);
   return tf::Status();
 }
 
@@ -54,6 +60,7 @@ tf::Status PoliciesFromAttrs(tf::OpKernelConstruction* construction, TableOption
   TF_RETURN_IF_ERROR(construction->GetAttr("admission", &admission));
   TF_RETURN_IF_ERROR(construction->GetAttr("filter_freq", &options->admission.filter_freq));
   TF_RETURN_IF_ERROR(construction->GetAttr("default_value", &options->admission.default_value));
+  TF_RETURN_IF_ERROR(construction->GetAttr("before_lookup", &options->admission.before_lookup));
   TF_RETURN_IF_ERROR(construction->GetAttr("max_element_size", &options->admission.max_element_size));
   TF_RETURN_IF_ERROR(construction->GetAttr("false_positive_probability", &probability));
   TF_RETURN_IF_ERROR(construction->GetAttr("counter_bits", &options->admission.counter_bits));

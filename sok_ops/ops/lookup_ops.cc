@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "sok_ops/ops/group_lookup_signature.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -198,6 +199,16 @@ REGISTER_OP("SokGroupLookupGrad")
 indices, values: for each table, references (cc/table/row_reference.h) to the distinct rows that the lookups read,
   and the gradients of these rows; empty if the lookup was not training.
 weight_gradients: the gradient of each weighted lookup's weights.)");
+
+REGISTER_OP("SokTrainedRows")
+    .Attr("table: int >= 0")
+    .Input("lookup: variant")
+    .Output("rows: int64")
+    .SetIsStateful()
+    .SetShapeFn(tf::shape_inference::ScalarShape)
+    .Doc(R"(How many rows of a table a lookup trains on this rank.
+lookup: the output `plan` of SokGroupLookup, or `served` of SokGroupServe.
+table: the table's position in the group.)");
 
 REGISTER_OP("SokGroupLookupApplyGradients")
     .Attr("num_tables: int >= 1")

@@ -50,10 +50,12 @@ REGISTER_OP("SokInitializeTable")
     .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'uniform'")
     .Attr("initializer_args: list(float) = [-0.05, 0.05]")
     .Attr("initializer_seed: int = 0")
+    .Attr("initializer_rows: int >= 0 = 0")
     .Attr("on_full: {'error', 'evict_lru', 'evict_lfu'} = 'error'")
     .Attr("admission: {'none', 'counter', 'bloom'} = 'none'")
     .Attr("filter_freq: int >= 0 = 0")
     .Attr("default_value: float = 0.0")
+    .Attr("before_lookup: bool = false")
     .Attr("max_element_size: int >= 0 = 0")
     .Attr("false_positive_probability: float = 0.01")
     .Attr("counter_bits: int = 64")
@@ -69,6 +71,7 @@ REGISTER_OP("SokInitializeTable")
     .Doc(R"(Makes the table of an embedding variable. Replaces an existing table, unless keep_existing.
 capacity: the number of rows on this rank; 0: no limit.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
+initializer_rows: the number of initial rows that keys share, below 2^32; 0: each key has its own.
 on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.
 memory: where a device's engine keeps rows and slots.

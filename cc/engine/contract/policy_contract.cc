@@ -41,8 +41,17 @@ class CountingTable {
       }
     }
     SOK_RETURN_IF_ERROR(group_.Lookup({SumOf(0, bags)}));
+    read_.clear();
+    size_t bag = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      read_[ids[i]] = group_.outputs()[0][bag];
+      bag += static_cast<size_t>(counts[i]);
+    }
     return group_.BackwardAndApply({gradients}, "sgd", {1.0f});
   }
+  // What the last training lookup read for each key.
+  const std::map<int64_t, float>& read() const { return read_; }
+  ContractGroup& group() { return group_; }
   std::map<int64_t, float> Read(const std::vector<int64_t>& ids) {
     std::map<int64_t, float> values;
     for (const auto& [key, row] : group_.Rows(0, ids)) values[key] = row[0];
@@ -78,6 +87,7 @@ class CountingTable {
   InlineExecutor executor_;
   ContractGroup group_;
   TableOptions options_;
+  std::map<int64_t, float> read_;
 };
 
 // The result of `times` additions of 1, with the rounding of each, as in CountingTable.
@@ -105,11 +115,17 @@ std::vector<TableOptions> Filters() {
     options.admission.counter_bits = bits;
     filters.push_back(options);
   }
+  // The same with DeepRec's older rule: one counter, the other in a Bloom filter.
+  for (const size_t which : {size_t{0}, size_t{1}, size_t{3}, size_t{5}}) {
+    TableOptions options = filters[which];
+    options.admission.before_lookup = true;
+    filters.push_back(options);
+  }
   return filters;
 }
 
 // A key gets a row in the lookup in which the number of its occurrences, including those of this lookup,
-// reaches filter_freq.
+// reaches filter_freq. With before_lookup, that lookup still reads the default value.
 TEST_P(AdmissionContract, RandomStreamsEqualTheRule) {
   for (const TableOptions& options : Filters()) {
     SCOPED_TRACE(Describe(options));
@@ -133,8 +149,13 @@ TEST_P(AdmissionContract, RandomStreamsEqualTheRule) {
       ASSERT_TRUE(table.Train(ids, counts).ok());
       int64_t with_rows = 0;
       for (size_t i = 0; i < ids.size(); ++i) {
+        const bool was_admitted = occurrences[ids[i]] >= options.admission.filter_freq;
         occurrences[ids[i]] += counts[i];
         const bool admitted = occurrences[ids[i]] >= options.admission.filter_freq;
+        const bool reads_row = options.admission.before_lookup ? was_admitted : admitted;
+        const auto times = trained.find(ids[i]);
+        const float row = AddOnes(table.Initial(ids[i]), times == trained.end() ? 0 : times->second);
+        ASSERT_EQ(table.read().at(ids[i]), reads_row ? row : kNotAdmitted);
         if (admitted) ++trained[ids[i]];
         with_rows += admitted ? 1 : 0;
         filtered += admitted ? 0 : 1;
@@ -169,6 +190,27 @@ TEST_P(AdmissionContract, CountsStopAtTheGreatestNumber) {
   ASSERT_TRUE(table.SetWaiting({ids, counts, last_steps}).ok());
   ASSERT_TRUE(table.Train({5, 6, 7}, {1, 2, 3}).ok());
   EXPECT_EQ(table.table().Describe().rows, 2) << "5 and 6 have waited long enough, 7 has not";
+}
+
+// The gradient of a lookup's weight is the sum of what its id has read, times the output's gradient.
+TEST_P(AdmissionContract, GradientsOfWeightsAreOfWhatTheLookupRead) {
+  for (const bool before_lookup : {false, true}) {
+    TableOptions options = Filters()[2];
+    options.admission.before_lookup = before_lookup;
+    CountingTable table(GetParam(), options);
+    ASSERT_TRUE(table.Train({9, 4}, {1, 1}).ok());
+    ContractLookup lookup = SumOf(0, {{9, 8}, {4}});
+    lookup.spec.weighted = true;
+    for (ReferenceBag& bag : lookup.bags) bag.weights.assign(bag.ids.size(), 1.0);
+    ASSERT_TRUE(table.group().Lookup({lookup}).ok());
+    OutputValues gradients = {{2.0f, 3.0f}};
+    OutputValues of_weights;
+    ASSERT_TRUE(table.group().WeightGradients(gradients, &of_weights).ok());
+    const auto read = [&](int64_t key) { return before_lookup ? kNotAdmitted : table.Initial(key); };
+    EXPECT_EQ(of_weights[0], (std::vector<float>{2 * read(9), 2 * kNotAdmitted, 3 * read(4)}));
+    ASSERT_TRUE(table.group().BackwardAndApply(gradients, "sgd", {1.0f}).ok());
+    EXPECT_EQ(table.Read({9})[9], table.Initial(9) - 2.0f) << "the row is trained in the lookup that admits";
+  }
 }
 
 TEST_P(AdmissionContract, AnErasedKeyWaitsAgain) {

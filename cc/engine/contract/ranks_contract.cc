@@ -26,6 +26,7 @@ std::vector<TableOptions> Tables() {
   for (size_t t = 0; t < kDims.size(); ++t) {
     options.push_back(ContractOptions("table" + std::to_string(t), kDims[t]));
   }
+  options[1].initializer.rows = 5;
   return options;
 }
 

@@ -43,7 +43,8 @@ inline std::vector<int64_t> TrainingLookup(Table* table, const std::vector<int64
                                            const std::vector<int64_t>& counts) {
   InlineExecutor executor;
   std::vector<int64_t> rows(ids.size());
-  const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows));
+  std::vector<int64_t> read_default;
+  const Status status = table->FindForTraining(executor, ids, counts, Span<int64_t>(rows), &read_default);
   EXPECT_TRUE(status.ok()) << status.message();
   table->MakeReferences(Span<int64_t>(rows));
   return rows;

@@ -104,11 +104,13 @@ inline std::vector<TableOptions> TablesOfAllKinds() {
   lru.on_full = OnFull::kEvictLru;
   lru.eviction.kind = Eviction::Kind::kGlobalStep;
   lru.eviction.steps_to_live = 2;
+  lru.initializer.rows = 37;
   TableOptions lfu = ContractOptions("lfu", 1, /*capacity=*/110);
   lfu.on_full = OnFull::kEvictLfu;
   lfu.admission.kind = Admission::Kind::kCounter;
   lfu.admission.filter_freq = 2;
   lfu.admission.default_value = 0.25f;
+  lfu.admission.before_lookup = true;
   TableOptions bloom = ContractOptions("bloom", 65);
   bloom.admission.kind = Admission::Kind::kBloom;
   bloom.admission.filter_freq = 3;

@@ -20,8 +20,9 @@ from sparse_operation_kit.checkpoint.paths import open_file, path_problem
 from sparse_operation_kit.checkpoint.placement import Placement
 
 FORMAT = "sparse-operation-kit checkpoint"
-# Version 1 is for tables that are placed by key; version 2 has other placements.
-VERSIONS = (1, 2)
+# Version 1 is for tables that are placed by key; version 2 has other placements; version 3 has shared initial
+# rows and DeepRec's older admission.
+VERSIONS = (1, 2, 3)
 BLOCK_BYTES = 1 << 20
 FILE = "manifest.json"
 # The largest manifest that is read. A manifest has about 12 bytes for each MiB of a table.
@@ -124,7 +125,9 @@ class Manifest:
 
 def version_of(table: dict[str, Any]) -> int:
     """Returns the format version for a table with this description."""
-    return VERSIONS["placement" in table]
+    if "rows" in table["initializer"] or "before_lookup" in (table["admission"] or {}):
+        return 3
+    return 2 if "placement" in table else 1
 
 
 def read(folder: Path) -> Manifest:
@@ -248,7 +251,7 @@ class _Reader:
         kind = _one_of(top, "kind", ("full", "delta"))
         table = _table(_object(top["table"], "table"))
         if version != version_of(table):
-            raise ValueError(f"version {version} {'with' if 'placement' in table else 'without'} a placement")
+            raise ValueError(f"version {version} with a table of version {version_of(table)}")
         optimizer = _optimizer(top["optimizer"])
         chain = tuple(_link(link) for link in _list(top, "chain"))
         if bool(chain) != (kind == "delta"):
@@ -304,6 +307,8 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
     seed = _string(initializer, "seed")
     if not re.fullmatch("0|[1-9][0-9]{0,19}", seed) or int(seed) >= 2**64:
         raise ValueError(f"the seed {seed!r} is not a 64-bit number")
+    if "rows" in initializer:
+        _int(initializer, "rows", 1, 2**32 - 1)
     if table["admission"] is not None:
         _check_admission(_object(table["admission"], "admission"))
     if table["eviction"] is not None:
@@ -365,6 +370,8 @@ def _check_admission(admission: dict[str, Any]) -> None:
             raise ValueError(f"counters of {bits} bits")
         most = most if bits == 64 else 2**bits - 1
     _int(admission, "filter_freq", 0, most)
+    if "before_lookup" in admission and admission["before_lookup"] is not True:
+        raise ValueError(f"before_lookup is {admission['before_lookup']!r}, not true")
     if not math.isfinite(_float(admission, "default_value")):
         raise ValueError(f"default_value is {admission['default_value']!r}")
 

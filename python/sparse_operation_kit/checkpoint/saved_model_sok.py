@@ -61,18 +61,20 @@ def _init() -> tf.Tensor:
 
 def _variable(table: Table) -> EmbeddingVariable:
     description = table.manifest.table
-    admission = description["admission"]
+    admission, initializer = description["admission"], description["initializer"]
     capacity = None if description["hashed"] else table.last.placement.static_keys(description["capacity"])
     return EmbeddingVariable(
         table.name,
         dim=table.manifest.dim,
         capacity=capacity,
         initializer=InitializerOption(
-            _initializer(description["initializer"]),
+            _initializer(initializer),
+            default_value_dim=initializer.get("rows", 0),
             default_value_no_permission=admission["default_value"] if admission else 0.0,
         ),
         use_hashtable=description["hashed"],
         admission=CounterFilter(max(admission["filter_freq"], 0)) if admission else None,
+        deeprec_arithmetic="rows" in initializer,
     )
 
 

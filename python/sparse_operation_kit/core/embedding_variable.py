@@ -82,6 +82,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         eviction: row_policies.GlobalStepEvict | row_policies.L2WeightEvict | None = None,
         *,
         memory: str = "device",
+        deeprec_arithmetic: bool = False,
     ) -> None:
         """Creates the variable in the default graph.
 
@@ -110,6 +111,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
             pinned memory of the host, which the GPU reads over its bus, for tables that do not fit; its keys
             stay in the GPU's memory. On a CPU both are the same. Results are the same, and a checkpoint
             of one restores with the other. All ranks have the same.
+          deeprec_arithmetic: Whether initial rows and some optimizers are as in DeepRec: see
+            `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
 
         Raises:
           TypeError, ValueError: An argument is of the wrong type or out of range.
@@ -131,13 +134,14 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self.capacity = capacity
         self.key_dtype = tf.as_dtype(key_dtype)
         self.use_hashtable = bool(use_hashtable)
+        self.deeprec_arithmetic = bool(deeprec_arithmetic)
         self._eviction = eviction
         option = (
             initializer
             if isinstance(initializer, row_policies.InitializerOption)
             else row_policies.InitializerOption(initializer)
         )
-        rows = option.rows_to_scale_with if option is initializer and capacity is None else capacity
+        rows = option.rows if option is initializer and capacity is None else capacity
         row_initializer = initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
         self.constant_initial_value = _constant(row_initializer, option, admission)
 
@@ -166,6 +170,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 initializer=row_initializer.kind,
                 initializer_args=list(row_initializer.args),
                 initializer_seed=row_initializer.seed,
+                initializer_rows=option.rows if self.deeprec_arithmetic else 0,
                 placement=self._placement,
                 memory=memory,
                 **row_policies.policy_attributes(

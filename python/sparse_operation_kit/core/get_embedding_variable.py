@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import variable_scope
+from sparse_operation_kit.core import deeprec_arithmetic
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import (
@@ -99,7 +100,7 @@ def get_embedding_variable(
     Names and reuse work as in `tf.compat.v1.get_variable`: the variable's name is the name of the variable
     scope, a slash and `name`; in a scope that reuses variables the same name returns the same variable.
     Unlike with `sok.EmbeddingVariable`, the program need not call `sok.Init`: if it has not, initializing or
-    restoring the variable readies the session by itself.
+    restoring the variable readies the session by itself. `use_deeprec_arithmetic` chooses its arithmetic.
 
     Args:
       name: The name in the current variable scope.
@@ -168,6 +169,7 @@ def get_embedding_variable(
         trainable=trainable,
         admission=ev_option.filter_option,
         eviction=_eviction(who, steps_to_live, ev_option.evict_option),
+        deeprec_arithmetic=deeprec_arithmetic.of_new_table(),
     )
     named[full_name] = variable = _made(make)
     _move_to_collections(variable, collections)

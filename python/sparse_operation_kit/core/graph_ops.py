@@ -298,6 +298,18 @@ def untouched_gradient(gradient: tf.IndexedSlices, handle: tf.Tensor) -> tuple[G
     return (group, table) if is_of_table else None
 
 
+def lookup_behind(gradient: tf.IndexedSlices) -> tuple[tf.Tensor, int] | None:
+    """Returns a lookup's output for its gradient, and the table's position in the lookup's group.
+
+    None if `gradient`, of a table, is not the gradient of one lookup's group. Its values may have been
+    changed, for example clipped.
+    """
+    indices, _ = _before_gates(gradient.indices)
+    if indices.op.type not in _GIVE_GRADIENTS or output_name(indices)[0] != "indices":
+        return None
+    return GroupGradient(indices.op, 1).lookup, output_name(indices)[1]
+
+
 def names_each_row_once(indices: tf.Tensor) -> bool:
     """Returns whether row numbers are known to be distinct, as in the gradient of one group, gated or not."""
     while indices.op.type in _PASS_GRADIENTS_ON:

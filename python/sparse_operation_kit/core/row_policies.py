@@ -30,12 +30,16 @@ class CounterFilter:
 
     Attributes:
       filter_freq: The number of occurrences; 0 and 1 admit every key at once.
+      before_lookup: Whether a lookup reads its keys as they were before it, as DeepRec's releases until 2023
+        do: the lookup that admits a key still reads the default value, and trains the new row.
     """
 
     filter_freq: int = 0
+    before_lookup: bool = False
 
     def __post_init__(self) -> None:
         _check_count("CounterFilter", "filter_freq", self.filter_freq, least=0)
+        _check_bool("CounterFilter", "before_lookup", self.before_lookup)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +56,17 @@ class CBFFilter:
       false_positive_probability: The probability that an unseen key counts as seen, in (0, 1).
       counter_type: The integer dtype of a counter. Counters stop at its largest value. Signed dtypes are
         treated as the unsigned dtypes of the same size.
+      before_lookup: As for `CounterFilter`.
     """
 
     filter_freq: int = 0
     max_element_size: int = 0
     false_positive_probability: float = -1.0
     counter_type: tf.DType = tf.uint64
+    before_lookup: bool = False
 
     def __post_init__(self) -> None:
+        _check_bool("CBFFilter", "before_lookup", self.before_lookup)
         _check_count("CBFFilter", "filter_freq", self.filter_freq, least=0)
         _check_count("CBFFilter", "max_element_size", self.max_element_size, least=1)
         probability = self.false_positive_probability
@@ -115,9 +122,9 @@ class InitializerOption:
 
     Attributes:
       initializer: See `EmbeddingVariable`.
-      default_value_dim: In DeepRec, the number of initial rows that keys share. Here each key has its own
-        initial row. In a table without a capacity, initializers that scale with the number of rows use this
-        value as that number. As in DeepRec, values <= 0 mean 4096.
+      default_value_dim: The number of initial rows that keys share in a table with DeepRec's arithmetic,
+        below 2^32; in other tables each key has its own. In a table without a capacity, initializers that
+        scale with the number of rows use this value as that number. As in DeepRec, values <= 0 mean 4096.
       default_value_no_permission: The value of every column of a key that is not yet admitted.
     """
 
@@ -134,11 +141,13 @@ class InitializerOption:
         rows = self.default_value_dim
         if isinstance(rows, bool) or not hasattr(rows, "__index__"):
             raise TypeError(f"InitializerOption: default_value_dim must be an int, not {rows!r}")
+        if rows >= 2**32:
+            raise ValueError(f"InitializerOption: default_value_dim must be below 2^32, not {rows}")
 
     @property
-    def rows_to_scale_with(self) -> int:
-        """The number of rows that initializers assume for a table without a capacity."""
-        return self.default_value_dim if self.default_value_dim > 0 else 4096
+    def rows(self) -> int:
+        """The number of rows that keys share, or that initializers assume for a table without a capacity."""
+        return int(self.default_value_dim) if self.default_value_dim > 0 else 4096
 
 
 def check_policies(
@@ -181,6 +190,7 @@ def policy_attributes(
         attributes["admission"] = "counter"
         attributes["filter_freq"] = int(admission.filter_freq)
         attributes["default_value"] = float(default_value)
+        attributes["before_lookup"] = admission.before_lookup
     if isinstance(admission, CBFFilter):
         attributes["admission"] = "bloom"
         attributes["max_element_size"] = int(admission.max_element_size)
@@ -193,6 +203,11 @@ def policy_attributes(
         attributes["eviction"] = "l2_weight"
         attributes["l2_weight_threshold"] = float(eviction.l2_weight_threshold)
     return attributes
+
+
+def _check_bool(who: str, name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{who}: {name} must be True or False, not {value!r}")
 
 
 def _check_count(who: str, name: str, value: Any, least: int) -> None:

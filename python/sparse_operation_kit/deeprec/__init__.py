@@ -8,10 +8,11 @@ begins with::
 
     tf.disable_eager_execution()
 
-`uninstall` removes the names. This module has the same functions and classes, for use without the names in
-`tf`.
+`uninstall` removes the names. `use_deeprec_arithmetic` chooses how tables are initialized and trained. This
+module has the same functions and classes, for use without the names in `tf`.
 """
 
+from sparse_operation_kit.core.deeprec_arithmetic import use_deeprec_arithmetic, uses_deeprec_arithmetic
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
 from sparse_operation_kit.core.row_policies import (
     CBFFilter,
@@ -90,6 +91,8 @@ __all__ = [
     "staged",
     "sequence_categorical_column_with_embedding",
     "uninstall",
+    "use_deeprec_arithmetic",
+    "uses_deeprec_arithmetic",
 ]
 
 install()

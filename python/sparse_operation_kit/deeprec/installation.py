@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from sparse_operation_kit import feature_columns
-from sparse_operation_kit.core import get_embedding_variable, replacements, row_policies
+from sparse_operation_kit.core import deeprec_arithmetic, get_embedding_variable, replacements, row_policies
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.deeprec import (
     adaptive,
@@ -44,8 +44,12 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Removes the names that `install` has added, and undoes `enable_distributed_strategy`."""
+    """Removes the names that `install` has added.
+
+    It also undoes `enable_distributed_strategy` and `use_deeprec_arithmetic`.
+    """
     collective.disable_distributed_strategy()
+    deeprec_arithmetic.forget_choice()
     replacements.uninstall(Part.DEEPREC_NAMES)
 
 

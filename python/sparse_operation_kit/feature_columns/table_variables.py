@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import ops
+from sparse_operation_kit.core import deeprec_arithmetic
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import InitializerOption
@@ -113,6 +114,7 @@ def _create(
             trainable=trainable is None or trainable,
             admission=admission,
             eviction=eviction,
+            deeprec_arithmetic=deeprec_arithmetic.of_new_table(),
         )
     # The variable has added itself to its own collections; these are the others, such as MODEL_VARIABLES.
     own = (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.scalar_state import scalar_state
-from sparse_operation_kit.optimizers.table_update import TableUpdate
+from sparse_operation_kit.optimizers.table_update import TableUpdate, has_rows
+
+
+class _TablePowers(NamedTuple):
+    """A table's powers in a step, and whether its gradient has a row on this rank."""
+
+    powers: tuple[tf.Variable, tf.Variable]
+    has_rows: tf.Tensor
 
 
 class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
@@ -23,8 +32,9 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         p1, p2 = p1 * beta1, p2 * beta2
 
     Each variable has its own powers, which are updated whenever the optimizer is applied to it. If the
-    gradient is tf.IndexedSlices, as for every embedding variable, only the rows that it names change. With
-    `apply_sparse_rmsprop` those rows are trained by RMSProp instead, and the powers do not change::
+    gradient is tf.IndexedSlices, as for every embedding variable, only the rows that it names change, and the
+    powers only if it names one: of an embedding variable, on any rank. With `apply_sparse_rmsprop` those rows
+    are trained by RMSProp instead, and the powers do not change::
 
         v = beta2 * v + (1 - beta2) * g * g
         m = beta1 * m + learning_rate / sqrt(v + epsilon) * g
@@ -57,8 +67,8 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         self._apply_sparse_rmsprop = apply_sparse_rmsprop
         # Learning rate, beta1, beta2 and epsilon of the step that is being built.
         self._tensors: tuple = ()
-        # The powers of the tables in that step.
-        self._table_powers: list[tuple[tf.Variable, tf.Variable]] = []
+        # The tables in that step.
+        self._tables: list[_TablePowers] = []
 
     def _create_slots(self, var_list: list) -> None:
         for variable in var_list:
@@ -75,7 +85,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
             tf.convert_to_tensor(self._call_if_callable(value), name=name)
             for value, name in zip(self._hyper, names)
         )
-        self._table_powers = []
+        self._tables = []
 
     def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Operation:
         return self._resource_apply_dense(grad, var)
@@ -91,7 +101,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
             v.assign(grown_v, use_locking=self._use_locking),
             handle.assign_sub(step, use_locking=self._use_locking),
         )
-        return self._then_move_powers([update.op for update in updates], [powers])
+        return self._then_move([update.op for update in updates], powers)
 
     def _apply_sparse(self, grad: tf.IndexedSlices, var: tf.Variable) -> tf.Operation:
         return self._resource_apply_sparse(grad.values, var, grad.indices)
@@ -118,11 +128,19 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
                 (handle.scatter_sub, step),
             )
         ]
-        return self._then_move_powers(updates, [] if self._apply_sparse_rmsprop else [powers])
+        if self._apply_sparse_rmsprop:
+            return tf.group(*updates)
+        return self._then_move(updates, powers, tf.size(indices) > 0)
 
     def _finish(self, update_ops: list, name_scope: str) -> tf.Operation:
-        moved = self._then_move_powers(update_ops, self._table_powers)
-        return super()._finish([*update_ops, moved], name_scope)
+        moves = []
+        if self._tables:
+            # One allreduce for all tables, which every rank runs in every step.
+            rows = tf.stack([tf.cast(table.has_rows, tf.int32) for table in self._tables])
+            rows = communicator().allreduce(rows, average=False, name=f"{name_scope}tables_with_rows")
+            for number, table in enumerate(self._tables):
+                moves.append(self._then_move(update_ops, table.powers, rows[number] > 0))
+        return super()._finish([*update_ops, *moves], name_scope)
 
     def _slots_of(self, variable: tf.Variable) -> list[tf.Variable]:
         return [self.get_slot(variable, name) for name in ("m", "v", "beta1_power", "beta2_power")]
@@ -130,14 +148,20 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
     def _cast(self, dtype: tf.DType) -> tuple:
         return tuple(tf.cast(tensor, dtype) for tensor in self._tensors)
 
-    def _then_move_powers(self, updates: list, powers: Iterable) -> tf.Operation:
-        """Groups the updates and, after them because they read the powers, the updates of the powers."""
+    def _then_move(
+        self, updates: list, powers: Sequence[tf.Variable], condition: tf.Tensor | None = None
+    ) -> tf.Operation:
+        """Groups the updates and, after them because they read the powers, the update of the powers.
+
+        Powers stay where `condition` is false.
+        """
         moves = []
         with tf.control_dependencies(updates):
-            for pair in powers:
-                for power, beta in zip(pair, self._tensors[1:3]):
-                    moved = power * tf.cast(beta, power.dtype.base_dtype)
-                    moves.append(power.assign(moved, use_locking=self._use_locking).op)
+            for power, beta in zip(powers, self._tensors[1:3]):
+                factor = tf.cast(beta, power.dtype.base_dtype)
+                if condition is not None:
+                    factor = tf.where(condition, factor, tf.ones_like(factor))
+                moves.append(power.assign(power * factor, use_locking=self._use_locking).op)
         return tf.group(*updates, *moves)
 
     def _powers_of_table(self, table: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
@@ -147,7 +171,9 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
         )
 
 
-def table_update(optimizer: AdamAsyncOptimizer, table: tf.Variable) -> TableUpdate:
+def table_update(
+    optimizer: AdamAsyncOptimizer, table: tf.Variable, gradient: tf.IndexedSlices
+) -> TableUpdate:
     """Returns the update of a table for one step of the optimizer."""
     rate, beta1, beta2, epsilon = optimizer._cast(tf.float32)
     if optimizer._apply_sparse_rmsprop:
@@ -162,7 +188,7 @@ def table_update(optimizer: AdamAsyncOptimizer, table: tf.Variable) -> TableUpda
             },
         )
     powers = optimizer._powers_of_table(table)
-    optimizer._table_powers.append(powers)
+    optimizer._tables.append(_TablePowers(powers, has_rows(gradient)))
     return TableUpdate(
         "lazy_adam",
         {"alpha": _alpha(rate, *powers), "beta1": beta1, "beta2": beta2, "epsilon": epsilon},

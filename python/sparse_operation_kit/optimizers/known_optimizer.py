@@ -47,7 +47,9 @@ class KnownOptimizer:
       create_shared_state: creates the variables other than slots (step counters) if a step has only
         embedding variables, or if they may be on a GPU; takes the optimizer and those variables.
       differs_by_table: whether the hyper-parameters of a step differ between tables; `update` then takes the
-        optimizer and a table.
+        optimizer, a table and its gradient.
+      deeprec_rules: maps rules to those that take their place, with the same hyper-parameters, in tables with
+        DeepRec's arithmetic (`core.deeprec_arithmetic`).
     """
 
     public_name: str
@@ -58,6 +60,11 @@ class KnownOptimizer:
     slots: Mapping[str, str] = dataclasses.field(default_factory=dict)
     create_shared_state: Callable[[Any, Sequence[tf.Variable]], None] = _no_shared_state
     differs_by_table: bool = False
+    deeprec_rules: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def rule_for(self, rule: str, variable: tf.Variable) -> str:
+        """Returns the rule that trains an embedding variable where the class asks for `rule`."""
+        return self.deeprec_rules.get(rule, rule) if variable.deeprec_arithmetic else rule
 
     def make(self, rule: str, learning_rate: float | tf.Tensor) -> Any:
         """Creates an optimizer of the class that trains tables by `rule`."""

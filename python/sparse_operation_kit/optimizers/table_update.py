@@ -88,6 +88,19 @@ def apply_to_table(
         )
 
 
+def has_rows(gradient: tf.IndexedSlices) -> tf.Tensor:
+    """Returns whether a table's gradient has a row on this rank, a scalar bool tensor.
+
+    The gradient of a lookup is not computed for this.
+    """
+    lookup = graph_ops.lookup_behind(gradient)
+    if lookup is None:
+        return tf.size(gradient.indices, tf.int64) > 0
+    state, table = lookup
+    with tf.compat.v1.colocate_with(state.op):
+        return native.ops.sok_trained_rows(state, table=table) > 0
+
+
 def check_gradient(variable: tf.Variable, gradient: Any) -> None:
     """Checks the gradient of an embedding variable.
 

@@ -36,15 +36,16 @@ class _Step:
         # The update is created here and not before the call, because it needs the tensors of _prepare.
         if self._known.differs_by_table or self._update is None:
             with on_host(variable):
-                self._prepare(variable)
-        claim_table(variable, self._optimizer, self._update.kernel)
-        return self._ops.update(variable, gradient, self._update.kernel, self._hyper)
+                self._prepare(variable, gradient)
+        kernel = self._known.rule_for(self._update.kernel, variable)
+        claim_table(variable, self._optimizer, kernel)
+        return self._ops.update(variable, gradient, kernel, self._hyper)
 
     def finish(self) -> None:
         self._ops.finish()
 
-    def _prepare(self, variable: tf.Variable) -> None:
-        of_table = [variable] if self._known.differs_by_table else []
+    def _prepare(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> None:
+        of_table = [variable, gradient] if self._known.differs_by_table else []
         self._update = self._known.update(self._optimizer, *of_table)
         self._hyper = self._update.packed_hyper()
 

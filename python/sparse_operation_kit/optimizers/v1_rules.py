@@ -146,9 +146,14 @@ def entries() -> list[KnownOptimizer]:
             "FtrlOptimizer",
             ftrl,
             {"ftrl": {"l1_regularization_strength": 0.01, "l2_shrinkage_regularization_strength": 0.05}},
-            {"slots": {"accum": "accumulator"}},
+            {"slots": {"accum": "accumulator"}, "deeprec_rules": {"ftrl": "group_ftrl"}},
         ),
-        ("AdamOptimizer", adam, {"adam": {}}, {"create_shared_state": create_beta_powers}),
+        (
+            "AdamOptimizer",
+            adam,
+            {"adam": {}},
+            {"create_shared_state": create_beta_powers, "deeprec_rules": {"adam": "lazy_adam"}},
+        ),
     )
     return [
         of_v1(f"tf.compat.v1.train.{name}", getattr(_train, name), update, rules, **more)
