@@ -122,7 +122,7 @@ class _RehashedRows(RowSource):
         last = np.zeros([len(keys)], np.int64)
         np.add.at(total, inverse, counts)
         np.maximum.at(last, inverse, steps)
-        at = np.searchsorted(self._keys, keys)
+        at = np.asarray(np.searchsorted(self._keys, keys))
         has_row = np.zeros([len(keys)], bool)
         inside = at < len(self._keys)
         has_row[inside] = self._keys[at[inside]] == keys[inside]
