@@ -14,11 +14,14 @@ from sparse_operation_kit.deeprec import installation
 
 PATHS = [
     "CBFFilter",
+    "CacheStrategy",
     "CounterFilter",
     "EmbeddingVariableOption",
     "GlobalStepEvict",
     "InitializerOption",
     "L2WeightEvict",
+    "StorageOption",
+    "StorageType",
     "config.experimental.enable_distributed_strategy",
     "config.experimental.enable_group_embedding",
     "data.experimental.DataFrame",
@@ -44,7 +47,10 @@ PATHS = [
     "train.AdamAsyncOptimizer",
     "train.AdamWOptimizer",
     "train.mark_target_node",
+    "train.IncrementalSaver",
 ]
+# In tf.compat.v1 only.
+GRAPH_KEYS = ["EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"]
 ROOTS = [tf, tf.compat.v1]
 
 
@@ -74,7 +80,16 @@ def test_both_namespaces_have_the_name(path):
 def test_the_names_are_all_that_there_are():
     added = [entry.name for entry in replacement_table.TABLE if entry.how == replacement_table.How.ADDED]
     added = [name for name in added if name.startswith("tf.")]
-    assert sorted(added) == sorted(f"tf.{path}" for path in PATHS)
+    of_graphs = [f"tf.compat.v1.GraphKeys.{name}" for name in GRAPH_KEYS]
+    assert sorted(added) == sorted([*(f"tf.{path}" for path in PATHS), *of_graphs])
+
+
+def test_the_graph_keys():
+    assert [getattr(tf.compat.v1.GraphKeys, name) for name in GRAPH_KEYS] == [
+        name.lower() for name in GRAPH_KEYS
+    ]
+    deeprec.uninstall()
+    assert not any(hasattr(tf.compat.v1.GraphKeys, name) for name in GRAPH_KEYS)
 
 
 def test_names_come_through_every_way_of_importing():

@@ -274,7 +274,7 @@ def test_bad_arguments(graph, arguments, error):
     ("arguments", "error"),
     [
         ({"ckpt": "model"}, ValueError),
-        ({"storage_option": "ssd"}, ValueError),
+        ({"storage_option": "ssd"}, TypeError),
         ({"init_option": None}, TypeError),
     ],
 )

@@ -13,6 +13,7 @@ import tensorflow as tf
 from sparse_operation_kit.compat.internals import variable_scope
 from sparse_operation_kit.core import deeprec_arithmetic
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.graph_keys import add_to_deeprec_collections
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import (
     CBFFilter,
@@ -21,6 +22,7 @@ from sparse_operation_kit.core.row_policies import (
     InitializerOption,
     L2WeightEvict,
 )
+from sparse_operation_kit.core.storage_option import StorageOption, memory_of
 from sparse_operation_kit.core.table_device import table_device
 
 _logger = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ class EmbeddingVariableOption:
         or None (none).
       ckpt: Must be None. Use `sok.init_from_checkpoint` to load rows from another checkpoint.
       filter_option: Which keys get rows: a `CounterFilter`, a `CBFFilter` or None (every key, at once).
-      storage_option: Must be None: rows are always in memory.
+      storage_option: A `StorageOption`; None: rows are in the memory of the table's device.
       init_option: The initial values of rows, and the value of keys that have no row.
     """
 
@@ -46,7 +48,7 @@ class EmbeddingVariableOption:
     evict_option: GlobalStepEvict | L2WeightEvict | None = None
     ckpt: Any = None
     filter_option: CounterFilter | CBFFilter | None = None
-    storage_option: Any = None
+    storage_option: StorageOption | None = None
     init_option: InitializerOption = InitializerOption()
 
     def __post_init__(self) -> None:
@@ -54,13 +56,15 @@ class EmbeddingVariableOption:
             raise TypeError(
                 f"EmbeddingVariableOption: init_option must be an InitializerOption, not {self.init_option!r}"
             )
-        for name, instead in (("ckpt", "use sok.init_from_checkpoint"), ("storage_option", _IN_MEMORY)):
-            value = getattr(self, name)
-            if value is not None:
-                raise ValueError(f"EmbeddingVariableOption: {name} must be None, not {value!r}: {instead}")
-
-
-_IN_MEMORY = "rows are always in memory"
+        if self.storage_option is not None and not isinstance(self.storage_option, StorageOption):
+            raise TypeError(
+                "EmbeddingVariableOption: storage_option must be a StorageOption, not "
+                f"{self.storage_option!r}"
+            )
+        if self.ckpt is not None:
+            raise ValueError(
+                f"EmbeddingVariableOption: ckpt must be None, not {self.ckpt!r}: use sok.init_from_checkpoint"
+            )
 
 
 class _InParts(EmbeddingVariable):
@@ -170,6 +174,7 @@ def get_embedding_variable(
         admission=ev_option.filter_option,
         eviction=_eviction(who, steps_to_live, ev_option.evict_option),
         deeprec_arithmetic=deeprec_arithmetic.of_new_table(),
+        memory=memory_of(ev_option.storage_option),
     )
     named[full_name] = variable = _made(make)
     _move_to_collections(variable, collections)
@@ -236,7 +241,9 @@ def _made(make: Callable[[], EmbeddingVariable]) -> EmbeddingVariable:
         graph = tf.compat.v1.get_default_graph()
         with graph.name_scope(None), table_device():
             ready_graph()
-            return make()
+            variable = make()
+            add_to_deeprec_collections(variable)
+            return variable
 
 
 def _move_to_collections(variable: EmbeddingVariable, collections: Sequence[str] | None) -> None:

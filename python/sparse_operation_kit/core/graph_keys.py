@@ -25,6 +25,21 @@ class GraphKeys:
     SparseOperationKitOptimizer = "SparseOperationKitOptimizer"
 
 
+# DeepRec's collections: its tables, and the ops that create their tables and slots before the initializers.
+EMBEDDING_VARIABLES = "embedding_variables"
+EV_INIT_VAR_OPS = "ev_init_var_ops"
+EV_INIT_SLOT_OPS = "ev_init_slot_ops"
+
+
+def add_to_deeprec_collections(variable: Any) -> None:
+    """Adds a new embedding variable, and the op that creates its table if there is none, to the collections.
+
+    `EV_INIT_SLOT_OPS` stays empty: slots are parts of rows.
+    """
+    variable.graph.add_to_collection(EMBEDDING_VARIABLES, variable)
+    variable.graph.add_to_collection(EV_INIT_VAR_OPS, variable.make_if_missing())
+
+
 def _to_proto(member: Any, export_scope: str | None = None) -> wrappers_pb2.StringValue:
     del export_scope
     if hasattr(member, "get_name"):
@@ -38,5 +53,9 @@ def _from_proto(proto: wrappers_pb2.StringValue, import_scope: str | None = None
 
 
 # Otherwise every tf.compat.v1.train.Saver would warn that it cannot serialize the collections.
-for _key in (GraphKeys.SparseOperationKitEmbeddingLayers, GraphKeys.SparseOperationKitOptimizer):
+for _key in (
+    GraphKeys.SparseOperationKitEmbeddingLayers,
+    GraphKeys.SparseOperationKitOptimizer,
+    EMBEDDING_VARIABLES,
+):
     ops.register_proto_function(_key, wrappers_pb2.StringValue, _to_proto, _from_proto)

@@ -61,6 +61,8 @@ class How(enum.Enum):
 
 # The oldest TensorFlow version, (major, minor), that the library supports.
 _OLDEST = (1, 15)
+# The first version without Estimator.
+_WITHOUT_ESTIMATOR = (2, 16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +180,15 @@ _IN_MODULES = {
     "feature_column": (_COLUMNS_V2, "tensorflow.python.feature_column.sequence_feature_column"),
     "nn": (_EMBEDDING_OPS,),
 }
+
+
+def _graph_key(name: str) -> Replacement:
+    return Replacement(
+        f"tf.compat.v1.GraphKeys.{name}",
+        Part.DEEPREC_NAMES,
+        "Programs written for DeepRec ask for the graph's collection of that name.",
+        How.ADDED,
+    )
 
 
 def _deeprec_name(name: str) -> Replacement:
@@ -300,7 +311,7 @@ TABLE: tuple[Replacement, ...] = (
         f"{_COLUMNS_V2}._StateManagerImpl.create_variable",
         Part.FEATURE_COLUMNS,
         "Estimator's own linear models read all weights, which a table does not allow; the error says so.",
-        before=(2, 16),  # the first without Estimator
+        before=_WITHOUT_ESTIMATOR,
     ),
     Replacement(
         f"{_V1_OPTIMIZER}.compute_gradients",
@@ -338,6 +349,9 @@ TABLE: tuple[Replacement, ...] = (
             "GlobalStepEvict",
             "InitializerOption",
             "L2WeightEvict",
+            "CacheStrategy",
+            "StorageOption",
+            "StorageType",
             "get_embedding_variable",
             "make_prefetch_hook",
             "staged",
@@ -363,6 +377,7 @@ TABLE: tuple[Replacement, ...] = (
             "train.AdamAsyncOptimizer",
             "train.AdamWOptimizer",
             "train.mark_target_node",
+            "train.IncrementalSaver",
         )
     ),
     *(
@@ -397,6 +412,44 @@ TABLE: tuple[Replacement, ...] = (
             "tensorflow.python.data.experimental.ops.dataframe": "DataFrame",
             "tensorflow.python.data.experimental.ops.parquet_dataset_ops": "ParquetDataset",
             "tensorflow.python.ops.prefetch": "staged",
+            "tensorflow.python.training.incremental_saver": "IncrementalSaver",
+            "tensorflow.core.framework.embedding": "`config_pb2`",
+            "tensorflow.core.framework.embedding.config_pb2": "StorageType",
         }.items()
+    ),
+    *(_graph_key(name) for name in ("EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS")),
+    # Before those of hooks, which importing Estimator wraps.
+    Replacement(
+        "tf.compat.v1.estimator.RunConfig.__init__",
+        Part.DEEPREC_NAMES,
+        "DeepRec's has `save_incremental_checkpoint_secs`.",
+        before=_WITHOUT_ESTIMATOR,
+    ),
+    Replacement(
+        "tf.compat.v1.estimator.Estimator.train",
+        Part.DEEPREC_NAMES,
+        "Saves as the RunConfig's `save_incremental_checkpoint_secs` says.",
+        before=_WITHOUT_ESTIMATOR,
+    ),
+    Replacement(
+        "tf.compat.v1.train.MonitoredTrainingSession",
+        Part.DEEPREC_NAMES,
+        "DeepRec's has `save_incremental_checkpoint_secs`.",
+        find_owners=_with_function("train.MonitoredTrainingSession"),
+    ),
+    Replacement(
+        "tf.compat.v1.train.CheckpointSaverHook.__init__",
+        Part.DEEPREC_NAMES,
+        "DeepRec's has `incremental_save_secs`.",
+    ),
+    Replacement(
+        "tf.compat.v1.train.Saver.__init__",
+        Part.DEEPREC_NAMES,
+        "DeepRec's has `incremental_save_restore` and `incremental_include_normal_var`.",
+    ),
+    Replacement(
+        "tf.compat.v1.train.Scaffold.__init__",
+        Part.DEEPREC_NAMES,
+        "DeepRec's has `incremental_save_restore`.",
     ),
 )

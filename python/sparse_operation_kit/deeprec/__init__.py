@@ -21,6 +21,7 @@ from sparse_operation_kit.core.row_policies import (
     InitializerOption,
     L2WeightEvict,
 )
+from sparse_operation_kit.core.storage_option import CacheStrategy, StorageOption, StorageType
 from sparse_operation_kit.deeprec.adaptive import adaptive_embedding_lookup_sparse
 from sparse_operation_kit.deeprec.adaptive_column import categorical_column_with_adaptive_embedding
 from sparse_operation_kit.deeprec.collective import (
@@ -53,20 +54,25 @@ from sparse_operation_kit.lookup.safe_lookups import (
     fused_safe_embedding_lookup_sparse,
 )
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
+from sparse_operation_kit.saver.incremental_saver import IncrementalSaver
 
 __all__ = [
     "AdagradDecayOptimizer",
     "AdamAsyncOptimizer",
     "AdamWOptimizer",
     "CBFFilter",
+    "CacheStrategy",
     "CollectiveStrategy",
     "CounterFilter",
     "DataFrame",
     "EmbeddingVariableOption",
     "GlobalStepEvict",
+    "IncrementalSaver",
     "InitializerOption",
     "L2WeightEvict",
     "ParquetDataset",
+    "StorageOption",
+    "StorageType",
     "adaptive_embedding_lookup_sparse",
     "categorical_column_with_adaptive_embedding",
     "categorical_column_with_embedding",

@@ -6,7 +6,14 @@ import types
 from typing import Any
 
 from sparse_operation_kit import feature_columns
-from sparse_operation_kit.core import deeprec_arithmetic, get_embedding_variable, replacements, row_policies
+from sparse_operation_kit.core import (
+    deeprec_arithmetic,
+    get_embedding_variable,
+    graph_keys,
+    replacements,
+    row_policies,
+    storage_option,
+)
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.deeprec import (
     adaptive,
@@ -16,6 +23,7 @@ from sparse_operation_kit.deeprec import (
     config_fields,  # noqa: F401 - registers entries
     data_frame,
     dynamic_dimension,
+    incremental_arguments,  # noqa: F401 - registers entries
     lookup_arguments,  # noqa: F401 - registers entries
     multihash,
     multihash_column,
@@ -25,6 +33,7 @@ from sparse_operation_kit.deeprec import (
 )
 from sparse_operation_kit.lookup import embedding_lookup, multi_dim, safe_lookups
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
+from sparse_operation_kit.saver.incremental_saver import IncrementalSaver, incremental_saver_of
 
 # The module from which programs import CollectiveStrategy.
 STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strategy"
@@ -32,6 +41,9 @@ STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strat
 PARQUET_MODULE = "tensorflow.python.data.experimental.ops.parquet_dataset_ops"
 STAGING_MODULE = "tensorflow.python.ops.prefetch"
 DATA_FRAME_MODULE = "tensorflow.python.data.experimental.ops.dataframe"
+# The modules of IncrementalSaver, and of the enumerations of storage.
+SAVER_MODULE = "tensorflow.python.training.incremental_saver"
+EMBEDDING_MODULE = "tensorflow.core.framework.embedding"
 
 
 def install() -> None:
@@ -66,11 +78,14 @@ def _module(name: str, doc: str | None, **contents: Any) -> types.ModuleType:
 
 for _name, _value in {
     "CBFFilter": row_policies.CBFFilter,
+    "CacheStrategy": storage_option.CacheStrategy,
     "CounterFilter": row_policies.CounterFilter,
     "EmbeddingVariableOption": get_embedding_variable.EmbeddingVariableOption,
     "GlobalStepEvict": row_policies.GlobalStepEvict,
     "InitializerOption": row_policies.InitializerOption,
     "L2WeightEvict": row_policies.L2WeightEvict,
+    "StorageOption": storage_option.StorageOption,
+    "StorageType": storage_option.StorageType,
     "get_embedding_variable": get_embedding_variable.get_embedding_variable,
     "get_dynamic_dimension_embedding_variable": dynamic_dimension.get_dynamic_dimension_embedding_variable,
     "get_multihash_variable": multihash.get_multihash_variable,
@@ -100,8 +115,17 @@ for _name, _value in {
     "train.AdagradDecayOptimizer": AdagradDecayOptimizer,
     "train.AdamAsyncOptimizer": AdamAsyncOptimizer,
     "train.AdamWOptimizer": AdamWOptimizer,
+    "train.IncrementalSaver": IncrementalSaver,
 }.items():
     replacements.implements(f"tf.{_name}")(_value)
+for _name in ("EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"):
+    replacements.implements(f"tf.compat.v1.GraphKeys.{_name}")(getattr(graph_keys, _name))
+_CONFIGS = _module(
+    f"{EMBEDDING_MODULE}.config_pb2",
+    None,
+    StorageType=storage_option.StorageType,
+    CacheStrategy=storage_option.CacheStrategy,
+)
 for _module_of_names in (
     _module(STRATEGY_MODULE, collective.__doc__, CollectiveStrategy=collective.CollectiveStrategy),
     _module(
@@ -124,5 +148,13 @@ for _module_of_names in (
         to_sparse=data_frame.to_sparse,
         unbatch_and_to_sparse=data_frame.unbatch_and_to_sparse,
     ),
+    _module(
+        SAVER_MODULE,
+        None,
+        IncrementalSaver=IncrementalSaver,
+        _get_incremental_saver=incremental_saver_of,
+    ),
+    _CONFIGS,
+    _module(EMBEDDING_MODULE, None, config_pb2=_CONFIGS),
 ):
     replacements.implements(_module_of_names.__name__)(_module_of_names)

@@ -13,8 +13,10 @@ import tensorflow as tf
 from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.core import deeprec_arithmetic
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
+from sparse_operation_kit.core.graph_keys import add_to_deeprec_collections
 from sparse_operation_kit.core.initialize import ready_graph
 from sparse_operation_kit.core.row_policies import InitializerOption
+from sparse_operation_kit.core.storage_option import memory_of
 from sparse_operation_kit.core.table_device import table_device
 
 
@@ -102,7 +104,7 @@ def _create(
     **ignored: Any,
 ) -> EmbeddingVariable:
     del ignored
-    init, admission, eviction = _options(spec.options)
+    init, admission, eviction, memory = _options(spec.options)
     # Keyword arguments, because TensorFlow interprets positional arguments as those of its own variables.
     # Outside conditionals, as TensorFlow creates variables.
     with tf.init_scope(), table_device():
@@ -115,7 +117,9 @@ def _create(
             admission=admission,
             eviction=eviction,
             deeprec_arithmetic=deeprec_arithmetic.of_new_table(),
+            memory=memory,
         )
+        add_to_deeprec_collections(variable)
     # The variable has added itself to its own collections; these are the others, such as MODEL_VARIABLES.
     own = (tf.compat.v1.GraphKeys.GLOBAL_VARIABLES, tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
     ops.add_to_collections([name for name in collections or [] if name not in own], variable)
@@ -132,8 +136,8 @@ def _initializer(spec: TableSpec, option: InitializerOption | None) -> Initializ
     return option
 
 
-def _options(options: Any) -> tuple[Any, Any, Any]:
-    """Returns (init_option, filter_option, evict_option)."""
+def _options(options: Any) -> tuple[Any, Any, Any, str]:
+    """Returns (init_option, filter_option, evict_option, memory)."""
     if options is None:
-        return None, None, None
-    return options.init_option, options.filter_option, options.evict_option
+        return None, None, None, "device"
+    return options.init_option, options.filter_option, options.evict_option, memory_of(options.storage_option)

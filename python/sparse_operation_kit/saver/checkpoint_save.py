@@ -62,6 +62,8 @@ class _Ending:
 _endings: weakref.WeakKeyDictionary[tf.Graph, dict[str, _Ending]] = weakref.WeakKeyDictionary()
 # The prefix of the last checkpoint, by graph.
 _last_saved: weakref.WeakKeyDictionary[tf.Graph, str] = weakref.WeakKeyDictionary()
+# A prefix in each directory that the graph's Savers have saved to or restored from, by graph.
+_used: weakref.WeakKeyDictionary[tf.Graph, dict[str, str]] = weakref.WeakKeyDictionary()
 
 
 class _Reference(saveable_object.SaveableObject):
@@ -180,6 +182,11 @@ def last_saved(graph: tf.Graph) -> str | None:
     return _last_saved.get(graph)
 
 
+def note_use(graph: tf.Graph, prefix: str) -> None:
+    """Records that there is a checkpoint at `prefix`, whose chain may lead to other directories."""
+    _used.setdefault(graph, {})[os.path.dirname(prefix)] = prefix
+
+
 def _ending_of(saver: tf.compat.v1.train.Saver, graph: tf.Graph | None) -> _Ending | None:
     if not saver.saver_def or graph is None:
         return None
@@ -233,7 +240,8 @@ def _save_on_first_rank(
             raise
         old_checkpoints.note(saver, path)
         kept = saver.last_checkpoints
-        retention.collect(path, set(before) - set(kept), kept, held)
+        known = [*kept, *_used.get(session.graph, {}).values()]
+        retention.collect(path, set(before) - set(kept), known, held)
         return path
 
 
@@ -292,4 +300,5 @@ def _run(work: Callable[[], str], session: Any, ending: _Ending) -> str:
             None, None, "Saving a checkpoint: rank 0 failed; its error has the reason"
         )
     _last_saved[session.graph] = path
+    note_use(session.graph, path)
     return path

@@ -18,6 +18,15 @@ class IncrementalBuilder(tf_saver.BulkSaverBuilder):
     sok_incremental = True
 
 
+def tables_of_graph() -> list[EmbeddingVariable]:
+    """Returns the embedding variables of the default graph."""
+    return [
+        variable
+        for variable in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+        if isinstance(variable, EmbeddingVariable)
+    ]
+
+
 class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
     """Saves the rows of tables that have changed since the last checkpoint, and everything else in full.
 
@@ -58,11 +67,7 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
 
     def begin(self) -> None:
         """Builds the Saver. Raises ValueError if the graph has no embedding variable."""
-        tables = [
-            variable
-            for variable in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-            if isinstance(variable, EmbeddingVariable)
-        ]
+        tables = tables_of_graph()
         if not tables:
             raise ValueError("An IncrementalCheckpointHook needs embedding variables, and the graph has none")
         super().begin()

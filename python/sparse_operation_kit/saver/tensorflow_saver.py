@@ -7,6 +7,7 @@ wrappers call the originals with the same arguments, so it has the same ops as w
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -127,6 +128,8 @@ def _restore(original: Callable) -> Callable:
     def restore(self, sess, save_path):
         if not checkpoint_save.has_tables(self, getattr(sess, "graph", None)):
             return original(self, sess, save_path)
-        return checkpoint_restore.restore(original, self, sess, save_path)
+        checkpoint_restore.restore(original, self, sess, save_path)
+        checkpoint_save.note_use(sess.graph, os.fsdecode(save_path))
+        return None
 
     return restore

@@ -1,0 +1,229 @@
+"""DeepRec's arguments and classes for incremental checkpoints; any Saver restores what they save."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import harness
+from sparse_operation_kit import deeprec
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(autouse=True)
+def installed():
+    deeprec.install()
+
+
+def model(tables=True):
+    """Returns the step; each step touches a row of its own, the first one a hundred."""
+    step = v1.train.get_or_create_global_step()
+    weight = v1.get_variable("weight", initializer=1.0)
+    loss = tf.square(weight)
+    if tables:
+        table = deeprec.get_embedding_variable("table", 3, initializer=tf.ones_initializer())
+        keys = tf.where(tf.equal(step, 0), tf.range(100, dtype=tf.int64), tf.fill([100], step))
+        loss += tf.reduce_sum(tf.square(tf.nn.embedding_lookup(table, keys)))
+    return v1.train.AdagradOptimizer(0.1).minimize(loss, global_step=step)
+
+
+def kind_of(prefix):
+    """Returns "full" or "delta", the kind of the table's checkpoint."""
+    folder = json.loads(tf.train.load_checkpoint(str(prefix)).get_tensor("table/checkpoint"))["folder"]
+    return json.loads((pathlib.Path(prefix).parent / folder / "manifest.json").read_text())["kind"]
+
+
+def kinds(directory):
+    """Returns the kinds of a directory's checkpoints, by the step."""
+    prefixes = [index.with_suffix("") for index in pathlib.Path(directory).glob("*.index")]
+    return dict(sorted((int(prefix.name.rpartition("-")[2]), kind_of(prefix)) for prefix in prefixes))
+
+
+def rows_after(prefix):
+    with harness.graph_and_session() as session:
+        model()
+        v1.train.Saver().restore(session, str(prefix))
+        (table,) = v1.get_collection(v1.GraphKeys.EMBEDDING_VARIABLES)
+        keys, rows = session.run(table.keys_and_rows())
+        order = np.argsort(keys)
+        return keys[order], rows[order], session.run("weight/Read/ReadVariableOp:0")
+
+
+def restores_like(prefix, other):
+    for one, two in zip(rows_after(prefix), rows_after(other)):
+        np.testing.assert_array_equal(one, two)
+
+
+def of_the_same_step(directory, steps):
+    """Trains `steps` steps and saves one full checkpoint; returns its prefix."""
+    with harness.graph_and_session() as session:
+        step = model()
+        session.run(v1.global_variables_initializer())
+        for _ in range(steps):
+            session.run(step)
+        return v1.train.Saver().save(session, str(directory / "whole"))
+
+
+def test_a_monitored_session(tmp_path):
+    """The clock is so fast that each step is saved."""
+    with tf.Graph().as_default():
+        step = model()
+        with v1.train.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path),
+            save_checkpoint_secs=None,
+            save_checkpoint_steps=1000,
+            save_incremental_checkpoint_secs=1e-6,
+        ) as session:
+            for _ in range(3):
+                session.run(step)
+    found = kinds(tmp_path)
+    assert "delta" in found.values(), found
+    delta = min(step for step, kind in found.items() if kind == "delta")
+    assert v1.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-3")
+    restores_like(tmp_path / f"model.ckpt-{delta}", of_the_same_step(tmp_path, delta))
+
+
+def test_positional_arguments_and_other_hooks_stay(tmp_path):
+    ends = []
+
+    class Hook(v1.train.SessionRunHook):
+        def end(self, session):
+            ends.append(session)
+
+    with tf.Graph().as_default():
+        step = model()
+        with v1.train.MonitoredTrainingSession(
+            "", True, str(tmp_path), None, [Hook()], save_incremental_checkpoint_secs=3600
+        ) as session:
+            session.run(step)
+    assert len(ends) == 1 and kinds(tmp_path) == {0: "full", 1: "full"}
+
+
+def test_without_a_directory_nothing_is_saved():
+    with tf.Graph().as_default():
+        step = model()
+        with v1.train.MonitoredTrainingSession(save_incremental_checkpoint_secs=1e-6) as session:
+            session.run(step)
+
+
+def test_without_tables_full_checkpoints_have_everything(tmp_path, caplog):
+    with tf.Graph().as_default():
+        step = model(tables=False)
+        with v1.train.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_incremental_checkpoint_secs=1e-6
+        ) as session:
+            session.run(step)
+    assert "no embedding variable" in caplog.text
+    assert v1.train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-1")
+
+
+@pytest.mark.parametrize(
+    "seconds, error", [("20", TypeError), (True, TypeError), (0, ValueError), (-1, ValueError)]
+)
+def test_seconds_that_are_none(tmp_path, seconds, error):
+    with tf.Graph().as_default(), pytest.raises(error, match="save_incremental_checkpoint_secs"):
+        v1.train.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_incremental_checkpoint_secs=seconds
+        )
+    with pytest.raises(error, match="incremental_save_secs"):
+        v1.train.CheckpointSaverHook(str(tmp_path), save_steps=1, incremental_save_secs=seconds)
+
+
+def test_a_hook_saves_both_kinds(tmp_path):
+    """As in the model_fn of DeepRec's documents: a Scaffold, a Saver and a CheckpointSaverHook."""
+    with tf.Graph().as_default():
+        step = model()
+        scaffold = v1.train.Scaffold(
+            saver=v1.train.Saver(sharded=True, incremental_save_restore=True), incremental_save_restore=True
+        )
+        hook = v1.train.CheckpointSaverHook(
+            str(tmp_path), save_steps=3, scaffold=scaffold, incremental_save_secs=1e-6
+        )
+        with v1.train.MonitoredSession(v1.train.ChiefSessionCreator(scaffold), [hook]) as session:
+            for _ in range(5):
+                session.run(step)
+    found = kinds(tmp_path)
+    assert found[0] == found[3] == "full" and found[2] == "delta", found
+    restores_like(tmp_path / "model.ckpt-2", of_the_same_step(tmp_path, 2))
+
+
+@pytest.mark.skipif(not hasattr(v1, "estimator"), reason="this TensorFlow has no Estimator")
+def test_an_estimator(tmp_path):
+    def model_fn(features, labels, mode):
+        del features, labels
+        return v1.estimator.EstimatorSpec(mode, loss=tf.constant(1.0), train_op=model())
+
+    config = v1.estimator.RunConfig(
+        model_dir=str(tmp_path), save_checkpoints_steps=1000, save_incremental_checkpoint_secs=1e-6
+    )
+    data = lambda: tf.data.Dataset.from_tensors(({"x": [1.0]}, [1.0])).repeat()  # noqa: E731
+    v1.estimator.Estimator(model_fn, config=config.replace(keep_checkpoint_max=7)).train(data, steps=4)
+    found = kinds(tmp_path)
+    assert "delta" in found.values(), found
+    delta = min(step for step, kind in found.items() if kind == "delta")
+    restores_like(tmp_path / f"model.ckpt-{delta}", of_the_same_step(tmp_path, delta))
+
+
+@pytest.mark.parametrize("folder", ["", ".incremental_checkpoint/"])
+def test_an_incremental_saver(tmp_path, folder):
+    """Chains may lead to another directory, and the full Saver removes nothing that they need."""
+    from tensorflow.python.training import incremental_saver
+
+    with harness.graph_and_session() as session:
+        step = model()
+        full = v1.train.Saver(sharded=True, incremental_save_restore=True, max_to_keep=1)
+        incremental = incremental_saver._get_incremental_saver(True, full)
+        session.run(v1.global_variables_initializer())
+        prefixes = []
+        for number in range(1, 5):
+            session.run(step)
+            full.save(session, str(tmp_path / "model.ckpt"), global_step=number, write_state=True)
+            session.run(step)
+            path = str(tmp_path / f"{folder}incr.ckpt")
+            prefixes.append(incremental.incremental_save(session, path, global_step=number))
+        assert incremental.last_incr_checkpoints == prefixes
+        of_incremental = [kind_of(prefix) for prefix in prefixes]
+        assert of_incremental == ["full", "delta", "delta", "delta"]
+        before = session.run("weight/Read/ReadVariableOp:0")
+        session.run(v1.global_variables_initializer())
+        incremental.incremental_restore(session, full.last_checkpoints[-1], prefixes[-1])
+        assert session.run("weight/Read/ReadVariableOp:0") == before
+    for number, prefix in enumerate(prefixes, 1):
+        restores_like(prefix, of_the_same_step(tmp_path, 2 * number))
+
+
+def test_no_incremental_saver_where_none_is_wanted():
+    from tensorflow.python.training import incremental_saver
+
+    with tf.Graph().as_default():
+        model()
+        assert incremental_saver._get_incremental_saver(False, v1.train.Saver()) is None
+
+
+def test_an_incremental_saver_of_a_graph_without_tables(tmp_path):
+    with harness.graph_and_session() as session:
+        step = model(tables=False)
+        saver = deeprec.IncrementalSaver()
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        trained = session.run("weight/Read/ReadVariableOp:0")
+        prefix = saver.incremental_save(session, str(tmp_path / "model.ckpt"), 1)
+        session.run(v1.global_variables_initializer())
+        saver.incremental_restore(session, None, prefix)
+        assert session.run("weight/Read/ReadVariableOp:0") == trained
+
+
+def test_uninstalled_arguments_are_unknown(tmp_path):
+    deeprec.uninstall()
+    try:
+        with tf.Graph().as_default():
+            v1.get_variable("weight", initializer=1.0)
+            with pytest.raises(TypeError, match="incremental_save_restore"):
+                v1.train.Saver(incremental_save_restore=True)
+            with pytest.raises(TypeError, match="save_incremental_checkpoint_secs"):
+                v1.train.MonitoredTrainingSession(save_incremental_checkpoint_secs=1)
+    finally:
+        deeprec.install()
