@@ -140,3 +140,145 @@ def test_device_memory_needs_a_gpu():
 def test_bad_storage_options(arguments, message):
     with pytest.raises(ValueError, match=message):
         v1.StorageOption(**arguments)
+
+
+def counted(**options):
+    """A table that counts occurrences and keeps steps, and the train op of a lookup of fed ids."""
+    ids = v1.placeholder(tf.int64, [None])
+    option = v1.EmbeddingVariableOption(
+        filter_option=v1.CounterFilter(2), evict_option=v1.GlobalStepEvict(1000), **options
+    )
+    table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer(), ev_option=option)
+    loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids))
+    step = v1.train.get_or_create_global_step()
+    train = v1.train.GradientDescentOptimizer(1.0).minimize(loss, global_step=step)
+    return table, ids, train
+
+
+def test_frequencies_versions_and_export():
+    batches = [[1, 1, -5], [7], [2**40, -5, 1], [1, -(2**63), 2**40]]
+    with harness.graph_and_session() as session:
+        table, ids, train = counted()
+        asked = v1.placeholder(tf.int64, [None, None])
+        frequency, version = table.get_frequency(asked), table.get_version(asked)
+        exported, shape = table.export(), table.get_dynamic_shape()
+        harness.initialize(session)
+        assert [part.shape[0] for part in session.run(exported)] == [0, 0, 0, 0]
+        np.testing.assert_array_equal(session.run(frequency, {asked: [[1, 2]]}), [[0, 0]])
+        counts, rows, last = {}, {}, {}
+        for number, batch in enumerate(batches):  # number is the global step that the update reads
+            session.run(train, {ids: batch})
+            for key in batch:
+                counts[key] = counts.get(key, 0) + 1
+            for key in set(batch):
+                if counts[key] >= 2:
+                    rows[key] = rows.get(key, np.ones(2)) - batch.count(key)
+                    last[key] = number
+        keys = [[1, -5, 7, 3], [2**40, -(2**63), 2**63 - 1, 0]]
+        found = session.run([frequency, version], {asked: keys})
+        np.testing.assert_array_equal(found[0], [[counts.get(key, 0) for key in row] for row in keys])
+        in_table = np.array([[key in rows for key in row] for row in keys])
+        np.testing.assert_array_equal(
+            found[1][in_table], [last[key] for row in keys for key in row if key in rows]
+        )
+        part = session.run(exported)
+        assert sorted(part.keys) == sorted(rows)
+        for key, row, at, count in zip(*part):
+            np.testing.assert_array_equal(row, rows[key])
+            assert (at, count) == (last[key], counts[key])
+        np.testing.assert_array_equal(session.run(shape), [len(rows), 2])
+
+
+def test_narrow_ids_are_widened_and_others_refused():
+    with harness.graph_and_session() as session:
+        table, ids, train = counted()
+        of_three = table.get_frequency(3)
+        with pytest.raises(TypeError, match="'table' has int64 keys, and these ids are float32"):
+            table.get_frequency(tf.constant([1.0]))
+        harness.initialize(session)
+        session.run(train, {ids: [3, 3, 3, 4]})
+        assert session.run(of_three) == 3
+
+
+def test_a_table_that_keeps_no_statistics():
+    with harness.graph_and_session() as session:
+        table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer())
+        rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
+        with pytest.raises(ValueError, match="'table' keeps no frequencies: a CounterFilter"):
+            table.get_frequency(tf.constant([5], tf.int64))
+        with pytest.raises(ValueError, match="'table' does not keep the steps.*GlobalStepEvict"):
+            table.get_version(tf.constant([5], tf.int64))
+        exported = table.export()
+        with pytest.raises(TypeError, match="cannot be differentiated"):
+            tf.gradients(exported.values, table)
+        harness.initialize(session)
+        session.run(rows)
+        keys, values, versions, freqs = session.run(exported)
+        np.testing.assert_array_equal(keys, [5])
+        np.testing.assert_array_equal(values, [[1.0, 1.0]])
+        assert (len(versions), len(freqs)) == (0, 0)
+
+
+def test_a_full_table_that_evicts_the_least_frequent_counts_too():
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable("table", 2, capacity=4, on_full="evict_lfu")
+        rows = tf.nn.embedding_lookup(table, tf.constant([5, 5, 6], tf.int64))
+        frequency = table.get_frequency([5, 6, 7])
+        harness.initialize(session)
+        session.run(rows)
+        np.testing.assert_array_equal(session.run(frequency), [2, 1, 0])
+
+
+@pytest.mark.parametrize("value, inserts", [("1", False), ("true", False), ("0", True), ("", True)])
+def test_inference_mode_inserts_nothing(monkeypatch, value, inserts):
+    monkeypatch.setenv("INFERENCE_MODE", value)
+    with harness.graph_and_session() as session:
+        table = v1.get_embedding_variable("table", 2, initializer=tf.ones_initializer())
+        rows = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64))
+        size = table.size()
+        harness.initialize(session)
+        np.testing.assert_array_equal(session.run(rows), [[1.0, 1.0]])
+        assert session.run(size) == int(inserts)
+
+
+def test_inference_mode_is_deeprecs(monkeypatch):
+    monkeypatch.setenv("INFERENCE_MODE", "1")
+    deeprec.uninstall()
+    try:
+        with harness.graph_and_session() as session:
+            table = sok.EmbeddingVariable("table", 2)
+            rows, size = tf.nn.embedding_lookup(table, tf.constant([5], tf.int64)), table.size()
+            harness.initialize(session)
+            session.run(rows)
+            assert session.run(size) == 1
+    finally:
+        deeprec.install()
+
+
+@pytest.mark.parametrize("call", ["minimize", "apply_gradients"])
+def test_adamw_decays_the_variables_of_a_list(call):
+    """Against the same optimizer without decay, and with the decay of all."""
+
+    def trained(decaying):
+        with harness.graph_and_session() as session:
+            tables = [v1.get_embedding_variable(name, 2, initializer=tf.ones_initializer()) for name in "ab"]
+            ordinary = [v1.get_variable(name, initializer=[1.0, 2.0]) for name in "cd"]
+            variables = [*tables, *ordinary]
+            rows = [tf.nn.embedding_lookup(table, tf.constant([5, 5, 6], tf.int64)) for table in tables]
+            loss = tf.add_n([tf.reduce_sum(tf.sin(one)) for one in [*rows, *ordinary]])
+            rate = 0.0 if decaying == "none" else 0.1
+            optimizer = v1.train.AdamWOptimizer(rate, 0.01)
+            chosen = {"all": None, "none": None}.get(decaying, [variables[0], variables[2]])
+            if call == "minimize":
+                step = optimizer.minimize(loss, decay_var_list=chosen)
+            else:
+                step = optimizer.apply_gradients(optimizer.compute_gradients(loss), decay_var_list=chosen)
+            harness.initialize(session)
+            for _ in range(3):
+                session.run(step)
+            return session.run([*rows, *ordinary])
+
+    everything, nothing, some = trained("all"), trained("none"), trained("some")
+    for index, got in enumerate(some):
+        np.testing.assert_array_equal(got, (everything if index in (0, 2) else nothing)[index])
+        assert not np.array_equal(everything[index], nothing[index])

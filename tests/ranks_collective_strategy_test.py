@@ -194,6 +194,26 @@ def check_gradients_of_one_rank_are_refused():
     enabled(lambda: trained(make_train_op, steps=1))
 
 
+def check_the_programs_own_allreduce():
+    """Gradients of tf.gradients, of which the program averages those of ordinary variables."""
+
+    def make_train_op(model):
+        variables = [model.table, model.ordinary, model.kernel]
+        of_table, *others = tf.gradients(model.loss, variables, gate_gradients=True)
+        if communicator().size > 1:
+            import horovod.tensorflow as hvd
+
+            others = [
+                hvd.allreduce(gradient, op=hvd.Average, name=f"own_{number}")
+                for number, gradient in enumerate(others)
+            ]
+        optimizer = train.AdagradOptimizer(0.1)
+        pairs = zip_equal([of_table, *others], variables)
+        return optimizer.apply_gradients(pairs, model.step, gradients_are_averaged=True)
+
+    return enabled(lambda: trained(make_train_op))
+
+
 def check_initial_values_are_those_of_rank_0():
     rank = communicator().rank
 
@@ -317,6 +337,7 @@ CHECKS = [
     check_norms,
     check_scopes,
     check_an_explicit_optimizer_goes_first,
+    check_the_programs_own_allreduce,
     check_loss_scaling,
     check_gradients_of_one_rank_are_refused,
     check_initial_values_are_those_of_rank_0,

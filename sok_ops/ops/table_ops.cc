@@ -138,6 +138,31 @@ REGISTER_OP("SokTableExport")
     .Doc(R"(The rows of this rank, in order of row number.
 keys, rows, values: [n], [n] and [n, dim]: the key, the row number and the weights of each row.)");
 
+REGISTER_OP("SokTableSnapshot")
+    .Input("handle: resource")
+    .Attr("dim: int >= 1")
+    .Output("keys: int64")
+    .Output("values: float")
+    .Output("frequency: int64")
+    .Output("last_step: int64")
+    .Output("waiting: int64")
+    .Output("waiting_frequency: int64")
+    .Output("waiting_last_step: int64")
+    .SetIsStateful()
+    .SetShapeFn([](InferenceContext* c) {
+      int64_t dim = 0;
+      TF_RETURN_IF_ERROR(c->GetAttr("dim", &dim));
+      for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Vector(InferenceContext::kUnknownDim));
+      c->set_output(1, c->Matrix(InferenceContext::kUnknownDim, dim));
+      return ::tensorflow::Status();
+    })
+    .Doc(R"(All that this rank keeps of keys, except slots, at one moment; rows in order of row number.
+keys, values: [n] and [n, dim]: the key and the weights of each row.
+frequency, last_step: [n]: occurrences in training lookups, and the table's step at the last update; [0] if
+the table does not keep them.
+waiting, waiting_frequency, waiting_last_step: [w]: the ids that a CounterFilter has not admitted, how often
+they occurred, and the table's step when they last did.)");
+
 REGISTER_OP("SokTableAssign")
     .Input("handle: resource")
     .Input("keys: int64")

@@ -20,6 +20,7 @@ from sparse_operation_kit.core import (
     graph_ops,
     initialize,
     initializers,
+    key_statistics,
     replacements,
     row_lookup,
     row_policies,
@@ -136,6 +137,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self.use_hashtable = bool(use_hashtable)
         self.deeprec_arithmetic = bool(deeprec_arithmetic)
         self._eviction = eviction
+        self._keeps_frequency = admission is not None or on_full == "evict_lfu"
         option = (
             initializer
             if isinstance(initializer, row_policies.InitializerOption)
@@ -224,6 +226,51 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         """Returns an int64 tensor `[size(), dim]`, the shape of the rows on this rank. DeepRec's name."""
         rows = native.ops.sok_table_size(self.handle)
         return tf.stack([rows, tf.constant(self.dim, tf.int64)], name=name)
+
+    def get_dynamic_shape(self, name: str | None = None) -> tf.Tensor:
+        """Returns what `total_count` returns, under DeepRec's newer name."""
+        return self.total_count(name)
+
+    def export(self, name: str | None = None) -> key_statistics.Export:
+        """Returns `(keys, values, versions, freqs)` of the rows on this rank. DeepRec's function.
+
+        `versions` are the steps of the rows' last updates, and `[0]` in a table without `GlobalStepEvict`.
+        `freqs` are occurrences in training lookups, and `[0]` in a table without an admission filter or
+        `on_full="evict_lfu"`.
+        """
+        return key_statistics.export(self, name)
+
+    def get_frequency(self, ids: tf.Tensor, name: str | None = None) -> tf.Tensor:
+        """Returns how often each of `ids` occurred in training lookups, int64 of their shape.
+
+        Ids that a `CounterFilter` has not admitted are counted too. It is 0 for other ids without a row on
+        this rank. The op reads the whole table: it is for inspecting, not for steps.
+
+        Raises:
+          ValueError: The table keeps no frequencies.
+        """
+        if not self._keeps_frequency:
+            raise ValueError(
+                f"Embedding variable '{self.m_var_name}' keeps no frequencies: a CounterFilter, a CBFFilter "
+                "or on_full='evict_lfu' makes it count"
+            )
+        return key_statistics.frequency_of(self, ids, name)
+
+    def get_version(self, ids: tf.Tensor, name: str | None = None) -> tf.Tensor:
+        """Returns the step of the last update of each of `ids`, int64 of their shape.
+
+        It is 0 for ids that are not on this rank. Steps are those of `GlobalStepEvict`: the global step
+        before the update incremented it. The op reads the whole table.
+
+        Raises:
+          ValueError: The table does not keep steps.
+        """
+        if not self.evicts_by_step:
+            raise ValueError(
+                f"Embedding variable '{self.m_var_name}' does not keep the steps of updates: "
+                "GlobalStepEvict(steps_to_live) makes it do so"
+            )
+        return key_statistics.last_step_of(self, ids, name)
 
     def evict(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor:
         """Removes keys from the table, with their rows, slots and counts.
@@ -405,13 +452,14 @@ def is_embedding_variable(variable: Any) -> bool:
     return isinstance(variable, EmbeddingVariable)
 
 
+@ops.RegisterGradient(graph_ops.TABLE_SNAPSHOT)
 @ops.RegisterGradient(graph_ops.TABLE_EXPORT)
 def _export_gradient(op: tf.Operation, *gradients: tf.Tensor | None) -> NoReturn:
     del gradients
     name = graph_ops.table_of(graph_ops.inputs_of(op)["handle"]).get_attr("shared_name").decode()
     raise TypeError(
-        f"Embedding variable '{name}' cannot be differentiated through the result of read_value() or "
-        "keys_and_rows(). Look rows up with embedding_lookup, or apply tf.stop_gradient to them"
+        f"Embedding variable '{name}' cannot be differentiated through the result of read_value(), "
+        "keys_and_rows() or export(). Look rows up with embedding_lookup, or apply tf.stop_gradient to them"
     )
 
 

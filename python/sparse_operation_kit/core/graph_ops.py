@@ -17,6 +17,7 @@ from sparse_operation_kit.compat.internals import func_graph, op_definition
 # Types of the library's ops.
 TABLE = "SokTable"
 TABLE_EXPORT = "SokTableExport"
+TABLE_SNAPSHOT = "SokTableSnapshot"
 GROUP_LOOKUP = "SokGroupLookup"
 GROUP_LOOKUP_AHEAD = "SokGroupLookupAhead"
 GROUP_LOOKUP_READ = "SokGroupLookupRead"

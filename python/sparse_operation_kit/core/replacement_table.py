@@ -374,6 +374,7 @@ TABLE: tuple[Replacement, ...] = (
             "nn.group_embedding_lookup_sparse",
             "nn.safe_embedding_lookup_multi_dim",
             "train.AdagradDecayOptimizer",
+            "train.AdagradDecayOptimizerV2",
             "train.AdamAsyncOptimizer",
             "train.AdamWOptimizer",
             "train.mark_target_node",

@@ -113,6 +113,8 @@ for _name, _value in {
     "nn.group_embedding_lookup_sparse": embedding_lookup.group_embedding_lookup_sparse,
     "nn.safe_embedding_lookup_multi_dim": multi_dim.safe_embedding_lookup_multi_dim,
     "train.AdagradDecayOptimizer": AdagradDecayOptimizer,
+    # In DeepRec these two differ in the shape of a slot of ordinary variables, not in what they compute.
+    "train.AdagradDecayOptimizerV2": AdagradDecayOptimizer,
     "train.AdamAsyncOptimizer": AdamAsyncOptimizer,
     "train.AdamWOptimizer": AdamWOptimizer,
     "train.IncrementalSaver": IncrementalSaver,

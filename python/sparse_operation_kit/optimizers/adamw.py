@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -31,7 +33,8 @@ class AdamWOptimizer(LazyAdamOptimizer):
     not made up later. The same applies to ordinary variables whose gradient is tf.IndexedSlices. With a dense
     gradient every element of an ordinary variable decays and moves.
 
-    Its methods are those of tf.compat.v1.train.Optimizer.
+    Its methods are those of tf.compat.v1.train.Optimizer. `minimize` and `apply_gradients` also take
+    DeepRec's `decay_var_list`: the variables that decay, None for all. The others move as with LazyAdam.
 
     Args:
       weight_decay: the fraction of a weight that a step subtracts, in [0, 1]; a number, a scalar tensor, or a
@@ -56,8 +59,39 @@ class AdamWOptimizer(LazyAdamOptimizer):
     ):
         super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
         self._weight_decay = weight_decay
-        # The tensor of the step that is being built.
+        # The tensor of the step that is being built, and the variables that decay in it; None for all.
         self._weight_decay_tensor = None
+        self._decaying: Sequence[tf.Variable] | None = None
+        # The updates of that step's tables, by whether they decay.
+        self._updates: dict[bool, TableUpdate] = {}
+
+    def minimize(self, *args: Any, decay_var_list: Iterable[tf.Variable] | None = None, **kwargs: Any) -> Any:
+        """Like `minimize` of the base class; `decay_var_list` has the variables that decay, None for all."""
+        with self._of_step(decay_var_list):
+            return super().minimize(*args, **kwargs)
+
+    def apply_gradients(
+        self, *args: Any, decay_var_list: Iterable[tf.Variable] | None = None, **kwargs: Any
+    ) -> Any:
+        """Like `apply_gradients` of the base class; `decay_var_list` as in `minimize`."""
+        with self._of_step(self._decaying if decay_var_list is None else decay_var_list):
+            return super().apply_gradients(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _of_step(self, decay_var_list: Iterable[tf.Variable] | None) -> Iterator[None]:
+        before, self._updates = self._decaying, {}
+        self._decaying = None if decay_var_list is None else list(decay_var_list)
+        try:
+            yield
+        finally:
+            self._decaying = before
+
+    def _decays(self, variable: tf.Variable) -> bool:
+        return self._decaying is None or any(one is variable for one in self._decaying)
+
+    def _rate_of(self, variable: tf.Variable) -> Any:
+        """Returns the weight decay of a variable in the step that is being built."""
+        return self._weight_decay_tensor if self._decays(variable) else 0.0
 
     def _prepare(self) -> None:
         super()._prepare()
@@ -75,7 +109,7 @@ class AdamWOptimizer(LazyAdamOptimizer):
 
     def _resource_apply_sparse(self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor) -> tf.Operation:
         with tf.control_dependencies([grad]):  # see _decay
-            decay = tf.cast(self._weight_decay_tensor, grad.dtype) * tf.gather(var, indices)
+            decay = tf.cast(self._rate_of(var), grad.dtype) * tf.gather(var, indices)
             decayed = var.scatter_sub(tf.IndexedSlices(decay, indices), use_locking=self._use_locking)
         with tf.control_dependencies([decayed.op]):
             return super()._resource_apply_sparse(grad, var, indices)
@@ -83,7 +117,7 @@ class AdamWOptimizer(LazyAdamOptimizer):
     def _decay(self, variable: tf.Variable, grad: tf.Tensor) -> tf.Operation:
         # The decay does not need the gradient, but waits for it: by then the model has read the weights.
         with tf.control_dependencies([grad]):
-            decay = tf.cast(self._weight_decay_tensor, variable.dtype.base_dtype) * variable
+            decay = tf.cast(self._rate_of(variable), variable.dtype.base_dtype) * variable
             return variable.assign_sub(decay, use_locking=self._use_locking).op
 
 
@@ -130,11 +164,15 @@ class AdamW(CountsIterations, AdamWOptimizer):
         )
 
 
-def table_update(optimizer: AdamWOptimizer) -> TableUpdate:
+def table_update(
+    optimizer: AdamWOptimizer, table: tf.Variable, gradient: tf.IndexedSlices
+) -> TableUpdate:
     """Returns the update of a table for one step of the optimizer."""
-    return TableUpdate(
-        "adamw", {**v1_rules.adam_hyper(optimizer), "weight_decay": optimizer._weight_decay_tensor}
-    )
+    decays = optimizer._decays(table)
+    if decays not in optimizer._updates:
+        hyper = {**v1_rules.adam_hyper(optimizer), "weight_decay": optimizer._rate_of(table)}
+        optimizer._updates[decays] = TableUpdate("adamw", hyper)
+    return optimizer._updates[decays]
 
 
 ENTRIES = tuple(
@@ -144,6 +182,7 @@ ENTRIES = tuple(
         table_update,
         {"adamw": {"weight_decay": 0.01}},
         create_shared_state=v1_rules.create_beta_powers,
+        differs_by_table=True,
     )
     for cls in (AdamWOptimizer, AdamW)
 )

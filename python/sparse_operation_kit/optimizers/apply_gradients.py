@@ -19,13 +19,16 @@ from sparse_operation_kit.optimizers import dense_updates, keras_routing, v1_rou
 from sparse_operation_kit.optimizers.mapping import find_known
 from sparse_operation_kit.optimizers.table_update import check_gradient
 
-# Functions of the optimizer and the pairs, called before the pairs are applied.
-_checks: list[Callable[[Any, Sequence], None]] = []
+# Called before pairs are applied; each returns the pairs to apply.
+_preparations: list[Callable[[Any, Sequence, bool], Sequence]] = []
 
 
-def add_check(check: Callable[[Any, Sequence], None]) -> None:
-    """Registers `check(optimizer, grads_and_vars)`, which is called before gradients are applied."""
-    _checks.append(check)
+def add_preparation(prepare: Callable[[Any, Sequence, bool], Sequence]) -> None:
+    """Registers `prepare(optimizer, grads_and_vars, gradients_are_averaged)`, which returns pairs to apply.
+
+    `apply_gradients` calls it first. `gradients_are_averaged` is the argument that the program has given.
+    """
+    _preparations.append(prepare)
 
 
 def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.AbstractContextManager]):
@@ -36,12 +39,12 @@ def _with_tables(route: Callable[[Any, Sequence[tf.Variable]], contextlib.Abstra
 
     def wrap(original: Callable) -> Callable:
         @functools.wraps(original)
-        def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        def apply_gradients(self, grads_and_vars, *args, gradients_are_averaged=False, **kwargs):
             if not isinstance(grads_and_vars, (list, tuple)):
                 # A zip can be iterated only once, and the original iterates over it too.
                 grads_and_vars = list(grads_and_vars)
-            for check in _checks:
-                check(self, grads_and_vars)
+            for prepare in _preparations:
+                grads_and_vars = prepare(self, grads_and_vars, gradients_are_averaged)
             tables = _check_tables(grads_and_vars)
             with contextlib.ExitStack() as routes:
                 if tables:

@@ -25,6 +25,7 @@ from sparse_operation_kit.core.embedding_variable import is_embedding_variable
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.optimizers import apply_gradients
 from sparse_operation_kit.optimizers.combination import Pairs, combine, graphs_of, is_by_hand
+from sparse_operation_kit.optimizers.table_update import check_gradient
 from sparse_operation_kit.optimizers.wrapper import OptimizerWrapper
 
 # The graphs whose gradients have been averaged.
@@ -70,18 +71,36 @@ def _divided(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
-def _refuse_others(optimizer: Any, pairs: Sequence) -> None:
-    """Refuses gradients that were not averaged, as ordinary variables would then differ between ranks."""
-    if not replacements.is_installed(Part.COLLECTIVE_TRAINING) or communicator().size == 1:
-        return
-    if is_by_hand() or isinstance(optimizer, OptimizerWrapper):
-        return
+def _prepared(optimizer: Any, pairs: Sequence, are_averaged: bool) -> Sequence:
+    """Refuses gradients that were not averaged, as ordinary variables would then differ between ranks.
+
+    If the program says that it has averaged them, those of tables are averaged here where `compute_gradients`
+    has not done so: the exchange has summed them, and Horovod cannot average them.
+    """
+    if communicator().size == 1 or is_by_hand() or isinstance(optimizer, OptimizerWrapper):
+        return pairs
     well_formed = [pair for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
-    if any(graph not in _averaged for graph in graphs_of(well_formed)):
+    if all(graph in _averaged for graph in graphs_of(well_formed)):
+        return pairs
+    if are_averaged:
+        return [_of_table_divided(pair) for pair in pairs]
+    if replacements.is_installed(Part.COLLECTIVE_TRAINING):
         raise ValueError(
             "These gradients were not averaged over the ranks: take them from compute_gradients of an"
-            " optimizer, or pass them through combine_gradients of a sok.DistributedOptimizer first"
+            " optimizer, or pass them through combine_gradients of a sok.DistributedOptimizer first. If the"
+            " program has averaged those of ordinary variables itself, with hvd.allreduce, pass"
+            " gradients_are_averaged=True to apply_gradients, with those of embedding variables as"
+            " tf.gradients returned them"
         )
+    return pairs
 
 
-apply_gradients.add_check(_refuse_others)
+def _of_table_divided(pair: Any) -> Any:
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not is_embedding_variable(pair[1]):
+        return pair
+    gradient, variable = pair
+    check_gradient(variable, gradient)
+    return (None if gradient is None else _divided(gradient), variable)
+
+
+apply_gradients.add_preparation(_prepared)

@@ -46,8 +46,9 @@ class _Step:
 
     def _prepare(self, variable: tf.Variable, gradient: tf.IndexedSlices) -> None:
         of_table = [variable, gradient] if self._known.differs_by_table else []
-        self._update = self._known.update(self._optimizer, *of_table)
-        self._hyper = self._update.packed_hyper()
+        update = self._known.update(self._optimizer, *of_table)
+        if update is not self._update:
+            self._update, self._hyper = update, update.packed_hyper()
 
 
 @contextlib.contextmanager
