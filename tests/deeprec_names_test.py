@@ -92,6 +92,8 @@ def test_the_graph_keys():
     ]
     deeprec.uninstall()
     assert not any(hasattr(tf.compat.v1.GraphKeys, name) for name in GRAPH_KEYS)
+    added = [name for name in added if name.startswith("tf.") and not name.startswith("tf.compat.v1.")]
+    assert sorted(added) == sorted(f"tf.{path}" for path in PATHS)
 
 
 def test_names_come_through_every_way_of_importing():

@@ -393,6 +393,13 @@ TABLE: tuple[Replacement, ...] = (
             ("nn.safe_embedding_lookup_sparse", _EMBEDDING_OPS),
         )
     ),
+    Replacement(
+        "tf.compat.v1.variable_scope.keep_weights",
+        Part.DEEPREC_NAMES,
+        "Programs written for DeepRec compute in bfloat16 with float32 variables.",
+        How.ADDED,
+        find_owners=lambda: [tf.compat.v1.variable_scope],
+    ),
     *(
         Replacement(f"{message}.{method}", Part.DEEPREC_NAMES, reason, how)
         for message in CONFIG_MESSAGES.values()
@@ -413,6 +420,7 @@ TABLE: tuple[Replacement, ...] = (
             "tensorflow.python.data.experimental.ops.dataframe": "DataFrame",
             "tensorflow.python.data.experimental.ops.parquet_dataset_ops": "ParquetDataset",
             "tensorflow.python.ops.prefetch": "staged",
+            "tensorflow.python.ops.work_queue": "WorkQueue",
             "tensorflow.python.training.incremental_saver": "IncrementalSaver",
             "tensorflow.core.framework.embedding": "`config_pb2`",
             "tensorflow.core.framework.embedding.config_pb2": "StorageType",

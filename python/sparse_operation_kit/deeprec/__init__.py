@@ -37,6 +37,7 @@ from sparse_operation_kit.deeprec.multihash_column import categorical_column_wit
 from sparse_operation_kit.deeprec.parquet_dataset import ParquetDataset, read_parquet
 from sparse_operation_kit.deeprec.sequence_column import sequence_categorical_column_with_embedding
 from sparse_operation_kit.deeprec.staging import make_prefetch_hook, mark_target_node, staged
+from sparse_operation_kit.deeprec.work_queue import WorkQueue
 from sparse_operation_kit.feature_columns import (
     categorical_column_with_embedding,
     group_embedding_column_scope,
@@ -73,6 +74,7 @@ __all__ = [
     "ParquetDataset",
     "StorageOption",
     "StorageType",
+    "WorkQueue",
     "adaptive_embedding_lookup_sparse",
     "categorical_column_with_adaptive_embedding",
     "categorical_column_with_embedding",

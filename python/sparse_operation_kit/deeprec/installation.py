@@ -24,12 +24,14 @@ from sparse_operation_kit.deeprec import (
     data_frame,
     dynamic_dimension,
     incremental_arguments,  # noqa: F401 - registers entries
+    kept_weights,  # noqa: F401 - registers entries
     lookup_arguments,  # noqa: F401 - registers entries
     multihash,
     multihash_column,
     parquet_dataset,
     sequence_column,
     staging,
+    work_queue,
 )
 from sparse_operation_kit.lookup import embedding_lookup, multi_dim, safe_lookups
 from sparse_operation_kit.optimizers import AdagradDecayOptimizer, AdamAsyncOptimizer, AdamWOptimizer
@@ -37,9 +39,10 @@ from sparse_operation_kit.saver.incremental_saver import IncrementalSaver, incre
 
 # The module from which programs import CollectiveStrategy.
 STRATEGY_MODULE = "tensorflow.python.distribute.group_embedding_collective_strategy"
-# The modules from which programs import ParquetDataset, staged and DataFrame.
+# The modules from which programs import ParquetDataset, staged, WorkQueue, DataFrame.
 PARQUET_MODULE = "tensorflow.python.data.experimental.ops.parquet_dataset_ops"
 STAGING_MODULE = "tensorflow.python.ops.prefetch"
+WORK_QUEUE_MODULE = "tensorflow.python.ops.work_queue"
 DATA_FRAME_MODULE = "tensorflow.python.data.experimental.ops.dataframe"
 # The modules of IncrementalSaver, and of the enumerations of storage.
 SAVER_MODULE = "tensorflow.python.training.incremental_saver"
@@ -143,6 +146,7 @@ for _module_of_names in (
         make_prefetch_hook=staging.make_prefetch_hook,
         staged=staging.staged,
     ),
+    _module(WORK_QUEUE_MODULE, work_queue.__doc__, WorkQueue=work_queue.WorkQueue),
     _module(
         DATA_FRAME_MODULE,
         data_frame.__doc__,

@@ -79,6 +79,7 @@ def add_ops(
     prefix: tf.Tensor,
     incremental: bool,
     save_others: Callable[[Callable[[Any], Any]], tf.Tensor],
+    shared: Sequence[Any] = (),
 ) -> tf.Tensor:
     """Adds the ops that save `tables` and everything else.
 
@@ -88,6 +89,8 @@ def add_ops(
       incremental: Whether tables write only the rows that have changed.
       save_others: Adds TensorFlow's save ops and returns the tensor that a Saver fetches. Its argument is a
         function that maps each saveable object to the one to save.
+      shared: Saveable objects with a method `of_all_ranks`, which returns the one to save. Rank 0 saves it,
+        and all ranks run its tensors.
 
     Returns:
       The tensor that a Saver fetches.
@@ -101,12 +104,18 @@ def add_ops(
         tf.compat.v1.placeholder_with_default("", [], name="refusal_message"),
     )
     references, written = _add_stages(tables, prefix, incremental, refusal, f"Saving {kind} of {names}")
+    of_all = {id(one): one.of_all_ranks() for one in sorted(shared, key=lambda one: one.name)}
     if communicator().rank == 0:
         replaced = {id(table): _Reference(table, reference) for table, reference in zip(tables, references)}
+        replaced.update(of_all)
         with tf.control_dependencies([written]):
             saved = save_others(lambda saveable: replaced.get(id(saveable), saveable))
     else:
-        with tf.control_dependencies([written]):
+        # Opaque ops are stateful. TensorFlow would remove others on which nothing but control depends.
+        parts = [
+            native.horovod_ops().sok_opaque(spec.tensor) for one in of_all.values() for spec in one.specs
+        ]
+        with tf.control_dependencies([written, *parts]):
             saved = tf.identity(prefix)
     graph = tf.compat.v1.get_default_graph()
     ending = _add_ending(variables, incremental, refusal, f"Saving {kind} of {names}")

@@ -41,7 +41,9 @@ def _add_save_ops(original: Callable) -> Callable:
         def save_others(replacement: Callable[[Any], Any]) -> tf.Tensor:
             return original(self, filename_tensor, [replacement(saveable) for saveable in saveables])
 
-        return checkpoint_save.add_ops(tables, filename_tensor, _is_incremental(self), save_others)
+        return checkpoint_save.add_ops(
+            tables, filename_tensor, _is_incremental(self), save_others, _shared(saveables)
+        )
 
     return wrapped
 
@@ -62,9 +64,17 @@ def _add_sharded_save_ops(original: Callable) -> Callable:
             ]
             return original(self, filename_tensor, replaced)
 
-        return checkpoint_save.add_ops(tables, filename_tensor, _is_incremental(self), save_others)
+        everything = [saveable for _, saveables in per_device for saveable in saveables]
+        return checkpoint_save.add_ops(
+            tables, filename_tensor, _is_incremental(self), save_others, _shared(everything)
+        )
 
     return wrapped
+
+
+def _shared(saveables: Sequence[Any]) -> list[Any]:
+    """The saveable objects besides tables of which every rank has a part."""
+    return [saveable for saveable in saveables if hasattr(saveable, "of_all_ranks")]
 
 
 def _is_incremental(builder: Any) -> bool:

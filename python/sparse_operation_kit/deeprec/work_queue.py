@@ -1,0 +1,222 @@
+"""DeepRec's WorkQueue: works, such as names of files, each of which one rank takes.
+
+The queue is the list of works that nobody has taken, in the order of epochs, and each rank's position in its
+share: rank r of n has the works r, r + n, r + 2n and so on. So ranks need not talk to take a work. A
+checkpoint has the list of what is left, which any number of ranks shares anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparse_operation_kit.compat.internals import saveable_object
+from sparse_operation_kit.core.communicator import communicator
+
+_logger = logging.getLogger(__name__)
+
+
+class WorkQueue(saveable_object.SaveableObject):
+    """Works of several epochs, each of which is taken once, by one rank.
+
+    Savers that save everything save what is left, and restore it on any number of ranks. A work that was
+    taken is not given again, even if it was not read to its end. If the works are not those of the
+    checkpoint, the queue starts anew.
+
+    `tf.local_variables_initializer()` initializes the queue, unless it was restored.
+    """
+
+    def __init__(
+        self,
+        works: Sequence[str | bytes],
+        num_epochs: int = 1,
+        shuffle: bool = True,
+        seed: int | None = None,
+        prefix: str | None = None,
+        num_slices: int | None = None,
+        num_clients: int = 1,
+        name: str | None = None,
+        local_work_mgr: Any = None,
+    ) -> None:
+        """Adds the queue to the default graph. All ranks make the same.
+
+        Args:
+          works: names of files.
+          num_epochs: how often each work is given.
+          shuffle: whether each epoch has the works in a random order.
+          seed: decides the order; by default the graph's seed, and without one the works themselves.
+          prefix: what stands before each work that is taken.
+          num_slices: taken, without effect: works are not tables.
+          num_clients: taken, without effect.
+          name: name of the queue; by default "work_queue".
+          local_work_mgr: must be None.
+
+        Raises:
+          ValueError: `works` is not a list of texts, or empty; or another argument is out of range.
+          RuntimeError: execution is eager.
+        """
+        if tf.executing_eagerly():
+            raise RuntimeError("WorkQueue works in graphs with sessions, not eagerly")
+        if not isinstance(works, (list, tuple)) or not works:
+            raise ValueError(f"WorkQueue: works must be a list of at least one name, not {works!r}")
+        if not all(isinstance(work, (str, bytes)) for work in works):
+            raise ValueError(f"WorkQueue: works must be texts, not {works!r}")
+        if num_epochs < 1:
+            raise ValueError(f"WorkQueue: num_epochs must be at least 1, but is {num_epochs}")
+        if local_work_mgr is not None:
+            raise ValueError("WorkQueue: local_work_mgr is not supported; checkpoints have what is left")
+        if num_slices is not None:
+            _logger.info("WorkQueue: num_slices has no effect on files")
+        del num_clients
+        self._works = [tf.compat.as_bytes(work).strip() for work in works]
+        self._prefix = prefix
+        name = tf.compat.v1.get_default_graph().unique_name(name or "work_queue")
+        ranks = communicator()
+        self._rank, self._ranks = ranks.rank, ranks.size
+        self._order = _order(self._works, num_epochs, shuffle, seed)
+        # The position counts up to the limit, where the rank's share ends.
+        self._limit = len(self._order)
+        with tf.device("/device:CPU:0"), tf.name_scope(name + "/"):
+            self._left = _local_variable("left", self._order)
+            self._position = _local_variable("position", np.int64(self._limit - self._share(self._limit)))
+            self._digest = tf.constant(b",".join(self._works), name="digest")
+            specs = self._specs(name, tf.fill([self._ranks], self._taken()))
+        super().__init__(self, specs, name)
+        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVEABLE_OBJECTS, self)
+
+    def __len__(self) -> int:
+        """The number of works of all epochs."""
+        return self._limit
+
+    @property
+    def works(self) -> list[bytes]:
+        """The works of an epoch."""
+        return list(self._works)
+
+    def take(self) -> tf.Tensor:
+        """Returns a scalar string: another work in each run, until OutOfRangeError after the last one."""
+        with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/take/"):
+            # Counts in one piece, so that concurrent runs take different works.
+            position = tf.raw_ops.ResourceCountUpTo(
+                resource=self._position.handle, limit=self._limit, T=tf.int64
+            )
+            left = self._left.read_value()
+            number = position - self._start(left)
+            work = tf.gather(tf.constant(self._works), left[number * self._ranks + self._rank])
+            return work if self._prefix is None else tf.strings.join([self._prefix, work])
+
+    def input_producer(self) -> tf.queue.FIFOQueue:
+        """Returns a queue of works for readers, which a queue runner fills."""
+        with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/proxy/"):
+            queue = tf.queue.FIFOQueue(1, [tf.string], [[]], name="queue")
+            runner = tf.compat.v1.train.QueueRunner(queue, [queue.enqueue([self.take()])])
+        tf.compat.v1.train.add_queue_runner(runner)
+        return queue
+
+    def input_dataset(self) -> tf.data.Dataset:
+        """Returns a dataset that takes works until there are none. Its iterator must be initializable."""
+        works = tf.compat.v1.data.Dataset.from_tensors(0).repeat().map(self._take_for)
+        options = tf.data.Options()
+        if hasattr(options.experimental_optimization, "inject_prefetch"):
+            # Takes a work too early, which a checkpoint then lacks.
+            options.experimental_optimization.inject_prefetch = False
+        return works.with_options(options)
+
+    @tf.autograph.experimental.do_not_convert
+    def _take_for(self, element: tf.Tensor) -> tf.Tensor:
+        del element
+        return self.take()
+
+    def add_summary(self) -> None:
+        """Adds a summary of the fraction of works that this rank's share has left."""
+        left = tf.cast(self._limit - self._position.read_value(), tf.float32)
+        share = max(1, self._share(self._limit))
+        tf.compat.v1.summary.scalar(f"{self.name}/fraction_of_{share}_full", left / share)
+
+    def of_all_ranks(self) -> saveable_object.SaveableObject:
+        """Returns what one rank saves for all. All ranks must run its tensors."""
+        with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/of_all_ranks/"):
+            taken = communicator().allgather(self._taken()[tf.newaxis], f"{self.name}: taken")
+            specs = self._specs(self.name, taken)
+        return saveable_object.SaveableObject(self, specs, self.name)
+
+    def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> tf.Operation:
+        """Returns an op that sets what is left, if the works are the same, and begins anew otherwise."""
+        del restored_shapes
+        digest, left = restored_tensors
+
+        def anew() -> tf.Tensor:
+            told = tf.print(f"{self.name}: the checkpoint has other works; the queue begins anew")
+            with tf.control_dependencies([told]):
+                return tf.constant(self._order)
+
+        with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/restore/"):
+            left = tf.cond(tf.equal(digest, self._digest), lambda: left, anew)
+            position = self._position.assign(self._start(left), read_value=False)
+            return tf.group(self._left.assign(left, read_value=False), position)
+
+    def _share(self, works: Any) -> Any:
+        """How many of so many works are this rank's."""
+        return (works - self._rank + self._ranks - 1) // self._ranks
+
+    def _start(self, left: tf.Tensor) -> tf.Tensor:
+        """The position at which this rank has taken none of `left`."""
+        return self._limit - self._share(tf.size(left, out_type=tf.int64))
+
+    def _taken(self) -> tf.Tensor:
+        """How many of what was left this rank has taken."""
+        return self._position.read_value() - self._start(self._left.read_value())
+
+    def _specs(self, name: str, taken: tf.Tensor) -> list[saveable_object.SaveSpec]:
+        """What is saved, for the numbers of works that each rank has taken."""
+        left = self._left.read_value()
+        numbers = tf.range(tf.size(left, out_type=tf.int64))
+        is_left = numbers // self._ranks >= tf.gather(taken, numbers % self._ranks)
+        return [
+            saveable_object.SaveSpec(self._digest, "", f"{name}_digest"),
+            saveable_object.SaveSpec(tf.boolean_mask(left, is_left), "", f"{name}_works"),
+        ]
+
+
+def _order(works: Sequence[bytes], num_epochs: int, shuffle: bool, seed: int | None) -> np.ndarray:
+    """The numbers of the works in the order in which they are given."""
+    if seed is None:
+        seed = tf.compat.v1.get_default_graph().seed
+    if seed is None:
+        seed = zlib.crc32(b",".join(works))  # the same on all ranks
+    random = np.random.RandomState(seed % 2**32)
+    epochs = []
+    for _ in range(num_epochs):
+        epochs.append(random.permutation(len(works)) if shuffle else np.arange(len(works)))
+    return np.concatenate(epochs).astype(np.int64)
+
+
+def _local_variable(name: str, value: Any) -> tf.Variable:
+    """A variable whose initializer leaves a restored value as it is."""
+    # Of unknown shape: a restored value may be longer or shorter.
+    initial = tf.compat.v1.placeholder_with_default(value, [None] * np.ndim(value))
+    variable = tf.compat.v1.Variable(
+        initial,
+        trainable=False,
+        collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+        validate_shape=False,
+        use_resource=True,
+        name=name,
+    )
+    initialize = tf.cond(
+        tf.compat.v1.is_variable_initialized(variable),
+        lambda: tf.constant(False),
+        lambda: _after(variable.assign(initial, read_value=False)),
+    )
+    variable._initializer_op = initialize.op
+    return variable
+
+
+def _after(op: tf.Operation) -> tf.Tensor:
+    with tf.control_dependencies([op]):
+        return tf.constant(True)
