@@ -177,13 +177,17 @@ def _complete(path: str, schema: Any, field: Field, lower: bool) -> Field:
     for what, said, found in [
         ("dtype", field.dtype, dtype),
         ("ragged_rank", field.ragged_rank, ragged_rank),
-        ("shape", field.shape, shape),
+        ("shape", _sizes(field.shape), _sizes(shape)),
     ]:
         if said is not None and said != found:
             shown = found.name if isinstance(found, tf.DType) else found
             given = said.name if isinstance(said, tf.DType) else said
             raise ValueError(f"Field {name!r}: {what} is {given}, but in {path} it is {shown}")
     return Field(name, dtype, ragged_rank, shape)
+
+
+def _sizes(shape: tf.TensorShape | None) -> list[int] | None:
+    return None if shape is None else shape.as_list()
 
 
 def _described(path: str, name: str, kind: Any) -> tuple[tf.DType, int, tf.TensorShape | None]:
