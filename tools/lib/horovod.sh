@@ -29,14 +29,13 @@ fetch_horovod_source() {
   rm -rf "$folder"
 }
 
-# Builds without debug information, which takes a third of the compiler's time. Removes xla_mpi_ops.cc from the build: it
-# includes a header that TensorFlow has only up to 2.18. The file is for GPUs under XLA.
+# Leaves out of the build what takes time and is not used here: debug information, the file
+# of operations for GPUs under XLA (which includes a header that TensorFlow has only up to 2.18), and that one of two
+# copies of Gloo, for C++11 and C++17, with which TensorFlow's version is not linked.
 prepare_horovod_source() {  # prepare_horovod_source COPY
   sed -i 's/RelWithDebInfo/Release/' "$1/setup.py"
-  case "$SOK_TENSORFLOW" in
-    2.15.* | 2.16.* | 2.17.* | 2.18.*) ;;
-    *) sed -i '/xla_mpi_ops\.cc/d' "$1/horovod/tensorflow/CMakeLists.txt" ;;
-  esac
+  sed -i '/xla_mpi_ops\.cc/d' "$1/horovod/tensorflow/CMakeLists.txt"
+  sed -i 's,add_subdirectory(third_party/gloo),add_subdirectory(third_party/gloo EXCLUDE_FROM_ALL),' "$1/CMakeLists.txt"
 }
 
 build_horovod_wheel() {
