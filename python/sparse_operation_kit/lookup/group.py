@@ -161,6 +161,9 @@ class RaggedLookup:
 Lookup = Union[DenseLookup, SparseLookup, RaggedLookup]
 
 
+# AutoGraph would convert all that is called from here, in Keras layers and in a `tf.function`, which takes
+# longer than to build the ops. Nothing here branches on a tensor.
+@tf.autograph.experimental.do_not_convert
 def lookup_group(
     lookups: Sequence[Lookup],
     training: bool | tf.Tensor = True,
