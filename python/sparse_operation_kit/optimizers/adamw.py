@@ -164,9 +164,7 @@ class AdamW(CountsIterations, AdamWOptimizer):
         )
 
 
-def table_update(
-    optimizer: AdamWOptimizer, table: tf.Variable, gradient: tf.IndexedSlices
-) -> TableUpdate:
+def table_update(optimizer: AdamWOptimizer, table: tf.Variable, gradient: tf.IndexedSlices) -> TableUpdate:
     """Returns the update of a table for one step of the optimizer."""
     decays = optimizer._decays(table)
     if decays not in optimizer._updates:
