@@ -383,6 +383,6 @@ def test_help(capsys, command):
 def test_as_a_program(tmp_path):
     made = saved_history(tmp_path, steps=1)
     command = [sys.executable, "-m", "sparse_operation_kit.checkpoint", "inspect", made.saved[0].folder]
-    path = str(sok.__path__[0]).removesuffix("/sparse_operation_kit")
+    path = os.path.dirname(sok.__path__[0])
     result = subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert result.returncode == 0 and result.stdout.startswith("items\n"), result.stderr

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.ops import ref_variable, resource_variable_ops
+from tensorflow.python.ops import resource_variable_ops
 
+import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import deeprec
+from sparse_operation_kit.compat.internals import RefVariable
 from sparse_operation_kit.core import initialize
 from sparse_operation_kit.deeprec import collective
 
@@ -28,7 +30,7 @@ def changed_methods():
     return [
         v1.train.Optimizer.compute_gradients,
         resource_variable_ops.ResourceVariable._init_from_args,
-        ref_variable.RefVariable._init_from_args,
+        RefVariable._init_from_args,
     ]
 
 
@@ -132,7 +134,7 @@ def test_the_localized_strategy_does_nothing():
 
 
 def serve(folder, ids):
-    return tf.saved_model.load(folder).signatures["serving_default"](ids=tf.constant(ids, tf.int64))["rows"]
+    return harness.served(folder, ids=ids)["rows"]
 
 
 @pytest.mark.parametrize("as_text", [False, True])
@@ -216,8 +218,7 @@ def test_an_estimator_trains_and_evaluates(tmp_path):
         str(tmp_path / "export"),
         lambda: tf.estimator.export.ServingInputReceiver(*2 * ({"id": ids(tf.int64, [None])},)),
     )
-    served = tf.saved_model.load(exported.decode()).signatures["serving_default"]
-    logits = served(id=tf.constant([0, 7, 99], tf.int64))["logits"]
+    logits = harness.served(exported.decode(), id=[0, 7, 99])["logits"]
     assert logits[2] == 2 and abs(logits[1] - 7) < 3
     steps = [metrics["global_step"] for metrics in history]
     assert steps[-1] == 20 and 10 <= len(steps) * 10 <= 40

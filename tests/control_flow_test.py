@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from sparse_operation_kit import compat
 
 
 def in_cond(table, keys):
@@ -56,6 +57,8 @@ def in_cond_of_function(table, keys):
 @pytest.mark.parametrize("look_up", [in_cond, in_while_loop, in_cond_in_function])
 @pytest.mark.parametrize("taped", [False, True])
 def test_a_gradient_from_a_branch_or_a_loop_names_the_table(look_up, taped):
+    if compat.VERSION < (2, 0) and look_up is not in_cond:
+        pytest.skip("TensorFlow 1.15 refuses this gradient itself, or has none")
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="inner_table", dim=2)
         with pytest.raises(TypeError, match="inner_table.*tf.cond"):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from sparse_operation_kit import deeprec
+from sparse_operation_kit.compat import namespaces
 from sparse_operation_kit.core import replacement_table
 from sparse_operation_kit.deeprec import installation
 
@@ -146,11 +147,11 @@ def test_a_name_of_tensorflow_is_never_changed(caplog):
         deeprec.uninstall()
         assert tf.compat.v1.CounterFilter is theirs
     finally:
-        del tf.compat.v1.CounterFilter
+        namespaces.remove_name(tf.compat.v1, "CounterFilter")
 
 
 def test_a_name_that_someone_removed_is_no_error():
-    del tf.CounterFilter
+    namespaces.remove_name(tf, "CounterFilter")
     deeprec.uninstall()
     assert not has(tf, "CounterFilter")
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 import harness
 import sparse_operation_kit as sok
@@ -248,7 +249,8 @@ def test_tensorflows_scatter_ops_do_not_fit_a_table():
         table = sok.EmbeddingVariable(name="hash_table", dim=2, capacity=3)
         update = tf.compat.v1.scatter_update(table, [0], np.zeros([1, 2], np.float32))
         harness.initialize(session)
-        with pytest.raises(tf.errors.OpError, match="hash_table"):
+        # Version 1.15 names the types only.
+        with pytest.raises(tf.errors.OpError, match="hash_table|Expected .*TableResource.* got .*Var"):
             session.run(update)
         assert session.run(table.size()) == 0
 
@@ -290,7 +292,7 @@ def test_a_loss_without_a_lookup_has_no_gradient():
 
 
 def test_eager_execution_is_refused():
-    with pytest.raises(RuntimeError, match="table.*graph"):
+    with context.eager_mode(), pytest.raises(RuntimeError, match="table.*graph"):
         sok.EmbeddingVariable(name="table", dim=2)
 
 

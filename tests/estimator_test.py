@@ -42,7 +42,7 @@ def model_fn(features, labels, mode):
     logits = tf.matmul(flat, kernel)[:, 0]
     if mode == tf.estimator.ModeKeys.PREDICT:
         return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
-    loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))
+    loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits))
     metrics = {"rows": v1.metrics.mean(tf.cast(plain.embedding_variable.size(), tf.float32))}
     optimizer = sok.optimizers.Adam(0.05)
     step = optimizer.minimize(loss, global_step=v1.train.get_global_step())

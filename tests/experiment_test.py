@@ -8,6 +8,7 @@ import harness
 from same_length import zip_equal
 from sparse_operation_kit import compat
 from sparse_operation_kit import experiment as sok
+from sparse_operation_kit.compat.tensors import with_values
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -28,7 +29,7 @@ def random_ids(rng, rows, kind, with_empty=True):
     lengths[-1] = 2  # TensorFlow's lookup drops empty bags at the end
     values = tf.constant(rng.integers(0, rows, lengths.sum()))
     ids = tf.RaggedTensor.from_row_lengths(values, lengths)
-    weights = ids.with_values(tf.constant(rng.uniform(0.5, 2, lengths.sum()), tf.float32))
+    weights = with_values(ids, tf.constant(rng.uniform(0.5, 2, lengths.sum()), tf.float32))
     return (ids, weights) if kind == "ragged" else (ids.to_sparse(), weights.to_sparse())
 
 

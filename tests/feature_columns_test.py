@@ -75,7 +75,7 @@ def test_names_are_those_that_tensorflow_gives():
                 columns = [integers("a", 2, "group"), integers("c", 3, "group")]
             else:
                 columns = [
-                    fc.embedding_column(fc.categorical_column_with_identity(key, 100), dim)
+                    fc.embedding_column(fc.categorical_column_with_identity(key, 100, default_value=0), dim)
                     for key, dim in (("a", 2), ("c", 3))
                 ]
             for _ in range(2):

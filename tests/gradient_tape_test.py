@@ -1,5 +1,7 @@
 """tf.GradientTape in graphs: it watches tables like variables, and its gradients train them."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +11,7 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import compat, feature_columns
+from sparse_operation_kit.compat.tensors import with_values
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -64,7 +67,7 @@ def several_lookups():
 
 def group():
     variables = [table(f"table{i}", dim) for i, dim in enumerate((3, 1, 4))]
-    weights = sparse_keys().with_values(tf.constant([1, 2, 0.5, 3, 1, 1.0]))
+    weights = with_values(sparse_keys(), tf.constant([1, 2, 0.5, 3, 1, 1.0]))
     rows = sok.group_embedding_lookup_sparse(
         variables, [sparse_keys()] * 3, ["sum", "mean", "sqrtn"], sp_weights=[None, weights, None]
     )
@@ -186,7 +189,7 @@ def test_a_loop_trains_a_table_as_it_trains_a_variable(optimizer, in_function):
     start = np.full([6, 2], 0.25, np.float32)
     makers = [
         lambda: table(dim=2, capacity=6, use_hashtable=False, initializer=0.25),
-        lambda: tf.Variable(start),
+        lambda: v1.Variable(start, use_resource=True),
     ]
     (losses, rows, kernel), want = (_losses_rows_and_kernel(make, optimizer, in_function) for make in makers)
     assert losses[-1] < losses[0] and np.any(rows != start)
@@ -196,7 +199,7 @@ def test_a_loop_trains_a_table_as_it_trains_a_variable(optimizer, in_function):
 
 def _losses_rows_and_kernel(make, optimizer, in_function):
     with harness.graph_and_session() as session:
-        variables = [make(), tf.Variable([[1.0], [-2.0]])]
+        variables = [make(), v1.Variable([[1.0], [-2.0]], use_resource=True)]
         placeholder = v1.placeholder(tf.int64, [None])
 
         def gradients_of(keys):
@@ -315,7 +318,7 @@ def test_gradients_of_weights():
         with tf.GradientTape() as tape:
             tape.watch(weights)
             rows = sok.group_embedding_lookup_sparse(
-                [variable], [sparse_keys()], ["sum"], sp_weights=[sparse_keys().with_values(weights)]
+                [variable], [sparse_keys()], ["sum"], sp_weights=[with_values(sparse_keys(), weights)]
             )[0]
             loss = tf.reduce_sum(rows)
         of_weights, of_table = tape.gradient(loss, [weights, variable])
@@ -388,15 +391,17 @@ def test_a_second_derivative_is_refused():
 
 def test_jacobians_and_zeros_are_refused():
     with harness.graph_and_session():
-        variable, other = table("named"), tf.Variable(2.0)
+        variable, other = table("named"), v1.Variable(2.0, use_resource=True)
         with tf.GradientTape(persistent=True) as tape:
             tape.watch(variable)
             rows = tf.nn.embedding_lookup(variable, [1, 2])
             unconnected = other * other
         with pytest.raises(TypeError, match="Jacobian.*named"):
             tape.jacobian(rows, [other, variable])
-        with pytest.raises(TypeError, match="named.*no dense value"):
+        # Version 1.15 makes it the cause of another error.
+        with pytest.raises((TypeError, SystemError)) as raised:
             tape.gradient(unconnected, variable, unconnected_gradients="zero")
+        assert re.search("named.*no dense value", str(raised.value.__cause__ or raised.value))
 
 
 def _batches(count=6):
@@ -409,9 +414,9 @@ def _prefetched(how):
     """Trains tables and a kernel, with or without prefetched lookups, and with or without a tape."""
     with harness.graph_and_session() as session:
         used, unused = table("used", initializer=0.5), table("unused", initializer=0.5)
-        kernel = tf.Variable([1.0, -1.0, 2.0])
+        kernel = v1.Variable([1.0, -1.0, 2.0], use_resource=True)
         signature = {"keys": tf.TensorSpec([None], tf.int64), "factors": tf.TensorSpec([None], tf.float32)}
-        data = tf.data.Dataset.from_generator(_batches, output_signature=signature)
+        data = harness.dataset_of(_batches, signature)
         iterator = v1.data.make_initializable_iterator(data)
 
         def look_up(batch):

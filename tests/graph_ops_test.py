@@ -4,6 +4,7 @@ import types
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util, lookup_ops
 
 import sparse_operation_kit as sok
 from graph_ops_groups import DIMS, GROUPS, LAYOUTS, NUM_BAGS, Model, are_same, divided, flat, make_table, only
@@ -244,7 +245,7 @@ def test_an_export_in_a_function_names_the_table_that_is_not_differentiated():
 
 def _lookup_table(mutable):
     if mutable:
-        return tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+        return lookup_ops.MutableHashTable(tf.int64, tf.int64, 0)
     pairs = tf.lookup.KeyValueTensorInitializer(tf.constant([1], tf.int64), tf.constant([2], tf.int64))
     return tf.lookup.StaticHashTable(pairs, 0)
 
@@ -308,7 +309,8 @@ def test_the_parts_of_lookups_that_read_ids_alone_are_known(over_ranks, monkeypa
     assert len({op.type for op in parts}) == 8
 
 
-def test_nodes_of_both_branches_are_searched():
+def test_nodes_of_both_branches_are_searched(monkeypatch):
+    monkeypatch.setattr(control_flow_util, "ENABLE_CONTROL_FLOW_V2", True)  # not the default of version 1.15
     chosen = tf.cond(
         v1.placeholder_with_default(True, []), lambda: tf.nn.relu(tf.ones([])), lambda: tf.tanh(tf.ones([]))
     )

@@ -8,6 +8,7 @@ import harness
 import sparse_operation_kit as sok
 from feature_group import Features, Rows
 from same_length import zip_equal
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.lookup.embedding_lookup import (
     group_embedding_lookup,
     group_embedding_lookup_sparse,
@@ -207,7 +208,7 @@ def test_weights_that_are_no_finite_numbers(kind, layout, value):
         rows = Rows("some_name", 2, kind)
         ids = tf.RaggedTensor.from_row_lengths(tf.constant(rows.keys[:3]), [2, 1])
         fed = tf.compat.v1.placeholder(tf.float32, [3])
-        weights = ids.with_values(fed)
+        weights = with_values(ids, fed)
         if layout == "sparse":
             ids, weights = ids.to_sparse(), weights.to_sparse()
         (output,) = group_embedding_lookup_sparse([rows.variable], [ids], ["mean"], sp_weights=[weights])

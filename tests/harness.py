@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from same_length import zip_equal
 
@@ -109,7 +110,7 @@ def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
             for shard in manifest["shards"]
         ]
         order = np.argsort(np.concatenate([shard["keys"] for shard in shards]))
-        tables[name.removesuffix("/checkpoint")] = {
+        tables[name[: -len("/checkpoint")]] = {
             array: np.concatenate([shard[array] for shard in shards])[order]
             for array in shards[0]
             if all(len(shard[array]) == len(shard["keys"]) for shard in shards)
@@ -132,6 +133,24 @@ def gradient_by_key(
     for row, value in zip_equal(indices, values):
         dense[position[int(key_of_row[row])]] += value
     return dense
+
+
+def dataset_of(batches: Callable[[], Iterable], signature: Any) -> tf.data.Dataset:
+    """A dataset of what `batches()` iterates over; `signature` has a tf.TensorSpec for each tensor."""
+    types = tf.nest.map_structure(lambda spec: spec.dtype, signature)
+    shapes = tf.nest.map_structure(lambda spec: spec.shape, signature)
+    # Version 1.15 does not take a signature.
+    return tf.data.Dataset.from_generator(batches, output_types=types, output_shapes=shapes)
+
+
+def served(folder: str, **inputs: Any) -> dict[str, np.ndarray]:
+    """The outputs of a SavedModel's default signature, in a session of its own."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        signatures = v1.saved_model.load(session, ["serve"], folder).signature_def
+        signature = signatures["serving_default"]
+        feed = {signature.inputs[name].name: value for name, value in inputs.items()}
+        return session.run({name: output.name for name, output in signature.outputs.items()}, feed)
 
 
 def empty_tensor(dtype: tf.DType) -> tf.Tensor:

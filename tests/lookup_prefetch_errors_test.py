@@ -7,6 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import lookup_ops
 
 import harness
 import sparse_operation_kit as sok
@@ -240,7 +241,7 @@ def test_state_is_read_in_the_step_and_what_waits_for_it_runs_there():
 
 def test_a_table_that_steps_fill_is_read_in_the_step():
     with harness.graph_and_session() as session:
-        seen = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+        seen = lookup_ops.MutableHashTable(tf.int64, tf.int64, -1)
         iterator = _numbers(4)
         prefetch = sok.LookupPrefetch(iterator, lambda number: (seen.lookup(number), number))
         before, number = prefetch.outputs

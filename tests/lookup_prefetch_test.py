@@ -126,7 +126,7 @@ def _train_columns(ahead, tmp_path):
             name: tf.TensorSpec([None, *value.shape[1:]], tf.string if name == "e" else value.dtype)
             for name, value in data[0].items()
         }
-        dataset = tf.data.Dataset.from_generator(lambda: iter(data), output_signature=signature)
+        dataset = harness.dataset_of(lambda: iter(data), signature)
         iterator = v1.data.make_initializable_iterator(dataset)
         # A function of one argument gets the dict itself.
         prefetch = sok.LookupPrefetch(iterator, _columns_model) if ahead else None

@@ -53,7 +53,7 @@ def batches(rank: int = 0, steps: int = STEPS, vocabulary: int = 300) -> list[di
 def iterator_of(data: Sequence[dict[str, np.ndarray]]) -> v1.data.Iterator:
     """An iterator over batches; it needs its initializer."""
     signature = {name: tf.TensorSpec([None], value.dtype) for name, value in data[0].items()}
-    dataset = tf.data.Dataset.from_generator(lambda: iter(data), output_signature=signature)
+    dataset = harness.dataset_of(lambda: iter(data), signature)
     return v1.data.make_initializable_iterator(dataset.prefetch(1))
 
 

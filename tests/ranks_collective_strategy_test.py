@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import harness
 import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
@@ -300,8 +301,7 @@ def check_an_estimator():
     )
     assert (exported is None) == (communicator().rank > 0)
     if exported:
-        served = tf.saved_model.load(exported.decode()).signatures["serving_default"]
-        assert served(id=tf.range(7, dtype=tf.int64))["logits"].shape == [7]
+        assert harness.served(exported.decode(), id=range(7))["logits"].shape == (7,)
     return [estimator.get_variable_value("kernel"), everything["global_step"]]
 
 
@@ -326,9 +326,8 @@ def check_an_exported_model():
     exported = strategy.export_saved_model(f"{folder}/export", f"{folder}/model.ckpt", signature)
     assert (exported is None) == (communicator().rank > 0)
     if exported:
-        serve = tf.saved_model.load(exported).signatures["serving_default"]
-        keys = tf.range(VOCABULARY, dtype=tf.int64)
-        np.testing.assert_array_equal(serve(ids=keys)["rows"], expected)
+        rows = harness.served(exported, ids=range(VOCABULARY))["rows"]
+        np.testing.assert_array_equal(rows, expected)
 
 
 CHECKS = [

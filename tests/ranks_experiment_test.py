@@ -8,6 +8,7 @@ import ranks
 from same_length import zip_equal
 from sparse_operation_kit import experiment as sok
 from sparse_operation_kit.checkpoint import open_checkpoint, problems
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.core.communicator import communicator
 
 # The numbers of rows are not multiples of the numbers of ranks.
@@ -38,7 +39,7 @@ def _part(rank, size):
     for lengths, ids, weights in _batch():
         taken = slice(lengths[: bags.start].sum(), lengths[: bags.stop].sum())
         of_rank = tf.RaggedTensor.from_row_lengths(tf.constant(ids[taken]), lengths[bags])
-        parts.append((of_rank, of_rank.with_values(tf.constant(weights[taken], tf.float32))))
+        parts.append((of_rank, with_values(of_rank, tf.constant(weights[taken], tf.float32))))
     return zip_equal(*parts)
 
 

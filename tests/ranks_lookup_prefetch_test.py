@@ -75,9 +75,7 @@ class _Model:
     """A table, and lookups in batches of which the last but one may be malformed."""
 
     def __init__(self, lengths: list[list[int]]) -> None:
-        dataset = tf.data.Dataset.from_generator(
-            lambda: iter(lengths), output_signature=tf.TensorSpec([2], tf.int64)
-        )
+        dataset = harness.dataset_of(lambda: iter(lengths), tf.TensorSpec([2], tf.int64))
         self.iterator = v1.data.make_initializable_iterator(dataset)
         self.table = sok.EmbeddingVariable("table", 2)
         self.prefetch = sok.LookupPrefetch(self.iterator, self._look_up)

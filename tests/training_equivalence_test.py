@@ -55,7 +55,7 @@ class Model:
         start = np.random.default_rng(8).standard_normal([width, 1]).astype(np.float32) * 0.1
         kernel = tf.Variable(start)
         logits = tf.matmul(tf.concat(flat, axis=1), kernel)[:, 0]
-        loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(self.labels, logits))
+        loss = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=self.labels, logits=logits))
         return loss, self.make_optimizer().minimize(loss, var_list=[*self.variables(), kernel])
 
     def variables(self):

@@ -1,7 +1,7 @@
 """Checks the imports of the package.
 
 There is no cycle, none goes from a lower layer to a higher one, and only one folder, which has what differs
-between versions, imports TensorFlow's private modules.
+between versions, imports TensorFlow's private modules and compares TensorFlow's version.
 
 An import inside a function counts like one at the top of its module. Imports under `if TYPE_CHECKING:` do not
 count, because they never run.
@@ -22,7 +22,8 @@ PACKAGE = "sparse_operation_kit"
 # and from its own folder. docs/design.md says what the layers are for.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "newer_python"),
-    ("compat", "kit_lib", "native"),
+    ("compat", "native"),
+    ("kit_lib",),
     ("core",),
     ("lookup",),
     ("checkpoint", "optimizers"),
@@ -73,6 +74,32 @@ def find_private_imports(folder: Path) -> Iterator[tuple[str, int, str]]:
             for name in _imported_names(node, package=""):
                 if name.startswith(PRIVATE):
                     yield str(file), node.lineno, name
+
+
+def find_version_checks(folder: Path) -> Iterator[tuple[str, int, str]]:
+    """The uses of TensorFlow's version that are not allowed: (file, line, expression).
+
+    A message may have `tf.__version__`, and a function may get `compat.VERSION` as an argument.
+    """
+    for path in sorted(folder.rglob("*.py")):
+        file = path.relative_to(folder)
+        if file.parts[0] == MAY_IMPORT_PRIVATE:
+            continue
+        tree = ast.parse(path.read_text(), str(path))
+        in_messages = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FormattedValue)
+            for inner in ast.walk(node)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node not in in_messages:
+                if ast.unparse(node) == "tf.__version__":
+                    yield str(file), node.lineno, "tf.__version__"
+            if isinstance(node, ast.Compare):
+                for side in (node.left, *node.comparators):
+                    if ast.unparse(side).rpartition(".")[2] == "VERSION":
+                        yield str(file), node.lineno, ast.unparse(node)
 
 
 def find_upward_imports(
@@ -129,7 +156,12 @@ def main(arguments: Sequence[str]) -> int:
     private = list(find_private_imports(folder))
     for file, line, imported in private:
         print(f"{file}, line {line}: imports {imported}, which only {MAY_IMPORT_PRIVATE}/ may")
-    return 1 if cycles or upward or private else 0
+    checks = list(find_version_checks(folder))
+    for file, line, expression in checks:
+        print(
+            f"{file}, line {line}: {expression}: only {MAY_IMPORT_PRIVATE}/ may ask for TensorFlow's version"
+        )
+    return 1 if cycles or upward or private or checks else 0
 
 
 def _module_name(folder: Path, path: Path) -> str:

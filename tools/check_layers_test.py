@@ -69,6 +69,25 @@ def test_only_one_folder_imports_private_modules(package, statement):
     assert imported.startswith(("tensorflow.python.", "tensorflow.core."))
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'if tf.__version__.startswith("1."):\n    pass',
+        "from kit import compat\nNEW = compat.VERSION >= (2, 0)",
+        "from kit.compat.version import VERSION\nOLD = (2, 0) > VERSION",
+    ],
+)
+def test_only_one_folder_asks_for_tensorflows_version(package, statement):
+    folder = package({"compat/version.py": statement, "core/variable.py": statement})
+    [(file, _, _)] = check_layers.find_version_checks(folder)
+    assert file == "core/variable.py"
+
+
+def test_messages_and_arguments_may_have_the_version(package):
+    folder = package({"core/variable.py": "f(compat.VERSION)\nprint(f'TensorFlow {tf.__version__}')"})
+    assert not list(check_layers.find_version_checks(folder))
+
+
 def test_public_modules_may_be_imported(package):
     folder = package({"core/variable.py": "import tensorflow.compat.v1 as tf\nfrom tensorflow import keras"})
     assert not list(check_layers.find_private_imports(folder))

@@ -10,6 +10,8 @@ Usage: count_tests.py EVENT_FILE...
 Exit status: 0 if something ran and nothing failed.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

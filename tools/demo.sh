@@ -2,14 +2,14 @@
 # Sets up, builds, and trains a click-through model, by default for a minute or two on generated data whose best
 # possible AUC is known. Shows the loss, the speed and the time left, and the AUC on held-out data at the end.
 #
-# Usage: tools/demo.sh [--ranks N] [--tensorflow VERSION] [ARGUMENT OF examples/train_ctr.py]...
+# Usage: tools/demo.sh [--ranks N] [--tensorflow VERSION | --python PYTHON] [ARGUMENT OF examples/train_ctr.py]...
 #   tools/demo.sh --dataset movielens --data_dir FOLDER
 #   tools/demo.sh --ranks 2    on two processes of this machine, with the tables sharded over them
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/ranks.sh"
 
-take_tensorflow_option "$@"
+take_environment_options "$@"
 ranks=1
 arguments=()
 set -- "${SOK_ARGS[@]}"

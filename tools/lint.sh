@@ -68,6 +68,8 @@ check "tests in cuda/programs:engine_test" "$(sok_python)" tools/check_engine_te
 check "Python types" tool mypy
 check "no TensorFlow or Python below cc/ and cuda/" \
   absent '^ *# *include *[<"](tensorflow|tsl|xla|third_party|Python\.h)' cc cuda
+check "versions of TensorFlow are asked for in sok_ops/kernels/tf_versions.h only" \
+  absent 'TF_(MAJOR|MINOR|PATCH)_VERSION|TF_VERSION_STRING|SOK_TF_1' --exclude=tf_versions.h cc cuda sok_ops tests
 check "no CUDA below cc/" absent '^ *# *include *[<"]cuda' cc
 check "shell syntax" check_shell_syntax
 if command -v shellcheck > /dev/null; then

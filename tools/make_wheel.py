@@ -5,6 +5,8 @@ The op library in the wheel works with one minor version of TensorFlow, which is
 tensorflow-cpu, ...), and pip might install a second one over the user's.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import re
@@ -14,9 +16,9 @@ import zipfile
 
 NAME = "sparse_operation_kit"
 
-# The lowest Python version of the package. `tools/test_wheel.sh --python python3.10` tests it, and ruff
-# checks the syntax for it (pyproject.toml). The highest version is that of TensorFlow's wheels.
-LOWEST_PYTHON = "3.10"
+# The lowest Python version of a wheel, by TensorFlow's major version: `tools/test_wheel.sh --python PYTHON`
+# tests it. ruff checks the syntax (pyproject.toml). The highest version is that of TensorFlow's wheels.
+LOWEST_PYTHON = {"1": "3.7", "2": "3.10"}
 
 METADATA = """\
 Metadata-Version: 2.1
@@ -54,7 +56,7 @@ def record_line(path: str, contents: bytes) -> str:
 def write_wheel(path: str, contents: dict[str, bytes], record: str) -> None:
     """Writes `contents` and their RECORD, the same bytes for the same contents."""
     lines = [record_line(name, data) for name, data in contents.items()] + [f"{record},,", ""]
-    contents = contents | {record: "\n".join(lines).encode()}
+    contents = {**contents, record: "\n".join(lines).encode()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in contents.items():
             entry = zipfile.ZipInfo(name)  # dated 1980
@@ -76,7 +78,9 @@ def main(folder: str, tensorflow: str, license_path: str, readme_path: str, pair
 
     contents = {path: read(file) for path, file in files.items()}
     readme = read(readme_path).decode()
-    metadata = METADATA.format(version=version, minor=minor, python=LOWEST_PYTHON, readme=readme)
+    metadata = METADATA.format(
+        version=version, minor=minor, python=LOWEST_PYTHON[tensorflow[0]], readme=readme
+    )
     contents[f"{info}/METADATA"] = metadata.encode()
     contents[f"{info}/WHEEL"] = WHEEL.format(tag=tag).encode()
     contents[f"{info}/LICENSE"] = read(license_path)

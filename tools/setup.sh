@@ -3,12 +3,15 @@
 # makes a Python environment with pinned packages, and writes Bazel's configuration.
 # Does only what is missing; if nothing is, it takes a second.
 #
-# Usage: tools/setup.sh [--tensorflow VERSION] [--horovod | --horovod-source]
+# Usage: tools/setup.sh [--tensorflow VERSION | --python PYTHON] [--horovod | --horovod-source]
+#   --python PYTHON   for the TensorFlow that this Python has, of whatever make, instead of an environment with a known
+#                     one: nothing is installed into the Python's own folders
 #   --horovod         also builds and installs Horovod, for training on several ranks: 2 to 8 minutes, once
 #   --horovod-source  downloads only Horovod's source, which the build of the library for several ranks needs
 #
 # Environment: SOK_HOME        the folder of environments and caches (~/.cache/sparse-operation-kit)
 #              SOK_TENSORFLOW  the TensorFlow version, as --tensorflow
+#              SOK_PYTHON      as --python
 #              PYTHON          the Python 3.11 to make the environment from (/usr/bin/python3.11, or the one on the path)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -16,7 +19,7 @@ source "$SOK_ROOT/tools/lib/packages.sh"
 source "$SOK_ROOT/tools/lib/horovod.sh"
 source "$SOK_ROOT/tools/lib/environment.sh"
 
-take_tensorflow_option "$@"
+take_environment_options "$@"
 SOK_HOROVOD=0
 horovod_source=0
 for argument in "${SOK_ARGS[@]}"; do

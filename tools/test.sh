@@ -2,19 +2,20 @@
 # Sets up, builds everything and runs the tests, C++ and Python. The last line is `N passed, N failed`, counted
 # over test cases; the exit status is 0 if something ran and nothing failed.
 #
-# Usage: tools/test.sh [--tensorflow VERSION] [--device fake_gpu|gpu] [--quick] [--without-horovod]
+# Usage: tools/test.sh [--tensorflow VERSION | --python PYTHON] [--device fake_gpu|gpu] [--quick] [--without-horovod]
 #                      [TARGET | TEST_FILE | -BAZEL_OPTION]...
 #   tools/test.sh                              everything
 #   tools/test.sh --quick                      without the tests tagged "slow"
 #   tools/test.sh //cc/... tests/saver_test.py  some targets, some files
 #   tools/test.sh --tensorflow 2.21.0          in the other environment
+#   tools/test.sh --python PYTHON              with the TensorFlow that this Python has
 #   tools/test.sh --device fake_gpu            Python tests with their tables on a GPU, that of tests/fake_gpu
 #   tools/test.sh --device gpu                 the same on this machine's first GPU
 #   tools/test.sh --without-horovod ...        does not install Horovod, which tests of several ranks need
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-take_tensorflow_option "$@"
+take_environment_options "$@"
 targets=()
 horovod=--horovod
 # One more than there are cores, as tests wait now and then: for processes, disks and other ranks.
@@ -47,9 +48,14 @@ case "$device" in
 esac
 # A missing toolkit is an error that says so.
 [ "$device" != gpu ] || options+=(--repo_env=SOK_CUDA=1)
-[ ${#targets[@]} -gt 0 ] || targets=(//...)
 
 "$SOK_ROOT/tools/setup.sh" "$horovod"
+if [ ${#targets[@]} = 0 ] && has_old_abi; then
+  say "This TensorFlow has an older C++ ABI than GoogleTest's package, and no GPUs: Python tests only."
+  targets=(//tests:all //tools/... //python/...)
+elif [ ${#targets[@]} = 0 ]; then
+  targets=(//...)
+fi
 readarray -t folder_options < <(sok_test_folder_options)
 events="$(mktemp)"
 trap 'rm -f "$events"' EXIT

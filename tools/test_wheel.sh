@@ -21,7 +21,7 @@ case "${SOK_ARGS[*]}" in
     ;;
   "--python "*)
     base="${SOK_ARGS[1]}"
-    install=("tensorflow-cpu==$SOK_TENSORFLOW")
+    install=(-r "$requirements/tensorflow-$SOK_TENSORFLOW.txt")
     ;;
   *) fail "tools/test_wheel.sh has no option ${SOK_ARGS[*]}." ;;
 esac

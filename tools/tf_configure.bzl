@@ -51,6 +51,14 @@ cc_library(
 )
 """
 
+_CONSTANTS = """\"\"\"The configured TensorFlow.\"\"\"
+
+TF_VERSION = "{version}"
+
+# Whether it has devices by plugins, with which GPUs are tested. In one without, as 1.15, every device is a CPU.
+TF_HAS_GPU_PLUGINS = {has_gpu}
+"""
+
 def _strip(flags, prefix):
     return [flag[len(prefix):] for flag in flags if flag.startswith(prefix)]
 
@@ -69,7 +77,10 @@ def _tf_configure_impl(ctx):
         defines = _strip(found["compile"], "-D"),
         framework = framework,
     ))
-    ctx.file("tf.bzl", '"""The configured TensorFlow."""\n\nTF_VERSION = %r\n' % found["version"])
+
+    # Of what the library has for GPUs, devices by plugins came into TensorFlow last.
+    has_gpu = ctx.path("include/tensorflow/c/experimental/stream_executor/stream_executor.h").exists
+    ctx.file("tf.bzl", _CONSTANTS.format(version = found["version"], has_gpu = has_gpu))
 
 tf_configure = repository_rule(
     implementation = _tf_configure_impl,

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Sets up, builds the wheel for one TensorFlow version, copies it to a folder, and prints its path.
 #
-# Usage: tools/wheel.sh [--tensorflow VERSION] [FOLDER]
+# Usage: tools/wheel.sh [--tensorflow VERSION | --python PYTHON] [FOLDER]
 #   FOLDER  made if it does not exist; by default dist/ in the checkout
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-take_tensorflow_option "$@"
+take_environment_options "$@"
 case "${SOK_ARGS[*]}" in
   -h | --help)
     print_usage

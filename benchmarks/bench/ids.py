@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import BinaryIO
+from typing import BinaryIO, List
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class FeatureBags:
         return int(np.diff(self.offsets).max())
 
 
-Batch = list[FeatureBags]  # one for each feature
+Batch = List[FeatureBags]  # one for each feature
 
 
 class _ZipfIds:

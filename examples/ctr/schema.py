@@ -17,9 +17,9 @@ share one table and one exchange.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Dict
 
-Batch = dict[str, Any]
+Batch = Dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
+from sparse_operation_kit import compat
 
 __all__ = ["in_tensorflow2"]
 
 
 def in_tensorflow2() -> bool:
     """Returns whether the installed TensorFlow is 2.x. Graphs and sessions work in either."""
-    return tf.__version__.startswith("2.")
+    return compat.IS_TENSORFLOW_2

@@ -25,7 +25,11 @@
 #undef ABSL_HAVE_STD_VARIANT
 #endif
 
+#ifdef SOK_TF_1
+#include "tensorflow/core/common_runtime/dma_helper.h"
+#endif
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/framework/type_index.h"
 #include "tensorflow/core/framework/types.h"
@@ -93,6 +97,15 @@ inline tensorflow::Status AddDim(int64_t size, tensorflow::TensorShape* shape) {
   return tensorflow::Status::OK();
 #else
   return shape->AddDimWithStatus(size);
+#endif
+}
+
+// Whether no other tensor has the memory of this one, which has some.
+inline bool HasMemoryAlone(const tensorflow::Tensor& tensor) {
+#ifdef SOK_TF_1
+  return tensorflow::DMAHelper::buffer(&tensor)->RefCountIsOne();
+#else
+  return tensor.RefCountIsOne();
 #endif
 }
 

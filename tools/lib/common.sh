@@ -6,6 +6,8 @@ SOK_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 SOK_HOME="${SOK_HOME:-$HOME/.cache/sparse-operation-kit}"
 SOK_DEFAULT_TENSORFLOW=2.15.1
 SOK_TENSORFLOW="${SOK_TENSORFLOW:-$SOK_DEFAULT_TENSORFLOW}"
+# A Python of the caller's with a TensorFlow, instead of an environment with SOK_TENSORFLOW.
+SOK_PYTHON="${SOK_PYTHON:-}"
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -13,6 +15,24 @@ fail() {
   printf '\n' >&2
   printf '%s\n' "$@" | fold -s -w 100 >&2
   exit 1
+}
+
+# Sets SOK_TENSORFLOW from `--tensorflow V`, SOK_PYTHON from `--python PATH`, and SOK_ARGS to the other arguments.
+take_environment_options() {
+  local arguments=()
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --python)
+        [ $# -ge 2 ] || fail "--python needs the path of a Python that has TensorFlow."
+        SOK_PYTHON="$2"
+        shift
+        ;;
+      --python=*) SOK_PYTHON="${1#--python=}" ;;
+      *) arguments+=("$1") ;;
+    esac
+    shift
+  done
+  take_tensorflow_option "${arguments[@]}"
 }
 
 # Sets SOK_TENSORFLOW from `--tensorflow V` or `--tensorflow=V`, and SOK_ARGS to the other arguments.
@@ -34,6 +54,13 @@ take_tensorflow_option() {
 }
 
 check_tensorflow_version() {
+  if [ -n "$SOK_PYTHON" ]; then
+    command -v "$SOK_PYTHON" > /dev/null || fail "There is no Python at $SOK_PYTHON (--python, SOK_PYTHON)."
+    SOK_PYTHON="$(command -v "$SOK_PYTHON")"
+    SOK_TENSORFLOW="of $SOK_PYTHON"
+    export SOK_PYTHON
+    return
+  fi
   if [ ! -e "$SOK_ROOT/tools/requirements/tensorflow-$SOK_TENSORFLOW.txt" ]; then
     fail "TensorFlow $SOK_TENSORFLOW is not one of the supported versions: $(supported_tensorflows)." \
       "A new one needs tools/requirements/tensorflow-$SOK_TENSORFLOW.txt and its constraints file."
@@ -45,16 +72,28 @@ supported_tensorflows() {
   (cd "$SOK_ROOT/tools/requirements" && ls tensorflow-*.txt) | sed 's/^tensorflow-//; s/\.txt$//' | paste -sd' '
 }
 
-sok_env() { printf '%s' "$SOK_HOME/env/tf-$SOK_TENSORFLOW"; }
+# The name of the environment, and of what is built for it.
+sok_name() {
+  if [ -n "$SOK_PYTHON" ]; then
+    printf 'own-%s' "$(printf '%s' "$SOK_PYTHON" | cksum | cut -d ' ' -f 1)"
+  else
+    printf '%s' "$SOK_TENSORFLOW"
+  fi
+}
+
+sok_env() { printf '%s' "$SOK_HOME/env/tf-$(sok_name)"; }
 
 sok_python() { printf '%s' "$(sok_env)/bin/python"; }
+
+# Whether TensorFlow was compiled with the C++ ABI of compilers before GCC 5, as 1.15 was. After tools/setup.sh.
+has_old_abi() { grep -q 'CXX11_ABI=0$' "$(sok_env).bazelrc"; }
 
 # The link to Bazel's outputs for the chosen TensorFlow version.
 sok_bazel_link() {  # sok_bazel_link bin|testlogs
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     printf '%s' "$SOK_ROOT/bazel-$1"
   else
-    printf '%s' "$SOK_ROOT/bazel-tf/$SOK_TENSORFLOW-$1"
+    printf '%s' "$SOK_ROOT/bazel-tf/$(sok_name)-$1"
   fi
 }
 
@@ -64,7 +103,7 @@ sok_bazel() {
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     (cd "$SOK_ROOT" && bazel "$@")
   else
-    (cd "$SOK_ROOT" && bazel --output_user_root="$SOK_HOME/bazel-tf-$SOK_TENSORFLOW" \
+    (cd "$SOK_ROOT" && bazel --output_user_root="$SOK_HOME/bazel-tf-$(sok_name)" \
       --bazelrc="$(sok_env).bazelrc" "$@")
   fi
 }

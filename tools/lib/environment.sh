@@ -3,18 +3,26 @@
 
 readonly NEEDED_GB=5  # for TensorFlow, the other packages, and Horovod's build folder
 
-# The Python version that environments of the TensorFlow version are made with.
+# The Python version that environments of the TensorFlow version are made with: what its requirements name in a line of
+# their own, such as `# Python 3.7`, or else 3.11.
 needed_python() {
-  case "$SOK_TENSORFLOW" in
-    1.15.*) echo 3.7 ;;
-    *) echo 3.11 ;;
-  esac
+  local version
+  if [ -n "$SOK_PYTHON" ]; then
+    "$SOK_PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+    return
+  fi
+  version="$(sed -n 's/^# Python \([0-9.]*\)$/\1/p' "$SOK_ROOT/tools/requirements/tensorflow-$SOK_TENSORFLOW.txt")"
+  printf '%s' "${version:-3.11}"
 }
 
 # Prints the path of a Python of the needed version, or nothing. Debian's, if it is complete, comes before others on the
 # path: it is optimized with a profile, and builds graphs in a seventh less time than what pyenv compiles.
 find_base_python() {
   local candidate version debian
+  if [ -n "$SOK_PYTHON" ]; then
+    printf '%s\n' "$SOK_PYTHON"
+    return 0
+  fi
   version="$(needed_python)"
   debian="/usr/bin/python$version"
   local complete='import ensurepip, os, sysconfig, venv; os.stat(sysconfig.get_path("include") + "/Python.h")'
@@ -32,6 +40,11 @@ requirement_files() {
   local folder version
   folder="$SOK_ROOT/tools/requirements"
   version="$(needed_python)"
+  # Of the packages that the tests need, those that the caller's Python has not.
+  if [ -n "$SOK_PYTHON" ]; then
+    printf '%s\n' "$folder/beside-another-tensorflow.txt"
+    return
+  fi
   printf '%s\n' "$folder/tensorflow-$SOK_TENSORFLOW.txt"
   if [ -e "$folder/python$version.txt" ]; then
     printf '%s\n' "$folder/python$version.txt"
@@ -42,7 +55,15 @@ requirement_files() {
   find "$folder" -name "no-deps-$SOK_TENSORFLOW.txt"
 }
 
-requirements_hash() { requirement_files | xargs cat | sha256sum | cut -c 1-16; }
+requirements_hash() {
+  {
+    requirement_files | xargs cat
+    # The caller may install another TensorFlow.
+    [ -z "$SOK_PYTHON" ] || "$SOK_PYTHON" -c 'import importlib.util as util, os
+path = util.find_spec("tensorflow").origin
+print(path, os.stat(path).st_mtime)' 2> /dev/null || true
+  } | sha256sum | cut -c 1-16
+}
 
 # What the environment contains: the hash of its requirements, and Horovod's version if that is installed.
 environment_stamp() { cat "$(sok_env)/.stamp" 2> /dev/null || true; }
@@ -83,6 +104,10 @@ make_environment() {
 install_python_packages() {
   local env python requirements=() without_dependencies=() file
   env="$(sok_env)"
+  if [ -n "$SOK_PYTHON" ]; then
+    put_environment_on_top
+    return
+  fi
   python="$(find_base_python)"
   [ -n "$python" ] ||
     fail "Python $(needed_python) is needed for TensorFlow $SOK_TENSORFLOW, but neither python$(needed_python) nor python3" \
@@ -96,12 +121,26 @@ install_python_packages() {
       *) requirements+=(-r "$file") ;;
     esac
   done < <(requirement_files)
-  build_engine &
+  # Of another version the ABI is not known yet. The default one's is that of the compiler.
+  [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ] || build_engine &
   local engine=$!
   pip_install "${requirements[@]}"
   [ ${#without_dependencies[@]} = 0 ] || pip_install --no-deps "${without_dependencies[@]}"
   # Its errors are ignored here: the builds that need the engine report them.
   wait "$engine" || true
+}
+
+# Makes an environment on top of the caller's Python: it sees that Python's packages, and has those that it lacks.
+# Nothing is installed where the caller's packages are.
+put_environment_on_top() {
+  local env packages
+  env="$(sok_env)"
+  "$SOK_PYTHON" -c 'import tensorflow' > /dev/null 2>&1 || fail "$SOK_PYTHON cannot import TensorFlow."
+  say "[2/3] An environment on top of $SOK_PYTHON, in $env: the packages that tests need"
+  "$SOK_PYTHON" -m venv --without-pip "$env" || fail "$SOK_PYTHON could not make a virtual environment."
+  packages="$("$SOK_PYTHON" -c 'import sys; print(*[p for p in sys.path if p.endswith(("site-packages", "dist-packages"))], sep="\n")')"
+  printf '%s\n' "$packages" > "$("$(sok_python)" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/on_top.pth"
+  pip_install -r "$(requirement_files)"
 }
 
 # Builds the part of the op library that does not need TensorFlow, while pip installs TensorFlow.
@@ -132,19 +171,26 @@ write_if_changed() {
   if [ "$contents" != "$(cat "$1" 2> /dev/null || true)" ]; then printf '%s\n' "$contents" > "$1"; fi
 }
 
-# The ABI of the standard library that TensorFlow was compiled with, 0 or 1: whatever is linked with it needs the same.
-cxx11_abi() {
-  case "$SOK_TENSORFLOW" in
-    1.15.*) echo 0 ;;
-    *) echo 1 ;;
-  esac
+# TensorFlow's flag for the ABI of the standard library, if it has one: whatever is linked with it needs the same. Kept
+# in a file, as TensorFlow takes seconds to ask.
+abi_flag() {
+  local file
+  file="$(sok_env)/.abi_flag"
+  if [ ! -e "$file" ] && [ -n "$(environment_stamp)" ]; then
+    TF_CPP_MIN_LOG_LEVEL=3 "$(sok_python)" -c \
+      'import tensorflow as tf; print(*[f for f in tf.sysconfig.get_compile_flags() if "CXX11_ABI" in f])' \
+      2> "$file.log" | tail -n 1 > "$file.new" || fail "TensorFlow cannot be imported:" "$(tail -n 3 "$file.log")"
+    mv "$file.new" "$file"
+  fi
+  cat "$file" 2> /dev/null || true
 }
 
 write_bazel_configuration() {
-  local command horovod_source=
+  local command abi horovod_source=
   # Set whenever the source is there, whichever options were given: else builds would alternate between two
   # configurations.
   [ ! -e "$HOROVOD_SOURCE/setup.py" ] || horovod_source="$HOROVOD_SOURCE"
+  abi="$(abi_flag)"
   {
     echo "# Written by tools/setup.sh; personal settings belong in .bazelrc.user."
     # For queries too: with other values, a query would discard the repositories of the build.
@@ -155,9 +201,10 @@ write_bazel_configuration() {
       echo "$command --repo_env=SOK_HOROVOD=$horovod_source"
     done
     echo "build --disk_cache=$SOK_HOME/bazel"
-    [ "$(cxx11_abi)" = 1 ] || echo "build --cxxopt=-D_GLIBCXX_USE_CXX11_ABI=$(cxx11_abi)"
+    # The compiler's own is 1.
+    [[ "$abi" != *=0 ]] || echo "build --cxxopt=$abi"
     if [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ]; then
-      echo "build --symlink_prefix=bazel-tf/$SOK_TENSORFLOW-"
+      echo "build --symlink_prefix=bazel-tf/$(sok_name)-"
     fi
   } | write_if_changed "$(sok_env).bazelrc"
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then

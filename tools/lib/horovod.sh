@@ -8,7 +8,7 @@ HOROVOD_SOURCE="$SOK_HOME/horovod/horovod-$HOROVOD_VERSION"
 horovod_wheel_folder() {
   local transports=gloo
   if command -v mpicc > /dev/null; then transports=mpi-gloo; fi
-  printf '%s' "$SOK_HOME/horovod/tf-$SOK_TENSORFLOW-cp$(needed_python | tr -d .)-$transports"
+  printf '%s' "$SOK_HOME/horovod/tf-$(sok_name)-cp$(needed_python | tr -d .)-$transports"
 }
 
 horovod_wheel() { find "$(horovod_wheel_folder)" -name 'horovod-*.whl' 2> /dev/null | head -n 1; }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import operator
 import os
 import zlib
 from collections.abc import Iterator
@@ -43,12 +45,17 @@ class ArraySpec:
     @property
     def data_bytes(self) -> int:
         """The bytes of all elements."""
-        return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
+        return _product(self.shape) * self.dtype.itemsize
 
     @property
     def row_bytes(self) -> int:
         """The bytes of one row."""
-        return int(np.prod(self.shape[1:], dtype=object)) * self.dtype.itemsize
+        return _product(self.shape[1:]) * self.dtype.itemsize
+
+
+def _product(lengths: tuple[int, ...]) -> int:
+    """The product as a Python integer, which cannot overflow."""
+    return functools.reduce(operator.mul, lengths, 1)
 
 
 class CheckedArray:

@@ -14,11 +14,10 @@ import tensorflow as tf
 import tensorflow.compat.v1  # noqa: F401
 
 from sparse_operation_kit.compat.internals import global_policy, policy_or_dtype
+from sparse_operation_kit.compat.version import VERSION
 from sparse_operation_kit.newer_python import removeprefix
 
-# TensorFlow's (major, minor).
-_major, _minor = tf.__version__.split(".")[:2]
-VERSION = (int(_major), int(_minor))
+IS_TENSORFLOW_2 = VERSION >= (2, 0)
 
 
 def _has_keras_2() -> bool:

@@ -6,6 +6,7 @@ are functions that versions have in different forms.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import tensorflow as tf
@@ -27,6 +28,8 @@ from tensorflow.python.ops import (  # noqa: F401
 from tensorflow.python.training import saver  # noqa: F401
 from tensorflow.python.training.saving import saveable_object  # noqa: F401
 
+from sparse_operation_kit.compat.version import VERSION
+
 try:
     from tensorflow.python.trackable import base as trackable
 except ImportError:
@@ -43,6 +46,11 @@ except ImportError:
     from tensorflow.python.ops.gradients_util import IsTrainable as is_trainable  # noqa: F401
 
 try:
+    from tensorflow.python.ops.ref_variable import RefVariable
+except ImportError:
+    from tensorflow.python.ops.variables import RefVariable  # noqa: F401
+
+try:
     from tensorflow.python.ops import handle_data_util
 except ImportError:
     handle_data_util = None
@@ -57,10 +65,21 @@ except AttributeError:
 
 # Version 1.15 reads every other class of variables as a whole before it looks rows up.
 BaseOfLookedUpVariables = (
-    resource_variable_ops.ResourceVariable
-    if tf.__version__.startswith("1.")
-    else resource_variable_ops.BaseResourceVariable
+    resource_variable_ops.ResourceVariable if VERSION < (2, 0) else resource_variable_ops.BaseResourceVariable
 )
+
+
+if hasattr(serialization, "_serialize_keras_object"):
+    serialize_keras_object: Any = serialization._serialize_keras_object
+    deserialize_keras_object: Any = serialization._deserialize_keras_object
+else:
+    from tensorflow.python.keras.utils import generic_utils as _generic_utils
+
+    serialize_keras_object = _generic_utils.serialize_keras_object
+    deserialize_keras_object = _generic_utils.deserialize_keras_object
+
+# Version 1.15 takes names of columns as they are.
+name_for_variable_scope: Any = getattr(columns_v2, "_sanitize_column_name_for_variable_scope", str)
 
 
 class _EmbeddingColumn(columns_v2.EmbeddingColumn):
@@ -99,12 +118,46 @@ def op_definition(name: str) -> Any:
     return op_def_registry.get(name)
 
 
+class _VariableWatcher:
+    """Notes the trainable variables that are read in its context. Version 1.15 has no such class."""
+
+    def __init__(self) -> None:
+        self._watched: dict[int, Any] = {}
+
+    def __enter__(self) -> _VariableWatcher:
+        self._before = record.variable_accessed
+
+        def note(variable: Any) -> None:
+            self._watched.setdefault(id(variable), variable)
+            self._before(variable)
+
+        record.variable_accessed = note
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        record.variable_accessed = self._before
+
+    def watched_variables(self) -> tuple[Any, ...]:
+        """The variables, in the order of their first reads."""
+        return tuple(self._watched.values())
+
+
+# A context that notes the trainable variables that are read in it.
+watching_variables: Any = getattr(record, "VariableWatcher", _VariableWatcher)
+
+
+def call_with_training(original: Any, layer: Any, *arguments: Any) -> Any:
+    """Calls a layer's `call`, whose last argument, `training`, version 1.15's `DenseFeatures` has not."""
+    takes_training = "training" in inspect.signature(original).parameters
+    return original(layer, *(arguments if takes_training else arguments[:-1]))
+
+
 def policy_or_dtype(name: Any) -> Any:
     """What Keras' layers take as their dtype, for the name of a policy or of a dtype, or for either of them.
 
     Version 1.15's layers take no name of a policy.
     """
-    if tf.__version__.startswith("1.") and str(name).startswith("mixed_"):
+    if VERSION < (2, 0) and str(name).startswith("mixed_"):
         return _policies.Policy(name)
     return name
 

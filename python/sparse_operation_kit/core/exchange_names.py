@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.internals import func_graph
+from sparse_operation_kit.compat.internals import func_graph, ops
 
 # Names are sent in every negotiation between ranks, so long lists of tables are replaced by a fingerprint.
 _LONGEST_NAME = 120
@@ -38,7 +38,7 @@ def unique_name(name: str) -> str:
     if tf.executing_eagerly():
         return name
     graph = tf.compat.v1.get_default_graph()
-    is_eager_outside = tf.compat.v1.executing_eagerly_outside_functions()
+    is_eager_outside = ops.executing_eagerly_outside_functions()
     while getattr(graph, "outer_graph", None) is not None:
         if is_eager_outside and not isinstance(graph.outer_graph, func_graph.FuncGraph):
             break

@@ -17,6 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
+from sparse_operation_kit.compat.internals import RefVariable
+from sparse_operation_kit.compat.namespaces import namespaces
 
 
 class Part(enum.Enum):
@@ -148,19 +150,12 @@ _MAKES_COLUMNS = "Columns over unbounded keys have embedding variables and belon
 _WEIGHTS_IN_TABLES = "The weights of unbounded keys are the rows of an embedding variable."
 
 
-def _in_namespaces(path: str) -> Callable[[], Sequence[Any]]:
-    """Returns a function that finds a namespace in `tf` and in `tf.compat.v1`; "" means these themselves."""
-    return lambda: [
-        functools.reduce(getattr, filter(None, path.split(".")), root) for root in (tf, tf.compat.v1)
-    ]
-
-
 def _with_function(path: str, *modules: str) -> Callable[[], Sequence[Any]]:
     """Returns a function that finds the namespaces and modules that have a function."""
 
     def find() -> Sequence[Any]:
         namespace, _, name = path.rpartition(".")
-        owners = [*_in_namespaces(namespace)(), *(_find(module) for module in modules)]
+        owners = [*namespaces(namespace), *(_find(module) for module in modules)]
         return list({id(owner): owner for owner in owners if hasattr(owner, name)}.values())
 
     return find
@@ -199,7 +194,7 @@ def _deeprec_name(name: str) -> Replacement:
         Part.DEEPREC_NAMES,
         "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`.",
         How.ADDED,
-        find_owners=lambda: [*_in_namespaces(namespace)(), *(_find(module) for module in modules)],
+        find_owners=lambda: [*namespaces(namespace), *(_find(module) for module in modules)],
     )
 
 
@@ -244,6 +239,12 @@ TABLE: tuple[Replacement, ...] = (
         f"{_SAVER_BUILDER}._build_internal",
         Part.SAVERS,
         "If a Saver gets a table under another name, the table is saved under that name.",
+    ),
+    Replacement(
+        f"{_SAVER_BUILDER}._GroupByDevices",
+        Part.SAVERS,
+        "It reads what is saved for its device, and a table is not a tensor.",
+        before=(2, 0),
     ),
     Replacement(f"{_SAVER_BUILDER}._AddSaveOps", Part.SAVERS, _NOT_THE_ROWS),
     Replacement(f"{_SAVER_BUILDER}._AddShardedSaveOps", Part.SAVERS, _NOT_THE_ROWS),
@@ -327,6 +328,7 @@ TABLE: tuple[Replacement, ...] = (
         f"{_VARIABLES}.ref_variable.RefVariable._init_from_args",
         Part.COLLECTIVE_TRAINING,
         "Ordinary variables start with rank 0's values.",
+        find_owners=lambda: [RefVariable],
     ),
     Replacement(
         "tf.linalg.global_norm",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-import tensorflow as tf
+from sparse_operation_kit.compat import dispatch, namespaces
 
 _logger = logging.getLogger(__name__)
 _ABSENT = object()
@@ -103,12 +103,12 @@ class Dispatch(Change):
     def __init__(
         self, owner: ModuleType, attribute: str, implementation: tuple[Callable, Mapping[str, Any]]
     ) -> None:
-        self._function, types = implementation
-        tf.experimental.dispatch_for_api(getattr(owner, attribute), dict(types))(self._function)
+        function, types = implementation
+        self._undo = dispatch.dispatch(getattr(owner, attribute), types, function)
 
     def undo(self) -> None:
         """Removes the implementation."""
-        tf.experimental.unregister_dispatch_for(self._function)
+        self._undo()
 
 
 class AddedName(Change):
@@ -133,7 +133,7 @@ class AddedName(Change):
     def undo(self) -> None:
         """Removes the name, if it still refers to the same object."""
         if self._is_added and getattr(self._owner, self._attribute, _ABSENT) is self._value:
-            delattr(self._owner, self._attribute)
+            namespaces.remove_name(self._owner, self._attribute)
 
 
 class AddedModule(Change):

@@ -56,7 +56,7 @@ def _current_device() -> str:
 def _may_have_a_gpu(device: str) -> bool:
     """Whether a job of this name may have a GPU: others are not asked, this process is."""
     is_elsewhere = tf.DeviceSpec.from_string(device).job is not None
-    return is_elsewhere or bool(tf.config.list_physical_devices("GPU"))
+    return is_elsewhere or bool(tf.config.experimental.list_physical_devices("GPU"))
 
 
 def table_device() -> contextlib.AbstractContextManager[None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import compat
+from sparse_operation_kit.compat.tensors import types_of_generator
 from sparse_operation_kit.deeprec import parquet_file
 from sparse_operation_kit.deeprec.data_frame import Field, Value
 
@@ -195,11 +195,7 @@ def _reader(
             columns[field.name] = own[0] if count == 1 else Value(own[0], own[1:])
         return columns
 
-    if compat.VERSION >= (2, 4):
-        signature = tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes))
-        types: dict[str, Any] = {"output_signature": signature}
-    else:
-        types = {"output_types": tuple(dtypes), "output_shapes": tuple(shapes)}
+    types = types_of_generator(dtypes, shapes)
 
     @tf.autograph.experimental.do_not_convert
     def create(name: tf.Tensor) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.core import exchange_names
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel import lookups, worker_lookups
@@ -74,7 +75,7 @@ class DistributedEmbedding(Layer):
         Raises:
           TypeError, ValueError: an argument is of the wrong type or out of range.
         """
-        if kwargs.get("dtype") is None and not tf.compat.v1.executing_eagerly_outside_functions():
+        if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
             # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
             kwargs["dtype"] = keras.backend.floatx()
         super().__init__(autocast=False, **kwargs)

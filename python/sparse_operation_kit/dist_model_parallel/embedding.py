@@ -6,6 +6,8 @@ from typing import Any, Union
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.internals import ops
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.dist_model_parallel.ids import as_ids, checked_ids, count
 from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
 from sparse_operation_kit.lookup import ordinary
@@ -66,7 +68,7 @@ class Embedding(Layer):
         """
         kwargs.setdefault("input_shape", (None,))
         # With TensorFlow's v2 behavior disabled, Keras would take the dtype of the ids.
-        if kwargs.get("dtype") is None and not tf.compat.v1.executing_eagerly_outside_functions():
+        if kwargs.get("dtype") is None and not ops.executing_eagerly_outside_functions():
             kwargs["dtype"] = keras.backend.floatx()
         super().__init__(autocast=False, **kwargs)
         self.input_dim = count(input_dim, f"Embedding layer '{self.name}': input_dim")
@@ -136,7 +138,7 @@ class Embedding(Layer):
         if isinstance(ids, tf.SparseTensor):
             raise ValueError(f"Embedding layer '{self.name}': ids in a SparseTensor need a combiner")
         if isinstance(ids, tf.RaggedTensor):
-            return ids.with_values(self._rows(ids.values))
+            return with_values(ids, self._rows(ids.values))
         return tf.nn.embedding_lookup(self.embeddings, self._checked(ids))
 
     def _combined(self, ids: Ids, combiner: str) -> Union[tf.Tensor, tf.RaggedTensor]:
@@ -156,12 +158,12 @@ class Embedding(Layer):
             # The ids to combine are those of the innermost dimension, which need not be ragged.
             inner = isinstance(ids.values, tf.RaggedTensor) or ids.values.shape.rank not in (None, 1)
             if inner:
-                return ids.with_values(self._combined(ids.values, combiner))
+                return with_values(ids, self._combined(ids.values, combiner))
             return self._bags(ids, combiner)
         return self._of_each_last_dimension(ids, combiner)
 
     def _bags(self, ids: Union[tf.SparseTensor, tf.RaggedTensor], combiner: str) -> tf.Tensor:
-        ids = ids.with_values(self._checked(ids.values))
+        ids = with_values(ids, self._checked(ids.values))
         who = f"Embedding layer '{self.name}'"
         return ordinary.look_up_bags([self.embeddings], ids, combiner, None, "div", who)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.tensors import reference
 from sparse_operation_kit.core import broadcast
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
@@ -287,7 +288,7 @@ class BroadcastGlobalVariablesCallback(_Callback):
 
     def _broadcast(self, variables: Sequence[tf.Variable]) -> None:
         # Values of metrics and of the optimizer's counter may occur twice.
-        distinct = {variable.ref(): variable for variable in variables}
+        distinct = {reference(variable): variable for variable in variables}
         done = broadcast_variables(list(distinct.values()), self._root_rank)
         if done is not None:
             keras_session().run(done)

@@ -8,7 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.internals import init_ops, serialization
+from sparse_operation_kit.compat.internals import (
+    deserialize_keras_object,
+    init_ops,
+    serialize_keras_object,
+)
 from sparse_operation_kit.core import row_policies
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
 
@@ -66,7 +70,7 @@ def options_from_config(config: Any, custom_objects: dict[str, Any] | None) -> A
             field: options_from_config(value, custom_objects) for field, value in config["config"].items()
         }
         return _KINDS[name](**fields)
-    return serialization._deserialize_keras_object(
+    return deserialize_keras_object(
         config,
         module_objects=_initializers(),
         custom_objects=custom_objects,
@@ -86,7 +90,7 @@ def _to_config(column: str, value: Any) -> Any:
         return {"class_name": type(value).__name__, "config": fields}
     if not hasattr(value, "get_config") or inspect.isclass(value):
         raise ValueError(f"Column '{column}': {value!r} in its ev_option has no config that can be saved")
-    return serialization._serialize_keras_object(value)
+    return serialize_keras_object(value)
 
 
 def _initializers() -> dict[str, type]:

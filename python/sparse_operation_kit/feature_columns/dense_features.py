@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.internals import columns_v2
+from sparse_operation_kit.compat.internals import call_with_training, columns_v2, name_for_variable_scope
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import in_groups, looked_up_before
 from sparse_operation_kit.feature_columns.lookups import (
@@ -48,11 +48,11 @@ def _call_in_scope(
     features = sparse_features(features)
     grouped = [column for column in layer._feature_columns if in_groups([column])]
     if not grouped or not isinstance(features, dict):
-        return original(layer, features, cols_to_output_tensors, training)
+        return call_with_training(original, layer, features, cols_to_output_tensors, training)
     cache = columns_v2.FeatureTransformationCache(features)
     requests = []
     for column in grouped:
-        with tf.name_scope(columns_v2._sanitize_column_name_for_variable_scope(column.name)):
+        with tf.name_scope(name_for_variable_scope(column.name)):
             requests.append(column.state_request(cache, layer._state_manager))
     if cols_to_output_tensors is None and len(grouped) == len(layer._feature_columns):
         check_batch_sizes(requests, grouped)
@@ -60,7 +60,7 @@ def _call_in_scope(
         return outputs[0] if len(outputs) == 1 else tf.concat(outputs, axis=1)
     rows = outputs_of_columns(requests)
     with looked_up_before(grouped, rows):
-        return original(layer, features, cols_to_output_tensors, training)
+        return call_with_training(original, layer, features, cols_to_output_tensors, training)
 
 
 def _as_bool(training: Any) -> bool | tf.Tensor:

@@ -61,7 +61,6 @@ class TableColumn(abc.ABC):
     name: str
     combiner: str
     categorical_column: Any
-    use_safe_embedding_lookup: bool
 
     @abc.abstractmethod
     def request(self, inputs: Any, weight_collections: Any, trainable: bool) -> LookupRequest:
@@ -115,7 +114,9 @@ class TableColumn(abc.ABC):
 
     def _request(self, variable: Any, tensors: Any) -> LookupRequest:
         rank = tensors.id_tensor.shape.rank
-        prune = self.use_safe_embedding_lookup or rank is None or rank > 2
+        # Version 1.15 has no other lookup.
+        is_safe = getattr(self, "use_safe_embedding_lookup", True)
+        prune = is_safe or rank is None or rank > 2
         ids, weights = tensors.id_tensor, tensors.weight_tensor
         return LookupRequest(variable, ids, weights, self.combiner, self.group, prune)
 

@@ -14,6 +14,7 @@ from typing import Any, Union
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import variables
+from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.lookup import ordinary, padded_sequences
 from sparse_operation_kit.lookup.group import (
@@ -225,10 +226,10 @@ class _Bags:
 
     def lookup(self) -> Lookup:
         """The lookup in an embedding variable."""
-        keys = self.ids.with_values(as_keys(self.ids.values, self.variable, self.who))
+        keys = with_values(self.ids, as_keys(self.ids.values, self.variable, self.who))
         weights = self.weights
         if weights is not None:
-            weights = weights.with_values(tf.cast(weights.values, tf.float32))
+            weights = with_values(weights, tf.cast(weights.values, tf.float32))
         kind = SparseLookup if isinstance(keys, tf.SparseTensor) else RaggedLookup
         return kind(self.variable, keys, self.combiner, weights)
 

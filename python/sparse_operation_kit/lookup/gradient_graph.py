@@ -64,7 +64,7 @@ def _is_in_branch(op: tf.Operation) -> bool:
     # For v1 control flow, which graphs have if TensorFlow's v2 behavior is disabled.
     context = op._get_control_flow_context()
     while context is not None:
-        if context.IsCondContext():
+        if context.IsCondContext() or context.IsWhileContext():
             return True
         context = context.outer_context
     return False

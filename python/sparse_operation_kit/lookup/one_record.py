@@ -11,7 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.internals import is_trainable, record, resource_variable_ops
+from sparse_operation_kit.compat.internals import (
+    is_trainable,
+    record,
+    resource_variable_ops,
+    watching_variables,
+)
+from sparse_operation_kit.compat.tensors import reference
 
 
 class OneRecord:
@@ -23,7 +29,7 @@ class OneRecord:
     @contextlib.contextmanager
     def making(self) -> Iterator[None]:
         """Returns the context in which to create the ops; tapes record nothing inside it."""
-        with record.VariableWatcher() as watcher, record.stop_recording():
+        with watching_variables() as watcher, record.stop_recording():
             yield
         self._variables = watcher.watched_variables()
 
@@ -74,7 +80,7 @@ class OneRecord:
         of_ops = set(made)
         tensors = [tensor for op in made for tensor in op.inputs if tensor.op not in of_ops]
         tensors += [variable.handle for variable in self._variables]
-        distinct = {tensor.ref(): tensor for tensor in tensors if is_trainable(tensor)}
+        distinct = {reference(tensor): tensor for tensor in tensors if is_trainable(tensor)}
         return list(distinct.values())
 
 

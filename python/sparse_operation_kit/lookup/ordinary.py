@@ -7,6 +7,8 @@ from typing import Any, Union
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.tensors import with_values
+
 Bags = Union[tf.SparseTensor, tf.RaggedTensor]
 
 
@@ -40,7 +42,7 @@ def look_up_bags(
     Raises:
       TypeError: The ids do not have such a dtype.
     """
-    ids = ids.with_values(_positions(ids.values, who))
+    ids = with_values(ids, _positions(ids.values, who))
     output = tf.compat.v1.nn.embedding_lookup_sparse(
         list(variables),
         ids,
@@ -92,7 +94,7 @@ def checked_weights(weights: Bags, ids: Bags, who: str) -> Bags:
             checks.append(tf.compat.v1.debugging.assert_equal(of_weights, of_ids, message=message))
     with tf.control_dependencies(checks):
         finite = tf.debugging.assert_all_finite(tf.cast(weights.values, tf.float32), f"{who}: weights")
-    return weights.with_values(finite)
+    return with_values(weights, finite)
 
 
 def _places(bags: Bags) -> tf.Tensor:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from sparse_operation_kit import native
 from sparse_operation_kit.compat.internals import func_graph
 from sparse_operation_kit.compat.internals import session as session_lib
+from sparse_operation_kit.compat.tensors import next_as_optional
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.lookup.group import looking_ahead
 from sparse_operation_kit.lookup.one_record import OneRecord
@@ -70,7 +71,9 @@ class LookupPrefetch(tf.compat.v1.train.SessionRunHook):
         graph = tf.compat.v1.get_default_graph()
         if tf.executing_eagerly() or isinstance(graph, func_graph.FuncGraph):
             raise RuntimeError("LookupPrefetch works in graphs with sessions, not in functions or eagerly")
-        if not hasattr(iterator, "get_next_as_optional"):
+        if not isinstance(iterator, tf.compat.v1.data.Iterator) and not hasattr(
+            iterator, "get_next_as_optional"
+        ):
             raise TypeError(
                 f"LookupPrefetch: iterator must be a tf.compat.v1.data.Iterator, not {iterator!r}"
             )
@@ -159,7 +162,7 @@ def _taken(value: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
 
 def _draw(iterator: Any) -> tuple[tf.Tensor, Any]:
     """Returns whether there is a next batch, and the batch. If there is none, ops on it do not run."""
-    optional = iterator.get_next_as_optional()
+    optional = next_as_optional(iterator)
     has_next = optional.has_value()
     drawn = tf.nest.map_structure(
         lambda variant: tf.raw_ops.Switch(data=variant, pred=has_next).output_true,

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.tensors import reference
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.lookup.whole_loops import keep_loops_whole
 
@@ -69,14 +70,14 @@ class StepCut:
         Returns:
           The results, with held tensors replaced.
         """
-        place = {tensor.ref(): instead for tensor, instead in zip(self.held, taken)}
+        place = {reference(tensor): instead for tensor, instead in zip(self.held, taken)}
         for op, index, tensor in self._inputs:
-            op._update_input(index, place[tensor.ref()])
+            op._update_input(index, place[reference(tensor)])
         for op in self._waiting:
             remaining = [control for control in op.control_inputs if not self._runs_ahead(control)]
             op._remove_all_control_inputs()
             op._add_control_inputs(remaining)
-        return [place.get(tensor.ref(), tensor) for tensor in results]
+        return [place.get(reference(tensor), tensor) for tensor in results]
 
     def _classify(self) -> None:
         ops = [
@@ -114,8 +115,8 @@ class StepCut:
         """Adds a tensor to `held` if its op runs ahead; returns whether it does."""
         if not self._runs_ahead(tensor.op):
             return False
-        if tensor.ref() not in known:
-            known.add(tensor.ref())
+        if reference(tensor) not in known:
+            known.add(reference(tensor))
             self.held.append(tensor)
         return True
 

@@ -30,6 +30,23 @@ def _build_internal(original: Callable) -> Callable:
     return wrapped
 
 
+@replacements.implements(f"{_BUILDER}._GroupByDevices")
+def _group_by_devices(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def wrapped(self, saveables):
+        if not tables_of(saveables):
+            return original(self, saveables)
+        by_device: dict[str, list[Any]] = {}
+        for saveable in saveables:
+            devices = {tf.DeviceSpec.from_string(spec.device or "").to_string() for spec in saveable.specs}
+            if len(devices) != 1:
+                raise ValueError(f"All tensors of '{saveable.name}' must be on one device: {sorted(devices)}")
+            by_device.setdefault(devices.pop(), []).append(saveable)
+        return sorted(by_device.items())
+
+    return wrapped
+
+
 @replacements.implements(f"{_BUILDER}._AddSaveOps")
 def _add_save_ops(original: Callable) -> Callable:
     @functools.wraps(original)

@@ -1,0 +1,30 @@
+"""The modules in which TensorFlow has its public names."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from types import ModuleType
+
+import tensorflow as tf
+
+
+def namespaces(path: str = "") -> list[ModuleType]:
+    """The modules that programs reach as `path` below `tf` and below `tf.compat.v1`; for "" these themselves.
+
+    In version 1.15 `from tensorflow.compat import v1` gives another module than `tf.compat.v1`.
+    """
+    roots = [tf, tf.compat.v1, importlib.import_module("tensorflow.compat.v1")]
+    found = [functools.reduce(getattr, filter(None, path.split(".")), root) for root in roots]
+    return list({id(module): module for module in found}.values())
+
+
+def remove_name(namespace: ModuleType | type, name: str) -> None:
+    """Removes a name that was added to a module or class of TensorFlow's.
+
+    Version 1.15's namespaces are objects that keep copies of their names, and do not drop these themselves.
+    """
+    delattr(namespace, name)
+    if isinstance(namespace, ModuleType):
+        vars(namespace).pop(name, None)
+        vars(namespace).get("_tfmw_attr_map", {}).pop(name, None)

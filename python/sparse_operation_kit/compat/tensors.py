@@ -1,0 +1,36 @@
+"""Methods of tensors, variables and iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit.compat.version import VERSION
+
+
+def reference(value: Any) -> Hashable:
+    """A key of dicts and sets that stands for a tensor or a variable: `value.ref()`, or its older name."""
+    return value.ref() if hasattr(value, "ref") else value.experimental_ref()
+
+
+def next_as_optional(iterator: Any) -> Any:
+    """The iterator's next element, or none at the end; a `tf.experimental.Optional`."""
+    if hasattr(iterator, "get_next_as_optional"):
+        return iterator.get_next_as_optional()
+    return tf.data.experimental.get_next_as_optional(iterator)
+
+
+def types_of_generator(dtypes: Sequence[tf.DType], shapes: Sequence[tf.TensorShape]) -> dict[str, Any]:
+    """The arguments of `tf.data.Dataset.from_generator` for tuples of tensors of these dtypes and shapes."""
+    if VERSION < (2, 4):
+        return {"output_types": tuple(dtypes), "output_shapes": tuple(shapes)}
+    return {"output_signature": tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes))}
+
+
+def with_values(ids: Any, values: tf.Tensor) -> Any:
+    """The SparseTensor or RaggedTensor `ids` with other values."""
+    if isinstance(ids, tf.SparseTensor):
+        return tf.SparseTensor(ids.indices, values, ids.dense_shape)
+    return ids.with_values(values)
