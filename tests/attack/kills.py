@@ -18,4 +18,4 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
     return Counter({"kills survived": _KILLS, "steps saved": step})
 
 
-SCENARIO = Scenario("kills", "a training killed at any moment of its saves, and restored", _attempt, 120)
+SCENARIO = Scenario("kills", "a training killed at any moment of its saves, and restored", _attempt, 240)
