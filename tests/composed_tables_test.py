@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit import deeprec
+from sparse_operation_kit import compat, deeprec
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -266,6 +266,7 @@ def test_wrong_adaptive_columns(session):
         deeprec.adaptive_embedding_lookup_sparse(None, None, None, None)
 
 
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="Keras 3 has no graphs with sessions")
 def test_sequences_of_keys_are_those_of_tensorflows_column(session):
     sequence = tf.SparseTensor(
         [[0, 0], [0, 1], [1, 1], [2, 2], [3, 3], [4, 3], [4, 4]],

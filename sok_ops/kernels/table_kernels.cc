@@ -42,7 +42,7 @@ tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initiali
                                           : InitializerKind::kTruncatedNormal;
   initializer->a = args[0];
   initializer->b = wanted == 2 ? args[1] : 0.0f;
-  int64_t rows;
+  int64_t rows = 0;
   TF_RETURN_IF_ERROR(construction->GetAttr("initializer_rows", &rows));
   if (rows > std::numeric_limits<uint32_t>::max()) {
     return tf::errors::InvalidArgument("initializer_rows must be below 2^32, not ", rows);
