@@ -7,15 +7,15 @@ from example_support import run_deeprec, write_criteo
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_run_goes_on_where_the_last_one_ended(tmp_path, size):
-    flags = ["--data_dir", str(write_criteo(tmp_path / "data", lines=400)), "--batch_size", "32"]
+    flags = ["--data_dir", str(write_criteo(tmp_path / "data", lines=400)), "--batch_size", "64"]
     flags += ["--checkpoint_dir", str(tmp_path / "checkpoints")]
-    ranks, first, last = run_deeprec("monitored_criteo.py", *flags, "--steps", "60", size=size)
+    ranks, first, last = run_deeprec("monitored_criteo.py", *flags, "--steps", "120", size=size)
     assert ranks == size
     assert first > 0.5 and last < first - 0.1
-    assert (tmp_path / "checkpoints" / "model.ckpt-60.sok").is_dir()
-    _, _, at_end = run_deeprec("monitored_criteo.py", *flags, "--steps", "80", size=size)
+    assert (tmp_path / "checkpoints" / "model.ckpt-120.sok").is_dir()
+    _, _, at_end = run_deeprec("monitored_criteo.py", *flags, "--steps", "160", size=size)
     assert at_end < last
-    assert (tmp_path / "checkpoints" / "model.ckpt-80.sok").is_dir()
+    assert (tmp_path / "checkpoints" / "model.ckpt-160.sok").is_dir()
 
 
 def test_it_generates_data():
