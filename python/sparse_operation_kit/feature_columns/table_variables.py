@@ -140,4 +140,6 @@ def _options(options: Any) -> tuple[Any, Any, Any, str]:
     """Returns (init_option, filter_option, evict_option, memory)."""
     if options is None:
         return None, None, None, "device"
-    return options.init_option, options.filter_option, options.evict_option, memory_of(options.storage_option)
+    # Options of another class may be older than this attribute.
+    memory = memory_of(getattr(options, "storage_option", None))
+    return options.init_option, options.filter_option, options.evict_option, memory
