@@ -80,7 +80,7 @@ class StorageOption:
         kind = None if self.storage_type is None else StorageType(self.storage_type)
         if kind not in (None, StorageType.DEFAULT, StorageType.DRAM, StorageType.HBM):
             raise ValueError(f"StorageOption: storage_type {kind.name} is not supported: {_INSTEAD}")
-        if kind == StorageType.HBM and not tf.config.list_physical_devices("GPU"):
+        if kind == StorageType.HBM and not tf.config.experimental.list_physical_devices("GPU"):
             raise ValueError("StorageOption: storage_type HBM needs a GPU, and TensorFlow finds none")
 
 
