@@ -41,7 +41,7 @@ Extremes MakeKeysOfSome(const InputIds& input, int64_t* keys) {
     extremes.lowest = std::min(extremes.lowest, id);
     if (id >= input.sizes[feature]) extremes.highest_above = std::max(extremes.highest_above, id);
     keys[i] = Key(id, base);
-    base += input.sizes[feature];
+    base = Key(input.sizes[feature], base);
     if (++feature == features) {
       feature = 0;
       base = input.base;
