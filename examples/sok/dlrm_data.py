@@ -20,13 +20,8 @@ def vocabulary_sizes(largest):
 def samples(data_dir, sizes, held_out):
     """A finite dataset of samples (inputs, label): the held-out ones, or the others."""
     if data_dir:
-        everything = _criteo(os.path.join(data_dir, "train.txt"), sizes)
-    else:
-        everything = _generated(sizes)
-    chosen = everything.enumerate().filter(
-        lambda number, _: tf.equal(tf.equal(number % HELD_OUT, 0), held_out)
-    )
-    return chosen.map(lambda _, sample: sample)
+        return _criteo(os.path.join(data_dir, "train.txt"), sizes, held_out)
+    return _generated(sizes, held_out)
 
 
 def batches(data_dir, sizes, global_batch_size, rank, ranks, held_out):
@@ -43,10 +38,13 @@ def batches(data_dir, sizes, global_batch_size, rank, ranks, held_out):
     return tf.compat.v1.data.make_initializable_iterator(read)
 
 
-def _criteo(path, sizes):
+def _criteo(path, sizes, held_out):
     """The lines of a file: label, 13 integers, 26 categories. Values are hashed to the category's size."""
 
-    def parse(line):
+    def is_chosen(number, _):
+        return tf.equal(tf.equal(number % HELD_OUT, 0), held_out)
+
+    def parse(_, line):
         columns = tf.strings.split([line], "\t").to_tensor("", shape=[1, 1 + NUMBERS + CATEGORIES])[0]
         numbers = tf.strings.regex_replace(columns[1 : 1 + NUMBERS], "^$", "0")
         counts = tf.math.log1p(tf.maximum(tf.strings.to_number(numbers), 0.0))
@@ -54,10 +52,10 @@ def _criteo(path, sizes):
         keys = [tf.strings.to_hash_bucket_fast(text, size) for text, size in zip(texts, sizes)]
         return {"numbers": counts, "categories": tf.stack(keys)}, tf.strings.to_number(columns[0])
 
-    return tf.data.TextLineDataset(path).map(parse)
+    return tf.data.TextLineDataset(path).enumerate().filter(is_chosen).map(parse)
 
 
-def _generated(sizes, count=40_000):
+def _generated(sizes, held_out, count=40_000):
     """Generated samples whose clicks depend on the first number and on a weight for each category's value."""
     generator = np.random.default_rng(3)
     categories = np.stack(
@@ -68,4 +66,6 @@ def _generated(sizes, count=40_000):
     for column, size in enumerate(sizes):
         score = score + generator.normal(0, 0.5, size)[categories[:, column]]
     clicks = (generator.random(count) < 1 / (1 + np.exp(-score))).astype(np.float32)
-    return tf.data.Dataset.from_tensor_slices(({"numbers": numbers, "categories": categories}, clicks))
+    chosen = (np.arange(count) % HELD_OUT == 0) == held_out
+    inputs = {"numbers": numbers[chosen], "categories": categories[chosen]}
+    return tf.data.Dataset.from_tensor_slices((inputs, clicks[chosen]))
