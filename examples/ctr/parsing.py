@@ -129,6 +129,8 @@ def read(
             return np.True_
         return np.False_
 
+    # No function here branches on a tensor in Python, and AutoGraph would take a second to convert them.
+    @tf.autograph.experimental.do_not_convert
     def kept_lines(place: tf.Tensor, text: tf.Tensor) -> tuple[tf.Tensor, ...]:
         file, number = _file_and_number(place)
         kept = tf.logical_not(tf.strings.regex_full_match(text, line_format.skip))
@@ -136,6 +138,7 @@ def read(
             kept = tf.logical_and(kept, keep(file, number))
         return tuple(tf.boolean_mask(tensor, kept) for tensor in (file, number, text))
 
+    @tf.autograph.experimental.do_not_convert
     def parse_block(*block: tf.Tensor) -> tuple[Batch, tf.Tensor]:
         file, number, text = (tensor[share.rank :: share.ranks] for tensor in block)
         good = tf.strings.regex_full_match(text, line_format.pattern)
