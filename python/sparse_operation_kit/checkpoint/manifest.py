@@ -263,21 +263,9 @@ class _Reader:
             _shard(_object(shard, f"shard {number}"), number, rules, counters, block_bytes)
             for number, shard in enumerate(_list(top, "shards"))
         )
-        if not shards or len(shards) > _MAX_SHARDS:
-            raise ValueError(f"{len(shards) or 'no'} shards")
         rows = _int(top, "rows")
-        in_shards = sum(shard.table_rows for shard in shards)
-        if rows != in_shards:
-            raise ValueError(f"{rows} rows, but its shards have {in_shards}")
-        for number, shard in enumerate(shards):
-            if shard.rows > shard.table_rows or (kind == "full" and shard.rows != shard.table_rows):
-                raise ValueError(f"shard {number} holds {shard.rows} rows of {shard.table_rows}")
-        if (table["capacity"] or 0) > _MOST_FLOATS // len(shards) // table["dim"]:
-            raise ValueError(f"a capacity of {table['capacity']} rows, more than 2^63 bytes")
+        _check_rows(rows, kind, table, shards)
         _check_placement(table, shards)
-        for name in COLUMNS:
-            if len({name in shard.arrays for shard in shards}) > 1:
-                raise ValueError(f"some of the shards have the array {name!r}")
         _check_history(kind, optimizer, shards)
         return Manifest(
             kind=kind,
@@ -290,6 +278,23 @@ class _Reader:
             shards=shards,
             file_crc32=file_crc32,
         )
+
+
+def _check_rows(rows: int, kind: str, table: dict[str, Any], shards: tuple[ShardSpec, ...]) -> None:
+    """Checks the numbers of rows, and that all shards have the same columns."""
+    if not shards or len(shards) > _MAX_SHARDS:
+        raise ValueError(f"{len(shards) or 'no'} shards")
+    in_shards = sum(shard.table_rows for shard in shards)
+    if rows != in_shards:
+        raise ValueError(f"{rows} rows, but its shards have {in_shards}")
+    for number, shard in enumerate(shards):
+        if shard.rows > shard.table_rows or (kind == "full" and shard.rows != shard.table_rows):
+            raise ValueError(f"shard {number} holds {shard.rows} rows of {shard.table_rows}")
+    if (table["capacity"] or 0) > _MOST_FLOATS // len(shards) // table["dim"]:
+        raise ValueError(f"a capacity of {table['capacity']} rows, more than 2^63 bytes")
+    for name in COLUMNS:
+        if len({name in shard.arrays for shard in shards}) > 1:
+            raise ValueError(f"some of the shards have the array {name!r}")
 
 
 def _table(table: dict[str, Any]) -> dict[str, Any]:

@@ -124,11 +124,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 f"Embedding variable '{name}': eager execution is not supported; build a graph, as in "
                 "`with tf.Graph().as_default():`"
             )
-        _check_arguments(name, dim, capacity, key_dtype, dtype, use_hashtable, on_full, admission, eviction)
-        if memory not in MEMORIES:
-            raise ValueError(
-                f"Embedding variable '{name}': memory must be 'device' or 'host', not {memory!r}"
-            )
+        _check_arguments(
+            name, dim, capacity, key_dtype, dtype, use_hashtable, on_full, admission, eviction, memory
+        )
         graph = tf.compat.v1.get_default_graph()
         self.m_var_name = graph.unique_name(name, mark_as_used=False)
         self.dim = int(dim)
@@ -138,29 +136,10 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self.deeprec_arithmetic = bool(deeprec_arithmetic)
         self._eviction = eviction
         self._keeps_frequency = admission is not None or on_full == "evict_lfu"
-        option = (
-            initializer
-            if isinstance(initializer, row_policies.InitializerOption)
-            else row_policies.InitializerOption(initializer)
-        )
-        rows = option.rows if option is initializer and capacity is None else capacity
-        row_initializer = initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
-        self.constant_initial_value = _constant(row_initializer, option, admission)
-
-        ranks = communicator().size
-        if capacity is not None and int(capacity) * ranks * self.dim * tf.float32.size >= 2**63:
-            raise ValueError(
-                f"Embedding variable '{self.m_var_name}': capacity {capacity} on each of {ranks} ranks, with "
-                f"rows of {self.dim} floats, is more than 2^63 bytes"
-            )
-        shape = tf.TensorShape([None if capacity is None else capacity * ranks, self.dim])
-
-        # Without control dependencies: every step runs the handle's op, and must not run those again.
-        with tf.control_dependencies(None):
-            handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
-        place_table(handle.op, self.m_var_name)
-        # Without handle data, tf.while_loop would assume that the variable has no gradient.
-        set_handle_data(handle, shape, tf.float32)
+        option, initial_rows = self._initial_rows(initializer)
+        self.constant_initial_value = _constant(initial_rows, option, admission)
+        shape = self._table_shape()
+        handle = self._make_handle(name, shape)
         with tf.name_scope(self.m_var_name + "/"):
             self._make_table = functools.partial(
                 native.ops.sok_initialize_table,
@@ -169,9 +148,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 capacity=capacity or 0,
                 use_hashtable=self.use_hashtable,
                 key_dtype=self.key_dtype,
-                initializer=row_initializer.kind,
-                initializer_args=list(row_initializer.args),
-                initializer_seed=row_initializer.seed,
+                initializer=initial_rows.kind,
+                initializer_args=list(initial_rows.args),
+                initializer_seed=initial_rows.seed,
                 initializer_rows=option.rows if self.deeprec_arithmetic else 0,
                 placement=self._placement,
                 memory=memory,
@@ -184,6 +163,46 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 made.append(initializer_op)
             self._initializer_inputs = tuple(initializer_op.control_inputs)
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
+        self._become_variable(trainable, shape, handle, initializer_op, is_initialized)
+
+    def _initial_rows(
+        self, initializer: Any
+    ) -> tuple[row_policies.InitializerOption, initializers.RowInitializer]:
+        is_option = isinstance(initializer, row_policies.InitializerOption)
+        option = initializer if is_option else row_policies.InitializerOption(initializer)
+        rows = option.rows if is_option and self.capacity is None else self.capacity
+        return option, initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
+
+    def _table_shape(self) -> tf.TensorShape:
+        """The shape over all ranks."""
+        if self.capacity is None:
+            return tf.TensorShape([None, self.dim])
+        rows = int(self.capacity) * communicator().size
+        if rows * self.dim * tf.float32.size >= 2**63:
+            raise ValueError(
+                f"Embedding variable '{self.m_var_name}': capacity {self.capacity} on each of "
+                f"{communicator().size} ranks, with rows of {self.dim} floats, is more than 2^63 bytes"
+            )
+        return tf.TensorShape([rows, self.dim])
+
+    def _make_handle(self, name: str, shape: tf.TensorShape) -> tf.Tensor:
+        # Without control dependencies: every step runs the handle's op, and must not run those again.
+        with tf.control_dependencies(None):
+            handle = native.ops.sok_table(shared_name=self.m_var_name, name=name)
+        place_table(handle.op, self.m_var_name)
+        # Without handle data, tf.while_loop would assume that the variable has no gradient.
+        set_handle_data(handle, shape, tf.float32)
+        return handle
+
+    def _become_variable(
+        self,
+        trainable: bool,
+        shape: tf.TensorShape,
+        handle: tf.Tensor,
+        initializer_op: tf.Operation,
+        is_initialized: tf.Tensor,
+    ) -> None:
+        """Makes this object a variable for TensorFlow, and adds it to the graph's collections."""
         resource_variable_ops.BaseResourceVariable.__init__(
             self,
             trainable=trainable,
@@ -473,6 +492,7 @@ def _check_arguments(
     on_full: Any,
     admission: Any,
     eviction: Any,
+    memory: Any,
 ) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError(f"An embedding variable's name must be a non-empty string, not {name!r}")
@@ -498,4 +518,6 @@ def _check_arguments(
         raise ValueError(f"{who}: key_dtype must be tf.int64, tf.int32 or tf.uint32, not {key_dtype!r}")
     if dtype != tf.float32:
         raise ValueError(f"{who}: rows are tf.float32, not {dtype!r}; cast what a lookup returns")
+    if memory not in MEMORIES:
+        raise ValueError(f"{who}: memory must be 'device' or 'host', not {memory!r}")
     row_policies.check_policies(who, capacity, use_hashtable, on_full, admission, eviction)

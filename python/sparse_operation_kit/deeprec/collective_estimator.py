@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,24 +26,30 @@ def make_estimator(strategy: Any, model_fn: Callable, **kwargs: Any) -> Any:
     return _estimator_class()(strategy, model_fn, **kwargs)
 
 
-def _estimator_class() -> type:
-    v1 = tf.compat.v1
+def _evaluation_hook(
+    estimator: Any, spec: Any, every_n_iter: int, history: list | None
+) -> tf.compat.v1.train.CheckpointSaverHook:
+    """Returns a hook that saves a checkpoint every `every_n_iter` steps and evaluates it."""
 
-    class _Evaluate(v1.train.CheckpointSaverListener):
+    class Evaluate(tf.compat.v1.train.CheckpointSaverListener):
         """Evaluates each checkpoint that is saved."""
 
-        def __init__(self, estimator: Any, spec: Any, history: list | None) -> None:
-            self._estimator, self._spec, self._history = estimator, spec, history
-
-        def after_save(self, session: v1.Session, global_step_value: int) -> None:
+        def after_save(self, session: tf.compat.v1.Session, global_step_value: int) -> None:
             del session, global_step_value
-            spec = self._spec
-            metrics = self._estimator.evaluate(spec.input_fn, spec.steps, spec.hooks, name=spec.name)
-            if self._history is not None:
-                self._history.append(metrics)
+            metrics = estimator.evaluate(spec.input_fn, spec.steps, spec.hooks, name=spec.name)
+            if history is not None:
+                history.append(metrics)
 
-    class CollectiveEstimator(v1.estimator.Estimator):
-        """A tf.compat.v1.estimator.Estimator whose models are built for all ranks."""
+    return tf.compat.v1.train.CheckpointSaverHook(
+        estimator.model_dir, save_steps=every_n_iter, listeners=[Evaluate()]
+    )
+
+
+@functools.lru_cache(maxsize=None)
+def _estimator_class() -> type:
+    # Not at import, because this TensorFlow may have no Estimator.
+    class CollectiveEstimator(tf.compat.v1.estimator.Estimator):
+        """An Estimator whose models are built for all ranks."""
 
         def __init__(self, strategy: Any, model_fn: Callable, **kwargs: Any) -> None:
             super().__init__(model_fn, **kwargs)
@@ -50,7 +57,7 @@ def _estimator_class() -> type:
             self._is_exporting = False
 
         def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
-            reads = self._is_exporting and mode == tf.estimator.ModeKeys.PREDICT
+            reads = self._is_exporting and mode == tf.compat.v1.estimator.ModeKeys.PREDICT
             with self._strategy.scope(), reading_only() if reads else contextlib.nullcontext():
                 spec = super()._call_model_fn(features, labels, mode, config)
             if self._is_exporting:
@@ -88,12 +95,7 @@ def _estimator_class() -> type:
             """
             hooks = list(train_spec.hooks)
             if eval_every_n_iter is not None:
-                listener = _Evaluate(self, eval_spec, eval_history)
-                hooks.append(
-                    v1.train.CheckpointSaverHook(
-                        self.model_dir, save_steps=eval_every_n_iter, listeners=[listener]
-                    )
-                )
+                hooks.append(_evaluation_hook(self, eval_spec, eval_every_n_iter, eval_history))
             return self.train(train_spec.input_fn, hooks=hooks, max_steps=train_spec.max_steps)
 
         @staticmethod
