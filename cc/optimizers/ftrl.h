@@ -40,16 +40,10 @@ struct FtrlStep {
   float twice_shrinkage;
 };
 
-// Follow the regularized leader (McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013) with
-// the arithmetic of TensorFlow's FtrlV2 kernels. With p = -learning_rate_power and l2' = l2 + beta / (2 lr):
-//   n' = n + g^2
-//   z += g + 2 * l2_shrinkage * w - (n'^p - n^p) / lr * w
-//   w = (max(-l1, min(z, l1)) - z) / (n'^p / lr + 2 * l2')
-//   n = n'
-struct Ftrl : RuleDefaults {
-  static constexpr const char* kName = "ftrl";
-  static constexpr const char* kSource =
-      "McMahan et al., 2013; TensorFlow's FtrlOptimizer and Keras' legacy Ftrl";
+// What the rules of the FTRL family have in common. Step<kSquareRoot, kShrinkage> is compiled for the
+// hyper-parameters as FtrlStep is.
+template <template <bool, bool> class Step>
+struct FtrlFamily : RuleDefaults {
   static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kPositive},
                                               {"learning_rate_power", HyperRange::kNonPositive},
                                               {"initial_accumulator", HyperRange::kNonNegative},
@@ -58,10 +52,6 @@ struct Ftrl : RuleDefaults {
                                               {"l2_shrinkage", HyperRange::kNonNegative},
                                               {"beta", HyperRange::kNonNegative}};
   static constexpr RuleSlot kSlots[kMaxSlots] = {{"accumulator", /*fill=*/"initial_accumulator"}, {"linear"}};
-  static constexpr float kSamples[][7] = {{0.1f, -0.5f, 0.1f, 0.05f, 0.02f, 0.03f, 0.5f},
-                                          {0.1f, -0.5f, 0.1f, 0.0f, 0.0f, 0.0f, 0.0f},
-                                          {0.1f, -0.7f, 0.1f, 0.05f, 0.02f, 0.03f, 0.0f},
-                                          {0.1f, 0.0f, 0.1f, 0.05f, 0.02f, 0.0f, 0.0f}};
   static constexpr bool kHasVariants = true;
 
   // powf rounds differently on devices.
@@ -71,11 +61,27 @@ struct Ftrl : RuleDefaults {
   static void WithVariant(const float* hyper, const Body& body) {
     const bool square_root = hyper[1] == -0.5f;
     const bool shrinkage = hyper[5] != 0.0f;
-    if (square_root && shrinkage) return body(FtrlStep<true, true>(hyper));
-    if (square_root) return body(FtrlStep<true, false>(hyper));
-    if (shrinkage) return body(FtrlStep<false, true>(hyper));
-    return body(FtrlStep<false, false>(hyper));
+    if (square_root && shrinkage) return body(Step<true, true>(hyper));
+    if (square_root) return body(Step<true, false>(hyper));
+    if (shrinkage) return body(Step<false, true>(hyper));
+    return body(Step<false, false>(hyper));
   }
+};
+
+// Follow the regularized leader (McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013) with
+// the arithmetic of TensorFlow's FtrlV2 kernels. With p = -learning_rate_power and l2' = l2 + beta / (2 lr):
+//   n' = n + g^2
+//   z += g + 2 * l2_shrinkage * w - (n'^p - n^p) / lr * w
+//   w = (max(-l1, min(z, l1)) - z) / (n'^p / lr + 2 * l2')
+//   n = n'
+struct Ftrl : FtrlFamily<FtrlStep> {
+  static constexpr const char* kName = "ftrl";
+  static constexpr const char* kSource =
+      "McMahan et al., 2013; TensorFlow's FtrlOptimizer and Keras' legacy Ftrl";
+  static constexpr float kSamples[][7] = {{0.1f, -0.5f, 0.1f, 0.05f, 0.02f, 0.03f, 0.5f},
+                                          {0.1f, -0.5f, 0.1f, 0.0f, 0.0f, 0.0f, 0.0f},
+                                          {0.1f, -0.7f, 0.1f, 0.05f, 0.02f, 0.03f, 0.0f},
+                                          {0.1f, 0.0f, 0.1f, 0.05f, 0.02f, 0.0f, 0.0f}};
 
   static void Reference(const double* hyper, ReferenceRow row) {
     const double power = -hyper[1];

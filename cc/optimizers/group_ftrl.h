@@ -49,36 +49,14 @@ struct GroupFtrlStep {
 //   z += g' - (n'^p - n^p) / lr * w
 //   w = (l1 - |z|) / ((n'^p / lr + 2 * l2') * |z|) * z  where |z| > l1 is the norm of the row's z, else 0
 //   n += g^2
-struct GroupFtrl : RuleDefaults {
+struct GroupFtrl : FtrlFamily<GroupFtrlStep> {
   static constexpr const char* kName = "group_ftrl";
   static constexpr const char* kSource = "FTRL with group lasso over a row; DeepRec's FtrlOptimizer";
-  static constexpr HyperParameter kHyper[] = {{"learning_rate", HyperRange::kPositive},
-                                              {"learning_rate_power", HyperRange::kNonPositive},
-                                              {"initial_accumulator", HyperRange::kNonNegative},
-                                              {"l1", HyperRange::kNonNegative},
-                                              {"l2", HyperRange::kNonNegative},
-                                              {"l2_shrinkage", HyperRange::kNonNegative},
-                                              {"beta", HyperRange::kNonNegative}};
-  static constexpr RuleSlot kSlots[kMaxSlots] = {{"accumulator", /*fill=*/"initial_accumulator"}, {"linear"}};
   static constexpr float kSamples[][7] = {{0.1f, -0.5f, 0.1f, 0.5f, 0.02f, 0.03f, 0.5f},
                                           {0.1f, -0.5f, 0.1f, 2.0f, 1e-5f, 0.0f, 0.0f},
                                           {0.1f, -0.7f, 0.1f, 0.5f, 0.02f, 0.03f, 0.0f},
                                           {0.1f, -0.4f, 0.1f, 0.0f, 0.02f, 0.0f, 0.0f}};
-  static constexpr bool kHasVariants = true;
   static constexpr int kNormOfSlot = 1;
-
-  // powf rounds differently on devices.
-  static bool HasSameBitsEverywhere(const float* hyper) { return hyper[1] == -0.5f; }
-
-  template <typename Body>
-  static void WithVariant(const float* hyper, const Body& body) {
-    const bool square_root = hyper[1] == -0.5f;
-    const bool shrinkage = hyper[5] != 0.0f;
-    if (square_root && shrinkage) return body(GroupFtrlStep<true, true>(hyper));
-    if (square_root) return body(GroupFtrlStep<true, false>(hyper));
-    if (shrinkage) return body(GroupFtrlStep<false, true>(hyper));
-    return body(GroupFtrlStep<false, false>(hyper));
-  }
 
   static void Reference(const double* hyper, ReferenceRow row) {
     const double power = -hyper[1];

@@ -108,13 +108,7 @@ def _add_diff(commands) -> None:
     _add_tables(command)
 
 
-def _add_compact(commands) -> None:
-    command = _command(
-        commands,
-        "compact",
-        _compact,
-        "merge a full checkpoint and the incremental ones after it into one full checkpoint",
-    )
+def _add_new_prefix(command) -> None:
     command.add_argument(
         "--to",
         metavar="PREFIX",
@@ -122,6 +116,16 @@ def _add_compact(commands) -> None:
         required=True,
         help="the new checkpoint's prefix (model.ckpt-100)",
     )
+
+
+def _add_compact(commands) -> None:
+    command = _command(
+        commands,
+        "compact",
+        _compact,
+        "merge a full checkpoint and the incremental ones after it into one full checkpoint",
+    )
+    _add_new_prefix(command)
 
 
 def _add_rehash(commands) -> None:
@@ -139,13 +143,7 @@ def _add_rehash(commands) -> None:
         required=True,
         help="a table whose keys come from strings; can be given more than once. Others are copied",
     )
-    command.add_argument(
-        "--to",
-        metavar="PREFIX",
-        type=Path,
-        required=True,
-        help="the new checkpoint's prefix (model.ckpt-100)",
-    )
+    _add_new_prefix(command)
 
 
 def _add_export(commands) -> None:
