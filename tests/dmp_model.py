@@ -129,11 +129,12 @@ class Layer(keras.layers.Embedding):
         self.combiner = combiner
 
 
-def _config():
+def config():
+    """Options of sessions."""
     # Optimizing a graph takes longer than its steps.
-    config = tf.compat.v1.ConfigProto()
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    return config
+    options = tf.compat.v1.ConfigProto()
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    return options
 
 
 def batch(case, step):
@@ -235,7 +236,7 @@ def plain_output(table, ids, combiner):
 
 def plain_training(case, tables, steps):
     """(outputs of step 0, tables, kernels, losses) of the plain model, trained on the whole batch."""
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=_config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config()) as session:
         feeds = Feeds(case)
         variables = [tf.Variable(table) for table in tables]
         others = [tf.Variable(kernel) for kernel in kernels(case)]
@@ -288,7 +289,7 @@ class Part:
 
 def trained(case, steps, wrap=dmp.DistributedOptimizer):
     """What a rank has after training in a session: a dict of arrays."""
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=_config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=config()) as session:
         layer = layer_of(case)
         part = Part(case, layer)
         feeds = Feeds(case, part.inputs)

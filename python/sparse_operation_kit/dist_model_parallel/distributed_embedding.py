@@ -124,6 +124,12 @@ class DistributedEmbedding(Layer):
           tf.errors.InvalidArgumentError: when it runs, on all ranks: an id on one of them is not in its
           table.
         """
+        return self._outputs(inputs)
+
+    # Nothing here branches on a tensor, and AutoGraph would rewrite all that is called, once in each process.
+    # Keras reads the arguments of `call`, which the decorator would hide.
+    @tf.autograph.experimental.do_not_convert
+    def _outputs(self, inputs: Any) -> list[Any]:
         name = exchange_names.unique_name(self._who())
         by_samples = self.dp_input or communicator().size == 1
         look_up = lookups.look_up if by_samples else worker_lookups.look_up

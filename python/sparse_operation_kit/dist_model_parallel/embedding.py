@@ -134,6 +134,7 @@ class Embedding(Layer):
         own = {name: value for name, value in config.items() if name not in ("mask_zero", "input_length")}
         return cls(**own)
 
+    @tf.autograph.experimental.do_not_convert
     def _rows(self, ids: Ids) -> Union[tf.Tensor, tf.RaggedTensor]:
         if isinstance(ids, tf.SparseTensor):
             raise ValueError(f"Embedding layer '{self.name}': ids in a SparseTensor need a combiner")
@@ -141,6 +142,7 @@ class Embedding(Layer):
             return with_values(ids, self._rows(ids.values))
         return tf.nn.embedding_lookup(self.embeddings, self._checked(ids))
 
+    @tf.autograph.experimental.do_not_convert
     def _combined(self, ids: Ids, combiner: str) -> Union[tf.Tensor, tf.RaggedTensor]:
         if ids.shape.rank is not None and ids.shape.rank < 2:
             raise ValueError(

@@ -104,6 +104,7 @@ class IntegerLookup(Layer):
         initializer = keras.initializers.Constant(value)
         return self.add_weight(name=name, shape=shape, dtype=dtype, initializer=initializer, trainable=False)
 
+    @tf.autograph.experimental.do_not_convert
     def _numbers(self, keys: tf.Tensor, training: Union[bool, tf.Tensor]) -> tf.Tensor:
         if not keys.dtype.is_integer or keys.dtype == tf.uint64:
             raise TypeError(

@@ -39,6 +39,7 @@ class _Options:
         self.average = distributed.parse_op(op, who) == "average"
         self.sparse_as_dense = sparse_as_dense
 
+    @tf.autograph.experimental.do_not_convert
     def combined(self, pairs: Iterable, prefix: str) -> Pairs:
         """Combines gradients over ranks.
 
