@@ -1,6 +1,7 @@
 """sparse_operation_kit.deeprec adds names to TensorFlow and removes them again; TensorFlow's names stay."""
 
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -8,10 +9,11 @@ import sys
 import pytest
 import tensorflow as tf
 
-from sparse_operation_kit import deeprec
+from sparse_operation_kit import EmbeddingVariable, compat, deeprec
 from sparse_operation_kit.compat import namespaces
 from sparse_operation_kit.core import replacement_table
 from sparse_operation_kit.deeprec import installation
+from sparse_operation_kit.deeprec.names import ABSENT, NAMES, absent_names
 
 PATHS = [
     "CBFFilter",
@@ -51,6 +53,10 @@ PATHS = [
     "train.mark_target_node",
     "train.IncrementalSaver",
 ]
+# Of the table of names: those that are there, and the errors for those that are not.
+ROWS = [row for rows in NAMES.values() for row in rows]
+THERE = [name for row in ROWS if row.answer != ABSENT for name in row.names]
+ERRORS = absent_names()
 # In tf.compat.v1 only.
 GRAPH_KEYS = ["EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS"]
 ROOTS = [tf, tf.compat.v1]
@@ -156,6 +162,103 @@ def test_a_name_that_someone_removed_is_no_error():
     assert not has(tf, "CounterFilter")
 
 
+def find_in_a_program(name):
+    """What a program finds that was written for `import tensorflow as tf` of version 1."""
+    if name.startswith("EmbeddingVariable."):
+        return getattr(EmbeddingVariable, name.partition(".")[2])
+    if name.startswith("tf."):
+        return find(tf.compat.v1, name[len("tf.") :])
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def test_every_name_of_the_table_is_there_unless_it_is_absent():
+    assert len(THERE) == len(set(THERE)) and not set(THERE) & set(ERRORS)
+    without_estimator = {"tf.estimator.Estimator"} if compat.VERSION >= (2, 16) else set()
+    for name in set(THERE) - without_estimator:
+        found = find_in_a_program(name)
+        assert callable(found) or name.startswith("tf.GraphKeys."), name
+
+
+def test_every_name_that_is_added_is_in_the_table():
+    others = {f"tf.{path}" for path in PATHS} | {f"tf.GraphKeys.{name}" for name in GRAPH_KEYS}
+    assert others <= set(THERE)
+
+
+def assert_absent(root, path, error):
+    """Asserts that the name, or the namespace that has it, raises an error that says what to use instead."""
+    first, _, rest = path.partition(".")
+    if rest and hasattr(root, first):
+        return assert_absent(getattr(root, first), rest, error)
+    assert not hasattr(root, first)
+    with pytest.raises(AttributeError) as raised:
+        getattr(root, first)
+    assert str(raised.value) in ERRORS.values() and (rest or str(raised.value) == error)
+
+
+@pytest.mark.parametrize("name", [name for name in ERRORS if name.startswith("tf.")])
+def test_an_absent_name_says_what_to_use_instead(name):
+    path = name[len("tf.") :]
+    if path.startswith("contrib") and compat.VERSION < (2, 0):
+        return  # version 1 has it, and DeepRec's names in it cannot be known before it is imported
+    for root in ROOTS:
+        assert_absent(root, path, ERRORS[name])
+    with pytest.raises(AttributeError) as raised:
+        getattr(deeprec, path.rpartition(".")[2])
+    assert ERRORS[name].partition(": ")[2] in str(raised.value)
+
+
+def test_an_absent_name_says_what_to_use_instead_when_it_is_imported():
+    with pytest.raises(ImportError, match="sok.init_from_checkpoint loads"):
+        from tensorflow import CheckpointOption  # noqa: F401
+    with pytest.raises(ImportError, match="sok.init_from_checkpoint loads"):
+        from tensorflow.compat.v1 import CheckpointOption  # noqa: F401, F811
+    with pytest.raises(ImportError, match="sok.init_from_checkpoint loads"):
+        from sparse_operation_kit.deeprec import CheckpointOption  # noqa: F401, F811
+    with pytest.raises(ImportError, match="horovodrun -np N starts the ranks"):
+        import tensorflow.python.distribute.launch  # noqa: F401
+    if compat.VERSION >= (2, 0):
+        with pytest.raises(ImportError, match="TensorFlow 2 has no tf.contrib"):
+            from tensorflow.contrib.layers.python.layers import feature_column  # noqa: F401
+
+
+def test_other_missing_names_have_tensorflows_errors():
+    for root in (*ROOTS, deeprec):
+        with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+            root.no_such_name  # noqa: B018
+    with pytest.raises(ImportError, match="no_such_name"):
+        from tensorflow import no_such_name  # noqa: F401
+    with pytest.raises(ImportError, match="no_such_module"):
+        import tensorflow.no_such_module  # noqa: F401
+
+
+def test_absent_names_have_tensorflows_errors_without_deeprecs_names():
+    deeprec.uninstall()
+    for root in ROOTS:
+        with pytest.raises(AttributeError, match="has no attribute 'CheckpointOption'"):
+            root.CheckpointOption  # noqa: B018
+    with pytest.raises(ImportError, match="No module named"):
+        import tensorflow.python.distribute.launch  # noqa: F401
+
+
+def test_errors_of_another_library_stay():
+    def others(name):
+        raise AttributeError(f"{name} of another library")
+
+    deeprec.uninstall()
+    tf.compat.v1.__getattr__ = others
+    try:
+        deeprec.install()
+        with pytest.raises(AttributeError, match="init_from_checkpoint"):
+            tf.compat.v1.CheckpointOption  # noqa: B018
+        with pytest.raises(AttributeError, match="no_such_name of another library"):
+            tf.compat.v1.no_such_name  # noqa: B018
+        deeprec.uninstall()
+        assert vars(tf.compat.v1)["__getattr__"] is others
+    finally:
+        namespaces.remove_name(tf.compat.v1, "__getattr__")
+
+
 # Compares `dir` and `vars` of TensorFlow's public namespaces before, with and after the names.
 _PROGRAM = """
 import importlib, os
@@ -189,6 +292,7 @@ for space, known in before.items():
         assert during[space][name] is value or name in wrapped, (space, name)
 added = {(*space, name) for space in during for name in during[space] if name not in before[space]}
 assert added, "nothing was installed"
+added = {names for names in added if names[-1] != "__getattr__"}
 deeprec.uninstall()
 after = names()
 assert after == before

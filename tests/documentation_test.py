@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import deeprec_name_tables
 import forked
 import harness  # noqa: F401 - quiets TensorFlow in the children too
 import optimizer_tables
@@ -104,6 +105,13 @@ def test_links_lead_somewhere(document):
 def test_optimizer_tables_are_those_of_the_registries():
     written = optimizer_tables.DOCUMENT.read_text()
     assert written == optimizer_tables.with_tables(written), f"run {optimizer_tables.__file__} as it says"
+
+
+def test_the_tables_of_deeprecs_names_are_those_of_the_package():
+    written = deeprec_name_tables.DOCUMENT.read_text()
+    assert written == deeprec_name_tables.with_tables(written), (
+        f"run {deeprec_name_tables.__file__} as it says"
+    )
 
 
 def _table_of_replacements():

@@ -37,11 +37,16 @@ def tables() -> dict[str, str]:
 
 def with_tables(text: str) -> str:
     """The document with the tables between their marks replaced."""
-    for name, table in tables().items():
-        begin, end = f"<!-- {name}: tests/optimizer_tables.py -->\n", f"<!-- end of {name} -->"
+    return replaced(text, tables(), "tests/optimizer_tables.py")
+
+
+def replaced(text: str, parts: dict[str, str], maker: str) -> str:
+    """A document in which what stands between the marks of each part's name and of its maker is replaced."""
+    for name, part in parts.items():
+        begin, end = f"<!-- {name}: {maker} -->\n", f"<!-- end of {name} -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-        assert pattern.search(text), f"{DOCUMENT.name} has no marks of '{name}'"
-        text = pattern.sub(lambda _, new=f"{begin}{table}{end}": new, text)
+        assert pattern.search(text), f"the document has no marks of '{name}'"
+        text = pattern.sub(lambda _, new=f"{begin}{part}{end}": new, text)
     return text
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,6 +60,8 @@ class How(enum.Enum):
     DISPATCHED = "dispatched"  # TensorFlow calls our function for some types of arguments
     ADDED = "added"  # TensorFlow gets a name that it does not have
     ADDED_MODULE = "added module"  # a module of that name can be imported
+    ADDED_FINDER = "added finder"  # Python asks it for modules that nothing else finds
+    ERRORS = "errors"  # a module's errors for names that it does not have
 
 
 # The oldest TensorFlow version, (major, minor), that the library supports.
@@ -195,6 +198,16 @@ def _deeprec_name(name: str) -> Replacement:
         "Programs written for DeepRec use it, from `tf` or from `tf.compat.v1`.",
         How.ADDED,
         find_owners=lambda: [*namespaces(namespace), *(_find(module) for module in modules)],
+    )
+
+
+def _errors_of_absent_names(namespace: str) -> Replacement:
+    return Replacement(
+        f"{'.'.join(filter(None, ('tf', namespace)))}.__getattr__",
+        Part.DEEPREC_NAMES,
+        "The error for a name of DeepRec that is absent says what to use instead.",
+        How.ERRORS,
+        find_owners=lambda: namespaces(namespace),
     )
 
 
@@ -427,6 +440,14 @@ TABLE: tuple[Replacement, ...] = (
             "tensorflow.core.framework.embedding": "`config_pb2`",
             "tensorflow.core.framework.embedding.config_pb2": "StorageType",
         }.items()
+    ),
+    *(_errors_of_absent_names(namespace) for namespace in ("", "data")),
+    Replacement(
+        "sys.meta_path",
+        Part.DEEPREC_NAMES,
+        "The same, where programs import such names or modules.",
+        How.ADDED_FINDER,
+        find_owners=lambda: [sys],
     ),
     *(_graph_key(name) for name in ("EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS")),
     # Before those of hooks, which importing Estimator wraps.

@@ -22,6 +22,8 @@ _CHANGES = {
     How.DISPATCHED: reversible_change.Dispatch,
     How.ADDED: reversible_change.AddedName,
     How.ADDED_MODULE: reversible_change.AddedModule,
+    How.ADDED_FINDER: reversible_change.AddedFinder,
+    How.ERRORS: reversible_change.MissingNames,
 }
 _implementations: dict[str, Any] = {}
 # For each installed part its changes in the order in which they were made, by owner and attribute.

@@ -155,3 +155,59 @@ class AddedModule(Change):
         """Removes the module."""
         if sys.modules.get(self._name) is self._module:
             del sys.modules[self._name]
+
+
+class MissingNames(Change):
+    """Gives names that a module does not have errors of their own, by the module's `__getattr__`.
+
+    The error is an AttributeError, so that `hasattr` is false.
+
+    Args:
+      owner: the module.
+      attribute: "__getattr__".
+      error_of: returns the error's text for a name, or None for other names.
+    """
+
+    def __init__(self, owner: ModuleType, attribute: str, error_of: Callable[[str], str | None]) -> None:
+        self._owner = owner
+        self._attribute = attribute
+        self._before = vars(owner).get(attribute)
+        self._is_on = True
+
+        def missing(name: str) -> Any:
+            error = error_of(name) if self._is_on else None
+            if error is None and self._before is not None:
+                return self._before(name)
+            raise AttributeError(error or f"module {owner.__name__!r} has no attribute {name!r}")
+
+        self._ours = missing
+        setattr(owner, attribute, missing)
+
+    def undo(self) -> None:
+        """Restores the module's own errors."""
+        self._is_on = False
+        if vars(self._owner).get(self._attribute) is not self._ours:
+            return
+        namespaces.remove_name(self._owner, self._attribute)
+        if self._before is not None:
+            setattr(self._owner, self._attribute, self._before)
+
+
+class AddedFinder(Change):
+    """Adds a finder of modules, which Python asks last.
+
+    Args:
+      owner: `sys`.
+      attribute: "meta_path".
+      finder: the finder.
+    """
+
+    def __init__(self, owner: ModuleType, attribute: str, finder: Any) -> None:
+        self._finders = getattr(owner, attribute)
+        self._finder = finder
+        self._finders.append(finder)
+
+    def undo(self) -> None:
+        """Removes the finder."""
+        if self._finder in self._finders:
+            self._finders.remove(self._finder)

@@ -12,6 +12,8 @@ begins with::
 module has the same functions and classes, for use without the names in `tf`.
 """
 
+from typing import Any
+
 from sparse_operation_kit.core.deeprec_arithmetic import use_deeprec_arithmetic, uses_deeprec_arithmetic
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption, get_embedding_variable
 from sparse_operation_kit.core.row_policies import (
@@ -22,6 +24,7 @@ from sparse_operation_kit.core.row_policies import (
     L2WeightEvict,
 )
 from sparse_operation_kit.core.storage_option import CacheStrategy, StorageOption, StorageType
+from sparse_operation_kit.deeprec.absent_names import error_in_this_package
 from sparse_operation_kit.deeprec.adaptive import adaptive_embedding_lookup_sparse
 from sparse_operation_kit.deeprec.adaptive_column import categorical_column_with_adaptive_embedding
 from sparse_operation_kit.deeprec.collective import (
@@ -104,3 +107,8 @@ __all__ = [
 ]
 
 install()
+
+
+def __getattr__(name: str) -> Any:
+    error = error_in_this_package(name)
+    raise AttributeError(error or f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,7 @@ from sparse_operation_kit.core import (
 )
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.deeprec import (
+    absent_names,  # noqa: F401 - registers entries
     adaptive,
     adaptive_column,
     collective,

@@ -1,0 +1,52 @@
+"""Errors for DeepRec's names that are absent here, which say what to use instead."""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import re
+from typing import Any
+
+from sparse_operation_kit.core import replacements
+from sparse_operation_kit.deeprec.names import absent_names
+
+_ERRORS = absent_names()
+_ERRORS_BY_LAST_PART = {name.rpartition(".")[2]: error for name, error in _ERRORS.items()}
+# The modules in which programs look names of `tf` up, as Python names them in its search for modules.
+_TENSORFLOW = re.compile(r"tensorflow(\._api\.v\d+)?(\.compat\.v1)?\.")
+_THIS_PACKAGE = "sparse_operation_kit.deeprec."
+
+
+def error_in_this_package(name: str) -> str | None:
+    """Returns the error for a name of DeepRec that `sparse_operation_kit.deeprec` lacks; None for others."""
+    return _ERRORS_BY_LAST_PART.get(name)
+
+
+def _error_of_module(name: str) -> str | None:
+    """Returns the error for importing the module, or for importing a name from a module."""
+    if name in _ERRORS:
+        return _ERRORS[name]
+    if name.startswith(_THIS_PACKAGE):
+        return error_in_this_package(name[len(_THIS_PACKAGE) :])
+    below = _TENSORFLOW.match(name)
+    return _ERRORS.get(f"tf.{name[below.end() :]}") if below else None
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds no module. For a name of DeepRec, it raises the error."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        """Returns None, or raises ModuleNotFoundError."""
+        error = _error_of_module(fullname)
+        if error is not None:
+            # Not with `name=`: `from tensorflow import NAME` would hide the error behind one of its own.
+            raise ModuleNotFoundError(error)
+
+
+def _error_in_namespace(namespace: str, name: str) -> str | None:
+    return _ERRORS.get(f"{namespace}.{name}")
+
+
+for _namespace in ("tf", "tf.data"):
+    replacements.implements(f"{_namespace}.__getattr__")(functools.partial(_error_in_namespace, _namespace))
+replacements.implements("sys.meta_path")(_Finder())

@@ -1,0 +1,412 @@
+"""Every public name of DeepRec's embedding documents, and what a program finds here under it.
+
+The tables under "Every name" in docs/from-deeprec.md are made from this one, and the errors for absent names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+
+ABSENT = "absent"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One or more names.
+
+    Attributes:
+      what: a full name or several, which begin with `tf.` or a module's or class's name; or, with backticks,
+        Markdown about something that has no name.
+      answer: "same", "same, but" and so on, or `ABSENT`.
+      note: how it differs, or what to use instead, in Markdown.
+    """
+
+    what: str | tuple[str, ...]
+    answer: str
+    note: str = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The full names; empty if `what` is Markdown."""
+        if isinstance(self.what, tuple):
+            return self.what
+        return () if "`" in self.what else (self.what,)
+
+
+# By title, in the order of the document.
+NAMES: Mapping[str, Sequence[Row]] = {
+    "tables": (
+        Row(
+            "tf.get_embedding_variable",
+            "same, but",
+            "`value_dtype` is float32. With a `partitioner`, the result can be iterated over as one "
+            "part. `regularizer`, `custom_getter`, `constraint`, `init_data_source` are a "
+            "`ValueError` that says what to do instead. A list as `initializer` is a `TypeError`: "
+            "`tf.constant_initializer` gives all weights of a row one value. Every int64 is a key: "
+            "none is reserved",
+        ),
+        Row(
+            ("EmbeddingVariable.total_count", "EmbeddingVariable.get_dynamic_shape"),
+            "same",
+            "`size()` gives the number of rows as a scalar",
+        ),
+        Row(
+            "EmbeddingVariable.export",
+            "same, but",
+            "keys, values, versions and freqs of the rows on this rank. Versions need "
+            "`GlobalStepEvict`, freqs a filter; else they are empty",
+        ),
+        Row(
+            ("EmbeddingVariable.get_frequency", "EmbeddingVariable.get_version"),
+            "same, but",
+            "a `ValueError` in tables that do not keep them: `GlobalStepEvict` keeps versions, a "
+            "filter frequencies. `get_frequency` counts ids that wait for a `CounterFilter` too; for "
+            "other ids without a row on this rank both are 0",
+        ),
+        Row(
+            "the environment variable `INFERENCE_MODE=1`",
+            "same",
+            "lookups insert nothing. It is read when a lookup is built, with DeepRec's names installed",
+        ),
+        Row(
+            "tf.EmbeddingVariableOption",
+            "same, but",
+            "`ht_type` and `ht_partition_num` have no effect; `ckpt` is a `ValueError`",
+        ),
+        Row("tf.InitializerOption", "same", "`default_value_dim` is below 2^32. [Arithmetic](#arithmetic)"),
+        Row(
+            "tf.CounterFilter",
+            "same, and",
+            "the rule of DeepRec's current sources; `before_lookup=True` is that of its releases "
+            "until 2023. Counts are kept in checkpoints. [Which keys get "
+            "rows](admission-and-eviction.md)",
+        ),
+        Row(
+            "tf.CBFFilter", "same, and", "`before_lookup`, as above. A key may be admitted early, never late"
+        ),
+        Row(
+            "tf.GlobalStepEvict",
+            "same",
+            "rows are evicted when a checkpoint is saved, from memory too. In a graph without a "
+            "global step the table counts its own steps",
+        ),
+        Row("tf.L2WeightEvict", "same"),
+        Row(
+            "tf.get_dynamic_dimension_embedding_variable",
+            "same, and",
+            "one table for each block, called `name/block_0` and so on; all blocks are one lookup op."
+            " `safe_embedding_lookup_sparse` takes no `blocknums`",
+        ),
+        Row(
+            "tf.get_multihash_variable",
+            "same, and",
+            'two ordinary variables, `name_0` and `name_1`. `operation` takes `"mult"` and `"mul"`',
+        ),
+        Row(
+            (
+                "tf.StorageOption",
+                "tf.StorageType",
+                "tf.CacheStrategy",
+                "tensorflow.core.framework.embedding.config_pb2.StorageType",
+                "tensorflow.core.framework.embedding.config_pb2.CacheStrategy",
+            ),
+            "same, but",
+            "one tier: `DRAM` is the host's memory, `HBM` that of the GPU. Other tiers are a "
+            "`ValueError`: `sok.EmbeddingVariable` bounds a table with `capacity=` and "
+            '`on_full="evict_lru"` or `"evict_lfu"`. Path, sizes and cache strategy have no effect',
+        ),
+        Row(
+            "tf.GraphKeys.EMBEDDING_VARIABLES",
+            "same",
+            "the tables of `get_embedding_variable` and of columns",
+        ),
+        Row(
+            ("tf.GraphKeys.EV_INIT_VAR_OPS", "tf.GraphKeys.EV_INIT_SLOT_OPS"),
+            "same, but",
+            "running them is optional, as the variables' initializers do the work. The first has an "
+            "op for each table, which leaves a table that exists as it is; the second is empty, as "
+            "slots are in the rows",
+        ),
+        Row(
+            "tf.CheckpointOption",
+            "absent",
+            "`sok.init_from_checkpoint` loads the rows of a checkpoint, and "
+            "`sok.Saver().load_embedding_values` those of arrays",
+        ),
+    ),
+    "lookups and columns": (
+        Row(
+            "tf.nn.group_embedding_lookup_sparse",
+            "same, and",
+            "also weights, `sqrtn`, RaggedTensors and ordinary variables; a table may occur in "
+            "`params` twice. `partition_strategy` has no effect on tables, `params_num_per_group` "
+            "none at all: all tables of a call are one op. Weights may be passed in the place of "
+            "either release",
+        ),
+        Row("tf.nn.group_embedding_lookup", "same"),
+        Row(
+            ("tf.nn.embedding_lookup", "tf.nn.embedding_lookup_sparse", "tf.nn.safe_embedding_lookup_sparse"),
+            "TensorFlow's",
+            "they accept tables; each call is an op of its own, and over ranks has exchanges of its own",
+        ),
+        Row(
+            ("tf.nn.fused_embedding_lookup_sparse", "tf.nn.fused_safe_embedding_lookup_sparse"),
+            "same, and",
+            "one op; results as of TensorFlow's `embedding_lookup_sparse` and "
+            "`safe_embedding_lookup_sparse`, also with weights and with `max_norm`",
+        ),
+        Row(
+            ("tf.nn.embedding_lookup_sparse_multi_dim", "tf.nn.safe_embedding_lookup_multi_dim"),
+            "same, but",
+            "the ids may be in any order. Rows at the end of the batch without ids are zeros in both",
+        ),
+        Row(
+            "tf.nn.adaptive_embedding_lookup_sparse",
+            "same, but",
+            "also `ev_init_value=` of `tf.nn.embedding_lookup`. The table needs a constant "
+            "initializer, by which new rows are recognized. Several ids of a row are combined. Over "
+            "ranks, each such lookup takes two more small exchanges",
+        ),
+        Row(
+            "tf.feature_column.categorical_column_with_adaptive_embedding",
+            "same, but",
+            "`input_layer` takes `adaptive_mask_tensors=`; a mask has one value for each sample, "
+            "which counts for all of its ids. Such columns are not looked up in groups, and are for "
+            "`input_layer` only",
+        ),
+        Row("tf.feature_column.categorical_column_with_multihash", "same, but", "for `input_layer` only"),
+        Row("tf.feature_column.sequence_categorical_column_with_embedding", "same"),
+        Row(
+            "tf.feature_column.group_embedding_column_scope",
+            "same, and",
+            "features may be RaggedTensors, for other columns too; SparseTensors cost nothing more "
+            "than RaggedTensors; scopes nest",
+        ),
+        Row(
+            "tf.feature_column.categorical_column_with_embedding",
+            "same, but",
+            "`partition_num` has no effect. The keys of strings are DeepRec's, "
+            "`tf.strings.to_hash_bucket_fast(x, 2**63 - 1)`",
+        ),
+        Row(
+            "`embedding_column(max_norm=…)` over it",
+            "absent",
+            "a `ValueError`: TensorFlow clips the result of the lookup, not the table",
+        ),
+        Row(
+            "`do_fusion=` of `tf.feature_column.embedding_column`, `shared_embedding_columns`, "
+            "`linear_model`",
+            "no effect",
+            "a lookup in a table is one op in any case",
+        ),
+        Row(
+            (
+                "tf.feature_column.input_layer",
+                "tf.feature_column.make_parse_example_spec",
+                "tf.feature_column.shared_embedding_columns",
+                "tf.feature_column.weighted_categorical_column",
+            ),
+            "TensorFlow's",
+            "they accept these columns",
+        ),
+        Row(
+            (
+                "tf.contrib.feature_column.sparse_column_with_embedding",
+                "tf.contrib.layers.sparse_column_with_embedding",
+            ),
+            "absent",
+            "use `tf.feature_column.categorical_column_with_embedding` and "
+            "`tf.feature_column.embedding_column`",
+        ),
+        Row(
+            "tf.contrib",
+            "absent",
+            "TensorFlow 2 has no `tf.contrib`: use `tf.feature_column`, `tf.nn` and `tf.layers`. "
+            "TensorFlow 1.15 has it, without DeepRec's additions",
+        ),
+    ),
+    "training": (
+        Row(
+            "tf.config.experimental.enable_distributed_strategy",
+            "same, but",
+            '`"collective"` and `"localized"`; `"parameter_server"` is a `ValueError`',
+        ),
+        Row(
+            "tf.config.experimental.enable_group_embedding",
+            "same",
+            "the older name of `enable_distributed_strategy`",
+        ),
+        Row(
+            "tensorflow.python.distribute.group_embedding_collective_strategy.CollectiveStrategy",
+            "same",
+            "`scope`, `embedding_scope`, `world_size`, `rank`, `estimator`, `export_saved_model`. The"
+            " learning rate is never scaled",
+        ),
+        Row(
+            "tensorflow.python.distribute.launch",
+            "absent",
+            "`mpirun -np N` or `horovodrun -np N` starts the ranks: [over ranks](#over-ranks)",
+        ),
+        Row(
+            "the environment variable `COLLECTIVE_STRATEGY`",
+            "no effect",
+            "this library does what both of its values ask for",
+        ),
+        Row("tf.train.AdagradDecayOptimizer", "same"),
+        Row(
+            "tf.train.AdagradDecayOptimizerV2",
+            "same",
+            "the same class as `AdagradDecayOptimizer`: in DeepRec they differ in the shape of a slot"
+            " of ordinary variables only",
+        ),
+        Row("tf.train.AdamAsyncOptimizer", "same"),
+        Row(
+            "tf.train.AdamWOptimizer",
+            "same, but",
+            "`decay_var_list` too. Rows that a step does not touch neither decay nor move. See "
+            "[AdamW](optimizers.md#adamw)",
+        ),
+        Row(
+            ("tf.train.AdamOptimizer", "tf.train.FtrlOptimizer"),
+            "same",
+            "on tables of this dialect: [Arithmetic](#arithmetic)",
+        ),
+        Row(
+            (
+                "tf.train.GradientDescentOptimizer",
+                "tf.train.MomentumOptimizer",
+                "tf.train.AdagradOptimizer",
+                "tf.train.RMSPropOptimizer",
+                "tf.train.AdadeltaOptimizer",
+            ),
+            "TensorFlow's",
+            "they train tables; other optimizers are a `TypeError` that lists these",
+        ),
+        Row(
+            ("tf.clip_by_global_norm", "tf.clip_by_norm", "tf.clip_by_value"),
+            "TensorFlow's",
+            "over ranks, norms count the rows of all ranks",
+        ),
+        Row(
+            "tf.estimator.Estimator",
+            "TensorFlow's, up to 2.15",
+            "in later versions use `MonitoredTrainingSession`",
+        ),
+        Row(
+            "parameter servers, `tf.train.ClusterSpec`",
+            "absent",
+            "ranks hold the tables: [over ranks](#over-ranks)",
+        ),
+        Row(
+            ("tf.staged", "tf.make_prefetch_hook", "tf.train.mark_target_node"),
+            "same, but",
+            "one thread, so that batches keep their order; lookups in tables stay in the step. See "
+            "[batches ahead of the step](deeprec-scripts.md#batches-ahead-of-the-step)",
+        ),
+        Row(
+            "tf.prefetch_join",
+            "absent",
+            "read several sources by `tf.data.Dataset.interleave`, and pass its batches to `tf.staged`",
+        ),
+        Row(
+            "`tf.ConfigProto` with `do_op_fusion`, `do_smart_stage`, `stage_subgraph_on_cpu` and so on",
+            "taken",
+            "without effect, [logged once](deeprec-scripts.md#fields-of-tfconfigproto). "
+            "`micro_batch_num` above 1 is a `ValueError`",
+        ),
+        Row("tf.stream", "absent", "TensorFlow chooses the streams of a GPU: leave the scope out"),
+        Row(
+            "tf.graph_optimizer",
+            "absent",
+            "for `enable_sample_awared_graph_compression`, compute what depends on the user only "
+            "once, and repeat the result by `tf.repeat`",
+        ),
+        Row(
+            "tensorflow.python.ops.work_queue.WorkQueue",
+            "same, but",
+            "each rank has a fixed share of the works; saved and restored on any number of ranks. See"
+            " [work queues](deeprec-scripts.md#work-queues)",
+        ),
+        Row("tf.variable_scope.keep_weights", "same", "[bfloat16](deeprec-scripts.md#bfloat16)"),
+        Row(
+            (
+                "tf.data.experimental.ParquetDataset",
+                "tf.data.experimental.DataFrame",
+                "tensorflow.python.data.experimental.ops.parquet_dataset_ops.read_parquet",
+                "tensorflow.python.data.experimental.ops.dataframe.to_sparse",
+                "tensorflow.python.data.experimental.ops.dataframe.unbatch_and_to_sparse",
+            ),
+            "same, and",
+            "over pyarrow; also `filters`. See [Parquet files](deeprec-scripts.md#parquet-files)",
+        ),
+        Row(
+            ("tf.data.KafkaDataset", "tf.data.KafkaGroupIODataset"),
+            "absent",
+            "the package tensorflow-io reads from Kafka",
+        ),
+        Row(
+            "tf.TableRecordReader",
+            "absent",
+            "export the table to Parquet files, and read them by `tf.data.experimental.ParquetDataset`",
+        ),
+    ),
+    "saving and serving": (
+        Row(
+            "`tf.train.Saver`, checkpoints of `MonitoredTrainingSession` and `Estimator`",
+            "same, but",
+            "a format of its own ([checkpoints](checkpoints.md)), restored on any number of ranks. "
+            "DeepRec's checkpoints cannot be read: export their rows and load them with "
+            "`sok.Saver().load_embedding_values`",
+        ),
+        Row(
+            "the tensors `NAME-keys`, `NAME-values` and so on in checkpoints",
+            "absent",
+            "[`python -m sparse_operation_kit.checkpoint export`](checkpoints.md) writes keys and "
+            "rows; `EmbeddingVariable.export()` returns them",
+        ),
+        Row(
+            "`save_incremental_checkpoint_secs` of `MonitoredTrainingSession`",
+            "same, and",
+            "also of `tf.estimator.RunConfig`. [Incremental checkpoints](#incremental-checkpoints)",
+        ),
+        Row("`tf.train.CheckpointSaverHook(incremental_save_secs=…)`", "same"),
+        Row(
+            "`tf.train.Saver(incremental_save_restore=True)`, "
+            "`tf.train.Scaffold(incremental_save_restore=True)`",
+            "same",
+            "no effect: every Saver restores incremental checkpoints",
+        ),
+        Row(
+            (
+                "tf.train.IncrementalSaver",
+                "tensorflow.python.training.incremental_saver._get_incremental_saver",
+            ),
+            "same, but",
+            "`recover_incr_checkpoints` is absent: `latest_checkpoint` finds incremental checkpoints",
+        ),
+        Row("`export_saved_model(save_incr_model=True)`", "absent", "export a full checkpoint"),
+        Row(
+            "Processor, `SessionGroup`",
+            "absent",
+            "a SavedModel that TensorFlow loads with this library's ops",
+        ),
+    ),
+}
+
+
+def absent_names() -> dict[str, str]:
+    """The errors for the names that are absent here, by full name."""
+    return {
+        name: f"{name} of DeepRec is absent here: {_plain(row.note)}"
+        for rows in NAMES.values()
+        for row in rows
+        if row.answer == ABSENT
+        for name in row.names
+    }
+
+
+def _plain(markdown: str) -> str:
+    """The text without links and backticks."""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown).replace("`", "")
