@@ -39,7 +39,10 @@ def _built(path: str) -> str:
     return str((pathlib.Path(os.environ.get("SOK_BAZEL_BIN", ".")) / path).absolute())
 
 
-if not _REAL:
+if _REAL:
+    # Otherwise TensorFlow takes the memory that tables, and other ranks on this GPU, need.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+else:
     os.environ["SOK_OPS_LIBRARY"] = _built(_OPS)
 if not (_REAL and tf.test.is_built_with_cuda()):
     load_library.load_pluggable_device_library(_built(_PLUGIN))

@@ -318,7 +318,10 @@ def _main(folder: pathlib.Path) -> None:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    if os.environ.get("SOK_TEST_DEVICE") != "gpu":
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    import device_of_tests  # noqa: F401 - before the test's module, which may not import it
+
     faulthandler.register(signal.SIGUSR1)
     (path, name), args = pickle.loads((folder / "job").read_bytes())
     if name is None:

@@ -19,6 +19,8 @@ def session_config(threads: int, on_gpu: bool = False) -> tf.compat.v1.ConfigPro
     )
     if not on_gpu:
         config.device_count["GPU"] = 0
+    # Otherwise TensorFlow takes the memory that our tables need.
+    config.gpu_options.allow_growth = on_gpu
     rewrites = config.graph_options.rewrite_options
     rewrites.arithmetic_optimization = type(rewrites).OFF
     return config

@@ -1,5 +1,7 @@
 // The runtime API's errors and orders, as CUDA documents them. The same test runs on a device.
 #include <cuda_runtime.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <vector>
@@ -322,6 +324,19 @@ SOK_DEVICE_TEST(DeviceTest, Properties) {
   EXPECT_EQ(blocks, 2);
   EXPECT_STREQ(cudaGetErrorName(cudaErrorInvalidValue), "cudaErrorInvalidValue");
   EXPECT_STREQ(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
+}
+
+SOK_DEVICE_TEST(DeviceTest, IsNotThereInAForkedProcess) {
+  int devices = 0;
+  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  const pid_t forked = fork();
+  ASSERT_GE(forked, 0);
+  if (forked == 0) _exit(cudaGetDeviceCount(&devices));
+  int status = 0;
+  ASSERT_EQ(waitpid(forked, &status, 0), forked);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), cudaErrorInitializationError);
+  EXPECT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // What the device is, and how much of it kernels take.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -23,6 +25,10 @@ using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (count == nullptr) return Result(cudaErrorInvalidValue);
+  // CUDA cannot be used in a process that was forked from one that has used it. This is the first function
+  // that a program calls to find its device.
+  static const pid_t user = getpid();
+  if (getpid() != user) return Result(cudaErrorInitializationError);
   *count = 1;
   return cudaSuccess;
 }
