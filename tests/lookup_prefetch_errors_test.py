@@ -38,7 +38,7 @@ class Model:
 
     def start(self, session, prime=True):
         harness.initialize(session)
-        session.run(self.iterator.initializer)
+        session.run([self.iterator.initializer, v1.tables_initializer()])
         if prime:
             session.run(self.prefetch.prime)
 
@@ -293,6 +293,17 @@ def _in_a_branch(number):
     return tf.cond(chosen, lambda: _products(number), lambda: tf.zeros([3], tf.int64))
 
 
+def _vocabulary(number):
+    keys = tf.range(5, dtype=tf.int64)
+    found = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, 10 * keys), -1)
+
+    def looked_up(first):
+        return tf.map_fn(lambda i: found.lookup(first + i), tf.range(2, dtype=tf.int64))
+
+    chosen = tf.cond(number > 2, lambda: found.lookup(number), lambda: number)
+    return tf.concat([looked_up(number), tf.function(looked_up)(number), [chosen]], 0)
+
+
 # For each way to make ids of a number in a loop, the ids.
 LOOPS = {
     "map_fn": (_products, lambda number: [0, number, 2 * number]),
@@ -301,6 +312,10 @@ LOOPS = {
     "nested": (_nested, lambda number: [3 * number, 3 * number + 1]),
     "functions": (_in_functions, lambda number: [0, number, 2 * number]),
     "branch": (_in_a_branch, lambda number: [0, number, 2 * number]),
+    "vocabulary": (
+        _vocabulary,
+        lambda n: [10 * n, 10 * n + 10 if n < 4 else -1, 10 * n if n > 2 else n],
+    ),
 }
 
 

@@ -70,6 +70,7 @@ _HAVE_BRANCHES = {
     "If": "created by tf.cond from two functions, then_branch and else_branch",
     "StatelessIf": "created by tf.cond if neither function has state",
 }
+_CALL_FUNCTIONS = (*CALLS, *_LOOPS, *_HAVE_BRANCHES)
 # Prefixes of TensorFlow op types, which all versions of an op share.
 _FED = {
     "Placeholder": "its value is fed",
@@ -226,8 +227,11 @@ def reads_state_of_steps(op: tf.Operation) -> bool:
         return True
     if _begins_as(op, _KEEP_NO_STATE_OF_STEPS):
         return False
-    if _begins_as(op, _READ_TENSORFLOW_TABLES) and _begins_as(inputs_of(op)["table_handle"].op, _FILLED_ONCE):
+    if _begins_as(op, _READ_TENSORFLOW_TABLES) and _is_filled_once(inputs_of(op)["table_handle"]):
         return False
+    if op.type in _CALL_FUNCTIONS:
+        # Their functions read what they take.
+        return any(tensor.dtype == tf.resource and not _is_filled_once(tensor) for tensor in op.inputs)
     if op.type in _PASS_HANDLES_ON:
         # The op that takes the handle from here reads.
         return False
@@ -235,6 +239,10 @@ def reads_state_of_steps(op: tf.Operation) -> bool:
     return any(tensor.dtype == tf.resource for tensor in op.inputs) or any(
         tensor.dtype._is_ref_dtype for tensor in op.outputs
     )
+
+
+def _is_filled_once(handle: tf.Tensor) -> bool:
+    return _begins_as(table_of(handle), _FILLED_ONCE)
 
 
 @dataclasses.dataclass(frozen=True)
