@@ -181,14 +181,15 @@ TOGETHER = {
 }
 
 
+@pytest.mark.parametrize("other", [CPU, "/GPU:1"])
 @pytest.mark.parametrize("what", TOGETHER)
-def test_tables_on_two_devices_are_not_taken_together(what):
+def test_tables_on_two_devices_are_not_taken_together(what, other):
     with tf.Graph().as_default():
         tables = []
-        for name, device in (("clicks", CPU), ("views", GPU)):
+        for name, device in (("clicks", other), ("views", GPU)):
             with tf.device(device):
                 tables.append(sok.EmbeddingVariable(name=name, dim=2))
-        with pytest.raises(ValueError, match=f"'clicks' and 'views' cannot be {what}: .*CPU.*GPU"):
+        with pytest.raises(ValueError, match=f"'clicks' and 'views' cannot be {what}: .*{other[1:]}.*GPU:0"):
             TOGETHER[what](tables)
 
 

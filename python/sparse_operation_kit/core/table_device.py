@@ -117,6 +117,15 @@ def on_host(table: EmbeddingVariable) -> Iterator[None]:
         yield
 
 
+def _differ(one: str, other: str) -> bool:
+    """Whether two devices with known types cannot be the same. A number that is left open may be any."""
+    first, second = tf.DeviceSpec.from_string(one), tf.DeviceSpec.from_string(other)
+    if first.device_type != second.device_type:
+        return True
+    numbers = first.device_index, second.device_index
+    return None not in numbers and numbers[0] != numbers[1]
+
+
 def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:
     """Raises ValueError, with the names of two tables, if tables that one op takes are on different devices.
 
@@ -126,7 +135,7 @@ def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:
     """
     placed = [table for table in tables if _device_type(table.handle.device)]
     for table in placed:
-        if _device_type(table.handle.device) != _device_type(placed[0].handle.device):
+        if _differ(table.handle.device, placed[0].handle.device):
             raise ValueError(
                 f"Embedding variables '{placed[0].m_var_name}' and '{table.m_var_name}' cannot be {what}: "
                 f"the one is on {placed[0].handle.device}, the other on {table.handle.device}"
