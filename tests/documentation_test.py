@@ -33,6 +33,8 @@ def _blocks(language: str) -> list[tuple[str, str]]:
 
 
 PYTHON = _blocks("python")
+# Programs for `python -m sparse_operation_kit.deeprec`.
+OF_DEEPREC = _blocks("py")
 OF_RANKS = [snippet for snippet in PYTHON if snippet[0].startswith("running-on-ranks.md")]
 SHELL = _blocks("bash")
 
@@ -48,7 +50,7 @@ def test_there_are_snippets():
         "api.md",
         "running-on-ranks.md",
     } <= documents
-    assert SHELL
+    assert SHELL and OF_DEEPREC
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in PYTHON])
@@ -58,6 +60,16 @@ def test_snippet_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     result = forked.run(program, env=environment, timeout=120)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in OF_DEEPREC])
+def test_snippet_of_deeprec_runs_by_the_launcher(code, tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    launcher = "import sys\nfrom sparse_operation_kit.deeprec import launcher\nlauncher.main(sys.argv[1:])\n"
+    result = forked.run_code(launcher, str(program), env=environment, timeout=120)
     assert result.returncode == 0, result.stderr[-3000:]
 
 

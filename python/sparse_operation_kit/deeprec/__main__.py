@@ -1,0 +1,7 @@
+"""python -m sparse_operation_kit.deeprec PROGRAM [ARGUMENT]... runs a program of DeepRec's as it is."""
+
+import sys
+
+from sparse_operation_kit.deeprec.launcher import main
+
+main(sys.argv[1:])

@@ -1,0 +1,147 @@
+"""Runs a program that was written for DeepRec as it is: `python -m sparse_operation_kit.deeprec PROGRAM`.
+
+Where the program, or a module in its folder, imports `tensorflow`, it gets `tf.compat.v1` with DeepRec's
+names. TensorFlow itself and other packages get what they always get.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib.machinery
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparse_operation_kit import compat
+
+_USAGE = """usage: python -m sparse_operation_kit.deeprec PROGRAM [ARGUMENT]...
+
+Runs a Python program that was written for DeepRec as it is: its `import tensorflow` gives TensorFlow 1's
+names and DeepRec's."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Runs the program that the first argument names, as Python runs one; the others are its arguments.
+
+    Raises:
+      SystemExit: There is no such program; whatever else the program raises.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        wants_help = bool(arguments) and arguments[0] in ("-h", "--help")
+        print(_USAGE, file=sys.stdout if wants_help else sys.stderr)
+        sys.exit(0 if wants_help else 2)
+    path = os.path.abspath(arguments[0])
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        print(f"{sys.executable}: can't open file '{path}': {error}", file=sys.stderr)
+        sys.exit(2)
+    folder = os.path.dirname(os.path.realpath(path))
+    if compat.IS_TENSORFLOW_2:
+        tf.compat.v1.disable_v2_behavior()
+        builtins.__import__ = _importing_v1(builtins.__import__, _is_of(folder))
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path[0] = folder
+    sys.argv[:] = arguments
+    sys.excepthook = functools.partial(_show_error, sys.excepthook, path)
+    program = _main_module(path)
+    exec(compile(source, path, "exec", dont_inherit=True), vars(program))
+
+
+def _main_module(path: str) -> types.ModuleType:
+    """The module `__main__` of a program, as Python makes it."""
+    module = types.ModuleType("__main__")
+    loader = importlib.machinery.SourceFileLoader("__main__", path)
+    vars(module).update(__file__=path, __builtins__=builtins, __cached__=None, __loader__=loader)
+    sys.modules["__main__"] = module
+    return module
+
+
+def _is_of(folder: str) -> Callable[[str], bool]:
+    """Whether a file is the program's: in its folder, but not in another folder of packages within that."""
+    inside = os.path.join(folder, "")
+    others = [os.path.join(os.path.realpath(entry), "") for entry in sys.path[1:] if entry]
+    others = [other for other in others if other.startswith(inside) and other != inside]
+
+    def is_of(file: str) -> bool:
+        real = os.path.realpath(file)
+        return real.startswith(inside) and not real.startswith(tuple(others))
+
+    return is_of
+
+
+def _importing_v1(import_: Callable[..., Any], is_of_program: Callable[[str], bool]) -> Callable[..., Any]:
+    """Wraps `__import__`: the program's files get modules of `tf.compat.v1` for those of TensorFlow."""
+
+    @functools.wraps(import_)
+    def import_v1(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        module = import_(name, globals, locals, fromlist, level)
+        if (
+            name.partition(".")[0] != "tensorflow"
+            or level
+            or not is_of_program((globals or {}).get("__file__", ""))
+        ):
+            return module
+        of_v1 = _module_of_v1(name)
+        # TensorFlow's private modules, and `tensorflow.compat` itself, are not in `tf.compat.v1`.
+        if of_v1 is None or not all(one == "*" or hasattr(of_v1, one) for one in fromlist or ()):
+            return module
+        return of_v1 if fromlist else tf.compat.v1
+
+    return import_v1
+
+
+def _module_of_v1(name: str) -> Any:
+    """The module of `tf.compat.v1` for a module of TensorFlow; None if there is none."""
+    parts = name.split(".")[1:]
+    if parts[:1] == ["compat"]:
+        return None
+    return functools.reduce(lambda module, part: getattr(module, part, None), parts, tf.compat.v1)
+
+
+def _show_error(
+    show: Callable[..., None],
+    path: str,
+    kind: type,
+    error: BaseException,
+    traceback: types.TracebackType | None,
+) -> None:
+    """Shows an error as if the program had been started without the launcher."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename != path:
+        traceback = traceback.tb_next
+    error.__traceback__ = traceback
+    for one in _chain(error):
+        one.__traceback__ = _without_launcher(one.__traceback__)
+    show(kind, error, error.__traceback__)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it was raised from or while they were handled."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += [one.__cause__, one.__context__]
+
+
+def _without_launcher(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """The traceback without the lines of this file."""
+    entries = []
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename != __file__:
+            entries.append(traceback)
+        traceback = traceback.tb_next
+    for entry, following in zip(entries, [*entries[1:], None]):
+        entry.tb_next = following
+    return entries[0] if entries else None

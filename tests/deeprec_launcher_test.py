@@ -1,0 +1,182 @@
+"""python -m sparse_operation_kit.deeprec runs a program of DeepRec's as it is, and as Python would run it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import forked
+
+# What DeepRec's programs look like: TensorFlow 1's names, modules in the program's folder, no import of ours.
+_PROGRAM = """
+import argparse
+import os
+import sys
+
+import tensorflow as tf
+import tensorflow.compat.v1 as same
+from tensorflow import placeholder, feature_column as columns
+from tensorflow.keras import backend
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import variable_scope, work_queue
+
+import package.model
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+arguments = parser.parse_args()
+
+class OfTheProgram:
+    pass
+
+def main(_):
+    assert sys.modules["__main__"].OfTheProgram is OfTheProgram and OfTheProgram.__module__ == "__main__"
+    assert placeholder is tf.placeholder is same.placeholder
+    assert columns is tf.feature_column and columns.input_layer
+    assert backend.get_session
+    assert not tf.executing_eagerly()
+    assert variable_scope.get_variable is tf.get_variable
+    loss, train = package.model.build()
+    with tf.train.MonitoredTrainingSession() as session:
+        losses = [session.run([loss, train])[0] for _ in range(arguments.steps)]
+    assert losses[-1] < losses[0]
+    assert tf.get_variable("weight", [1]).dtype.name == "float32_ref"
+    print("trained", arguments.steps, os.path.basename(__file__))
+
+if __name__ == "__main__":
+    tf.app.run(argv=sys.argv[:1])
+"""
+_MODEL = """
+import tensorflow as tf
+
+
+def build():
+    table = tf.get_embedding_variable("table", embedding_dim=2)
+    rows = tf.nn.embedding_lookup(table, tf.constant([5, 2**40], tf.int64))
+    loss = tf.reduce_mean(tf.square(rows - 1))
+    return loss, tf.train.AdagradOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+"""
+# Runs the launcher in a process that has TensorFlow already.
+_LAUNCHER = """
+import sys
+
+from sparse_operation_kit.deeprec import launcher
+
+launcher.main(sys.argv[1:])
+"""
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def test_a_program_trains_without_an_import_of_this_library(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "model.py").write_text(_MODEL)
+    (tmp_path / "train.py").write_text(_PROGRAM)
+    run = subprocess.run(
+        [sys.executable, "-m", "sparse_operation_kit.deeprec", str(tmp_path / "train.py"), "--steps", "5"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout == "trained 5 train.py\n"
+
+
+# Programs, and what Python shows and returns for each is what the launcher's program must.
+_ENDS = {
+    "names": """
+import sys
+print(__name__, __file__, sys.argv, sys.path[0], __spec__, __package__, type(__loader__).__name__)
+print(sys.modules["__main__"].__dict__ is globals(), "annotations" in globals())
+""",
+    "exit": "import sys\nsys.exit(3)\n",
+    "exit with a text": "import sys\nsys.exit('no data')\n",
+    "error": "def fail():\n    raise ValueError('wrong')\n\nfail()\n",
+    "error in a module": "import failing\n",
+    "error while another is handled": """
+try:
+    import failing
+except OSError as error:
+    raise RuntimeError("outer") from error
+""",
+    "syntax error": "x = (1,\ny = 2\n",
+    "error of the program's hook": """
+import sys
+sys.excepthook = lambda kind, error, traceback: print("shown by the program:", error)
+raise ValueError("wrong")
+""",
+}
+
+
+@pytest.mark.parametrize("end", _ENDS)
+def test_a_program_runs_and_ends_as_with_python(tmp_path, monkeypatch, end):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "failing.py").write_text("def fail():\n    raise OSError('inner')\n\n\nfail()\n")
+    (tmp_path / "program.py").write_text(_ENDS[end])
+    python = subprocess.run(
+        [sys.executable, "program.py", "--flag", "a b"],
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    ours = forked.run_code(_LAUNCHER, "program.py", "--flag", "a b", env=environment(), timeout=120)
+    # Python 3.7 leaves the program's path as it is given.
+    shown = python.stderr.replace('File "program.py"', f'File "{tmp_path}/program.py"')
+    printed = python.stdout.replace("__main__ program.py", f"__main__ {tmp_path}/program.py")
+    assert ours.returncode == python.returncode
+    assert ours.stdout == printed
+    assert ours.stderr.endswith(shown)
+    assert ("Traceback" in ours.stderr) == ("Traceback" in shown)
+    assert "launcher.py" not in ours.stderr
+
+
+def test_other_packages_get_tensorflow_as_it_is(tmp_path):
+    """A package in a folder of `sys.path`, even one below the program's, does not get version 1's names."""
+    site = tmp_path / "lib"
+    site.mkdir()
+    (site / "other.py").write_text("import tensorflow\nroot = tensorflow\n")
+    (tmp_path / "program.py").write_text(
+        "import sys\nimport tensorflow, other\n"
+        "print(other.root is sys.modules['tensorflow'], tensorflow.placeholder is not None)\n"
+        "exec('import tensorflow as again', {})\n"
+    )
+    env = environment()
+    env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
+    run = forked.run_code(_LAUNCHER, str(tmp_path / "program.py"), env=env, timeout=120)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout == "True True\n"
+
+
+def test_an_absent_name_says_what_to_use_instead(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import tensorflow as tf\n\ntf.CheckpointOption()\n")
+    run = forked.run_code(_LAUNCHER, str(program), env=environment(), timeout=120)
+    assert run.returncode == 1
+    assert "sok.init_from_checkpoint loads the rows" in run.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        ((), 2, "usage: python -m sparse_operation_kit.deeprec"),
+        (("-m", "module"), 2, "usage: "),
+        (("--help",), 0, "usage: "),
+        (("absent.py",), 2, "absent.py': [Errno 2] No such file or directory"),
+    ],
+)
+def test_what_the_launcher_says_of_its_arguments(capsys, monkeypatch, arguments, status, text):
+    from sparse_operation_kit.deeprec import launcher
+
+    with pytest.raises(SystemExit) as exited:
+        launcher.main(arguments)
+    shown = capsys.readouterr()
+    assert exited.value.code == status
+    assert text in (shown.err if status else shown.out)
