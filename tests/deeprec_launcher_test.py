@@ -17,9 +17,9 @@ import sys
 import tensorflow as tf
 import tensorflow.compat.v1 as same
 from tensorflow import placeholder, feature_column as columns
-from tensorflow.keras import backend
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import variable_scope, work_queue
+from tensorflow.train import AdagradOptimizer
 
 import package.model
 
@@ -34,7 +34,7 @@ def main(_):
     assert sys.modules["__main__"].OfTheProgram is OfTheProgram and OfTheProgram.__module__ == "__main__"
     assert placeholder is tf.placeholder is same.placeholder
     assert columns is tf.feature_column and columns.input_layer
-    assert backend.get_session
+    assert AdagradOptimizer is tf.train.AdagradOptimizer
     assert not tf.executing_eagerly()
     assert variable_scope.get_variable is tf.get_variable
     loss, train = package.model.build()
