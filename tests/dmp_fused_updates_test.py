@@ -21,7 +21,7 @@ CASES = [
 
 
 def _fuses(entry, rule):
-    return dense_updates.trains_dense_tables(rule) and not entry.differs_by_table
+    return dense_updates.trains_dense_tables(rule) and not entry.for_tables_only
 
 
 FUSED = [case for case in CASES if _fuses(*case.values)]
@@ -88,6 +88,31 @@ def test_other_optimizers_keep_their_ops(entry, rule):
     with tf.Graph().as_default():
         _graph_of_step(entry, rule, True)
         assert _fused_ops() == 0
+
+
+def test_a_variable_that_does_not_decay_beside_one_that_does():
+    def trained(is_dense_table):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            variables = [
+                tf.compat.v1.get_variable(name, initializer=_initial(), use_resource=True)
+                for name in ("decays", "stays")
+            ]
+            if is_dense_table:
+                for variable in variables:
+                    dense_updates.make_dense_table(variable)
+            loss = tf.add_n([_loss(variable, tf.constant([1, 3, 1])) for variable in variables])
+            optimizer = sok.optimizers.AdamWOptimizer(0.25, 0.1)
+            step = optimizer.minimize(loss, var_list=variables, decay_var_list=variables[:1])
+            session.run(tf.compat.v1.global_variables_initializer())
+            for _ in range(2):
+                session.run(step)
+            return session.run(variables), _fused_ops()
+
+    expected, none = trained(False)
+    actual, ops = trained(True)
+    assert (none, ops) == (0, 2)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(actual[0][[1, 3]], actual[1][[1, 3]])
 
 
 def test_a_subclass_with_updates_of_its_own_keeps_them():

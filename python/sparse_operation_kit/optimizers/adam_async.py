@@ -207,4 +207,5 @@ ENTRY = of_v1(
     {"lazy_adam": {}, "rmsprop": {"apply_sparse_rmsprop": True, "beta2": 0.9, "epsilon": 1e-3}},
     slots={"v": "rms", "m": "momentum"},
     differs_by_table=True,
+    for_tables_only=True,
 )

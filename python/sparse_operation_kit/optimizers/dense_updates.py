@@ -56,7 +56,7 @@ def routed(optimizer: Any) -> Iterator[None]:
       optimizer: any optimizer of tf.compat.v1.train or of Keras.
     """
     known = known_or_none(optimizer)
-    if known is None or known.differs_by_table:
+    if known is None or known.for_tables_only:
         yield
         return
     is_v1 = isinstance(optimizer, tf.compat.v1.train.Optimizer)
@@ -67,7 +67,7 @@ def routed(optimizer: Any) -> Iterator[None]:
     def apply_slices(grad, var, indices, **kwargs):
         update = None
         if is_dense_table(var) and grad.dtype == tf.float32 and not may_be_on_gpu(var):
-            update = update_of(var, **kwargs)
+            update = update_of(var, tf.IndexedSlices(grad, indices), **kwargs)
         if update is None or not trains_dense_tables(update.kernel):
             return original(grad, var, indices, **kwargs)
         return _train_rows(optimizer, known, update, var, indices, grad)
@@ -77,13 +77,16 @@ def routed(optimizer: Any) -> Iterator[None]:
 
 
 def _v1_update(known: KnownOptimizer, optimizer: Any) -> Callable[..., TableUpdate]:
+    if known.differs_by_table:
+        return lambda variable, gradient: known.update(optimizer, variable, gradient)
     # Made in the first update, since it needs the tensors of `_prepare`.
     made = functools.lru_cache(maxsize=None)(lambda: known.update(optimizer))
-    return lambda variable: made()
+    return lambda variable, gradient: made()
 
 
 def _keras_update(known: KnownOptimizer, optimizer: Any) -> Callable[..., TableUpdate]:
-    def update(variable: tf.Variable, apply_state: Any = None) -> TableUpdate:
+    def update(variable: tf.Variable, gradient: tf.IndexedSlices, apply_state: Any = None) -> TableUpdate:
+        del gradient
         coefficients = (apply_state or {}).get((variable.device, tf.float32))
         return known.update(
             optimizer, coefficients or optimizer._fallback_apply_state(variable.device, tf.float32)

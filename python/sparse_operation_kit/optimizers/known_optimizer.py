@@ -48,6 +48,7 @@ class KnownOptimizer:
         embedding variables, or if they may be on a GPU; takes the optimizer and those variables.
       differs_by_table: whether the hyper-parameters of a step differ between tables; `update` then takes the
         optimizer, a table and its gradient.
+      for_tables_only: whether `update` takes embedding variables only, and no dense tables of TensorFlow's.
       deeprec_rules: maps rules to those that take their place, with the same hyper-parameters, in tables with
         DeepRec's arithmetic (`core.deeprec_arithmetic`).
     """
@@ -60,6 +61,7 @@ class KnownOptimizer:
     slots: Mapping[str, str] = dataclasses.field(default_factory=dict)
     create_shared_state: Callable[[Any, Sequence[tf.Variable]], None] = _no_shared_state
     differs_by_table: bool = False
+    for_tables_only: bool = False
     deeprec_rules: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def rule_for(self, rule: str, variable: tf.Variable) -> str:
