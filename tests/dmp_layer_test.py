@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import json
 
 import numpy as np
 import pytest
@@ -152,6 +153,39 @@ def test_bad_arguments(name):
     given = {"embeddings": [dmp.Embedding(5, 2), dmp.Embedding(5, 2)], **arguments}
     with pytest.raises(error, match=message):
         dmp.DistributedEmbedding(**given)
+
+
+def test_numpys_integers_are_integers():
+    tables = [{"input_dim": 10, "output_dim": 4}, {"input_dim": 3, "output_dim": 2}]
+    given = {"column_slice_threshold": 20, "data_parallel_threshold": 6}
+    strategy = dmp.DistEmbeddingStrategy(tables, 2, **given)
+    numpys = dmp.DistEmbeddingStrategy(tables, np.int64(2), **{k: np.int32(v) for k, v in given.items()})
+    assert numpys.placement == strategy.placement
+    layer = dmp.DistributedEmbedding([dmp.Embedding(5, 2)], row_slice_threshold=np.int64(7))
+    json.dumps(layer.get_config())
+
+
+def test_what_ranks_take_with_dp_input_false():
+    tables = [{"input_dim": rows, "output_dim": 4, "name": f"t{rows}"} for rows in (40, 10, 2, 30)]
+    strategy = dmp.DistEmbeddingStrategy(
+        tables,
+        2,
+        input_table_map=[3, 0, 1, 2, 0],
+        column_slice_threshold=100,
+        row_slice_threshold=120,
+        data_parallel_threshold=8,
+    )
+    # Tables 0 and 3 are cut by rows, 2 is replicated, and 1 lies whole on the first rank.
+    assert strategy.table_ids_list == [[0, 1, 2, 3], [0, 2, 3]]
+    assert strategy.input_ids_list == [[0, 1, 2, 3, 4], [0, 1, 3, 4]]
+    sizes = [
+        [(one["name"], one["input_dim"], one["output_dim"]) for one in of_rank]
+        for of_rank in strategy.local_configs
+    ]
+    assert sizes == [
+        [("t40", 20, 4), ("t10", 10, 4), ("t2", 2, 4), ("t30", 15, 4)],
+        [("t40", 20, 4), ("t2", 2, 4), ("t30", 15, 4)],
+    ]
 
 
 def test_layers_that_cannot_be_distributed():
@@ -323,12 +357,29 @@ def test_optimizers_that_cannot_be_distributed():
             make()
 
 
+_OF_TAPES = [
+    ("device_dense", ""),
+    ("device_sparse", ""),
+    ("compression", None),
+    ("sparse_as_dense", False),
+]
+_STRATEGY = [("strategy", "basic")]
+_THRESHOLDS = [("column_slice_threshold", None), ("row_slice_threshold", None)]
 ARGUMENTS = {
+    "BroadcastGlobalVariablesCallback": [("root_rank", _REQUIRED), ("device", "")],
+    "ConcatOneHotEmbedding": [("feature_sizes", _REQUIRED), ("embedding_width", _REQUIRED)],
+    "DistEmbeddingStrategy": [
+        ("embeddings", _REQUIRED),
+        ("world_size", _REQUIRED),
+        *_STRATEGY,
+        ("input_table_map", None),
+        *_THRESHOLDS,
+        ("data_parallel_threshold", None),
+    ],
     "DistributedEmbedding": [
         ("embeddings", _REQUIRED),
-        ("strategy", "basic"),
-        ("column_slice_threshold", None),
-        ("row_slice_threshold", None),
+        *_STRATEGY,
+        *_THRESHOLDS,
         ("dp_input", True),
         ("input_table_map", None),
         ("data_parallel_threshold", None),
@@ -340,9 +391,42 @@ ARGUMENTS = {
         ("use_lock", False),
         ("session", None),
     ],
+    "DistributedGradientTape": [
+        ("gradtape", _REQUIRED),
+        *_OF_TAPES,
+        ("op", "average"),
+        ("gradient_predivide_factor", 1.0),
+        ("num_groups", 0),
+        ("groups", None),
+    ],
+    "DistributedOptimizer": [
+        ("optimizer", _REQUIRED),
+        ("name", None),
+        ("use_locking", False),
+        *_OF_TAPES,
+        ("backward_passes_per_step", 1),
+        ("op", "average"),
+        ("gradient_predivide_factor", 1.0),
+        ("average_aggregated_gradients", False),
+        ("num_groups", 0),
+        ("groups", None),
+    ],
+    "Embedding": [
+        ("input_dim", _REQUIRED),
+        ("output_dim", _REQUIRED),
+        ("embeddings_initializer", "uniform"),
+        ("embeddings_regularizer", None),
+        ("activity_regularizer", None),
+        ("embeddings_constraint", None),
+        ("combiner", None),
+    ],
+    "IntegerLookup": [("max_tokens", _REQUIRED), ("use_gpu", True)],
     "broadcast_variables": [("model_vars", _REQUIRED), ("root_rank", 0)],
-    "BroadcastGlobalVariablesCallback": [("root_rank", _REQUIRED), ("device", "")],
 }
+
+
+def test_every_public_name_has_its_arguments_here():
+    assert {name.partition(".")[0] for name in ARGUMENTS} == set(dmp.__all__)
 
 
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))

@@ -24,8 +24,8 @@ def _tables(number, rows=10, columns=4, combiner=None):
 
 
 def check_exchanges_of_a_step():
-    """How many exchanges a lookup has, and a training step, for some numbers of tables."""
-    counts = {}
+    """By number of tables, how many exchanges a lookup has, and a training step; names of collectives."""
+    counts, names = {}, []
     for number in (communicator().size, 7):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             layer = dmp.DistributedEmbedding(_tables(number), column_slice_threshold=20)
@@ -39,7 +39,12 @@ def check_exchanges_of_a_step():
             between = session.run(exchanges)
             session.run(step)
             counts[number] = int(between - before), int(session.run(exchanges) - between)
-    return counts
+            for op in session.graph.get_operations():
+                if op.type == "SokExchange":
+                    names.append(op.get_attr("exchange_name").decode())
+                elif op.type.startswith("Horovod"):
+                    names.append(op.name)
+    return counts, sorted(names)
 
 
 def check_rows_travel_once():
@@ -57,16 +62,25 @@ def check_rows_travel_once():
     return sent
 
 
-def check_raw_gradients():
-    """The gradients of a dealt table, on its rank, and of a replicated one."""
+def check_gradients():
+    """Raw, averaged and summed gradients, of a replicated table and of one that this rank has."""
     with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
         tables = [dmp.Embedding(3, 2, name="small"), *_tables(communicator().size)]
         layer = dmp.DistributedEmbedding(tables, data_parallel_threshold=6)
         outputs = layer([[[0]]] * len(tables))
         loss = tf.add_n([tf.reduce_sum(output) for output in outputs]) * (1.0 + communicator().rank)
-        gradients = tf.gradients(loss, layer.trainable_variables)
+        variables = layer.trainable_variables
+        gradients = {"raw": tf.gradients(loss, variables)}
+        for options in ({}, {"op": "sum"}, {"op": "sum", "sparse_as_dense": True}):
+            optimizer = dmp.DistributedOptimizer(train.GradientDescentOptimizer(1.0), **options)
+            pairs = optimizer.compute_gradients(loss, variables)
+            gradients[str(options)] = [gradient for gradient, _ in pairs]
         session.run(tf.compat.v1.global_variables_initializer())
-        return [session.run(tf.convert_to_tensor(gradient))[0, 0] for gradient in gradients]
+        found = {}
+        for name, of_variables in gradients.items():
+            dense = [tf.convert_to_tensor(gradient)[0, 0] for gradient in of_variables]
+            found[name] = [float(value) for value in session.run(dense)]
+        return found
 
 
 BAD_INPUTS = {
@@ -164,6 +178,28 @@ def check_eager_lookups():
         layer([[[10 * communicator().rank]]] * communicator().size)
 
 
+def check_concatenated_features():
+    """A ConcatOneHotEmbedding that is dealt, or cut by rows or columns; inputs of samples and of tables."""
+    size, rank = communicator().size, communicator().rank
+    table, ids = np.arange(14.0).reshape(7, 2), np.array([[2, 0], [0, 3], [1, 1]] * size)
+    for options in (
+        {},
+        {"row_slice_threshold": 14},
+        {"column_slice_threshold": 7},
+        {"row_slice_threshold": 14, "dp_input": False},
+    ):
+        others = _tables(2)
+        layer = dmp.DistributedEmbedding([dmp.ConcatOneHotEmbedding([3, 4], 2), *others], **options)
+        layer.set_weights([table, *(np.zeros([10, 4]) for _ in others)])
+        own = ids[3 * rank :][:3] if layer.dp_input else ids
+        inputs = {0: own, 1: own[:, :1], 2: own[:, :1]}
+        outputs = layer([inputs[number] for number in _inputs(layer)])
+        np.testing.assert_array_equal(outputs[0], table[[[2, 3], [0, 6], [1, 4]]])
+        inputs[0] = own + [[1, 0]] if rank == 1 else own
+        with pytest.raises(tf.errors.InvalidArgumentError, match="input 0 on rank 1 has 3"):
+            layer([inputs[number] for number in _inputs(layer)])
+
+
 def check_ranks_with_other_tables():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         layer = dmp.DistributedEmbedding(_tables(4, rows=10 + communicator().rank))
@@ -232,7 +268,7 @@ def _check_errors_of_weights(layer, arrays):
 
 
 def check_broadcast():
-    """Ordinary variables and replicas get rank 0's values; slots and tables of one rank stay."""
+    """Ordinary variables and replicas get the last rank's values; slots and tables of one rank stay."""
     rank = communicator().rank
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tables = [dmp.Embedding(3, 2, name="small"), *_tables(communicator().size)]
@@ -242,12 +278,16 @@ def check_broadcast():
         step = dmp.DistributedOptimizer(train.MomentumOptimizer(0.1, 0.9)).minimize(loss)
         replica, dealt = layer.trainable_variables
         spread = [variable.assign_add(tf.ones_like(variable) * rank) for variable in (replica, dealt)]
-        start = dmp.broadcast_variables(tf.compat.v1.global_variables(), 0)
+        root = communicator().size - 1
+        start = dmp.broadcast_variables(tf.compat.v1.global_variables(), root)
         session.run(tf.compat.v1.global_variables_initializer())
+        initial = session.run(replica)
         session.run(spread)
         before = session.run(dealt)
         session.run(start)
         np.testing.assert_array_equal(session.run(dealt), before)
+        np.testing.assert_array_equal(session.run(replica), initial + root)
+        assert session.run(kernel) == [root]
         session.run(step)
         return session.run([kernel, replica])
 
@@ -346,7 +386,7 @@ KERAS = {
 CHECKS_ON_TWO = [
     check_exchanges_of_a_step,
     check_rows_travel_once,
-    check_raw_gradients,
+    check_gradients,
     check_eager_lookups,
     check_a_batch_that_ranks_do_not_divide,
 ]
@@ -355,6 +395,7 @@ CHECKS = [
     check_bad_ids,
     check_two_lookups_in_a_step,
     check_loss_scaling,
+    check_concatenated_features,
     check_ranks_with_other_tables,
     check_broadcast,
 ]
@@ -410,7 +451,15 @@ def _every(launched):
 
 def test_a_step_has_one_exchange_each_way(launched):
     for _, result in _every(launched):
-        assert set(result["check_exchanges_of_a_step"].values()) == {(2, 3)}
+        counts, names = result["check_exchanges_of_a_step"]
+        assert set(counts.values()) == {(2, 3)}
+        assert len(names) >= 3
+
+
+@pytest.mark.parametrize("size", FITS)
+def test_names_of_collectives_do_not_depend_on_the_rank(launched, size):
+    names = [result["check_exchanges_of_a_step"][1] for result in launched[size]]
+    assert all(of_rank == names[0] for of_rank in names)
 
 
 def test_duplicates_are_merged_before_the_exchange(launched):
@@ -420,9 +469,15 @@ def test_duplicates_are_merged_before_the_exchange(launched):
 
 
 @pytest.mark.parametrize("size", FITS)
-def test_raw_gradients(launched, size):
+def test_gradients_are_combined_as_horovod_combines_them(launched, size):
+    total = float(sum(range(1, size + 1)))
     for rank, result in enumerate(launched[size]):
-        assert result["check_raw_gradients"] == [1.0 + rank, sum(range(1, size + 1))]
+        assert result["check_gradients"] == {
+            "raw": [1.0 + rank, total],
+            "{}": [total / size] * 2,
+            "{'op': 'sum'}": [total] * 2,
+            "{'op': 'sum', 'sparse_as_dense': True}": [total] * 2,
+        }
 
 
 def test_a_bad_id_is_an_error_on_every_rank(launched):

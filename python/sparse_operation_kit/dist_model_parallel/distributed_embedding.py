@@ -90,11 +90,11 @@ class DistributedEmbedding(Layer):
         )
         self._arguments = {
             "strategy": self.strategy.strategy,
-            "column_slice_threshold": column_slice_threshold,
-            "row_slice_threshold": row_slice_threshold,
+            "column_slice_threshold": self.strategy.options.column_slice_threshold,
+            "row_slice_threshold": self.strategy.options.row_slice_threshold,
             "dp_input": dp_input,
             "input_table_map": None if input_table_map is None else [int(table) for table in input_table_map],
-            "data_parallel_threshold": data_parallel_threshold,
+            "data_parallel_threshold": self.strategy.options.data_parallel_threshold,
         }
         if not isinstance(dp_input, bool):
             raise TypeError(f"{self._who()}: dp_input must be a bool, not {dp_input!r}")

@@ -36,6 +36,7 @@ class DistEmbeddingStrategy:
       tables: a `TableOfLayer` for each layer.
       world_size: the number of ranks.
       strategy: the name of the strategy.
+      options: the strategy and the thresholds.
       input_table_map: the table of each input.
       placement: the pieces of the tables, a `Placement`.
       layout: what follows from it for lookups.
@@ -78,10 +79,12 @@ class DistEmbeddingStrategy:
             raise TypeError(f"embeddings must be a list of embedding layers, not {embeddings!r}")
         _check_distinct(embeddings)
         self.tables = tuple(table_of(layer, number) for number, layer in enumerate(embeddings))
-        self.world_size = world_size
+        self.world_size = world_size = _as_int(world_size)
         self.strategy = strategy
-        options = Options(strategy, column_slice_threshold, row_slice_threshold, data_parallel_threshold)
-        self.placement: Placement = place([of_layer.table for of_layer in self.tables], world_size, options)
+        thresholds = (column_slice_threshold, row_slice_threshold, data_parallel_threshold)
+        self.options = Options(strategy, *map(_as_int, thresholds))
+        tables = [of_layer.table for of_layer in self.tables]
+        self.placement: Placement = place(tables, world_size, self.options)
         self.layout: Layout = lay_out(self.placement)
         self.input_table_map = _checked_map(input_table_map, len(self.tables))
         on_ranks = [self.placement.on_rank(rank) for rank in range(world_size)]
