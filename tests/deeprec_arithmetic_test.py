@@ -229,7 +229,7 @@ def test_one_optimizer_trains_tables_of_both_kinds():
             sok.EmbeddingVariable("ours", 2, initializer="ones"),
         ]
         ids = v1.placeholder(tf.int64, [None])
-        bags = tf.RaggedTensor.from_uniform_row_length(ids, 1)
+        bags = tf.RaggedTensor.from_row_lengths(ids, tf.ones_like(ids))
         rows = tf.nn.group_embedding_lookup_sparse(tables, [bags, bags], ["sum", "sum"])
         train = v1.train.AdamOptimizer(0.1).minimize(tf.add_n([tf.reduce_sum(one * one) for one in rows]))
         harness.initialize(session)

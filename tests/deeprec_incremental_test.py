@@ -30,6 +30,10 @@ def model(tables=True):
     return v1.train.AdagradOptimizer(0.1).minimize(loss, global_step=step)
 
 
+def weight_in(session):
+    return session.run(v1.trainable_variables("weight")[0])
+
+
 def kind_of(prefix):
     """Returns "full" or "delta", the kind of the table's checkpoint."""
     folder = json.loads(tf.train.load_checkpoint(str(prefix)).get_tensor("table/checkpoint"))["folder"]
@@ -49,7 +53,7 @@ def rows_after(prefix):
         (table,) = v1.get_collection(v1.GraphKeys.EMBEDDING_VARIABLES)
         keys, rows = session.run(table.keys_and_rows())
         order = np.argsort(keys)
-        return keys[order], rows[order], session.run("weight/Read/ReadVariableOp:0")
+        return keys[order], rows[order], weight_in(session)
 
 
 def restores_like(prefix, other):
@@ -187,10 +191,10 @@ def test_an_incremental_saver(tmp_path, folder):
         assert incremental.last_incr_checkpoints == prefixes
         of_incremental = [kind_of(prefix) for prefix in prefixes]
         assert of_incremental == ["full", "delta", "delta", "delta"]
-        before = session.run("weight/Read/ReadVariableOp:0")
+        before = weight_in(session)
         session.run(v1.global_variables_initializer())
         incremental.incremental_restore(session, full.last_checkpoints[-1], prefixes[-1])
-        assert session.run("weight/Read/ReadVariableOp:0") == before
+        assert weight_in(session) == before
     for number, prefix in enumerate(prefixes, 1):
         restores_like(prefix, of_the_same_step(tmp_path, 2 * number))
 
@@ -209,11 +213,11 @@ def test_an_incremental_saver_of_a_graph_without_tables(tmp_path):
         saver = deeprec.IncrementalSaver()
         session.run(v1.global_variables_initializer())
         session.run(step)
-        trained = session.run("weight/Read/ReadVariableOp:0")
+        trained = weight_in(session)
         prefix = saver.incremental_save(session, str(tmp_path / "model.ckpt"), 1)
         session.run(v1.global_variables_initializer())
         saver.incremental_restore(session, None, prefix)
-        assert session.run("weight/Read/ReadVariableOp:0") == trained
+        assert weight_in(session) == trained
 
 
 def test_uninstalled_arguments_are_unknown(tmp_path):

@@ -116,7 +116,7 @@ def test_other_tiers_are_refused_by_name(kind):
 
 
 def test_device_memory_needs_a_gpu():
-    if tf.config.list_physical_devices("GPU"):
+    if tf.config.experimental.list_physical_devices("GPU"):
         option = v1.StorageOption(storage_type=v1.StorageType.HBM)
         with tf.Graph().as_default():
             options = v1.EmbeddingVariableOption(storage_option=option)

@@ -9,7 +9,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
-from sparse_operation_kit.dist_model_parallel.keras import keras
+from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
 
 
 class Reference:
@@ -172,6 +172,15 @@ def test_a_saver_restores_it(tmp_path):
         for keys in batches()[2:]:
             np.testing.assert_array_equal(session.run(numbers, {fed: keys}), reference(keys))
         check_state(layer, reference, session)
+
+
+def test_without_a_session_keras_session_is_read():
+    with tf.Graph().as_default():
+        layer = dmp.IntegerLookup(5)
+        numbers = layer(tf.constant([20, 10, 20], tf.int64))
+        keras_session().run(tf.compat.v1.global_variables_initializer())
+        np.testing.assert_array_equal(keras_session().run(numbers), [1, 2, 1])
+        assert layer.get_vocabulary() == [-1, 20, 10]
 
 
 def model_of(max_tokens):

@@ -35,7 +35,7 @@ def test_dense_features_looks_groups_up_together(version):
         with harness.graph_and_session() as session:
             with in_scope(scope):
                 keys = [feature_columns.categorical_column_with_embedding(key, tf.int64) for key in "sc"]
-                shared = tf.feature_column.shared_embeddings(keys, 2)
+                shared = tf.compat.v2.feature_column.shared_embeddings(keys, 2)
             columns = [*shared, strings("b", 3, scope), integers("a", 2, scope), fc.numeric_column("n")]
             layer, parts = support.dense_features(columns, version=version, name="layer"), {}
             inputs = {**features(), "s": tf.constant([[7], [-(2**62)]], tf.int64)}
@@ -247,18 +247,21 @@ def test_estimators_evaluate_without_inserting(tmp_path):
         return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
 
     make, folder = tf.compat.v1.estimator.Estimator, str(tmp_path / "own")
+    deep = tf.compat.v1.estimator.DNNClassifier([4], [integers("a")], model_dir=str(tmp_path / "deep"))
+    nothing = contextlib.nullcontext()
     estimators = [
-        # Estimator's deep models pass `training` to DenseFeatures.
-        (tf.compat.v1.estimator.DNNClassifier([4], [integers("a")], model_dir=str(tmp_path / "deep")), 8),
-        (make(model_fn, folder, params={"by_mode": True}), 8),
-        (make(model_fn, folder, params={"by_mode": False}), 16),
+        # Estimator's deep models pass `training` to DenseFeatures, but for those of 1.15.
+        (deep, 8, feature_columns.training_scope(False) if compat.VERSION < (2, 0) else nothing),
+        (make(model_fn, folder, params={"by_mode": True}), 8, nothing),
+        (make(model_fn, folder, params={"by_mode": False}), 16, nothing),
     ]
     sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
     hook = _CountRows()
-    for estimator, rows in estimators:
+    for estimator, rows, scope in estimators:
         if not estimator.latest_checkpoint():
             estimator.train(samples(0), steps=1)
-        estimator.evaluate(samples(100), hooks=[hook])
+        with scope:
+            estimator.evaluate(samples(100), hooks=[hook])
         assert hook.rows == [rows]
 
 

@@ -93,13 +93,17 @@ def test_other_lookups_are_the_same(look_up):
 
 
 def _columns_model(features):
-    """An input layer of columns with tables, in a group and alone, with numbers, and with a variable."""
+    """An input layer of columns with tables, in a group and alone, with numbers, and with a variable.
+
+    Variables have seeds of their own: 1.15 derives others from the number of ops that the graph has.
+    """
+    identity = fc.categorical_column_with_identity("d", 10)
     columns = [
         integers("a", scope="both"),
         fc.numeric_column("n"),
         integers("b", 6, scope="both", combiner="sum"),
         integers("c"),
-        fc.embedding_column(fc.categorical_column_with_identity("d", 10), 3),
+        fc.embedding_column(identity, 3, initializer=v1.random_normal_initializer(seed=2)),
         fc.indicator_column(fc.categorical_column_with_vocabulary_list("e", ["x", "y"])),
     ]
     return fc.input_layer(features, columns), features["n"]
@@ -131,7 +135,9 @@ def _train_columns(ahead, tmp_path):
         # A function of one argument gets the dict itself.
         prefetch = sok.LookupPrefetch(iterator, _columns_model) if ahead else None
         layer, numbers = prefetch.outputs if ahead else _columns_model(iterator.get_next())
-        predictions = tf.linalg.matvec(layer, v1.get_variable("kernel", [layer.shape[1]]))
+        initializer = v1.random_normal_initializer(seed=3)
+        kernel = v1.get_variable("kernel", [layer.shape[1]], initializer=initializer)
+        predictions = tf.linalg.matvec(layer, kernel)
         loss = tf.reduce_mean(tf.square(predictions - numbers))
         update = v1.train.AdamOptimizer(0.05).minimize(loss)
         saver = v1.train.Saver()

@@ -61,7 +61,7 @@ class _Model:
     def __init__(self, optimizer):
         self.optimizer = optimizer
         self.table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        self.dense = tf.Variable([1.0, 1.0])
+        self.dense = optimizer_parity.resource([1.0, 1.0])
         self.poison = tf.compat.v1.placeholder(tf.float32, [2, 2])
         self.dense_poison = tf.compat.v1.placeholder(tf.float32, [])
         self.rows = tf.nn.embedding_lookup(self.table, [1, 2])

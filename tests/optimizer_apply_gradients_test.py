@@ -38,7 +38,9 @@ def _plain_optimizers():
     }
     if _KERAS:
         legacy = _KERAS[0][1]
-        made.update({"keras_sgd": legacy.SGD(0.1), "keras_adam": legacy.Adam(0.1, global_clipnorm=1.0)})
+        # 1.15 clips each gradient by itself only.
+        clip = "clipnorm" if compat.VERSION < (2, 0) else "global_clipnorm"
+        made.update({"keras_sgd": legacy.SGD(0.1), "keras_adam": legacy.Adam(0.1, **{clip: 1.0})})
         made.update({"keras_nadam": legacy.Nadam(0.1)})
     return made
 
@@ -48,8 +50,8 @@ def _train_plain_model(name):
     with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
         optimizer = _plain_optimizers()[name]
         rng = np.random.default_rng(0)
-        table = tf.Variable(rng.standard_normal([8, 3]).astype(np.float32), name="table")
-        dense = tf.Variable(rng.standard_normal([3, 1]).astype(np.float32), name="dense")
+        table = optimizer_parity.resource(rng.standard_normal([8, 3]).astype(np.float32), name="table")
+        dense = optimizer_parity.resource(rng.standard_normal([3, 1]).astype(np.float32), name="dense")
         loss = tf.reduce_sum(tf.matmul(tf.nn.embedding_lookup(table, [1, 2, 2, 5]), dense) ** 2)
         step = optimizer_parity.train(optimizer, loss, [table, dense])
         harness.initialize(session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Callable
 
@@ -20,6 +21,9 @@ ROWS = 60
 DIM = 5
 BATCH = 24
 STEPS = sized(on_cpu=50, on_gpu=30)
+
+# Keras of TensorFlow 1.15 makes no slots for reference variables.
+resource = functools.partial(tf.compat.v1.Variable, use_resource=True)
 
 MakeOptimizer = Callable[[tf.Tensor], object]
 
@@ -70,9 +74,9 @@ def make_twins() -> Twins:
     table = sok.EmbeddingVariable(
         name="table", dim=DIM, initializer=tf.compat.v1.random_normal_initializer(stddev=0.3)
     )
-    plain = tf.Variable(np.zeros([ROWS, DIM], np.float32), name="rows")
+    plain = resource(np.zeros([ROWS, DIM], np.float32), name="rows")
     dense = rng.standard_normal([DIM, 1]).astype(np.float32)
-    table_dense, rows_dense = (tf.Variable(dense, name=name) for name in ("table_dense", "rows_dense"))
+    table_dense, rows_dense = (resource(dense, name=name) for name in ("table_dense", "rows_dense"))
     table_loss = _loss(tf.nn.embedding_lookup(table, tf.gather(keys, positions)), table_dense, labels)
     rows_loss = _loss(tf.nn.embedding_lookup(plain, positions), rows_dense, labels)
     return Twins(
@@ -128,7 +132,7 @@ def rows_after_each(
     with harness.graph_and_session() as session:
         gradient = tf.compat.v1.placeholder(tf.float32, [])
         table = sok.EmbeddingVariable(name="table", dim=2, initializer=1.0)
-        plain = tf.Variable(tf.ones([1, 2]))
+        plain = resource(tf.ones([1, 2]))
         rows = tf.nn.embedding_lookup(table, [3]), tf.nn.embedding_lookup(plain, [0])
         with tf.control_dependencies(rows):
             step = tf.group(

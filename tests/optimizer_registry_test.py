@@ -31,7 +31,7 @@ class Model:
     def __init__(self, entry, rule, learning_rate=0.05):
         self.tables = [sok.EmbeddingVariable(f"table{dim}", dim, initializer="ones") for dim in (4, 7)]
         self.ids = tf.compat.v1.placeholder(tf.int64, [None])
-        bags = tf.RaggedTensor.from_uniform_row_length(self.ids, 2)
+        bags = tf.RaggedTensor.from_row_splits(self.ids, tf.range(0, tf.size(self.ids) + 1, 2))
         pooled = sok.group_embedding_lookup_sparse(self.tables, [bags, bags], ["sum", "mean"])
         loss = tf.add_n([tf.reduce_sum(tf.square(rows - 0.3)) for rows in pooled])
         optimizer = entry.make(rule, learning_rate)

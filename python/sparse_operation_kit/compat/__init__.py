@@ -19,6 +19,9 @@ from sparse_operation_kit.newer_python import removeprefix
 
 IS_TENSORFLOW_2 = VERSION >= (2, 0)
 
+# The option of CheckpointSaverHook that keeps the graph out of a directory; 1.15 always writes it.
+WITHOUT_GRAPH_DEF = {"save_graph_def": False} if IS_TENSORFLOW_2 else {}
+
 
 def _has_keras_2() -> bool:
     # TensorFlow's own Keras 2 has no `__version__`; Keras 3 and tf_keras have one.
@@ -90,6 +93,11 @@ def legacy_keras_optimizers() -> list[tuple[str, ModuleType]]:
     if importlib.util.find_spec("tf_keras") is None:
         return []
     return [("tf_keras.optimizers.legacy", importlib.import_module("tf_keras").optimizers.legacy)]
+
+
+def beta_of_ftrl(optimizer: tf.compat.v1.train.FtrlOptimizer) -> Any:
+    """Returns `beta` of TensorFlow's FTRL: 0 in 1.15, which does not have it."""
+    return getattr(optimizer, "_beta", 0.0)
 
 
 def other_keras_optimizers() -> list[type]:

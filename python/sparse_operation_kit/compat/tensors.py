@@ -34,3 +34,11 @@ def with_values(ids: Any, values: tf.Tensor) -> Any:
     if isinstance(ids, tf.SparseTensor):
         return tf.SparseTensor(ids.indices, values, ids.dense_shape)
     return ids.with_values(values)
+
+
+def ascending_order(values: tf.Tensor) -> tf.Tensor:
+    """Returns the order that sorts a vector of integers, stably.
+
+    `tf.argsort` of 1.15 sorts by negated values, and the smallest integer has none: it came last.
+    """
+    return tf.argsort(tf.bitwise.invert(values), direction="DESCENDING", stable=True)

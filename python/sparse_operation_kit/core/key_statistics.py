@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.tensors import ascending_order
 
 if TYPE_CHECKING:
     from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
@@ -70,7 +71,7 @@ def _by_id(
     # The end of the arrays stands for ids that are not in the table.
     keys = tf.concat([found.keys, found.waiting], 0)
     numbers = tf.concat([of_rows, of_waiting, [0]], 0)
-    order = tf.argsort(keys, stable=True)
+    order = ascending_order(keys)
     at = tf.searchsorted(tf.gather(keys, order), tf.reshape(wanted, [-1]), out_type=tf.int32)
     positions = tf.gather(tf.concat([order, [tf.size(keys)]], 0), at)
     is_there = tf.equal(tf.gather(tf.concat([keys, [0]], 0), positions), tf.reshape(wanted, [-1]))

@@ -11,7 +11,7 @@ from sparse_operation_kit import native
 from sparse_operation_kit.core import exchange_names, graph_ops
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel.ids import count
-from sparse_operation_kit.dist_model_parallel.keras import Layer, keras
+from sparse_operation_kit.dist_model_parallel.keras import Layer, keras, keras_session
 
 Keys = Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]
 
@@ -153,7 +153,7 @@ class IntegerLookup(Layer):
     def _read(variables: list[tf.Variable], session: tf.compat.v1.Session | None) -> list[Any]:
         if session is None and tf.executing_eagerly():
             return [variable.numpy() for variable in variables]
-        session = session or tf.compat.v1.get_default_session() or keras.backend.get_session()
+        session = session or tf.compat.v1.get_default_session() or keras_session()
         return session.run(variables)
 
 

@@ -136,7 +136,8 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
         least = tf.cast(self._initial_accumulator_value, grad.dtype)
         decayed = tf.maximum(accumulator * rate, least)
         of_elements = tf.reshape(due, tf.concat([tf.shape(due), [1] * (grad.shape.rank - due.shape.rank)], 0))
-        return tf.where(of_elements, decayed, accumulator) + tf.square(grad), due
+        # `tf.where` of 1.15 does not broadcast.
+        return tf.compat.v2.where(of_elements, decayed, accumulator) + tf.square(grad), due
 
     def _step(self, grad: tf.Tensor, accumulator: tf.Tensor) -> tf.Tensor:
         return tf.cast(self._learning_rate_tensor, grad.dtype) * grad / tf.sqrt(accumulator)

@@ -160,7 +160,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
             for power, beta in zip(powers, self._tensors[1:3]):
                 factor = tf.cast(beta, power.dtype.base_dtype)
                 if condition is not None:
-                    factor = tf.where(condition, factor, tf.ones_like(factor))
+                    factor = tf.compat.v2.where(condition, factor, tf.ones_like(factor))
                 moves.append(power.assign(power * factor, use_locking=self._use_locking).op)
         return tf.group(*updates, *moves)
 

@@ -64,7 +64,8 @@ def ftrl(optimizer: Any, coefficients: Coefficients) -> TableUpdate:
             "l1": coefficients["l1_regularization_strength"],
             "l2": coefficients["l2_regularization_strength"],
             "l2_shrinkage": coefficients["l2_shrinkage_regularization_strength"],
-            "beta": coefficients["beta"],
+            # Keras of 1.15 has no beta.
+            "beta": coefficients.get("beta", 0.0),
         },
     )
 

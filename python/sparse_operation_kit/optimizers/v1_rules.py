@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit import compat
 from sparse_operation_kit.core.table_device import on_host
 from sparse_operation_kit.optimizers.known_optimizer import KnownOptimizer, of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
@@ -76,7 +77,7 @@ def ftrl(optimizer: _train.FtrlOptimizer) -> TableUpdate:
             "l1": optimizer._l1_regularization_strength_tensor,
             "l2": optimizer._l2_regularization_strength,
             "l2_shrinkage": optimizer._l2_shrinkage_regularization_strength_tensor,
-            "beta": optimizer._beta,
+            "beta": compat.beta_of_ftrl(optimizer),
         },
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit import native
+from sparse_operation_kit import compat, native
 from sparse_operation_kit.compat.internals import saver as tf_saver
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.saver import agreed_timer, checkpoint_save
@@ -61,7 +61,7 @@ class IncrementalCheckpointHook(tf.compat.v1.train.CheckpointSaverHook):
             save_secs=save_secs,
             save_steps=save_steps,
             checkpoint_basename=checkpoint_basename,
-            save_graph_def=False,
+            **compat.WITHOUT_GRAPH_DEF,
         )
         self._max_to_keep = max_to_keep
 
