@@ -235,6 +235,20 @@ def test_the_adaptive_example_of_deeprecs_document(session):
     assert sorted(harness.table_contents(session, table)[0]) == [0, 1, 3, 5, 8]
 
 
+def test_an_adaptive_column_is_saved_and_restored(session, tmp_path):
+    layer = adaptive_layer(tf.constant([[1], [2]], tf.int64), [1, 0], initializer=v1.ones_initializer())
+    step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(layer * layer))
+    saver = v1.train.Saver()
+    harness.initialize(session)
+    session.run(step)
+    trained = session.run(layer)
+    saver.save(session, str(tmp_path / "model.ckpt"))
+    session.run(step)
+    assert np.all(session.run(layer) != trained)
+    saver.restore(session, str(tmp_path / "model.ckpt"))
+    np.testing.assert_array_equal(session.run(layer), trained)
+
+
 def test_adaptive_columns_of_strings_with_padding_filters_and_evaluation(session):
     words = tf.constant([["a", ""], ["b", "a"], ["", ""]])
     option = deeprec.EmbeddingVariableOption(filter_option=deeprec.CounterFilter(filter_freq=3))

@@ -164,6 +164,8 @@ def good() -> list[dict[str, Any]]:
         document(rows=[4, 0], placement="all_ranks", hashed=False, capacity=4),
         document(rows=[0, 4], placement="one_rank:1", hashed=False, capacity=4),
         document(initializer={"kind": "uniform", "a": 0, "b": 1, "seed": "0", "rows": 4096}),
+        # The shortest text of the smallest float32, which as a number is a little smaller.
+        document(initializer={"kind": "constant", "a": -3.4028235e38, "b": 0, "seed": "0"}),
         document("delta", admission={**checkpoint_files.COUNTER, "before_lookup": True}),
         document(rows=[0, 3], placement="one_rank:1", admission={**_BLOOM, "before_lookup": True}),
     ]

@@ -118,8 +118,11 @@ double JsonReader::AsDouble(const Json& value, const std::string& name) {
 }
 
 float JsonReader::AsFloat(const Json& value, const std::string& name) {
+  // The first number that does not round to a float. The shortest text of the largest float is between the
+  // two.
+  constexpr double kTooLarge = 0x1.ffffffp127;
   const double number = AsDouble(value, name);
-  if (std::isfinite(number) && std::fabs(number) > std::numeric_limits<float>::max()) {
+  if (std::isfinite(number) && std::fabs(number) >= kTooLarge) {
     Fail("has a \"", name, "\" that is not a float");
     return 0.0f;
   }

@@ -205,9 +205,15 @@ TEST(JsonTest, FloatsAreShortAndExact) {
   JsonReader reader("x");
   EXPECT_TRUE(std::isinf(reader.AsFloat(nlohmann::json("inf"), "a")));
   EXPECT_TRUE(std::isnan(reader.AsFloat(nlohmann::json(FloatJson(std::nanf(""))), "a")));
+  for (const float value : {std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest()}) {
+    EXPECT_EQ(reader.AsFloat(nlohmann::json::parse(FloatJson(value).dump()), "a"), value);
+  }
   EXPECT_TRUE(reader.ok());
-  reader.AsFloat(nlohmann::json(1e39), "a");
-  EXPECT_FALSE(reader.ok());
+  for (const double value : {0x1.ffffffp127, 1e39, -1e39}) {
+    JsonReader of_large("x");
+    of_large.AsFloat(nlohmann::json(value), "a");
+    EXPECT_FALSE(of_large.ok()) << value;
+  }
 }
 
 }  // namespace

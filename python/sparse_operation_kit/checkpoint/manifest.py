@@ -40,6 +40,9 @@ _MAX_SHARDS = 99999
 _INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")
 _ON_FULL = ("error", "evict_lru", "evict_lfu")
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
+# The first number that does not round to a float32. The shortest text of the largest float32 is below it, but
+# above that float32.
+_TOO_LARGE = 2.0**128 - 2.0**103
 COLUMNS = ("frequency", "last_step", "last_used")
 WAITING = ("waiting_keys", "waiting_counts", "waiting_last_step")
 
@@ -351,6 +354,7 @@ def _check_placement(table: dict[str, Any], shards: tuple[ShardSpec, ...]) -> No
 
 def _check_initial_values(kind: str, a: float, b: float) -> None:
     """The same check as `CheckInitializer` in `cc/table/table_options.cc`."""
+    a, b = float(np.float32(a)), float(np.float32(b))
     largest = max(abs(a), abs(b))
     if kind == "constant":
         largest = abs(a)
@@ -535,7 +539,7 @@ def _int(holder: dict[str, Any], name: str, low: int = 0, high: int = 2**63 - 1)
 def _float(holder: dict[str, Any], name: str) -> float:
     """Returns a number in the range of float32, in the precision of the text."""
     number = _number(holder, name)
-    if math.isfinite(number) and abs(number) > _LARGEST_FLOAT:
+    if math.isfinite(number) and abs(number) >= _TOO_LARGE:
         raise ValueError(f"{name} is {number}, more than a float32 holds")
     return number
 
