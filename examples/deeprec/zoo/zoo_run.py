@@ -1,0 +1,228 @@
+"""Trains and evaluates a model, in a MonitoredTrainingSession or with an Estimator."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow.compat.v1 as tf
+import zoo_data
+import zoo_layers
+from tensorflow.python.data.experimental.ops import dataframe, parquet_dataset_ops
+from tensorflow.python.ops.work_queue import WorkQueue
+
+from sparse_operation_kit.deeprec import CollectiveStrategy  # the import gives tf DeepRec's names
+
+# What a model returns for features, labels and flags: its loss, and the probability of each label.
+Model = collections.namedtuple("Model", ("loss", "probabilities"))
+
+
+def run(
+    data: str,
+    build: Callable[..., Model],
+    flags: argparse.Namespace,
+    with_estimator: bool = False,
+    minimize: Callable[..., tf.Operation] | None = None,
+) -> dict[str, Any]:
+    """Trains a model on all ranks, evaluates it on the held-out samples, and prints the results.
+
+    Args:
+      data: A key of `zoo_data.LABELS`.
+      build: `build(features, labels, flags)` returns a `Model`. It is called in a graph for training and in
+        one for evaluation.
+      flags: Those of `zoo_flags.parse`.
+      with_estimator: Whether an Estimator trains, or a MonitoredTrainingSession.
+      minimize: `minimize(loss, flags, global_step)` returns the training op; None for `--optimizer` on all
+        variables.
+
+    Returns:
+      "ranks"; "step"; "losses" of this rank's steps; "loss", the mean of their last tenth; "auc", by label;
+      "samples_per_second" over all ranks; "checkpoint", the path of the last one.
+    """
+    tf.disable_eager_execution()
+    tf.config.experimental.enable_distributed_strategy(flags.group_embedding)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as nowhere:
+        task = _Task(data, build, flags, folder, minimize or _minimize)
+        if not flags.checkpoint and task.strategy.world_size > 1:
+            raise SystemExit("Several ranks need --checkpoint, a folder that all of them use.")
+        checkpoints = flags.checkpoint or nowhere
+        results = (task.train_with_estimator if with_estimator else task.train_in_session)(checkpoints)
+        results["checkpoint"] = tf.train.latest_checkpoint(checkpoints)
+    if task.strategy.rank == 0:
+        aucs = ", ".join(f"AUC of {label} {auc:.4f}" for label, auc in results["auc"].items())
+        print(
+            f"ranks {results['ranks']}, step {results['step']}, loss {results['loss']:.4f}, "
+            f"{results['samples_per_second']:.0f} samples/s, held-out {aucs}"
+        )
+    return results
+
+
+def _minimize(loss: tf.Tensor, flags: argparse.Namespace, global_step: tf.Variable) -> tf.Operation:
+    return zoo_layers.optimizer(flags, global_step).minimize(loss, global_step=global_step)
+
+
+def session_config(flags: argparse.Namespace) -> tf.ConfigProto:
+    """The configuration with DeepRec's fields."""
+    config = tf.ConfigProto(
+        inter_op_parallelism_threads=flags.inter, intra_op_parallelism_threads=flags.intra
+    )
+    config.graph_options.optimizer_options.do_op_fusion = flags.op_fusion
+    config.graph_options.optimizer_options.do_smart_stage = flags.smartstaged
+    config.graph_options.optimizer_options.micro_batch_num = flags.micro_batch
+    return config
+
+
+class _Task:
+    """A model, its data, and how it is trained."""
+
+    def __init__(
+        self, data: str, build: Callable, flags: argparse.Namespace, folder: str, minimize: Callable
+    ):
+        self.strategy = CollectiveStrategy()
+        self._labels, self._build, self._flags, self._minimize = zoo_data.LABELS[data], build, flags, minimize
+        self._training, self._held_out = zoo_data.write_parquet(
+            data, flags.data_location, flags.samples, folder
+        )
+
+    def _training_batches(self) -> tf.data.Dataset:
+        """This rank's batches, without end."""
+        batch_size = self._flags.batch_size
+        if self._flags.workqueue:
+            works = WorkQueue(self._training, num_epochs=1000, seed=self._flags.seed)
+            fields = parquet_dataset_ops.ParquetDataset.read_schema(self._training[0])
+            dataset = works.input_dataset().apply(parquet_dataset_ops.read_parquet(batch_size, fields))
+        else:
+            ranks = {"partition_count": self.strategy.world_size, "partition_index": self.strategy.rank}
+            dataset = parquet_dataset_ops.ParquetDataset(self._training, batch_size, **ranks)
+            dataset = dataset.shuffle(20, seed=self._flags.seed).repeat()
+        return self._split(dataset)
+
+    def _held_out_batches(self) -> tf.data.Dataset:
+        """All ranks read all held-out samples, because each lookup needs all ranks."""
+        return self._split(parquet_dataset_ops.ParquetDataset(self._held_out, self._flags.batch_size))
+
+    def _split(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """Pairs (features, labels); lists are sparse tensors."""
+        labels = self._labels
+
+        def split(columns: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+            return {name: value for name, value in columns.items() if name not in labels}, {
+                name: columns[name] for name in labels
+            }
+
+        split = tf.autograph.experimental.do_not_convert(split)
+        return dataset.apply(dataframe.to_sparse()).map(split).prefetch(2)
+
+    def train_in_session(self, checkpoints: str) -> dict[str, Any]:
+        """Trains in a MonitoredTrainingSession and evaluates the last checkpoint."""
+        flags = self._flags
+        with tf.Graph().as_default():
+            tf.set_random_seed(flags.seed)
+            global_step = tf.train.create_global_step()
+            iterator = tf.data.make_initializable_iterator(self._training_batches())
+            batch = iterator.get_next()
+            hooks = [tf.train.StopAtStepHook(last_step=flags.steps)]
+            if flags.smartstaged:
+                batch = tf.staged(batch, num_threads=4, capacity=40)
+                hooks.append(tf.make_prefetch_hook())
+            loss = self._build(*batch, flags).loss
+            step = self._minimize(loss, flags, global_step)
+            scaffold = tf.train.Scaffold(
+                local_init_op=tf.group(tf.local_variables_initializer(), iterator.initializer),
+                saver=tf.train.Saver(max_to_keep=flags.keep_checkpoint_max, sharded=True),
+            )
+            losses = []
+            with tf.train.MonitoredTrainingSession(
+                scaffold=scaffold,
+                checkpoint_dir=checkpoints,
+                save_checkpoint_steps=flags.save_steps,
+                save_incremental_checkpoint_secs=flags.incremental_ckpt or None,
+                save_summaries_steps=None,
+                hooks=hooks,
+                config=session_config(flags),
+            ) as session:
+                started = time.time()
+                while not session.should_stop():
+                    losses.append(session.run([loss, step])[0])
+                seconds = time.time() - started
+        return self._results(losses, seconds, self._evaluate(checkpoints))
+
+    def _evaluate(self, checkpoints: str) -> dict[str, float]:
+        """The AUC of each label on the held-out samples."""
+        with tf.Graph().as_default():
+            tf.train.create_global_step()
+            features, labels = tf.data.make_one_shot_iterator(self._held_out_batches()).get_next()
+            metrics = _aucs(labels, self._build(features, labels, self._flags))
+            updates = [update for _, update in metrics.values()]
+            saver = tf.train.Saver(sharded=True)
+            with tf.Session(config=session_config(self._flags)) as session:
+                session.run(tf.local_variables_initializer())
+                saver.restore(session, tf.train.latest_checkpoint(checkpoints))
+                while True:
+                    try:
+                        session.run(updates)
+                    except tf.errors.OutOfRangeError:
+                        break
+                return {name: float(session.run(value)) for name, (value, _) in metrics.items()}
+
+    def train_with_estimator(self, checkpoints: str) -> dict[str, Any]:
+        """Trains and evaluates an Estimator."""
+        flags, losses = self._flags, []
+
+        class Losses(tf.train.SessionRunHook):
+            def before_run(self, run_context: Any) -> tf.train.SessionRunArgs:
+                return tf.train.SessionRunArgs("loss:0")
+
+            def after_run(self, run_context: Any, run_values: Any) -> None:
+                losses.append(run_values.results)
+
+        config = tf.estimator.RunConfig(
+            tf_random_seed=flags.seed,
+            save_checkpoints_steps=flags.save_steps,
+            save_incremental_checkpoint_secs=flags.incremental_ckpt or None,
+            keep_checkpoint_max=flags.keep_checkpoint_max,
+            session_config=session_config(flags),
+            log_step_count_steps=None,
+        )
+        estimator = self.strategy.estimator(self._model_fn, model_dir=checkpoints, config=config)
+        started = time.time()
+        estimator.train(self._training_batches, hooks=[Losses()], max_steps=flags.steps)
+        seconds = time.time() - started
+        metrics = estimator.evaluate(self._held_out_batches)
+        return self._results(
+            losses, seconds, {label: float(metrics[label]) for label in self._labels if label in metrics}
+        )
+
+    def _model_fn(self, features: Any, labels: Any, mode: str) -> tf.estimator.EstimatorSpec:
+        model = self._build(features, labels, self._flags)
+        loss = tf.identity(model.loss, name="loss")
+        if mode == tf.estimator.ModeKeys.EVAL:
+            return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops=_aucs(labels, model))
+        step = self._minimize(loss, self._flags, tf.train.get_global_step())
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=step)
+
+    def _results(self, losses: list[float], seconds: float, auc: dict[str, float]) -> dict[str, Any]:
+        ranks = int(self.strategy.world_size)
+        tail = losses[-max(1, len(losses) // 10) :]
+        return {
+            "ranks": ranks,
+            "step": self._flags.steps,
+            "losses": losses,
+            "loss": sum(tail) / max(1, len(tail)),
+            "auc": auc,
+            "samples_per_second": len(losses) * self._flags.batch_size * ranks / seconds,
+        }
+
+
+def _aucs(labels: dict[str, tf.Tensor], model: Model) -> dict[str, tuple[tf.Tensor, tf.Operation]]:
+    """(value, update) of each label's AUC."""
+    return {
+        name: tf.metrics.auc(
+            tf.reshape(labels[name], [-1]), tf.reshape(probability, [-1]), num_thresholds=1000
+        )
+        for name, probability in model.probabilities.items()
+    }
