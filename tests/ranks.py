@@ -30,13 +30,13 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Union
 
 import pytest
 
 import forked
 
-_Process = forked.Process | subprocess.Popen
+_Process = Union[forked.Process, subprocess.Popen]
 
 # "gloo" starts the ranks from this process, as horovodrun would; the others are the launchers that users run.
 TRANSPORTS = ("gloo", "mpi", "horovodrun")
