@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from example_support import EXAMPLES, run_program
+from example_support import EXAMPLES
 
 if not hasattr(tf.compat.v1, "estimator"):
     pytest.skip(f"TensorFlow {tf.__version__} has no Estimator", allow_module_level=True)
@@ -77,9 +77,3 @@ def test_a_run_goes_on_from_its_checkpoint(trained):
     flags = trained("din")["flags"]
     again = importlib.import_module("din").main([*flags, "--steps", "35"])
     assert len(again["losses"]) == 5 and again["checkpoint"].endswith("-35")
-
-
-def test_it_learns_on_two_ranks(tmp_path):
-    printed = run_program("deeprec/zoo/dlrm.py", *SHORT, "--checkpoint", str(tmp_path), size=2)
-    assert "ranks 2, step 30, loss " in printed
-    assert rows({"rows": rows_of(str(tmp_path / "model.ckpt-30"))}, "C1_embedding") > 0

@@ -68,7 +68,7 @@ class DenseModelOfVariables(keras.models.Model):
 def slots_of_table(inputs, first_slot, slots, all_slots, max_nnz):
     """The keys `[batch * slots, max_nnz]` of some slots, from all, `[batch * all_slots, max_nnz]`."""
     by_sample = tf.sparse.reshape(inputs, [-1, all_slots, max_nnz])
-    size = tf.stack([tf.shape(by_sample, tf.int64)[0], slots, max_nnz])
+    size = tf.stack([tf.shape(by_sample, out_type=tf.int64)[0], slots, max_nnz])
     part = tf.sparse.slice(by_sample, [0, first_slot, 0], size)
     return tf.sparse.reshape(part, [-1, max_nnz])
 
