@@ -72,7 +72,7 @@ def _run(
 
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
     on_gpu = device == "gpu"
-    if on_gpu and not tf.config.list_physical_devices("GPU"):
+    if on_gpu and not tf.config.experimental.list_physical_devices("GPU"):
         sys.exit("--device gpu: TensorFlow finds no GPU, or has no plugin for it")
     os.environ["SOK_DEVICE"] = device  # of our tables
     with_engine = with_engine and not on_gpu

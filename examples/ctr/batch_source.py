@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from ctr.schema import Batch
+from ctr.transformations import scan
 
 
 class BatchSource:
@@ -59,4 +60,5 @@ def _with_empty_batches(batches: tf.data.Dataset) -> tf.data.Dataset:
     """Pairs (batch, whether the next has samples): an empty batch, `batches`, then only empty batches."""
     empty = {key: tf.zeros([0, *spec.shape[1:]], spec.dtype) for key, spec in batches.element_spec.items()}
     endless = batches.concatenate(tf.data.Dataset.from_tensors(empty).repeat())
-    return endless.scan(empty, lambda last, batch: (batch, (last, tf.size(batch["label"]) > 0))).prefetch(1)
+    pairs = scan(endless, empty, lambda last, batch: (batch, (last, tf.size(batch["label"]) > 0)))
+    return pairs.prefetch(1)

@@ -24,7 +24,7 @@ def use_device(device: str | None, number: int) -> tf.compat.v1.ConfigProto:
     config = tf.compat.v1.ConfigProto()
     # Otherwise TensorFlow takes the memory that tables, and other ranks on the same GPU, need.
     config.gpu_options.allow_growth = True
-    gpus = len(tf.config.list_physical_devices("GPU"))
+    gpus = len(tf.config.experimental.list_physical_devices("GPU"))
     if device == "gpu" and gpus == 0:
         raise NoDevice("--device gpu: TensorFlow finds no GPU, or has no plugin for it")
     if device == "cpu":

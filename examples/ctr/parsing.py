@@ -17,6 +17,7 @@ import tensorflow as tf
 from ctr.bad_lines import BadLines, TooManyBadLines
 from ctr.schema import Batch
 from ctr.share import WHOLE, Share
+from ctr.transformations import rebatch, take_while
 
 # Lines that a rank parses per call: enough that the cost of a call does not matter, and few enough to start
 # quickly.
@@ -156,11 +157,10 @@ def read(
         lines = lines.shuffle(_SHUFFLE_BUFFER, seed=shuffle_seed)
     # A multiple of `ranks`, so that every `ranks`-th line of a block is every `ranks`-th line of the stream.
     block = _BLOCK * share.ranks
-    blocks = lines.batch(block).map(kept_lines).rebatch(block)
-    parsed = blocks.map(parse_block, num_parallel_calls=2).take_while(
-        lambda _, too_many: tf.logical_not(too_many)
-    )
-    return parsed.map(lambda batch, _: batch).rebatch(batch_size).prefetch(2)
+    blocks = rebatch(lines.batch(block).map(kept_lines), block)
+    parsed = blocks.map(parse_block, num_parallel_calls=2)
+    good = take_while(parsed, lambda _, too_many: tf.logical_not(too_many))
+    return rebatch(good.map(lambda batch, _: batch), batch_size).prefetch(2)
 
 
 def estimated_lines(paths: Sequence[str], sample_bytes: int = 16 << 20) -> int:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from ctr.schema import Batch, Schema
 from ctr.share import WHOLE, Share
+from ctr.transformations import rebatch
 
 _INTEGERS = 13
 _CATEGORIES = 26
@@ -87,7 +88,7 @@ class Synthetic:
             }
 
         mine = blocks.shard(self._share.ranks, self._share.rank)
-        return mine.map(make_tensors, num_parallel_calls=2).rebatch(batch_size).prefetch(2)
+        return rebatch(mine.map(make_tensors, num_parallel_calls=2), batch_size).prefetch(2)
 
     def _make_block(self, part: int, index: int) -> dict[str, np.ndarray]:
         generator = np.random.default_rng([self._seed, part, index])
