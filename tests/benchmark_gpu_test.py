@@ -32,6 +32,6 @@ def test_a_run_measures_both_sides_on_the_device(main, tmp_path, device):
 
 
 def test_without_a_gpu_it_says_so(main, monkeypatch):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [])
+    monkeypatch.setattr(tf.config.experimental, "list_physical_devices", lambda _: [])
     with pytest.raises(SystemExit, match="--device gpu: TensorFlow finds no GPU"):
         main([*SMALL, "--device", "gpu"])

@@ -9,6 +9,9 @@ from same_length import zip_equal
 from sparse_operation_kit import native
 from sparse_operation_kit.dist_model_parallel import layer_call
 
+# TensorFlow 1.15 executes eagerly only if it is asked to.
+tf.compat.v1.enable_v2_behavior()
+
 SIZES = [(9, 3, "sum"), (7, 3, "sum"), (6, 3, "mean"), (8, 2, None), (5, 4, "mean")]
 INPUTS = [0, 1, 2, 3, 4, 0, 3]
 

@@ -11,6 +11,9 @@ import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
 
+# TensorFlow 1.15 executes eagerly only if it is asked to.
+tf.compat.v1.enable_v2_behavior()
+
 
 class Reference:
     """What the layer is, in a dict."""
@@ -198,9 +201,9 @@ def test_keras_saves_its_weights_and_predicts_without_adding(tmp_path):
     reference(keys)
     expected = model.predict(keys, verbose=0)
     check_state(model.layers[1], reference)
-    model.save_weights(tmp_path / "weights.h5")
+    model.save_weights(str(tmp_path / "weights.h5"))
     another = model_of(15)
-    another.load_weights(tmp_path / "weights.h5")
+    another.load_weights(str(tmp_path / "weights.h5"))
     check_state(another.layers[1], reference)
     np.testing.assert_allclose(another.predict(keys, verbose=0), expected, rtol=1e-6)
 

@@ -15,6 +15,9 @@ from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
 from sparse_operation_kit.dist_model_parallel.placement import Piece
 from sparse_operation_kit.dist_model_parallel.strategy import table_of
 
+# TensorFlow 1.15 executes eagerly only if it is asked to.
+tf.compat.v1.enable_v2_behavior()
+
 _REQUIRED = inspect.Parameter.empty
 
 
@@ -67,7 +70,7 @@ def test_inputs_of_all_kinds_in_one_call():
     for row, bag in zip_equal(outputs[2], bags):
         np.testing.assert_array_equal(row, weights[2][bag].reshape(-1, 4))
     np.testing.assert_array_equal(outputs[3], weights[1][[7, 0, 7]])
-    np.testing.assert_array_equal(outputs[5], weights[2][[[5, 5], [0, 1], [2, 2]]])
+    np.testing.assert_array_equal(outputs[5], weights[2][np.array([[5, 5], [0, 1], [2, 2]])])
 
 
 def test_unsorted_sparse_ids():
@@ -104,7 +107,7 @@ def test_concat_one_hot():
     concatenated = dmp.ConcatOneHotEmbedding([3, 4], 2)
     layer = dmp.DistributedEmbedding([concatenated])
     layer.set_weights([numbered(7, 2)])
-    np.testing.assert_array_equal(layer([[[2, 0], [0, 3]]])[0], numbered(7, 2)[[[2, 3], [0, 6]]])
+    np.testing.assert_array_equal(layer([[[2, 0], [0, 3]]])[0], numbered(7, 2)[np.array([[2, 3], [0, 6]])])
     for ids, bad in (([[3, 0]], 3), ([[0, 4]], 4), ([[0, -1]], -1)):
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"but input 0 on rank 0 has {bad}"):
             layer([ids])
@@ -308,10 +311,10 @@ def test_models_are_saved_and_made_again(tmp_path):
     layer = dmp.DistributedEmbedding([dmp.Embedding(5, 4, combiner="sum"), dmp.Embedding(5, 4)])
     inputs = [keras.Input([3], dtype=tf.int64), keras.Input([1], dtype=tf.int64)]
     model = keras.Model(inputs, layer(inputs))
-    model.save_weights(tmp_path / "weights")
+    model.save_weights(str(tmp_path / "weights"))
     weights = layer.get_weights()
     layer.set_weights([weight * 0 for weight in weights])
-    model.load_weights(tmp_path / "weights").assert_consumed()
+    model.load_weights(str(tmp_path / "weights")).assert_consumed()
     for got, want in zip_equal(layer.get_weights(), weights):
         np.testing.assert_array_equal(got, want)
     again = dmp.DistributedEmbedding.from_config(layer.get_config())
@@ -319,6 +322,13 @@ def test_models_are_saved_and_made_again(tmp_path):
     # The same initializers.
     for got, want in zip_equal(again.get_weights(), weights):
         np.testing.assert_array_equal(got, want)
+
+
+def with_loss_scale(optimizer):
+    """Keras' LossScaleOptimizer, which in TensorFlow 1.15 is experimental."""
+    if hasattr(keras.mixed_precision, "LossScaleOptimizer"):
+        return keras.mixed_precision.LossScaleOptimizer(optimizer)
+    return keras.mixed_precision.experimental.LossScaleOptimizer(optimizer, "dynamic")
 
 
 def test_optimizers_that_cannot_be_distributed():
@@ -345,9 +355,7 @@ def test_optimizers_that_cannot_be_distributed():
             "is a DistributedOptimizer already",
         ),
         (
-            lambda: dmp.DistributedOptimizer(
-                keras.mixed_precision.LossScaleOptimizer(keras.optimizers.Adam())
-            ),
+            lambda: dmp.DistributedOptimizer(with_loss_scale(keras.optimizers.Adam())),
             TypeError,
             "would skip steps on some ranks only",
         ),

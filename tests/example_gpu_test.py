@@ -38,14 +38,14 @@ def test_training_has_the_cpus_bits(tmp_path):
 
 def test_a_device_that_is_not_there_is_an_error(tmp_path, capsys, monkeypatch):
     write_movielens(tmp_path / "data", ratings=50)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: [])
+    monkeypatch.setattr(tf.config.experimental, "list_physical_devices", lambda _: [])
     assert app.main([*FLAGS, "--data_dir", str(tmp_path / "data"), "--device", "gpu"]) == 1
     assert "--device gpu: TensorFlow finds no GPU" in capsys.readouterr().err
     assert "SOK_DEVICE" not in os.environ
 
 
 def test_ranks_take_the_gpus_of_a_machine_in_turn(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: ["/GPU:0", "/GPU:1"])
+    monkeypatch.setattr(tf.config.experimental, "list_physical_devices", lambda _: ["/GPU:0", "/GPU:1"])
     for number, device in enumerate(["0", "1", "0"]):
         assert devices.use_device(None, number).gpu_options.visible_device_list == device
     assert devices.use_device("cpu", 1).device_count["GPU"] == 0

@@ -97,7 +97,8 @@ def test_a_childs_copy_does_not_outlive_the_parent(prefix):
     with open(prefix + ".worker") as file:
         workers.append(int(file.read()))
     kill(parent)
-    acquire(prefix, 0).release()
+    # The worker may not have run yet, and closes its copy when it does.
+    acquire(prefix, 30).release()
     os.kill(workers[0], signal.SIGKILL)
 
 

@@ -19,6 +19,8 @@ from sparse_operation_kit.newer_python import removeprefix
 
 IS_TENSORFLOW_2 = VERSION >= (2, 0)
 
+# The option with which `tf.Variable` makes a resource variable; in TensorFlow 2 it always does.
+AS_RESOURCE = {} if IS_TENSORFLOW_2 else {"use_resource": True}
 # The option of CheckpointSaverHook that keeps the graph out of a directory; 1.15 always writes it.
 WITHOUT_GRAPH_DEF = {"save_graph_def": False} if IS_TENSORFLOW_2 else {}
 

@@ -29,6 +29,15 @@ def types_of_generator(dtypes: Sequence[tf.DType], shapes: Sequence[tf.TensorSha
     return {"output_signature": tuple(tf.TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes))}
 
 
+# The dtype of segments that sparse segment sums take in every version.
+SEGMENT_DTYPE = tf.int32 if VERSION < (2, 0) else tf.int64
+
+
+def for_sparse_lookups(bags: Any) -> Any:
+    """A SparseTensor or RaggedTensor as `tf.nn.embedding_lookup_sparse` takes it: sparse in 1.15."""
+    return bags.to_sparse() if VERSION < (2, 0) and isinstance(bags, tf.RaggedTensor) else bags
+
+
 def with_values(ids: Any, values: tf.Tensor) -> Any:
     """The SparseTensor or RaggedTensor `ids` with other values."""
     if isinstance(ids, tf.SparseTensor):

@@ -47,7 +47,7 @@ class ConcatOneHotEmbedding(Layer):
         self.input_dim, self.output_dim, self.combiner = sum(self.feature_sizes), self.embedding_width, None
         self._first_rows = [0, *itertools.accumulate(self.feature_sizes[:-1])]
         self.params = self.add_weight(
-            name="params", shape=[self.input_dim, self.output_dim], dtype=tf.float32
+            name="params", shape=[self.input_dim, self.output_dim], dtype=tf.float32, use_resource=True
         )
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sparse_operation_kit import compat
 from sparse_operation_kit.compat.internals import ops
 from sparse_operation_kit.core import exchange_names
 from sparse_operation_kit.core.communicator import communicator
@@ -199,7 +200,14 @@ class DistributedEmbedding(Layer):
     def _variable(self, group: Group, name: str) -> tf.Variable:
         value = initial_value(group.pieces, self.strategy.tables, group.columns)
         shape = tf.TensorShape([group.rows, group.columns])
-        variable = tf.Variable(value, trainable=self.trainable, name=name, dtype=tf.float32, shape=shape)
+        variable = tf.Variable(
+            value,
+            trainable=self.trainable,
+            name=name,
+            dtype=tf.float32,
+            shape=shape,
+            **compat.AS_RESOURCE,
+        )
         dense_updates.make_dense_table(variable)
         return variable
 

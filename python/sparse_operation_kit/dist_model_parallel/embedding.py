@@ -92,6 +92,7 @@ class Embedding(Layer):
             regularizer=self.embeddings_regularizer,
             constraint=self.embeddings_constraint,
             experimental_autocast=False,
+            use_resource=True,
         )
         self.built = True
 

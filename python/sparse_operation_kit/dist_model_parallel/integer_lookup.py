@@ -102,7 +102,14 @@ class IntegerLookup(Layer):
 
     def _state(self, name: str, shape: list[int], dtype: tf.DType, value: int = 0) -> tf.Variable:
         initializer = keras.initializers.Constant(value)
-        return self.add_weight(name=name, shape=shape, dtype=dtype, initializer=initializer, trainable=False)
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            dtype=dtype,
+            initializer=initializer,
+            trainable=False,
+            use_resource=True,
+        )
 
     @tf.autograph.experimental.do_not_convert
     def _numbers(self, keys: tf.Tensor, training: Union[bool, tf.Tensor]) -> tf.Tensor:

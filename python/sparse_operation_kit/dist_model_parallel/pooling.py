@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.tensors import SEGMENT_DTYPE
 from sparse_operation_kit.core import graph_ops
 from sparse_operation_kit.dist_model_parallel.inputs import FlatIds
 
@@ -103,6 +104,7 @@ def _combined_by_tensorflow(rows: tf.Tensor, places: tf.Tensor, inputs: Sequence
             counts.append(ids.count_of_bags())
             before += counts[-1]
         combine = tf.sparse.segment_sum if combiner == "sum" else tf.sparse.segment_mean
-        outputs = combine(rows, places, tf.concat(bags, axis=0), num_segments=before)
+        segments, number = (tf.cast(one, SEGMENT_DTYPE) for one in (tf.concat(bags, axis=0), before))
+        outputs = combine(rows, places, segments, num_segments=number)
     outputs.set_shape([None, rows.shape[-1]])
     return [outputs] if len(inputs) == 1 else tf.split(outputs, tf.stack(counts))

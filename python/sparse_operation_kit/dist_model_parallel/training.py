@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit import compat
 from sparse_operation_kit.compat.tensors import reference
 from sparse_operation_kit.core import broadcast
 from sparse_operation_kit.core.communicator import communicator
@@ -212,7 +213,8 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
             "DistributedOptimizer takes an optimizer of tf.compat.v1.train or of Keras, not "
             f"{type(optimizer).__name__}"
         )
-    if hasattr(optimizer, "inner_optimizer"):
+    # `loss_scale` is in TensorFlow 1.15.
+    if hasattr(optimizer, "inner_optimizer") or hasattr(optimizer, "loss_scale"):
         # Whether gradients are finite differs between ranks, as each has other tables.
         raise TypeError(
             "DistributedOptimizer: Keras' LossScaleOptimizer would skip steps on some ranks only; take "
@@ -228,7 +230,8 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
 def _keras_optimizers() -> tuple[type, ...]:
     if keras is None:
         return ()
-    return (keras.optimizers.Optimizer, keras.optimizers.legacy.Optimizer)
+    legacy = [module.Optimizer for _, module in compat.legacy_keras_optimizers()]
+    return (keras.optimizers.Optimizer, *legacy)
 
 
 def broadcast_variables(model_vars: Sequence[tf.Variable], root_rank: int = 0) -> tf.Operation | None:

@@ -7,7 +7,7 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.tensors import with_values
+from sparse_operation_kit.compat.tensors import for_sparse_lookups, with_values
 
 Bags = Union[tf.SparseTensor, tf.RaggedTensor]
 
@@ -45,14 +45,13 @@ def look_up_bags(
     ids = with_values(ids, _positions(ids.values, who))
     output = tf.compat.v1.nn.embedding_lookup_sparse(
         list(variables),
-        ids,
-        None if weights is None else checked_weights(weights, ids, who),
+        for_sparse_lookups(ids),
+        None if weights is None else for_sparse_lookups(checked_weights(weights, ids, who)),
         partition_strategy=partition_strategy,
         combiner=combiner,
     )
-    batch = _rows_of(ids)
-    # TensorFlow's output ends with the bag of the last id.
-    missing = batch - tf.shape(output, out_type=batch.dtype)[0]
+    # TensorFlow's output ends with the bag of the last id. The gradient of `tf.pad` in 1.15 needs int32.
+    missing = tf.cast(_rows_of(ids), tf.int32) - tf.shape(output)[0]
     padded = tf.pad(output, tf.stack([[0, missing], [0, 0]]))
     known_batch = ids.shape[0] if ids.shape.rank else None
     padded.set_shape([known_batch, output.shape[-1]])
