@@ -2,11 +2,13 @@
 
 import threading
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
 from sparse_operation_kit import deeprec
-from sparse_operation_kit.deeprec import WorkQueue
+from sparse_operation_kit.deeprec import ParquetDataset, WorkQueue
 
 v1 = tf.compat.v1
 WORKS = [f"part-{number}" for number in range(7)]
@@ -77,6 +79,24 @@ def test_a_dataset_of_works_ends_with_the_works(tmp_path):
             except tf.errors.OutOfRangeError:
                 break
     assert [line.decode() for line in found] == [f"{n}{part}" for n in [*range(4)] * 2 for part in "ab"]
+
+
+def test_columns_of_parquet_files_are_those_of_the_first_work(tmp_path):
+    for name, values in (("a", [1, 2]), ("b", [3])):
+        table = pyarrow.table({"key": [str(value) for value in values], "label": values})
+        pyarrow.parquet.write_table(table, str(tmp_path / name))
+    with tf.Graph().as_default(), v1.Session() as session:
+        batches = []
+        for fields in (None, ["key"]):
+            queue = WorkQueue(["a", "b"], shuffle=False, prefix=f"{tmp_path}/")
+            dataset = ParquetDataset(queue.input_dataset(), 2, fields)
+            batches.append(v1.data.make_initializable_iterator(dataset))
+        nexts = [iterator.get_next() for iterator in batches]
+        started(session).run([iterator.initializer for iterator in batches])
+        assert [sorted(one) for one in nexts] == [["key", "label"], ["key"]]
+        found = [session.run(nexts) for _ in range(2)]
+    assert [both[0]["label"].tolist() for both in found] == [[1, 2], [3]]
+    assert [both[1]["key"].tolist() for both in found] == [[b"1", b"2"], [b"3"]]
 
 
 def test_readers_take_works_from_a_queue(tmp_path):

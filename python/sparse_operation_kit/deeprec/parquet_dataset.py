@@ -58,7 +58,8 @@ class ParquetDataset(tf.compat.v2.data.Dataset):
             of such names.
           batch_size: rows of a batch.
           fields: names of columns, or fields. None for all columns of the first file. If the names of the
-            files are in a tensor or dataset, fields with dtype and ragged rank.
+            files are in a tensor or dataset, fields with dtype and ragged rank, unless the dataset is that of
+            a `WorkQueue`.
           partition_count: into how many partitions the row groups of each file are dealt.
           partition_index: which partition is read.
           drop_remainder: whether only batches of `batch_size` rows are kept.
@@ -163,6 +164,9 @@ def _files_and_fields(filenames: Any, fields: Iterable[Field | str] | None) -> t
     given = tuple(fields or ())
     known = tuple(field for field in given if isinstance(field, Field) and not field.incomplete)
     if not known or known != given:
+        first = getattr(filenames, "first_work", None)
+        if first is not None:
+            return filenames, parquet_file.fields_of(first, fields)
         raise ValueError(
             "ParquetDataset: the names of the files are known only when they are read, so fields must be "
             f"DataFrame.Field(name, dtype, ragged_rank) each, but they are {fields!r}"

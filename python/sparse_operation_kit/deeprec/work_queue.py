@@ -8,6 +8,7 @@ checkpoint has the list of what is left, which any number of ranks shares anew.
 from __future__ import annotations
 
 import logging
+import os
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -119,13 +120,19 @@ class WorkQueue(saveable_object.SaveableObject):
         return queue
 
     def input_dataset(self) -> tf.data.Dataset:
-        """Returns a dataset that takes works until there are none. Its iterator must be initializable."""
+        """Returns a dataset that takes works until there are none. Its iterator must be initializable.
+
+        Its attribute `first_work` is the first name as it is taken. A `ParquetDataset` over the dataset
+        learns its columns from that file.
+        """
         works = tf.compat.v1.data.Dataset.from_tensors(0).repeat().map(self._take_for)
         options = tf.data.Options()
         if hasattr(options.experimental_optimization, "inject_prefetch"):
             # Takes a work too early, which a checkpoint then lacks.
             options.experimental_optimization.inject_prefetch = False
-        return works.with_options(options)
+        dataset = works.with_options(options)
+        dataset.first_work = os.fsdecode(tf.compat.as_bytes(self._prefix or "") + self._works[0])
+        return dataset
 
     @tf.autograph.experimental.do_not_convert
     def _take_for(self, element: tf.Tensor) -> tf.Tensor:
