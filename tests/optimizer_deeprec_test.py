@@ -9,7 +9,6 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
-from sparse_operation_kit.core import initialize
 
 pytestmark = pytest.mark.cases_on_gpu(3)
 
@@ -259,23 +258,3 @@ def test_bad_arguments(arguments, message):
         step = v1.train.get_or_create_global_step()
         with pytest.raises(ValueError, match=message):
             AdagradDecay(**{"learning_rate": 0.1, "global_step": step, **arguments})
-
-
-def test_partitioned_variables_are_trained_and_saved(tmp_path):
-    with tf.Graph().as_default(), v1.Session() as session:
-        initialize._reset()
-        step = v1.train.get_or_create_global_step()
-        parts = v1.get_variable(
-            "x",
-            [6, 2],
-            initializer=v1.ones_initializer(),
-            partitioner=v1.fixed_size_partitioner(2),
-            use_resource=True,
-        )
-        rows = tf.nn.embedding_lookup(parts, tf.constant([0, 5], tf.int64))
-        train = [AdagradDecay(0.1, step).minimize(tf.reduce_sum(rows))]
-        train.append(AdamAsync(0.1).minimize(tf.reduce_sum(rows)))
-        session.run(v1.global_variables_initializer())
-        session.run(train)
-        assert np.all(session.run(rows) < 1)
-        v1.train.Saver().save(session, str(tmp_path / "model"))

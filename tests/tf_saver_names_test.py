@@ -1,4 +1,4 @@
-"""tf.compat.v1.train.Saver with a dictionary: tables are saved under the names in it."""
+"""tf.compat.v1.train.Saver: a dictionary names tables; slots of partitioned variables have names and slices."""
 
 import numpy as np
 import pytest
@@ -133,3 +133,48 @@ def test_names_that_no_checkpoint_can_have(names, error, text):
         table = sok.EmbeddingVariable("table", dim=3)
         with pytest.raises(error, match=text):
             train.Saver(names(table))
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_slots_of_partitioned_variables(tmp_path, use_resource):
+    """The optimizers whose slots have fewer dimensions than the variable. A part's scalars have its name."""
+    slots = {"x": [6, 2], "x/AdamAsync": [6, 2], "x/AdamAsync_1": [6, 2]}
+    slots.update({f"x/part_{part}/AdamAsync_{slot}": [] for part in (0, 1) for slot in (2, 3)})
+    slots.update({"x/AdagradDecay": [6, 2], "x/AdagradDecay_1": [6], "x/RowWiseAdagrad": [6]})
+
+    def build():
+        step = train.get_or_create_global_step()
+        parts = tf.compat.v1.get_variable(
+            "x",
+            [6, 2],
+            initializer=tf.compat.v1.ones_initializer(),
+            partitioner=tf.compat.v1.fixed_size_partitioner(2),
+            use_resource=use_resource,
+        )
+        rows = tf.compat.v1.nn.embedding_lookup(parts, tf.constant([0, 5]), partition_strategy="div")
+        optimizers = [
+            sok.optimizers.AdamAsyncOptimizer(0.1),
+            sok.optimizers.AdagradDecayOptimizer(0.1, step, accumulator_decay_step=1),
+            sok.optimizers.RowWiseAdagrad(0.1),
+        ]
+        steps = []
+        for optimizer in optimizers:
+            with tf.control_dependencies(steps):
+                steps.append(optimizer.minimize(tf.reduce_sum(tf.square(rows))))
+        return tf.group(*steps), tf.concat(list(parts), axis=0), train.Saver()
+
+    with harness.graph_and_session() as session:
+        step, rows, saver = build()
+        harness.initialize(session)
+        session.run(step)
+        path = saver.save(session, str(tmp_path / "model"))
+        session.run(step)
+        want = session.run(rows)
+    found = dict(tf.train.list_variables(path))
+    assert {name: shape for name, shape in found.items() if name != "global_step"} == slots
+    with harness.graph_and_session() as session:
+        step, rows, saver = build()
+        saver.restore(session, path)
+        assert np.abs(session.run(rows) - want).max() > 0.01
+        session.run(step)
+        np.testing.assert_array_equal(session.run(rows), want)

@@ -51,3 +51,16 @@ def ascending_order(values: tf.Tensor) -> tf.Tensor:
     `tf.argsort` of 1.15 sorts by negated values, and the smallest integer has none: it came last.
     """
     return tf.argsort(tf.bitwise.invert(values), direction="DESCENDING", stable=True)
+
+
+def fit_slice_of_slot(slot: tf.Variable) -> None:
+    """Fits what a Saver writes of a slot of a partitioned variable's part to the rank of the slot.
+
+    1.15 gives each slot the slice of its variable, and no Saver could be built if the slot has fewer dimensions.
+    Newer versions give it the slice of these dimensions; a scalar is saved under its own name, as none is shared.
+    """
+    info = slot._save_slice_info
+    rank = slot.shape.rank
+    if info is not None and rank < len(info.full_shape):
+        dimensions = (info.full_shape[:rank], info.var_offset[:rank], info.var_shape[:rank])
+        slot._set_save_slice_info(type(info)(info.full_name, *dimensions) if rank else None)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.tensors import fit_slice_of_slot
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
@@ -86,7 +87,7 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
             self._get_or_make_slot_with_initializer(
                 variable, accumulator, variable.shape, variable.dtype.base_dtype, _SLOTS[0], self._name
             )
-            self._get_or_make_slot_with_initializer(
+            decays = self._get_or_make_slot_with_initializer(
                 variable,
                 tf.compat.v1.zeros_initializer(),
                 variable.shape[:1],
@@ -94,6 +95,7 @@ class AdagradDecayOptimizer(tf.compat.v1.train.Optimizer):
                 _SLOTS[1],
                 self._name,
             )
+            fit_slice_of_slot(decays)
 
     def _prepare(self) -> None:
         self._learning_rate_tensor = tf.convert_to_tensor(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.tensors import fit_slice_of_slot
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.scalar_state import scalar_state
@@ -77,7 +78,7 @@ class AdamAsyncOptimizer(tf.compat.v1.train.Optimizer):
                 self._zeros_slot(variable, name, self._name)
             for name, beta in zip(("beta1_power", "beta2_power"), self._hyper[1:3]):
                 power = tf.convert_to_tensor(self._call_if_callable(beta), dtype)
-                self._get_or_make_slot(variable, power, name, self._name)
+                fit_slice_of_slot(self._get_or_make_slot(variable, power, name, self._name))
 
     def _prepare(self) -> None:
         names = ("learning_rate", "beta1", "beta2", "epsilon")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.tensors import fit_slice_of_slot
 from sparse_operation_kit.optimizers.known_optimizer import of_v1
 from sparse_operation_kit.optimizers.table_update import TableUpdate
 
@@ -48,7 +49,7 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
     def _create_slots(self, var_list: list) -> None:
         initializer = tf.compat.v1.constant_initializer(self._initial_accumulator_value)
         for variable in var_list:
-            self._get_or_make_slot_with_initializer(
+            accumulator = self._get_or_make_slot_with_initializer(
                 variable,
                 initializer,
                 variable.shape[:1],
@@ -56,6 +57,7 @@ class RowWiseAdagrad(tf.compat.v1.train.Optimizer):
                 "accumulator",
                 self._name,
             )
+            fit_slice_of_slot(accumulator)
 
     def _prepare(self) -> None:
         self._learning_rate_tensor = tf.convert_to_tensor(
