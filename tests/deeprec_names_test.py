@@ -94,6 +94,17 @@ def test_the_names_are_all_that_there_are():
     assert sorted(added) == sorted([*(f"tf.{path}" for path in PATHS), *of_classes])
 
 
+def test_private_modules_have_the_names_that_deeprec_has_there():
+    from tensorflow.python.ops import embedding_ops, variable_scope, variables
+
+    assert variables.StorageOption is tf.StorageOption
+    assert variables.EmbeddingVariableOption is tf.EmbeddingVariableOption
+    assert variable_scope.get_embedding_variable is tf.get_embedding_variable
+    assert embedding_ops.fused_safe_embedding_lookup_sparse is tf.nn.fused_safe_embedding_lookup_sparse
+    deeprec.uninstall()
+    assert not hasattr(variables, "StorageOption") and not hasattr(variable_scope, "get_embedding_variable")
+
+
 def test_the_graph_keys():
     assert [getattr(tf.compat.v1.GraphKeys, name) for name in GRAPH_KEYS] == [
         name.lower() for name in GRAPH_KEYS

@@ -173,10 +173,30 @@ def _deeprec_arguments(name: str, *modules: str) -> Replacement:
     )
 
 
-# The modules of TensorFlow from which DeepRec's programs import names too, by the namespace of the names.
+# The modules of TensorFlow from which DeepRec's programs import names too, by the name or its namespace.
 _IN_MODULES = {
     "feature_column": (_COLUMNS_V2, "tensorflow.python.feature_column.sequence_feature_column"),
     "nn": (_EMBEDDING_OPS,),
+    **dict.fromkeys(
+        (
+            "CBFFilter",
+            "CounterFilter",
+            "EmbeddingVariableOption",
+            "GlobalStepEvict",
+            "InitializerOption",
+            "L2WeightEvict",
+            "StorageOption",
+        ),
+        ("tensorflow.python.ops.variables",),
+    ),
+    **dict.fromkeys(
+        (
+            "get_dynamic_dimension_embedding_variable",
+            "get_embedding_variable",
+            "get_multihash_variable",
+        ),
+        ("tensorflow.python.ops.variable_scope",),
+    ),
 }
 
 
@@ -191,7 +211,7 @@ def _graph_key(name: str) -> Replacement:
 
 def _deeprec_name(name: str) -> Replacement:
     namespace = name.rpartition(".")[0]
-    modules = _IN_MODULES.get(namespace, ())
+    modules = _IN_MODULES.get(namespace or name, ())
     return Replacement(
         f"tf.{name}",
         Part.DEEPREC_NAMES,
