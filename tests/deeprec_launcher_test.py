@@ -155,6 +155,26 @@ def test_other_packages_get_tensorflow_as_it_is(tmp_path):
     assert run.stdout == "True True\n"
 
 
+def test_the_program_hears_that_tensorflow_is_deeprec(tmp_path):
+    """Scripts of the model zoo stop otherwise. Other packages hear what is installed."""
+    site = tmp_path / "lib"
+    site.mkdir()
+    (site / "other.py").write_text("import pkg_resources\nwhole = pkg_resources\n")
+    (tmp_path / "program.py").write_text(
+        "import sys\nimport pkg_resources\nfrom pkg_resources import get_distribution\n"
+        "import other\nimport tensorflow as tf\n"
+        "assert other.whole is sys.modules['pkg_resources'] is not pkg_resources\n"
+        "assert get_distribution is pkg_resources.get_distribution\n"
+        "assert get_distribution('numpy').version == other.whole.get_distribution('numpy').version\n"
+        "print(get_distribution('Tensorflow').version == tf.__version__ + '+deeprec')\n"
+    )
+    env = environment()
+    env["PYTHONPATH"] = os.pathsep.join([str(site), env["PYTHONPATH"]])
+    run = forked.run_code(_LAUNCHER, str(tmp_path / "program.py"), env=env, timeout=120)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert run.stdout == "True\n"
+
+
 def test_an_absent_name_says_what_to_use_instead(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import tensorflow as tf\n\ntf.CheckpointOption()\n")

@@ -1,7 +1,8 @@
 """Runs a program that was written for DeepRec as it is: `python -m sparse_operation_kit.deeprec PROGRAM`.
 
 Where the program, or a module in its folder, imports `tensorflow`, it gets `tf.compat.v1` with DeepRec's
-names. TensorFlow itself and other packages get what they always get.
+names, and where it asks `pkg_resources`, TensorFlow's version says that this is DeepRec. TensorFlow itself and
+other packages get what they always get.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import compat
+from sparse_operation_kit.deeprec import distributions
 
+# The files with the launcher's wrappers, of which a program's tracebacks have no lines.
+_OWN_FILES = (__file__, distributions.__file__)
 _USAGE = """usage: python -m sparse_operation_kit.deeprec PROGRAM [ARGUMENT]...
 
 Runs a Python program that was written for DeepRec as it is: its `import tensorflow` gives TensorFlow 1's
@@ -43,9 +47,11 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{sys.executable}: can't open file '{path}': {error}", file=sys.stderr)
         sys.exit(2)
     folder = os.path.dirname(os.path.realpath(path))
+    is_of_program = _is_of(folder)
+    builtins.__import__ = distributions.importing_distributions(builtins.__import__, is_of_program)
     if compat.IS_TENSORFLOW_2:
         tf.compat.v1.disable_v2_behavior()
-        builtins.__import__ = _importing_v1(builtins.__import__, _is_of(folder))
+        builtins.__import__ = _importing_v1(builtins.__import__, is_of_program)
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         sys.path[0] = folder
     sys.argv[:] = arguments
@@ -136,10 +142,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _without_launcher(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The traceback without the lines of this file."""
+    """The traceback without the lines of the launcher's files."""
     entries = []
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename != __file__:
+        if traceback.tb_frame.f_code.co_filename not in _OWN_FILES:
             entries.append(traceback)
         traceback = traceback.tb_next
     for entry, following in zip(entries, [*entries[1:], None]):
