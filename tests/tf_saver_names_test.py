@@ -1,4 +1,4 @@
-"""tf.compat.v1.train.Saver: a dictionary names tables; slots of partitioned variables have names and slices."""
+"""tf.compat.v1.train.Saver: a dictionary names tables, and slots of partitioned variables are slices."""
 
 import numpy as np
 import pytest

@@ -54,10 +54,10 @@ def ascending_order(values: tf.Tensor) -> tf.Tensor:
 
 
 def fit_slice_of_slot(slot: tf.Variable) -> None:
-    """Fits what a Saver writes of a slot of a partitioned variable's part to the rank of the slot.
+    """Makes the slice that a Saver writes of a slot fit the slot, if its variable is partitioned.
 
-    1.15 gives each slot the slice of its variable, and no Saver could be built if the slot has fewer dimensions.
-    Newer versions give it the slice of these dimensions; a scalar is saved under its own name, as none is shared.
+    1.15 gives each slot the slice of its variable, and a Saver cannot be built if the slot has fewer
+    dimensions. Newer versions give it the slice of those dimensions, and a scalar none.
     """
     info = slot._save_slice_info
     rank = slot.shape.rank

@@ -1,8 +1,8 @@
 """Runs a program that was written for DeepRec as it is: `python -m sparse_operation_kit.deeprec PROGRAM`.
 
 Where the program, or a module in its folder, imports `tensorflow`, it gets `tf.compat.v1` with DeepRec's
-names, and where it asks `pkg_resources`, TensorFlow's version says that this is DeepRec. TensorFlow itself and
-other packages get what they always get.
+names, and where it asks `pkg_resources`, TensorFlow's version says that this is DeepRec. TensorFlow itself
+and other packages get what they always get.
 """
 
 from __future__ import annotations

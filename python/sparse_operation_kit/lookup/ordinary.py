@@ -7,7 +7,8 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.tensors import for_sparse_lookups, with_values
+from sparse_operation_kit.compat.lookups import embedding_lookup_sparse
+from sparse_operation_kit.compat.tensors import with_values
 
 Bags = Union[tf.SparseTensor, tf.RaggedTensor]
 
@@ -43,12 +44,12 @@ def look_up_bags(
       TypeError: The ids do not have such a dtype.
     """
     ids = with_values(ids, _positions(ids.values, who))
-    output = tf.compat.v1.nn.embedding_lookup_sparse(
+    output = embedding_lookup_sparse(
         list(variables),
-        for_sparse_lookups(ids),
-        None if weights is None else for_sparse_lookups(checked_weights(weights, ids, who)),
-        partition_strategy=partition_strategy,
-        combiner=combiner,
+        ids,
+        None if weights is None else checked_weights(weights, ids, who),
+        partition_strategy,
+        combiner,
     )
     # TensorFlow's output ends with the bag of the last id. The gradient of `tf.pad` in 1.15 needs int32.
     missing = tf.cast(_rows_of(ids), tf.int32) - tf.shape(output)[0]
