@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit.lookup import bags
+from sparse_operation_kit.lookup.composed import composed, look_up_bags
 from sparse_operation_kit.lookup.embedding_lookup import group_embedding_lookup_sparse
 
 
@@ -26,7 +27,8 @@ def fused_safe_embedding_lookup_sparse(
     """`tf.compat.v1.nn.safe_embedding_lookup_sparse` in one lookup op.
 
     Args:
-      embedding_weights: An embedding variable, an ordinary variable, or the parts of a partitioned one.
+      embedding_weights: An embedding variable, an ordinary variable, the parts of a partitioned one, or a
+        variable of `get_multihash_variable` or `get_dynamic_dimension_embedding_variable`.
       sparse_ids: Ids `[d0, ..., dn]`; the last dimension is combined. Negative ids are left out, also for an
         embedding variable, which has rows for them in other lookups.
       sparse_weights: None, or one weight for each id, in the order of the ids. Unless the combiner is "sum",
@@ -138,6 +140,9 @@ def _combined(
 ) -> tf.Tensor:
     """Returns the combined rows [bags, dim], zeros for bags without ids."""
     combiner = combiner or "mean"
+    table = composed(params)
+    if table is not None:
+        return look_up_bags(table, ids, weights, combiner, max_norm, None)
     of_weights = None if weights is None else [weights]
     if max_norm is None:
         return group_embedding_lookup_sparse([params], [ids], [combiner], partition_strategy, of_weights)[0]
