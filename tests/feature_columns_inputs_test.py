@@ -257,6 +257,19 @@ def test_ragged_features(layer):
         assert ragged.shape == (3, 5) and np.count_nonzero(ragged) == 10
 
 
+def test_a_column_need_not_be_in_a_list():
+    """TensorFlow's columns are tuples, and were taken for lists of columns once there was a table."""
+    with harness.graph_and_session() as session:
+        values = {"x": tf.constant([[1.5, 2.5], [3.5, 4.5]]), "k": tf.constant([[7], [8]], tf.int64)}
+        table = input_layer(values, integers("k", 3))
+        number = input_layer(values, fc.numeric_column("x", shape=2))
+        rows = input_layer(values, fc.embedding_column(fc.categorical_column_with_identity("k", 9), 4))
+        harness.initialize(session)
+        table, number, rows = session.run([table, number, rows])
+    assert (table.shape, rows.shape) == ((2, 3), (2, 4))
+    np.testing.assert_array_equal(number, [[1.5, 2.5], [3.5, 4.5]])
+
+
 def test_a_shared_table_has_one_set_of_options():
     with harness.graph_and_session():
         with feature_columns.group_embedding_column_scope("group"):

@@ -34,7 +34,10 @@ def with_groups(original: Callable) -> Callable:
         from_template: bool = False,
     ) -> tf.Tensor:
         features = sparse_features(features)
-        if not isinstance(feature_columns, (dict, TableColumn)) and isinstance(feature_columns, Iterable):
+        if isinstance(feature_columns, columns_v1._FeatureColumn):
+            # Most columns are tuples: a list would have their fields.
+            feature_columns = [feature_columns]
+        elif not isinstance(feature_columns, dict) and isinstance(feature_columns, Iterable):
             # An iterator can be used only once.
             feature_columns = list(feature_columns)
         if not in_groups(feature_columns if isinstance(feature_columns, list) else [feature_columns]):
