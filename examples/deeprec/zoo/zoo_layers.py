@@ -13,7 +13,9 @@ import sparse_operation_kit.deeprec  # noqa: F401 - gives tf DeepRec's names
 
 def mlp(inputs: tf.Tensor, units: Sequence[int], name: str, flags: argparse.Namespace) -> tf.Tensor:
     """Dense layers, all but the last with a ReLU; float32 [batch, units[-1]]."""
-    scope = tf.variable_scope(name, reuse=tf.AUTO_REUSE)
+    # For parameter servers there would be as many parts as servers; each variable has one.
+    partitioner = tf.min_max_variable_partitioner(1, min_slice_size=flags.dense_layer_partitioner << 10)
+    scope = tf.variable_scope(name, partitioner=partitioner, reuse=tf.AUTO_REUSE)
     with scope.keep_weights(dtype=tf.float32) if flags.bf16 else scope:
         outputs = tf.cast(inputs, tf.bfloat16) if flags.bf16 else inputs
         for layer, size in enumerate(units):
