@@ -45,7 +45,10 @@ def trained(tmp_path_factory):
         if name not in done:
             folder = str(tmp_path_factory.mktemp(name))
             flags = [*SHORT, "--checkpoint", folder, *(["--bf16"] if name == "mmoe" else [])]
-            results = importlib.import_module(name).main(flags)
+            program = importlib.import_module(name)
+            if name == "dssm":
+                program.SEEN_OFTEN = 18  # the 80 films are seen 15 times on average
+            results = program.main(flags)
             done[name] = {**results, "rows": rows_of(results["checkpoint"]), "flags": flags}
         return done[name]
 
@@ -68,8 +71,7 @@ def test_rare_ids_have_rows_only_without_a_filter(trained):
 
 
 def test_rare_films_share_rows(trained):
-    # Each of the 80 films occurs about 15 times, of which the first five do not count.
-    assert 0 < rows(trained("dssm"), "item_embedding") <= 80
+    assert 0 < rows(trained("dssm"), "item_embedding") < 60
     assert rows(trained("din"), "films") >= 80
 
 

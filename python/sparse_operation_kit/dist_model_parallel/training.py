@@ -213,7 +213,7 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
             "DistributedOptimizer takes an optimizer of tf.compat.v1.train or of Keras, not "
             f"{type(optimizer).__name__}"
         )
-    # `loss_scale` is in TensorFlow 1.15.
+    # A LossScaleOptimizer has an `inner_optimizer`, and in TensorFlow 1.15 a `loss_scale` only.
     if hasattr(optimizer, "inner_optimizer") or hasattr(optimizer, "loss_scale"):
         # Whether gradients are finite differs between ranks, as each has other tables.
         raise TypeError(
