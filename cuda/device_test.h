@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 // TEST(SUITE, NAME) whose body may define __device__ lambdas: nvcc does not allow them in GoogleTest's
-// private functions. Skipped where there is no device.
+// private functions. Skipped if there is no device.
 #define SOK_DEVICE_TEST(SUITE, NAME)                         \
   void SUITE##NAME##Body();                                  \
   TEST(SUITE, NAME) {                                        \

@@ -6,9 +6,9 @@
 
 namespace sok {
 
-// The bytes that the launch asked for (cudaLaunchConfig_t::dynamicSmemBytes), aligned to 16. It takes the
-// place of `extern __shared__ T name[]`: the language gives the host no way to find the block's memory by
-// such a name.
+// The bytes that the launch asked for (cudaLaunchConfig_t::dynamicSmemBytes), aligned to 16. Used in place of
+// `extern __shared__ T name[]`, because code compiled for the host cannot find the block's memory by such a
+// name.
 template <typename T>
 __device__ __forceinline__ T* DynamicShared() {
   static_assert(alignof(T) <= 16);

@@ -23,7 +23,7 @@ namespace sok {
 // mixed[i] = Mix64(words[i]).
 cudaError_t EvaluateMix64(cudaStream_t stream, const uint64_t* words, uint64_t* mixed, int64_t n);
 
-// owner_of[i] = owners.OwnerOf(keys[i]); the boundaries of ranges are in the device's memory.
+// owner_of[i] = owners.OwnerOf(keys[i]); the boundaries of ranges are in device memory.
 cudaError_t EvaluateOwnerOf(cudaStream_t stream, const int64_t* keys, const KeyOwners& owners,
                             int32_t* owner_of, int64_t n);
 

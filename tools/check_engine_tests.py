@@ -23,7 +23,7 @@ def find_differences(root: Path, exceptions: Mapping[str, str] = EXCEPTIONS) -> 
     """What engine_test leaves out, and exceptions that are none, one message for each.
 
     Args:
-      root: a folder with packages. Folders whose names begin with `bazel-` or a dot are passed over.
+      root: a folder with packages. Folders whose names begin with `bazel-` or a dot are skipped.
       exceptions: labels of tests that engine_test need not have, with the reason.
     """
     tests: set[str] = set()

@@ -38,7 +38,7 @@ def find_differences(folder: Path) -> Iterator[str]:
 
 
 def _read_build(folder: Path) -> dict[str, Any]:
-    """The values of a BUILD file's names that say who imports what. Its calls of rules are passed over."""
+    """The values of a BUILD file's names that say who imports what. Its calls of rules are skipped."""
     tree = ast.parse((folder / "BUILD").read_text())
     wanted = ("_TESTS", "_HELPERS", "_USED_BY")
     tree.body = [

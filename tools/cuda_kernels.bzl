@@ -77,8 +77,8 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], tes
         )
     host_deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host"]
 
-    # Code of the host alone needs no instrumentation: it has no business in the device's memory, which it
-    # cannot touch.
+    # Code of the host alone needs no instrumentation: it has no business in device memory, which it cannot
+    # touch.
     if cc_srcs:
         native.cc_library(
             name = name + "_host_code",

@@ -27,8 +27,8 @@ class PageBuffer {
   // pages for the whole buffer. ResourceExhausted, with the number of bytes, if the system refuses.
   static StatusOr<PageBuffer> Allocate(int64_t bytes);
 
-  // As Allocate, but reserves address space only. The caller requests huge pages with AdviseHugePages as the
-  // buffer fills, so a buffer of which only the beginning is used stays small. Never comes from malloc.
+  // Like Allocate, but reserves address space only. The caller requests huge pages with AdviseHugePages as
+  // the buffer fills, so a buffer of which only the beginning is used stays small. Never comes from malloc.
   static StatusOr<PageBuffer> ReserveAddresses(int64_t bytes);
 
   PageBuffer() = default;

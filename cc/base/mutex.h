@@ -49,7 +49,7 @@ class CondVar {
     lock.release();
   }
 
-  // As Wait, but also returns when `time` has passed, and then returns false.
+  // Like Wait, but also returns when `time` has passed, and then returns false.
   bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point time) SOK_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const bool notified = changed_.wait_until(lock, time) == std::cv_status::no_timeout;

@@ -33,7 +33,7 @@ class SharedLoop {
   // Runs blocks until all are taken.
   void Help();
 
-  // As Help, but returns only when all blocks have run.
+  // Like Help, but returns only when all blocks have run.
   void Finish();
 
  private:

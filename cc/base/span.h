@@ -33,7 +33,7 @@ constexpr void CheckRange(int64_t, int64_t, int64_t) {}
 // A view of `size` consecutive elements owned by someone else. Copying it copies the view.
 //
 // C++17 has no std::span, and abseil's cannot be used below sok_ops/, because each TensorFlow wheel contains
-// another version of abseil.
+// a different version of abseil.
 template <typename T>
 class Span {
  public:

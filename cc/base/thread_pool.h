@@ -14,7 +14,7 @@
 namespace sok {
 
 // An executor with its own threads, for tests and benchmarks. Concurrent calls of ParallelFor run one after
-// the other.
+// another.
 class ThreadPool final : public Executor {
  public:
   // `threads` >= 1 threads, including the caller of ParallelFor. Work is split into blocks that cost at least

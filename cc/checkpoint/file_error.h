@@ -8,8 +8,8 @@
 
 namespace sok {
 
-// InvalidArgument for a path that the operating system would refuse or take for another: one of PATH_MAX
-// bytes or more, and one with a zero byte, where the system would end it.
+// InvalidArgument for a path that the operating system would refuse or misread: one of PATH_MAX bytes or
+// more, or one with a zero byte, where the system would end it.
 Status CheckPath(const std::string& path);
 
 // The error in errno, after a system call has failed, as "Cannot <what> '<path>': <reason>". NotFound for a

@@ -30,14 +30,13 @@ class FileReader {
 
 // The file operations of checkpoints. Tests implement their own, in which any operation can fail or be the
 // last one before a power failure. Errors: InvalidArgument for an invalid path (CheckPath), NotFound for a
-// missing file, FailedPrecondition for a file of another type (DataLoss from Open), ResourceExhausted for a
+// missing file, FailedPrecondition for a file of the wrong type (DataLoss from Open), ResourceExhausted for a
 // full disk, otherwise Internal. The message names operation, path and reason. Thread-safe.
 //
 // A checkpoint owns the folder `<prefix>.sok` and its contents, where no symbolic link is followed. From the
 // last component of a path that ends with ".sok", Remove and Rename act on a link itself, and other
 // operations refuse it with FailedPrecondition. Links before that component are the user's, and are followed.
-// If the last component of a path is a link, a file is never opened and a folder never listed through it,
-// wherever it is.
+// Wherever the path is, a link as its last component is never followed to open a file or list a folder.
 class Files {
  public:
   virtual ~Files() = default;
@@ -47,7 +46,7 @@ class Files {
   // Creates an empty file. Fails if the name exists.
   virtual StatusOr<std::unique_ptr<FileWriter>> Create(const std::string& path) = 0;
   virtual StatusOr<std::unique_ptr<FileReader>> Open(const std::string& path) = 0;
-  // Syncs a folder, so that files created, renamed or removed in it stay so after a power failure.
+  // Syncs a folder, so that its files' creations, renames and removals survive a power failure.
   virtual Status SyncFolder(const std::string& path) = 0;
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
   // Removes a file, a link, or an empty folder.

@@ -11,8 +11,8 @@
 
 namespace sok {
 
-// Strict access to JSON of unknown origin. A member that is missing or has another type reads as zero, and
-// makes status() a DataLoss that names the file and the member. The first error stays.
+// Strict access to untrusted JSON. A member that is missing or has the wrong type reads as zero, and sets
+// status() to a DataLoss that names the file and the member. Only the first error is kept.
 class JsonReader {
  public:
   using Json = nlohmann::json;

@@ -29,8 +29,8 @@ struct SavedOptimizer {
     int64_t width = 0;
     float fill = 0.0f;
   };
-  // The steps of an exact Adam since the full checkpoint, some of which rows may have missed. The learning
-  // rates are the array "alphas" of shard 0.
+  // The steps of exact Adam since the full checkpoint. Rows may have missed some of them. The learning rates
+  // are the array "alphas" of shard 0.
   struct History {
     float beta1 = 0.0f;
     float beta2 = 0.0f;
@@ -81,8 +81,8 @@ std::string ArrayPath(int shard, const std::string& array);
 
 std::string EncodeManifest(const Manifest& manifest);
 // DataLoss, which names `path` and the reason, unless `bytes` are a complete and consistent manifest of a
-// known version. Reasons include a wrong checksum, members of another type, sizes that overflow or do not fit
-// together, missing or unknown arrays, and paths outside the checkpoint.
+// known version. Reasons include a wrong checksum, members of the wrong type, sizes that overflow or are
+// inconsistent, missing or unknown arrays, and paths outside the checkpoint.
 StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& path);
 
 }  // namespace sok

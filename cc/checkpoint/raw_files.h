@@ -52,13 +52,13 @@ class RawFilesWriter {
   int64_t key_bytes_;
 };
 
-// Reads both files in pieces. The sizes of the files give the bytes of a key. They need not be those of the
-// table's dtype, as long as the keys fit the dtype.
+// Reads both files in pieces. The sizes of the files give the bytes of a key. The width may differ from that
+// of the table's dtype, as long as the keys fit the dtype.
 class RawFilesReader {
  public:
-  // NotFound for a missing file; InvalidArgument for an invalid path (CheckPath); DataLoss if something else
-  // than a file is there, the values are not a whole number of rows of `dim` floats, or the keys do not take
-  // four or eight bytes for each row.
+  // NotFound for a missing file; InvalidArgument for an invalid path (CheckPath); DataLoss if a path is not a
+  // file, the values are not a whole number of rows of `dim` floats, or the keys do not take four or eight
+  // bytes for each row.
   static StatusOr<RawFilesReader> Open(const std::string& directory, const std::string& name, int64_t dim,
                                        std::string key_dtype = "int64");
 

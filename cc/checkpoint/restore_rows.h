@@ -50,8 +50,8 @@ class KeyFilter {
   const KeyOwners saved_owners_;
 };
 
-// Calls visit(keys) on the wanted keys of an int64 array, piece by piece, after all keys of the piece were
-// checked. DataLoss for a key that occurs twice in a piece.
+// Calls visit(keys) on the selected keys of an int64 array, piece by piece, after checking all keys of the
+// piece. DataLoss for a key that occurs twice in a piece.
 Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
                        FunctionRef<Status(Span<const int64_t> keys)> visit);
 
@@ -65,7 +65,7 @@ enum class RowContents {
 // Catches up single rows that have missed steps, outside a table.
 class SavedRowCatchUp {
  public:
-  // `optimizer` must have the past steps.
+  // `optimizer` must have been given the past steps.
   static StatusOr<std::unique_ptr<SavedRowCatchUp>> Create(std::unique_ptr<Optimizer> optimizer, int64_t dim,
                                                            Span<const float> hyper);
   // The record to fill: weights, then slots.

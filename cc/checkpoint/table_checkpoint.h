@@ -32,8 +32,8 @@ struct SaveRequest {
 
 // Rank 0 makes the folder and chooses between a full checkpoint and a delta; other ranks do nothing. The
 // checkpoint is full if there is no earlier one to build on: the first one, and that after a restore or a
-// failed save. It is also full if the last checkpoint or one of its chain is missing on the disk or has
-// another name for the table, and if the betas or epsilon of exact Adam have changed or its history was
+// failed save. It is also full if the last checkpoint or one of its chain is missing on disk or has the table
+// under a different name, and if the betas or epsilon of exact Adam have changed or its history was
 // restarted. It is always full with keras_rmsprop and nadam, whose rows lag without a history.
 Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
@@ -56,7 +56,7 @@ Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, cons
 
 // The parts of a checkpoint to restore.
 struct RestoreParts {
-  bool optimizer = true;  // its state and slots; if false, the table takes any optimizer at its first step
+  bool optimizer = true;  // its state and slots; if false, the table accepts any optimizer at its first step
   bool counts = true;     // clocks, frequencies, last steps and uses, ids that wait for admission
   Files* files = &PosixFiles();
 };
@@ -65,7 +65,7 @@ struct RestoreParts {
 //
 // Errors of all members: NotFound for a missing file, DataLoss for a damaged one, with its name;
 // FailedPrecondition for a symbolic link in its place (files.h); InvalidArgument if the variable differs
-// (dim, dtype of keys, hashing); ResourceExhausted if its capacity does not suffice. Not thread-safe.
+// (dim, dtype of keys, hashing); ResourceExhausted if its capacity is too small. Not thread-safe.
 class TableRestore {
  public:
   virtual ~TableRestore() = default;
@@ -76,7 +76,7 @@ class TableRestore {
                                                       const TableOptions& options, const RestoreParts& parts);
 
   // The variable's options, with the seed of the checkpoint's initializer if that has the same kind and
-  // range: later keys get the rows that they would have got in the saved table.
+  // range: new keys then get the rows that they would have got in the saved table.
   virtual const TableOptions& options() const = 0;
 
   // Reads everything that Load will read and verifies all checksums. After that Load fails only if the disk

@@ -21,7 +21,7 @@ class Deduplicator {
  public:
   // *unique = the distinct ids in order of their first occurrence; inverse[i] = the position of ids[i] in
   // *unique; inverse.size() == ids.size(). The same for every executor. InvalidArgument for more than 2^31 -
-  // 1 ids; ResourceExhausted if memory does not suffice, and then the outputs must not be used.
+  // 1 ids; ResourceExhausted if memory runs out, and then the outputs must not be used.
   //
   // The size of *unique before the call is a hint: successive batches are alike.
   Status Run(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,

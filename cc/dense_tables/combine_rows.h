@@ -29,22 +29,24 @@ struct InputBags {
 // Bags of equal size; `shape` is that of the ids, [..., ids per bag]. With one id per bag pooling changes
 // nothing, and they are not pooled. InvalidArgument for no shape, or one of more than 2^63 - 1 ids.
 StatusOr<InputBags> FixedBags(Span<const int64_t> shape, Combiner combiner, bool pools);
-// Bags by where they begin: splits[0] = 0, and none is less than the one before. InvalidArgument otherwise.
+// Bags given by their row splits, which start at 0 and never decrease; InvalidArgument otherwise.
 StatusOr<InputBags> SplitBags(Span<const int64_t> splits, Combiner combiner, bool pools);
-// `count` bags, by the bag of each occurrence, in rising order and in [0, count). InvalidArgument otherwise.
+// `count` bags, given by the bag of each occurrence: in [0, count) and never decreasing; InvalidArgument
+// otherwise.
 StatusOr<InputBags> NumberedBags(int64_t count, Span<const int64_t> bags, Combiner combiner);
-// Writes an input's output, row-major [bags.outputs(), dim]. Occurrence i reads rows[places[i]]; `places` are
-// those of this input's occurrences. Rounds as PoolForward.
+// Writes an input's output, row-major [bags.outputs(), dim]. Occurrence i reads rows[places[i]]; `places` has
+// an entry for each occurrence of this input. Rounds like PoolForward.
 void CombineRows(Executor& executor, Span<const float* const> rows, Span<const int32_t> places,
                  const InputBags& bags, int64_t dim, float* out);
 
-// The way back of CombineRows for all inputs that read the same rows.
+// The backward pass of CombineRows for all inputs that read the same rows.
 class RowGradientSums {
  public:
-  // Adds an input; its occurrences follow those of the inputs before. `gradients` is that of its output.
+  // Adds an input; its occurrences follow those of the inputs before. `gradients` is the gradient of its
+  // output.
   void Add(const InputBags& bags, const float* gradients, int64_t dim);
   // out[r], row-major [num_rows, dim], becomes the gradient of row r: the sum over the occurrences that read
-  // it, in order. `places` are those of all occurrences. Forgets the inputs.
+  // it, in order. `places` has an entry for each occurrence of all inputs. Forgets the inputs.
   void Sum(Executor& executor, Span<const int32_t> places, int64_t num_rows, int64_t dim, float* out);
 
  private:

@@ -30,8 +30,8 @@ struct MergeIdsScratch {
   std::vector<int64_t> keys;
 };
 
-// The distinct ones of scratch->keys, in order of their first occurrence, and the place of each key among
-// them; `places` is as long as the keys. Errors are those of Deduplicator::Run.
+// *distinct = the distinct values of scratch->keys, in order of their first occurrence; places[i] = the
+// position of key i among them. `places` is as long as the keys. Errors are those of Deduplicator::Run.
 Status MergeKeys(Executor& executor, MergeIdsScratch* scratch, std::vector<int64_t>* distinct,
                  Span<int32_t> places);
 

@@ -15,7 +15,7 @@
 
 namespace sok {
 
-// A table whose weights and slots are matrices in memory that others hold, such as TensorFlow's variables:
+// A table whose weights and slots are matrices that someone else owns, such as TensorFlow variables:
 // row-major, [rows, dim] each. The matrices do not overlap.
 struct DenseTable {
   int64_t rows = 0;
@@ -47,13 +47,12 @@ struct TrainRowsScratch {
 };
 
 // Takes one step on the rows numbered `rows`, which may occur several times: `gradients`, row-major
-// [rows.size(), table.dim], are added up per row first, in the order of the occurrences. Bits are those of
-// an engine's table with the same rule, on any number of threads. Threads work on different rows; nobody else
-// may use the table at the same time.
+// [rows.size(), table.dim], are added up per row first, in the order of the occurrences. Gives the same bits
+// as an engine's table with the same rule, on any number of threads. Threads work on different rows; nobody
+// else may use the table at the same time.
 //
-// InvalidArgument, and nothing has changed, for hyper-parameters that the rule refuses, for another number of
-// slots than the rule's, and for a row that is not in [0, table.rows). ResourceExhausted if memory does not
-// suffice.
+// InvalidArgument, and nothing has changed, for hyper-parameters that the rule refuses, for a number of slots
+// that is not the rule's, and for a row that is not in [0, table.rows). ResourceExhausted if memory runs out.
 Status TrainRows(Executor& executor, const DenseRule& rule, Span<const float> hyper, const DenseTable& table,
                  Span<const int64_t> rows, const float* gradients, TrainRowsScratch* scratch);
 

@@ -82,8 +82,8 @@ struct EngineStep {
 // All objects passed to a call were made by this engine.
 //
 // Thread-safe: calls lock the tables, those of a group in one global order. After an error the contents of
-// outputs are undefined, and rows that were in the tables are unchanged. Nothing is thrown; if memory does
-// not suffice, calls return ResourceExhausted. Results do not depend on the context's executor.
+// outputs are undefined, and rows that were in the tables are unchanged. Nothing is thrown; if memory runs
+// out, calls return ResourceExhausted. Results do not depend on the context's executor.
 //
 // An engine must implement lookups on one rank and their gradients. The other calls return Unimplemented
 // unless the engine overrides them.

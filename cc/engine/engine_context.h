@@ -13,7 +13,7 @@ namespace sok {
 class StreamMemory {
  public:
   virtual ~StreamMemory() = default;
-  // `bytes` > 0, aligned to 256 bytes. ResourceExhausted if memory does not suffice.
+  // `bytes` > 0, aligned to 256 bytes. ResourceExhausted if memory runs out.
   virtual StatusOr<void*> Allocate(void* stream, int64_t bytes) = 0;
   virtual void Free(void* stream, void* memory) = 0;
 };

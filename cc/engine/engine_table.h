@@ -49,8 +49,7 @@ class EngineTable : public EngineObject {
                                 bool distinct) = 0;
 
   // Sets the weights of keys[i] to values[i, :], and inserts absent keys. Skips keys that other ranks own.
-  // InvalidArgument for a key that occurs twice; ResourceExhausted if the capacity or memory does not
-  // suffice.
+  // InvalidArgument for a key that occurs twice; ResourceExhausted if the capacity or memory is exhausted.
   virtual Status Assign(const EngineContext& context, Span<const int64_t> keys, const float* values) = 0;
 
   // Erases keys, also those that wait for admission; skips absent keys. *erased = the number of rows erased.

@@ -1,5 +1,5 @@
-// The access of checkpoints, exports and raw files to a table: reads and writes its rows in pieces, in the
-// host's memory, and its other state.
+// The access of checkpoints, exports and raw files to a table: reads and writes its rows in pieces, in host
+// memory, and its other state.
 #ifndef SOK_CC_ENGINE_HELD_TABLE_H_
 #define SOK_CC_ENGINE_HELD_TABLE_H_
 
@@ -27,8 +27,8 @@ struct RowParts {
   bool last_current = false;  // the optimizer's step at which weights and slots were last current
 };
 
-// Rows in the host's memory, valid during the call that receives them. Element i of each column belongs to
-// row i of the piece. Columns of parts that were not requested are empty.
+// Rows in host memory, valid during the call that receives them. Element i of each column belongs to row i of
+// the piece. Columns of parts that were not requested are empty.
 struct RowPiece {
   Span<const int64_t> numbers;  // row numbers
   Span<const int64_t> keys;
@@ -91,8 +91,8 @@ struct HeldState {
 // Exclusive access to a table: from EngineTable::Hold until this object is destroyed, no other call reads or
 // changes the table. Work runs on the context that Hold received.
 //
-// All arguments are in the host's memory. Calls move rows in pieces, so an engine's extra memory does not
-// grow with the table.
+// All arguments are in host memory. Calls move rows in pieces, so an engine's extra memory does not grow with
+// the table.
 //
 // Any call that returns a Status may fail with errors of the engine's memory and transfers, which need not
 // name the variable. Nothing is thrown. Not thread-safe.
@@ -117,9 +117,9 @@ class HeldTable {
   // The maximum number of keys in a call of FillRows.
   virtual int64_t max_rows_to_fill() const = 0;
   // Inserts the absent ones of `keys`, without admission, counting or eviction. Keys are distinct and owned
-  // by this rank. Then calls fill(rows), which must write the weights and the given parts of all of `keys`,
-  // those of keys[i] at i. After an error of `fill` the values of these rows are undefined. ResourceExhausted
-  // if the capacity or memory does not suffice; then nothing was inserted.
+  // by this rank. Then calls fill(rows), which must write the weights and the given parts of all of `keys`;
+  // element i belongs to keys[i]. After an error of `fill` the values of these rows are undefined.
+  // ResourceExhausted if the capacity or memory is exhausted; then nothing was inserted.
   virtual Status FillRows(Span<const int64_t> keys, const RowParts& parts,
                           FunctionRef<Status(const RowsToFill& rows)> fill) = 0;
   // Erases keys, also those that wait for admission; skips absent keys.
@@ -159,7 +159,7 @@ class HeldTable {
   virtual Status EvictForSave() = 0;
   // Starts to track changes. A second call changes nothing.
   virtual Status TrackChanges() = 0;
-  // Says that the changes so far are being written; see RowChanges.
+  // Marks the changes so far as being written; see RowChanges.
   virtual Status BeginSave() = 0;
   // If `ok`, the changes were written, and later changes count from the checkpoint `end`. Otherwise `end` is
   // empty: there is no checkpoint to count changes from.

@@ -38,8 +38,8 @@ struct DirectScratch {
 };
 
 // Writes the output of a lookup without weights: the same bits as GroupForward's passes over distinct ids
-// without training. `ids` are the lookup's. The table is locked by the caller. Errors as Table::Find, of the
-// first id that has one; ResourceExhausted if memory does not suffice.
+// without training. `ids` are the lookup's. The caller has locked the table. Errors are as for Table::Find,
+// for the first id that has one; ResourceExhausted if memory runs out.
 //
 // Gives up if so many ids have no row that computing their initial rows repeatedly would cost more than
 // merging duplicates: sets *gave_up, and leaves some output rows unwritten. Also ends early once another

@@ -51,7 +51,7 @@ class GroupReader {
     });
   }
 
-  // As Read, but id by id. `ids` are the table's. *gave_up as for sok::ReadDirectly.
+  // Like Read, but id by id. `ids` are the table's. *gave_up as for sok::ReadDirectly.
   Status ReadDirectly(Executor& executor, int64_t t, Span<const int64_t> ids, std::atomic<bool>* gave_up) {
     plan_.parts[t].Clear();
     return ForEachPart(executor, lookups_of_[t].size(), [&](Executor& inner, int64_t i) {

@@ -51,7 +51,7 @@ Status ReadGroup(Executor& executor, Span<Table* const> tables, LookupPlan* plan
 // the occurrences of id plan.parts[t].unique[u], in order, of their shares of their bags' gradients. Table t
 // has rows of dims[t] floats; gradients[l] belongs to plan.lookups[l]. A null grads_out[t] skips table t. The
 // result does not depend on the executor. `plan` comes from GroupForward in training. ResourceExhausted if
-// memory does not suffice.
+// memory runs out.
 Status GroupBackward(Executor& executor, const LookupPlan& plan, Span<const int64_t> dims,
                      Span<const GradientRows> gradients, Span<float* const> grads_out,
                      GradientScratch* scratch);

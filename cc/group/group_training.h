@@ -35,7 +35,7 @@ class GroupGradients {
 // passes. The tables of `steps` are distinct.
 //
 // Locks the tables as GroupForward does. Checks all steps before taking the first: after an error of a check
-// no table has changed. ResourceExhausted if memory does not suffice.
+// no table has changed. ResourceExhausted if memory runs out.
 Status TrainTables(Executor& executor, const GroupGradients& gradients, std::string_view optimizer,
                    Span<const TableStep> steps, GradientScratch* scratch);
 

@@ -24,8 +24,7 @@ struct GroupIds {
 // Overwrites the lookups of `plan`, and `ids`. inputs[l] belongs to specs[l]. The caller has checked sizes;
 // values are checked here: InvalidArgument for the first lookup with an error, which names the variable. Uses
 // only the names of `tables`, and does not lock them. A pooled lookup whose bags have one id each, in order,
-// without weights, is not pooled in the plan unless it keeps its bags. ResourceExhausted if memory does not
-// suffice.
+// without weights, is not pooled in the plan unless it keeps its bags. ResourceExhausted if memory runs out.
 Status BuildBags(Executor& executor, Span<Table* const> tables, Span<const LookupSpec> specs,
                  Span<const LookupInput> inputs, LookupPlan* plan, GroupIds* ids);
 

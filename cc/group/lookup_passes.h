@@ -1,4 +1,4 @@
-// The passes of a lookup between rows and outputs, for rows in the table or in a message.
+// The passes of a lookup between rows and outputs. Rows are in the table or in a message.
 #ifndef SOK_CC_GROUP_LOOKUP_PASSES_H_
 #define SOK_CC_GROUP_LOOKUP_PASSES_H_
 

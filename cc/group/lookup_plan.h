@@ -33,8 +33,8 @@ struct TablePart {
   std::vector<int32_t> inverse;  // for each id of the table its position in `unique`
   // For each distinct id a reference to its row (see row_reference.h), Table::kAbsent if it has none.
   std::vector<int64_t> rows;
-  // The same with kAbsent also for ids that are trained, but read as the table's default value in this lookup
-  // (Admission::before_lookup). Empty if there are none.
+  // Like `rows`, but kAbsent also for ids that are trained and yet read as the table's default value in this
+  // lookup (Admission::before_lookup). Empty if there are none.
   std::vector<int64_t> read_rows;
   // How many of the first distinct ids are trained, and have gradients. 0 without training.
   int64_t trained = 0;

@@ -14,7 +14,7 @@ namespace sok {
 
 // Calls work(executor, i) for every i in [0, n). With enough parts to keep all threads busy, the parts run in
 // parallel, each on one thread; otherwise one after the other, each with all threads. Returns the error of
-// the lowest i that had one; ResourceExhausted if memory does not suffice.
+// the lowest i that had one; ResourceExhausted if memory runs out.
 inline Status ForEachPart(Executor& executor, int64_t n, FunctionRef<Status(Executor&, int64_t)> work) {
   if (n < executor.concurrency()) {
     for (int64_t i = 0; i < n; ++i) SOK_RETURN_IF_ERROR(WithinMemory([&] { return work(executor, i); }));

@@ -14,7 +14,7 @@ namespace sok {
 // sets cannot deadlock.
 class TableLocks {
  public:
-  // The analysis knows no sets of mutexes whose size is not in the code.
+  // The analysis cannot follow a set of mutexes whose size is known only at run time.
   explicit TableLocks(Span<Table* const> tables) SOK_NO_THREAD_SAFETY_ANALYSIS
       : tables_(tables.begin(), tables.end()) {
     std::sort(tables_.begin(), tables_.end());

@@ -39,7 +39,7 @@ class IdIndex {
   int64_t bytes() const { return num_buckets_ * static_cast<int64_t>(sizeof(Bucket)); }
 
   // Makes room for `n` ids in total, so that inserting up to that many does not rehash. Never shrinks.
-  // ResourceExhausted if memory does not suffice; the index is then unchanged. Linear in size().
+  // ResourceExhausted if memory runs out; the index is then unchanged. Linear in size().
   Status Reserve(int64_t n);
 
   // rows[i] = the row of ids[i], or kAbsent. Ids may repeat. rows.size() <= ids.size(): ids beyond
@@ -48,7 +48,7 @@ class IdIndex {
   void Find(Span<const int64_t> ids, Span<int64_t> rows) const;
 
   // Adds ids[i] with rows[i] >= 0. The ids are distinct and absent. Grows as needed, at least to twice the
-  // size. ResourceExhausted if memory does not suffice; then no id was added.
+  // size. ResourceExhausted if memory runs out; then no id was added.
   Status Insert(Span<const int64_t> ids, Span<const int64_t> rows);
 
   // Removes `id`; returns false if it is not there. Keeps the memory.
@@ -77,7 +77,7 @@ class IdIndex {
       return row_plus_1;
     }
     int taken() const;
-    // The place of `id`, which is in this bucket.
+    // The place of `id`, which must be in this bucket.
     int PlaceOf(int64_t id) const;
     void Append(int64_t id, int64_t row_plus_1);
     void Remove(int place);

@@ -29,13 +29,13 @@ struct Initializer {
   InitializerKind kind = InitializerKind::kUniform;
   float a = -0.05f;
   float b = 0.05f;
-  // As in DeepRec, keys share this many initial rows: a key has that of its remainder, which is not negative.
-  // 0: each key has its own. In 32 bits it takes no room of its own among the arguments of kernels.
+  // As in DeepRec, keys share this many initial rows: a key has that of its non-negative remainder. 0: each
+  // key has its own. Being 32 bits wide, this fills padding, so kernel arguments do not grow.
   uint32_t rows = 0;
   uint64_t seed = 0;  // of the table: a hash of the run's seed and the table's name
 };
 
-// The key whose own initial row `key` has.
+// The key from which the initial row of `key` is computed.
 SOK_HOST_DEVICE int64_t KeyOfInitialRow(const Initializer& initializer, int64_t key) {
   if (initializer.rows == 0) return key;
   const int64_t remainder = key % static_cast<int64_t>(initializer.rows);
@@ -67,7 +67,7 @@ SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bit
     case InitializerKind::kUniform: {
       const float value = static_cast<float>(a + (b - a) * UnitHalfOpen(bits));
       // Rounding can reach b where floats are coarse. Among the floats in [a, b), only a gets half of its
-      // share by rounding, so a takes over b's.
+      // share by rounding, so values that round to b become a.
       return value < initializer.b ? value : initializer.a;
     }
     case InitializerKind::kNormal:

@@ -36,8 +36,8 @@ class AdamHistory {
   // The rates of steps 1 ... steps().
   const std::vector<float>& alphas() const { return alphas_; }
 
-  // Valid until the next Append. Row t0 of its coefficients is that of a row last current at step t0. Lags
-  // beyond its loop_horizon move no row noticeably, where there are no terms.
+  // Valid until the next Append. Row t0 of its coefficients belongs to rows that were last current at step
+  // t0. Without terms, steps at lags beyond its loop_horizon move no row noticeably.
   AdamHistoryView view() const;
 
  private:
@@ -52,7 +52,7 @@ class AdamHistory {
   std::vector<float> alphas_;
 };
 
-// Whether `catch_up` would turn an infinite moment of a row [w | m | v] into NaN; see LosesInfinity of an
+// Whether `catch_up` would turn an infinite moment of a row [w | m | v] into NaN; see LosesInfinity for an
 // element.
 template <int kTerms>
 bool LosesInfinity(const AdamCatchUp<kTerms>& catch_up, const float* record, int64_t dim) {
@@ -66,7 +66,7 @@ bool LosesInfinity(const AdamCatchUp<kTerms>& catch_up, const float* record, int
 }
 
 // Catches up the `dim` elements of a row last current at step t0 by going through the missed steps one by
-// one; see WalkMissedSteps of some elements. For histories without terms, and for rows for which
+// one; see WalkMissedSteps for some elements. For histories without terms, and for rows for which
 // LosesInfinity is true.
 void WalkMissedSteps(const AdamHistoryView& history, int64_t t0, float epsilon, int64_t dim, float* w,
                      float* m, float* v);

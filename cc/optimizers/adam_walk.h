@@ -1,5 +1,5 @@
-// How a row catches up with the steps that it has missed under the exact Adam, from a history that lies in
-// the memory of the host or of a device. g++ and nvcc compile this: all engines have the same bits.
+// How a row catches up with the steps that it has missed under the exact Adam, from a history in host or
+// device memory. Compiled by g++ and nvcc, so that all engines get the same bits.
 #ifndef SOK_CC_OPTIMIZERS_ADAM_WALK_H_
 #define SOK_CC_OPTIMIZERS_ADAM_WALK_H_
 
@@ -41,9 +41,9 @@ SOK_HOST_DEVICE AdamCatchUp<kTerms> MakeAdamCatchUp(const AdamHistoryView& histo
   return catch_up;
 }
 
-// Whether such a catch-up would make NaN of an element's moments, of which one is inf: a power of beta that
-// is no float counts as 0, and steps taken one by one leave inf what it is. Then the whole row has to be
-// walked.
+// Whether such a catch-up would turn an infinite moment of an element into NaN: a power of beta too small for
+// a float counts as 0, and inf * 0 is NaN, whereas single steps keep inf. The whole row then has to be walked
+// step by step.
 SOK_HOST_DEVICE bool LosesInfinity(float decay1, float decay2, float m, float v) {
   return (decay1 == 0.0f && fabsf(m) == INFINITY) || (decay2 == 0.0f && fabsf(v) == INFINITY);
 }

@@ -1,5 +1,5 @@
-// Powers of decay rates, for optimizers that postpone what a step does to rows without a gradient. g++ and
-// nvcc compile this: all engines have the same bits.
+// Powers of decay rates, for optimizers that postpone what a step does to rows without a gradient. Compiled
+// by g++ and nvcc, so that all engines get the same bits.
 #ifndef SOK_CC_OPTIMIZERS_DECAY_H_
 #define SOK_CC_OPTIMIZERS_DECAY_H_
 
@@ -12,8 +12,8 @@
 namespace sok {
 
 // base^n for 0 <= base <= 1 and n >= 0: a power is the product of one of the first kRow powers and one of the
-// powers of base^kRow, from tables, to a few units in the last place of a double. From kRow * kRow on, what
-// is left is a power by squaring, which for n < 2^31 errs by less than 2e-12 of the result.
+// powers of base^kRow, from tables, to a few units in the last place of a double. Beyond kRow * kRow, the
+// remaining factor is computed by repeated squaring, with a relative error below 2e-12 for n < 2^31.
 struct Powers {
   static constexpr int64_t kRow = 512;
 
@@ -32,15 +32,15 @@ struct Powers {
   double beyond = 1.0;           // base^(kRow * kRow)
 };
 
-// A power of a decay rate as a factor of moments: 0 where it is no normal float. What would be left of a
-// moment is nothing beside any later gradient, and arithmetic on subnormal numbers is slow.
+// A power of a decay rate as a factor of moments: 0 if it is below the normal floats. What it would leave of
+// a moment is negligible against any later gradient, and arithmetic on subnormal numbers is slow.
 SOK_HOST_DEVICE float MomentDecay(double power) {
   constexpr double kSmallestNormalFloat = 1.17549435e-38;
   return power < kSmallestNormalFloat ? 0.0f : static_cast<float>(power);
 }
 
 // A moment after steps without a gradient, each of which multiplied it by `rate`; `decay` is MomentDecay of
-// the power. A moment that is inf stays inf, which a factor of 0 would make NaN of.
+// the power. A moment that is inf stays inf; multiplying it by 0 would give NaN.
 SOK_HOST_DEVICE float DecayedMoment(float moment, float rate, float decay) {
   return moment * (fabsf(moment) == INFINITY ? rate : decay);
 }

@@ -14,7 +14,7 @@ template <bool kSquareRoot, bool kShrinkage>
 struct GroupFtrlStep {
   explicit GroupFtrlStep(const float* hyper) : ftrl(hyper) {}
 
-  // What follows once all elements have their z: the new weights, and the accumulators.
+  // The second pass, once all elements have their z: computes the new weights and the accumulators.
   struct Weights {
     SOK_HOST_DEVICE void operator()(float g, float& w, float& n, float& z) const {
       const float shrunk = ftrl.Shrunk(g, w);
@@ -35,7 +35,7 @@ struct GroupFtrlStep {
 
   SOK_HOST_DEVICE Weights ForNorm(double sum_of_squares) const {
     const float norm = static_cast<float>(sqrt(sum_of_squares));
-    return {ftrl, norm, norm <= ftrl.l1};  // not if the norm is NaN, which the weights then are, too
+    return {ftrl, norm, norm <= ftrl.l1};  // false if the norm is NaN: then so are the weights
   }
 
   FtrlStep<kSquareRoot, kShrinkage> ftrl;

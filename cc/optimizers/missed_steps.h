@@ -29,7 +29,7 @@ class RowSteps {
 
   // The number of steps that `row` has missed.
   uint32_t missed(int64_t row) const { return now_ - last_current_[row]; }
-  // Says that `row` is current as of now(), or as of `step`.
+  // Marks `row` as current as of now(), or as of `step`.
   void SetCurrent(int64_t row) { last_current_[row] = now_; }
   void SetCurrentAt(int64_t row, uint32_t step) { last_current_[row] = step; }
   void PrefetchRow(int64_t row) const { Prefetch<true>(&last_current_[row]); }

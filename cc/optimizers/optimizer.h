@@ -58,7 +58,8 @@ class Optimizer {
 
   // Makes room for the optimizer's own data on each of the rows [0, rows).
   virtual Status Reserve(int64_t rows);
-  // Says that a row is new, or has a new key: its weights and slots count as current. Needs Reserve(row + 1).
+  // Marks a row that is new, or has a new key: its weights and slots count as current. Needs Reserve(row +
+  // 1).
   virtual void OnNewRow(int64_t row);
 
   // Takes one step with the gradients of `rows`, store->dim() floats each. Rows are distinct and below

@@ -24,8 +24,8 @@
 //   SOK_HOST_DEVICE ForRow(const float* g, float* row_slots, Dim dim) const
 //
 // which updates those slots from the row's gradient and returns the function that updates the row's elements.
-// If SumOfSquares is all that it needs of the gradient, many threads of a device compute that
-// sum: the rule then sets kTakesSumOfSquares and has
+// If SumOfSquares is all that it needs of the gradient, many threads of a device can compute that sum
+// together. The rule then sets kTakesSumOfSquares and has
 //
 //   template <typename Dim>
 //   SOK_HOST_DEVICE ForSumOfSquares(float sum, float* row_slots, Dim dim) const

@@ -45,7 +45,7 @@ class Placement {
 
   // The members below need a placement that fits `ranks`.
 
-  // Who owns a key. Points into this placement, which must outlive it.
+  // Tells which rank owns a key. Points into this placement, which must outlive it.
   KeyOwners owners(int ranks) const { return {kind_, ranks, rank_, boundaries_.data()}; }
   // The rows of a table without hashing on `rank`.
   StaticRows RowsOn(int rank, int ranks, int64_t capacity) const;

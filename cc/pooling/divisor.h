@@ -12,7 +12,7 @@
 
 namespace sok {
 
-// What a weight adds to the sum of which the divisor is made. Not of kSum.
+// What a weight adds to the sum from which the divisor is computed. Not for kSum.
 SOK_HOST_DEVICE float DivisorTerm(Combiner combiner, float weight) {
   return combiner == Combiner::kMean ? weight : weight * weight;
 }
@@ -68,8 +68,8 @@ SOK_HOST_DEVICE float WeightedScale(float weight, float divisor) {
 }
 
 // The gradient of an occurrence's weight: `dot` is the product of the bag's gradient and the row, `pooled`
-// the sum of weights times dots over the bag, divided by the divisor, which is not 0. Not of kSum, where it
-// is `dot`.
+// the sum of weights times dots over the bag, divided by the divisor, which is not 0. Not for kSum, where the
+// gradient is `dot`.
 SOK_HOST_DEVICE float WeightGradient(Combiner combiner, float weight, float dot, float pooled,
                                      float divisor) {
   // The derivative of the divisor by the weight: 1 for the mean, w_i / D for the root of the sum of squares.

@@ -5,9 +5,9 @@
 
 namespace sok {
 
-// The occurrences of an id are summed in pieces of so many: each piece in order from its first occurrence,
-// and then the sums of the pieces in order. Engines may sum pieces side by side, which many threads need when
-// one id has most of a batch's occurrences.
+// The occurrences of an id are summed in pieces of this many: each piece in order from its first occurrence,
+// and then the sums of the pieces in order. Engines may sum pieces in parallel, which keeps many threads busy
+// when one id has most of a batch's occurrences.
 constexpr int64_t kSegmentPiece = 256;
 
 }  // namespace sok

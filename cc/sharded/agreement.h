@@ -17,7 +17,7 @@
 
 namespace sok {
 
-// How this rank made a table, and what trains it.
+// A table's options on this rank, and the optimizer that trains it.
 struct TableDefinition {
   const TableOptions* options = nullptr;
   uint64_t fingerprint = 0;  // of the options
@@ -29,7 +29,7 @@ struct TableDefinition {
 // which agrees with any.
 TableFingerprints FingerprintsOf(const TableDefinition& table);
 
-// The same in words, for errors.
+// The definition as text, for errors.
 std::string Describe(const TableDefinition& table);
 
 // Why an owner refuses to answer a rank.

@@ -14,13 +14,13 @@ inline Status OnRank(int rank, const Status& status) {
   return Status(status.code(), StrCat("On rank ", rank, ": ", status.message()));
 }
 
-// More ids in one table than can be numbered.
+// The error for more ids in one table than can be numbered.
 inline Status TooManyIds(const std::string& variable, int64_t ids) {
   return InvalidArgument("Lookup in embedding variable '", variable, "': ", ids,
                          " ids are too many for one step");
 }
 
-// Requests of a table that counts, with counts for some ids only.
+// The error for a request of a table that counts lookups, with counts for some ids only.
 inline Status WrongCounts(int64_t counts, int64_t ids) {
   return Internal("ranks sent ", counts, " counts for ", ids, " ids");
 }

@@ -13,25 +13,25 @@
 
 namespace sok {
 
-// Fingerprints of how a rank made a table, and of what trains it; 0 for nothing yet.
+// Fingerprints of a table's options on a rank and of the optimizer that trains it; 0 if there is none yet.
 struct TableFingerprints {
   uint64_t definition = 0;
   uint64_t optimizer = 0;
 };
 
-// What a request says of one table before the data of all tables: kRequestEntryWords words.
+// The entry of one table in a request, before the data of all tables: kRequestEntryWords words.
 struct RequestEntry {
   TableFingerprints made;
   int64_t ids = 0;
   int64_t lengths = 0;  // below 2^32, as are the counts
   int64_t counts = 0;
 
-  // The words of the table's data.
+  // The number of words of the table's data.
   int64_t data_words() const;
   // Whether the counts are one for each id, or none, and the data has at most `left` words.
   bool Fits(int64_t left) const;
-  // Whether a table of this mode is asked so: kSums has lengths if there are ids, and no counts; kRows has no
-  // lengths.
+  // Whether the entry is valid for a table of this mode: kSums has lengths if there are ids, and no counts;
+  // kRows has no lengths.
   bool FitsMode(ExchangeMode mode) const;
 };
 constexpr int64_t kRequestEntryWords = 4;
@@ -43,8 +43,8 @@ RequestEntry ReadEntry(const int64_t* words);
 Status DamagedRequest(int64_t words, int64_t num_tables);
 
 // DamagedRequest, with the rank, unless the entries of all requests fit the modes of their tables.
-// entry_of(r, t) is what rank r's message says of table t. A rank that has another mode for a table is found
-// by CheckAgreement, which comes first.
+// entry_of(r, t) is the entry of table t in rank r's message. CheckAgreement, which runs first, has found
+// ranks whose mode for a table differs.
 Status CheckModes(const Inbox& requests, Span<const ExchangeMode> modes,
                   FunctionRef<RequestEntry(int, int64_t)> entry_of);
 

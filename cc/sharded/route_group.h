@@ -14,8 +14,8 @@
 
 namespace sok {
 
-// Sorts each table's ids by owner, as its placement says; ids of kRows tables are merged first. Reads rank,
-// ranks, modes, the lookups and the training flag of `plan`, and fills in the rest; ids[t] are as for
+// Sorts each table's ids by owner, according to its placement; ids of kRows tables are merged first. Reads
+// rank, ranks, modes, the lookups and the training flag of `plan`, and fills in the rest; ids[t] are as for
 // GroupForward. A kSums table has exactly one lookup in the group, pooled and without weights. Does not lock
 // the tables.
 Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,

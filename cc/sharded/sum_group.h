@@ -31,12 +31,12 @@ Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inb
 
 // In grads_out[t], row u becomes the sum of all gradients of plan.parts[t].merged.unique[u], one of the first
 // merged.trained, in the order of the ranks and of each rank's occurrences. A null grads_out[t] skips table
-// t. The same bits for every executor. ResourceExhausted if memory does not suffice.
+// t. The same bits for every executor. ResourceExhausted if memory runs out.
 Status SumGradients(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived,
                     Span<const int64_t> dims, Span<float* const> grads_out, GradientScratch* scratch);
 
 // SumGradients and Table::ApplyGradients of some tables in one pass over their rows, with the sums divided by
-// `divisor` >= 1, as TrainTables. steps[i].part is the table's position in the group.
+// `divisor` >= 1, like TrainTables. steps[i].part is the table's position in the group.
 Status SumAndTrain(Executor& executor, const ServedPlan& plan, const ArrivedGradients& arrived, float divisor,
                    std::string_view optimizer, Span<const TableStep> steps, GradientScratch* scratch);
 

@@ -10,7 +10,7 @@
 namespace sok {
 
 // One T per row beside a RowStore, such as the step of a row's last update or its frequency. Zero until
-// written. Values never move. Thread safety as RowStore.
+// written. Values never move. Thread safety is as for RowStore.
 template <typename T>
 class RowColumn {
   static_assert(std::is_trivially_copyable_v<T>, "values start as zero bytes and are never destroyed");
@@ -18,7 +18,7 @@ class RowColumn {
  public:
   RowColumn() : slabs_(sizeof(T), Slabs::BitsFor(sizeof(T), kSlabBytes)) {}
 
-  // Makes rows [0, rows) addressable; ResourceExhausted if memory does not suffice. Never shrinks.
+  // Makes rows [0, rows) addressable; ResourceExhausted if memory runs out. Never shrinks.
   Status Reserve(int64_t rows) { return slabs_.Reserve(rows); }
 
   T& operator[](int64_t row) { return *reinterpret_cast<T*>(slabs_.at(row)); }

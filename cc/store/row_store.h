@@ -30,12 +30,12 @@ class RowStore {
   explicit RowStore(int64_t dim);
 
   // Makes rows [0, rows) addressable; new ones have zero weights and zero slots. Moves no row.
-  // ResourceExhausted if memory does not suffice; the store is then unchanged.
+  // ResourceExhausted if memory runs out; the store is then unchanged.
   Status Reserve(int64_t rows);
 
   // Replaces the slots of every row by these, filled with their `fill`. Weights stay bit for bit. Needs
-  // memory for one slab beside the table. InvalidArgument for a width below 1; ResourceExhausted if memory
-  // does not suffice; the store is then unchanged. Invalidates pointers.
+  // memory for one slab in addition to the table. InvalidArgument for a width below 1; ResourceExhausted if
+  // memory runs out; the store is then unchanged. Invalidates pointers.
   Status SetSlots(Span<const SlotSpec> slots);
 
   // Writes the fills into the slots of a row, as for a new row.

@@ -22,8 +22,8 @@ class Slabs {
   // The largest k such that 2^k records of `record_bytes` fit into `slab_bytes`; 0 for larger records.
   static int BitsFor(int64_t record_bytes, int64_t slab_bytes);
 
-  // Makes the records [0, n) addressable. Never shrinks. ResourceExhausted if memory does not suffice;
-  // records that were addressable stay so.
+  // Makes the records [0, n) addressable. Never shrinks. ResourceExhausted if memory runs out; records that
+  // were addressable stay so.
   Status Reserve(int64_t n);
 
   char* at(int64_t record) const {

@@ -22,18 +22,18 @@ namespace sok {
 // admits the id at once.
 class AdmissionFilter {
  public:
-  // `options` must be valid. ResourceExhausted if memory does not suffice.
+  // `options` must be valid. ResourceExhausted if memory runs out.
   Status Init(const Admission& admission);
 
   // totals[i] = the occurrences of ids[i], which has no row: counts[i] of this lookup plus all earlier ones.
   void Total(Span<const int64_t> ids, Span<const int64_t> counts, Span<int64_t> totals) const;
   bool Admits(int64_t total) const { return total >= admission_.filter_freq; }
-  // Whether an id that is admitted now still reads as the default value, if it occurred `before` times before
-  // this lookup.
+  // Whether an id that is admitted in this lookup still reads as the default value in it; the id had occurred
+  // `before` times before.
   bool ReadsDefault(int64_t before) const {
     return admission_.before_lookup && before < admission_.filter_freq;
   }
-  // Makes room for Commit. ResourceExhausted if memory does not suffice.
+  // Makes room for Commit. ResourceExhausted if memory runs out.
   Status Reserve(int64_t ids);
   // Records the lookup at this step of the table, and removes admitted ids from the waiting ones.
   void Commit(Span<const int64_t> ids, Span<const int64_t> counts, Span<const int64_t> totals, int64_t step);

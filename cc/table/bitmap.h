@@ -13,7 +13,7 @@ namespace sok {
 // One bit for each number from 0, all clear at first. Not thread-safe.
 class Bitmap {
  public:
-  // Makes room for the bits [0, bits); never shrinks. ResourceExhausted if memory does not suffice.
+  // Makes room for the bits [0, bits); never shrinks. ResourceExhausted if memory runs out.
   Status Reserve(int64_t bits) {
     const size_t words = static_cast<size_t>((bits + 63) / 64);
     if (words <= words_.size()) return OkStatus();

@@ -29,7 +29,7 @@ class BloomCounters {
   };
   static Shape ShapeOf(int64_t max_elements, double p);
 
-  // The arguments must pass Check. ResourceExhausted if memory does not suffice.
+  // The arguments must pass Check. ResourceExhausted if memory runs out.
   static StatusOr<BloomCounters> Create(int64_t max_elements, double p, int counter_bits);
 
   int hashes() const { return hashes_; }

@@ -12,8 +12,8 @@ namespace sok {
 // The most hashes of a filter, whose probability is at least 1e-15.
 constexpr int kMaxBloomHashes = 50;
 
-// The distinct counters of an id among `counters`, each by a hash of its own: fills at[] and returns how many
-// they are, at most `hashes`.
+// The distinct counters of an id among `counters`, each by a hash of its own: fills at[] and returns their
+// number, at most `hashes`.
 SOK_HOST_DEVICE int BloomPlaces(int64_t id, int hashes, int64_t counters, int64_t* at) {
   const uint64_t start = Mix64(static_cast<uint64_t>(id) ^ 0x6a09e667f3bcc908u);
   int count = 0;

@@ -31,7 +31,7 @@ class EvictionQueue {
   // Adds rows that are new in the directory. Needs a Reserve or PrepareTake.
   void Add(const RowDirectory& directory, const RowUsage& usage, Span<const int64_t> rows);
 
-  // Makes room to Add `rows` rows. ResourceExhausted if memory does not suffice.
+  // Makes room to Add `rows` rows. ResourceExhausted if memory runs out.
   Status Reserve(const RowDirectory& directory, int64_t rows);
 
   // Makes room to Take `n` rows other than `kept`, and to Add `added` rows afterwards. Errors as above.

@@ -34,7 +34,7 @@ class RowChanges {
   }
   void MarkErased(int64_t row, int64_t id);
 
-  // Since the last save that succeeded.
+  // Whether the row has changed since the last successful save.
   bool changed(int64_t row) const { return changed_[row] || saving_[row]; }
   // Ids erased since then, each once, in increasing order. Some may have been inserted again, or were not
   // there at the last save.

@@ -29,15 +29,15 @@ class RowDirectory {
   // row_limit() after inserting `n` more ids.
   int64_t RowLimitWith(int64_t n) const;
   bool in_use(int64_t row) const { return in_use_[row]; }
-  // Of a row in use.
+  // The id of a row in use.
   int64_t id(int64_t row) const { return ids_[row]; }
   int64_t bytes() const { return index_.bytes() + ids_.bytes() + generations_.bytes(); }
 
   // rows[i] = the row of ids[i], or kAbsent; see IdIndex::Find.
   void Find(Span<const int64_t> ids, Span<int64_t> rows) const { index_.Find(ids, rows); }
 
-  // Makes room for `ids` ids in total and for the rows [0, rows). ResourceExhausted if memory does not
-  // suffice; the directory is then unchanged.
+  // Makes room for `ids` ids in total and for the rows [0, rows). ResourceExhausted if memory runs out; the
+  // directory is then unchanged.
   Status Reserve(int64_t ids, int64_t rows);
   // Assigns rows to ids, which are distinct and absent, in order. Needs a Reserve.
   Status Insert(Span<const int64_t> ids, Span<int64_t> rows);
@@ -49,7 +49,7 @@ class RowDirectory {
 
   // Whether a row was ever freed. Until then references are row numbers.
   bool has_erased() const { return has_erased_; }
-  // A reference to a row in use, with which IsCurrent tells later whether the row still belongs to the same
+  // A reference to a row in use. Given it later, IsCurrent tells whether the row still belongs to the same
   // id.
   int64_t Reference(int64_t row) const { return MakeRowReference(row, has_erased_ ? generations_[row] : 0); }
   // Whether the row of a reference below row_limit() has not been freed since the reference was made.

@@ -22,7 +22,7 @@ struct RowUsage {
     if (options.on_full != OnFull::kError) last_used.emplace();
   }
 
-  // Makes rows [0, rows) addressable. ResourceExhausted if memory does not suffice.
+  // Makes rows [0, rows) addressable. ResourceExhausted if memory runs out.
   Status Reserve(int64_t rows) {
     for (Column* column : {&frequency, &last_step, &last_used}) {
       if (column->has_value()) SOK_RETURN_IF_ERROR((*column)->Reserve(rows));

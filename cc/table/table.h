@@ -70,12 +70,12 @@ class Table {
   // keys of the placement.
   Status Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) const;
 
-  // As Find, but inserts absent ids in the order of `ids` with their initial values, without admission,
-  // counting or eviction: for loading. ResourceExhausted if the capacity or memory does not suffice; then
-  // nothing was inserted.
+  // Like Find, but inserts absent ids in the order of `ids` with their initial values, without admission,
+  // counting or eviction: for loading. ResourceExhausted if the capacity or memory is exhausted; then nothing
+  // was inserted.
   Status FindOrMake(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows);
 
-  // Finds or inserts the distinct ids of a training lookup, in which ids[i] occurs counts[i] >= 1 times. As
+  // Finds or inserts the distinct ids of a training lookup, in which ids[i] occurs counts[i] >= 1 times. Like
   // FindOrMake, but ids that options().admission does not admit yet get no row (kAbsent), and a full table
   // evicts other rows as options().on_full says. Reads `counts` only if counts_lookups(). After an error the
   // table is unchanged. With admission.before_lookup, *read_default are the positions, in order, of ids that
@@ -85,7 +85,7 @@ class Table {
   bool counts_lookups() const { return has_frequency(); }
   // Whether this rank counts and saves the rows that it holds: replicas are counted and saved on rank 0 only.
   bool represents_rows() const { return options_.placement.represents(options_.rank); }
-  // Who owns a key; valid as long as the table.
+  // Tells which rank owns a key; valid as long as the table.
   KeyOwners key_owners() const { return options_.placement.owners(options_.ranks); }
   // Whether a training lookup may leave ids without rows, which then read as admission.default_value.
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
@@ -100,7 +100,7 @@ class Table {
   // Makes the weights of `rows` current if the optimizer postpones the steps of untouched rows. Needed before
   // weights() is read. Rows are distinct.
   void BringUpToDate(Executor& executor, Span<const int64_t> rows);
-  // Whether weights may be read without it.
+  // Whether weights() may be read without BringUpToDate.
   bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
 
   // The `dim` weights of a row below row_limit().
@@ -131,27 +131,26 @@ class Table {
   Status CheckStep(std::string_view optimizer, Span<const float> hyper, Span<const int64_t> references) const;
 
   // Sets the weights of keys[i] to values[i, :], inserting the keys that are not there. Keys are distinct;
-  // those that other ranks hold are skipped. Errors as FindOrMake; optimizer slots stay as they are.
+  // those that other ranks hold are skipped. Errors as for FindOrMake; optimizer slots stay as they are.
   Status Assign(Executor& executor, Span<const int64_t> keys, const float* values);
 
   // Erases keys, also those that wait for admission; absent keys are skipped. *erased = the number of rows
-  // erased. InvalidArgument without hashing; ResourceExhausted if memory does not suffice, and then none was
-  // erased.
+  // erased. InvalidArgument without hashing; ResourceExhausted if memory runs out, and then none was erased.
   Status Erase(Executor& executor, Span<const int64_t> keys, int64_t* erased);
-  // Evicts the rows that options().eviction removes when a checkpoint is written. Errors as Erase.
+  // Evicts the rows that options().eviction removes when a checkpoint is written. Errors as for Erase.
   Status EvictForSave(Executor& executor, int64_t* evicted);
 
   // The clocks of eviction: steps taken, which are calls of ApplyGradients or the steps that SetGlobalStep
   // sets, and training lookups.
   int64_t steps() const { return steps_; }
   int64_t uses() const { return uses_; }
-  // Restores the clocks from a checkpoint; `of_graph` as counts_global_steps().
+  // Restores the clocks from a checkpoint; `of_graph` is its counts_global_steps().
   void SetClock(int64_t steps, int64_t uses, bool of_graph);
   // Sets the training program's global step, at least 0, of the next ApplyGradients. From then on steps() are
   // the program's. If the table has counted its own steps until now, or a checkpoint's global step is ahead,
   // last steps are shifted with steps(), so that rows keep their age, but are not older than the global step.
-  // A later value below an earlier one does not change steps(). Call it before EvictForSave, which takes it
-  // as the present.
+  // A later value below an earlier one does not change steps(). Call it before EvictForSave, which compares
+  // rows with it.
   void SetGlobalStep(int64_t step);
   // Whether steps() come from SetGlobalStep, here or before the restored checkpoint was saved.
   bool counts_global_steps() const { return counts_global_steps_; }
@@ -165,7 +164,7 @@ class Table {
   void set_frequency(int64_t row, int64_t value);
   void set_last_step(int64_t row, int64_t value) { (*usage_.last_step)[row] = value; }
   void set_last_used(int64_t row, int64_t value);
-  // Admission's data on ids without rows; null if the table has none of that kind.
+  // Admission's data on ids without rows; null if the table's filter is of another kind.
   WaitingIds* waiting() { return admission_.waiting(); }
   const WaitingIds* waiting() const { return admission_.waiting(); }
   BloomCounters* bloom() { return admission_.bloom(); }
@@ -173,7 +172,7 @@ class Table {
 
   // Changes of rows and of waiting ids since the last checkpoint of a chain; see RowChanges. A row changes
   // when it is inserted, trained, counted, assigned or brought up to date, not when it is written to through
-  // a pointer. ResourceExhausted if memory does not suffice.
+  // a pointer. ResourceExhausted if memory runs out.
   Status TrackChanges();
   bool tracks_changes() const { return changes_.tracks(); }
   bool changed(int64_t row) const { return changes_.changed(row); }
@@ -198,7 +197,7 @@ class Table {
   // Brings all rows up to date and drops the history of past steps: training continues bit for bit as in a
   // table that is restored from these rows.
   void SettleOptimizer(Executor& executor);
-  // Gives a table without optimizer the one of `name` with the state that SerializeOptimizer returned.
+  // Attaches the optimizer `name` to a table that has none, with the state that SerializeOptimizer returned.
   // `hyper` are its hyper-parameters at the first step, which determine the initial slots of new rows.
   Status RestoreOptimizer(std::string_view name, Span<const float> hyper, std::string_view state);
   // The hyper-parameters of the first step; empty without an optimizer.
@@ -218,7 +217,7 @@ class Table {
   // The same for ids at positions[i] of a lookup with `rows`.
   Status InsertAt(Executor& executor, Span<const int64_t> ids, Span<const int64_t> positions,
                   Span<int64_t> rows);
-  // The same for the admitted ids; counts the others. Appends to *read_default as FindForTraining.
+  // The same for the admitted ids; counts the others. Appends to *read_default as FindForTraining documents.
   Status InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<const int64_t> counts,
                         Span<const int64_t> positions, Span<int64_t> rows,
                         std::vector<int64_t>* read_default);
@@ -243,7 +242,7 @@ class Table {
   Status TakeStep(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                   const RowGradients& gradients);
   void MarkChanged(Span<const int64_t> rows);
-  // An error from below, with the variable's name in front.
+  // `status` with the variable's name in front of its message.
   Status Named(const Status& status) const;
 
   const TableOptions options_;
@@ -260,7 +259,7 @@ class Table {
   const std::shared_ptr<LookupCounts> lookup_counts_ = std::make_shared<LookupCounts>();
   int64_t steps_ = 0;
   int64_t uses_ = 0;
-  std::optional<int64_t> global_step_;  // as told since the table was made
+  std::optional<int64_t> global_step_;  // the last SetGlobalStep since the table was created
   bool counts_global_steps_ = false;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<float> first_hyper_;

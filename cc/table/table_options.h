@@ -53,10 +53,11 @@ struct Eviction {
   float l2_weight_threshold = 0.0f;
 };
 
-// Where a device's engine keeps rows and slots. The same bits either way; a checkpoint does not have it.
+// Where a device's engine keeps rows and slots. The results are the same bits either way; checkpoints do not
+// record it.
 enum class RowMemory {
-  kDevice,  // in the device's memory
-  kHost,    // in pinned memory of the host, which the device reads over its bus: for tables that do not fit
+  kDevice,  // in device memory
+  kHost,    // in pinned host memory, which the device reads over its bus: for tables that do not fit
 };
 
 // "device" or "host".
@@ -69,8 +70,8 @@ struct TableOptions {
 
   std::string name;           // the variable's unique name; every error names it
   int64_t dim = 0;            // floats in a row, in [1, kMaxDim]
-  int64_t capacity = 0;       // the most rows of a rank; 0: no limit
-  bool use_hashtable = true;  // false: the row follows from the key (StaticRows), and capacity is needed
+  int64_t capacity = 0;       // the maximum number of rows on a rank; 0: no limit
+  bool use_hashtable = true;  // false: the key determines the row (StaticRows), and a capacity is required
   int rank = 0;               // this rank among `ranks`
   int ranks = 1;
   Placement placement = {};  // which rank holds which key
@@ -80,7 +81,7 @@ struct TableOptions {
   OnFull on_full = OnFull::kError;  // evicting needs a capacity
   Admission admission = {};
   Eviction eviction = {};
-  RowMemory memory = RowMemory::kDevice;  // for the CPU's engine, whose memory is the host's, no difference
+  RowMemory memory = RowMemory::kDevice;  // no difference on the CPU, where both are host memory
 };
 
 // InvalidArgument, which names the variable and the value, unless a table can be made from `options`.

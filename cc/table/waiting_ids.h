@@ -32,13 +32,12 @@ class WaitingIds {
   // places[i] = the place of ids[i], or kAbsent.
   void Find(Span<const int64_t> ids, Span<int64_t> places) const { directory_.Find(ids, places); }
 
-  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted if memory does not
-  // suffice.
+  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted if memory runs out.
   Status Reserve(int64_t insertions, int64_t erasures);
   // Sets the count and last step of an id, which may be new. The second form needs a Reserve.
   Status Set(int64_t id, int64_t count, int64_t last_step);
   void SetReserved(int64_t id, int64_t count, int64_t last_step);
-  // False if the id is not there, or if memory does not suffice to free its place.
+  // False if the id is not there, or if there is no memory to free its place.
   bool Erase(int64_t id);
   // Erases those of `ids` that are there, in the order of their places: the same places are free then,
   // whatever the order of `ids`. Needs a Reserve.

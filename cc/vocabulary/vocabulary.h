@@ -32,11 +32,11 @@ constexpr int64_t kLargestVocabulary = (int64_t{1} << 30) - 1;
 int64_t VocabularySlots(int64_t max);
 
 // numbers[i] = the number of keys[i], or 0. DataLoss if the arrays contradict each other; InvalidArgument if
-// their lengths do. `keys` and `numbers` have one length.
+// their lengths do. `keys` and `numbers` have the same length.
 Status FindInVocabulary(const Vocabulary& vocabulary, Executor* executor, Span<const int64_t> keys,
                         Span<int64_t> numbers);
 
-// As FindInVocabulary, but first gives numbers to new keys, in their order, while there are any left.
+// Like FindInVocabulary, but first gives numbers to new keys, in their order, while there are any left.
 //
 // Adds 1 to the count of each key's number for each of its occurrences: occurrences[i] for keys[i], or one
 // each if `occurrences` is empty. If a result is not OK, numbers[i] are undefined.

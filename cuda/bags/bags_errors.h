@@ -1,4 +1,4 @@
-// The words for what is wrong with the inputs of lookups.
+// The errors of the inputs of lookups, as text.
 #ifndef SOK_CUDA_BAGS_BAGS_ERRORS_H_
 #define SOK_CUDA_BAGS_BAGS_ERRORS_H_
 
@@ -14,8 +14,8 @@
 
 namespace sok {
 
-// The status of a BagErrorWord: OK for kNone, else the error of cc/group/lookup_errors.h. Fetches the value
-// that is wrong from the inputs, which are on the device, and waits for it.
+// The status of a BagErrorWord: OK for kNone, else the error of cc/group/lookup_errors.h. Fetches the wrong
+// value from the inputs, which are on the device, and waits for it.
 Status StatusOfBagError(cudaStream_t stream, RoundTrip* round_trip, uint64_t word,
                         Span<const std::string> tables, Span<const LookupSpec> specs,
                         Span<const LookupInput> inputs);

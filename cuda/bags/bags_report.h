@@ -1,4 +1,4 @@
-// What kernels find out about a group's bags, in words that the host reads in its round trip.
+// What kernels find out about a group's bags, as 64-bit words that the host reads in its round trip.
 #ifndef SOK_CUDA_BAGS_BAGS_REPORT_H_
 #define SOK_CUDA_BAGS_BAGS_REPORT_H_
 
@@ -8,8 +8,8 @@
 
 namespace sok {
 
-// What may be wrong with a lookup, in the order in which errors are found: the first one counts. Each comes
-// with the number of what is wrong.
+// The possible errors of a lookup, in order of precedence: the first one is reported. Each comes with the
+// number of the wrong element.
 enum class BagError {
   kIndex,        // a sparse id, in a row beyond the bags
   kSplitsBegin,  // 0: the first row split
@@ -19,8 +19,8 @@ enum class BagError {
   kWeight,       // a weight, not finite
 };
 
-// An error as one word: the lowest is that of the first lookup, there the first kind, and there the first
-// number.
+// An error as one word. Words compare by lookup, then by kind, then by number, so the lowest is the first
+// error.
 struct BagErrorWord {
   static constexpr int kNumberBits = 36;  // two words for each of 2^31 ids
   static constexpr int kKindBits = 4;
@@ -40,11 +40,11 @@ struct BagErrorWord {
 };
 
 // Bits of a lookup's flags.
-constexpr unsigned kUnsorted = 1;    // its indices do not rise
-constexpr unsigned kNotOneEach = 2;  // some bag does not hold just the id of its own number
+constexpr unsigned kUnsorted = 1;    // its indices are not in order
+constexpr unsigned kNotOneEach = 2;  // some bag b does not consist of id b alone
 
-// The words of a group with some tables and lookups, on the device or copied to the host. Lookups are in the
-// order of their occurrences.
+// The words of a group of tables and lookups, on the device or copied to the host. Lookups are in the order
+// of their occurrences.
 class BagsReport {
  public:
   BagsReport() = default;

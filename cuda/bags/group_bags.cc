@@ -91,7 +91,7 @@ Status NoMemory(const BagsInput& input) {
   return NoMemoryForBags(input.tables[input.specs[largest - input.inputs.begin()].table]);
 }
 
-// `status`, which names a variable where memory does not suffice.
+// `status`, which names a variable if memory runs out.
 Status NamedIfNoMemory(const BagsInput& input, const Status& status) {
   const bool no_memory = status.code() == StatusCode::kResourceExhausted && !input.inputs.empty();
   return no_memory ? NoMemory(input) : status;

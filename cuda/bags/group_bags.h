@@ -25,42 +25,42 @@ struct BagsInput {
   Span<const std::string> tables;  // names of the embedding variables
   Span<const LookupSpec> specs;
   Span<const LookupInput> inputs;  // inputs[l] belongs to specs[l]
-  // Whether to sort the ids of a lookup with kSparse ids by bag; empty sorts none. Of what is not sorted the
-  // indices have to rise. Sorting what rises costs time and changes nothing.
+  // Whether to sort the ids of a lookup with kSparse ids by bag; empty: sorts none. The indices of a lookup
+  // that is not sorted must be in order already. Sorting those too costs time and changes nothing.
   Span<const uint8_t> sort;
 };
 
-// One lookup, as cc/group/lookup_plan.h has it. Its arrays are those of the group, by the numbers of the
-// group's occurrences.
+// One lookup, as in cc/group/lookup_plan.h. Its arrays are those of the group, indexed by the group's
+// occurrences.
 struct BagsOfLookup {
   int table = 0;
   bool pooled = false;
   bool weighted = false;
   bool has_order = false;
   Combiner combiner = Combiner::kSum;
-  int64_t num_bags = 0;  // where nothing is pooled the ids
+  int64_t num_bags = 0;  // if nothing is pooled, the number of ids
   int64_t given = 0;     // ids
   // [num_bags + 1] on the device: bag b holds the group's occurrences [bag_begin[b], bag_begin[b + 1]). Null
-  // where nothing is pooled.
+  // if nothing is pooled.
   const int32_t* bag_begin = nullptr;
 
-  // From the report on: the lookup's occurrences are [begin, end) of the group's.
+  // Set by TakeReport: the lookup's occurrences are [begin, end) of the group's.
   int64_t begin = 0;
   int64_t end = 0;
-  bool unsorted = false;  // the indices of its ids do not rise
-  bool one_each = false;  // pooled without weights, and each bag holds just the id given at its number
+  bool unsorted = false;  // the indices of its ids are not in order
+  bool one_each = false;  // pooled without weights, and bag b consists of the caller's id b alone
 };
 
-// All lookups of a group in one step. The group's occurrences are the ids that are in bags: those of table 0
-// first, then those of table 1, and so on; of a table by lookup, of a lookup by bag, of a bag in the order
-// given. One call at a time.
+// All lookups of a group in one step. The group's occurrences are the ids that are in bags: ordered by table,
+// then by lookup, then by bag, then in the caller's order. One call at a time.
 class GroupBags {
  public:
-  // Puts the work that makes the bags into the stream: checks the inputs, and writes the arrays and `report`,
-  // words on the device of which there are report_size(). `memory` holds the arrays, as long as this does.
+  // Enqueues the work that makes the bags on the stream: checks the inputs, and writes the arrays and
+  // `report`, which is report_size() words on the device. The arrays come from `memory` and live as long as
+  // this object.
   //
-  // InvalidArgument for more than 2^31 - 1 ids; ResourceExhausted, which names a variable, where memory does
-  // not suffice.
+  // InvalidArgument for more than 2^31 - 1 ids; ResourceExhausted, which names a variable, if memory runs
+  // out.
   Status Build(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload, const BagsInput& input,
                int64_t* report);
 
@@ -68,32 +68,32 @@ class GroupBags {
     return BagsReport::SizeFor(static_cast<int>(input.tables.size()), static_cast<int>(input.specs.size()));
   }
 
-  // Takes the report, which the host has fetched. Returns the error of the first lookup that has one, in the
-  // words of cc/group/lookup_bags.cc: InvalidArgument that names the variable and the value. The value is
-  // fetched, so this waits for the device where there is an error, and only then. `input` is that of Build,
-  // and its arrays are still there.
+  // Takes the report, which the host has fetched. Returns the error of the first lookup that has one, with
+  // the message of cc/group/lookup_bags.cc: InvalidArgument that names the variable and the value. Fetches
+  // the value, so it waits for the device if there is an error, and only then. `input` is that of Build, with
+  // its arrays still valid.
   Status TakeReport(cudaStream_t stream, RoundTrip* round_trip, const BagsInput& input,
                     const int64_t* report);
 
-  // After TakeReport: whether some lookup has to be sorted and was not. Then the arrays are of no use, and
-  // the caller builds again, with `sort` of each lookup that is `unsorted`.
+  // After TakeReport: whether some lookup had to be sorted and was not. The arrays must then not be used: the
+  // caller builds again, with `sort` set for each lookup that is `unsorted`.
   bool needs_sort() const { return needs_sort_; }
 
   const std::vector<BagsOfLookup>& lookups() const { return lookups_; }
 
-  // The ids given: at least as many as occurrences, and the size of the arrays below.
+  // The number of ids from the caller: at least the number of occurrences, and the size of the arrays below.
   int64_t num_ids() const { return num_ids_; }
   // [num_tables + 1] in the report on the device: table t has the occurrences [table_begin[t], table_begin[t
   // + 1]).
   const int64_t* table_begin() const { return report_.table_begin(); }
-  // From TakeReport on: the same on the host.
+  // The same on the host, set by TakeReport.
   const std::vector<int64_t>& host_table_begin() const { return host_table_begin_; }
 
-  // Of each occurrence, on the device.
+  // One entry per occurrence, on the device.
   const int64_t* keys() const { return keys_.data(); }
   const float* weights() const { return weights_.data(); }  // of lookups that are `weighted`
-  // Where the caller gave the id, of lookups with `has_order`. In others it is the occurrence's own number in
-  // its lookup.
+  // The caller's position of the id, for lookups with `has_order`. For others, that is the occurrence's own
+  // number in its lookup.
   const int32_t* order() const { return order_.data(); }
 
  private:
@@ -101,7 +101,7 @@ class GroupBags {
   Status Allocate(cudaStream_t stream, DeviceAllocator* memory, int64_t num_begins);
   Status Enqueue(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload, const BagsInput& input);
 
-  std::vector<BagsOfLookup> lookups_;  // as given
+  std::vector<BagsOfLookup> lookups_;  // in the caller's order
   std::vector<int> numbers_;           // the lookups in the order of their occurrences
   int64_t num_ids_ = 0;
   bool needs_sort_ = false;

@@ -14,9 +14,9 @@ namespace sok {
 
 // cudaMallocAsync and cudaFreeAsync on the current device. Thread-safe.
 //
-// By default CUDA's pool gives what is free back to the driver whenever something waits for the device, and
-// the next allocation has to map it again. The first allocation on a device tells the device's pool to keep
-// it, for the whole process; cudaMemPoolTrimTo gives it back.
+// By default, CUDA's pool returns free memory to the driver whenever something waits for the device, and the
+// next allocation has to map it again. The first allocation on a device tells the device's pool to keep free
+// memory, for the whole process; cudaMemPoolTrimTo returns it.
 class AsyncAllocator : public DeviceAllocator {
  public:
   StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override;

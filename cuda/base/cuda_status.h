@@ -8,9 +8,9 @@
 
 namespace sok {
 
-// OK for cudaSuccess. ResourceExhausted where memory does not suffice, Internal for every other error; the
-// message starts with `what...`, what could not be done, as in "cannot copy 12 bytes". It takes the error
-// away from the runtime too, which would report it once more to the next caller of cudaGetLastError.
+// OK for cudaSuccess. ResourceExhausted if memory runs out, Internal for every other error; the message
+// starts with `what...`, which says what failed, as in "cannot copy 12 bytes". Also clears the runtime's last
+// error, which the next caller of cudaGetLastError would get otherwise.
 template <typename... What>
 Status CudaStatus(cudaError_t error, const What&... what) {
   if (error == cudaSuccess) return OkStatus();
@@ -23,8 +23,8 @@ Status CudaStatus(cudaError_t error, const What&... what) {
 
 }  // namespace sok
 
-// Returns from the caller where `expr`, a cudaError_t, is an error. What follows it goes into the message,
-// and is evaluated only then.
+// Returns from the calling function if `expr`, a cudaError_t, is an error. The other arguments make the
+// message, and are evaluated only then.
 #define SOK_RETURN_IF_CUDA_ERROR(expr, ...)                                                     \
   do {                                                                                          \
     const cudaError_t sok_cuda_error_ = (expr);                                                 \

@@ -10,21 +10,21 @@
 
 namespace sok {
 
-// Memory that kernels can use, in the order of a stream: what was put into the stream after Allocate may use
-// it, and what was put there before Free. Neither call waits for the device.
+// Memory that kernels can use, in the order of a stream: work enqueued on the stream between Allocate and
+// Free may use it. Neither call waits for the device.
 //
-// A caller gives one for the scratch of a step and one for what a table keeps. Implementations say whether
-// they are thread-safe.
+// Callers pass one allocator for the scratch of a step and another for what a table keeps. Implementations
+// document whether they are thread-safe.
 class DeviceAllocator {
  public:
   virtual ~DeviceAllocator() = default;
 
-  // `bytes` >= 0, aligned to 256 bytes, with any content. Null for 0 bytes. ResourceExhausted where memory
-  // does not suffice.
+  // `bytes` >= 0, aligned to 256 bytes, with any content. Null for 0 bytes. ResourceExhausted if memory runs
+  // out.
   virtual StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) = 0;
 
-  // Takes memory of this allocator back; null is nothing. `stream` need not be that of Allocate, if it is
-  // ordered behind every use.
+  // Frees memory of this allocator; does nothing for null. `stream` need not be that of Allocate, if it is
+  // ordered after every use.
   virtual void Free(cudaStream_t stream, void* memory) = 0;
 };
 

@@ -14,8 +14,8 @@
 
 namespace sok {
 
-// `size` elements that kernels can use, freed with this. Move-only. The allocator has to outlive it, and so
-// has the stream on which it is freed.
+// `size` elements that kernels can use, freed with this object. Move-only. The allocator must outlive it, and
+// so must the stream on which it is freed.
 template <typename T>
 class DeviceBuffer {
   static_assert(std::is_trivially_copyable_v<T>, "kernels and copies move elements byte by byte");
@@ -34,7 +34,7 @@ class DeviceBuffer {
   }
   ~DeviceBuffer() { Free(); }
 
-  // `size` >= 0 elements of any content. ResourceExhausted where memory does not suffice.
+  // `size` >= 0 elements of any content. ResourceExhausted if memory runs out.
   static StatusOr<DeviceBuffer> Allocate(DeviceAllocator* allocator, cudaStream_t stream, int64_t size) {
     if (size > std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T))) {
       return ResourceExhausted("cannot allocate ", size, " elements of ", sizeof(T), " bytes on the device");
@@ -49,16 +49,16 @@ class DeviceBuffer {
     return StatusOr<DeviceBuffer>(std::move(buffer));
   }
 
-  // Elements in the memory of the device, which the host must not read.
+  // Elements in device memory, which the host must not read.
   T* data() const { return data_; }
   int64_t size() const { return size_; }
   int64_t bytes() const { return size_ * static_cast<int64_t>(sizeof(T)); }
 
-  // The stream on which the memory will be freed: that of Allocate if not told otherwise. Every use has to
-  // come before what is put there.
+  // Sets the stream on which the memory will be freed, by default that of Allocate. Every use must come
+  // before later work on that stream.
   void set_stream(cudaStream_t stream) { stream_ = stream; }
 
-  // Frees the memory; this is empty then.
+  // Frees the memory; the buffer is empty then.
   void Free() {
     if (data_ != nullptr) allocator_->Free(stream_, data_);
     data_ = nullptr;

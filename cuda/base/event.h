@@ -11,8 +11,8 @@
 
 namespace sok {
 
-// Move-only. It is made by the first Record, so that an object that holds one needs no device. One thread at
-// a time.
+// Move-only. The first Record creates the CUDA event, so an object that holds an Event needs no device. One
+// thread at a time.
 class Event {
  public:
   Event() = default;
@@ -25,7 +25,7 @@ class Event {
     if (event_ != nullptr && cudaEventDestroy(event_) != cudaSuccess) cudaGetLastError();
   }
 
-  // What is in the stream now comes before the event; this takes the place of the last Record.
+  // Records everything that is in the stream now, in place of the last Record.
   Status Record(cudaStream_t stream) {
     if (event_ == nullptr) {
       SOK_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
@@ -34,7 +34,7 @@ class Event {
     return CudaStatus(cudaEventRecord(event_, stream), "cannot record an event");
   }
 
-  // Whether what came before it has run; true if nothing was recorded.
+  // Whether all recorded work has run; true if nothing was recorded.
   bool IsDone() const {
     if (event_ == nullptr) return true;
     const cudaError_t error = cudaEventQuery(event_);
@@ -42,7 +42,7 @@ class Event {
     return error != cudaErrorNotReady;
   }
 
-  // Waits until what came before it has run. An error of the device, should that have failed.
+  // Waits until all recorded work has run. Returns the device's error if that work failed.
   Status Wait() const {
     return event_ == nullptr ? OkStatus()
                              : CudaStatus(cudaEventSynchronize(event_), "cannot wait for the device");

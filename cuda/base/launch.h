@@ -20,18 +20,18 @@ struct LaunchShape {
 };
 
 constexpr int kThreadsPerBlock = 256;
-// More blocks than any device runs at the same time. Kernels loop (cuda/base/grid.h) over what is left.
+// More blocks than any device runs at the same time. Kernels loop (cuda/base/grid.h) over the rest.
 constexpr int64_t kMaxBlocks = 1 << 16;
 
 // Blocks for `n` pieces of work of `threads_per_piece` threads each: a power of two, at most
-// `threads_per_block`. The kernel has a loop, as there may be fewer threads than work.
+// `threads_per_block`. The kernel must loop, as there may be fewer threads than work.
 inline LaunchShape ShapeFor(int64_t n, int threads_per_piece = 1, int threads_per_block = kThreadsPerBlock) {
   const int64_t per_block = threads_per_block / threads_per_piece;
   return {std::min((n + per_block - 1) / per_block, kMaxBlocks), threads_per_block, 0};
 }
 
-// Puts a kernel into the stream. Nothing for 0 blocks. `what` is the kernel's name, for the error; Internal
-// where it cannot be launched. Only .cu files include this header.
+// Enqueues a kernel on the stream. Does nothing for 0 blocks. `what` is the kernel's name, for the error;
+// Internal if it cannot be launched. Only .cu files include this header.
 template <typename... Parameters, typename... Arguments>
 Status Launch(const char* what, cudaStream_t stream, const LaunchShape& shape, void (*kernel)(Parameters...),
               Arguments&&... arguments) {

@@ -1,4 +1,4 @@
-// Consecutive parts of a range, as the tables of a group are of its occurrences.
+// Consecutive parts of a range, such as the occurrences of each table of a group.
 #ifndef SOK_CUDA_BASE_PARTS_H_
 #define SOK_CUDA_BASE_PARTS_H_
 

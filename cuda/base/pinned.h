@@ -1,4 +1,4 @@
-// Memory of the host that the device can reach.
+// Host memory that the device can reach.
 #ifndef SOK_CUDA_BASE_PINNED_H_
 #define SOK_CUDA_BASE_PINNED_H_
 
@@ -14,9 +14,9 @@
 
 namespace sok {
 
-// `size` elements in pinned memory of the host, which copies and kernels can use. Allocating and freeing take
-// long, some wait for the device: keep it. No work that is still in a stream may use it when it is freed.
-// Move-only.
+// `size` elements in pinned host memory, which copies and kernels can use. Allocating and freeing is slow and
+// may wait for the device, so keep buffers. No work that is still in a stream may use a buffer when it is
+// freed. Move-only.
 template <typename T>
 class PinnedBuffer {
   static_assert(std::is_trivially_copyable_v<T>, "copies move elements byte by byte");
@@ -34,7 +34,7 @@ class PinnedBuffer {
     if (data_ != nullptr && cudaFreeHost(data_) != cudaSuccess) cudaGetLastError();
   }
 
-  // `size` >= 0 elements of any content. ResourceExhausted where memory does not suffice.
+  // `size` >= 0 elements of any content. ResourceExhausted if memory runs out.
   static StatusOr<PinnedBuffer> Allocate(int64_t size) {
     if (size > std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T))) {
       return ResourceExhausted("cannot pin ", size, " elements of ", sizeof(T), " bytes");

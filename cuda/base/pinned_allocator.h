@@ -1,4 +1,4 @@
-// Memory of the host that kernels reach over the bus, for tables that do not fit on the device.
+// Host memory that kernels reach over the bus, for tables that do not fit on the device.
 #ifndef SOK_CUDA_BASE_PINNED_ALLOCATOR_H_
 #define SOK_CUDA_BASE_PINNED_ALLOCATOR_H_
 
@@ -16,8 +16,8 @@
 
 namespace sok {
 
-// Pinned memory. Allocate takes long: some milliseconds for 32 MiB. What is freed goes back to the system
-// when the stream has got there, at a later call or on destruction, which waits for that. Thread-safe.
+// Pinned memory. Allocate is slow: some milliseconds for 32 MiB. Freed memory returns to the system at a
+// later call once the stream has passed Free, or on destruction, which waits for that. Thread-safe.
 class PinnedAllocator : public DeviceAllocator {
  public:
   ~PinnedAllocator() override;

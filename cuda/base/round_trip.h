@@ -13,12 +13,12 @@
 
 namespace sok {
 
-// Brings a small array from the device to the host, and waits for it. A caller keeps it from step to step
-// with its pinned memory. One call at a time.
+// Copies a small array from the device to the host, and waits for it. Callers keep the object from step to
+// step, with its pinned memory. One call at a time.
 class RoundTrip {
  public:
-  // Copies device[n], as the stream leaves them, and waits until the stream has got there. The result stays
-  // valid until the next call.
+  // Copies device[n] after the work that is in the stream, and waits for the copy. The result stays valid
+  // until the next call.
   template <typename T>
   StatusOr<const T*> Fetch(cudaStream_t stream, const T* device, int64_t n) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 256);
@@ -27,7 +27,7 @@ class RoundTrip {
     return static_cast<const T*>(memory.value());
   }
 
-  // Calls of Fetch in this process: tests count how often the host waits.
+  // The number of calls of Fetch in this process: tests count how often the host waits.
   static int64_t count();
 
  private:

@@ -17,8 +17,8 @@
 
 namespace sok {
 
-// Sends arrays to the device in one copy. They are staged in pinned memory, which is used again only when the
-// copy that reads it has run. A caller keeps this from step to step. One call at a time; on destruction it
+// Sends arrays to the device in one copy. They are staged in pinned memory, which is reused only after the
+// copy that reads it has run. Callers keep the object from step to step. One call at a time; the destructor
 // waits for its copies.
 //
 //   const int64_t* device_begin;
@@ -33,7 +33,7 @@ class StagedUpload {
   StagedUpload& operator=(const StagedUpload&) = delete;
   ~StagedUpload();
 
-  // Takes a copy of the values; Send sets *device to their address on the device, aligned to 16 bytes.
+  // Copies the values; Send sets *device to their address on the device, aligned to 16 bytes.
   template <typename T>
   void Add(Span<const T> values, const T** device) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
@@ -41,12 +41,11 @@ class StagedUpload {
              reinterpret_cast<const void**>(device));
   }
 
-  // Sends all that was added since the last Send; the result holds it. What is put into the stream from now
-  // on finds it there. ResourceExhausted where memory does not suffice. Afterwards nothing is added, whether
-  // it was sent or not.
+  // Sends all that was added since the last Send, for later work on the stream; the result owns the device
+  // memory. ResourceExhausted if memory runs out. Afterwards nothing is added, even if Send failed.
   StatusOr<DeviceBuffer<char>> Send(cudaStream_t stream, DeviceAllocator* allocator);
 
-  // Sends one array to memory that is there already.
+  // Sends one array to memory that the caller allocated.
   Status Copy(cudaStream_t stream, const void* values, int64_t bytes, void* device);
 
  private:

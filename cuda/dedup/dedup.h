@@ -11,33 +11,32 @@
 
 namespace sok {
 
-// The ids that a group looks up, those of table 0 first, then those of table 1, and so on. All arrays are on
-// the device.
+// The ids that a group looks up, ordered by table. All arrays are on the device.
 struct Occurrences {
   const int64_t* keys = nullptr;         // [max]
   const int64_t* table_begin = nullptr;  // [num_tables + 1]: table t has [table_begin[t], table_begin[t + 1])
   int num_tables = 0;
-  // What the host knows of table_begin[num_tables]: it is at most this.
+  // An upper bound of table_begin[num_tables], which the host does not know.
   int64_t max = 0;
-  // [num_tables], on the device: 0 for tables whose ids are not merged. There each occurrence is a distinct
-  // id. Null where all are merged.
+  // [num_tables], on the device: 0 for tables whose ids are not merged; there each occurrence counts as a
+  // distinct id. Null if all are merged.
   const uint8_t* is_merged = nullptr;
 };
 
 // What dedup finds, in arrays on the device. U stands for begin[num_tables].
 struct UniqueIds {
   int64_t* begin = nullptr;     // [num_tables + 1]: table t has the distinct ids [begin[t], begin[t + 1])
-  int32_t* inverse = nullptr;   // [max]: of each occurrence the number of its distinct id
-  int32_t* position = nullptr;  // [max]: of each distinct id its first occurrence; U are written
+  int32_t* inverse = nullptr;   // [max]: the number of each occurrence's distinct id
+  int32_t* position = nullptr;  // [max]: first occurrence of each distinct id; U are written
   int64_t* keys = nullptr;      // [max]: the distinct ids; U are written. May be null
-  int32_t* counts = nullptr;    // [max]: of each distinct id its occurrences; U are written. May be null
+  int32_t* counts = nullptr;    // [max]: how often each distinct id occurs; U are written. May be null
 };
 
-// Finds the distinct ids of each table and numbers them through the group, in order of first occurrence:
-// table by table the order of cc/dedup/dedup.h. Equal ids of two tables are two distinct ids.
+// Finds the distinct ids of each table and numbers them consecutively over the group: by table, and within a
+// table by first occurrence, as in cc/dedup/dedup.h. Equal ids of two tables are two distinct ids.
 //
-// Puts work into the stream and waits for nothing. InvalidArgument for more than 2^31 - 1 occurrences;
-// ResourceExhausted where `scratch` has no memory, of which it takes up to 21 bytes for an occurrence.
+// Enqueues work on the stream and waits for nothing. InvalidArgument for more than 2^31 - 1 occurrences;
+// ResourceExhausted if `scratch` runs out of memory; it takes up to 21 bytes per occurrence.
 Status Dedup(cudaStream_t stream, DeviceAllocator* scratch, const Occurrences& occurrences,
              const UniqueIds& unique);
 

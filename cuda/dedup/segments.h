@@ -18,11 +18,11 @@ struct SegmentArrays {
   int32_t* positions = nullptr;  // [occurrences]
 };
 
-// Sorts the occurrences by their distinct ids: inverse[occurrences], on the device, are numbers in [0,
+// Sorts the occurrences by their distinct ids: inverse[occurrences], on the device, has values in [0,
 // unique). Distinct ids without occurrences have empty segments.
 //
-// Puts work into the stream and waits for nothing. InvalidArgument for more than 2^31 - 1 occurrences;
-// ResourceExhausted where `scratch` has no memory, of which it takes about 16 bytes for an occurrence.
+// Enqueues work on the stream and waits for nothing. InvalidArgument for more than 2^31 - 1 occurrences;
+// ResourceExhausted if `scratch` runs out of memory; it takes about 16 bytes per occurrence.
 Status SortIntoSegments(cudaStream_t stream, DeviceAllocator* scratch, const int32_t* inverse,
                         int64_t occurrences, int64_t unique, const SegmentArrays& segments);
 

@@ -1,4 +1,4 @@
-// Test support for programs that take both engines through the same steps.
+// Test support for programs that run both engines through the same steps.
 #ifndef SOK_CUDA_ENGINE_BOTH_ENGINES_H_
 #define SOK_CUDA_ENGINE_BOTH_ENGINES_H_
 
@@ -10,8 +10,8 @@ namespace sok {
 const EngineCase& CpuEngineOfTests();
 const EngineCase& GpuEngineOfTests();
 
-// Makes EngineOfTests() (cc/engine/contract/engine_of_tests.h) one of them for as long as it lives; it is the
-// GPU's otherwise. One thread at a time.
+// Sets EngineOfTests() (cc/engine/contract/engine_of_tests.h) to one of them while this object lives;
+// otherwise it is the GPU's. One thread at a time.
 class UseEngine {
  public:
   explicit UseEngine(const EngineCase& engine_case);

@@ -14,18 +14,19 @@
 
 namespace sok {
 
-// The rows of references to one table, in scratch that lives as long as this.
+// The rows of references to one table, in scratch that lives as long as this object.
 class CheckedReferences {
  public:
-  // Puts work into the stream that writes rows(): kAbsentRow for a row that was freed since, and for a
-  // reference below 0 if there may be such.
+  // Enqueues work on the stream that writes rows(): kAbsentRow for a row that was freed since, and for a
+  // negative reference if those are allowed.
   Status Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const DeviceTable& table,
                  Span<const int64_t> references, bool may_be_absent);
   // InvalidArgument for the first reference to a row that the table never had. Waits.
   Status Check(cudaStream_t stream, const DeviceTable& table, RoundTrip* round_trip);
 
   const int64_t* rows() const { return rows_.data(); }
-  // After Check: the first reference whose row was freed since; the number of them where there is none.
+  // After Check: the position of the first reference whose row was freed since; the number of references if
+  // there is none.
   int64_t first_stale() const { return first_stale_; }
 
  private:

@@ -1,4 +1,4 @@
-// What a call into the engine runs on.
+// The stream and memory of a call into the engine.
 #ifndef SOK_CUDA_ENGINE_GPU_CALL_H_
 #define SOK_CUDA_ENGINE_GPU_CALL_H_
 
@@ -12,7 +12,7 @@
 
 namespace sok {
 
-// The memory of a context, or an engine's own. Thread-safe.
+// The memory of an EngineContext, or the engine's own if it has none. Thread-safe.
 class CallMemory final : public DeviceAllocator {
  public:
   CallMemory(StreamMemory* memory, DeviceAllocator* own) : memory_(memory), own_(own) {}

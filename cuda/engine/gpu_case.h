@@ -1,4 +1,4 @@
-// The engine as the contract suites take it: its memory is the device's.
+// The engine as a parameter of the contract suites. Its memory is the device's.
 #ifndef SOK_CUDA_ENGINE_GPU_CASE_H_
 #define SOK_CUDA_ENGINE_GPU_CASE_H_
 
@@ -49,20 +49,21 @@ class GpuTestMemory final : public EngineMemory {
 };
 
 inline EngineCase GpuCase() {
-  // They live as long as the process: streams and devices go before the objects of a program do.
+  // Never destroyed: the runtime destroys streams and devices before a program's static objects.
   static GpuEngine* const engine = new GpuEngine;
   static const auto* const memory = new std::shared_ptr<GpuTestMemory>(new GpuTestMemory);
   EngineCase engine_case;
   engine_case.name = "gpu";
   engine_case.engine = engine;
   engine_case.memory = *memory;
-  // Nothing runs on the host's threads.
+  // The engine does not use the host's threads.
   engine_case.threads = {1};
   engine_case.is_slow = true;
   return engine_case;
 }
 
-// For instantiations of suites: none without a device, as with the real runtime on a machine that has none.
+// For instantiations of suites: empty if there is no device, as with the real runtime on a machine without
+// one.
 inline std::vector<EngineCase> GpuCases(const EngineCase& engine_case = GpuCase()) {
   if (!HasDevice()) return {};
   return {engine_case};

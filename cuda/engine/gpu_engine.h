@@ -12,7 +12,7 @@
 namespace sok {
 
 // The engine of NVIDIA GPUs. The stream of a context is a cudaStream_t; the caller has made its device
-// current. Making this object calls nothing of CUDA: it can be done without a driver, where MakeTable is
+// current. The constructor does not call CUDA, so it also works without a driver; MakeTable then returns
 // FailedPrecondition.
 class GpuEngine final : public Engine {
  public:
@@ -35,10 +35,10 @@ class GpuEngine final : public Engine {
   Status Train(const EngineContext& context, const GroupPlan& plan, Span<const GradientRows> gradients,
                std::string_view optimizer, Span<const EngineStep> steps, EngineScratch* scratch) override;
 
-  // Over ranks: words of messages, also those of an Inbox, are on the device. How often the calls wait for
-  // it: Route once (and once more when ids are out of order for the first time), Serve twice, Combine,
-  // RoutedWeightGradients, Sum and SumAndTrain once, Reduce and Divide never. Errors in messages cost one
-  // more.
+  // Over ranks: words of messages, also those of an Inbox, are on the device. How often calls wait for the
+  // device: Route once (and once more the first time that ids are out of order), Serve twice, Combine,
+  // RoutedWeightGradients, Sum and SumAndTrain once, Reduce and Divide never. An error in a message costs one
+  // more wait.
   std::unique_ptr<RoutedGroup> NewRoutedGroup() override;
   std::unique_ptr<ServedGroup> NewServedGroup() override;
   Status Route(const EngineContext& context, const GroupBatch& batch, Span<const ExchangeMode> modes,

@@ -1,4 +1,4 @@
-// A group of lookups on the device, in one step: what the engine's calls hand on.
+// A group of lookups on the device, in one step: the state that one call of the engine leaves for the next.
 #ifndef SOK_CUDA_ENGINE_GPU_GROUP_H_
 #define SOK_CUDA_ENGINE_GPU_GROUP_H_
 

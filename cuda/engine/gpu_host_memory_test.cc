@@ -1,5 +1,5 @@
-// Tables whose rows are in the host's memory: the contract of engines, the bits of tables in device memory,
-// and where the rows are.
+// Tables whose rows are in host memory: the contract of engines, the bits of tables in device memory, and
+// where the rows are.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -24,15 +24,15 @@ class GpuScratch final : public EngineScratch {
   ReusableArray<int32_t> admitted;
   ReusableArray<int32_t> gone;
   ReusableArray<int32_t> fresh;
-  // Of each id, what admission has decided.
+  // What admission has decided, for each id.
   ReusableArray<int64_t> totals;
   ReusableArray<int64_t> places;
   ReusableArray<int32_t> outcomes;
-  // Of each id, as the plan is reordered.
+  // The reordered plan, for each id.
   ReusableArray<int64_t> reordered_keys;
   ReusableArray<int64_t> reordered_rows;
   ReusableArray<int32_t> moved;
-  // Of lookups over ranks, whose states last one step: which lookups of the last one were not sorted, and
+  // For lookups over ranks, whose states last one step: which lookups of the last step were not in order, and
   // what the asking rank's later calls need.
   std::vector<uint8_t> routed_sort;
   std::shared_ptr<ObjectPool<HostTransfers>> transfers = std::make_shared<ObjectPool<HostTransfers>>();

@@ -14,10 +14,10 @@
 
 namespace sok {
 
-// A DeviceTable behind the seam: takes its lock for each call.
+// A DeviceTable behind the engine interface. Each call locks the table.
 class GpuTable final : public EngineTable {
  public:
-  // `own` is the engine's memory, which outlives the table.
+  // `own` is the engine's memory, which must outlive the table.
   GpuTable(Engine* engine, DeviceAllocator* own, std::unique_ptr<DeviceTable> table)
       : EngineTable(engine), own_(own), table_(std::move(table)) {}
 

@@ -1,4 +1,4 @@
-// What the gradients of a group's outputs mean for its distinct ids.
+// From the gradients of a group's outputs to those of its distinct ids.
 #ifndef SOK_CUDA_ENGINE_GROUP_GRADIENTS_H_
 #define SOK_CUDA_ENGINE_GROUP_GRADIENTS_H_
 
@@ -25,14 +25,14 @@ struct GradientOfTable {
   LookupGradient gradient;
 };
 
-// Those of a group's lookups: gradients[l] belongs to lookup l.
+// The gradients of a group's lookups: gradients[l] belongs to lookup l.
 std::vector<GradientOfTable> GradientsOfLookups(const MergedBags& group, Span<const GradientRows> gradients);
 
-// The occurrences of distinct ids, and the gradient of each, in scratch that lives as long as this.
+// The occurrences of distinct ids, and the gradient of each, in scratch that lives as long as this object.
 class MergedGradients {
  public:
-  // Puts into the stream what makes them. Sums of gradients are divided by `divisor`. ResourceExhausted where
-  // `scratch` has no memory.
+  // Enqueues their computation on the stream. Sums of gradients are divided by `divisor`. ResourceExhausted
+  // if `scratch` runs out of memory.
   Status Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const MergedGroup& group,
                  const std::vector<GradientOfTable>& gradients, float divisor = 1.0f);
 

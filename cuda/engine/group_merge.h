@@ -19,25 +19,25 @@
 
 namespace sok {
 
-// The lookups of a group on the rank that makes them, and their distinct ids.
+// The lookups of a group on the asking rank, and their distinct ids.
 struct MergedBags : MergedGroup {
   GroupBags bags;
   ReusableArray<int64_t> word_memory;
-  std::vector<uint8_t> sort;  // by lookup: whether its ids are sorted by bag, as they had to be before
+  std::vector<uint8_t> sort;  // by lookup: whether to sort its ids by bag, as they were out of order
 };
 
-// Merges the ids of a batch. `memory` is the engine's, for what the group keeps. Uses only names of tables.
+// Merges the ids of a batch. `memory` is the engine's, for what the group keeps. Uses only the tables' names.
 class GroupMerge {
  public:
   GroupMerge(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables, const GroupBatch& batch,
              MergedBags* group, GpuScratch* scratch);
 
-  // Makes room for `more_words` words behind group->words.merge_size(), and puts bags and distinct ids into
-  // the stream; group->counts, too, if `counts`. is_merged[tables], on the device, says of which tables the
-  // ids are merged; null of all. The words from group->words.report() on have to be fetched then.
+  // Makes room for `more_words` words after group->words.merge_size(), and enqueues the work that makes bags,
+  // distinct ids and, if `counts`, group->counts. is_merged[tables], on the device, says which tables' ids
+  // are merged; null: all. The caller then fetches the words from group->words.report() on.
   Status Enqueue(int64_t more_words, bool counts, const uint8_t* is_merged = nullptr);
-  // Takes merge_size() of these words. Returns whether ids have to be sorted first: then Enqueue comes again.
-  // Errors as GroupBags::TakeReport.
+  // Takes merge_size() of these words. Returns whether ids have to be sorted first: then call Enqueue again.
+  // Errors as for GroupBags::TakeReport.
   StatusOr<bool> Take(const int64_t* words);
 
  private:

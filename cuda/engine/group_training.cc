@@ -15,8 +15,7 @@
 namespace sok {
 namespace {
 
-// FailedPrecondition where a row of the plan has gone from its table, InvalidArgument where the table never
-// had it.
+// FailedPrecondition if a row of the plan has gone from its table, InvalidArgument if the table never had it.
 Status CheckRowsAreThere(GpuCall* call, const GpuGroupPlan& plan, int t, DeviceTable* table) {
   const TableOfPlan& of_plan = plan.tables[static_cast<size_t>(t)];
   if (of_plan.serial == table->serial() && of_plan.num_erased == table->num_erased()) return OkStatus();

@@ -18,15 +18,15 @@ namespace sok {
 Status GroupBackward(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRows> gradients,
                      Span<float* const> grads_out);
 
-// Engine::Train. Waits for the device only where a table is not that of the plan's lookup.
+// Engine::Train. Waits for the device only if a table was replaced since the plan's lookup.
 Status GroupTrain(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRows> gradients,
                   std::string_view optimizer, Span<const DeviceTableStep> steps);
 
-// Engine::WeightGradients. Waits for the device only where rows have gone since the lookup.
+// Engine::WeightGradients. Waits for the device only if rows were erased since the lookup.
 Status GroupWeightGradients(GpuCall* call, Span<DeviceTable* const> tables, const GpuGroupPlan& plan,
                             Span<const GradientRows> gradients, Span<float* const> weight_grads);
 
-// EngineTable::ApplyGradients. Waits for the device, which knows whether the references are the table's.
+// EngineTable::ApplyGradients. Waits for the device, to learn whether the references are valid for the table.
 Status ApplyGradientsTo(GpuCall* call, DeviceTable* table, std::string_view optimizer,
                         Span<const float> hyper, Span<const int64_t> references, const float* grads,
                         bool distinct);

@@ -364,7 +364,7 @@ Status HeldGpuTable::SelectGoingWaiting(const RowWindow& window, SelectedRows* g
                        table_.steps() - options().eviction.steps_to_live, going);
 }
 
-// Counts what goes first, so that nothing goes where memory does not suffice for it.
+// Counts what goes first, so that nothing goes if memory runs out for it.
 Status HeldGpuTable::Evict() {
   const Eviction::Kind kind = options().eviction.kind;
   if (kind == Eviction::Kind::kNone) return OkStatus();

@@ -12,12 +12,12 @@
 
 namespace sok {
 
-// Rows that a pass over a table looks at together. A pass takes about 9 bytes of device memory for each, and
-// one piece of rows (rows_in_pieces.h), whatever the table's size.
+// The number of rows that a pass over a table selects from at a time. Whatever the table's size, a pass takes
+// about 9 bytes of device memory for each of them, and one piece of rows (rows_in_pieces.h).
 constexpr int64_t kRowsOfWindow = int64_t{1} << 20;
 
-// EngineTable::Hold: locks the table until the result goes. Its work is on the context's stream, and it waits
-// for the device where a caller gets something on the host, and once for each window of rows. `own` is the
+// EngineTable::Hold: locks the table until the result is destroyed. Works on the context's stream, and waits
+// for the device when it returns something on the host, and once for each window of rows. `own` is the
 // engine's memory. `window_rows` is a multiple of 32 below 2^31.
 StatusOr<std::unique_ptr<HeldTable>> HoldTable(const EngineContext& context, DeviceAllocator* own,
                                                DeviceTable* table, int64_t window_rows = kRowsOfWindow);

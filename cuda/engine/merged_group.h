@@ -13,7 +13,7 @@
 
 namespace sok {
 
-// A table of a merged group: enough to know them again, and whether rows have gone since.
+// A table of a merged group: enough to recognize the table, and to see whether rows were erased since.
 struct TableOfPlan {
   uint64_t serial = 0;
   int64_t num_erased = 0;
@@ -25,10 +25,10 @@ struct TableOfPlan {
   int64_t trained = 0;
 };
 
-// The words that a lookup fetches in its round trip, on the device: the report of whoever made the ids, then
-// where each table's distinct ids begin; then where those without a row begin, and the first id that has no
-// row in a table without hashing; then, if a table has admission, where those begin that it admits, that wait
-// no longer, and that wait from now on.
+// The words that a lookup fetches in its round trip, on the device. First the report of the step that made
+// the ids, and where each table's distinct ids begin. Then where each table's ids without a row begin, and
+// the first id that has no row in a table without hashing. Then, if a table has admission, where its admitted
+// ids begin, those of them that were waiting, and the ids that start to wait.
 class LookupWords {
  public:
   LookupWords() = default;
@@ -39,7 +39,7 @@ class LookupWords {
   int64_t size(bool has_filters) const { return merge_size() + find_size(has_filters); }
 
   int64_t* report() const { return words_; }
-  int64_t* unique_begin() const { return words_ + report_; }  // [tables + 1], as all that follow
+  int64_t* unique_begin() const { return words_ + report_; }  // [tables + 1], like all that follow
   int64_t* absent_begin() const { return words_ + merge_size(); }
   uint64_t* first_unknown() const { return reinterpret_cast<uint64_t*>(absent_begin() + begins()); }
   int64_t* admitted_begin() const { return absent_begin() + begins() + 1; }
@@ -54,32 +54,32 @@ class LookupWords {
   int tables_ = 0;
 };
 
-// What a group of lookups on one rank, or an owner of rows that all ranks look up, knows of its ids. A later
-// step may reuse it, on the same stream. One call at a time.
+// The distinct ids of a group of lookups on one rank, or of all ranks' requests on an owner. A later step may
+// reuse the object, on the same stream. One call at a time.
 struct MergedGroup {
   IdsOfGroup ids() const { return {num_tables(), words.unique_begin(), keys.data(), unique_count}; }
   int num_tables() const { return static_cast<int>(tables.size()); }
   int64_t occurrences() const { return occurrence_begin.back(); }
   int64_t occurrences(int t) const { return occurrence_begin[t + 1] - occurrence_begin[t]; }
-  // Takes what the host has fetched of words.unique_begin(): the tables' ranges of distinct ids.
+  // Stores the fetched words.unique_begin(): the tables' ranges of distinct ids.
   void TakeUniqueBegin(const int64_t* begin);
-  // Puts the copy of references to the trained rows of table `t` into the stream.
+  // Enqueues the copy of references to the trained rows of table `t` on the stream.
   Status CopyReferences(cudaStream_t stream, int t, int64_t* references) const;
 
   bool training = true;
   std::vector<TableOfPlan> tables;
-  // From the merge on.
-  int64_t unique_count = 0;  // all distinct ids; before the round trip what they are at most
-  std::vector<int64_t> occurrence_begin = {0};  // [tables + 1]: of each table in the group's
+  // Set by the merge.
+  int64_t unique_count = 0;                     // all distinct ids; before the round trip an upper bound
+  std::vector<int64_t> occurrence_begin = {0};  // [tables + 1]: where each table's begin
   LookupWords words;
   ReusableArray<int32_t> inverse;    // [occurrences]
-  ReusableArray<int32_t> positions;  // [unique]: of the first occurrences
+  ReusableArray<int32_t> positions;  // [unique]: the first occurrences
   ReusableArray<int64_t> keys;       // [unique]
   ReusableArray<int32_t> counts;     // [unique], if a table counts
-  // From the read on: rows, and references to them once the lookup is done.
-  ReusableArray<int64_t> rows;         // [unique], kAbsentRow where an id has none
-  std::vector<uint8_t> may_be_absent;  // by table: whether some id has none, or does not read it
-  // If has_read_rows: the same with kAbsentRow also for ids that are trained, but read as their table's
+  // Set by the read: rows, which become references once the lookup is done.
+  ReusableArray<int64_t> rows;         // [unique], kAbsentRow for an id without a row
+  std::vector<uint8_t> may_be_absent;  // by table: whether some id has no row, or does not read it
+  // If has_read_rows: like `rows`, but kAbsentRow also for ids that are trained and yet read as their table's
   // default value in this lookup (Admission::before_lookup).
   ReusableArray<int64_t> read_rows;  // [unique]
   bool has_read_rows = false;

@@ -18,34 +18,34 @@
 namespace sok {
 
 // Finds the rows of a group's distinct ids, and in training inserts those that the tables admit. `memory` is
-// the engine's, for what the group keeps. The caller has the tables' locks (TablesAtWork), and fetches the
-// words between Enqueue and Take. The group's training flag does not change meanwhile.
+// the engine's, for what the group keeps. The caller holds the tables' locks (TablesAtWork), and fetches the
+// words between Enqueue and Take. The group's training flag must not change in between.
 class MergedRows {
  public:
   MergedRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables, MergedGroup* group,
              GpuScratch* scratch);
 
-  // Puts work into the stream that finds the rows, and what admission decides. It writes find_words() words
+  // Enqueues work on the stream that finds the rows and decides about admission. It writes find_words() words
   // from group.words.absent_begin() on.
   Status Enqueue();
   int64_t find_words() const { return LookupWords(nullptr, 0, num_tables()).find_size(has_filters_); }
 
-  // Takes these words. Checks, makes room, and puts into the stream what inserts rows and makes them current;
-  // group.rows are references then. The ids of a table that have rows come first in training. InvalidArgument
-  // for an id that has no row in a table without hashing, which waits once more; ResourceExhausted if a table
-  // is full or memory does not suffice; then no table has changed.
+  // Takes these words. Checks them, makes room, and enqueues the work that inserts rows and makes them
+  // current; group.rows are references then. In training, a table's ids with rows come first. InvalidArgument
+  // for an id that has no row in a table without hashing, which costs one more wait; ResourceExhausted if a
+  // table is full or memory runs out; then no table has changed.
   Status Take(const int64_t* words);
 
-  // For a group that only reads, after rows of its tables have come and gone: its rows as they are now,
-  // current, in row numbers.
+  // For a group that only reads, after rows of its tables were inserted or erased: finds its rows again,
+  // makes them current, and gives them as row numbers.
   Status FindAgain();
   Status BringUpToDate();
 
  private:
-  // What the round trip says of the ids without rows: where those of each table begin.
+  // The ids without rows, from the round trip: where those of each table begin.
   struct Found {
     std::vector<int64_t> absent;
-    // Without filters those that are admitted are `absent`, and the others empty.
+    // Without filters `absent` are the admitted ids, and the others are empty.
     std::vector<int64_t> admitted;
     std::vector<int64_t> gone;
     std::vector<int64_t> fresh;
@@ -55,17 +55,17 @@ class MergedRows {
   };
 
   Status EnqueueAdmission();
-  // The tables' filters on the device, in memory that *uploaded keeps.
+  // The tables' filters on the device, in memory that *uploaded owns.
   StatusOr<const FilterView*> UploadFilters(DeviceBuffer<char>* uploaded);
   Status NoRowFor(uint64_t u);
-  // Training: rows for ids that have none.
+  // In training: inserts rows for ids that have none.
   Status Insert(const Found& found);
   Status MakeRoom(const Found& found);
   Status CommitFilters(const Found& found);
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);
   Status MakeReferences();
-  // Makes group.read_rows where ids that are admitted read as the default value.
+  // Makes group.read_rows, for admitted ids that read as the default value.
   Status ReadDefaults(const Found& found);
 
   SomeIds AdmittedIds() const;

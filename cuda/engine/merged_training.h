@@ -16,7 +16,7 @@
 
 namespace sok {
 
-// grads_out[t], [trained of table t, dim]: the sums of `gradients`. Null for tables whose sums are not
+// grads_out[t], [trained rows of table t, dim]: the sums of `gradients`. Null for tables whose sums are not
 // needed. Waits for nothing.
 Status SumMerged(GpuCall* call, const MergedGroup& group, const std::vector<GradientOfTable>& gradients,
                  Span<float* const> grads_out);
@@ -29,12 +29,12 @@ struct DeviceTableStep {
 };
 
 // SumMerged, with the sums divided by `divisor`, and the steps with them, in one pass. Takes the tables'
-// locks, and checks all steps before the first. Waits for the device only where a table is not that of the
+// locks, and checks all steps before the first. Waits for the device only if a table was replaced since the
 // group's lookup.
 Status TrainMerged(GpuCall* call, const MergedGroup& group, const std::vector<GradientOfTable>& gradients,
                    float divisor, std::string_view optimizer, Span<const DeviceTableStep> steps);
 
-// An update of rows[count] of a table without gradients yet.
+// An update of rows[count] of a table; its gradients are still to be set.
 RowUpdate RowUpdateOf(const DeviceTable& table, const int64_t* rows, int64_t count, Span<const float> hyper);
 
 }  // namespace sok

@@ -12,7 +12,8 @@
 
 namespace sok {
 
-// The occurrences of ids of table `t` of the group, which is `table`. keys[occurrences] are on the device.
+// The occurrences of the ids of the group's table number `t`, which is `table`. keys[occurrences] are on the
+// device.
 OccurrenceRows OccurrenceRowsOf(const MergedGroup& group, int t, const DeviceTable& table,
                                 const int64_t* keys);
 // Lookup `l`.

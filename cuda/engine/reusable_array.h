@@ -12,14 +12,14 @@
 
 namespace sok {
 
-// An array on the device whose memory serves one step after the other. Move-only.
+// An array on the device whose memory is reused from step to step. Move-only.
 template <typename T>
 class ReusableArray {
  public:
   // At least `size` elements of any content, for work on this stream.
   Status Resize(cudaStream_t stream, DeviceAllocator* allocator, int64_t size) {
     if (size <= buffer_.size()) return OkStatus();
-    // The old memory first: two of them need not fit.
+    // Frees the old memory first: both together may not fit.
     buffer_.Free();
     StatusOr<DeviceBuffer<T>> made = DeviceBuffer<T>::Allocate(allocator, stream, size + size / 4);
     SOK_RETURN_IF_ERROR(made.status());

@@ -1,4 +1,4 @@
-// Rows of a table out of the device's memory into the host's and back, a piece at a time.
+// Copies rows of a table from device to host memory and back, a piece at a time.
 #ifndef SOK_CUDA_ENGINE_ROWS_IN_PIECES_H_
 #define SOK_CUDA_ENGINE_ROWS_IN_PIECES_H_
 
@@ -16,7 +16,7 @@
 
 namespace sok {
 
-// How many rows a piece has at most: about 16 MiB of records.
+// The maximum number of rows in a piece: about 16 MiB of records.
 int64_t RowsOfPiece(const DeviceTable& table);
 
 // The memory of a piece on both sides, used for one piece after the other. Waits for the device in every
@@ -26,17 +26,17 @@ class RowsInPieces {
   RowsInPieces(cudaStream_t stream, DeviceAllocator* device, DeviceTable* table)
       : stream_(stream), device_(device), table_(*table) {}
 
-  // Brings rows[n] of the device to the host, in that order, n <= RowsOfPiece. The result is valid until the
-  // next call.
+  // Copies the rows numbered rows[n], on the device, to the host in that order, n <= RowsOfPiece. The result
+  // is valid until the next call.
   StatusOr<RowPiece> Read(const RowParts& parts, const int64_t* rows, int64_t n);
 
-  // Memory of the host for n rows, to be filled.
+  // Host memory for n rows, to be filled.
   StatusOr<RowsToFill> Prepare(const RowParts& parts, int64_t n);
-  // Takes what was filled into rows[n] of the device, which are distinct.
+  // Copies the filled rows to rows[n] on the device, which are distinct.
   Status Write(const RowParts& parts, const int64_t* rows, int64_t n);
 
  private:
-  // A column: where its numbers are on the host, and in the table.
+  // A column: where its numbers are on the host and in the table.
   struct Column {
     bool is_wanted;
     std::vector<int64_t>* host;

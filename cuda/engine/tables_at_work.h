@@ -14,10 +14,10 @@
 namespace sok {
 
 // Several tables for one call: holds their mutexes, each once, locked in order of address, so that holders of
-// overlapping sets cannot deadlock; and orders the stream's work on them behind that of the calls before.
+// overlapping sets cannot deadlock; and orders the stream's work on them after that of earlier calls.
 class TablesAtWork {
  public:
-  // The analysis knows no sets of mutexes whose size is not in the code.
+  // The analysis cannot follow a set of mutexes whose size is known only at run time.
   TablesAtWork(cudaStream_t stream, Span<DeviceTable* const> tables) SOK_NO_THREAD_SAFETY_ANALYSIS
       : stream_(stream),
         tables_(tables.begin(), tables.end()) {
@@ -29,13 +29,13 @@ class TablesAtWork {
   TablesAtWork& operator=(const TablesAtWork&) = delete;
   ~TablesAtWork() SOK_NO_THREAD_SAFETY_ANALYSIS {
     for (DeviceTable* table : tables_) {
-      // It fails only on a device that is lost, which the next call reports.
+      // This fails only if the device is lost, which the next call reports.
       (void)table->Leave(stream_).ok();
       table->mutex().unlock();
     }
   }
 
-  // Before any work.
+  // Call it before any work.
   Status Enter() {
     for (DeviceTable* table : tables_) SOK_RETURN_IF_ERROR(table->Enter(stream_));
     return OkStatus();

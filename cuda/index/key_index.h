@@ -16,38 +16,36 @@ namespace sok {
 // The memory and the sizes of a map from 64-bit keys to row numbers. Every int64 value is a legal key. See
 // key_index_view.h for the layout. A place takes 17 bytes.
 //
-// The host knows how many keys there are because callers say what they have put into the stream
-// (CountInserted, CountErased); it never asks the device. All work on an index is in the order of one stream,
-// or of streams that wait for each other. One thread at a time. Move-only.
+// The host knows how many keys there are because callers report what they have enqueued (CountInserted,
+// CountErased); it never waits for the device. All work on an index is in the order of one stream, or of
+// streams that wait for each other. One thread at a time. Move-only.
 class KeyIndex {
  public:
-  // The allocator has to outlive this. At most `max_load` of the places are taken by keys, above 0 and at
-  // most
-  // 1. Buckets that a search reads on average, for keys that are there and for absent ones: 1.02 and 1.2 at a
-  // load of 0.7, 1.05 and 1.5 at 0.8, 1.2 and 3.8 at 0.9, 1.5 and 13 at 0.95. Without a free place a search
-  // for an absent key reads them all.
+  // The allocator must outlive the index. At most `max_load` of the places are taken by keys, above 0 and at
+  // most 1. Buckets that a search reads on average, for present and for absent keys: 1.02 and 1.2 at a load
+  // of 0.7, 1.05 and 1.5 at 0.8, 1.2 and 3.8 at 0.9, 1.5 and 13 at 0.95. Without a free place, a search for
+  // an absent key reads all of them.
   explicit KeyIndex(DeviceAllocator* allocator, double max_load = 0.9);
 
-  // For kernels that are put into the stream before the next Reserve or Clear.
+  // For kernels that are enqueued on the stream before the next Reserve or Clear.
   KeyIndexView view() const { return view_; }
 
   // Makes room for `keys` keys in total, so that inserting up to that many succeeds. Grows at least by half,
-  // if memory suffices for it, and also makes the places of erased keys free when there are many of them.
-  // Never shrinks. ResourceExhausted where memory does not suffice; the index is then unchanged.
+  // if there is enough memory, and also frees the places of erased keys if there are many. Never shrinks.
+  // ResourceExhausted if memory runs out; the index is then unchanged.
   Status Reserve(cudaStream_t stream, int64_t keys);
 
-  // InsertKeys with `n` keys, or an EraseKeys that found `n` of them, is in the stream.
+  // Call it after InsertKeys with `n` keys, or an EraseKeys that found `n` keys, has been enqueued.
   void CountInserted(int64_t n) { size_ += n; }
   void CountErased(int64_t n);
 
   int64_t size() const { return size_; }  // keys
   int64_t bytes() const { return memory_.bytes(); }
   int64_t places() const { return static_cast<int64_t>(view_.buckets) * KeyIndexView::kPlaces; }
-  // The keys erased since the places were last made free: at least as many as there are places of erased
-  // keys.
+  // The number of keys erased since their places were last freed: at least the number of such places.
   int64_t erased() const { return erased_; }
 
-  // Removes all keys, and frees the memory behind what is in the stream.
+  // Removes all keys, and frees the memory after the work that is in the stream.
   void Clear(cudaStream_t stream);
 
  private:
@@ -62,28 +60,28 @@ class KeyIndex {
   int64_t erased_ = 0;
 };
 
-// Keys of all tables of a group, those of table 0 first.
+// Keys of all tables of a group, ordered by table.
 struct GroupKeys {
   int tables = 0;
   const KeyIndexView* views = nullptr;  // [tables], in device memory
   // Table t has the keys in [begin[t], begin[t + 1]): [tables + 1], in device memory. begin[0] is 0.
   const int64_t* begin = nullptr;
-  int64_t max_keys = 0;           // about as many as begin[tables], which the host need not know
+  int64_t max_keys = 0;           // an estimate of begin[tables], which the host need not know
   const int64_t* keys = nullptr;  // in device memory
-  // Where not null, number i of the keys is keys[which[i]], and its row is rows[which[i]]. In device memory.
+  // If not null, key number i is keys[which[i]], and its row is rows[which[i]]. In device memory.
   const int32_t* which = nullptr;
 };
 
 // The launchers below enqueue one kernel. Arrays are in device memory: keys[n] and rows[n] of one index, or
-// those of a group. Nothing is done for no keys. Internal where a kernel cannot be launched.
+// those of a group. They do nothing for no keys. Internal if a kernel cannot be launched.
 
 // rows[i] = the row of keys[i], or kAbsentRow. Keys may repeat.
 Status FindKeys(cudaStream_t stream, const KeyIndexView& index, const int64_t* keys, int64_t n,
                 int64_t* rows);
 Status FindKeys(cudaStream_t stream, const GroupKeys& keys, int64_t* rows);
 
-// Adds keys[i] with row rows[i]; keys whose row is negative are passed over. The others are absent and
-// distinct in their index, and Reserve has made room for them.
+// Adds keys[i] with row rows[i]; keys whose row is negative are skipped. The others are absent and distinct
+// in their index, and Reserve has made room for them.
 Status InsertKeys(cudaStream_t stream, const KeyIndexView& index, const int64_t* keys, const int64_t* rows,
                   int64_t n);
 Status InsertKeys(cudaStream_t stream, const GroupKeys& keys, const int64_t* rows);

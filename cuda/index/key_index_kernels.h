@@ -9,7 +9,7 @@
 
 namespace sok {
 
-// Inserts all keys of `from` into `to`, which has none of them and room for them.
+// Inserts all keys of `from` into `to`, which contains none of them and has room for them.
 Status CopyKeys(cudaStream_t stream, const KeyIndexView& from, const KeyIndexView& to);
 
 }  // namespace sok

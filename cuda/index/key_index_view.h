@@ -1,18 +1,18 @@
 // A KeyIndex as kernels see it. Only .cu files use the functions.
 //
 // Layout: buckets of 16 places. A bucket has 16 digests, one byte each, and 16 slots of a key and its row. A
-// digest is 0 where the place is empty, 1 where a key was erased while its bucket had no empty place, and
-// otherwise 2 to 255, from the key's hash.
+// digest is 0 if the place is empty, 1 if a key was erased while its bucket had no empty place, and otherwise
+// 2 to 255, from the key's hash.
 //
-// A search reads the bucket's digests as one load of 16 bytes, compares them with its own in one thread, and
-// reads the slots of those that are equal. A hit so costs two sectors of 32 bytes: one of digests, and one of
-// slots, which has the key and the row. A tile of threads that compares the keys of a bucket directly reads
-// 128 bytes of keys for 16 places and then a sector of rows. Digests that are equal by chance cost another
-// sector in 6 % of the buckets that are searched.
+// A search reads the bucket's digests in one load of 16 bytes, compares them with its own digest in one
+// thread, and reads the slots of those that are equal. So a hit costs two sectors of 32 bytes: one of
+// digests, and one with the slot's key and row. A tile of threads that compares the keys of a bucket directly
+// reads 128 bytes of keys for 16 places and then a sector of rows. Digests that are equal by chance cost
+// another sector in 6 % of the searched buckets.
 //
 // A key is in its home bucket or, if that was full, in one of the next (linear probing over buckets): a
 // search ends at a bucket with a digest 0. The home is the hash's high half, scaled to the number of buckets,
-// which is any number; the digest is from the low half.
+// which need not be a power of two; the digest comes from the low half.
 #ifndef SOK_CUDA_INDEX_KEY_INDEX_VIEW_H_
 #define SOK_CUDA_INDEX_KEY_INDEX_VIEW_H_
 
@@ -25,11 +25,11 @@
 
 namespace sok {
 
-// The row of a key that is not there.
+// The row that an absent key has.
 constexpr int64_t kAbsentRow = -1;
 
-// Pointers to the device's memory, which stay valid until the index is reserved for more keys or cleared. An
-// index without buckets is empty.
+// Pointers to device memory, valid until the next Reserve or Clear of the index. An index without buckets is
+// empty.
 struct KeyIndexView {
   static constexpr int kPlaces = 16;  // of a bucket
 
@@ -62,20 +62,20 @@ SOK_HOST_DEVICE uint32_t ZeroBytes(uint32_t word) {
   return ~(((word & 0x7f7f7f7fu) + 0x7f7f7f7fu) | word | 0x7f7f7f7fu);
 }
 
-// Places of a bucket as a set of bits: place 4 w + b, which is byte b of word w, is bit 8 b + w. The high
-// bits of the four words' bytes only have to be shifted there.
+// A set of a bucket's places as bits: place 4 w + b, which is byte b of word w, is bit 8 b + w. In this
+// order, the high bits of the four words' bytes only have to be shifted.
 SOK_HOST_DEVICE uint32_t ToPlaces(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   return w0 >> 7 | w1 >> 6 | w2 >> 5 | w3 >> 4;
 }
 SOK_HOST_DEVICE int PlaceOfBit(int bit) { return (bit & 7) * 4 + (bit >> 3); }
 
-// The places whose digest is the byte that `pattern` has four times.
+// The places whose digest is the byte that `pattern` repeats four times.
 SOK_HOST_DEVICE uint32_t PlacesEqualTo(const uint4& digests, uint32_t pattern) {
   return ToPlaces(ZeroBytes(digests.x ^ pattern), ZeroBytes(digests.y ^ pattern),
                   ZeroBytes(digests.z ^ pattern), ZeroBytes(digests.w ^ pattern));
 }
 
-// Where a search ended: at the place of its key, or nowhere.
+// The result of a search: the place of its key, if found.
 struct Found {
   int64_t slot = -1;  // bucket * kPlaces + place
   int64_t row = kAbsentRow;
@@ -88,14 +88,14 @@ struct Found {
 
 namespace key_index {
 
-// Searches for a key; load_digests(bucket) is how the digests of a bucket are read.
+// Searches for a key; load_digests(bucket) reads the digests of a bucket.
 template <typename LoadDigests>
 __device__ __forceinline__ Found Search(const KeyIndexView& index, int64_t key,
                                         const LoadDigests& load_digests) {
   const uint64_t hash = HashOf(key);
   const uint32_t pattern = DigestOf(hash) * 0x01010101u;
   uint32_t bucket = HomeOf(hash, index.buckets);
-  // An index whose places are all taken has no digest that ends the search.
+  // In a full index no digest ends the search.
   for (uint32_t searched = 0; searched < index.buckets; ++searched) {
     const uint4 digests = load_digests(bucket);
     const bool has_empty = PlacesEqualTo(digests, 0) != 0;

@@ -1,10 +1,10 @@
-// For tests of kernels: how kernels and streams are scheduled on the host, and what they did.
+// For tests of kernels: controls how kernels and streams are scheduled on the host, and counts what they did.
 //
 // A schedule is drawn from a seed, so a run can be repeated. The environment says which one a process starts
 // with:
 //   SOK_ON_HOST_SEED=N        0 (the default): threads, blocks and streams in order. Others: drawn at random.
 //   SOK_ON_HOST_ORDER=...     in_order, random or adversarial, whatever the seed.
-//   SOK_ON_HOST_STREAMS=eager work runs when it is put into a stream. The default is `late`.
+//   SOK_ON_HOST_STREAMS=eager work runs when it is enqueued on a stream. The default is `late`.
 //   SOK_ON_HOST_BLOCKS=N      blocks that run interleaved.
 //   SOK_ON_HOST_MAX_STEPS=N   a launch that takes more steps is reported as one that never ends.
 //
@@ -20,13 +20,13 @@ namespace sok::on_host {
 
 enum class Order {
   kInOrder,      // a thread runs until it waits, blocks follow one another: few switches, the fastest
-  kRandom,       // any thread that can run may go on, at every switch point
-  kAdversarial,  // some threads run far ahead of others; the last work put into streams runs first
+  kRandom,       // at every switch point, any thread that can run may run next
+  kAdversarial,  // some threads run far ahead of others; the last work enqueued on streams runs first
 };
 
 enum class Streams {
   kLate,   // work runs when something waits for it
-  kEager,  // work runs when it is put into a stream, for debugging
+  kEager,  // work runs when it is enqueued on a stream, for debugging
 };
 
 struct Schedule {
@@ -37,30 +37,30 @@ struct Schedule {
   int64_t max_steps = 100'000'000;  // of a launch
 };
 
-// What the seed alone decides: 0 is in order, every third adversarial, the others random.
+// The schedule that the seed alone determines: 0 is in order, every third adversarial, the others random.
 Schedule ScheduleOfSeed(uint64_t seed);
-// As the environment says.
+// The schedule from the environment.
 Schedule ScheduleOfEnvironment();
 
-// Applies to launches that run from now on. Random numbers begin anew, so what follows is the same each time.
+// Applies to launches that run from now on. Restarts the random numbers, so what follows is reproducible.
 void SetSchedule(const Schedule& schedule);
 Schedule CurrentSchedule();
 // "seed 7 (random, late streams, 4 resident blocks)".
 std::string ToString(const Schedule& schedule);
 
-// Times that a CUDA thread went on, in all launches of the process.
+// How often a CUDA thread was resumed, in all launches of the process.
 int64_t Steps();
 // Kernels and copies in streams that have not run.
 int64_t PendingWork();
-// What was put into streams since the process began.
+// What was enqueued on streams since the process began.
 struct StreamWork {
-  int64_t kernels = 0;    // a call of one of CUB's device-wide algorithms is one here, on devices some
+  int64_t kernels = 0;    // a call of a device-wide algorithm of CUB counts as one; on a device it is several
   int64_t transfers = 0;  // copies and memsets of at least a byte
 };
 StreamWork EnqueuedWork();
 // Bytes of device memory that are allocated.
 size_t DeviceBytesInUse();
-// An allocation beyond this fails with cudaErrorMemoryAllocation. 80 GiB at first.
+// An allocation beyond this limit fails with cudaErrorMemoryAllocation. Initially 80 GiB.
 void SetDeviceMemoryLimit(size_t bytes);
 
 // The kind of sanitizer this process runs under: "plain", "asan" or "tsan".

@@ -1,4 +1,4 @@
-// Bags with so many ids that a few lanes would take long over one.
+// Bags with so many ids that a few lanes would take too long for one.
 #ifndef SOK_CUDA_POOLING_LONG_BAGS_H_
 #define SOK_CUDA_POOLING_LONG_BAGS_H_
 
@@ -13,7 +13,7 @@
 
 namespace sok {
 
-// A bag of as many ids or more is long.
+// A bag of at least this many ids is long.
 constexpr int64_t kLongBag = 1024;
 
 // Whether a lookup may have long bags.
@@ -21,10 +21,10 @@ SOK_HOST_DEVICE bool MayHaveLongBags(const BagsView& bags) {
   return bags.begin != nullptr && bags.occurrences >= kLongBag;
 }
 
-// Puts the long bags of the lookups into the stream: the bits that EnqueueOutputs documents. The sum of a bag
-// has one order, so one warp adds its terms, for 32 columns; all other warps of a block read rows ahead of
-// it, and where there are no weights add rows in eights. Nothing is launched for a group without lookups that
-// may have such bags. Thread-safe. Internal where a kernel cannot be launched.
+// Enqueues the outputs of the lookups' long bags, with the bits that EnqueueOutputs documents. The terms of a
+// bag have to be added in one order, so one warp adds them, for 32 columns. The other warps of the block read
+// rows ahead of it and, if there are no weights, add rows in eights. Launches nothing for a group without
+// lookups that may have such bags. Thread-safe. Internal if a kernel cannot be launched.
 Status EnqueueLongBags(cudaStream_t stream, Span<const LookupOutput> lookups);
 
 }  // namespace sok

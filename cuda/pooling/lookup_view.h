@@ -1,4 +1,4 @@
-// A lookup of a group as the kernels of this folder see it. All pointers are to memory of the device.
+// A lookup of a group as the kernels of this folder see it. All pointers are to device memory.
 #ifndef SOK_CUDA_POOLING_LOOKUP_VIEW_H_
 #define SOK_CUDA_POOLING_LOOKUP_VIEW_H_
 
@@ -10,18 +10,18 @@
 
 namespace sok {
 
-// The rows that a group's occurrences read: occurrence i that of distinct id u = inverse[i]. Occurrences are
-// numbered through the group.
+// The rows that a group's occurrences read: occurrence i reads the row of distinct id inverse[i]. Occurrences
+// are numbered consecutively over the group.
 struct OccurrenceRows {
   const int32_t* inverse = nullptr;  // [occurrences of the group]
-  // For each distinct id the number of its row or a reference to it (cc/table/row_reference.h), below 0 where
-  // it has none.
+  // For each distinct id its row number or a reference to its row (cc/table/row_reference.h); negative if it
+  // has no row.
   const int64_t* rows = nullptr;
   RowStoreView table;
-  // Whether every record begins at a multiple of 16 bytes, as in a table. Rows in messages need not.
+  // Whether every record is aligned to 16 bytes, as in a table. Rows in messages may not be.
   bool records_are_aligned = true;
-  // What an id without a row reads: its initial row, or a constant where the table has admission. Read only
-  // if there may be such ids; a kernel that needs not ask for them is faster.
+  // What an id without a row reads: its initial row, or a constant if the table has admission. Used only if
+  // may_be_absent: a kernel that need not check for such ids is faster.
   bool may_be_absent = false;
   const int64_t* keys = nullptr;  // [occurrences of the group]
   Initializer initial;
@@ -30,12 +30,12 @@ struct OccurrenceRows {
 // The bags of a lookup, whose occurrences follow one another. Bag b holds the group's occurrences [begin[b],
 // begin[b + 1]).
 struct BagsView {
-  const int32_t* begin = nullptr;  // [bags + 1]; null where nothing is pooled: one bag for each occurrence
+  const int32_t* begin = nullptr;  // [bags + 1]; null if nothing is pooled: one bag for each occurrence
   const float* weights = nullptr;  // [occurrences of the group]; null means ones
-  int64_t first = 0;               // occurrence of the lookup
+  int64_t first = 0;               // the lookup's first occurrence
   int64_t bags = 0;
   Combiner combiner = Combiner::kSum;
-  int32_t occurrences = 0;  // of all bags; outputs need it
+  int32_t occurrences = 0;  // of all bags; used for outputs only
 
   bool pooled() const { return begin != nullptr; }
 };

@@ -13,8 +13,8 @@
 
 namespace sok {
 
-// What reaches the row of an occurrence: scale * row[0..dim). One 16-byte access, as sums read these in the
-// order of ids, each from another sector.
+// The gradient that an occurrence adds to its row: scale * row[0..dim). Read by one 16-byte access: sums read
+// these in the order of ids, each from a different sector.
 struct alignas(16) OccurrenceGradient {
   const float* row = nullptr;
   float scale = 0.0f;
@@ -30,10 +30,10 @@ struct LookupGradient {
   OccurrenceGradient* out = nullptr;  // [occurrences of the group]
 };
 
-// Puts into the stream what says which gradient each occurrence has: its bag's, scaled with the bits of
-// BagScales (cc/pooling/segment_sum.h). Scratch comes from `scratch` and is freed in the stream. `lookups`
-// need not outlive the call. Thread-safe. ResourceExhausted where memory does not suffice, Internal where a
-// kernel cannot be launched.
+// Enqueues the work that finds each occurrence's gradient: its bag's, scaled with the bits of BagScales
+// (cc/pooling/segment_sum.h). Scratch comes from `scratch` and is freed in the stream. `lookups` need not
+// outlive the call. Thread-safe. ResourceExhausted if memory runs out, Internal if a kernel cannot be
+// launched.
 Status EnqueueOccurrenceGradients(cudaStream_t stream, DeviceAllocator* scratch,
                                   Span<const LookupGradient> lookups);
 

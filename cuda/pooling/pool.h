@@ -10,19 +10,19 @@
 
 namespace sok {
 
-// The forward pass of one lookup: from rows in their table to the lookup's output, of which every row is
-// written, the table's dim of each.
+// The forward pass of one lookup: from rows in their table to the lookup's output. Writes every row of the
+// output, as many columns as the table's dim.
 struct LookupOutput {
   OccurrenceRows ids;
   BagsView bags;
   OutputRows output;
 };
 
-// Puts the forward passes of all lookups of a group into the stream: the bits of PoolForward and
-// GatherForward (cc/pooling/pool.h). A launch serves some twenty lookups, whatever their tables and dims are;
-// lookups with rows of whole 16 bytes, without them, with ids that may be absent, and without, are launched
-// apart, and long bags (long_bags.h) by themselves. Outputs must not overlap rows. `lookups` need not outlive
-// the call. Thread-safe. Internal where a kernel cannot be launched.
+// Enqueues the forward passes of all lookups of a group on the stream, with the bits of PoolForward and
+// GatherForward (cc/pooling/pool.h). One launch covers about twenty lookups, whatever their tables and dims.
+// There are separate launches for lookups whose rows are or are not a multiple of 16 bytes, for lookups that
+// may or may not have absent ids, and for long bags (long_bags.h). Outputs must not overlap rows. `lookups`
+// need not outlive the call. Thread-safe. Internal if a kernel cannot be launched.
 Status EnqueueOutputs(cudaStream_t stream, Span<const LookupOutput> lookups);
 
 }  // namespace sok

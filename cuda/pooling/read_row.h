@@ -11,14 +11,14 @@
 
 namespace sok {
 
-// Values of initial rows are computed seldom and take many registers.
+// Initial values are rarely computed, and need many registers.
 __device__ __attribute__((noinline)) inline float InitialValueOf(const Initializer& initializer, int64_t key,
                                                                  int64_t column) {
   return InitialValue(initializer, key, column);
 }
 
-// The columns from `column` on of the row of occurrence `i`. kMayBeAbsent: lookups of which some ids may have
-// no row; without it, all have one.
+// The kWidth columns from `column` on of the row of occurrence `i`. kMayBeAbsent: some ids of the lookup may
+// have no row.
 template <int kWidth, bool kMayBeAbsent>
 __device__ __forceinline__ Floats<kWidth> ReadRow(const OccurrenceRows& lookup, int64_t i, int64_t column) {
   const int64_t row = lookup.rows[lookup.inverse[i]];

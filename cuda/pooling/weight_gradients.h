@@ -14,10 +14,10 @@ namespace sok {
 
 // The gradient of a weighted lookup's weights.
 struct LookupWeightGradient {
-  OccurrenceRows ids;  // the rows are what the forward pass has read
+  OccurrenceRows ids;  // the rows that the forward pass read
   BagsView bags;       // with weights
   GradientRows gradient;
-  // The gradient of the weight of occurrence i goes to out[order[i]], or where `order` is null to out[i -
+  // The gradient of the weight of occurrence i goes to out[order[i]], or if `order` is null to out[i -
   // bags.first].
   const int32_t* order = nullptr;  // [occurrences of the group]
   int64_t given = 0;               // entries of `out`, at least as many as occurrences
@@ -25,9 +25,9 @@ struct LookupWeightGradient {
   float* out = nullptr;
 };
 
-// Puts the gradients of the weights of some lookups into the stream: the bits of WeightGradients
+// Enqueues the gradients of the weights of some lookups on the stream, with the bits of WeightGradients
 // (cc/pooling/segment_sum.h). Entries of `out` that belong to no occurrence become 0. `lookups` need not
-// outlive the call. Thread-safe. Internal where a kernel cannot be launched.
+// outlive the call. Thread-safe. Internal if a kernel cannot be launched.
 Status EnqueueWeightGradients(cudaStream_t stream, Span<const LookupWeightGradient> lookups);
 
 }  // namespace sok

@@ -10,10 +10,10 @@
 namespace sok {
 
 // Averages over keys. The index (cuda/index/key_index_view.h) has buckets of 16 places; a key is in its home
-// bucket or, where that was full, in one of the next.
+// bucket or, if that was full, in one of the next.
 struct IndexProbes {
-  double found = 1;   // buckets read for a key that is there
-  double absent = 1;  // buckets read for one that is not
+  double found = 1;   // buckets read for a present key
+  double absent = 1;  // buckets read for an absent key
 };
 
 // The model: hashing gives each bucket a number of keys with the distribution of Poisson(16 * load). A bucket
@@ -27,7 +27,7 @@ struct IndexProbes {
 // - a search for an absent key goes on while passed + own >= 16. The expected number of buckets after a
 //   bucket that passed on p keys is cost(p) = 1 + sum over a with p + a >= 16 of P(a) * cost(p + a - 16).
 //
-// For 0 <= load < 1, most exact up to 0.95. Erased places count as keys in `load` for searches of absent
+// For 0 <= load < 1, most accurate up to 0.95. Erased places count as keys in `load` for searches of absent
 // keys. Takes milliseconds up to 0.9 and a second at 0.97. Pure.
 inline IndexProbes ProbesAtLoad(double load) {
   constexpr int kPlaces = 16;

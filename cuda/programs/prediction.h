@@ -1,6 +1,6 @@
-// How long the engine's kernels would take on a device, from what they move (traffic.h), how memory serves
-// that, and how many threads wait at the same time. Nothing here was measured on a device: the constants are
-// data sheets' and assumptions, which docs/performance-gpu.md explains.
+// A model of how long the engine's kernels take on a device, from the bytes that they move (traffic.h), the
+// speed of memory, and the number of threads that wait at the same time. Nothing here was measured on a
+// device: the constants are from data sheets or are assumptions, which docs/performance-gpu.md explains.
 #ifndef SOK_CUDA_PROGRAMS_PREDICTION_H_
 #define SOK_CUDA_PROGRAMS_PREDICTION_H_
 
@@ -24,11 +24,12 @@ inline constexpr DeviceModel kA100 = {"A100 (40 GB)", 108, 1.555e12, 40e6};
 inline constexpr DeviceModel kH100 = {"H100 (SXM)", 132, 3.35e12, 50e6};
 
 // Assumptions. What is read or written in order reaches kOrderedShare of the data sheet's bandwidth, as
-// copies do. Of runs of r bytes at random places it is r / (r + kRunOverhead) of that: opening another page
-// of memory costs as much as so many bytes.
+// copies do. Runs of r bytes at random places reach r / (r + kRunOverhead) of that: opening a page of memory
+// costs as much as kRunOverhead bytes.
 inline constexpr double kOrderedShare = 0.92;
 inline constexpr double kRunOverhead = 16;
-// Seconds from a load to its use: of memory that is busy, and of the last cache, where a batch's scratch is.
+// Seconds from a load to its use: from busy memory, and from the last-level cache, where a batch's scratch
+// is.
 inline constexpr double kWait = 0.7e-6;
 inline constexpr double kCacheWait = 0.25e-6;
 
@@ -37,24 +38,24 @@ struct KernelWork {
   const char* kernel;  // its file and its line in cuda/resources/kernels.txt; null for several kernels
   double warps;        // resident on a multiprocessor
   Traffic traffic;     // bytes
-  double random = 0;   // those of the bytes that are at random places...
-  double run = 32;     // ... in runs of so many bytes
+  double random = 0;   // the bytes at random places...
+  double run = 32;     // ... in runs of this many bytes
 
-  // An item is the work of some threads, which wait for one load after the other.
+  // An item is the unit of work of some threads, which wait for one load after another.
   double items = 1;
   double threads = 0;      // of an item
   double waits = 0;        // of an item, for memory
   double cache_waits = 0;  // of an item, for the cache
 };
 
-// Bytes of memory divided by what memory gives.
+// Bytes divided by the achievable bandwidth.
 inline double SecondsOfMemory(const KernelWork& work, const DeviceModel& device) {
   const double ordered = work.traffic.total() - work.random;
   const double slowed = work.random * (work.run + kRunOverhead) / work.run;
   return (ordered + slowed) / (kOrderedShare * device.bytes_per_second);
 }
 
-// Little's law: what waits, divided by how many can wait at the same time.
+// Little's law: the total waiting time, divided by the number of items that can wait at the same time.
 inline double SecondsOfWaiting(const KernelWork& work, const DeviceModel& device) {
   const double resident = device.multiprocessors * work.warps * 32;
   const double seconds = work.waits * kWait + work.cache_waits * kCacheWait;
@@ -77,7 +78,7 @@ struct Prediction {
   double ids_per_second = 0;
   double bytes_per_second = 0;
   double share = 0;          // of the data sheet's bandwidth
-  double waiting_share = 0;  // of the time: kernels that wait longer than memory works
+  double waiting_share = 0;  // share of the time in kernels that are bound by latency, not bandwidth
 };
 
 // Kernels run one after the other; each takes the longer one of its two times.
@@ -98,16 +99,16 @@ inline Prediction Predict(const Operation& operation, const DeviceModel& device)
   return prediction;
 }
 
-// Lanes that share a row of `dim` floats, four in each (LanesLog2 of cuda/rows/part_launch.h).
+// The lanes that share a row of `dim` floats, four per lane (LanesLog2 of cuda/rows/part_launch.h).
 inline double LanesOfRow(int64_t dim) {
   double lanes = 1;
   while (lanes < 32 && 4 * lanes < static_cast<double>(dim)) lanes *= 2;
   return lanes;
 }
-// Rounds in which lanes reach all columns.
+// The number of rounds in which the lanes cover all columns.
 inline double RoundsOfRow(int64_t dim) { return std::ceil(static_cast<double>(dim) / (4 * LanesOfRow(dim))); }
 
-// A thread takes a key: it waits for the key, the digests and the slot.
+// One thread per key: it waits for the key, the digests and the slot.
 inline KernelWork FindWork(const BatchShape& batch) {
   KernelWork work = {"table/find_rows.cu: FindRowsKernel", 64, FindTraffic(batch.load, batch.absent)};
   work.random = work.traffic.total() - 2 * kKeyBytes;
@@ -129,8 +130,8 @@ inline Operation FindOrInsertOperation(const BatchShape& batch) {
   return {"find or insert", batch.dim, {FindWork(batch), insert}};
 }
 
-// Row numbers of keys, and their rows copied: what other libraries call find. A group of lanes copies four
-// rows at a time: it waits for the numbers of ids and of rows, and for the rows.
+// Finds the rows of keys and copies them: other libraries call this find. A group of lanes copies four rows
+// at a time: it waits for the numbers of ids, for those of rows, and for the rows.
 inline Operation FindRowsOperation(BatchShape batch) {
   batch.absent = 0;
   KernelWork rows = {"pooling/pool.cu: WriteOutputs<4, false>", 32, GatherTraffic(batch)};
@@ -143,8 +144,8 @@ inline Operation FindRowsOperation(BatchShape batch) {
   return {"find and copy rows", batch.dim, {FindWork(batch), rows}};
 }
 
-// A group of lanes takes a bag, eight rows at a time: it waits for where the bag begins, then for the numbers
-// of ids, of rows, and for the rows.
+// A group of lanes per bag reads eight rows at a time: it waits for the bag's begin, then for the numbers of
+// ids, for those of rows, and for the rows.
 inline Operation PoolOperation(const BatchShape& batch) {
   KernelWork pool = {"pooling/pool.cu: WriteOutputs<4, false>", 32, PoolTraffic(batch)};
   pool.run = SectorsOf(4 * batch.dim, RecordStride(batch));
@@ -164,8 +165,8 @@ inline KernelWork SegmentsWork(const BatchShape& batch) {
   return work;
 }
 
-// A group of lanes takes a distinct id. It waits for the number of the row, and asks for the record then; and
-// for where the segment begins, for positions, descriptions and gradients, eight occurrences at a time. The
+// A group of lanes per distinct id. It waits for the row number, and then prefetches the record. It waits for
+// the segment's begin, and, eight occurrences at a time, for positions, descriptions and gradients. The
 // record is in the cache by then.
 inline KernelWork UpdateWork(const BatchShape& batch, const char* kernel, double warps) {
   KernelWork work = {kernel, warps, UpdateTraffic(batch)};
@@ -223,7 +224,7 @@ inline BatchShape PredictedBatch(const DeviceModel& device, int64_t dim) {
   return batch;
 }
 
-// Kernels, or a few that belong together, as docs/performance-gpu.md lists them.
+// A kernel, or a few that belong together, as docs/performance-gpu.md lists them.
 struct NamedWork {
   std::string name;
   KernelWork work;
@@ -246,7 +247,7 @@ inline std::vector<NamedWork> KernelsOf(const DeviceModel& device, int64_t dim) 
   return kernels;
 }
 
-// What is predicted: for rows of these lengths, the operations of a lookup and a step.
+// The operations that are predicted: those of a lookup and a step, for several row lengths.
 inline std::vector<Operation> OperationsOf(const DeviceModel& device) {
   std::vector<Operation> operations;
   for (const int64_t dim : {8, 16, 32, 64, 128, 256}) {

@@ -1,4 +1,4 @@
-// A few neighbouring floats of a row, which a lane reads and writes at once. Only .cu files include this
+// A few adjacent floats of a row, which a lane reads and writes in one access. Only .cu files include this
 // header.
 #ifndef SOK_CUDA_ROWS_FLOATS_H_
 #define SOK_CUDA_ROWS_FLOATS_H_
@@ -9,7 +9,7 @@
 
 namespace sok {
 
-// kWidth is 1, or 4: 16 bytes, aligned so.
+// kWidth is 1, or 4 for 16 aligned bytes.
 template <int kWidth>
 struct Floats {
   static_assert(kWidth == 1 || kWidth == 4);
@@ -42,7 +42,8 @@ __device__ __forceinline__ Floats<kWidth> EqualFloats(float value) {
   return floats;
 }
 
-// -0: what a sum starts with that is to have its first term's bits. +0 would turn a first term of -0 into +0.
+// -0, the initial value of a sum: adding it keeps the bits of the first term, whereas +0 would turn a first
+// term of -0 into +0.
 template <int kWidth>
 __device__ __forceinline__ Floats<kWidth> EmptySum() {
   return EqualFloats<kWidth>(-0.0f);

@@ -34,36 +34,36 @@ namespace sok {
 
 constexpr int kLanesOfWarp = 32;
 
-// The logarithm of the number of lanes that share `floats` floats, `width` at a time: the fewest that reach
-// all, a power of two, at most a warp.
+// The logarithm of the number of lanes that share `floats` floats, `width` at a time: the smallest power of
+// two that covers all, at most a warp.
 inline int LanesLog2(int64_t floats, int width) {
   int log2 = 0;
   while ((1 << log2) < kLanesOfWarp && (int64_t{width} << log2) < floats) ++log2;
   return log2;
 }
 
-// A part's place in a launch. Every description of a part has one, called `place`.
+// A part's place in a launch. Every part's description has a member `place` of this type.
 struct PartPlace {
   int64_t first_block = 0;
-  int64_t items = 0;  // each is the work of a group of lanes
+  int64_t items = 0;  // each is processed by a group of lanes
   int lanes_log2 = 0;
 };
 
-// What a kernel gets.
+// The argument of a kernel.
 template <typename Part>
 struct PartBatch {
-  // All arguments of a kernel together have 4 kB.
+  // The arguments of a kernel are limited to 4 kB.
   static constexpr int kCapacity = (4096 - 64) / static_cast<int>(sizeof(Part));
   static_assert(kCapacity > 0 && std::is_trivially_copyable_v<Part> && alignof(Part) <= 16);
 
   SOK_HOST_DEVICE const Part& part(int i) const { return reinterpret_cast<const Part*>(bytes)[i]; }
 
   int parts = 0;
-  // Of Parts, which need not have a default constructor.
+  // Storage for Parts, which need not have a default constructor.
   alignas(16) unsigned char bytes[kCapacity * sizeof(Part)];
 };
 
-// The part that this block works for: the last one that starts at it or before it.
+// The part of this block: the last one that starts at or before it.
 template <typename Part>
 __device__ __forceinline__ const Part& PartOfBlock(const PartBatch<Part>& batch) {
   const int64_t block = blockIdx.x;
@@ -93,14 +93,14 @@ class LaneGroup {
   __device__ int lane() const { return lane_; }
   // The number of the group in its block.
   __device__ int in_block() const { return in_block_; }
-  // At `items` or above there is no work for it.
+  // There is no work for the group if this is at least the part's `items`.
   __device__ int64_t item() const { return item_; }
   // The group's lanes in the warp, for functions of warps.
   __device__ unsigned mask() const {
     const unsigned all = lanes_ == kLanesOfWarp ? 0xffffffffu : (1u << lanes_) - 1;
     return all << (threadIdx.x % kLanesOfWarp - lane_);
   }
-  // Waits for the lanes of the group, and makes visible to each what others wrote before.
+  // A barrier for the lanes of the group, after which each sees what the others wrote before it.
   __device__ void Sync() const { __syncwarp(mask()); }
 
  private:
@@ -110,14 +110,14 @@ class LaneGroup {
   int64_t item_;
 };
 
-// Collects parts and launches them, as many at a time as a kernel's arguments hold.
+// Collects parts and launches them, as many at a time as fit into a kernel's arguments.
 template <typename Part>
 class PartLauncher {
  public:
   PartLauncher(const char* what, cudaStream_t stream, void (*kernel)(PartBatch<Part>))
       : what_(what), stream_(stream), kernel_(kernel) {}
 
-  // A part of `items` items. `shared_bytes` of dynamic shared memory are what a block of this part needs.
+  // A part of `items` items. A block of this part needs `shared_bytes` bytes of dynamic shared memory.
   Status Add(Part part, int64_t items, int lanes_log2, int64_t shared_bytes = 0) {
     const int64_t per_block = kThreadsPerBlock >> lanes_log2;
     const int64_t blocks = (items + per_block - 1) / per_block;

@@ -10,8 +10,8 @@
 
 namespace sok {
 
-// Asks for some floats, which the lanes of a group will read soon, without waiting: they come to the device's
-// cache, and take no registers meanwhile. Nothing on the host.
+// Prefetches floats that the lanes of a group will read soon into the device's cache, without waiting and
+// without using registers. Does nothing on the host.
 __device__ __forceinline__ void PrefetchFloats(const LaneGroup& group, const float* floats, int64_t n) {
 #ifdef __CUDA_ARCH__
   constexpr int kFloatsOfSector = 8;

@@ -11,7 +11,7 @@
 namespace sok {
 
 // Replaces values[i] by the sum of those before it; values[n] are on the device, and their sum fits int32.
-// One block does it: for arrays of some thousand values, as are the counts of tiles.
+// One block computes it: for arrays of a few thousand values, such as counts of tiles.
 Status ExclusiveSum(cudaStream_t stream, int32_t* values, int64_t n);
 
 }  // namespace sok

@@ -1,4 +1,4 @@
-// Fills runs of an array, one for each lane. For kernels: only .cu files include it.
+// Fills runs of an array, one for each lane. For kernels: only .cu files include this header.
 #ifndef SOK_CUDA_SCAN_FILL_RUNS_H_
 #define SOK_CUDA_SCAN_FILL_RUNS_H_
 
@@ -21,8 +21,8 @@ struct Run {
 // Runs longer than this are filled by all lanes of the warp.
 constexpr int64_t kRunOfLane = 16;
 
-// Fills the run of each lane; begin >= end is none. All 32 lanes of the warp call it. The stores are atomic:
-// runs of inputs with errors overlap, and then one of the values stays.
+// Fills the run of each lane; a run with begin >= end is empty. All 32 lanes of the warp must call it. The
+// stores are atomic, because the runs of invalid inputs may overlap; then any of the values remains.
 __device__ __forceinline__ void FillRuns(int32_t* values, const Run& run) {
   const auto store = [values](int64_t i, int32_t value) {
     cuda::atomic_ref<int32_t, cuda::thread_scope_device>(values[i]).store(value,

@@ -1,5 +1,5 @@
-// Numbers what is flagged, in order: which of n things have a flag, and how many have one before each. Only
-// .cu files include it.
+// Numbers the flagged ones of n items in order: keeps the flags, and counts the flags before each item. Only
+// .cu files include this header.
 #ifndef SOK_CUDA_SCAN_FLAG_RANKS_H_
 #define SOK_CUDA_SCAN_FLAG_RANKS_H_
 
@@ -17,14 +17,14 @@
 namespace sok {
 
 // The flags are bits, with a count for each word and one for each tile of words: any thread finds the number
-// of any flag by two small loads, and there is no array of numbers to be written and read.
+// of any flag with two small loads, and no array of numbers has to be written and read.
 struct alignas(8) FlagWord {
   uint32_t bits;
   int32_t before;  // flags before the word in its tile
 };
 constexpr int kFlagsPerTile = 1024;
 
-// What a kernel needs to number flags.
+// The view with which kernels number flags.
 class FlagRanks {
  public:
   FlagRanks(const FlagWord* words, const int32_t* tiles) : words_(words), tiles_(tiles) {}
@@ -58,11 +58,11 @@ constexpr int kThreads = 256;
 constexpr int kWordsPerTile = kFlagsPerTile / 32;
 static_assert(kWordsPerTile == 32, "one warp counts the words of a tile");
 
-// Blocks that are to be resident: enough to read memory as fast as it goes. Without a number ptxas would
-// rather spill registers of a flag that takes many than let fewer blocks in.
+// The number of resident blocks to compile for: enough to saturate memory. Without it, ptxas would keep more
+// blocks resident and spill the registers of a flag that needs many.
 constexpr int kResidentBlocks = 6;
 
-// A block takes a tile.
+// One block per tile.
 template <typename Flag>
 __global__ __launch_bounds__(kThreads, kResidentBlocks) void FlagTileKernel(int64_t n, Flag flag,
                                                                             FlagWord* words, int32_t* tiles) {
@@ -88,7 +88,7 @@ __global__ __launch_bounds__(kThreads, kResidentBlocks) void FlagTileKernel(int6
 template <typename Flag>
 Status RankFlags(const char* what, cudaStream_t stream, DeviceAllocator* allocator, int64_t n,
                  const Flag& flag, RankedFlags* ranked) {
-  // One tile more than is full, so that Before(n) is there.
+  // One tile more than the full ones, so that Before(n) exists.
   const int64_t tiles = n / kFlagsPerTile + 1;
   StatusOr<DeviceBuffer<FlagWord>> words =
       DeviceBuffer<FlagWord>::Allocate(allocator, stream, tiles * flag_ranks_internal::kWordsPerTile);

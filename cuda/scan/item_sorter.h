@@ -1,4 +1,4 @@
-// Sorts items by numbers that they have. Only .cu files include it.
+// Sorts items by numbers computed from them. Only .cu files include this header.
 #ifndef SOK_CUDA_SCAN_ITEM_SORTER_H_
 #define SOK_CUDA_SCAN_ITEM_SORTER_H_
 
@@ -28,16 +28,17 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 }  // namespace item_sorter_internal
 
-// Items of 32 bits, on the device, that are sorted by one number after the other: stably, so that the last
-// sort counts most. Numbers of more than 32 bits are sorted by their low words, then by their high words: all
-// sorts are StableSort, as each kind of radix sort costs a compiler as much as most other files.
+// Items of 32 bits, on the device, sorted by one number after another. Sorts are stable, so the last one is
+// the most significant. Numbers of more than 32 bits are sorted by their low words, then by their high words:
+// all sorts use StableSort, because each instantiation of a radix sort takes as long to compile as most other
+// files.
 class ItemSorter {
  public:
   // `n` items, below 2^31.
   ItemSorter(cudaStream_t stream, DeviceAllocator* scratch, int64_t n)
       : stream_(stream), scratch_(scratch), n_(n) {}
 
-  // Before all else. ResourceExhausted where `scratch` has no memory, of which it takes 16 bytes an item.
+  // Must be called first. ResourceExhausted if `scratch` runs out of memory; it takes 16 bytes per item.
   Status Reserve() {
     for (DeviceBuffer<int32_t>* items : {&items_, &sorted_items_}) SOK_RETURN_IF_ERROR(Allocate(items));
     for (DeviceBuffer<uint32_t>* words : {&words_, &sorted_words_}) SOK_RETURN_IF_ERROR(Allocate(words));
@@ -47,8 +48,8 @@ class ItemSorter {
   // [n]: the caller writes them before the first sort.
   int32_t* items() const { return items_.data(); }
 
-  // number(item), a device function, gives the item's number as uint64_t, of which the low `bits` count, 1 to
-  // 64. ResourceExhausted where `scratch` has no memory, of which a sort takes about 8 bytes an item.
+  // number(item), a device function, gives the item's number as uint64_t, of which the low `bits` (1 to 64)
+  // are compared. ResourceExhausted if `scratch` runs out of memory; a sort takes about 8 bytes per item.
   template <typename Number>
   Status SortBy(const Number& number, int bits) {
     for (int shift = 0; shift < bits; shift += 32) {

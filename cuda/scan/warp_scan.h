@@ -1,4 +1,4 @@
-// Sums over the lanes before one's own. For kernels: only .cu files include it.
+// Prefix sums over the lanes of a warp. For kernels: only .cu files include this header.
 #ifndef SOK_CUDA_SCAN_WARP_SCAN_H_
 #define SOK_CUDA_SCAN_WARP_SCAN_H_
 
@@ -10,7 +10,7 @@ namespace sok {
 
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// The sum of `value` over this lane and those before it. All 32 lanes of the warp call it.
+// The sum of `value` over this lane and those before it. All 32 lanes of the warp must call it.
 __device__ __forceinline__ int32_t InclusiveSumInWarp(int32_t value) {
   const unsigned lane = threadIdx.x % 32;
   for (unsigned delta = 1; delta < 32; delta *= 2) {

@@ -1,4 +1,4 @@
-// The requests that arrived at an owner, as far as the host reads them.
+// The requests that arrived at an owner: the part that the host reads.
 #ifndef SOK_CUDA_SHARDED_ARRIVED_REQUESTS_H_
 #define SOK_CUDA_SHARDED_ARRIVED_REQUESTS_H_
 
@@ -15,7 +15,7 @@
 
 namespace sok {
 
-// A rank's request for one table. Arrays on the device, in the message.
+// A rank's request for one table. The arrays are on the device, in the message.
 struct ArrivedRequest {
   RequestEntry entry;
   const int64_t* ids = nullptr;
@@ -25,9 +25,9 @@ struct ArrivedRequest {
 
 class ArrivedRequests {
  public:
-  // Waits for the device once, and once more if a message has an error. The error, of a message or in it, is
-  // the same for every owner that gets the same messages. Lengths and counts are not looked at, nor whether
-  // there are any where the exchange needs them.
+  // Waits for the device once, and once more if a message has an error. Every owner that gets the same
+  // messages returns the same error, whether a message carries it or is itself malformed. Does not check
+  // lengths and counts, nor that they are present if the exchange mode needs them.
   Status Read(GpuCall* call, GpuScratch* scratch, const Inbox& inbox, int64_t num_tables);
 
   int ranks() const { return static_cast<int>(trains_.size()); }

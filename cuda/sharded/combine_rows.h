@@ -11,11 +11,11 @@
 
 namespace sok {
 
-// Engine::Combine. Waits for the device once, for the headers of the replies. An error costs one more.
+// Engine::Combine. Waits for the device once, for the headers of the replies. An error costs one more wait.
 Status CombineRows(GpuCall* call, Span<DeviceTable* const> tables, const GpuRoutedGroup& routed,
                    const Inbox& replies, Span<const OutputRows> outputs);
 
-// Engine::RoutedWeightGradients. Waits as CombineRows.
+// Engine::RoutedWeightGradients. Waits like CombineRows.
 Status WeightGradientsOfReceived(GpuCall* call, const GpuRoutedGroup& routed, const Inbox& replies,
                                  Span<const GradientRows> gradients, Span<float* const> weight_grads);
 

@@ -1,4 +1,4 @@
-// Many small copies on the device in one launch, as messages between ranks are put together and taken apart.
+// Many small copies on the device in one launch, to assemble and split messages between ranks.
 #ifndef SOK_CUDA_SHARDED_COPY_PIECES_H_
 #define SOK_CUDA_SHARDED_COPY_PIECES_H_
 
@@ -25,8 +25,8 @@ struct CopiedPiece {
 using CopiedWords = CopiedPiece<int64_t>;
 using CopiedNumbers = CopiedPiece<int32_t>;
 
-// Puts the copies into the stream. Pieces do not overlap; they need not outlive the call. ResourceExhausted
-// where memory does not suffice, about 40 bytes a piece. One call at a time for each `upload`.
+// Enqueues the copies on the stream. Pieces do not overlap; they need not outlive the call. ResourceExhausted
+// if memory runs out; takes about 40 bytes per piece. One call at a time for each `upload`.
 Status CopyPieces(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                   Span<const CopiedWords> pieces);
 Status CopyPieces(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,

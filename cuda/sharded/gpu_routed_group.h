@@ -20,8 +20,9 @@ struct RoutedRange {
   int64_t size() const { return end - begin; }
 };
 
-// The asking rank's state: RoutePlan (cc/sharded/plans.h) on the device. Ids are numbered through the group
-// by table, of a table by owner: see RouteIds. Part t * ranks + r are those of table t that rank r owns.
+// The asking rank's state: RoutePlan (cc/sharded/plans.h) on the device. Ids are numbered consecutively over
+// the group, ordered by table and then by owner: see RouteIds. Part t * ranks + r consists of the ids of
+// table t that rank r owns.
 //
 // With replicas, the lookup reads this rank's replica only; in training all ranks get the ids and the
 // gradients.
@@ -32,13 +33,13 @@ class GpuRoutedGroup final : public RoutedGroup {
   int num_tables() const { return static_cast<int>(dims.size()); }
   int64_t num_lookups() const { return is_routed ? static_cast<int64_t>(merged.bags.lookups().size()) : 0; }
   bool sums(int t) const { return modes[static_cast<size_t>(t)] == ExchangeMode::kSums; }
-  // The ids of table `t` that rank `r` is asked for; the rows that are requested from it, and whose gradients
-  // it gets; and the rows that it answers with. A table's rows are numbered as its ids, or if its owners
-  // answer with sums, as the sums.
+  // The ids of table `t` that are sent to rank `r`; the rows that are requested from it, whose gradients it
+  // gets; and the rows that it answers with. A table's rows are numbered like its ids or, if its owners
+  // answer with sums, like the sums.
   RoutedRange ids_for(int t, int r) const { return Requested(ids_begin, t, r); }
   RoutedRange rows_for(int t, int r) const { return Requested(row_begins(t), t, r); }
   RoutedRange rows_from(int t, int r) const;
-  // The arrays of RouteIds and NumberReceivedRows for such rows.
+  // The arrays of RouteIds and NumberReceivedRows, for these rows.
   const int64_t* received(int t) const { return sums(t) ? received_sums.data() : received_ids.data(); }
 
   int rank = 0;
@@ -47,7 +48,7 @@ class GpuRoutedGroup final : public RoutedGroup {
   std::vector<int64_t> dims;
   std::vector<uint8_t> is_replicated;
   std::vector<std::shared_ptr<LookupCounts>> counts;
-  bool is_routed = false;          // whether Route had no error; the rest is of no use otherwise
+  bool is_routed = false;          // whether Route succeeded; otherwise the rest must not be used
   MergedBags merged;               // merged.inverse has the ids' numbers
   std::vector<int64_t> ids_begin;  // [parts + 1]
   std::vector<int64_t> sum_begin;  // [parts + 1], if a table's owners answer with sums
@@ -59,7 +60,7 @@ class GpuRoutedGroup final : public RoutedGroup {
   ReusableArray<int32_t> lengths;  // of sums
   ReusableArray<int64_t> received_ids;
   ReusableArray<int64_t> received_sums;
-  // From the scratch of Route. Several calls may read the group at the same time.
+  // From the scratch of Route. Several calls may use the group at the same time.
   std::shared_ptr<HostTransfers> transfers;
 
  private:

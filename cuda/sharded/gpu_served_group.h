@@ -11,14 +11,14 @@
 
 namespace sok {
 
-// What some ranks together ask an owner for. Occurrences are numbered by table, of a table by rank: those of
-// part t * ranks + r are rank r's ids of table t.
+// The ids that a set of ranks requests from an owner. Occurrences are ordered by table and then by rank: part
+// t * ranks + r consists of rank r's ids of table t.
 struct ServedIds {
   MergedGroup merged;
   std::vector<int64_t> ids_begin;  // [parts + 1]
   std::vector<int64_t> sum_begin;  // [parts + 1]: requested sums of tables that answer with sums
   ReusableArray<int64_t> ids;      // [occurrences]
-  // Sum k of part q is of the occurrences [sum_offsets[k + q], sum_offsets[k + q + 1]).
+  // Sum k of part q covers the occurrences [sum_offsets[k + q], sum_offsets[k + q + 1]).
   ReusableArray<int32_t> sum_offsets;
 
   int64_t num_sums(size_t part) const { return sum_begin[part + 1] - sum_begin[part]; }
@@ -39,7 +39,7 @@ class GpuServedGroup final : public ServedGroup {
     return trained.merged.CopyReferences(static_cast<cudaStream_t>(context.stream), t, references);
   }
 
-  // The rows of table `t` that rank `r` asked for in training, and sends gradients of.
+  // The number of rows of table `t` that rank `r` requested in training, and sends gradients for.
   int64_t RowsFrom(int t, int r) const {
     const size_t part = static_cast<size_t>(t) * ranks + r;
     return modes[t] == ExchangeMode::kRows ? trained.num_ids(part) : trained.num_sums(part);
@@ -52,9 +52,9 @@ class GpuServedGroup final : public ServedGroup {
   int ranks = 1;
   std::vector<ExchangeMode> modes;  // by table
   std::vector<int64_t> dims;        // by table
-  bool is_served = false;           // whether the answers hold no error; the rest is of no use otherwise
+  bool is_served = false;           // whether Serve succeeded; otherwise the rest must not be used
   ReusableArray<int64_t> word_memory;
-  ServedIds trained;  // of the ranks that train
+  ServedIds trained;  // the ids of the ranks that train
 };
 
 }  // namespace sok

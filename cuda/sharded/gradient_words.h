@@ -1,4 +1,4 @@
-// Gradients in 16 bits, as ranks send them.
+// Gradients in 16 bits, the form in which ranks send them.
 #ifndef SOK_CUDA_SHARDED_GRADIENT_WORDS_H_
 #define SOK_CUDA_SHARDED_GRADIENT_WORDS_H_
 
@@ -12,7 +12,7 @@
 
 namespace sok {
 
-// `count` floats and as many numbers of 16 bits, on the device.
+// `count` floats and as many 16-bit numbers, on the device.
 struct EncodedGradients {
   GradientFormat format = GradientFormat::kFloat16;  // one of those with 16 bits
   const float* values = nullptr;
@@ -26,8 +26,8 @@ struct DecodedGradients {
   int64_t count = 0;
 };
 
-// Put EncodeGradients and DecodeGradients (cc/sharded/gradient_format.h) of several arrays into the stream.
-// Internal where a kernel cannot be launched.
+// Enqueue EncodeGradients and DecodeGradients (cc/sharded/gradient_format.h) for several arrays. Internal if
+// a kernel cannot be launched.
 Status EnqueueEncoding(cudaStream_t stream, Span<const EncodedGradients> gradients);
 Status EnqueueDecoding(cudaStream_t stream, Span<const DecodedGradients> gradients);
 

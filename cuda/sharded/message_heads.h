@@ -1,4 +1,4 @@
-// What the host reads of the messages of an exchange.
+// The part of an exchange's messages that the host reads.
 #ifndef SOK_CUDA_SHARDED_MESSAGE_HEADS_H_
 #define SOK_CUDA_SHARDED_MESSAGE_HEADS_H_
 
@@ -16,13 +16,14 @@ namespace sok {
 // The first words of all messages of an inbox, whose words are on the device.
 class MessageHeads {
  public:
-  // Brings up to `words` words of each message. Waits for the device once.
+  // Copies up to `words` words of each message to the host. Waits for the device once.
   Status Fetch(GpuCall* call, StagedUpload* upload, RoundTrip* round_trip, const Inbox& inbox, int64_t words);
 
-  // The header of the message from rank `r`, as ReadHeader. Waits once more if it is one of an error.
+  // The header of the message from rank `r`, as ReadHeader returns it. Waits once more if the header has an
+  // error.
   Status Read(GpuCall* call, RoundTrip* round_trip, int r, MessageKind kind, MessageHeader* header) const;
 
-  // What was fetched of it.
+  // The fetched words of rank `r`'s message.
   Span<const int64_t> words(int r) const { return Span<const int64_t>(words_[static_cast<size_t>(r)]); }
 
  private:

@@ -1,4 +1,4 @@
-// Messages in the device's memory, written by the host.
+// Messages in device memory that the host composes.
 #ifndef SOK_CUDA_SHARDED_MESSAGE_WRITER_H_
 #define SOK_CUDA_SHARDED_MESSAGE_WRITER_H_
 
@@ -14,18 +14,19 @@
 
 namespace sok {
 
-// Collects what the words of messages are to hold; Send puts it into the stream: two uploads and a launch or
-// two, however many messages there are. Words that payloads' own kernels write come after Send.
+// Collects the words of messages. Send enqueues the work that writes them: two uploads and one or two
+// launches, whatever the number of messages. Kernels that write other parts of payloads must be enqueued
+// after Send.
 class MessageWriter {
  public:
   // Words from the host.
   void Add(Span<const int64_t> words, int64_t* to);
-  // Header and text as WriteHeader writes them. Returns where the payload begins.
+  // Adds header and text, as WriteHeader does. Returns where the payload begins.
   int64_t* AddHeader(const MessageHeader& header, int64_t* to);
-  // Arrays on the device. Numbers take WordsOf(4 * count) words. Return where the copy ends.
+  // Copy arrays on the device. 32-bit numbers take WordsOf(4 * count) words. Return where the copy ends.
   int64_t* Copy(const int64_t* words, int64_t count, int64_t* to);
   int64_t* Copy(const int32_t* numbers, int64_t count, int64_t* to);
-  // The last word of a message [begin, end), whose payload may leave a part of it unwritten.
+  // Clears the last word of a message, of which the payload may leave a part unwritten.
   void ClearLast(const int64_t* payload, int64_t* end);
 
   Status Send(GpuCall* call, StagedUpload* upload);

@@ -18,14 +18,14 @@ namespace sok {
 
 class ReceivedRows {
  public:
-  // Reads the answers of all owners: if any rank had an error, that error, for which the tables may be empty.
-  // FailedPrecondition unless the group has routed so many lookups. Waits for the device once; an error costs
-  // one more. The caller holds the lock of routed.transfers.
+  // Reads the answers of all owners. Returns the error if any rank had one; `tables` may then be empty.
+  // FailedPrecondition unless the group has routed this number of lookups. Waits for the device once; an
+  // error costs one more wait. The caller holds the lock of routed.transfers.
   Status Read(GpuCall* call, Span<DeviceTable* const> tables, const GpuRoutedGroup& routed,
               const Inbox& replies, int64_t lookups);
 
-  // For kernels: the rows of table `t`, which are those of routed.received(t). Without `inverse`. Valid as
-  // long as this and the messages.
+  // For kernels: the rows of table `t`, which are those of routed.received(t); `inverse` is not set. Valid as
+  // long as this object and the messages.
   OccurrenceRows of(int t) const;
 
  private:
@@ -35,8 +35,8 @@ class ReceivedRows {
 
   const GpuRoutedGroup* routed_ = nullptr;
   DeviceBuffer<char> memory_;
-  char* const* starts_ = nullptr;    // [tables * ranks], on the device: of the rows of each part
-  std::vector<uint8_t> is_aligned_;  // by table: to 16 bytes
+  char* const* starts_ = nullptr;    // [tables * ranks], on the device: where each part's rows start
+  std::vector<uint8_t> is_aligned_;  // by table: whether its rows are aligned to 16 bytes
 };
 
 }  // namespace sok

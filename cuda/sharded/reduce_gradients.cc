@@ -56,7 +56,7 @@ Status WriteHeaders(GpuCall* call, const GpuRoutedGroup& routed, const std::vect
   return writer.Send(call, &routed.transfers->upload);
 }
 
-// Puts the gradients into the stream: those for rank r from starts[r] on.
+// Enqueues the gradients on the stream: those for rank r from starts[r] on.
 class GradientsOfRanks {
  public:
   GradientsOfRanks(GpuCall* call, const GpuRoutedGroup& routed, Span<const GradientRows> gradients)

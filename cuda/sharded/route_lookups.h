@@ -30,7 +30,7 @@ class RouteLookups {
                AllocateWords allocate);
 
  private:
-  // What kernels need to know of the tables. Lives until they are in the stream.
+  // What kernels need to know about the tables. Must live until they are enqueued.
   struct TableArrays {
     DeviceBuffer<char> memory;
     const uint8_t* is_merged = nullptr;
@@ -39,7 +39,7 @@ class RouteLookups {
   };
 
   void Prepare(const GroupBatch& batch, Span<const ExchangeMode> modes);
-  // Everything except for the messages.
+  // Everything except the messages.
   Status RouteBatch(const GroupBatch& batch);
   Status Upload(TableArrays* arrays);
   Status EnqueueRoutes(const TableArrays& arrays);
@@ -53,7 +53,7 @@ class RouteLookups {
   bool has_sums() const;
   bool counts(int t) const;
   int parts() const { return routed_.num_tables() * routed_.ranks; }
-  // [parts + 1] each, behind the words of the merge.
+  // [parts + 1] each, after the words of the merge.
   int64_t* device_ids_begin() const { return routed_.merged.words.absent_begin(); }
   int64_t* device_sum_begin() const { return device_ids_begin() + parts() + 1; }
 

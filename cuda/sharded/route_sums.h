@@ -1,4 +1,4 @@
-// The sums that a rank asks the owners for.
+// The sums that a rank requests from the owners.
 #ifndef SOK_CUDA_SHARDED_ROUTE_SUMS_H_
 #define SOK_CUDA_SHARDED_ROUTE_SUMS_H_
 
@@ -20,17 +20,17 @@ struct SummedBags {
   int64_t bags = 0;
 };
 
-// The rows that are asked for, in the order of the routed ids: a sum for neighbouring ids of one bag and one
-// part, and in tables without bags a row for each id. Arrays on the device.
+// The requested rows, in the order of the routed ids: one sum for each run of ids that belong to the same bag
+// and part; in tables without bags, one row for each id. The arrays are on the device.
 struct RoutedRows {
   int64_t* begin = nullptr;    // [parts + 1]: part q has the rows [begin[q], begin[q + 1])
   int32_t* bags = nullptr;     // [max]: the bag of each sum; -1 for rows
-  int32_t* lengths = nullptr;  // [max]: how many ids it is of
+  int32_t* lengths = nullptr;  // [max]: the number of ids that each sums up
 };
 
-// Finds them. `ids` are the group's as RouteIds took them, and positions[u] is the occurrence of id u; tables
-// with bags were not merged. bags[ids.tables] is on the device. Waits for nothing. ResourceExhausted where
-// `scratch` has no memory, of which it takes about 9 bytes for an id.
+// Finds the requested rows. `ids` are the group's, as passed to RouteIds, and positions[u] is the occurrence
+// of id u; the ids of tables with bags were not merged. bags[ids.tables] is on the device. Waits for nothing.
+// ResourceExhausted if `scratch` runs out of memory; it takes about 9 bytes per id.
 Status FindRoutedRows(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids,
                       const RoutedIds& routed, const int32_t* positions, const SummedBags* bags, int ranks,
                       const RoutedRows& rows);

@@ -21,8 +21,8 @@
 namespace sok {
 
 // Engine::Serve. `memory` is the engine's, for what the group keeps. Waits for the device twice: for the
-// heads of the requests, and for what rows are missing. Errors cost one more. Holds the tables' locks from
-// the search on.
+// headers of the requests, and to learn which rows are missing. An error costs one more wait. Holds the
+// tables' locks from the search on.
 class ServeRows {
  public:
   ServeRows(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables,
@@ -31,7 +31,7 @@ class ServeRows {
   Status Serve(const Inbox& requests, AllocateWords allocate);
 
  private:
-  // Ids of the ranks that train, or of those that only read.
+  // The ids of the ranks that train, or of those that only read.
   struct Side {
     ServedIds* ids;
     bool training;
@@ -40,10 +40,10 @@ class ServeRows {
   // Reads the requests. After an error *refusals has the answer for each rank.
   Status Accept(const Inbox& requests, std::vector<Refusal>* refusals);
   Status FindAllRows();
-  // Lays out the ids of a side: all that the host knows of them.
+  // Lays out the ids of a side, from what the host knows about them.
   Status Lay(const Side& side) const;
   Status CheckIds(const Side& side) const;
-  // Put work into the stream: ids, distinct ids, their counts and sums.
+  // Enqueue work on the stream: ids, distinct ids, their counts and sums.
   Status EnqueueIds(const Side& side, int64_t* words);
   Status CopyIds(const Side& side, int32_t* lengths, int32_t* counts);
   Status EnqueueCounts(const Side& side, const int64_t* ids_begin, const int32_t* ranks, int32_t* counts);
@@ -69,7 +69,7 @@ class ServeRows {
   GpuServedGroup& served_;
   GpuScratch& scratch_;
   ArrivedRequests requests_;
-  ServedIds read_;           // of the ranks that only read
+  ServedIds read_;           // the ids of the ranks that only read
   bool is_damaged_ = false;  // a request: the error names its rank
 };
 

@@ -1,4 +1,4 @@
-// What an owner is asked for: checks of requests, and what they mean for the ids of all ranks together.
+// The requests to an owner: checks of them, and their offsets and counts for the ids of all ranks together.
 #ifndef SOK_CUDA_SHARDED_SERVED_IDS_H_
 #define SOK_CUDA_SHARDED_SERVED_IDS_H_
 
@@ -11,21 +11,21 @@
 
 namespace sok {
 
-// Requested sums, by part: a part is a table and a rank. Arrays on the device. Parts of tables whose owners
-// answer with rows have none.
+// Requested sums, by part; a part is a pair of a table and a rank. The arrays are on the device. Parts of
+// tables whose owners answer with rows have no sums.
 struct ServedSums {
   int parts = 0;
   const int64_t* begin = nullptr;      // [parts + 1]: part q has the sums [begin[q], begin[q + 1])
   const int64_t* ids_begin = nullptr;  // [parts + 1]: its ids are these occurrences of the group
-  const int32_t* ranks = nullptr;      // [parts]: whose request it is
+  const int32_t* ranks = nullptr;      // [parts]: the rank of the request
   int64_t count = 0;                   // begin[parts]
-  const int32_t* lengths = nullptr;    // [count]: how many of the part's ids, in order, each sum is of
+  const int32_t* lengths = nullptr;    // [count]: how many of the part's ids, in order, each sum covers
 };
 
-// Sum k of part q is that of the occurrences [out[k + q], out[k + q + 1]) of the group; out[count + parts].
-// Where a length is not positive, or those of a part are not its ids together, *damaged becomes the least of
-// its value and the rank. Waits for nothing. ResourceExhausted where `scratch` has no memory, of which it
-// takes 16 bytes for a sum.
+// Sum k of part q covers the occurrences [out[k + q], out[k + q + 1]) of the group; `out` has count + parts
+// entries. If a length is not positive, or a part's lengths do not add up to the number of its ids, *damaged
+// becomes the minimum of its value and the rank. Waits for nothing. ResourceExhausted if `scratch` runs out
+// of memory; it takes 16 bytes per sum.
 Status FindServedSums(cudaStream_t stream, DeviceAllocator* scratch, const ServedSums& sums, int32_t* out,
                       uint64_t* damaged);
 
@@ -34,14 +34,14 @@ struct ServedCounts {
   const int32_t* inverse = nullptr;  // [occurrences]: the distinct id of each
   int64_t occurrences = 0;
   const int32_t* counts = nullptr;  // [occurrences]: how often its rank looked it up
-  int32_t* sums = nullptr;          // [unique]; 2^31 - 1 stands for more, too
+  int32_t* sums = nullptr;          // [unique]; capped at 2^31 - 1
   int64_t unique = 0;
   // [parts + 1] and [parts], as in ServedSums: for errors.
   int parts = 0;
   const int64_t* ids_begin = nullptr;
   const int32_t* ranks = nullptr;
 };
-// *damaged as above, where a count is not positive.
+// *damaged as above, if a count is not positive.
 Status AddServedCounts(cudaStream_t stream, const ServedCounts& counts, uint64_t* damaged);
 
 // values[0 .. n) = value.

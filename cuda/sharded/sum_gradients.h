@@ -18,7 +18,7 @@ namespace sok {
 Status SumArrived(GpuCall* call, const GpuServedGroup& served, const Inbox& messages,
                   Span<float* const> grads_out, GpuScratch* scratch);
 
-// Engine::SumAndTrain. Waits alike, and where a table is not that of Serve once more.
+// Engine::SumAndTrain. Waits like Sum, and once more if a table was replaced since Serve.
 Status TrainArrived(GpuCall* call, const GpuServedGroup& served, const Inbox& messages, float divisor,
                     std::string_view optimizer, Span<const DeviceTableStep> steps, GpuScratch* scratch);
 

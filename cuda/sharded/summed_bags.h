@@ -1,4 +1,4 @@
-// The asking rank's part of bags that the owners have summed.
+// The asking rank's work on bags that the owners have summed.
 #ifndef SOK_CUDA_SHARDED_SUMMED_BAGS_H_
 #define SOK_CUDA_SHARDED_SUMMED_BAGS_H_
 
@@ -21,8 +21,8 @@ struct DividedSums {
   int64_t dim = 0;
   OutputRows output;  // [bags, dim]: sums
 };
-// Divides the sums of bags without weights as their combiner says: the bits of BagDivisor and
-// DivideUnweighted (cc/pooling/divisor.h). Internal where a kernel cannot be launched.
+// Divides the sums of bags without weights as their combiner requires, with the bits of BagDivisor and
+// DivideUnweighted (cc/pooling/divisor.h). Internal if a kernel cannot be launched.
 Status EnqueueDivisions(cudaStream_t stream, Span<const DividedSums> sums);
 
 // The gradients of some sums: out[k, 0..dim) is the gradient of bag bags[k], scaled as it reaches each row.

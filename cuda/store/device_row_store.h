@@ -17,23 +17,23 @@
 
 namespace sok {
 
-// One record of floats per row, [weights | slot 0 | slot 1 ...], as RowStore has on the CPU. A record holds
-// anything until it is written: StartRows (new_rows.h) gives new rows their initial values.
+// One record of floats per row, [weights | slot 0 | slot 1 ...], like RowStore on the CPU. The contents of a
+// record are undefined until it is written: StartRows (new_rows.h) gives new rows their initial values.
 //
-// Records are in slabs of the first allocator: the device's memory, or pinned memory of the host, which
-// kernels reach over the bus. Order of work, threads and lifetimes as DeviceSlabs. Move-only.
+// Records are in slabs from the first allocator: device memory, or pinned host memory, which kernels reach
+// over the bus. Order of work, thread safety and lifetimes are as for DeviceSlabs. Move-only.
 class DeviceRowStore {
  public:
   // Rows of `dim` >= 1 weights and no slots.
   DeviceRowStore(int64_t dim, DeviceAllocator* rows, DeviceAllocator* device);
 
-  // Makes rows [0, rows) addressable. Never shrinks. ResourceExhausted where memory does not suffice; the
-  // store is then unchanged.
+  // Makes rows [0, rows) addressable. Never shrinks. ResourceExhausted if memory runs out; the store is then
+  // unchanged.
   Status Reserve(cudaStream_t stream, int64_t rows) { return slabs_.Reserve(stream, rows); }
 
-  // Replaces the slots by these, in the rows [0, rows) filled with their `fill`. Weights of these rows stay
-  // bit for bit; what others hold is lost. Needs memory for a second table. InvalidArgument for a width below
-  // 1; ResourceExhausted where memory does not suffice. After an error the store is unchanged.
+  // Replaces the slots by these, filled with their `fill` in the rows [0, rows). The weights of these rows
+  // stay bit for bit; the contents of other rows are lost. Needs memory for a second table. InvalidArgument
+  // for a width below 1; ResourceExhausted if memory runs out. After an error the store is unchanged.
   Status SetSlots(cudaStream_t stream, Span<const SlotSpec> slots, int64_t rows);
 
   RowStoreView view() const;

@@ -1,4 +1,4 @@
-// Memory of records that grows without moving them.
+// Memory for records that grows without moving them.
 #ifndef SOK_CUDA_STORE_DEVICE_SLABS_H_
 #define SOK_CUDA_STORE_DEVICE_SLABS_H_
 
@@ -14,7 +14,7 @@
 
 namespace sok {
 
-// Slabs of 2^bits records each as kernels see them: record r is number (r & mask) of slab r >> bits.
+// A kernel's view of slabs of 2^bits records each: record r is number (r & mask) of slab r >> bits.
 struct SlabsView {
   char* const* slabs = nullptr;  // in device memory
   int64_t mask = 0;              // 2^bits - 1
@@ -26,12 +26,12 @@ struct SlabsView {
   }
 };
 
-// Records of a fixed size, numbered from 0. They are in slabs of about 32 MiB that stay where they are, so
-// that a table grows without memory for a second one. Only while there is less than one slab it is replaced
-// by a larger one, so that a small table takes little memory.
+// Records of a fixed size, numbered from 0. They are in slabs of about 32 MiB that never move, so that
+// growing needs no memory for a second table. Only a first slab that is not full-sized is replaced by a
+// larger one, so that a small table takes little memory.
 //
-// Memory comes from two allocators: that of the slabs, which may be the host's pinned memory, and that of the
-// addresses of slabs, which has to be the device's. Both have to outlive this.
+// Memory comes from two allocators: one for the slabs, which may give pinned host memory, and one for the
+// addresses of slabs, which must give device memory. Both must outlive this object.
 //
 // All work on the records is in the order of one stream, or of streams that wait for each other. One thread
 // at a time. Move-only.
@@ -46,14 +46,14 @@ class DeviceSlabs {
   DeviceSlabs(int64_t record_bytes, Fresh fresh, DeviceAllocator* slabs, DeviceAllocator* addresses,
               int64_t slab_bytes = kSlabBytes);
 
-  // Makes the records [0, n) addressable. Never shrinks. ResourceExhausted where memory does not suffice;
-  // nothing has changed then.
+  // Makes the records [0, n) addressable. Never shrinks. ResourceExhausted if memory runs out; nothing has
+  // changed then.
   Status Reserve(cudaStream_t stream, int64_t n);
 
-  // For kernels that are put into the stream before the next Reserve.
+  // For kernels that are enqueued on the stream before the next Reserve.
   SlabsView view() const { return {addresses_.data(), (int64_t{1} << bits_) - 1, record_bytes_, bits_}; }
 
-  // The stream on which the memory will be freed. Every use has to come before what is put there.
+  // Sets the stream on which the memory will be freed. Every use must come before later work on that stream.
   void set_stream(cudaStream_t stream);
 
   int64_t size() const { return size_; }  // records that are addressable
@@ -63,7 +63,7 @@ class DeviceSlabs {
  private:
   int64_t records_per_slab() const { return int64_t{1} << bits_; }
   int64_t capacity() const;  // records that fit into the slabs there are
-  // Allocates the slabs [first, end), the slab 0 with room for `first_records`.
+  // Allocates the slabs [first, end), slab 0 with room for `first_records`.
   StatusOr<std::vector<DeviceBuffer<char>>> AllocateSlabs(cudaStream_t stream, int64_t first, int64_t end,
                                                           int64_t first_records);
 

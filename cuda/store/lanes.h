@@ -17,7 +17,7 @@ inline int LaneBitsFor(int64_t floats) {
   return bits;
 }
 
-// 2^bits neighbouring threads of the grid work on a row together, and take its columns in turns.
+// 2^bits adjacent threads of the grid work on a row together, and take its columns in turn.
 class Lanes {
  public:
   explicit __device__ Lanes(int bits) : bits_(bits) {}
@@ -25,7 +25,7 @@ class Lanes {
   // The rows of this thread.
   __device__ int64_t first() const { return ThreadOfGrid() >> bits_; }
   __device__ int64_t step() const { return ThreadsOfGrid() >> bits_; }
-  // Its columns.
+  // This thread's number among those of the row, which is also its first column.
   __device__ int lane() const { return static_cast<int>(threadIdx.x) & (count() - 1); }
   __device__ int count() const { return 1 << bits_; }
 

@@ -22,7 +22,8 @@ struct ColumnView {
   SOK_HOST_DEVICE T& operator[](int64_t row) const { return *reinterpret_cast<T*>(slabs.at(row)); }
 };
 
-// One T for each row, zero bytes until written. Order of work, threads and memory as DeviceSlabs. Move-only.
+// One T for each row, zero bytes until written. Order of work, thread safety and memory are as for
+// DeviceSlabs. Move-only.
 template <typename T>
 class DeviceColumn {
   static_assert(std::is_trivially_copyable_v<T>, "values start as zero bytes and are copied byte by byte");
@@ -31,10 +32,10 @@ class DeviceColumn {
   explicit DeviceColumn(DeviceAllocator* allocator)
       : slabs_(sizeof(T), DeviceSlabs::Fresh::kZeroBytes, allocator, allocator, kSlabBytes) {}
 
-  // Makes rows [0, rows) addressable; ResourceExhausted if memory does not suffice. Never shrinks.
+  // Makes rows [0, rows) addressable; ResourceExhausted if memory runs out. Never shrinks.
   Status Reserve(cudaStream_t stream, int64_t rows) { return slabs_.Reserve(stream, rows); }
 
-  // For kernels that are put into the stream before the next Reserve.
+  // For kernels that are enqueued on the stream before the next Reserve.
   ColumnView<T> view() const { return {slabs_.view()}; }
 
   int64_t rows() const { return slabs_.size(); }

@@ -1,4 +1,4 @@
-// Parts of rows out of a table and back, for checkpoints and for values that users set.
+// Copies parts of rows out of a table and back, for checkpoints and for values that users assign.
 #ifndef SOK_CUDA_STORE_ROW_PIECES_H_
 #define SOK_CUDA_STORE_ROW_PIECES_H_
 
@@ -12,16 +12,15 @@
 
 namespace sok {
 
-// Rows of one table: rows[n], in device memory, or where that is null the n rows from `first` on. Negative
-// rows are passed over: what belongs to them is neither read nor written.
+// Rows of one table: rows[n], in device memory, or if that is null the n rows from `first` on. Negative rows
+// are skipped: what belongs to them is neither read nor written.
 struct RowList {
   const int64_t* rows = nullptr;
   int64_t first = 0;
   int64_t n = 0;
 };
 
-// Each call enqueues one kernel; Internal where it cannot be launched. Arrays are in memory that kernels
-// reach.
+// Each call enqueues one kernel; Internal if it cannot be launched. Arrays are in memory that kernels reach.
 
 // values[i * columns + c] = float first_column + c of the record of row i of the list. The columns are within
 // the record's width.

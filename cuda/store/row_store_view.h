@@ -12,7 +12,7 @@ namespace sok {
 
 // Row r has a record of `stride` floats, [weights | slot 0 | slot 1 ... | padding], of which the first
 // `width` are used. `stride` is a multiple of 4, so every record is aligned to 16 bytes. Valid for kernels
-// that are put into the stream before the next Reserve or SetSlots.
+// that are enqueued on the stream before the next Reserve or SetSlots.
 struct RowStoreView {
   char* const* slabs = nullptr;  // in device memory; record r is number (r & mask) of slab r >> bits
   int64_t mask = 0;

@@ -1,4 +1,4 @@
-// Which of a group's ids without rows get one, where tables have admission: cc/table/admission_filter.h.
+// Which of a group's ids without rows get one in tables with admission: see cc/table/admission_filter.h.
 #ifndef SOK_CUDA_TABLE_ADMIT_IDS_H_
 #define SOK_CUDA_TABLE_ADMIT_IDS_H_
 
@@ -24,7 +24,7 @@ struct FilterView {
   BloomView bloom;
 };
 
-// What is decided of an id without a row. Without a filter it is admitted.
+// The decision about an id without a row. Without a filter the id is admitted.
 enum class Outcome : int32_t {
   kAdmitted,
   kAdmittedFromWaiting,  // and waits no longer
@@ -32,15 +32,16 @@ enum class Outcome : int32_t {
   kWaitsNew,             // waits from now on; with a Bloom filter, is only counted
 };
 
-// Of each id without a row, by its number in the group; of others nothing is written. All of [max].
+// The outcome for each id without a row, indexed by its number in the group; entries of other ids are not
+// written. All arrays are [max].
 struct Outcomes {
-  int64_t* totals = nullptr;  // its occurrences, those of this lookup included
+  int64_t* totals = nullptr;  // its occurrences, including those of this lookup
   int64_t* places = nullptr;  // where it waits, kAbsentRow if it does not
   int32_t* outcomes = nullptr;
 };
 
-// Decides about `absent`. counts[u] is how often id u occurs in the lookup. filters[ids.tables], on the
-// device as all arrays.
+// Decides about `absent`. counts[u] is how often id u occurs in the lookup. filters[ids.tables] and the other
+// arrays are on the device.
 Status DecideAdmission(cudaStream_t stream, const IdsOfGroup& ids, const SomeIds& absent,
                        const FilterView* filters, const int32_t* counts, const Outcomes& outcomes);
 
@@ -51,7 +52,7 @@ Status ListOutcomes(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGr
                     const Outcomes& outcomes, uint32_t which, const SomeIds& some);
 
 // Admission::before_lookup: sets read_rows to kAbsentRow for `admitted` ids that read as the default value in
-// this lookup. filters[tables] as above; ids have since got the numbers `moved`, or null if they kept theirs.
+// this lookup. filters[tables] as above; `moved` has the ids' new numbers, or is null if they kept theirs.
 Status ReadDefaults(cudaStream_t stream, const IdsOfGroup& ids, const SomeIds& admitted,
                     const FilterView* filters, const int32_t* counts, const Outcomes& outcomes,
                     const int32_t* moved, int64_t* read_rows);
@@ -62,10 +63,10 @@ struct ReorderedIds {
   int64_t* rows = nullptr;   // [max]
   int32_t* moved = nullptr;  // [max]: the new number of each id
 };
-// Puts the ids of each table that have rows first, the order otherwise unchanged.
+// Moves the ids that have rows to the front of their table's; the order is otherwise unchanged.
 Status PutRowsFirst(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids, const int64_t* rows,
                     const ReorderedIds& reordered);
-// inverse[p] = moved[inverse[p]], n occurrences.
+// inverse[p] = moved[inverse[p]], for n occurrences.
 Status RenumberOccurrences(cudaStream_t stream, const int32_t* moved, int64_t n, int32_t* inverse);
 
 }  // namespace sok

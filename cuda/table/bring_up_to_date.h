@@ -10,8 +10,8 @@
 
 namespace sok {
 
-// DeviceTable::BringUpToDate of some tables: rows[i] of tables[i]. Tables with the same optimizer share a
-// launch. ResourceExhausted or Internal as there.
+// DeviceTable::BringUpToDate for several tables: rows[i] belong to tables[i]. Tables with the same optimizer
+// share a launch. Returns the same errors.
 Status BringUpToDate(cudaStream_t stream, Span<DeviceTable* const> tables, Span<const RowList> rows);
 
 }  // namespace sok

@@ -1,4 +1,4 @@
-// Finds the rows that a full table evicts without sorting the others. Only .cu files include this header.
+// Finds the rows that a full table evicts, without sorting the others. Only .cu files include this header.
 #ifndef SOK_CUDA_TABLE_CHOOSE_LEAST_H_
 #define SOK_CUDA_TABLE_CHOOSE_LEAST_H_
 
@@ -13,8 +13,8 @@
 namespace sok {
 
 // The priorities of a table's rows, in the order of EvictionQueue (cc/table/eviction_queue.h): smallest
-// (last_used, key) first, or with `by_frequency` smallest (frequency, last_used, key). Each is given as an
-// unsigned number of the same order.
+// (last_used, key) first, or with `by_frequency` smallest (frequency, last_used, key). Each is converted to
+// an unsigned number that sorts the same way.
 struct RowPriorities {
   const int64_t* keys = nullptr;  // [rows], on the device; distinct
   ColumnView<int64_t> last_used;  // from 0 to `uses`
@@ -29,21 +29,21 @@ struct RowPriorities {
   __device__ uint64_t Frequency(int64_t row) const { return static_cast<uint64_t>(frequency[row]); }
 };
 
-// Bits of the numbers from 0 to `most`.
+// The number of bits of the numbers from 0 to `most`.
 inline int BitsOf(int64_t most) {
   int bits = 1;
   while (bits < 63 && most >= int64_t{1} << bits) ++bits;
   return bits;
 }
 
-// candidates[(rows + 31) / 32] on the device has a bit for each row, in the order of its words' bits: of the
-// rows among which to choose. Leaves the bits of the `n` rows with the least priorities; there are at least
-// `n` candidates. Fewer than 2^31 rows.
+// candidates[(rows + 31) / 32], on the device, has a bit for each row that may be chosen: row r is bit r % 32
+// of word r / 32. Keeps only the bits of the `n` rows with the lowest priorities; there must be at least `n`
+// candidates. Fewer than 2^31 rows.
 //
-// It finds the n-th priority digit by digit, like a radix sort that goes on with one bucket only. The first
-// digit is read of all candidates, and the next ones of those that are still undecided: about 20 bytes of
-// traffic for each candidate, unless most priorities are equal. ResourceExhausted where `scratch` has no
-// memory, of which it takes a bit for each row. Waits for nothing.
+// Finds the n-th priority digit by digit, like a radix sort that continues with one bucket only. The first
+// digit is read for all candidates, and the next ones for those that are still undecided: about 20 bytes of
+// traffic for each candidate, unless most priorities are equal. ResourceExhausted if `scratch` runs out of
+// memory; it takes a bit per row. Waits for nothing.
 Status ChooseLeast(cudaStream_t stream, DeviceAllocator* scratch, const RowPriorities& priorities,
                    int64_t rows, int64_t n, uint32_t* candidates);
 

@@ -1,4 +1,4 @@
-// What a training lookup leaves with a table's admission filter.
+// Updates a table's admission filter after a training lookup.
 #ifndef SOK_CUDA_TABLE_COMMIT_ADMISSION_H_
 #define SOK_CUDA_TABLE_COMMIT_ADMISSION_H_
 
@@ -20,21 +20,21 @@ struct ListedIds {
   int64_t n = 0;
 };
 
-// What a lookup knows of its ids in one table. Arrays are on the device, those of ids by their number in the
-// group.
+// What a lookup knows about its ids in one table. Arrays are on the device; those of ids are indexed by their
+// number in the group.
 struct FilteredLookup {
   const int64_t* keys = nullptr;
   const int32_t* counts = nullptr;
-  const int64_t* rows = nullptr;  // those of admitted ids are there
+  const int64_t* rows = nullptr;  // the rows of admitted ids have been inserted
   Outcomes outcomes;
   ListedIds absent;    // had no row before the lookup
-  ListedIds admitted;  // of those: have one now
+  ListedIds admitted;  // those of them that have one now
   ListedIds gone;      // kAdmittedFromWaiting
   ListedIds fresh;     // kWaitsNew
 };
 
-// AdmissionFilter::Commit: counts ids that have no row, lets admitted ones wait no longer, and gives their
-// rows what was counted before. The table's filter has reserved room (DeviceWaiting::Reserve).
+// AdmissionFilter::Commit: counts ids that have no row, removes admitted ids from the waiting ones, and moves
+// their counts to their rows. The table's filter has reserved room (DeviceWaiting::Reserve).
 Status CommitAdmission(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                        const FilteredLookup& lookup, DeviceTable* table);
 

@@ -14,22 +14,21 @@
 
 namespace sok {
 
-// What kernels see of it.
+// A kernel's view of the filter.
 struct BloomView {
-  void* counters = nullptr;  // `count` of `bits` bits, unsigned and little-endian
+  void* counters = nullptr;  // `count` counters of `bits` bits, unsigned and little-endian
   int64_t count = 0;
   int hashes = 0;
   int bits = 0;
   uint64_t max_count = 0;
 };
 
-// Order of work, threads and memory as KeyDirectory. Move-only.
+// Order of work, thread safety and memory are as for KeyDirectory. Move-only.
 class DeviceBloom {
  public:
   explicit DeviceBloom(DeviceAllocator* allocator) : allocator_(allocator) {}
 
-  // Makes a filter for `admission`, which is checked and kBloom, of zeros. ResourceExhausted where memory
-  // does not suffice.
+  // Makes a filter of zeros for `admission`, which is kBloom and valid. ResourceExhausted if memory runs out.
   Status Init(cudaStream_t stream, const Admission& admission);
 
   BloomView view() const { return view_; }

@@ -1,4 +1,4 @@
-// Which rows changed, and which keys went, since the last checkpoint of a chain.
+// Which rows changed, and which keys were erased, since the last checkpoint of a chain.
 #ifndef SOK_CUDA_TABLE_DEVICE_ROW_CHANGES_H_
 #define SOK_CUDA_TABLE_DEVICE_ROW_CHANGES_H_
 
@@ -13,8 +13,8 @@
 
 namespace sok {
 
-// RowChanges of the CPU on the device: what it says of the two phases of a save holds here. Order of work,
-// threads and memory as KeyDirectory.
+// The CPU's RowChanges on the device, with the same two phases of a save. Order of work, thread safety and
+// memory are as for KeyDirectory.
 class DeviceRowChanges {
  public:
   explicit DeviceRowChanges(DeviceAllocator* allocator)
@@ -26,19 +26,18 @@ class DeviceRowChanges {
     return changed_.bytes() + saving_.bytes() + erased_.bytes() + saving_erased_.bytes();
   }
 
-  // Makes room for the rows [0, rows) and `erasures` more erased keys. ResourceExhausted where memory does
-  // not suffice.
+  // Makes room for the rows [0, rows) and `erasures` more erased keys. ResourceExhausted if memory runs out.
   Status Reserve(cudaStream_t stream, int64_t rows, int64_t erasures);
 
-  // rows[n], in device memory, have changed; negative ones are passed over.
+  // rows[n], in device memory, have changed; negative ones are skipped.
   Status MarkChanged(cudaStream_t stream, const int64_t* rows, int64_t n);
-  // rows[n] are no longer those of keys[n].
+  // rows[n] no longer belong to keys[n].
   Status MarkErased(cudaStream_t stream, const int64_t* rows, const int64_t* keys, int64_t n);
 
-  // changed[words] = the bits of the rows that have changed since the last save that succeeded, 32 a word,
-  // beginning with those of row 32 * first_word. In device memory.
+  // changed[words], in device memory, = the bits of the rows that have changed since the last successful
+  // save, 32 per word, beginning with row 32 * first_word.
   Status WriteChanged(cudaStream_t stream, int64_t first_word, int64_t words, uint32_t* changed) const;
-  // Keys erased since then, each once, in increasing order. Waits for the device.
+  // The keys erased since then, each once, in increasing order. Waits for the device.
   Status FetchErased(cudaStream_t stream, std::vector<int64_t>* keys) const;
 
   Status BeginSave(cudaStream_t stream);

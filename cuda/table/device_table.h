@@ -39,11 +39,10 @@ namespace sok {
 // Where a table's memory comes from. Both outlive the table.
 struct TableMemory {
   DeviceAllocator* device = nullptr;
-  DeviceAllocator* rows = nullptr;  // of records: `device`, or memory of the host
+  DeviceAllocator* rows = nullptr;  // of records: `device`, or host memory
 };
 
-// What a table says of a row's use, as RowUsage (cc/table/row_usage.h) does; a column exists where the
-// options need it.
+// The use of a table's rows, like RowUsage (cc/table/row_usage.h); a column exists if the options need it.
 struct DeviceUsage {
   DeviceUsage(const TableOptions& options, DeviceAllocator* allocator);
   Status Reserve(cudaStream_t stream, int64_t rows);
@@ -55,12 +54,11 @@ struct DeviceUsage {
   Column last_used;
 };
 
-// The keys, rows, use, changes and clocks of a table: Table (cc/table/table.h) of the CPU says what they
-// mean, and row numbers, references, errors and their words are its own. The optimizer's arithmetic is
-// elsewhere.
+// The keys, rows, use, changes and clocks of a table: see Table (cc/table/table.h), the CPU's, for their
+// meaning. Row numbers, references and error messages are the same. The optimizer's arithmetic is elsewhere.
 //
-// Arrays are on the device. A call puts its work into a stream; `Waits` in a comment says that it also waits
-// for the device.
+// Arrays are on the device. A call enqueues its work on a stream; `Waits` in a comment says that it also
+// waits for the device.
 //
 // Thread safety: the caller holds mutex() around calls, and has called Enter for the stream first and Leave
 // last, which orders the work of several streams.
@@ -70,14 +68,14 @@ class DeviceTable {
   static StatusOr<std::unique_ptr<DeviceTable>> Create(cudaStream_t stream, const TableMemory& memory,
                                                        TableOptions options);
 
-  // Waits for the work on the table, whose memory goes.
+  // Waits for the work on the table before its memory is freed.
   ~DeviceTable() { order_.Wait(); }
 
   Mutex& mutex() const { return mutex_; }
   Status Enter(cudaStream_t stream) { return Named(order_.Enter(stream)); }
   Status Leave(cudaStream_t stream) { return Named(order_.Leave(stream)); }
 
-  // Different for each table of the process.
+  // A number that no other table of the process has.
   uint64_t serial() const { return serial_; }
   const TableOptions& options() const { return options_; }
   uint64_t definition_fingerprint() const { return definition_fingerprint_; }
@@ -87,7 +85,7 @@ class DeviceTable {
   bool represents_rows() const { return options_.placement.represents(options_.rank); }
   bool counts_lookups() const { return usage_.frequency.has_value(); }
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
-  // An error from below, with the variable's name in front.
+  // `status` with the variable's name in front of its message.
   Status Named(const Status& status) const;
 
   // --- For kernels, until the table next makes room ---
@@ -101,7 +99,7 @@ class DeviceTable {
   }
   RowSource source() const { return SourceOf(directory_); }
   RowStoreView rows() const { return store_.view(); }
-  // Null where references are row numbers.
+  // Null if references are row numbers.
   const uint32_t* states() const { return directory_.has_erased() ? directory_.view().states : nullptr; }
   const KeyDirectory& directory() const { return directory_; }
   DeviceUsage& usage() { return usage_; }
@@ -111,38 +109,38 @@ class DeviceTable {
 
   // --- Rows for new keys ---
 
-  // ResourceExhausted where the capacity does not suffice for more keys.
+  // ResourceExhausted if the capacity is too small for more keys.
   Status CheckCapacity(int64_t new_keys) const;
-  // The same for a lookup that finds `present` other rows, where a full table evicts rows.
+  // The same for a lookup that finds `present` other rows, if a full table evicts rows.
   Status CheckRoom(int64_t new_keys, int64_t present) const;
-  // Rows that have to go for that; 0 unless the table evicts.
+  // The number of rows to evict for that; 0 unless the table evicts.
   int64_t SurplusOf(int64_t new_keys) const;
-  // What is not found without hashing.
+  // The error for a key that has no row in a table without hashing.
   Status NoRowFor(int64_t key) const;
-  // Makes room for `new_keys` more keys. ResourceExhausted where memory does not suffice.
+  // Makes room for `new_keys` more keys. ResourceExhausted if memory runs out.
   Status Reserve(cudaStream_t stream, int64_t new_keys);
-  // keys[n] have rows[n], and their records are started (StartRows): says so to all else that the table
-  // keeps. Reserve came before.
+  // Updates everything else that the table keeps by row, once keys[n] have rows[n] and their records are
+  // started (StartRows). Needs a Reserve.
   Status StartUse(cudaStream_t stream, const int64_t* rows, int64_t n);
-  // A training lookup has found or made rows[n], of ids that occur counts[n] times; negative rows are passed
-  // over. `counts` may be null unless counts_lookups().
+  // A training lookup has found or made rows[n], of ids that occur counts[n] times; negative rows are
+  // skipped. `counts` may be null unless counts_lookups().
   Status CountUses(cudaStream_t stream, const int64_t* rows, const int32_t* counts, int64_t n);
   // The rows of keys[n], which are distinct; absent ones are inserted as for loading: without admission,
-  // counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own` says to pass over
-  // those. Errors as Table::FindOrMake. Waits.
+  // counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own` says to skip those.
+  // Errors as for Table::FindOrMake. Waits.
   Status FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n, bool own,
                     int64_t* rows);
 
-  // --- Rows that go ---
+  // --- Erasing rows ---
 
   // Table::Erase: of keys[n]. Waits.
   Status Erase(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,
                int64_t* erased);
-  // Makes room to erase `n` rows. ResourceExhausted where memory does not suffice.
+  // Makes room to erase `n` rows. ResourceExhausted if memory runs out.
   Status ReserveErase(cudaStream_t stream, int64_t n);
-  // Takes out rows[n], distinct and in use, in their order.
+  // Erases rows[n], distinct and in use, in their order.
   Status EraseRowsOf(cudaStream_t stream, DeviceAllocator* scratch, int64_t* rows, int64_t n);
-  // Rows that went in this table's life: references that were made when it had this value are all current.
+  // The number of rows erased so far. While it does not change, all references stay current.
   int64_t num_erased() const { return num_erased_; }
 
   // --- The optimizer ---
@@ -154,14 +152,14 @@ class DeviceTable {
   Span<const float> first_hyper() const { return first_hyper_; }
   // The error of a step by this optimizer, if any. Changes nothing.
   Status CheckStep(std::string_view optimizer, Span<const float> hyper) const;
-  // What is not known of a reference; `row` is its row.
+  // The error for a reference to a row that the table never had; `row` is that row.
   Status NoRowNumber(int64_t row) const;
-  // Gives a table that has none its optimizer. CheckStep has passed.
+  // Attaches the optimizer to a table that has none. CheckStep has passed.
   Status AttachOptimizer(cudaStream_t stream, std::string_view name, Span<const float> hyper);
-  // Makes rows current, which are distinct, if the optimizer postpones the steps of untouched rows.
+  // Makes rows, which are distinct, current if the optimizer postpones the steps of untouched rows.
   Status BringUpToDate(cudaStream_t stream, const RowList& rows);
   bool is_up_to_date() const { return optimizer_ == nullptr || !optimizer_->has_catch_up(); }
-  // A step with gradients of these rows, below 0 for none, is in the stream.
+  // Call it after a step with gradients of these rows (below 0: none) has been enqueued.
   Status FinishStep(cudaStream_t stream, const int64_t* rows, int64_t n);
 
   // --- Admission ---
@@ -177,7 +175,7 @@ class DeviceTable {
   int64_t uses() const { return uses_; }
   bool counts_global_steps() const { return counts_global_steps_; }
   void SetClock(int64_t steps, int64_t uses, bool of_graph);
-  // Needs no Enter: it works on the stream of the last call.
+  // Needs no Enter: uses the stream of the last call.
   Status SetGlobalStep(int64_t step);
   // The number of the step that is being taken.
   int64_t CountStep();
@@ -189,7 +187,7 @@ class DeviceTable {
   Status TrackChanges(cudaStream_t stream);
   ChainEnd& chain_end() { return chain_end_; }
 
-  // For calls on this table alone.
+  // For calls on this table only.
   StagedUpload& upload() { return upload_; }
   RoundTrip& round_trip() { return round_trip_; }
 

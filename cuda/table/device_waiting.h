@@ -16,7 +16,7 @@
 
 namespace sok {
 
-// What kernels see of them.
+// A kernel's view of these ids.
 struct WaitingView {
   KeyDirectoryView directory;
   ColumnView<int64_t> counts;      // occurrences so far
@@ -24,7 +24,8 @@ struct WaitingView {
 };
 
 // WaitingIds (cc/table/waiting_ids.h) on the device: each id has a place, as a key has a row. Places are
-// other numbers than the CPU's, which nothing depends on. Order of work, threads and memory as KeyDirectory.
+// numbered differently than on the CPU; nothing depends on these numbers. Order of work, thread safety and
+// memory are as for KeyDirectory.
 class DeviceWaiting {
  public:
   explicit DeviceWaiting(DeviceAllocator* allocator)
@@ -36,20 +37,19 @@ class DeviceWaiting {
   WaitingView view() const { return {directory_.view(), counts_.view(), last_steps_.view()}; }
   DeviceRowChanges& changes() { return changes_; }
 
-  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted where memory does not
-  // suffice.
+  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted if memory runs out.
   Status Reserve(cudaStream_t stream, int64_t insertions, int64_t erasures);
 
-  // Gives places[i] to keys[i], n absent distinct ids. Needs a Reserve. Arrays on the device.
+  // Assigns places[i] to keys[i], which are n absent distinct ids. Needs a Reserve. Arrays on the device.
   Status Insert(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload, const int64_t* keys,
                 int64_t n, int64_t* places);
-  // Takes out places[n], distinct and in use. Needs a Reserve.
+  // Erases places[n], distinct and in use. Needs a Reserve.
   Status ErasePlaces(cudaStream_t stream, DeviceAllocator* scratch, int64_t* places, int64_t n);
 
-  // Takes out those of keys[n] that wait, which may repeat. Waits for the device.
+  // Erases those of keys[n] that wait; keys may repeat. Waits for the device.
   Status Erase(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip, const int64_t* keys,
                int64_t n);
-  // Sets what is known of keys[n], which are distinct and may be new. Waits for the device.
+  // Sets the counts and last steps of keys[n], which are distinct and may be new. Waits for the device.
   Status Set(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload, RoundTrip* round_trip,
              const int64_t* keys, const int64_t* counts, const int64_t* last_steps, int64_t n);
 

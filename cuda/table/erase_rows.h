@@ -1,4 +1,4 @@
-// Rows of one table that lose their keys.
+// Erases rows of one table.
 #ifndef SOK_CUDA_TABLE_ERASE_ROWS_H_
 #define SOK_CUDA_TABLE_ERASE_ROWS_H_
 
@@ -12,15 +12,15 @@
 
 namespace sok {
 
-// Sorts rows[n], of which none is beyond `row_limit`, and leaves each once: distinct[*count]. kAbsentRow is
-// left out. Arrays on the device, of n elements; n < 2^31. ResourceExhausted where `scratch` has no memory,
-// of which it takes about 16 bytes a row.
+// distinct[*count] = the distinct values of rows[n], sorted, without kAbsentRow. Rows are below `row_limit`.
+// Arrays are on the device and have n elements; n < 2^31. ResourceExhausted if `scratch` runs out of memory;
+// it takes about 16 bytes per row.
 Status SortDistinctRows(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* rows, int64_t n,
                         int64_t row_limit, int64_t* distinct, int64_t* count);
 
 // Frees rows[n], which are distinct and in use, in their order, and writes the keys that they had to keys[n].
-// The directory has reserved room for it; the caller counts them (KeyDirectory::CountErased). `rows` stay as
-// they are.
+// The directory must have reserved room for them; the caller counts them (KeyDirectory::CountErased). Does
+// not change `rows`.
 Status EraseRows(cudaStream_t stream, const KeyDirectory& directory, int64_t* rows, int64_t n, int64_t* keys);
 
 }  // namespace sok

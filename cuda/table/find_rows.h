@@ -1,4 +1,4 @@
-// Which rows the ids of a group have.
+// Finds the rows of a group's ids.
 #ifndef SOK_CUDA_TABLE_FIND_ROWS_H_
 #define SOK_CUDA_TABLE_FIND_ROWS_H_
 
@@ -16,12 +16,12 @@ namespace sok {
 // The row of a key that another rank holds.
 constexpr int64_t kForeignRow = -2;
 
-// Where a table's keys are looked up: in its index, or without hashing by the key itself.
+// How a table finds a key's row: in its index, or without hashing by arithmetic on the key.
 struct RowFinder {
   bool is_static = false;
   KeyIndexView index;
   StaticRows static_rows;
-  // Whether there may be keys that `rank` does not hold: they get kForeignRow. The boundaries are on the
+  // Whether there may be keys that `rank` does not hold, which get kForeignRow. The boundaries are on the
   // device.
   bool may_be_foreign = false;
   KeyOwners owners;
@@ -29,8 +29,8 @@ struct RowFinder {
 };
 
 // rows[u] = the row of id u, or kAbsentRow. A key that has no row in a table without hashing is an error:
-// *first_unknown becomes the least of its value and the number of that id. finders[ids.tables] and the other
-// arrays are on the device.
+// *first_unknown becomes the minimum of its value and the number of that id. finders[ids.tables] and the
+// other arrays are on the device.
 Status FindRows(cudaStream_t stream, const IdsOfGroup& ids, const RowFinder* finders, int64_t* rows,
                 uint64_t* first_unknown);
 

@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// keys[i] = the key of rows[i], a row in use. Arrays of n on the device.
+// keys[i] = the key of rows[i], a row in use. The arrays have n elements on the device.
 Status GatherKeys(cudaStream_t stream, const DeviceTable& table, const int64_t* rows, int64_t n,
                   int64_t* keys);
 

@@ -1,4 +1,4 @@
-// Ids without a row get one: for all tables of a group at once.
+// Assigns rows to ids that have none, for all tables of a group at once.
 #ifndef SOK_CUDA_TABLE_GIVE_ROWS_H_
 #define SOK_CUDA_TABLE_GIVE_ROWS_H_
 
@@ -13,11 +13,11 @@
 
 namespace sok {
 
-// Lists the ids u whose rows[u] is kAbsentRow. `scratch` has to give about a bit for each id.
+// Lists the ids u whose rows[u] is kAbsentRow. Takes about a bit of `scratch` per id.
 Status ListAbsent(cudaStream_t stream, DeviceAllocator* scratch, const IdsOfGroup& ids, const int64_t* rows,
                   const SomeIds& absent);
 
-// A table that gives rows.
+// A table in which rows are assigned.
 struct RowSource {
   KeyDirectoryView directory;
   int64_t num_free = 0;
@@ -27,7 +27,7 @@ inline RowSource SourceOf(const KeyDirectory& directory) {
   return {directory.view(), directory.num_free(), directory.row_limit()};
 }
 
-// Keys that get rows, table by table. All arrays are on the device.
+// Keys to which rows are assigned, ordered by table. All arrays are on the device.
 struct NewRows {
   int tables = 0;
   const RowSource* sources = nullptr;     // [tables]
@@ -38,12 +38,12 @@ struct NewRows {
   int64_t* rows = nullptr;         // [count]
 };
 
-// Gives rows to the keys new.keys, in order, and enters them. Every directory has reserved room; the caller
-// counts (KeyDirectory::CountGiven) what each table has given. Writes new.rows.
+// Assigns rows to the keys new.keys, in order, inserts the keys into the indexes, and writes new.rows. Every
+// directory must have reserved room; the caller counts the rows of each table (KeyDirectory::CountGiven).
 Status GiveRows(cudaStream_t stream, const NewRows& new_rows);
 
-// Takes the keys new.keys[k] = ids.keys[which[k]] out of a lookup; and after GiveRows writes
-// rows[which[k]] = new.rows[k].
+// Collects a lookup's keys, new.keys[k] = ids.keys[which[k]]; and after GiveRows writes rows[which[k]] =
+// new.rows[k].
 Status CollectKeys(cudaStream_t stream, const IdsOfGroup& ids, const int32_t* which, const NewRows& new_rows);
 Status SpreadRows(cudaStream_t stream, const NewRows& new_rows, const int32_t* which, int64_t* rows);
 

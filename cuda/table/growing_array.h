@@ -1,4 +1,4 @@
-// An array on the device that grows.
+// A growing array on the device.
 #ifndef SOK_CUDA_TABLE_GROWING_ARRAY_H_
 #define SOK_CUDA_TABLE_GROWING_ARRAY_H_
 
@@ -20,12 +20,11 @@ namespace sok {
 template <typename T>
 class GrowingArray {
  public:
-  // The allocator has to outlive this.
+  // The allocator must outlive this object.
   explicit GrowingArray(DeviceAllocator* allocator) : allocator_(allocator) {}
 
-  // Makes [0, size) addressable; numbers stay as they are, and data() changes. Grows by half at least, if
-  // memory suffices for it. Never shrinks. ResourceExhausted where memory does not suffice; the array is then
-  // unchanged.
+  // Makes [0, size) addressable. Keeps the numbers, but data() changes. Grows by half at least, if there is
+  // enough memory. Never shrinks. ResourceExhausted if memory runs out; the array is then unchanged.
   Status Reserve(cudaStream_t stream, int64_t size) {
     if (size <= this->size()) return OkStatus();
     const int64_t by_half = this->size() + this->size() / 2;
@@ -33,7 +32,7 @@ class GrowingArray {
     return Grow(stream, size);
   }
 
-  // Frees the memory behind what is in the stream.
+  // Frees the memory after the work that is in the stream.
   void Clear(cudaStream_t stream) {
     buffer_.set_stream(stream);
     buffer_.Free();

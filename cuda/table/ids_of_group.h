@@ -5,14 +5,14 @@
 
 namespace sok {
 
-// The distinct ids of a group of tables, those of table 0 first, and their rows: as cuda/dedup/dedup.h
-// numbers them. All arrays are on the device.
+// The distinct ids of a group of tables, numbered as in cuda/dedup/dedup.h: ordered by table. All arrays are
+// on the device.
 struct IdsOfGroup {
   int tables = 0;
   const int64_t* begin =
       nullptr;                    // [tables + 1]: table t has the ids [begin[t], begin[t + 1]); begin[0] is 0
   const int64_t* keys = nullptr;  // [max]
-  int64_t max = 0;                // the host knows that begin[tables] is at most this; below 2^31
+  int64_t max = 0;                // an upper bound of begin[tables] that the host knows; below 2^31
 };
 
 // Some of these ids, in order.

@@ -16,8 +16,8 @@
 namespace sok {
 
 // Inserts `some` of the ids of a group, which have no rows, with their initial rows: rows[u] becomes the row
-// of id u. begin[t] .. begin[t + 1] are what some.begin holds, on the host. Every table has reserved room
-// (DeviceTable::Reserve) for its new keys. Checks nothing. ResourceExhausted where `scratch` has no memory;
+// of id u. `begin` is a copy of some.begin on the host. Every table must have reserved room
+// (DeviceTable::Reserve) for its new keys. Checks nothing. ResourceExhausted if `scratch` runs out of memory;
 // then nothing was inserted.
 Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                   Span<DeviceTable* const> tables, const IdsOfGroup& ids, const SomeIds& some,

@@ -16,16 +16,16 @@
 namespace sok {
 
 // The rows and references of cc/table/row_directory.h: new keys get freed rows, the last freed first, then
-// new rows in order; freeing a row increments its generation. A row takes 12 bytes beside its place in the
-// index.
+// new rows in order; freeing a row increments its generation. A row takes 12 bytes in addition to its place
+// in the index.
 //
 // This object has the memory and the sizes. Kernels change the contents (give_rows.h, erase_rows.h), and
-// their callers say what they have put into the stream (CountGiven, CountErased), so that the host never asks
+// their callers report what they have enqueued (CountGiven, CountErased), so that the host never waits for
 // the device. All work is in the order of one stream, or of streams that wait for each other. One thread at a
 // time. Move-only.
 class KeyDirectory {
  public:
-  // The allocator has to outlive this.
+  // The allocator must outlive this object.
   explicit KeyDirectory(DeviceAllocator* allocator)
       : index_(allocator), keys_(allocator), states_(allocator), free_rows_(allocator) {}
 
@@ -41,13 +41,13 @@ class KeyDirectory {
 
   KeyDirectoryView view() const { return {index_.view(), keys_.data(), states_.data(), free_rows_.data()}; }
 
-  // Makes room for `keys` keys in total and for the rows [0, rows). ResourceExhausted where memory does not
-  // suffice; the contents are then unchanged.
+  // Makes room for `keys` keys in total and for the rows [0, rows). ResourceExhausted if memory runs out; the
+  // contents are then unchanged.
   Status Reserve(cudaStream_t stream, int64_t keys, int64_t rows);
   // Makes room to free `n` rows. Errors as above.
   Status ReserveErase(cudaStream_t stream, int64_t n) { return free_rows_.Reserve(stream, num_free_ + n); }
 
-  // Kernels are in the stream that give rows to `n` keys, or that free `n` rows.
+  // Call these after enqueuing kernels that give rows to `n` keys, or that free `n` rows.
   void CountGiven(int64_t n);
   void CountErased(int64_t n);
 

@@ -14,12 +14,12 @@
 namespace sok {
 
 // Lists the first `n` rows in use of a table in the order of EvictionQueue (cc/table/eviction_queue.h),
-// smallest (last_used, key) first, or of a table that evicts by frequency smallest (frequency, last_used,
-// key). Those among kept[num_kept], of which some may be below 0 for none, are left out; there are at least
-// `n` others. Fewer than 2^31 rows.
+// smallest (last_used, key) first, or if the table evicts by frequency smallest (frequency, last_used, key).
+// Leaves out the rows kept[num_kept], whose negative entries are ignored; there must be at least `n` others.
+// Fewer than 2^31 rows.
 //
-// It chooses `n` of all rows (choose_least.h) and sorts these. Takes of `scratch` half a byte for each row
-// and 40 bytes for each of the `n`; ResourceExhausted where that has no memory.
+// Chooses `n` of all rows (choose_least.h) and sorts these. Takes half a byte of `scratch` per row and 40
+// bytes for each of the `n`; ResourceExhausted if `scratch` runs out of memory.
 Status ListLeastUsed(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const int64_t* kept,
                      int64_t num_kept, int64_t n, DeviceBuffer<int64_t>* rows);
 

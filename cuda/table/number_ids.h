@@ -1,4 +1,4 @@
-// Numbers some of a group's ids, in order. Only .cu files include it.
+// Numbers some of a group's ids, in order. Only .cu files include this header.
 #ifndef SOK_CUDA_TABLE_NUMBER_IDS_H_
 #define SOK_CUDA_TABLE_NUMBER_IDS_H_
 
@@ -16,7 +16,7 @@
 namespace sok {
 namespace number_ids_internal {
 
-// One flag for each id; beyond the ids there is none.
+// The flag of each id; false beyond the last id.
 template <typename Flag>
 struct FlagOfId {
   const int64_t* num_ids;

@@ -12,22 +12,22 @@
 
 namespace sok {
 
-// Turns the rows of a group's ids into references; kAbsentRow stays. states[t] are those of table t (on the
-// device, as the array), null for a table whose references are row numbers.
+// Turns the rows of a group's ids into references; kAbsentRow stays. `states`, on the device, has the states
+// of each table's rows; null for a table whose references are row numbers.
 Status MakeReferences(cudaStream_t stream, const IdsOfGroup& ids, const uint32_t* const* states,
                       int64_t* rows);
 
-// The rows that references stand for in one table.
+// The rows of references to one table.
 struct ReferencedRows {
   const int64_t* references = nullptr;  // [n]
   int64_t n = 0;
   int64_t row_limit = 0;
-  const uint32_t* states = nullptr;  // null where no row was ever freed: references are row numbers then
+  const uint32_t* states = nullptr;  // null if no row was ever freed: references are then row numbers
   int64_t* rows = nullptr;           // [n]: kAbsentRow for a row that was freed since. May be null
-  // The first position whose row the table never had, n if there is none: the least of its value and that.
-  // kAbsentRow is such a row unless `may_be_absent`.
+  // Becomes the minimum of its value and the first position whose row the table never had. kAbsentRow counts
+  // as such a row unless `may_be_absent`.
   uint64_t* first_unknown = nullptr;
-  // The first position whose row was freed since, alike. May be null.
+  // Likewise for the first position whose row was freed since. May be null.
   uint64_t* first_stale = nullptr;
   bool may_be_absent = false;
 };

@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// Work on one object that calls put into streams of their own choice: each call's work comes after that of
+// Work on one object that calls enqueue on streams of their own choice: each call's work comes after that of
 // the call before. One call at a time. Not copyable.
 class StreamOrder {
  public:
@@ -21,13 +21,13 @@ class StreamOrder {
     if (last_work_ != nullptr && cudaEventDestroy(last_work_) != cudaSuccess) cudaGetLastError();
   }
 
-  // What is put into the stream from now on comes after the work of the last call.
+  // Orders later work on the stream after the work of the last call.
   Status Enter(cudaStream_t stream) {
     if (!last_stream_.has_value() || *last_stream_ == stream) return OkStatus();
     return CudaStatus(cudaStreamWaitEvent(stream, last_work_, 0), "cannot order two streams");
   }
 
-  // The call has put its work into the stream.
+  // Must be called when the call has enqueued its work on the stream.
   Status Leave(cudaStream_t stream) {
     if (last_work_ == nullptr) {
       SOK_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&last_work_, cudaEventDisableTiming),
@@ -38,7 +38,7 @@ class StreamOrder {
     return OkStatus();
   }
 
-  // Waits until the work of all calls is done. Errors of the device show elsewhere.
+  // Waits until the work of all calls is done. Device errors are reported elsewhere.
   void Wait() const {
     if (last_work_ != nullptr && cudaEventSynchronize(last_work_) != cudaSuccess) cudaGetLastError();
   }

@@ -9,7 +9,7 @@
 namespace sok {
 namespace {
 
-// What AdamHistory::Append does, in the memory of the device.
+// What AdamHistory::Append does, in device memory.
 struct AppendPart {
   double* coefficients;
   const double* increments;

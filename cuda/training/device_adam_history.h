@@ -18,13 +18,13 @@
 
 namespace sok {
 
-// AdamHistory (cc/optimizers/adam_history.h) in memory of the device: what the exact Adam remembers of past
-// steps. A step is appended there, by one small kernel for all tables of a group, so nothing is copied from
-// the host. One thread at a time; work is in the order of one stream.
+// AdamHistory (cc/optimizers/adam_history.h) in device memory: the past steps that exact Adam remembers. A
+// step is appended there, by one small kernel for all tables of a group, so nothing is copied from the host.
+// One thread at a time; work is in the order of one stream.
 class DeviceAdamHistory {
  public:
-  // The history of these steps, if there are any. `upload` has nothing added. ResourceExhausted where memory
-  // does not suffice.
+  // A history of these past steps, if there are any. `upload` must be empty. ResourceExhausted if memory runs
+  // out.
   static StatusOr<std::unique_ptr<DeviceAdamHistory>> Make(cudaStream_t stream, DeviceAllocator* memory,
                                                            StagedUpload* upload, float beta1, float beta2,
                                                            Span<const float> alphas);
@@ -35,19 +35,19 @@ class DeviceAdamHistory {
   // The rates of steps 1 ... steps(), on the host.
   const std::vector<float>& alphas() const { return alphas_; }
 
-  // For kernels that are put into the stream before the next Append.
+  // For kernels that are enqueued on the stream before the next Append.
   const AdamHistoryView& view() const { return view_; }
 
-  // Makes room for another step, which may move the arrays: views are made afterwards. ResourceExhausted
-  // where memory does not suffice.
+  // Makes room for another step. This may move the arrays, so make views afterwards. ResourceExhausted if
+  // memory runs out.
   Status ReserveStep(cudaStream_t stream);
 
-  // A history, and the rate of the step that it takes. ReserveStep comes before.
+  // A history, and the rate of the step to append. Needs a ReserveStep.
   struct Step {
     DeviceAdamHistory* history;
     float alpha;
   };
-  // Takes a step of each. Internal where the kernel cannot be launched.
+  // Appends a step to each history. Internal if the kernel cannot be launched.
   static Status Append(cudaStream_t stream, Span<const Step> steps);
 
  private:

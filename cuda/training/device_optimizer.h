@@ -27,53 +27,55 @@ namespace sok {
 struct DeviceCatchUp;
 struct DeviceStep;
 
-// One optimizer of one table whose rows are on the device: what Optimizer (cc/optimizers/optimizer.h) is on
-// the CPU, with the same bits where calls come in the same order. What belongs to a row lies in its record.
+// One optimizer of one table whose rows are on the device: the counterpart of Optimizer
+// (cc/optimizers/optimizer.h) on the CPU, with the same bits if calls come in the same order. The state of a
+// row is in its record.
 //
 // Order of calls: CheckHyper; the store's SetSlots; Reserve; then any number of OnNewRows, EnqueueSteps and
 // EnqueueCatchUps. One thread at a time; all work is in the order of one stream, or of streams that wait for
-// each other. Each call that has a stream returns ResourceExhausted where memory does not suffice and
-// Internal where work cannot be put into the stream.
+// each other. Each call that has a stream returns ResourceExhausted if memory runs out and Internal if work
+// cannot be enqueued on the stream.
 class DeviceOptimizer {
  public:
-  // What this keeps on the device comes from `memory`, which outlives it. An unknown name is an
-  // InvalidArgument that lists the known ones.
+  // Device memory comes from `memory`, which must outlive the result. An unknown name is an InvalidArgument
+  // that lists the known ones.
   static StatusOr<std::unique_ptr<DeviceOptimizer>> Make(std::string_view name, DeviceAllocator* memory);
 
   const RuleInfo& rule() const { return rule_; }
   const std::string& name() const { return rule_.name; }
-  // Steps taken since the optimizer was made, those before a restored checkpoint included.
+  // Steps taken since the optimizer was made, including those before a restored checkpoint.
   int64_t steps() const { return steps_; }
   Status CheckHyper(Span<const float> hyper) const { return rule_.CheckHyper(hyper); }
 
   // Makes room for the state that is kept for each of the rows [0, rows).
   Status Reserve(cudaStream_t stream, int64_t rows);
-  // Rows have been handed out, none of them beyond the last Reserve: numbers rows[n] on the device, below 0
-  // for none. No references.
+  // Marks new rows, which must be below the last Reserve: row numbers (not references) rows[n] on the device;
+  // negative ones are skipped.
   Status OnNewRows(cudaStream_t stream, const int64_t* rows, int64_t n);
-  // Row numbers below this one have been in use: passes over the whole table stop there.
+  // Says that all rows that were ever in use are below `rows`: passes over the whole table stop there.
   void UseRows(int64_t rows);
 
-  // Whether rows that a step does not touch change nevertheless. CatchUp has to come before they are read.
+  // Whether a step also changes rows that it does not touch. They must then be caught up before they are
+  // read.
   bool has_catch_up() const { return rule_.untouched != UntouchedRows::kStay; }
 
-  // Of rules with a catch-up: when each row was last current, in the column's own count of steps. A column
-  // starts with zeros. ColumnStep and StepOf translate from and to steps(): a restored step is one that
-  // past_steps() has, or the last before.
+  // For rules with a catch-up: when each row was last current, in the column's own count of steps, which
+  // starts at zero. ColumnStep and StepOf convert from and to steps(). A restored step must be one of
+  // past_steps(), or the one before them.
   ColumnView<uint32_t> last_current() const { return last_current_.view(); }
   uint32_t ColumnStep(int64_t step) const;
   int64_t StepOf(uint32_t column_step) const { return steps_ - (now_ - column_step); }
 
-  // As of Optimizer, for checkpoints.
+  // See Optimizer; for checkpoints.
   bool can_save_lag() const { return rule_.untouched == UntouchedRows::kMove; }
   PastSteps past_steps() const;
-  // Afterwards all rows count as current; their last steps may be written into last_current() then.
+  // All rows then count as current; the caller may write their last steps into last_current().
   Status RestorePastSteps(cudaStream_t stream, const PastSteps& past);
   Status ForgetPastSteps(cudaStream_t stream);
   std::string SerializeState() const;
   Status RestoreState(cudaStream_t stream, std::string_view state);
 
-  // For kernels that are put into the stream before the next call.
+  // For kernels that are enqueued on the stream before the next call.
   PastView past() const;
 
  private:
@@ -84,14 +86,14 @@ class DeviceOptimizer {
   DeviceOptimizer(const RuleInfo& rule, std::vector<int> decay_of_slot, DeviceAllocator* memory)
       : rule_(rule), decay_of_slot_(std::move(decay_of_slot)), memory_(memory), last_current_(memory) {}
 
-  // Whether rows can have missed steps that this remembers.
+  // Whether this object remembers steps that rows may have missed.
   bool has_past() const { return history_ != nullptr || !factors_.empty(); }
-  // Makes the past one of these hyper-parameters that has room for another step. Where it was another's, all
-  // rows of `table` catch up first.
+  // Prepares the history for a step with these hyper-parameters. If it belongs to different ones, first
+  // catches up all rows of `table`.
   Status Prepare(cudaStream_t stream, Span<const float> hyper, const RowStoreView& table);
   bool IsPastOf(Span<const float> hyper) const;
   Status StartPast(cudaStream_t stream, Span<const float> hyper);
-  // Step 0 of the column now, at which all rows count as current.
+  // Restarts the column's count at step 0, at which all rows count as current.
   Status Restart(cudaStream_t stream);
   void Advance();
 
@@ -118,21 +120,20 @@ struct DeviceStep {
   RowUpdate update;
 };
 
-// Puts a step of some tables, all of one rule, into the stream: the bits of Optimizer::Apply for each.
-// `group` is that of the updates without stored gradients. Where a table's factors of decay or its betas have
-// changed, all of its rows catch up before.
+// Enqueues a step of some tables, all with the same rule, with the bits of Optimizer::Apply for each. `group`
+// belongs to the updates without stored gradients. If a table's decay factors or betas have changed, first
+// catches up all of its rows.
 Status EnqueueSteps(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                     Span<const DeviceStep> steps);
 
-// Rows of a table that are to be current.
+// Rows of a table to catch up.
 struct DeviceCatchUp {
   const DeviceOptimizer* optimizer = nullptr;
   RowStoreView table;
   RowList rows;  // distinct
 };
 
-// Puts the catching up of rows of some tables, all of one rule, into the stream: the bits of
-// Optimizer::CatchUp.
+// Enqueues the catch-up of rows of some tables, all with the same rule, with the bits of Optimizer::CatchUp.
 Status EnqueueCatchUps(cudaStream_t stream, Span<const DeviceCatchUp> catch_ups);
 
 }  // namespace sok

@@ -18,8 +18,8 @@ namespace sok {
 // Tables of powers (cc/optimizers/decay.h) on the device.
 class DevicePowers {
  public:
-  // Sends the tables of the host to memory of `memory`; `upload` has nothing added. ResourceExhausted where
-  // memory does not suffice.
+  // Sends the host's tables to memory from `memory`; `upload` must be empty. ResourceExhausted if memory runs
+  // out.
   static StatusOr<DevicePowers> Send(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
                                      Span<const Powers> host);
 

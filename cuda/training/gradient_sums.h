@@ -15,7 +15,8 @@
 
 namespace sok {
 
-// The occurrences of a group's distinct ids, and what reaches their rows. Arrays on the device.
+// The occurrences of a group's distinct ids, and the gradients that they add to rows. The arrays are on the
+// device.
 struct OccurrenceSegments {
   // Distinct id u occurs at positions[begin[u] .. begin[u + 1]), which increase (cuda/dedup/segments.h).
   const int32_t* begin = nullptr;                 // [unique + 1]
@@ -23,19 +24,19 @@ struct OccurrenceSegments {
   const OccurrenceGradient* gradients = nullptr;  // [occurrences], by position
 };
 
-// The part of a table in them.
+// One table's part of these.
 struct TableGradients {
   int64_t dim = 0;
   int64_t first_unique = 0;  // its distinct ids are [first_unique, first_unique + unique)
   int64_t unique = 0;
   int64_t first_occurrence = 0;  // begin[first_unique]
   int64_t occurrences = 0;
-  // Whether dim is a multiple of 4 and all gradients' rows are aligned to 16 bytes.
+  // Whether dim is a multiple of 4 and all rows of gradients are aligned to 16 bytes.
   bool in_fours = false;
   float divisor = 1.0f;  // sums are divided by it
 };
 
-// What a kernel needs to sum up a table's gradients. The gradient of distinct id number k of the table is the
+// What a kernel needs to sum a table's gradients. The gradient of distinct id number k of the table is the
 // sum over its occurrences in order, in pieces of kSegmentPiece, divided.
 struct SumsView {
   const int32_t* begin = nullptr;  // of the table's first distinct id
@@ -47,12 +48,12 @@ struct SumsView {
   float divisor = 1.0f;
 };
 
-// The sums of pieces of long segments, made before the kernels that use SumsView.
+// The sums of the pieces of long segments, computed before the kernels that use SumsView.
 class PieceSums {
  public:
-  // Puts the kernel into the stream that writes them. The scratch lives as long as the result: kernels that
-  // use views have to be in the stream before that. ResourceExhausted where memory does not suffice, 8 * dim
-  // bytes for each kSegmentPiece occurrences; Internal where the kernel cannot be launched.
+  // Enqueues the kernel that writes the sums. The scratch lives as long as the result: kernels that use views
+  // must be enqueued before the result is destroyed. ResourceExhausted if memory runs out; takes 8 * dim
+  // bytes per kSegmentPiece occurrences; Internal if the kernel cannot be launched.
   static StatusOr<PieceSums> Enqueue(cudaStream_t stream, DeviceAllocator* scratch,
                                      const OccurrenceSegments& group, Span<const TableGradients> tables);
 
@@ -64,8 +65,9 @@ class PieceSums {
   std::vector<SumsView> views_;
 };
 
-// Sums of one table that are wanted in memory: out[k, 0..dim), row-major, that of distinct id chosen[k] of
-// the group, which is one of the table's; null `chosen` means number first + k of the table's ids.
+// Sums of one table to write to memory: out[k, 0..dim), row-major, is the sum of the group's distinct id
+// chosen[k], which must be one of the table's. If `chosen` is null, it is that of number first + k of the
+// table's ids.
 struct SumsOutput {
   int64_t table = 0;                // its position among the tables
   const int32_t* chosen = nullptr;  // [rows], on the device
@@ -74,10 +76,9 @@ struct SumsOutput {
   int64_t first = 0;
 };
 
-// Puts sums of gradients into the stream: the bits of SegmentSum (cc/pooling/segment_sum.h), and of the
-// division by a table's divisor. A table may have several outputs. Arguments need not outlive the call,
-// arrays on the device have to be there when the stream gets to them. Thread-safe. Errors as
-// PieceSums::Enqueue.
+// Enqueues sums of gradients on the stream, with the bits of SegmentSum (cc/pooling/segment_sum.h), divided
+// by the table's divisor. A table may have several outputs. Arguments need not outlive the call; arrays on
+// the device must stay valid until the kernels have run. Thread-safe. Errors are as for PieceSums::Enqueue.
 Status EnqueueGradientSums(cudaStream_t stream, DeviceAllocator* scratch, const OccurrenceSegments& group,
                            Span<const TableGradients> tables, Span<const SumsOutput> outputs);
 

@@ -1,5 +1,5 @@
-// What the kernels of updates need to know of a table's optimizer beside a step of its rule: the steps that
-// rows have missed. Pointers are to memory of the device.
+// What update kernels need to know about a table's optimizer, in addition to a step of its rule: the steps
+// that rows have missed. Pointers are to device memory.
 #ifndef SOK_CUDA_TRAINING_OPTIMIZER_VIEW_H_
 #define SOK_CUDA_TRAINING_OPTIMIZER_VIEW_H_
 
@@ -12,27 +12,27 @@
 
 namespace sok {
 
-// When rows were last current, of rules that postpone what a step does to rows without a gradient.
+// When rows were last current, for rules that postpone what a step does to rows without a gradient.
 struct RowStepsView {
   ColumnView<uint32_t> last_current;
   uint32_t now = 0;
 };
 
-// The decay of the slots of a UntouchedRows::kSlotsDecay rule.
+// The decay of slots, for a UntouchedRows::kSlotsDecay rule.
 struct DecayView {
   RowStepsView row_steps;
   float factors[kMaxSlots] = {};  // of a step
   Powers powers[kMaxSlots];       // of the factors
 };
 
-// The past of the exact Adam, UntouchedRows::kMove. `epsilon` is that of all its steps.
+// The past of exact Adam, the UntouchedRows::kMove rule. `epsilon` is that of all its steps.
 struct AdamPastView {
   RowStepsView row_steps;
   AdamHistoryView history;
   float epsilon = 0.0f;
 };
 
-// Of an optimizer of any rule; what its rule does not need is not set.
+// The past of an optimizer with any rule; members that the rule does not need are not set.
 struct PastView {
   DecayView decay;
   AdamPastView adam;

@@ -1,7 +1,7 @@
 // One step of a rule on a row, by a group of lanes. Only .cu files include this header.
 //
-// Each struct here is what a group of lanes does to a record, [weights | slots...], whose columns its lanes
-// share kWidth at a time. A `gradient(column)` gives the lane's columns of the row's gradient.
+// Each struct here is an operation of a group of lanes on a record, [weights | slots...]. The lanes share its
+// columns, kWidth at a time. `gradient(column)` returns the lane's columns of the row's gradient.
 #ifndef SOK_CUDA_TRAINING_ROW_STEP_H_
 #define SOK_CUDA_TRAINING_ROW_STEP_H_
 
@@ -20,7 +20,7 @@ __device__ __forceinline__ void ForColumns(const LaneGroup& group, int64_t dim, 
   for (int64_t column = group.lane() * kWidth; column < dim; column += group.lanes() * kWidth) each(column);
 }
 
-// Applies change(g, w, slots...) to the elements of some columns: as ApplyToElements.
+// Applies change(g, w, slots...) to the elements of some columns, like ApplyToElements.
 template <int kSlots, int kWidth, typename Change>
 __device__ __forceinline__ void ChangeElements(const Change& change, const Floats<kWidth>& g, float* record,
                                                int64_t dim, int64_t column) {
@@ -46,8 +46,8 @@ __device__ __forceinline__ void ChangeRow(const LaneGroup& group, const Change& 
   });
 }
 
-// SumOfSquares by the lanes of a group, in every lane: its sixteen sums in the lanes, a few in each where
-// there are fewer, then the same tree. A group of fewer than 4 lanes has less than 16 columns.
+// SumOfSquares, computed by the lanes of a group and returned in every lane: its sixteen sums are distributed
+// over the lanes, then added in the same tree. A group of fewer than 4 lanes has fewer than 16 columns.
 __device__ inline double SumOfSquaresByLanes(const LaneGroup& group, const float* g, int64_t dim) {
   constexpr int kSums = static_cast<int>(kSumLanes);
   constexpr int kMostPerLane = 4;
@@ -75,7 +75,7 @@ __device__ inline double SumOfSquaresByLanes(const LaneGroup& group, const float
   return sums[0] + rest;
 }
 
-// A step of a rule with one-per-row slots. g[dim] is the whole gradient, which all lanes see.
+// A step of a rule with one-per-row slots. g[dim] is the whole gradient, visible to all lanes.
 template <typename Rule, int kWidth, typename Step>
 __device__ void StepRowWithRowSlots(const LaneGroup& group, const Step& step, const float* g, float* record,
                                     int64_t dim) {
@@ -98,7 +98,7 @@ __device__ void StepRowWithRowSlots(const LaneGroup& group, const Step& step, co
       group, change, [&](int64_t column) { return LoadFloats<kWidth>(g + column); }, record, dim);
 }
 
-// A step of a rule that needs the norm of a slot. g[dim] is the whole gradient, which all lanes see after a
+// A step of a rule that needs the norm of a slot. g[dim] is the whole gradient, visible to all lanes after a
 // Sync.
 template <typename Rule, int kWidth, typename Step>
 __device__ void StepRowWithNorm(const LaneGroup& group, const Step& step, const float* g, float* record,
@@ -113,15 +113,15 @@ __device__ void StepRowWithNorm(const LaneGroup& group, const Step& step, const 
   ChangeRow<kSlots, kWidth>(group, step.ForNorm(sum), gradient, record, dim);
 }
 
-// Says that the row has everything up to `step`, once all lanes have read when it was last current. What
-// follows needs neither the row's number nor the view, and gets their registers.
+// Marks the row as current at `step`, once all lanes have read when it was last current. Later code needs
+// neither the row's number nor the view, so their registers are free.
 __device__ __forceinline__ void SetCurrent(const LaneGroup& group, const RowStepsView& row_steps, int64_t row,
                                            uint32_t step) {
   group.Sync();
   if (group.lane() == 0) row_steps.last_current[row] = step;
 }
 
-// What a row has missed, and a step.
+// Catches a row up and takes a step.
 template <typename Rule, int kWidth, typename Gradient>
 __device__ void StepDecayingRow(const LaneGroup& group, const DecayView& past, const Rule& rule, int64_t row,
                                 const Gradient& gradient, float* record, int64_t dim) {
@@ -137,7 +137,7 @@ __device__ void StepDecayingRow(const LaneGroup& group, const DecayView& past, c
   ChangeRow<kSlots, kWidth>(group, row_rule, gradient, record, dim);
 }
 
-// What a row has missed, alone.
+// Catches a row up, without a step.
 template <int kSlots, int kWidth>
 __device__ void DecayRow(const LaneGroup& group, const DecayView& past, int64_t row, float* record,
                          int64_t dim) {
@@ -155,7 +155,7 @@ __device__ void DecayRow(const LaneGroup& group, const DecayView& past, int64_t 
   }
 }
 
-// The exact Adam's catching up.
+// The catch-up of exact Adam.
 template <int kWidth>
 class AdamCatchUpOfRow {
  public:
@@ -181,7 +181,7 @@ class AdamCatchUpOfRow {
   template <int kTerms>
   __device__ void CatchUpBySeries(int64_t t0) const {
     const AdamCatchUp<kTerms> catch_up = MakeAdamCatchUp<kTerms>(past_.history, t0, past_.epsilon);
-    // Lanes agree on this condition.
+    // The condition is the same in all lanes.
     if ((catch_up.decay1 == 0.0f || catch_up.decay2 == 0.0f) && AnyLosesInfinity(catch_up)) return Walk(t0);
     Change([&](float& w, float& m, float& v) { catch_up(w, m, v); });
   }
@@ -217,7 +217,7 @@ class AdamCatchUpOfRow {
   const int64_t dim_;
 };
 
-// What a row has missed under the exact Adam. It then has everything up to `step`.
+// Catches a row up under exact Adam, and marks it as current at `step`.
 template <int kWidth>
 __device__ void CatchUpAdamRow(const LaneGroup& group, const AdamPastView& past, int64_t row, uint32_t step,
                                float* record, int64_t dim) {
@@ -227,8 +227,8 @@ __device__ void CatchUpAdamRow(const LaneGroup& group, const AdamPastView& past,
   if (missed > 0) AdamCatchUpOfRow<kWidth>(group, past, record, dim).CatchUp(now - missed);
 }
 
-// The same, and a step. Rows have seldom missed steps here, as lookups bring them up to date: so what is
-// missed is done before, through memory, and the code that sums up the gradient is there once.
+// The same, and a step. Rows rarely have missed steps here, because lookups bring them up to date. So the
+// catch-up runs first, through memory, and the code that sums the gradient exists only once.
 template <int kWidth, typename Gradient>
 __device__ void StepAdamRow(const LaneGroup& group, const AdamPastView& past, const Adam& step, int64_t row,
                             const Gradient& gradient, float* record, int64_t dim) {

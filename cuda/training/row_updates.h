@@ -19,36 +19,37 @@ namespace sok {
 // One table's step: its rows, and their gradients.
 struct RowUpdate {
   RowStoreView table;
-  // [count]: numbers of distinct rows, or references to them (cc/table/row_reference.h); below 0 for none.
+  // [count]: numbers of distinct rows, or references to them (cc/table/row_reference.h); negative ones are
+  // skipped.
   const int64_t* rows = nullptr;
   int64_t count = 0;
-  // The gradient of rows[k]: stored + k * dim, or where `stored` is null the sum of the table's distinct id
-  // number k, so that count is gradients.unique.
+  // The gradient of rows[k]: stored + k * dim, or if `stored` is null the sum of the table's distinct id
+  // number k; count is then gradients.unique.
   const float* stored = nullptr;
   TableGradients gradients;
   const float* hyper = nullptr;  // the rule's hyper-parameters, on the host; checked
   PastView past;
 };
 
-// Puts one step of the rule `optimizer` for some tables into the stream: the bits of Optimizer::Apply
-// (cc/optimizers/optimizer.h), sums of gradients as EnqueueGradientSums. Sums that need not lie in memory go
-// from registers into the rows. Past steps stay what they are: the caller appends this one.
+// Enqueues one step of the rule `optimizer` for some tables, with the bits of Optimizer::Apply
+// (cc/optimizers/optimizer.h) and, for sums of gradients, of EnqueueGradientSums. Sums that are not needed in
+// memory go from registers into the rows. Does not add the step to the past steps: the caller does.
 //
-// `group` is that of the updates without stored gradients. Arguments on the host need not outlive the call.
-// Thread-safe. InvalidArgument for an unknown rule; ResourceExhausted where `scratch` has no memory; Internal
-// where a kernel cannot be launched.
+// `group` belongs to the updates without stored gradients. Arguments on the host need not outlive the call.
+// Thread-safe. InvalidArgument for an unknown rule; ResourceExhausted if `scratch` runs out of memory;
+// Internal if a kernel cannot be launched.
 Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::string_view optimizer,
                          const OccurrenceSegments& group, Span<const RowUpdate> updates);
 
-// Rows that are to catch up with the steps that they have missed. Of one table.
+// Rows of one table to catch up with the steps that they have missed.
 struct RowCatchUp {
   RowStoreView table;
-  RowList rows;  // distinct; references as well
+  RowList rows;  // distinct; may be references
   PastView past;
 };
 
-// Puts catching up into the stream: the bits of Optimizer::CatchUp. Nothing for rules without a catch-up.
-// Errors as above.
+// Enqueues the catch-up of these rows, with the bits of Optimizer::CatchUp. Does nothing for rules without a
+// catch-up. Errors are as above.
 Status EnqueueRowCatchUps(cudaStream_t stream, std::string_view optimizer, Span<const RowCatchUp> catch_ups);
 
 }  // namespace sok

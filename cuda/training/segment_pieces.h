@@ -1,9 +1,9 @@
-// Where the pieces of long segments lie in a table's scratch, without counting them first.
+// The places of the pieces of long segments in a table's scratch, found without counting the pieces first.
 //
 // A segment of more than kSegmentPiece occurrences is summed in pieces (cc/pooling/segment_piece.h). A device
-// sums all pieces of all such segments side by side, and only then the segments. Each piece needs a slot of
-// scratch that both passes find by arithmetic alone. Occurrences are numbered here in the order of the
-// segments, from 0 in each table.
+// sums all pieces of all such segments in parallel, and then the segments. Each piece needs a slot of scratch
+// that both passes find by arithmetic alone. Occurrences are numbered here in the order of the segments, from
+// 0 in each table.
 //
 // The slot of a piece that starts at `start` is 2 * (start / kSegmentPiece), plus one if it is the last of
 // its segment. No two pieces have the same: pieces that are not the last of their segments hold kSegmentPiece
@@ -26,7 +26,7 @@ struct PieceRange {
   int64_t end = 0;
 };
 
-// How many slots a table of so many occurrences has; 0 if it cannot have a long segment.
+// The number of slots of a table with this many occurrences; 0 if it cannot have a long segment.
 inline int64_t PieceSlots(int64_t occurrences) {
   return occurrences <= kSegmentPiece ? 0 : 2 * ((occurrences + kSegmentPiece - 1) / kSegmentPiece);
 }
@@ -42,8 +42,9 @@ SOK_HOST_DEVICE PieceRange PieceOfSlot(int64_t slot, const int32_t* begin, int64
                                        int64_t occurrences) {
   const int64_t block = slot / 2;
   const bool last = slot % 2 != 0;
-  // A piece that is not the last and starts in the block reaches its end. If the last piece of a long segment
-  // starts in the block, what lies before the block belongs to the piece before.
+  // A piece that starts in the block and is not its segment's last one contains the block's last occurrence.
+  // If a long segment's last piece starts in the block, the occurrence before the block belongs to the piece
+  // before it.
   const int64_t inside = last ? block * kSegmentPiece - 1 : (block + 1) * kSegmentPiece - 1;
   if (inside < 0 || inside >= occurrences) return {};
   const int segment = PartOf(begin, static_cast<int>(segments), static_cast<int32_t>(inside + first));

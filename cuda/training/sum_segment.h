@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// Adds kTerms terms one after the other, which are read together. read(k) gives term k.
+// Reads kTerms terms at once, and adds them one after another. read(k) returns term k.
 template <int kTerms, int kWidth, typename Read>
 __device__ __forceinline__ void AddTerms(const Read& read, Floats<kWidth>* sum) {
   Floats<kWidth> terms[kTerms];
@@ -19,7 +19,7 @@ __device__ __forceinline__ void AddTerms(const Read& read, Floats<kWidth>* sum) 
   for (int k = 0; k < kTerms; ++k) AddScaledTo(scales[k], terms[k], sum);
 }
 
-// The sum of n terms in order; read(i, term, scale) gives term i.
+// The sum of n terms in order; read(i, term, scale) reads term i.
 template <int kWidth, typename Read>
 __device__ __forceinline__ Floats<kWidth> SumInOrder(int64_t n, const Read& read) {
   Floats<kWidth> sum = EmptySum<kWidth>();
@@ -34,8 +34,8 @@ __device__ __forceinline__ Floats<kWidth> SumInOrder(int64_t n, const Read& read
   return sum;
 }
 
-// The sum over the occurrences [begin, end) of the table, in the order of its segments, in the columns from
-// `column` on.
+// The sum over the occurrences [begin, end) of the table, numbered in the order of its segments, for the
+// columns from `column` on.
 template <int kWidth>
 __device__ __forceinline__ Floats<kWidth> SumPiece(const SumsView& sums, int64_t begin, int64_t end,
                                                    int64_t column) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ Floats<kWidth> SumPiece(const SumsView& sums, int64_t
   });
 }
 
-// The gradient of the table's distinct id number k in the columns from `column` on.
+// The gradient of the table's distinct id number k, for the columns from `column` on.
 template <int kWidth>
 __device__ __forceinline__ Floats<kWidth> SumSegment(const SumsView& sums, int64_t k, int64_t column) {
   const int64_t begin = sums.begin[k] - sums.first_occurrence;

@@ -3,7 +3,8 @@
 
 namespace sok {
 
-// Whether the op library is linked with the engine of GPUs. Each source of this folder defines it.
+// Whether the op library is linked with the engine of GPUs. Each source file of this folder defines it, for
+// one kind of build.
 bool HasGpuEngine();
 
 }  // namespace sok

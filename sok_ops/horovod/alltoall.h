@@ -8,7 +8,7 @@
 
 namespace sok {
 
-// The host among the numbers of GPUs.
+// The device number of the host; other numbers are GPUs.
 inline constexpr int kHostMemory = -1;
 
 // One alltoall: the words to send, and memory for the received words. Each rank sends the first splits[0]
@@ -22,8 +22,8 @@ class Alltoall {
   virtual const int64_t* words() const = 0;
   virtual Span<const int32_t> splits() const = 0;  // one per rank
 
-  // Whose memory the words are in, those that are sent and those that arrive: the number of a GPU, or
-  // kHostMemory. The splits are in the host's memory.
+  // The device in whose memory the words are, sent and received: the number of a GPU, or kHostMemory. The
+  // splits are in host memory.
   virtual int device() const { return kHostMemory; }
 
   // Allocate memory for the received words and for the number of words from each rank. Called once each, in

@@ -1,4 +1,4 @@
-// What an exchange does with the memory of a kernel's device.
+// What an exchange needs to know and do about the memory of a kernel's device.
 #ifndef SOK_SOK_OPS_HOROVOD_DEVICE_MEMORY_H_
 #define SOK_SOK_OPS_HOROVOD_DEVICE_MEMORY_H_
 
@@ -14,19 +14,19 @@ namespace sok {
 // Whether the kernel's device has memory that the host cannot read.
 bool HasOwnMemory(tensorflow::OpKernelContext* context);
 
-// Allocates in the host's memory: pinned memory, which copies take directly, if the device has its own.
+// Allocates in host memory: pinned memory, which copies take directly, if the device has its own.
 tensorflow::Allocator* HostAllocator(tensorflow::OpKernelContext* context);
 
-// The number by which Horovod knows the kernel's device, a GPU.
+// The number of the kernel's device, a GPU, in Horovod.
 int GpuNumber(tensorflow::OpKernelContext* context);
 
-// Calls `function` when everything that is in the device's stream of kernels now has run. A thread of
-// TensorFlow's does. An error if the device cannot tell.
+// Calls `function`, on a TensorFlow thread, when everything that is now in the device's kernel stream has
+// run. An error if the device does not support this.
 tensorflow::Status AfterKernels(tensorflow::OpKernelContext* context, std::function<void()> function);
 
-// Copies between the device and the host. TensorFlow makes them, on streams of their own: a copy to the host
-// waits for what is in the device's stream of kernels, and no thread of the host waits for a copy. A thread
-// of TensorFlow's calls `done` when it has been made. The context and both tensors must live until then.
+// Copies between the device and the host, on separate TensorFlow streams. A copy to the host waits for what
+// is in the device's kernel stream. No host thread waits for a copy: a TensorFlow thread calls `done`
+// afterwards. The context and both tensors must live until then.
 using CopyDone = std::function<void(const tensorflow::Status&)>;
 
 void CopyToHost(tensorflow::OpKernelContext* context, const tensorflow::Tensor* on_device,
@@ -34,7 +34,7 @@ void CopyToHost(tensorflow::OpKernelContext* context, const tensorflow::Tensor* 
 void CopyToDevice(tensorflow::OpKernelContext* context, const tensorflow::Tensor* on_host,
                   tensorflow::Tensor* on_device, CopyDone done);
 
-// Blocks the calling thread until everything that is in the device's stream of kernels now has run.
+// Blocks the calling thread until everything that is now in the device's kernel stream has run.
 tensorflow::Status WaitForKernels(tensorflow::DeviceContext* device);
 
 }  // namespace sok

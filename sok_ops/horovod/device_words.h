@@ -3,8 +3,8 @@
 
 namespace sok {
 
-// Whether Horovod's alltoall takes words in the memory of GPUs, and ends when they are there: if Horovod was
-// built with GPU operations. Otherwise exchanges go through memory of the host.
+// Whether Horovod's alltoall reads and writes GPU memory, and ends only when the received words are there. It
+// does if Horovod was built with GPU operations. Otherwise exchanges go through host memory.
 bool HorovodTakesDeviceMemory();
 
 }  // namespace sok

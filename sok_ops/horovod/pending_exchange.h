@@ -24,9 +24,9 @@ namespace sok {
 // failure Horovod may still access the exchange's memory, so the exchange owns the memory until Horovod
 // releases the exchange. The kernel's context is never accessed after the op has ended.
 //
-// Horovod gets words in the memory of a device as they are if it takes them (device_words.h), when they are
-// ready. Otherwise they go through memory of the host: they are copied there before the exchange starts, and
-// what arrives is copied to the device after its end. The op does not end while it waits or copies.
+// If Horovod accepts words in device memory (device_words.h), it gets them there once they are ready.
+// Otherwise they go through host memory: they are copied there before the exchange starts, and received words
+// are copied to the device after its end. The op does not end while it waits or copies.
 class PendingExchange final : public Alltoall,
                               public WatchedExchange,
                               public std::enable_shared_from_this<PendingExchange> {
@@ -36,7 +36,7 @@ class PendingExchange final : public Alltoall,
   PendingExchange(const std::string& name, HorovodPlace place, tensorflow::OpKernelContext* context,
                   tensorflow::AsyncOpKernel::DoneCallback done);
 
-  // Passes the exchange to Horovod and to the stall watch, once its words are where Horovod takes them. The
+  // Passes the exchange to Horovod and to the stall watch, once its words are where Horovod expects them. The
   // op may end before this returns.
   void Start(int64_t stall_period_ms);
 
@@ -62,7 +62,7 @@ class PendingExchange final : public Alltoall,
 
   const std::string name_;
   const HorovodPlace place_;
-  const tensorflow::Tensor input_;  // the words to send, where the op has them
+  const tensorflow::Tensor input_;  // the words to send, in the op's input
   const tensorflow::Tensor splits_;
   const bool is_staged_;  // whether words go from the device through the host's memory
   const int device_;      // whose memory Horovod sees

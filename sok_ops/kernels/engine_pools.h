@@ -35,7 +35,7 @@ class ScratchPool {
   Pool pool_;
 };
 
-// As TakeShared, and makes sure that the object's plan belongs to `engine`. The object may outlive the
+// Like TakeShared, and makes sure that the object's plan belongs to `engine`. The object may outlive the
 // kernel, since the gradient may run after the kernel is destroyed.
 template <typename T>
 std::shared_ptr<T> TakeWithPlan(const std::shared_ptr<ObjectPool<T>>& pool, Engine* engine) {

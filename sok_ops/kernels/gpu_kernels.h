@@ -10,8 +10,8 @@
 
 namespace sok {
 
-// Registers a kernel of `op` for GPUs if HasGpuEngine. The inputs and outputs `in_host_memory` are in the
-// host's memory, all others in the device's. Returns whether it did.
+// Registers a kernel of `op` for GPUs if HasGpuEngine. The inputs and outputs `in_host_memory` are in host
+// memory, all others in the device's. Returns whether it did.
 bool AddGpuKernel(const char* op, std::initializer_list<const char*> in_host_memory,
                   tensorflow::OpKernel* (*make)(tensorflow::OpKernelConstruction* construction));
 

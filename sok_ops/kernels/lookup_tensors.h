@@ -15,7 +15,7 @@ namespace sok {
 struct LookupTensors {
   const tensorflow::Tensor* ids = nullptr;
   const tensorflow::Tensor* indices = nullptr;      // sparse: [ids, 2]
-  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [2], in the host's memory
+  const tensorflow::Tensor* dense_shape = nullptr;  // sparse: [2], in host memory
   const tensorflow::Tensor* row_splits = nullptr;   // ragged: [bags + 1]
   const tensorflow::Tensor* places = nullptr;       // the weights' own indices or row_splits
   const tensorflow::Tensor* weights = nullptr;      // [ids]

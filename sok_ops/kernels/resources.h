@@ -61,7 +61,7 @@ class TableResource : public tensorflow::ResourceBase {
     const MutexLock lock(mutex_);
     return table_;
   }
-  // Kernels that already use the old table go on with it.
+  // Kernels that already use the old table continue with it.
   void Replace(std::shared_ptr<EngineTable> table) {
     const MutexLock lock(mutex_);
     table_ = std::move(table);
@@ -90,7 +90,7 @@ struct TableRef {
 };
 
 // Reads the handle of an embedding variable from input `index`. InvalidArgument if the input is something
-// else or has another number of elements than one.
+// else or does not have exactly one element.
 tensorflow::Status TableHandle(tensorflow::OpKernelContext* context, int index,
                                const tensorflow::ResourceHandle** handle);
 

@@ -27,8 +27,8 @@ struct StateVariant {
   bool Decode(const tensorflow::VariantTensorData& /*data*/) { return false; }
 };
 
-// Lets a tensor with such a state go between the host and a GPU, as TensorFlow takes it out of a tf.function:
-// the state stays where it is. Returns true.
+// Registers copies of such tensors between the host and a GPU, which TensorFlow makes when they leave a
+// tf.function. The state itself is not copied. Returns true.
 template <typename T>
 bool ShareStateAmongDevices() {
   namespace registration = tensorflow::variant_op_registry_fn_registration;

@@ -13,12 +13,12 @@
 
 namespace sok {
 
-// The stream on which the kernel's device runs its kernels, for CUDA a cudaStream_t; null on a CPU. A device
-// of a plugin must have streams of CUDA too.
+// The stream on which the kernel's device runs its kernels, for CUDA a cudaStream_t; null on a CPU. A
+// plugin's device must have CUDA streams too.
 void* DeviceStream(tensorflow::OpKernelContext* context);
 
 // Memory of the kernel's device for the time that the kernel runs. It comes from TensorFlow's allocator,
-// whose memory belongs to the device's one stream of kernels: later kernels get it in that stream's order.
+// whose memory belongs to the device's single kernel stream: later kernels reuse it in that stream's order.
 // Thread-safe.
 class TfStreamMemory final : public StreamMemory {
  public:

@@ -1,9 +1,9 @@
 #ifndef SOK_SOK_OPS_KERNELS_TF_VERSIONS_H_
 #define SOK_SOK_OPS_KERNELS_TF_VERSIONS_H_
 
-// What differs between TensorFlow 1.15 and 2, so that the rest of sok_ops/ is written once. Has to come
-// before every other header of TensorFlow; tensorflow_prelude.h, with which all files here are compiled,
-// begins with it.
+// What differs between TensorFlow 1.15 and 2, so that the rest of sok_ops/ is written once. Must be included
+// before every other TensorFlow header. tensorflow_prelude.h, with which all files here are compiled, begins
+// with it.
 
 #include <cstdint>
 #include <string>
@@ -16,8 +16,8 @@
 #endif
 
 #ifdef SOK_TF_1
-// TensorFlow 1.15 was compiled as C++11, where abseil has classes of its own for these. As C++17, abseil
-// would take std's in their place, which compiles and does not link.
+// TensorFlow 1.15 was compiled as C++11, where abseil defines these classes itself. In C++17, abseil would
+// use those of std instead, which compiles but does not link.
 #include "absl/base/config.h"
 #undef ABSL_HAVE_STD_ANY
 #undef ABSL_HAVE_STD_OPTIONAL
@@ -76,7 +76,7 @@ inline Status GetNodeAttr(const AttrSlice& attributes, StringPiece name, std::ve
 
 namespace sok {
 
-// The text of a status of TensorFlow's.
+// The message of a TensorFlow status.
 inline std::string MessageOf(const tensorflow::Status& status) {
 #ifdef SOK_TF_1
   return status.error_message();
@@ -100,7 +100,7 @@ inline tensorflow::Status AddDim(int64_t size, tensorflow::TensorShape* shape) {
 #endif
 }
 
-// Whether no other tensor has the memory of this one, which has some.
+// Whether no other tensor shares the memory of this one, which must not be empty.
 inline bool HasMemoryAlone(const tensorflow::Tensor& tensor) {
 #ifdef SOK_TF_1
   return tensorflow::DMAHelper::buffer(&tensor)->RefCountIsOne();
@@ -109,7 +109,7 @@ inline bool HasMemoryAlone(const tensorflow::Tensor& tensor) {
 #endif
 }
 
-// What TensorFlow knows a type by, of a resource or of a variant's value.
+// TensorFlow's identifier of a type of resource or variant value.
 template <typename T>
 tensorflow::TypeIndex IndexOfType() {
 #ifdef SOK_TF_1

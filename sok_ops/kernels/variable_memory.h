@@ -9,8 +9,8 @@
 
 namespace sok {
 
-// Gives a variable of numbers memory of its own if something else, such as a read or a constant, has it too:
-// then a kernel may change it in place. The caller holds the variable's lock for writing.
+// Gives a numeric variable its own memory if something else, such as a read or a constant, shares it, so that
+// a kernel may change it in place. The caller holds the variable's lock for writing.
 inline tensorflow::Status OwnMemory(tensorflow::OpKernelContext* context, tensorflow::Var* variable) {
   tensorflow::Tensor* shared = variable->tensor();
   if (HasMemoryAlone(*shared)) return tensorflow::Status();

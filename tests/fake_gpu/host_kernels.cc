@@ -1,9 +1,9 @@
 // Kernels of TensorFlow's ops that programs put beside a table, which real GPUs have and TensorFlow's build
-// for CPUs lacks: without them the table would be on the CPU. Their arguments are in the host's memory, and
-// the CPU's kernels do the work. Their priority is low: unless something else places an op, it is on the CPU.
+// for CPUs lacks: without them the table would be on the CPU. Their arguments are in host memory, and the
+// CPU's kernels do the work. Their priority is low: unless something else places an op, it is on the CPU.
 //
 // Kernels of variables are among them. TensorFlow has some for devices of plugins, which change a variable's
-// value in the device's memory on the host; with these, the value is in the host's memory.
+// value in device memory on the host; with these, the value is in host memory.
 #include "tests/fake_gpu/host_kernels.h"
 
 #include <cstdint>

@@ -30,7 +30,7 @@ inline void MustBeOk(const Status& status) {
   std::abort();
 }
 
-// What calls of the engine under test run on.
+// The context for calls of the engine under test.
 inline EngineContext ContextOn(Executor& executor) { return {executor, EngineOfTests().memory->stream()}; }
 
 // Calls work(held), whose Status must be OK.
@@ -97,7 +97,7 @@ inline Status AddAdmission(HeldTable* table, TableState* state) {
   });
 }
 
-// Adds a table to a state, which may have other ranks' tables already.
+// Adds a table to a state, which may already contain other ranks' tables.
 inline void AddState(EngineTable* table, TableState* state) {
   WhileHeld(table, [&](HeldTable* held) -> Status {
     SOK_RETURN_IF_ERROR(AddRows(held, state));

@@ -14,7 +14,7 @@
 
 namespace sok {
 
-// A test's access to the memory of an engine. The default is the host's memory.
+// A test's access to an engine's memory. The default is host memory.
 class EngineMemory {
  public:
   virtual ~EngineMemory() = default;
@@ -39,10 +39,9 @@ struct EngineCase {
   std::shared_ptr<EngineMemory> memory = std::make_shared<EngineMemory>();
   // Numbers of host threads to run with. All must give the same bits.
   std::vector<int> threads = {1, 2, 3};
-  // Of all tables that the suites make.
+  // For all tables that the suites make.
   RowMemory row_memory = RowMemory::kDevice;
-  // Whether calls take long, as those of kernels that run on the host do: tests take fewer and smaller steps
-  // then.
+  // Whether calls are slow, as with kernels that run on the host: tests then take fewer and smaller steps.
   bool is_slow = false;
   // The optimizers that the engine implements, by their names in MakeOptimizer.
   std::vector<std::string> optimizers;

@@ -41,7 +41,7 @@ inline void ExpectNames(const Status& status, StatusCode code, const std::vector
   }
 }
 
-// Allows that a suite is not instantiated, as the engine does not implement it.
+// Lets a test program leave out a suite that its engine does not implement.
 #define SOK_CONTRACT_SUITE(suite) GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(suite)
 
 }  // namespace sok

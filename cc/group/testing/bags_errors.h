@@ -1,4 +1,4 @@
-// Lookups from which no bags can be built, and what every engine says about them.
+// Lookups from which no bags can be built, and the error that every engine must return for each.
 #ifndef SOK_CC_GROUP_TESTING_BAGS_ERRORS_H_
 #define SOK_CC_GROUP_TESTING_BAGS_ERRORS_H_
 
@@ -54,7 +54,7 @@ inline std::vector<BagsError> WeightErrors() {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float nan = std::nanf("");
   const LookupArrays ragged = RaggedArrays({0, 2}, {1, 2});
-  // Such a weight is an error where it would be left out, too.
+  // Such a weight is an error even for an id that is left out of its bag.
   LookupArrays positive_only = WithWeights(SparseArrays(3, {2, 0, 1}, {1, 2, 3}), {1, 1, nan});
   positive_only.spec.positive_weights_only = true;
   return {
@@ -79,7 +79,7 @@ inline std::vector<BagsError> AllBagsErrors() {
   return all;
 }
 
-// Eight lookups in tables 7 to 0. The fourth is the first that has an error, as have those after it.
+// Eight lookups in tables 7 to 0. The fourth and all later ones have errors.
 inline std::vector<LookupArrays> GroupWithErrors() {
   std::vector<LookupArrays> group;
   for (int l = 0; l < 8; ++l) {

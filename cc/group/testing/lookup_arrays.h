@@ -1,4 +1,4 @@
-// The arrays of lookups and the bags that they say, for tests of what builds bags.
+// The arrays of lookups and the bags that they describe, for tests of building bags.
 #ifndef SOK_CC_GROUP_TESTING_LOOKUP_ARRAYS_H_
 #define SOK_CC_GROUP_TESTING_LOOKUP_ARRAYS_H_
 
@@ -95,8 +95,7 @@ struct ReferenceId {
 };
 using ReferenceBagList = std::vector<std::vector<ReferenceId>>;
 
-// The bags that the arrays say, each id put where it belongs, one after the other. Without bags each id is
-// one.
+// The bags that the arrays describe, built id by id. Without bags, each id is a bag of its own.
 inline ReferenceBagList ReferenceBags(const LookupArrays& arrays) {
   ReferenceBagList bags(arrays.spec.pooled() ? arrays.num_bags : arrays.num_ids());
   for (int64_t i = 0; i < arrays.num_ids(); ++i) {

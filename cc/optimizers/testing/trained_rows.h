@@ -57,7 +57,7 @@ class TrainedRows {
     return rows;
   }
 
-  // Weights and slots of a row, as they are in memory: without a catch-up.
+  // Weights and slots of a row as they are in memory, without a catch-up.
   std::vector<float> Record(int64_t row) const {
     int64_t floats = store_.dim();
     for (int k = 0; k < store_.num_slots(); ++k) floats += store_.slot_spec(k).width;

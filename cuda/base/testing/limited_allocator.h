@@ -12,7 +12,7 @@
 
 namespace sok {
 
-// Has no more than `limit` bytes in use at a time, and counts them.
+// Allows at most `limit` bytes in use at a time, and counts them.
 class LimitedAllocator : public DeviceAllocator {
  public:
   StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {

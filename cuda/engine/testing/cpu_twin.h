@@ -1,4 +1,4 @@
-// Test support: the CPU engine beside the engine of GPUs, and all that a table of either holds.
+// Test support: the CPU engine next to the GPU engine, and the contents of a table of either.
 #ifndef SOK_CUDA_ENGINE_TESTING_CPU_TWIN_H_
 #define SOK_CUDA_ENGINE_TESTING_CPU_TWIN_H_
 
@@ -22,7 +22,7 @@ inline EngineCase CpuCase() {
   return engine_case;
 }
 
-// All that a table holds, row by row in the order of row numbers.
+// The contents of a table, in the order of row numbers.
 struct TableContents {
   std::vector<int64_t> numbers;
   std::vector<int64_t> keys;

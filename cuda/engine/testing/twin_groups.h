@@ -1,4 +1,4 @@
-// Tables of both engines that get the same calls, and have to hold the same bits after each.
+// Tables of both engines that get the same calls, and must hold the same bits after each.
 #ifndef SOK_CUDA_ENGINE_TESTING_TWIN_GROUPS_H_
 #define SOK_CUDA_ENGINE_TESTING_TWIN_GROUPS_H_
 
@@ -97,7 +97,7 @@ class TwinGroupsTest : public testing::Test {
   std::unique_ptr<ContractGroup> gpu_;
 };
 
-// A table of each policy. Their dims are those that kernels treat apart.
+// A table of each policy, with the dims that kernels treat differently.
 inline std::vector<TableOptions> TablesOfAllKinds() {
   TableOptions plain = ContractOptions("plain", 16);
   TableOptions lru = ContractOptions("lru", 3, /*capacity=*/110);
@@ -119,7 +119,7 @@ inline std::vector<TableOptions> TablesOfAllKinds() {
   return {plain, lru, lfu, bloom};
 }
 
-// Hyper-parameters that the tests of the optimizer train with.
+// The hyper-parameters with which the optimizer's tests train.
 inline std::vector<float> SampleHyperOf(const std::string& optimizer) {
   for (const RuleInfo* rule : KnownRules()) {
     if (rule->name == optimizer) return rule->samples[0];

@@ -10,11 +10,11 @@ namespace sok::on_host {
 
 enum class Memory { kOwnStack, kGlobal, kShared, kConstant, kForbidden };
 
-// What the `bytes` bytes at `address` are to the CUDA thread. kForbidden: memory of the host that is not
+// What the CUDA thread may do with the `bytes` bytes at `address`. kForbidden: host memory that is not
 // pinned, of another thread, beyond an allocation, or freed.
 Memory MemoryOf(const Fiber& fiber, const void* address, size_t bytes);
 
-// Of memory that is kForbidden, for reports.
+// A description of kForbidden memory, for reports.
 std::string DescribeForbidden(const Fiber& fiber, const void* address);
 
 }  // namespace sok::on_host

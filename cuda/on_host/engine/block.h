@@ -1,4 +1,4 @@
-// A block that runs: its CUDA threads as fibers of one host thread.
+// A running block: its CUDA threads are fibers of one host thread.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_BLOCK_H_
 #define SOK_CUDA_ON_HOST_ENGINE_BLOCK_H_
 
@@ -36,10 +36,10 @@ struct Fiber {
   Stack stack;
   TsanThread tsan = nullptr;
   void* asan_fake_stack = nullptr;
-  int64_t priority = 0;  // of the adversarial order
+  int64_t priority = 0;  // for the adversarial order
   int64_t run_length = 0;
 
-  // What it waits at, what it brings and what it got.
+  // Where it waits, the value that it passes, and the result.
   Place place = {};
   BlockVote vote = BlockVote::kNone;
   Collective kind = Collective::kSync;
@@ -48,7 +48,7 @@ struct Fiber {
   int source = 0;
 };
 
-// A place for a resident block, with the stacks of its threads and its shared memory: blocks run in it one
+// A slot for a resident block, with the stacks of its threads and its shared memory: blocks run in it one
 // after another. All members are called by the slot's host thread.
 class Block {
  public:
@@ -64,16 +64,16 @@ class Block {
 
   // Called in fibers.
   void SwitchPoint();
-  void AccessPoint();  // a smaller one, at every access to memory that threads share
+  void AccessPoint();  // a rarer one, at accesses to memory that threads share
   int Barrier(BlockVote vote, bool predicate, Place place);
   uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int source, Place place);
 
   Grid& grid() const { return *grid_; }
   char* dynamic_shared() const { return dynamic_shared_; }
   const ThreadVariables& variables() const { return variables_; }
-  // The thread whose stack has the address; null if none has.
+  // The thread whose stack contains the address; null if none does.
   const Fiber* OwnerOfStack(const void* address) const;
-  // Again, after a library was loaded.
+  // Called again after a library was loaded.
   void FindVariables();
 
  private:
@@ -111,8 +111,8 @@ class Block {
   const void* scheduler_stack_ = nullptr;
   size_t scheduler_stack_bytes_ = 0;
   TsanThread scheduler_tsan_ = nullptr;
-  // Threads are ordered after those of the former block here, which used the same shared memory, and not
-  // among each other. So each kind of order takes turns between two objects.
+  // Threads are ordered after those of the previous block in this slot, which used the same shared memory,
+  // but not among each other. So each kind of order alternates between two objects.
   int64_t num_blocks_ = 0, num_barriers_ = 0;
   TsanOrder block_ended_[2], barrier_[2];
   // By the lowest lane of a mask, so that groups of lanes in a warp are not ordered.

@@ -13,8 +13,8 @@
 
 namespace sok::on_host {
 
-// Memory for a stack, with a page below it that is never mapped. Comes from a pool and goes back to it, for
-// the threads of a launch are many and short.
+// Memory for a stack, with a page below it that is never mapped. Comes from a pool and returns to it, because
+// a launch has many short threads.
 class Stack {
  public:
   static Stack Take();
@@ -29,13 +29,13 @@ class Stack {
   char* bottom_;
 };
 
-// Where a thread was when it left a stack.
+// The state of a thread when it left a stack.
 class Context {
  public:
-  // SwitchTo() this calls `entry`, which must not return, on the stack.
+  // The first SwitchTo() to this context calls `entry`, which must not return, on the stack.
   void Prepare(const Stack& stack, void (*entry)());
-  // Keeps where the caller is in `this`, and goes on where `other` was left. Returns when something switches
-  // back.
+  // Saves the caller's state in this context, and continues where `other` was left. Returns when something
+  // switches back.
   void SwitchTo(Context* other);
 
  private:

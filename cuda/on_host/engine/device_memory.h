@@ -1,12 +1,12 @@
-// Memory that stands in for a GPU's, and pinned memory of the host.
+// Memory that stands in for a GPU's, and pinned host memory.
 //
-// The host can touch device memory only while a kernel or a copy runs: by protection keys where the processor
-// has them, otherwise by mprotect. That takes long, so an allocation is opened only when a thread that may
-// use device memory touches it, and is then open for all threads until the last of these has done. Every
-// allocation ends at a page that is never mapped, up to the 256 bytes that CUDA aligns to; the access hooks
-// and AddressSanitizer see those bytes too. No address is given out twice. Fresh memory holds a pattern that
-// is a signalling NaN as a float; with SOK_ON_HOST_FILL=0 it holds zeros, and takes memory of the machine
-// only where it is touched.
+// The host can touch device memory only while a kernel or a copy runs: by protection keys if the processor
+// has them, otherwise by mprotect. mprotect is slow, so an allocation is opened only when a thread that may
+// use device memory touches it, and is then open for all threads until the last such thread has finished.
+// Every allocation ends at a page that is never mapped, up to the 256 bytes that CUDA aligns to; the access
+// hooks and AddressSanitizer see those bytes too. No address is used twice. Fresh memory holds a pattern that
+// is a signalling NaN as a float; with SOK_ON_HOST_FILL=0 it holds zeros, and only touched pages take the
+// machine's memory.
 //
 // Thread safety: all functions. Find and OpenAt may run beside the others.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_DEVICE_MEMORY_H_
@@ -21,7 +21,7 @@
 namespace sok::on_host {
 
 constexpr uint32_t kPoison = 0x7fbadbad;
-// Fills memory with the pattern, unseen by the sanitizers.
+// Fills memory with the pattern, without the sanitizers noticing.
 void FillWithPoison(void* address, size_t bytes);
 
 enum class MemoryKind { kDevice, kPinned };
@@ -39,45 +39,45 @@ struct Allocation {
   std::atomic<AllocationState> state;
   bool is_of_pool;  // from cudaMallocAsync
   bool free_enqueued;
-  // Whether its pages are mapped for those who may use it.
+  // Whether its pages are accessible to threads that may use it.
   std::atomic<bool> is_open;
   bool was_open;
-  Allocation* next_opened;  // of those that are closed again
+  Allocation* next_opened;  // in the list of allocations to close again
 };
 
 class DeviceMemory {
  public:
   static DeviceMemory& Get();
 
-  // Null if the limit would be exceeded. `live` is false for memory that MakeLive makes usable later.
+  // Null if the limit would be exceeded. `live` is false for memory that becomes usable by MakeLive.
   Allocation* Allocate(size_t bytes, MemoryKind kind, bool live);
   void MakeLive(Allocation* allocation);
   void Free(Allocation* allocation);
 
-  // The allocation that `address` is in or, as the 255 bytes behind it belong to none, just behind. Freed
-  // ones included; null elsewhere.
+  // The allocation that contains `address`, or that ends at most 255 bytes before it, as those bytes belong
+  // to no other. Includes freed ones; null if there is none.
   Allocation* Find(const void* address) const;
-  // Whether `address` is in the part of the address space that device or pinned memory has.
+  // Whether `address` is in the part of the address space that is reserved for device and pinned memory.
   bool Owns(const void* address) const;
 
   size_t device_bytes_in_use() const { return in_use_[0]; }
   void SetLimit(size_t bytes) { limit_ = bytes; }
   size_t limit() const { return limit_; }
 
-  // Lets the calling thread use device memory until EndAccess. They nest.
+  // Lets the calling thread use device memory until EndAccess. Calls nest.
   void BeginAccess();
   void EndAccess();
-  // Takes that back for a while: ResumeAccess gets what SuspendAccess returned.
+  // Suspends that access: pass the result to ResumeAccess.
   int SuspendAccess();
   void ResumeAccess(int depth);
-  // Opens the live allocation that the address is in. False if there is none or the calling thread may not
-  // use it. Takes no lock that ThreadSanitizer sees and no memory, as it runs in kernels and in a signal
-  // handler.
+  // Opens the live allocation that contains the address. False if there is none, or if the calling thread may
+  // not use it. Takes no lock that ThreadSanitizer sees and allocates nothing, as it runs in kernels and in a
+  // signal handler.
   bool OpenAt(const void* address);
 
  private:
   DeviceMemory();
-  // Whether it is closed between the times that something uses it.
+  // Whether the allocation is closed while nothing uses it.
   bool IsOpenedOnTouch(const Allocation& allocation) const;
   void BeLive(Allocation* allocation) const;
   // With opening_ held.
@@ -106,7 +106,7 @@ class DeviceMemory {
   Allocation* opened_ = nullptr;
 };
 
-// Lets the calling thread use device memory for as long as it lives.
+// Lets the calling thread use device memory while this object lives.
 class DeviceAccess {
  public:
   DeviceAccess() { DeviceMemory::Get().BeginAccess(); }
@@ -115,8 +115,8 @@ class DeviceAccess {
   DeviceAccess& operator=(const DeviceAccess&) = delete;
 };
 
-// Keeps the calling thread from device memory for as long as it lives, as long as a function of the host runs
-// in a stream.
+// Keeps the calling thread from using device memory while this object lives: while a host function runs in a
+// stream.
 class NoDeviceAccess {
  public:
   NoDeviceAccess() : depth_(DeviceMemory::Get().SuspendAccess()) {}

@@ -1,4 +1,4 @@
-// A launch that runs: blocks side by side, in an order that the seed decides.
+// A running launch: concurrent blocks, in an order that the seed determines.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_GRID_H_
 #define SOK_CUDA_ON_HOST_ENGINE_GRID_H_
 
@@ -22,8 +22,8 @@ struct LaunchShape {
   bool cooperative = false;  // all blocks are resident
 };
 
-// ThreadSanitizer's threads for the CUDA threads of a stream. Two streams have none in common, because
-// ThreadSanitizer takes what one thread does as ordered.
+// ThreadSanitizer's threads for the CUDA threads of a stream. Streams do not share them, because to
+// ThreadSanitizer everything that one thread does is ordered.
 class TsanThreads {
  public:
   TsanThreads() = default;
@@ -49,8 +49,8 @@ class TsanThreads {
   std::vector<TsanThread> spare_;
 };
 
-// Each resident block has a host thread, of which only one runs at a time: it holds the baton. So a launch is
-// one sequence of steps. All members but Run are for who holds it.
+// Each resident block has a host thread. Only one of these runs at a time: the one that holds the baton. So a
+// launch is one sequence of steps. All members but Run must be called by the thread that holds the baton.
 class Grid {
  public:
   Grid(const LaunchShape& shape, const KernelCall& call, TsanThreads* tsan_threads);
@@ -60,7 +60,7 @@ class Grid {
   // Runs all blocks; one of them on the calling thread.
   void Run();
 
-  // Counts a step of `block`, and lets another block go on at times.
+  // Counts a step of `block`, and sometimes switches to another block.
   void Step(int slot);
 
   const LaunchShape& shape() const { return shape_; }
@@ -71,11 +71,11 @@ class Grid {
   TsanOrder& begin() { return begin_; }
   TsanOrder& end() { return end_; }
   int64_t steps() const { return steps_; }
-  // One in how many atomics, and how many accesses to memory, is a switch point; 0: none.
+  // One in this many atomics (memory accesses) is a switch point; 0: none.
   uint64_t atomics_per_switch() const { return atomics_per_switch_; }
   uint64_t accesses_per_switch() const { return accesses_per_switch_; }
   bool IsStaticImage(uintptr_t address) const;
-  // Notes that a block uses an atomic of the block's scope; false if another block did.
+  // Records that a block uses an atomic of block scope; false if another block did.
   bool NoteBlockScope(const void* address, uint64_t block);
 
  private:

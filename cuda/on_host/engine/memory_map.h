@@ -1,5 +1,5 @@
-// Memory straight from the system, which the sanitizers do not see being mapped: they would clear their
-// shadow of all of it, and take it as written by the thread that maps it.
+// Memory straight from the system, which the sanitizers do not see being mapped: they would clear the shadow
+// of all of it, and treat it as written by the thread that maps it.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_MEMORY_MAP_H_
 #define SOK_CUDA_ON_HOST_ENGINE_MEMORY_MAP_H_
 
@@ -9,8 +9,8 @@ namespace sok::on_host {
 
 constexpr size_t kPage = 4096;  // bytes
 
-// Zeros, backed by memory where they are used, and behind them `forbidden` bytes that nothing may touch. Both
-// are whole pages. Ends the process if the system refuses.
+// Zeros, backed by memory once touched, followed by `forbidden` bytes that nothing may touch. Both are whole
+// pages. Ends the process if the system refuses.
 char* MapMemory(size_t bytes, size_t forbidden);
 // From now on nothing may touch the pages.
 void ForbidMemory(char* begin, size_t bytes);

@@ -1,5 +1,5 @@
-// The pool of cudaMallocAsync: how much memory it would hold on a device. What it holds beside the memory in
-// use is only counted; DeviceMemory has the memory.
+// The pool of cudaMallocAsync: how much memory it would hold on a device. Its unused memory is only counted;
+// the actual memory is DeviceMemory's.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_MEMORY_POOL_H_
 #define SOK_CUDA_ON_HOST_ENGINE_MEMORY_POOL_H_
 
@@ -16,9 +16,9 @@ class MemoryPool {
 
   void CountAllocated(size_t bytes);
   void CountFreed(size_t bytes);
-  // Gives back what is free, as far as the pool then holds `bytes_to_keep`.
+  // Releases free memory until the pool holds at most `bytes_to_keep`, as far as possible.
   void TrimTo(uint64_t bytes_to_keep);
-  // What a wait for the device does.
+  // Called when the host waits for the device: trims to the release threshold.
   void TrimToThreshold();
 
   uint64_t reserved() const;

@@ -1,4 +1,4 @@
-// What ends the process when a mistake is found.
+// Ends the process when a mistake is found.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_REPORT_H_
 #define SOK_CUDA_ON_HOST_ENGINE_REPORT_H_
 
@@ -6,7 +6,7 @@
 
 namespace sok::on_host {
 
-// As Report, but names the code at `code` where the place is not known.
+// Like Report, but names the code at `code`, for mistakes whose source line is not known.
 [[noreturn]] void ReportAt(const void* code, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 }  // namespace sok::on_host

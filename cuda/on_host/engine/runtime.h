@@ -14,15 +14,15 @@ cudaError_t Result(cudaError_t error);
 inline StreamQueues& Queues() { return StreamQueues::Get(); }
 inline DeviceMemory& Memory() { return DeviceMemory::Get(); }
 
-// The stream of a handle, for a call that a function of cudaLaunchHostFunc must not make.
+// The stream of a handle, for calls that are forbidden in a function of cudaLaunchHostFunc.
 cudaError_t FindStream(cudaStream_t handle, CUstream_st** stream);
 
 enum class Side { kPageable, kPinned, kDevice, kInvalid };
 
-// Where the bytes are. Invalid: not within one allocation that is alive or about to be.
+// Where the bytes are. Invalid if they are not within one allocation that is live or about to be.
 Side SideOf(const void* address, size_t bytes);
 
-// Of a small GPU of the Hopper kind.
+// The limits of a small Hopper GPU.
 constexpr size_t kDefaultMaxShared = size_t{48} << 10;
 
 }  // namespace sok::on_host

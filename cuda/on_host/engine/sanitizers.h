@@ -1,8 +1,8 @@
-// What the engine tells the sanitizers: weak symbols, null where their runtime is not linked. The engine
-// itself is compiled without them, once for all builds.
+// What the engine tells the sanitizers: weak symbols, null if their runtime is not linked. The engine itself
+// is compiled without them, once for all builds.
 //
-// To ThreadSanitizer each CUDA thread and each stream is a thread of its own. They are ordered by what CUDA
-// orders them by, and by nothing that the scheduler does.
+// To ThreadSanitizer each CUDA thread and each stream is a thread of its own. They are ordered only by what
+// orders them in CUDA, and not by the scheduler.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_SANITIZERS_H_
 #define SOK_CUDA_ON_HOST_ENGINE_SANITIZERS_H_
 
@@ -36,7 +36,7 @@ inline void AsanUnpoison(const void* address, size_t bytes) {
   if (HasAsan() && bytes > 0) __asan_unpoison_memory_region(address, bytes);
 }
 
-// What came before a release of an address comes before what follows its acquire.
+// Everything before a release of an address is ordered before everything after its acquire.
 class TsanOrder {
  public:
   void Release() {
@@ -50,8 +50,9 @@ class TsanOrder {
   char address_ = 0;
 };
 
-// Released when the calling host thread began, or first came here: ThreadSanitizer takes the variables of a
-// thread as written then. Once only, for what the thread does later must not come before what a kernel does.
+// Released when the calling host thread began, or first called this: ThreadSanitizer treats the variables of
+// a thread as written then. Only once, because what the thread does later must not be ordered before what a
+// kernel does.
 inline TsanOrder& BirthOfThisThread() {
   static __thread TsanOrder birth;
   static __thread bool released;
@@ -67,7 +68,7 @@ inline void DestroyTsanThread(TsanThread thread) {
   if (thread != nullptr) __tsan_destroy_fiber(thread);
 }
 inline TsanThread CurrentTsanThread() { return HasTsan() ? __tsan_get_current_fiber() : nullptr; }
-// Goes on as another thread. Orders nothing.
+// Continues as another thread. Orders nothing.
 inline void SwitchTsanThread(TsanThread thread) {
   constexpr unsigned kOrdersNothing = 1;
   if (thread != nullptr) __tsan_switch_to_fiber(thread, kOrdersNothing);

@@ -30,7 +30,7 @@ class Random {
 
 // How often SetSchedule was called.
 uint64_t ScheduleNumber();
-// Counts the launches of the process since the schedule was set: each draws numbers of its own.
+// Counts the process's launches since the schedule was set, so that each draws different random numbers.
 uint64_t NextLaunchNumber();
 void CountSteps(int64_t steps);
 // Add one to EnqueuedWork().

@@ -1,4 +1,4 @@
-// Host threads that resident blocks run on, kept from launch to launch.
+// The host threads on which resident blocks run, reused from launch to launch.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_SLOT_THREADS_H_
 #define SOK_CUDA_ON_HOST_ENGINE_SLOT_THREADS_H_
 

@@ -155,7 +155,7 @@ bool StreamQueues::IsReady(const CUstream_st& stream) {
   return true;
 }
 
-// What an item comes after was put into streams before it, so this ends.
+// Items wait only for items that were enqueued before them, so the recursion ends.
 CUstream_st* StreamQueues::NextTowards(const Mark& target) {
   CUstream_st* const stream = target.stream;
   for (const MarkPtr& mark : stream->items.front().after) {

@@ -1,9 +1,9 @@
-// Streams as queues of work. Work runs only when something waits for it, on the thread that waits: as late as
-// CUDA allows, so that what is not waited for is not there. Which of several streams goes on is drawn from
-// the seed.
+// Streams as queues of work. Work runs only when something waits for it, on the thread that waits. This is as
+// late as CUDA allows, so the results of work that nobody waited for are missing. The seed determines which
+// of several streams runs next.
 //
-// The null stream is CUDA's legacy default stream: its work comes after all work that was put into blocking
-// streams before, and before all that is put into them after.
+// The null stream is CUDA's legacy default stream: its work comes after all work that was enqueued on
+// blocking streams before it, and before all that is enqueued on them later.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_STREAMS_H_
 #define SOK_CUDA_ON_HOST_ENGINE_STREAMS_H_
 
@@ -23,7 +23,7 @@
 
 namespace sok::on_host {
 
-// A point in a stream: what was put there before has run if it is done.
+// A point in a stream. When it is done, all work enqueued before it has run.
 struct Mark {
   CUstream_st* stream;
   bool done = false;
@@ -32,8 +32,8 @@ struct Mark {
 };
 using MarkPtr = std::shared_ptr<Mark>;
 
-// Runs a part of a stream's work as the stream, as ThreadSanitizer sees it. The engine's own locks are never
-// taken in it: they would order streams that nothing orders.
+// While it lives, ThreadSanitizer sees the calling thread as the stream. The engine's own locks are never
+// taken meanwhile: they would order streams that nothing in the program orders.
 class AsStream {
  public:
   explicit AsStream(CUstream_st* stream);
@@ -49,7 +49,7 @@ using Work = std::function<void(CUstream_st* stream)>;
 
 }  // namespace sok::on_host
 
-// All members are guarded by the mutex of Streams, but for those that only the work that runs uses.
+// The mutex of StreamQueues guards all members, except those that only the running work uses.
 class CUstream_st {
  public:
   explicit CUstream_st(bool is_blocking) : is_blocking(is_blocking) {}
@@ -65,8 +65,8 @@ class CUstream_st {
   const bool is_blocking;
   bool is_destroyed = false;
   std::deque<Item> items;
-  sok::on_host::MarkPtr last;  // of what was put here last; null if nothing was
-  // Of the work that runs.
+  sok::on_host::MarkPtr last;  // of the last work enqueued here; null if there is none
+  // Used by the running work.
   const sok::on_host::TsanThread tsan = sok::on_host::CreateTsanThread();
   sok::on_host::TsanThreads tsan_threads;
 };
@@ -92,13 +92,13 @@ class StreamQueues {
   CUstream_st* Find(cudaStream_t handle);
   void Destroy(CUstream_st* stream);
 
-  // Puts work behind what is in the stream and behind `after`, which may hold nulls.
+  // Enqueues work after everything in the stream and after the marks `after`, which may contain nulls.
   MarkPtr Enqueue(CUstream_st* stream, Work work, std::vector<MarkPtr> after = {});
   MarkPtr Last(CUstream_st* stream);
   // Runs work until the mark is done; at once if it is null.
   void WaitFor(const MarkPtr& mark);
   void WaitForAll();
-  // Whether the mark is done. If not, runs some work, so that one who asks again and again gets there.
+  // Whether the mark is done. If not, runs some work, so that polling makes progress.
   bool IsDone(const MarkPtr& mark);
   int64_t Pending();
   // Whether the calling thread runs a function of cudaLaunchHostFunc, which must not use CUDA.
@@ -108,8 +108,8 @@ class StreamQueues {
  private:
   StreamQueues();
   static bool IsReady(const CUstream_st& stream);
-  // A stream whose next item can run, on the way to `target` (null: to the end of all); null if all are
-  // empty.
+  // A stream whose next item can run; with Order::kInOrder one that `target`, unless null, waits for. Null if
+  // all streams are empty.
   CUstream_st* PickStream(const Mark* target);
   static CUstream_st* NextTowards(const Mark& target);
   void RunNext(CUstream_st* stream, std::unique_lock<std::mutex>* lock);
@@ -120,7 +120,7 @@ class StreamQueues {
   std::vector<std::unique_ptr<CUstream_st>> streams_;  // the null stream first; none is ever removed
   int64_t next_number_ = 0;
   bool is_running_ = false;
-  uint64_t schedule_number_ = 0;  // that random_ was begun for
+  uint64_t schedule_number_ = 0;  // for which random_ was seeded
   Random random_{0};
 };
 

@@ -1,4 +1,4 @@
-// Mistakes that the engine must find.
+// Deliberate mistakes that the engine must find.
 #ifndef SOK_CUDA_ON_HOST_TESTING_PLANTED_H_
 #define SOK_CUDA_ON_HOST_TESTING_PLANTED_H_
 
@@ -16,14 +16,14 @@ enum class Noticed {
 
 struct Mistake {
   const char* name;
-  // Makes it. Returns whether the results are those of a program without the mistake.
+  // Makes the mistake. Returns whether the results equal those of a program without it.
   bool (*make)();
   Noticed plain, asan, tsan;
-  // What the report of a plain build says, or "wrong results"; a regular expression.
+  // The report of a plain build, or "wrong results"; a regular expression.
   const char* report;
 };
 
-// For GoogleTest.
+// For GoogleTest's output.
 inline void PrintTo(const Mistake& mistake, std::ostream* out) { *out << mistake.name; }
 
 const std::vector<Mistake>& PlantedMistakes();

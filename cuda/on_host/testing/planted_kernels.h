@@ -1,4 +1,4 @@
-// Launchers of kernels with a mistake each, and of two without.
+// Launchers of kernels, each with one mistake, and of two without.
 #ifndef SOK_CUDA_ON_HOST_TESTING_PLANTED_KERNELS_H_
 #define SOK_CUDA_ON_HOST_TESTING_PLANTED_KERNELS_H_
 

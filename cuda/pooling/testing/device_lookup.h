@@ -1,4 +1,4 @@
-// For tests: a random lookup whose rows lie in a table on the device.
+// For tests: a random lookup whose rows are in a table on the device.
 #ifndef SOK_CUDA_POOLING_TESTING_DEVICE_LOOKUP_H_
 #define SOK_CUDA_POOLING_TESTING_DEVICE_LOOKUP_H_
 
@@ -30,8 +30,8 @@ class DeviceLookup {
     return all;
   }
 
-  // Every `absent`th of the distinct ids has no row; 0 for none. `lookup` is then changed to hold what is to
-  // be read.
+  // Every `absent`th distinct id has no row; 0: all have one. `lookup` is then changed to hold the values
+  // that such ids read.
   DeviceLookup(RandomLookup lookup, uint64_t seed, int absent = 0, const Initializer& initial = {})
       : lookup_(std::move(lookup)), initial_(initial), may_be_absent_(absent > 0) {
     std::vector<int64_t> ids(lookup_.rows.size());
@@ -74,7 +74,7 @@ class DeviceLookup {
     return {begin_->data(), weighted ? weights_->data() : nullptr,      kFirst, lookup_.bags(),
             combiner,       static_cast<int32_t>(lookup_.occurrences())};
   }
-  // Without bags.
+  // The occurrences without bags.
   BagsView occurrences() const { return {nullptr, nullptr, kFirst, lookup_.occurrences(), Combiner::kSum}; }
 
  private:

@@ -14,7 +14,7 @@
 
 namespace sok {
 
-// The bits of floats: comparisons of floats would take -0 for 0.
+// The bits of floats, because -0 equals 0 when compared as a float.
 inline std::vector<uint32_t> Bits(const std::vector<float>& floats) {
   std::vector<uint32_t> bits(floats.size());
   if (!floats.empty()) std::memcpy(bits.data(), floats.data(), floats.size() * sizeof(float));
@@ -24,7 +24,8 @@ inline std::vector<uint32_t> Bits(const std::vector<float>& floats) {
 // Rows in slabs of four, at random places of the first slabs but one.
 class DeviceRows {
  public:
-  // values[rows, width] are the records, `dim` weights and slots, with at least `gap` floats behind each.
+  // values[rows, width] are the records, `dim` weights and then slots, with at least `gap` floats of padding
+  // after each.
   DeviceRows(const std::vector<float>& values, int64_t dim, int64_t width, int64_t gap, uint64_t seed)
       : dim_(dim),
         width_(width),
@@ -58,13 +59,13 @@ class DeviceRows {
   }
   // The number of each row.
   const std::vector<int64_t>& numbers() const { return numbers_; }
-  // Rows that are addressable.
+  // The number of addressable rows.
   int64_t addressable() const {
     return static_cast<int64_t>(numbers_.size()) / kSlabRows * kSlabRows + 2 * kSlabRows;
   }
 
-  // The records as they are now, [rows, width]. Fails the test where something was written outside of them,
-  // unless what is there belongs to other rows of a table of which a pass takes all.
+  // The records as they are now, [rows, width]. Fails the test if anything outside of them was written,
+  // except with `others_may_change`, for passes over all rows of a table.
   std::vector<float> Fetch(bool others_may_change = false) const {
     std::vector<float> memory = memory_->Fetch();
     std::vector<float> values;

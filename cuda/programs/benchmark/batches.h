@@ -14,7 +14,7 @@
 
 namespace sok {
 
-// An array of the host in memory of `memory`. Waits for the copy.
+// A copy of a host array in memory from `memory`. Waits for the copy.
 template <typename T>
 StatusOr<DeviceBuffer<T>> OnDevice(cudaStream_t stream, DeviceAllocator* memory,
                                    const std::vector<T>& values);
@@ -26,7 +26,7 @@ class LookupIds {
   static StatusOr<LookupIds> Make(cudaStream_t stream, DeviceAllocator* memory,
                                   const std::vector<int64_t>& ids, double hotness, uint64_t seed);
 
-  // Pooled lookups take the mean.
+  // Pooled lookups use the mean.
   LookupSpec spec(int table) const;
   LookupInput input() const;
   const int64_t* ids() const { return ids_.data(); }

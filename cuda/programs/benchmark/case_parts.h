@@ -1,4 +1,4 @@
-// What the cases share.
+// Helpers that the cases share.
 #ifndef SOK_CUDA_PROGRAMS_BENCHMARK_CASE_PARTS_H_
 #define SOK_CUDA_PROGRAMS_BENCHMARK_CASE_PARTS_H_
 
@@ -21,14 +21,14 @@ namespace sok {
 // Keys of a table whose records have `bytes` bytes.
 int64_t KeysFor(const BenchmarkOptions& options, double bytes);
 
-// The optimizer's slots, as BatchShape has them.
+// The BatchShape of these ids, with the optimizer's slots.
 BatchShape ShapeOf(const LookupIds& ids, int64_t dim, const std::string& optimizer, double load,
                    int64_t cache_bytes);
 
 // A case of a batch; the caller fills in prepare, run and bytes.
 Case CaseOf(const std::string& what, const IdsDrawn& drawn, const LookupIds& ids, const BatchShape& shape);
 
-// Rounds with the bounds in them, whose memory this holds.
+// Rounds that include the bounds, with the memory that these need.
 class RoundsWithBounds {
  public:
   static StatusOr<RoundsWithBounds> Make(BenchmarkDevice* device, const BenchmarkOptions& options);
@@ -45,7 +45,7 @@ class RoundsWithBounds {
   DeviceBuffer<int32_t> found_;
 };
 
-// Two distributions, of which all cases are measured.
+// The two distributions of ids with which all cases are measured.
 std::vector<IdsDrawn> Distributions(const BenchmarkOptions& options);
 
 }  // namespace sok

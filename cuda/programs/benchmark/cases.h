@@ -14,16 +14,16 @@
 
 namespace sok {
 
-// The names of the bounds, which are measured with all others: a copy within the device's memory, and a
-// kernel that only reads.
+// The names of the bounds, which are measured along with the cases: a copy within device memory, and a kernel
+// that only reads.
 constexpr char kCopy[] = "copy";
 constexpr char kRead[] = "read";
 
-// Searches of keys that are there and of absent ones, in an index of this load.
+// Searches for present and for absent keys, in an index of this load.
 Status MeasureIndex(BenchmarkDevice* device, const BenchmarkOptions& options, double load,
                     std::vector<Case>* cases);
 
-// Rows of weights alone: searches that return rows, gathers, pooling, whole lookups, find-or-insert.
+// Rows without slots: searches that return rows, gathers, pooling, whole lookups, find-or-insert.
 Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim, int64_t ids,
                    std::vector<Case>* cases);
 

@@ -17,7 +17,7 @@
 
 namespace sok {
 
-// What all of a benchmark runs on.
+// The device on which a benchmark runs.
 struct BenchmarkDevice {
   cudaStream_t stream = nullptr;
   AsyncAllocator memory;
@@ -34,7 +34,8 @@ std::vector<float> HyperParametersOf(const std::string& optimizer);
 // A table of the engine with the keys [0, keys).
 class FilledTable {
  public:
-  // `optimizer` is attached before the rows are made; "" for none. The index has about `load`, at most 0.9.
+  // `optimizer` is attached before the rows are inserted; "" for none. The index has a load of about `load`,
+  // at most 0.9.
   static StatusOr<FilledTable> Make(BenchmarkDevice* device, int64_t dim, const std::string& optimizer,
                                     int64_t keys, double load);
 
@@ -44,7 +45,7 @@ class FilledTable {
   // Keys for each place of the index.
   double load() const;
 
-  // The rows of keys[n] on the device; makes those that are absent. Waits.
+  // The rows of keys[n] on the device; inserts absent keys. Waits.
   Status FindOrMake(BenchmarkDevice* device, const int64_t* keys, int64_t n, int64_t* rows) const;
   // Erases keys[n], which are distinct. Waits.
   Status Erase(BenchmarkDevice* device, const int64_t* keys, int64_t n) const;

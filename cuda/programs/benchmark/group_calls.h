@@ -15,23 +15,23 @@
 
 namespace sok {
 
-// Calls of the engine on a group of tables, with one lookup in each. The outputs are the gradients, too: what
-// they hold does not matter for the time.
+// Calls of the engine on a group of tables, with one lookup in each. The outputs also serve as gradients: the
+// time does not depend on their values.
 class GroupCalls {
  public:
-  // tables[l] is that of ids[l]. All outlive the result.
+  // tables[l] is the table of ids[l]. All must outlive the result.
   static StatusOr<std::unique_ptr<GroupCalls>> Make(BenchmarkDevice* device,
                                                     std::vector<const FilledTable*> tables,
                                                     const std::vector<const LookupIds*>& ids);
 
-  // Engine::Lookup, and Engine::Train on what was looked up last, in training.
+  // Engine::Lookup, and Engine::Train on the last training lookup.
   Status Lookup(bool training);
   Status Train(const std::string& optimizer);
 
-  // The kernels alone that write the outputs of the last lookup.
+  // Only the kernels that write the outputs of the last lookup.
   Status WriteOutputs();
-  // The kernels alone that sum gradients and update rows of the first table. PrepareUpdate does what comes
-  // before: it sorts the occurrences of the last lookup.
+  // Only the kernels that sum gradients and update rows of the first table. PrepareUpdate comes first: it
+  // sorts the occurrences of the last lookup.
   Status PrepareUpdate();
   Status Update(const std::string& optimizer);
 

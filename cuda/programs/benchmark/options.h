@@ -24,7 +24,7 @@ struct BenchmarkOptions {
   std::vector<int64_t> group_dims = {16, 64, 128};
   int64_t copied_bytes = int64_t{1} << 30;
   int64_t scrubbed_bytes = int64_t{256} << 20;
-  double seconds = 240;  // no new table is begun after that
+  double seconds = 240;  // no new table is started after that
   // index, rows, training, group.
   std::vector<std::string> parts = {"index", "rows", "training", "group"};
   std::string json;  // file to write
@@ -32,7 +32,7 @@ struct BenchmarkOptions {
   bool Measures(const std::string& part) const;
 };
 
-// From the command line. InvalidArgument for what it does not understand; the message says how it is used.
+// From the command line. InvalidArgument for unknown arguments; the message explains the usage.
 StatusOr<BenchmarkOptions> ParseBenchmarkOptions(int argc, char** argv);
 
 }  // namespace sok

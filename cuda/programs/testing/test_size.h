@@ -5,19 +5,19 @@
 
 namespace sok {
 
-// How much the tests of this folder do. It is kSmall, which a machine without a device can take, until the
-// main function of engine_test says otherwise.
+// How much the tests of this folder do. kSmall, which suits a machine without a device, unless the main
+// function of engine_test sets it.
 enum class TestSize {
   kSmall,   // some hundred ids, for kernels that run on the host
-  kNormal,  // about a second of a device for each test
+  kNormal,  // about a second per test on a device
   kLarge,   // tables of as much memory as the device has free
 };
 
 TestSize SizeOfTests();
 void SetSizeOfTests(TestSize size);
 
-// The device memory that was free when the program began: pools keep what tests have freed, so that it does
-// not count as free later. 1 GiB until the main function says otherwise.
+// The device memory that was free when the program began: pools keep the memory that tests free, so it does
+// not count as free later. 1 GiB unless the main function sets it.
 int64_t FreeBytesOfTests();
 void SetFreeBytesOfTests(int64_t bytes);
 

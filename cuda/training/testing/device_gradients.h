@@ -16,7 +16,7 @@
 
 namespace sok {
 
-// One table's occurrences: which distinct id each is of.
+// One table's occurrences: the distinct id of each.
 struct TableOccurrences {
   int64_t dim = 1;
   int64_t unique = 0;
@@ -31,7 +31,7 @@ class DeviceGradients {
   DeviceGradients(const std::vector<TableOccurrences>& tables, uint64_t seed) : tables_(tables) {
     std::mt19937_64 random(seed);
     std::vector<int32_t> begin = {0}, positions;
-    std::vector<int64_t> grad_at;  // of each occurrence in the gradients
+    std::vector<int64_t> grad_at;  // where each occurrence's gradient is
     std::vector<float> grads, scales;
     for (const TableOccurrences& table : tables) {
       const int64_t first = static_cast<int64_t>(positions.size());
@@ -45,7 +45,7 @@ class DeviceGradients {
         begin.push_back(static_cast<int32_t>(first + segments.offsets[static_cast<size_t>(u)]));
       }
       for (const int32_t p : segments.positions) positions.push_back(static_cast<int32_t>(first + p));
-      // Every gradient is that of two occurrences, as those of a bag share one.
+      // Two occurrences share each gradient, as the occurrences of a bag do.
       const int64_t stride = table.dim + (in_fours ? 4 : 1);
       const int64_t start = static_cast<int64_t>(grads.size() + 3) / 4 * 4 + (table.aligned ? 0 : 1);
       grads.resize(static_cast<size_t>(start));
@@ -67,7 +67,7 @@ class DeviceGradients {
 
   OccurrenceSegments group() const { return {begin_->data(), positions_->data(), entries_->data()}; }
   const std::vector<TableGradients>& tables() const { return views_; }
-  // [unique, dim]: the sums of table t, by the CPU.
+  // [unique, dim]: the sums of table t, computed by the CPU.
   const std::vector<float>& expected(size_t t) const { return expected_[t]; }
 
  private:

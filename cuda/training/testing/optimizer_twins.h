@@ -22,7 +22,7 @@ namespace sok {
 
 class OptimizerTwins {
  public:
-  // Every row has other weights. `same_bits` as of the rule.
+  // Every row has different weights. `same_bits`: whether host and device must agree bit for bit.
   OptimizerTwins(std::string_view name, int64_t rows, int64_t dim, const std::vector<float>& hyper)
       : host_(name, rows, dim, hyper),
         same_bits_(host_.optimizer().rule().has_same_bits_everywhere(hyper.data())) {
@@ -41,7 +41,7 @@ class OptimizerTwins {
   DeviceAllocator* allocator() { return &allocator_; }
   RowStoreView table() const { return device_->view(); }
 
-  // Moves the host's records, which a test has changed, to the device.
+  // Copies the host's records, which a test has changed, to the device.
   void ResetDevice() {
     std::vector<float> records;
     int64_t width = 0;
@@ -60,7 +60,7 @@ class OptimizerTwins {
     Expect(optimizer_->OnNewRows(nullptr, device_rows.data(), static_cast<int64_t>(numbers.size())));
   }
 
-  // A step with gradients that lie in memory.
+  // A step with gradients in memory.
   void StoredStep(const std::vector<float>& hyper, const std::vector<int64_t>& rows,
                   const std::vector<float>& grads) {
     host_.Step(executor_, hyper, rows, grads);
@@ -76,7 +76,7 @@ class OptimizerTwins {
     Expect(cudaDeviceSynchronize());
   }
 
-  // A step with sums over occurrences. Distinct id k is that of rows[k], or of no row where it is -1.
+  // A step with sums over occurrences. Distinct id k belongs to rows[k], or to no row if that is -1.
   void SummedStep(const std::vector<float>& hyper, const std::vector<int64_t>& rows,
                   const TableOccurrences& occurrences, uint64_t seed) {
     const DeviceGradients gradients({occurrences}, seed);

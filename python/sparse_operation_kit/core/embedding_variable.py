@@ -109,9 +109,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
           eviction: Which rows are evicted when a checkpoint is saved: None (none), a `GlobalStepEvict` or an
             `L2WeightEvict`.
           memory: Where a table on a GPU has its rows and slots. "device": in the GPU's memory. "host": in
-            pinned memory of the host, which the GPU reads over its bus, for tables that do not fit; its keys
-            stay in the GPU's memory. On a CPU both are the same. Results are the same, and a checkpoint
-            of one restores with the other. All ranks have the same.
+            pinned host memory, which the GPU reads over its bus, for tables that do not fit; its keys stay in
+            the GPU's memory. On a CPU both are the same. Results are the same, and a checkpoint of one
+            restores with the other. All ranks have the same.
           deeprec_arithmetic: Whether initial rows and some optimizers are as in DeepRec: see
             `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
 

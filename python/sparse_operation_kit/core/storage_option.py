@@ -47,8 +47,8 @@ class StorageOption:
     """Where the rows of an embedding variable are, with DeepRec's names and order.
 
     Attributes:
-      storage_type: None or `DEFAULT`: in the memory of the table's device. `DRAM`: in the host's memory, also
-        if the table is on a GPU. `HBM`: in the GPU's memory. Other tiers are a ValueError.
+      storage_type: None or `DEFAULT`: in the memory of the table's device. `DRAM`: in host memory, also if
+        the table is on a GPU. `HBM`: in the GPU's memory. Other tiers are a ValueError.
       storage_path: Not used: these tiers have no files.
       storage_size: DeepRec's bytes for each tier, a list or tuple of numbers. Not used: memory grows as keys
         arrive.

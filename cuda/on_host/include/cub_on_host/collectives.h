@@ -1,7 +1,7 @@
 // WarpReduce, WarpScan, BlockReduce and BlockScan, for blocks of one dimension.
 //
-// As with CUB, all threads of the warp or block make a call, memory used again needs a barrier in between,
-// and what CUB leaves open is garbage: a reduction's result in other threads than the first.
+// As with CUB, all threads of the warp or block make a call, and reusing memory needs a barrier in between.
+// What CUB leaves undefined is garbage here: a reduction's result in all threads but the first.
 #ifndef SOK_CUDA_ON_HOST_CUB_COLLECTIVES_H_
 #define SOK_CUDA_ON_HOST_CUB_COLLECTIVES_H_
 
@@ -27,7 +27,7 @@ T Garbage() {
   return value;
 }
 
-// Memory for one value of each of kThreads threads, and what they do with it in common.
+// Memory for one value of each of kThreads threads, and the operations that the threads share.
 template <typename T, int kThreads>
 struct Exchange {
   T values[kThreads];
@@ -41,7 +41,7 @@ struct Exchange {
     for (int i = 1; i < num_valid; ++i) all = op(all, values[i]);
     return all;
   }
-  // Of the values up to this one.
+  // The combination of the values up to this thread's.
   template <typename Sync>
   void InclusiveSum(int rank, T value, T& sum, T& all, const Sync& sync) {
     values[rank] = value;
@@ -68,7 +68,7 @@ struct Exchange {
 
 }  // namespace on_host_internal
 
-// Groups of kThreads lanes, a power of two. Memory of its own for each group.
+// Groups of kThreads lanes, a power of two. Each group needs its own memory.
 template <typename T, int kThreads = 32>
 class WarpReduce {
   static_assert(kThreads >= 1 && kThreads <= 32 && (kThreads & (kThreads - 1)) == 0);
@@ -133,7 +133,7 @@ class BlockReduce {
   explicit BlockReduce(TempStorage& storage) : storage_(storage) {}
 
   T Sum(T value, SOK_CALLED_AT) { return Reduce(value, on_host_internal::Plus(), kThreads, place); }
-  // Of the first `num_valid` threads.
+  // The sum over the first `num_valid` threads.
   T Sum(T value, int num_valid, SOK_CALLED_AT) {
     return Reduce(value, on_host_internal::Plus(), num_valid, place);
   }
@@ -175,7 +175,7 @@ class BlockScan {
     storage_.exchange.ExclusiveSum(static_cast<int>(threadIdx.x), value, before, all,
                                    [&] { __syncthreads(place); });
   }
-  // Of kItems values of each thread, one thread's after another's.
+  // A scan over kItems consecutive values per thread, thread after thread.
   template <int kItems>
   void ExclusiveSum(T (&values)[kItems], T (&before)[kItems], T& all, SOK_CALLED_AT) {
     T mine = values[0];

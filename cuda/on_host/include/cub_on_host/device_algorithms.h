@@ -37,7 +37,7 @@ struct DeviceScan {
   }
 };
 
-// Of no elements: 0, the lowest number for Max, the highest for Min.
+// Results for no elements: 0 for Sum, the lowest number for Max, the highest for Min.
 struct DeviceReduce {
   template <typename In, typename Out, typename N>
   static cudaError_t Sum(void* memory, size_t& bytes, In in, Out out, N n, cudaStream_t stream = nullptr) {
@@ -56,7 +56,7 @@ struct DeviceReduce {
     return Combine(memory, bytes, in, out, n, std::numeric_limits<T>::max(), stream,
                    [](T a, T b) { return b < a ? b : a; });
   }
-  // Any associative combination. The order is open.
+  // Any associative operation. The order is unspecified.
   template <typename In, typename Out, typename N, typename Op, typename T>
   static cudaError_t Reduce(void* memory, size_t& bytes, In in, Out out, N n, Op op, T init,
                             cudaStream_t stream = nullptr) {

@@ -7,7 +7,7 @@
 
 namespace cub {
 
-// Two arrays of which a sort reads the current one; the result's place is the current one afterwards.
+// Two arrays. A sort reads the current one, and makes the array with the result the current one.
 template <typename T>
 struct DoubleBuffer {
   T* d_buffers[2] = {nullptr, nullptr};
@@ -26,7 +26,7 @@ namespace on_host_internal {
 template <size_t kBytes>
 using WordOf = std::conditional_t<kBytes == 8, uint64_t, std::conditional_t<kBytes == 4, uint32_t, uint16_t>>;
 
-// The key's bits as an unsigned number of the same order.
+// The key's bits as an unsigned number that sorts like the key.
 template <typename Key>
 WordOf<sizeof(Key)> SortedBits(Key key) {
   using Word = WordOf<sizeof(Key)>;
@@ -54,7 +54,7 @@ struct RadixSort {
     return descending ? Digits(keys[b]) < Digits(keys[a]) : Digits(keys[a]) < Digits(keys[b]);
   }
 
-  // Merges the runs [begin, middle) and [middle, end) of `from`; what is equal stays in order.
+  // Merges the runs [begin, middle) and [middle, end) of `from`; equal keys stay in order.
   void Merge(const uint32_t* from, uint32_t* to, size_t begin, size_t middle, size_t end) const {
     size_t left = begin, right = middle;
     for (size_t i = begin; i < end; ++i) {
@@ -76,7 +76,7 @@ struct RadixSort {
   }
 };
 
-// What a call of DeviceRadixSort sorts; values are null for keys alone.
+// The arguments of a call of DeviceRadixSort; values are null if only keys are sorted.
 template <typename Key, typename Value>
 struct SortCall {
   const Key* keys_in;

@@ -1,5 +1,5 @@
 // How the stand-ins for CUB's device-wide algorithms run: as a kernel of one thread, in the stream and as
-// late as other kernels, with the same checks of memory. They keep CUB's contract, and not its speed.
+// late as other kernels, with the same memory checks. They keep CUB's contract, but not its speed.
 #ifndef SOK_CUDA_ON_HOST_CUB_DEVICE_WIDE_H_
 #define SOK_CUDA_ON_HOST_CUB_DEVICE_WIDE_H_
 
@@ -12,8 +12,8 @@ __global__ void RunAlgorithm(Algorithm algorithm) {
   algorithm();
 }
 
-// CUB's two calls: without memory it says how much it needs, with memory it works. All of the memory is
-// written, as CUB leaves open what it holds later.
+// CUB's two calls: without memory it returns how much it needs, with memory it works. It overwrites all of
+// that memory, because CUB leaves its contents unspecified.
 template <typename Algorithm>
 cudaError_t Run(void* memory, size_t& bytes, size_t needed, cudaStream_t stream, const Algorithm& algorithm) {
   constexpr size_t kLeast = 256;

@@ -1,5 +1,5 @@
-// CUDA's atomic functions: relaxed, for the types that CUDA has and no others. int64_t and uint64_t are long
-// on Linux, for which CUDA has none: use cuda::atomic_ref.
+// CUDA's atomic functions: relaxed, for the types that CUDA has and no others. CUDA has none for `long`,
+// which int64_t and uint64_t are on Linux: use cuda::atomic_ref.
 #ifndef SOK_CUDA_ON_HOST_ATOMICS_H_
 #define SOK_CUDA_ON_HOST_ATOMICS_H_
 
@@ -25,7 +25,7 @@ T AtomicChange(T* address, bool block_scope, Place place, const Change& change) 
 
 }  // namespace sok::on_host
 
-// One function, of the device's, the block's and the system's scope.
+// One function, in device, block and system scope.
 #define SOK_ATOMIC_OF_SCOPE(NAME, T, CHANGE, BLOCK)                                         \
   inline T NAME(T* address, T value, SOK_CALLED_AT) {                                       \
     return sok::on_host::AtomicChange(address, BLOCK, place,                                \
@@ -86,7 +86,7 @@ SOK_ATOMIC_CAS(unsigned short)
 #undef SOK_ATOMIC
 #undef SOK_ATOMIC_OF_SCOPE
 
-// ThreadSanitizer does not know fences: order memory by acquire and release of cuda::atomic_ref.
+// ThreadSanitizer does not understand fences: order memory by acquire and release of cuda::atomic_ref.
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

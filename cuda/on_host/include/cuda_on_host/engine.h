@@ -1,4 +1,4 @@
-// What the stand-ins for CUDA's headers ask of the engine. Kernels, launchers and tests use CUDA's names
+// What the stand-ins for CUDA's headers need from the engine. Kernels, launchers and tests use CUDA's names
 // instead; tests that choose a schedule also use on_host.h.
 #ifndef SOK_CUDA_ON_HOST_ENGINE_H_
 #define SOK_CUDA_ON_HOST_ENGINE_H_
@@ -18,33 +18,33 @@ struct Place {
   const char* file;
   int line;
 };
-// A default argument that is the line of the call.
+// A default argument that evaluates to the line of the call.
 #define SOK_CALLED_AT ::sok::on_host::Place place = {__builtin_FILE(), __builtin_LINE()}
 
-// ---- In a kernel. A call may let other threads of the grid go on. ----
+// ---- In a kernel. During a call, other threads of the grid may run. ----
 
-// What the lanes of a warp do together.
+// The collective operations of a warp's lanes.
 enum class Collective { kSync, kShuffle, kBallot, kMatchAny, kMatchAll, kAdd, kMin, kMax, kAnd, kOr, kXor };
 
-// All lanes of `mask` bring a value, and each gets its result: of a shuffle the value of `source`, a lane of
-// the warp; of kMatchAll all lanes if the values are the same, else 0. kMin and kMax compare as int64_t.
+// Each lane of `mask` passes a value and gets its result: for a shuffle, the value of lane `source` of the
+// warp; for kMatchAll, all lanes if the values are the same, else 0. kMin and kMax compare as int64_t.
 uint64_t WarpCollective(Collective kind, uint32_t mask, uint64_t value, int source, Place place);
 
 // What __syncthreads and its variants compute of one predicate of each thread of the block.
 enum class BlockVote { kNone, kCount, kAnd, kOr };
 int BlockBarrier(BlockVote vote, bool predicate, Place place);
 
-// Before an atomic operation of `bytes` bytes: reports an address that an atomic may not have. `block_scope`:
-// it is atomic for the threads of one block only.
+// Called before an atomic operation on `bytes` bytes: reports an address that is invalid for an atomic.
+// `block_scope`: the operation is atomic for the threads of one block only.
 void BeforeAtomic(const void* address, size_t bytes, bool block_scope, Place place);
 
-// A place where another thread may go on.
+// A place where another thread may run next.
 void SwitchPoint();
 
-// The block's dynamic shared memory, as many bytes as the launch asked for.
+// The block's dynamic shared memory, of the size that the launch requested.
 void* DynamicSharedMemory();
 
-// A number that differs from schedule to schedule, for what CUDA leaves open.
+// A number that differs from schedule to schedule, for results that CUDA leaves undefined.
 uint64_t AnyNumber();
 
 // The index of the calling thread in its warp.

@@ -29,7 +29,7 @@ struct cudaLaunchConfig_t {
 
 namespace sok::on_host {
 
-// Checks the configuration and puts the call into the stream.
+// Checks the configuration and enqueues the call.
 cudaError_t EnqueueKernel(const cudaLaunchConfig_t* config, KernelCall call);
 
 template <typename... Parameters>

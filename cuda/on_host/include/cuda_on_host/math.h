@@ -1,4 +1,4 @@
-// CUDA's arithmetic that C++ has not: bits, casts of bits, operations with a stated rounding.
+// CUDA's arithmetic that C++ lacks: bit operations, bit casts, operations with an explicit rounding mode.
 #ifndef SOK_CUDA_ON_HOST_MATH_H_
 #define SOK_CUDA_ON_HOST_MATH_H_
 
@@ -8,7 +8,7 @@
 
 #include "cuda_on_host/engine.h"
 
-// As CUDA's, of numbers of any two types; of floats the one that is a number.
+// Like CUDA's, for any two number types. If one float is NaN, the other is returned.
 template <typename A, typename B>
 std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, std::common_type_t<A, B>> min(A a, B b) {
   using T = std::common_type_t<A, B>;
@@ -24,7 +24,7 @@ std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, std::common
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-// The lowest bit that is set, from 1 on; 0 if there is none.
+// The position of the lowest set bit, counted from 1; 0 if there is none.
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __ffsll(long long x) { return __builtin_ffsll(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
@@ -67,7 +67,7 @@ inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __dsqrt_rn(double a) { return std::sqrt(a); }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
-// Not the device's bits, which CUDA states to 2 units in the last place only.
+// Not the same bits as on a device: CUDA only guarantees 2 units in the last place.
 inline float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
 inline float __saturatef(float a) { return a > 0.0f ? (a < 1.0f ? a : 1.0f) : 0.0f; }
 

@@ -1,8 +1,8 @@
-// CUDA's runtime API, of one device that is host memory behind a lock.
+// CUDA's runtime API for one device, whose memory is protected host memory.
 //
-// Streams are late: what is put into a stream runs only when something waits for it (or at once with
-// SOK_ON_HOST_STREAMS=eager). The calls return CUDA's errors for invalid arguments. What is a fault of the
-// device, such as an access out of bounds in a kernel, ends the process with a report.
+// Streams are late: what is enqueued on a stream runs only when something waits for it (or at once with
+// SOK_ON_HOST_STREAMS=eager). The calls return CUDA's errors for invalid arguments. What would be a device
+// fault, such as an out-of-bounds access in a kernel, ends the process with a report.
 //
 // Thread safety: as CUDA's. All functions may be called from any thread, but not from a kernel.
 #ifndef SOK_CUDA_ON_HOST_RUNTIME_API_H_
@@ -14,7 +14,7 @@
 
 #define CUDART_CB
 
-// The numbers are CUDA's.
+// With CUDA's numbers.
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -135,9 +135,8 @@ cudaError_t cudaFreeHost(void* address);
 cudaError_t cudaHostGetDevicePointer(void** device_address, void* host_address, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address);
-// The device has one pool. What is free goes back when something waits for the device, but for as much as the
-// release threshold lets the pool keep: then reserved memory is what cudaMallocAsync can give without
-// waiting.
+// The device has one pool. When something waits for the device, the pool releases its free memory, except for
+// what the release threshold lets it keep; cudaMallocAsync can allocate from the rest without waiting.
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);

@@ -31,8 +31,8 @@ struct dim3 {
 };
 
 // NAME1 to NAME4 of a type. CUDA's alignment: the size of 2 and of 4 elements, but at most 16 bytes, and one
-// element's for 3. An access to an address that is not so aligned is a fault of the device. Kernels are
-// compiled with -fsanitize=alignment, which reports it here.
+// element's for 3. On a device, a misaligned access is a fault. Kernels are compiled with
+// -fsanitize=alignment, which reports it here.
 #define SOK_VECTOR_1(NAME, T) \
   struct NAME##1 { T x; };    \
   inline NAME##1 make_##NAME##1(T x) { return {x}; }

@@ -1,8 +1,8 @@
-// Positions of threads, barriers, and what the lanes of a warp do together.
+// Positions of threads, barriers, and the collective operations of a warp's lanes.
 //
-// The engine is stricter than the hardware in two points, as CUDA's documents advise: a barrier waits for all
-// threads of a block and a warp function for all lanes of its mask, and one that has left the kernel is
-// reported.
+// The engine is stricter than the hardware, as CUDA's documents advise: a barrier waits for all threads of a
+// block and a warp function for all lanes of its mask, and a thread or lane that has already left the kernel
+// is reported.
 #ifndef SOK_CUDA_ON_HOST_WARP_H_
 #define SOK_CUDA_ON_HOST_WARP_H_
 
@@ -27,15 +27,15 @@ inline int __syncthreads_or(int predicate, SOK_CALLED_AT) {
 inline void __syncwarp(unsigned mask = 0xffffffffu, SOK_CALLED_AT) {
   sok::on_host::WarpCollective(sok::on_host::Collective::kSync, mask, 0, 0, place);
 }
-// Only the own lane is certain to be in it, so code that hopes for more finds out here.
+// Only the calling lane is guaranteed to be in the mask, so code that relies on more fails here.
 inline unsigned __activemask() { return 1u << sok::on_host::Lane(); }
 
 namespace sok::on_host {
 
 constexpr uint64_t kGarbage = 0x7fbadbad7fbadbadu;
 
-// A shuffle from a lane that is computed from the own one. A lane outside the mask gives garbage, as CUDA
-// leaves its value open: a reduction over fewer lanes may read and ignore it.
+// A shuffle from a lane that is computed from the calling one. A lane outside the mask gives garbage, as its
+// value is undefined in CUDA: a reduction over fewer lanes may read and ignore it.
 template <typename T>
 T ShuffleFrom(unsigned mask, T value, int source, Place place) {
   const bool known = (mask >> source & 1) != 0;
@@ -79,7 +79,7 @@ T ShuffleXor(unsigned mask, T value, int lane_mask, int width, Place place) {
   CheckWidth(width, place);
   const int lane = Lane();
   const int source = (lane ^ lane_mask) & 31;
-  // From an earlier group of lanes one may read, from a later one not.
+  // Reading from an earlier group of lanes is allowed, from a later one not.
   return ShuffleFrom(mask, value, source / width <= lane / width ? source : lane, place);
 }
 
