@@ -13,27 +13,38 @@ from collections.abc import Sequence
 
 from bench import launch_ranks, markdown
 
+_HEAD = (
+    *("model", "ranks", "over ranks", "plain", "network", "plain / over", "one process / over"),
+    *("CPU, over ranks", "CPU, plain", "exchanges", "bytes", "bytes, plain"),
+)
+_SIDES = ("over ranks", "plain", "network")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the program; returns its exit status."""
     flags = _parse(arguments)
-    names = ("scale", "batch", "zipf", "batches", "rounds", "calls", "seed")
+    names = ("scale", "batch", "zipf", "batches", "rounds", "calls", "seed", "profile")
     own = {name: getattr(flags, name) for name in names}
-    results = []
+    results: list[dict] = []
     for model in flags.models.split(","):
-        for ranks in flags.ranks.split(","):
-            print(f"{model}, {ranks} ranks", file=sys.stderr, flush=True)
+        # One process first, because the others' rows name its time.
+        for ranks in sorted(map(int, flags.ranks.split(","))):
             result = launch_ranks.run(
                 "bench.synthetic_program",
                 {"model": model, **own},
                 flags.transport,
                 flags.cycle_time,
-                int(ranks),
+                ranks,
             )
             results.append({"model": model, **result})
+            # A run takes minutes: each row is shown when it is there.
+            table = markdown.table(_HEAD, [_line(result, results) for result in results]).splitlines()
+            print("\n".join(table if len(results) == 1 else table[-1:]), flush=True)
+    for result in results:
+        if result["profiles"]:
+            print("\n" + _profile(result))
     if flags.json is not None:
         flags.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(_table(results))
     return 0
 
 
@@ -50,41 +61,64 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--batches", type=int, default=4, help="batches that steps rotate over")
     add("--rounds", type=int, default=7, help="interleaved rounds, without the warm-up")
     add("--calls", type=int, default=5, help="steps of each side in a round")
+    add("--profile", type=int, default=0, help="steps of each side to trace; lists the time of their ops")
     add("--seed", type=int, default=1, help="of ids and tables")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     return parser.parse_args(arguments)
 
 
-def _table(results: Sequence[dict]) -> str:
-    """The results in Markdown. Times are medians of a step in ms, wall times followed by the minimum."""
+def _line(result: dict, results: Sequence[dict]) -> list[str]:
+    """A row of the table. Times are medians of a step in ms, wall times followed by the minimum."""
+    ours, plain, network = (result["timings"][side] for side in _SIDES)
+    counts = result["counts"]
     # One process with the plain tables, of the same model.
-    alone = {
-        result["model"]: result["timings"]["plain"]["median"] for result in results if result["ranks"] == 1
-    }
-    lines = []
-    for result in results:
-        ours, plain, network = (result["timings"][name] for name in ("over ranks", "plain", "network"))
-        counts = result["counts"]
-        one_process = alone.get(result["model"])
-        lines.append(
-            [
-                result["model"],
-                str(result["ranks"]),
-                _milliseconds(ours),
-                _milliseconds(plain),
-                _milliseconds(network),
-                f"{plain['median'] / ours['median']:.1f}",
-                "" if one_process is None else f"{one_process / ours['median']:.1f}",
-                f"{ours['cpu'] - network['cpu']:.1f}",
-                f"{plain['cpu'] - network['cpu']:.1f}",
-                f"{counts['exchanges']:g}",
-                f"{counts['bytes_over_ranks']:.0f}",
-                f"{counts['bytes_gathered']:.0f}",
-            ]
-        )
-    head = ["model", "ranks", "over ranks", "plain", "network", "plain / over", "one process / over"]
-    head += ["CPU, over ranks", "CPU, plain", "exchanges", "bytes", "bytes, plain"]
-    return markdown.table(head, lines)
+    alone = [
+        one["timings"]["plain"]["median"]
+        for one in results
+        if one["model"] == result["model"] and one["ranks"] == 1
+    ]
+    return [
+        result["model"],
+        str(result["ranks"]),
+        _milliseconds(ours),
+        _milliseconds(plain),
+        _milliseconds(network),
+        f"{plain['median'] / ours['median']:.1f}",
+        f"{alone[0] / ours['median']:.1f}" if alone else "",
+        f"{ours['cpu'] - network['cpu']:.1f}",
+        f"{plain['cpu'] - network['cpu']:.1f}",
+        f"{counts['exchanges']:g}",
+        f"{counts['bytes_over_ranks']:.0f}",
+        f"{counts['bytes_gathered']:.0f}",
+    ]
+
+
+def _profile(result: dict) -> str:
+    """Types of ops, those first of which a step over ranks spends most beyond the network's."""
+    profiles = [result["profiles"][side] for side in _SIDES]
+    none = {"nodes": 0, "milliseconds": 0.0}
+
+    def beyond(kind: str) -> float:
+        ours, _, network = (profile.get(kind, none)["milliseconds"] for profile in profiles)
+        return ours - network
+
+    kinds = sorted({kind for profile in profiles for kind in profile}, key=beyond, reverse=True)
+    lines = [
+        [kind, *(_ops(profile.get(kind, none)) for profile in profiles)]
+        for kind in kinds
+        # Of the many types, those that can be seen in the milliseconds.
+        if any(profile.get(kind, none)["milliseconds"] >= 0.05 for profile in profiles)
+    ]
+    totals = [
+        {key: sum(ops[key] for ops in profile.values()) for key in ("nodes", "milliseconds")}
+        for profile in profiles
+    ]
+    lines.append(["all, with types not listed", *map(_ops, totals)])
+    return markdown.table([f"ms (ops) of {result['model']}, {result['ranks']} ranks", *_SIDES], lines)
+
+
+def _ops(ops: dict) -> str:
+    return f"{ops['milliseconds']:.2f} ({ops['nodes']})" if ops["nodes"] else ""
 
 
 def _milliseconds(timing: dict) -> str:

@@ -17,7 +17,7 @@ def test_it_measures_a_model(transport, size, tmp_path):
     ranks.require(transport)
     path = tmp_path / "results.json"
     launch = ["--transport", transport, "--ranks", str(size), "--models", "dlrm", "--json", str(path)]
-    done = run_program(PROGRAM, *SMALL, *launch)
+    done = run_program(PROGRAM, *SMALL, *launch, "--profile", "2")
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(path.read_text())
     assert (result["model"], result["ranks"]) == ("dlrm", size)
@@ -26,4 +26,10 @@ def test_it_measures_a_model(transport, size, tmp_path):
     assert result["counts"]["bytes_over_ranks"] > 0 and result["counts"]["bytes_gathered"] > 0
     assert all(0 < timing["minimum"] <= timing["median"] for timing in result["timings"].values())
     assert done.stdout.splitlines()[0].startswith("| model")
-    assert len(done.stdout.splitlines()) == 3
+    table, profile = done.stdout.split("\n\n")
+    assert len(table.splitlines()) == 3
+    assert profile.splitlines()[0].startswith("| ms (ops) of dlrm, 2 ranks")
+    profiles = result["profiles"]
+    assert profiles["over ranks"]["SokExchange"]["nodes"] == 3
+    assert profiles["plain"]["HorovodAllgather"]["nodes"] == 2 * 26
+    assert not any(kind.startswith("Sok") for kind in profiles["plain"])

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit.dist_model_parallel as dmp
-from bench import machine, thread_clock
+from bench import machine, step_profile, thread_clock
 from bench.ranks_timing import interleaved
 from bench.session_config import session_config
 from bench.synthetic_models import MODELS, Model, Sizes, draw_ids
@@ -203,12 +203,21 @@ def main(arguments: Sequence[str]) -> None:
         counts = _count(session, inputs, ours, plain, statistics, flags.batches)
         steps = {"over ranks": [ours.step], "plain": [plain.step], "network": [alone.step]}
         timings = interleaved(session, steps, flags.rounds, flags.calls, cpu_seconds)
+        profiles = {
+            name: step_profile.profile(session, targets, flags.profile)
+            for name, targets in steps.items()
+            if flags.profile > 0
+        }
     if hvd.rank() == 0:
         result = {
             "machine": machine.describe(),
             "ranks": hvd.size(),
             "counts": dataclasses.asdict(counts),
             "timings": {name: dataclasses.asdict(timing) for name, timing in timings.items()},
+            "profiles": {
+                name: {kind: dataclasses.asdict(ops) for kind, ops in kinds.items()}
+                for name, kinds in profiles.items()
+            },
         }
         with open(flags.output, "w", encoding="utf-8") as stream:
             json.dump(result, stream)
@@ -250,6 +259,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("rounds", int),
         ("calls", int),
         ("seed", int),
+        ("profile", int),
     ):
         parser.add_argument(f"--{name}", type=kind, required=True)
     parser.add_argument("output")
