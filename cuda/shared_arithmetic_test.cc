@@ -1,5 +1,5 @@
-// Host and device give the same bits. The device is the one of cuda/on_host, or a real one: the test by nvcc
-// is skipped where there is none.
+// Host and device give the same bits. The device is that of cuda/on_host, or a real one: the test compiled by
+// nvcc is skipped if there is none.
 #include "cuda/shared_arithmetic.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 namespace sok {
 namespace {
 
-// Brings single values of a lookup's arrays to the host. The first error stays.
+// Copies single values of a lookup's arrays to the host. Keeps the first error.
 class Values {
  public:
   Values(cudaStream_t stream, RoundTrip* round_trip) : stream_(stream), round_trip_(round_trip) {}

@@ -12,13 +12,13 @@ namespace {
 
 static_assert(kBagTile % kThreadsPerBlock == 0, "all warps of a block are whole");
 
-// Where ids go: all stay in their bags.
+// The places of ids if all of them stay in their bags.
 struct AllStay {
   __device__ __forceinline__ bool Stays(int64_t /*id*/) const { return true; }
   __device__ __forceinline__ int64_t Before(int64_t id) const { return id; }
 };
 
-// Or some do not.
+// The places of ids if some are left out.
 struct SomeStay {
   FlagRanks stays;
   __device__ __forceinline__ bool Stays(int64_t id) const { return stays.IsFlagged(id); }
@@ -31,7 +31,7 @@ __device__ __forceinline__ void ReportError(const GroupView& group, const InputV
       .fetch_min(BagErrorWord::Of(lookup.number, error, number), cuda::std::memory_order_relaxed);
 }
 
-// Adds the flags of each lane to the lookup's. All 32 lanes of the warp call it.
+// Adds the flags of each lane to the lookup's. All 32 lanes of the warp must call it.
 __device__ __forceinline__ void ReportFlags(const GroupView& group, int l, unsigned flags) {
   const unsigned of_warp = __reduce_or_sync(kAllLanes, flags);
   if (threadIdx.x % 32 != 0 || of_warp == 0) return;
@@ -43,7 +43,7 @@ __device__ __forceinline__ int64_t GivenPosition(const InputView& lookup, int64_
   return lookup.order == nullptr ? j : lookup.order[j];
 }
 
-// The bag of a sparse id, in [0, num_bags] whatever the index says.
+// The bag of a sparse id, clamped to [0, num_bags] if the index is invalid.
 __device__ __forceinline__ int64_t BagWithin(const InputView& lookup, int64_t given) {
   return min(max(lookup.input.indices[2 * given], int64_t{0}), lookup.input.num_bags);
 }
@@ -68,7 +68,7 @@ __device__ __forceinline__ bool IsFinite(float value) {
   return (__float_as_uint(value) & 0x7f800000u) != 0x7f800000u;
 }
 
-// Checks the index of a sparse id, and the one of its weight.
+// Checks the index of a sparse id, and that of its weight.
 __device__ __forceinline__ void CheckIndex(const GroupView& group, const InputView& lookup, int64_t given,
                                            unsigned* flags) {
   const int64_t* const indices = lookup.input.indices;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void CheckIndex(const GroupView& group, const InputVi
   }
 }
 
-// Takes the j-th id of a lookup: checks what is the id's own, and writes what is its occurrence's.
+// Handles the j-th id of a lookup: checks the id's inputs, and writes its occurrence's entries.
 template <typename Places>
 __device__ __forceinline__ void TakeId(const GroupView& group, const InputView& lookup, const Places& places,
                                        int64_t j, unsigned* flags) {
@@ -103,8 +103,8 @@ __device__ __forceinline__ void TakeId(const GroupView& group, const InputView& 
   if (lookup.has_order) group.order[p] = static_cast<int32_t>(given);
 }
 
-// The bags that begin with the j-th of sorted ids: those after the bag of the id before, up to the id's own.
-// Behind the last id the others begin, and the end of the last bag.
+// The bags that begin at the j-th of the sorted ids: those after the previous id's bag, up to the id's own.
+// The remaining bags, and the end of the last one, are after the last id.
 template <typename Places>
 __device__ __forceinline__ Run BagsThatBegin(const InputView& lookup, const Places& places, int64_t j) {
   const int64_t n = lookup.input.num_ids;
@@ -117,7 +117,7 @@ __device__ __forceinline__ Run BagsThatBegin(const InputView& lookup, const Plac
 // Whether a lane of the warp has one of `items` pieces of work; item `i` is this lane's.
 __device__ __forceinline__ bool WarpHasWork(int64_t i, int64_t items) { return i - threadIdx.x % 32 < items; }
 
-// A block takes kBagTile ids of a lookup. Sparse ids have one more, behind the last.
+// One block per kBagTile ids of a lookup. Sparse ids have one extra item after the last.
 template <typename Places>
 __global__ __launch_bounds__(kThreadsPerBlock) void IdsKernel(GroupView group, Places places) {
   const int l = PartOf(group.id_tiles, group.num_lookups, static_cast<int64_t>(blockIdx.x));
@@ -148,7 +148,7 @@ __device__ __forceinline__ void CheckSplit(const GroupView& group, const InputVi
   if (of_weights != nullptr && of_weights[bag] != split) ReportError(group, lookup, BagError::kPlaces, bag);
 }
 
-// A block takes kBagTile row splits of a lookup.
+// One block per kBagTile row splits of a lookup.
 template <typename Places>
 __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group, Places places) {
   const int l = PartOf(group.split_tiles, group.num_lookups, static_cast<int64_t>(blockIdx.x));
@@ -164,7 +164,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void SplitsKernel(GroupView group
   ReportFlags(group, l, flags);
 }
 
-// Begins the report: no errors, no flags, and where occurrences begin.
+// Initializes the report: no errors, no flags, and where occurrences begin.
 template <typename Places>
 __global__ __launch_bounds__(kThreadsPerBlock) void StartReportKernel(GroupView group, Places places) {
   const BagsReport& report = group.report;

@@ -1,4 +1,4 @@
-// Bags are those of a plain loop, and errors those of the CPU engine, word by word.
+// Bags equal those of a plain loop, and errors equal the CPU engine's, word by word.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ std::vector<T> Fetch(const T* device, int64_t n) {
   return values;
 }
 
-// Builds bags as an engine does: sorts what turns out to need it.
+// Builds bags as an engine does: sorts lookups that turn out to need it.
 class Builder {
  public:
   explicit Builder(int num_tables) {
@@ -113,7 +113,8 @@ class Builder {
   std::vector<int32_t> inverse() const { return inverse_->Fetch(); }
 
  private:
-  // What an engine puts into the stream before it knows of errors and of how many ids stay in their bags.
+  // The work that an engine enqueues before it knows about errors and the number of ids that stay in their
+  // bags.
   Status MergeDuplicates() {
     const int64_t n = bags.num_ids();
     inverse_ = std::make_unique<DeviceArray<int32_t>>(std::vector<int32_t>(n, -1));
@@ -151,7 +152,7 @@ struct HostBags {
   std::vector<int32_t> order;
 };
 
-// The bags that the arrays on the device say.
+// The bags that the arrays on the device describe.
 ReferenceBagList BagsOf(const HostBags& host, const BagsOfLookup& lookup) {
   std::vector<int32_t> begins;
   if (lookup.pooled) begins = Fetch(lookup.bag_begin, lookup.num_bags + 1);
@@ -179,7 +180,7 @@ bool Rises(const LookupArrays& arrays) {
   return true;
 }
 
-// Whether each bag holds the id of its own number.
+// Whether bag b consists of id b alone, for all bags.
 bool IsOneEach(const LookupArrays& arrays) {
   if (!arrays.spec.pooled() || arrays.spec.weighted || arrays.num_bags != arrays.num_ids()) return false;
   const ReferenceBagList bags = ReferenceBags(arrays);
@@ -262,7 +263,7 @@ TEST_F(BagsTest, RandomGroupsAreAsTheReferenceSays) {
   }
 }
 
-// A lookup of `n` ids in `num_bags` bags, sizes of which differ much.
+// A lookup of `n` ids in `num_bags` bags of very different sizes.
 LookupArrays Large(int64_t n, int64_t num_bags, bool sparse, bool sorted, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<int64_t> rows(n);
@@ -369,7 +370,7 @@ TEST_F(BagsTest, SortsOnlyWhatDoesNotRise) {
   EXPECT_TRUE(builder.bags.lookups()[1].has_order);
 }
 
-// A caller that sorts from step to step learns when it need not.
+// A caller that keeps sorting from step to step is told when it need not.
 TEST_F(BagsTest, SortingWhatRisesChangesNothing) {
   const LookupArrays arrays = SparseArrays(4, {0, 0, 2, 3}, {1, 2, 3, 4});
   const DeviceLookup lookup(arrays);
@@ -393,7 +394,7 @@ TEST_F(BagsTest, WithoutErrorsTheHostWaitsOnce) {
 
 // ---- Errors ----
 
-// What Build says about a lookup in one table.
+// The error of Build for a lookup in one table.
 std::string ErrorOf(const LookupArrays& lookup) {
   const Status status = Builder(1).Build({lookup});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
@@ -434,7 +435,7 @@ void Damage(LookupArrays* arrays, std::mt19937* random) {
   }
 }
 
-// What the CPU engine says about the group.
+// The CPU engine's status for the group.
 Status CpuStatus(const std::vector<LookupArrays>& group, int num_tables) {
   std::vector<std::unique_ptr<Table>> tables;
   std::vector<Table*> pointers;
@@ -480,7 +481,7 @@ TEST_F(BagsTest, DamagedGroupsAreTheErrorsOfTheCpu) {
 
 // ---- Limits ----
 
-// What Build says about lookups whose arrays are not there.
+// The status of Build for lookups whose arrays do not exist.
 Status StatusOfSizes(const std::vector<LookupSpec>& specs, const std::vector<LookupInput>& inputs,
                      DeviceAllocator* memory) {
   const std::vector<std::string> names = {"a", "b"};

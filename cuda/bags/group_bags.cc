@@ -19,12 +19,12 @@ int64_t TilesOf(int64_t n) { return (n + kBagTile - 1) / kBagTile; }
 
 bool DropsIds(const LookupSpec& spec) { return spec.weighted && spec.positive_weights_only; }
 
-// Whether each bag may hold the one id of its number, as far as the host knows.
+// Whether bag b may consist of id b alone, for all bags, as far as the host knows.
 bool MayBeOneEach(const LookupSpec& spec, const LookupInput& input) {
   return spec.pooled() && !spec.weighted && input.num_bags == input.num_ids;
 }
 
-// What the kernels need of the group, as it is built on the host.
+// The arrays that kernels need, while they are built on the host.
 struct HostArrays {
   std::vector<InputView> lookups;
   std::vector<int64_t> first_id = {0};
@@ -35,7 +35,7 @@ struct HostArrays {
   int64_t num_begins = 0;
   bool drops_ids = false;
 
-  // Appends a lookup to the arrays: its view, without what is on the device.
+  // Appends a lookup to the arrays: its view, without pointers to the device.
   void Add(int number, const LookupSpec& spec, const LookupInput& input, bool sorted, bool has_order) {
     InputView view;
     view.input = input;
@@ -60,7 +60,7 @@ struct HostArrays {
   }
 };
 
-// The lookups by table, those of a table in the order given.
+// The lookups ordered by table, and otherwise in the caller's order.
 std::vector<int> NumbersByTable(Span<const LookupSpec> specs) {
   std::vector<int> numbers(specs.size());
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -69,7 +69,7 @@ std::vector<int> NumbersByTable(Span<const LookupSpec> specs) {
   return numbers;
 }
 
-// Adds the arrays to `upload`, and names in `group` where they will be.
+// Adds the arrays to `upload`, which sets their addresses in `group`.
 void AddArrays(const HostArrays& arrays, StagedUpload* upload, GroupView* group) {
   group->num_lookups = static_cast<int>(arrays.lookups.size());
   upload->Add(Span<const InputView>(arrays.lookups), &group->lookups);
@@ -80,7 +80,7 @@ void AddArrays(const HostArrays& arrays, StagedUpload* upload, GroupView* group)
   upload->Add(Span<const int64_t>(arrays.first_sorted), &group->first_sorted);
 }
 
-// The error of a group whose ids and bags do not fit: of the lookup that has most of them.
+// The error of a group whose ids and bags do not fit into memory. Names the lookup that has most of them.
 Status NoMemory(const BagsInput& input) {
   const auto size = [](const LookupInput& of) {
     return static_cast<uint64_t>(of.num_ids) + static_cast<uint64_t>(of.num_bags);
@@ -97,7 +97,7 @@ Status NamedIfNoMemory(const BagsInput& input, const Status& status) {
   return no_memory ? NoMemory(input) : status;
 }
 
-// Whether occurrences and ends of bags can be numbered.
+// Checks that occurrences and bag boundaries can be numbered.
 Status CheckSizes(const BagsInput& input) {
   int64_t ids = 0;
   int64_t begins = 0;
@@ -112,7 +112,7 @@ Status CheckSizes(const BagsInput& input) {
   return OkStatus();
 }
 
-// Makes `buffer` one of `size` elements; what it held is freed first.
+// Resizes `buffer` to `size` elements; frees the old memory first.
 template <typename T>
 Status Reallocate(cudaStream_t stream, DeviceAllocator* memory, int64_t size, DeviceBuffer<T>* buffer) {
   buffer->Free();
@@ -122,7 +122,7 @@ Status Reallocate(cudaStream_t stream, DeviceAllocator* memory, int64_t size, De
   return OkStatus();
 }
 
-// Writes the given positions of the `n` ids that are sorted, by lookup, there by bag.
+// Writes the caller's positions of the `n` ids that are sorted, ordered by lookup and then by bag.
 Status SortIds(cudaStream_t stream, DeviceAllocator* scratch, const GroupView& group, int64_t n,
                int64_t num_begins, int32_t* sorted_given) {
   if (n == 0) return OkStatus();
@@ -218,7 +218,7 @@ Status GroupBags::Build(cudaStream_t stream, DeviceAllocator* memory, StagedUplo
 
 Status GroupBags::TakeReport(cudaStream_t stream, RoundTrip* round_trip, const BagsInput& input,
                              const int64_t* report) {
-  // Copied: a value that is wrong comes by the same round trip.
+  // Copied, because fetching a wrong value overwrites the round trip's result.
   std::vector<int64_t> words(report, report + report_size(input));
   const BagsReport host(words.data(), report_.num_tables(), report_.num_lookups());
   SOK_RETURN_IF_ERROR(

@@ -25,7 +25,7 @@ void AsyncAllocator::KeepFreedMemory() {
   const uint64_t bit = uint64_t{1} << (device % 64);
   if ((told_devices_.load(std::memory_order_relaxed) & bit) != 0) return;
   told_devices_.fetch_or(bit, std::memory_order_relaxed);
-  // Where this fails allocations are slower, and nothing else.
+  // If this fails, allocations are slower; nothing else changes.
   if (SetReleaseThreshold(device, std::numeric_limits<uint64_t>::max()) != cudaSuccess) cudaGetLastError();
 }
 
@@ -39,7 +39,7 @@ StatusOr<void*> AsyncAllocator::Allocate(cudaStream_t stream, int64_t bytes) {
 }
 
 void AsyncAllocator::Free(cudaStream_t stream, void* memory) {
-  // It fails only on a device that is lost, or for a program that ends: then the memory is gone.
+  // This fails only if the device is lost or the program is exiting; the memory is then gone.
   if (memory != nullptr && cudaFreeAsync(memory, stream) != cudaSuccess) cudaGetLastError();
 }
 

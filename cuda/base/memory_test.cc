@@ -109,7 +109,7 @@ TEST_F(AllocatorsTest, TheDevicesPoolKeepsWhatIsFreed) {
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   ASSERT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &number), cudaSuccess);
   EXPECT_GE(number, static_cast<uint64_t>(kBytes));
-  // It is told once: what another part of the program sets later stays.
+  // The pool is configured only once: a later setting by another part of the program stays.
   number = 12345;
   ASSERT_EQ(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &number), cudaSuccess);
   allocator.Free(nullptr, allocator.Allocate(nullptr, kBytes).value());

@@ -29,7 +29,7 @@ void PinnedAllocator::Free(cudaStream_t stream, void* memory) {
   const auto found = allocated_.find(memory);
   Freed freed{std::move(found->second), Event()};
   allocated_.erase(found);
-  // Where no event can be made, the device is lost, and nothing uses the memory any more.
+  // If no event can be recorded, the device is lost, and nothing uses the memory any more.
   if (freed.last_use.Record(stream).ok()) freed_.push_back(std::move(freed));
   ReleaseFreed();
 }

@@ -64,7 +64,7 @@ TEST_F(TransfersTest, AnEmptyUploadIsNothing) {
   EXPECT_EQ(upload.Send(stream_, &allocator_).value().size(), 0);
 }
 
-// Stages are used again only when their copies have run, whatever the order of streams.
+// Stages are reused only after their copies have run, whatever the order of streams.
 TEST_F(TransfersTest, ManyUploadsInFlightKeepTheirValues) {
   cudaStream_t streams[2] = {stream_, nullptr};
   ASSERT_EQ(cudaStreamCreate(&streams[1]), cudaSuccess);

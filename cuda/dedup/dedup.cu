@@ -15,8 +15,8 @@
 namespace sok {
 namespace {
 
-// A hash table of positions: a slot holds an occurrence, whose key says what the slot is for. An id's slot
-// ends up with the id's first occurrence, whatever the order in which threads come.
+// A hash table of positions: a slot holds an occurrence, whose key is the slot's key. In the end, an id's
+// slot holds the id's first occurrence, whatever the order of threads.
 struct PositionTable {
   uint32_t* slots;
   uint64_t mask;
@@ -45,7 +45,7 @@ __device__ __forceinline__ bool IsMerged(const Occurrences& occurrences, int64_t
          occurrences.is_merged[PartOf(occurrences.table_begin, occurrences.num_tables, p)] != 0;
 }
 
-// Finds the slot of occurrence `p`, and leaves the earliest occurrence there that came by.
+// Finds the slot of occurrence `p`, and stores `p` there if it is the earliest so far.
 __device__ __forceinline__ uint32_t Claim(const PositionTable& table, const int64_t* keys,
                                           const TableRange& range, uint32_t p) {
   const int64_t key = keys[p];
@@ -58,7 +58,7 @@ __device__ __forceinline__ uint32_t Claim(const PositionTable& table, const int6
       return static_cast<uint32_t>(at);
     }
     if (there < range.begin || there >= range.end || keys[there] != key) continue;
-    // Most occurrences of a frequent id come late and only read.
+    // Most occurrences of a frequent id come later than the first one, and only read.
     if (p < there) slot.fetch_min(p, cuda::std::memory_order_relaxed);
     return static_cast<uint32_t>(at);
   }
@@ -73,7 +73,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void ClaimKernel(Occurrences occu
   }
 }
 
-// Whether an occurrence is the first of its id. Takes the place of its slot's number by what the slot holds.
+// Whether an occurrence is the first of its id. Replaces its slot's number by the slot's value.
 struct IsFirst {
   Occurrences occurrences;
   const uint32_t* slots;
@@ -87,15 +87,15 @@ struct IsFirst {
   }
 };
 
-// Adds one to counts[u] for each lane of the warp that brings a `u`; -1 brings none. All lanes call it. Lanes
-// with the same id add together: a frequent one would otherwise be added to by every thread.
+// Adds one to counts[u] for each lane of the warp with u >= 0. All lanes must call it. Lanes with the same id
+// add together; otherwise all threads would contend for the counter of a frequent id.
 __device__ __forceinline__ void Count(int32_t u, int32_t* counts) {
   const unsigned same = __match_any_sync(kAllLanes, u);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (u >= 0 && __ffs(static_cast<int>(same)) == lane + 1) atomicAdd(&counts[u], __popc(same));
 }
 
-// Writes what belongs to occurrence `p`, the first of distinct id `u`.
+// Writes the entries of distinct id `u`, whose first occurrence is `p`.
 __device__ __forceinline__ void WriteFirst(const Occurrences& occurrences, const UniqueIds& unique, int64_t p,
                                            int32_t u) {
   unique.position[u] = static_cast<int32_t>(p);

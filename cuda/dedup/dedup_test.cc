@@ -1,4 +1,4 @@
-// Distinct ids, their order and their occurrences are those of the reference, table by table.
+// Distinct ids, their order and their occurrences equal those of the reference, table by table.
 #include "cuda/dedup/dedup.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ Result Reference(const Tables& tables) {
   return result;
 }
 
-// What Dedup says, if the host knows only that there are at most `spare` more ids than there are.
+// The result of Dedup if the host's bound on the number of ids is too high by `spare`.
 Result Run(const Tables& tables, int64_t spare = 0) {
   std::vector<int64_t> keys;
   std::vector<int64_t> table_begin = {0};
@@ -99,7 +99,7 @@ class DedupTest : public testing::Test {
   }
 };
 
-// The word that Mix64 turns into `x`.
+// The inverse of Mix64.
 uint64_t Unmix64(uint64_t x) {
   x ^= x >> 31 ^ x >> 62;
   x *= 0x319642b2d24d8ec3u;
@@ -109,7 +109,7 @@ uint64_t Unmix64(uint64_t x) {
   return x - 0x9e3779b97f4a7c15u;
 }
 
-// Distinct ids of table 0 whose search starts at one slot, the last one of any table of slots.
+// Distinct ids of table 0 whose search starts at the same slot: the last one, whatever the number of slots.
 std::vector<int64_t> IdsOfOneSlot(int64_t n) {
   std::vector<int64_t> ids(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -222,7 +222,7 @@ TEST_F(DedupTest, KeysAndCountsNeedNotBeWanted) {
   EXPECT_EQ(position.Fetch(), (std::vector<int32_t>{0, 1, -1}));
 }
 
-// The size alone decides: nothing is read, and no memory is taken.
+// Only the size matters: nothing is read and no memory is allocated.
 TEST(DedupLimitsTest, MorePositionsThanInt32HoldsAreRefused) {
   AsyncAllocator allocator;
   const Status status = Dedup(nullptr, &allocator, {nullptr, nullptr, 1, int64_t{1} << 31}, {});

@@ -15,8 +15,8 @@ __global__ __launch_bounds__(kThreadsPerBlock) void PositionsKernel(int64_t n, i
   for (int64_t p = ThreadOfGrid(); p < n; p += ThreadsOfGrid()) positions[p] = static_cast<int32_t>(p);
 }
 
-// The k-th of the sorted occurrences begins the segments after that of the one before, up to its own; one
-// more, after the last, begins the rest. Whole warps, as FillRuns needs them.
+// The k-th of the sorted occurrences writes the begins of the segments after the previous occurrence's, up to
+// its own. One extra item after the last writes the rest. In whole warps, as FillRuns requires.
 __global__ __launch_bounds__(kThreadsPerBlock) void BeginsKernel(const uint32_t* sorted, int64_t n,
                                                                  int64_t unique, int32_t* begin) {
   for (int64_t k = ThreadOfGrid(); k - threadIdx.x % 32 <= n; k += ThreadsOfGrid()) {

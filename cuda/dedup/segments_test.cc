@@ -1,4 +1,4 @@
-// Segments are those of the reference.
+// Segments equal those of the reference.
 #include "cuda/dedup/segments.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST_F(SegmentsTest, OfBatchesAgreeWithTheReference) {
   }
 }
 
-// The sort takes as many bits as the numbers have.
+// The sort uses only the bits that the numbers have.
 TEST_F(SegmentsTest, NumbersOfIdsAroundPowersOfTwo) {
   for (const int64_t unique : {1, 2, 3, 4, 255, 256, 257, 1023, 1024, 1025}) {
     SCOPED_TRACE(unique);

@@ -10,7 +10,7 @@
 namespace sok {
 namespace {
 
-// The first key that was there before, of which `inverse` tells. Waits.
+// The error for the first repeated key, which `inverse` shows. Waits.
 Status RepeatedKey(cudaStream_t stream, DeviceTable* table, const int64_t* keys, const int32_t* inverse,
                    int64_t n) {
   StatusOr<const int32_t*> fetched = table->round_trip().Fetch(stream, inverse, n);

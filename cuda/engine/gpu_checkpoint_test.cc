@@ -40,7 +40,7 @@ std::vector<int64_t> SomeKeys() {
   return keys;
 }
 
-// A table of each kind whose files differ in what they hold.
+// A kind of table; their files differ in content.
 struct Kind {
   TableOptions options;
   std::string optimizer;
@@ -164,7 +164,7 @@ TEST_F(GpuCheckpointTest, BothEnginesWriteTheSameFiles) {
   }
 }
 
-// Restores what one engine wrote on another, on as many ranks, and goes on with both.
+// Restores what one engine wrote with another, on the same number of ranks, and continues training with both.
 void ExpectMoves(const EngineCase& from, const EngineCase& to, const Kind& kind) {
   const auto run = RunOn(from, kind);
   const auto state_of = [](const EngineCase& engine, const Tables& tables) {
@@ -293,7 +293,7 @@ TEST_F(GpuCheckpointTest, MemoryDoesNotGrowWithTheTable) {
   EXPECT_TRUE(StateOf({loaded.value()}) == StateOf(tables));
 }
 
-// What is read of a table in windows of some rows.
+// What is read of a table with windows of a few rows.
 struct WindowedRead {
   std::vector<int64_t> numbers;
   std::vector<int64_t> changed;

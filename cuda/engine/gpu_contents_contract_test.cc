@@ -1,5 +1,4 @@
-// Which keys get rows, rows that go, and rows that move between tables of the CUDA engine keep the contract
-// of engines.
+// The CUDA engine passes the engine contract for admission, eviction, and rows that are read and written.
 #include "cc/engine/contract/suites.h"
 #include "cuda/engine/gpu_case.h"
 

@@ -1,5 +1,5 @@
-// Steps of a small group, evictions, and a checkpoint that goes out of and into the device: a little of
-// everything that the engine does, beside the CPU's engine.
+// Steps of a small group, evictions, and a checkpoint saved and restored: a little of everything that the
+// engine does, compared with the CPU engine.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class GpuFewStepsTest : public testing::TestWithParam<std::string> {
   }
 };
 
-// A table whose rows are evicted where it is full, and one that admits keys and evicts rows at a save.
+// A table that evicts rows when it is full, and one with admission that evicts rows at a save.
 std::vector<TableOptions> TwoTables() {
   TableOptions full = ContractOptions("full", 4, /*capacity=*/4);
   full.on_full = OnFull::kEvictLru;
@@ -43,7 +43,7 @@ OutputValues FusedSteps(const EngineCase& engine, const std::string& optimizer) 
   ContractGroup group(engine, executor, TwoTables());
   OutputValues outputs;
   for (int64_t step = 0; step < 3; ++step) {
-    // In the last step the row of 0 was used least, and is needed.
+    // In the last step, row 0 is the least recently used one, and is needed.
     const int64_t needed = step == 2 ? 0 : step;
     const ContractBatch batch = {SumOf(0, {{step, step + 1}, {step, 9}, {}, {needed}}),
                                  SumOf(1, {{7, 8, step}, {8}})};
@@ -59,7 +59,7 @@ TEST_P(GpuFewStepsTest, FusedStepsOfAGroup) {
   EXPECT_EQ(FusedSteps(GpuEngineOfTests(), GetParam()), FusedSteps(CpuEngineOfTests(), GetParam()));
 }
 
-// Steps, two saves, a restore, and another step. What all that wrote, and the rows at last.
+// Steps, two saves, a restore, and another step. Returns the files written and the final rows.
 std::map<std::string, std::string> SavedSteps(const EngineCase& engine, const std::string& optimizer,
                                               TableState* state) {
   const UseEngine use(engine);

@@ -1,5 +1,5 @@
-// Tables whose rows are in host memory: the contract of engines, the bits of tables in device memory, and
-// where the rows are.
+// Tables whose rows are in host memory: they pass the engine contract, have the bits of tables in device
+// memory, and are where they should be.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -101,8 +101,8 @@ TEST_F(GpuHostMemoryTest, StepsGiveTheSameBits) {
   }
 }
 
-// The host's memory is given back by calls that know no streams, and must be there for what streams have not
-// done yet.
+// Host memory is freed by calls that are not ordered with streams. It must stay for work that streams have
+// not done yet.
 TEST_F(GpuHostMemoryTest, MemoryIsThereForWorkThatIsLate) {
   const EngineCase engine_case = InHostMemory(GpuCase());
   InlineExecutor executor;
@@ -117,7 +117,7 @@ TEST_F(GpuHostMemoryTest, MemoryIsThereForWorkThatIsLate) {
       ASSERT_TRUE(group->Lookup(batch).ok());
       ASSERT_TRUE(group->Train(group->RandomGradients(batch, 1), "sgd", {0.1f}).ok());
     }
-    // It goes while its last step has not run.
+    // The table is destroyed before its last step has run.
   }
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }

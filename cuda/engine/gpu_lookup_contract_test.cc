@@ -1,4 +1,4 @@
-// Tables and lookups of the CUDA engine keep the contract of engines.
+// Tables and lookups of the CUDA engine pass the engine contract.
 #include "cc/engine/contract/suites.h"
 #include "cuda/engine/gpu_case.h"
 

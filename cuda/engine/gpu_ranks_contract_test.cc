@@ -1,4 +1,4 @@
-// Groups over ranks of the CUDA engine keep the contract of engines.
+// Groups over ranks of the CUDA engine pass the engine contract.
 #include "cc/engine/contract/suites.h"
 #include "cuda/engine/gpu_case.h"
 

@@ -84,7 +84,7 @@ Group AllPolicies() {
 
 constexpr int64_t kKeys = 57;
 
-// Ids that many ranks look up, and if the table allows it hostile ones.
+// Ids that many ranks look up, and hostile ones if the table allows them.
 int64_t RandomKey(const TableOptions& options, std::mt19937_64& random) {
   const auto key = static_cast<int64_t>(random() % (random() % 2 == 0 ? 5 : kKeys));
   if (!options.use_hashtable) return key;
@@ -122,7 +122,7 @@ ContractLookup RandomLookup(const Group& group, size_t t, int64_t bags, std::mt1
   return lookup;
 }
 
-// One lookup in each table, and another in some that answer with rows.
+// One lookup in each table, and another in some tables that exchange rows.
 std::vector<ContractBatch> RandomBatches(const Group& group, int ranks, uint32_t seed) {
   std::vector<ContractBatch> batches;
   std::mt19937_64 random(seed);
@@ -168,7 +168,7 @@ class GpuRanksEqualCpuTest : public testing::Test {
     gpu_ = std::make_unique<ContractRanks>(gpu_case_, executor_, ranks, group.tables, group.modes);
   }
 
-  // Words of the exchanges since the last call. Tokens differ: they are numbered through the process.
+  // Words of the exchanges since the last call. Tokens differ: they are numbered over the whole process.
   static ContractRanks::SentWords WordsOf(ContractRanks& ranks) {
     ContractRanks::SentWords words = ranks.TakeSentWords();
     for (auto& exchange : words) {
@@ -345,7 +345,7 @@ TEST_F(GpuRanksEqualCpuTest, GradientsOfAnotherStepAreRefused) {
   for (const Engines& engine : {Engines{*cpu_, other_cpu}, Engines{*gpu_, other_gpu}}) {
     engine.ranks.Forward(batches);
     engine.other.Forward(batches);
-    // Rank 1 goes on with the step of another session.
+    // Rank 1 continues with the step of another session.
     engine.ranks.SwapRank(1, &engine.other);
     engine.ranks.Train(gradients, "sgd", {0.5f}, /*fused=*/true);
   }
@@ -380,7 +380,7 @@ TEST_F(GpuRanksEqualCpuTest, RoundTrips) {
   for (ContractBatch& batch : batches) {
     for (ContractLookup& lookup : batch) lookup.shuffle_seed = 0;
   }
-  // Of each rank: Route, Serve and Combine.
+  // For each rank: Route, Serve and Combine.
   for (const bool training : {true, false, true}) {
     const int64_t before = RoundTrip::count();
     gpu_->Forward(batches, training);

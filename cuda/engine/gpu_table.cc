@@ -11,7 +11,7 @@
 namespace sok {
 namespace {
 
-// Calls work(call, table) with the table's lock, in the order of its work.
+// Calls work(call, table) with the table locked, ordered after earlier work on it.
 template <typename Work>
 Status WithTable(const EngineContext& context, DeviceAllocator* own, DeviceTable* table, const Work& work) {
   return WithinMemory([&] {

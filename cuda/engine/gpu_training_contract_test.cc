@@ -1,4 +1,4 @@
-// Gradients and steps of the CUDA engine keep the contract of engines.
+// Gradients and steps of the CUDA engine pass the engine contract.
 #include "cc/engine/contract/suites.h"
 #include "cc/optimizers/optimizer.h"
 #include "cuda/engine/gpu_case.h"

@@ -53,7 +53,7 @@ Status GroupMerge::Enqueue(int64_t more_words, bool counts, const uint8_t* is_me
 StatusOr<bool> GroupMerge::Take(const int64_t* words) {
   const BagsInput input = Input();
   const int64_t* const unique_begin = words + GroupBags::report_size(input);
-  // The report's errors make it fetch more: what is needed of the words is taken first.
+  // If the report has an error, TakeReport fetches more and overwrites the words: copy what is needed first.
   const std::vector<int64_t> begin(unique_begin, unique_begin + names_.size() + 1);
   SOK_RETURN_IF_ERROR(group_.bags.TakeReport(call_.stream(), &scratch_.round_trip, input, words));
   if (group_.bags.needs_sort()) {

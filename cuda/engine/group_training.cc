@@ -15,7 +15,8 @@
 namespace sok {
 namespace {
 
-// FailedPrecondition if a row of the plan has gone from its table, InvalidArgument if the table never had it.
+// FailedPrecondition if a row of the plan was erased from its table, InvalidArgument if the table never had
+// it.
 Status CheckRowsAreThere(GpuCall* call, const GpuGroupPlan& plan, int t, DeviceTable* table) {
   const TableOfPlan& of_plan = plan.tables[static_cast<size_t>(t)];
   if (of_plan.serial == table->serial() && of_plan.num_erased == table->num_erased()) return OkStatus();
@@ -125,7 +126,7 @@ Status ApplyGradientsTo(GpuCall* call, DeviceTable* table, std::string_view opti
   SOK_RETURN_IF_ERROR(
       checked.Enqueue(call->stream(), call->scratch(), *table, references, /*may_be_absent=*/false));
   if (n > 0) SOK_RETURN_IF_ERROR(checked.Check(call->stream(), *table, &table->round_trip()));
-  // Where rows repeat, their sums are made first.
+  // If rows repeat, their gradients are summed first.
   DistinctRows unique;
   if (!distinct) {
     SOK_RETURN_IF_ERROR(table->Named(unique.Enqueue(call, table, checked.rows(), n)));

@@ -94,7 +94,7 @@ class HeldGpuTable final : public HeldTable {
     return table_.waiting() == nullptr ? OkStatus() : table_.waiting()->changes().BeginSave(stream());
   }
   void EndSave(bool ok, ChainEnd end) override {
-    // Where it fails, the device is lost, and what it held with it.
+    // This fails only if the device, and so the table, is lost.
     (void)table_.changes().EndSave(stream(), ok).ok();
     if (table_.waiting() != nullptr) (void)table_.waiting()->changes().EndSave(stream(), ok).ok();
     table_.chain_end() = std::move(end);
@@ -116,17 +116,17 @@ class HeldGpuTable final : public HeldTable {
   // Lists the rows of a window that a save evicts, or the waiting ids.
   Status SelectGoing(const RowWindow& window, SelectedRows* going);
   Status SelectGoingWaiting(const RowWindow& window, SelectedRows* going);
-  // Calls select(window, &selected) on windows of the numbers [0, limit), in order, and visit(rows, n) on
-  // what it has listed, on the device.
+  // Calls select(window, &selected) on windows of the numbers [0, limit), in order, and visit(rows, n) on the
+  // selected rows, on the device.
   template <typename Select, typename Visit>
   Status ForEachWindow(int64_t limit, const Select& select, const Visit& visit);
-  // How many of the numbers [0, limit) are listed.
+  // How many of the numbers [0, limit) are selected.
   template <typename Select>
   StatusOr<int64_t> CountIn(int64_t limit, const Select& select);
   // Calls visit(rows, n) on pieces of the rows of `set`, on the device, in order.
   template <typename Visit>
   Status ForEachPiece(RowSet set, int64_t limit, const Visit& visit);
-  // Keys of the host, on the device.
+  // Copies keys from the host to the device.
   StatusOr<DeviceBuffer<int64_t>> Upload(Span<const int64_t> keys);
   StatusOr<int64_t> Count(const SelectedRows& selected);
 
@@ -226,7 +226,7 @@ StatusOr<DeviceBuffer<int64_t>> HeldGpuTable::Upload(Span<const int64_t> keys) {
         cudaMemcpyAsync(buffer.value().data(), keys.data(), static_cast<size_t>(buffer.value().bytes()),
                         cudaMemcpyHostToDevice, stream()),
         "cannot copy ", keys.size(), " keys to the device");
-    // The host's array may go.
+    // The caller may free the host's array.
     SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream()), "cannot wait for the device");
   }
   return buffer;
@@ -364,7 +364,7 @@ Status HeldGpuTable::SelectGoingWaiting(const RowWindow& window, SelectedRows* g
                        table_.steps() - options().eviction.steps_to_live, going);
 }
 
-// Counts what goes first, so that nothing goes if memory runs out for it.
+// Counts the rows to evict first, so that none is evicted if memory runs out.
 Status HeldGpuTable::Evict() {
   const Eviction::Kind kind = options().eviction.kind;
   if (kind == Eviction::Kind::kNone) return OkStatus();

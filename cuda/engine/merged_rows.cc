@@ -157,7 +157,7 @@ Status MergedRows::BringUpToDate() {
   return sok::BringUpToDate(stream(), tables_, rows);
 }
 
-// All checks and all memory come first, so that nothing can fail once rows are on their way out.
+// All checks and allocations come first, so that nothing can fail once rows are being evicted.
 Status MergedRows::MakeRoom(const Found& found) {
   for (int t = 0; t < num_tables(); ++t) {
     const int64_t present = group_.tables[t].unique - found.NumAbsent(t);

@@ -12,7 +12,7 @@ Span<const int64_t> TrainedReferences(const MergedGroup& group, int t) {
   return {group.rows.data() + table.first, table.trained};
 }
 
-// A step of one table, with rows in place of references.
+// A step of one table, with rows instead of references.
 struct RowsOfStep {
   CheckedReferences resolved;
   const int64_t* rows = nullptr;
@@ -23,7 +23,7 @@ Status ResolveRows(GpuCall* call, const MergedGroup& group, const DeviceTableSte
   const Span<const int64_t> references = TrainedReferences(group, step.position);
   rows->rows = references.data();
   const bool is_same = table.serial == step.table->serial();
-  // The references are the table's own row numbers then.
+  // In this case references are row numbers.
   if (is_same && step.table->states() == nullptr) return OkStatus();
   SOK_RETURN_IF_ERROR(rows->resolved.Enqueue(call->stream(), call->scratch(), *step.table, references,
                                              /*may_be_absent=*/false));

@@ -1,4 +1,4 @@
-// The process's "gpu" engine. It calls nothing of CUDA, which a machine without a driver lacks.
+// The process's "gpu" engine. Registering it does not call CUDA, so it works on a machine without a driver.
 #include <memory>
 
 #include "cc/engine/registry.h"

@@ -117,7 +117,7 @@ Status RowsInPieces::Write(const RowParts& parts, const int64_t* rows, int64_t n
       ToDevice(records_.data(), host_records_.data(), n * floats * static_cast<int64_t>(sizeof(float))));
   SOK_RETURN_IF_ERROR(ScatterRows(stream_, table_.rows(), list, 0, floats, records_.data()));
   SOK_RETURN_IF_ERROR(WriteColumns(parts, list));
-  // The host's memory may be written again.
+  // Wait, because the caller may overwrite the host memory.
   return CudaStatus(cudaStreamSynchronize(stream_), "cannot wait for the device");
 }
 

@@ -1,5 +1,5 @@
-// How many kernels a step launches: the numbers of docs/performance-gpu.md. On the host, where CUB's radix
-// sort is one kernel.
+// The number of kernels that a step launches equals that in docs/performance-gpu.md. Runs on the host, where
+// CUB's radix sort counts as one kernel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct StepWork {
   Work backward;
 };
 
-// What `call` puts into streams.
+// The work that `call` enqueues.
 template <typename Call>
 Work WorkOf(const Call& call) {
   const on_host::StreamWork before = on_host::EnqueuedWork();
@@ -61,7 +61,7 @@ class Group {
     }
   }
 
-  // A step with ids that are `first` and the two after it in each table, each often enough to be summed in
+  // A step with the ids `first`, `first` + 1 and `first` + 2 in each table, each often enough to be summed in
   // pieces.
   StepWork Step(const std::string& optimizer, int64_t first = 0) {
     ContractBatch batch;
@@ -134,7 +134,7 @@ TEST(StepLaunchesTest, OfTwentySixTables) {
   EXPECT_EQ(known.lookup.waits, 1);
   EXPECT_EQ(known.backward.waits, 0);
 
-  // Of some steps the least: in others tables grow.
+  // The minimum over some steps: in others, tables grow.
   int64_t least = std::numeric_limits<int64_t>::max();
   for (int64_t step = 1; step < 8; ++step)
     least = std::min(least, KernelsOf(group.Step("lazy_adam", 10 * step)));

@@ -26,7 +26,7 @@ class Group {
       EXPECT_TRUE(indexes_.back().Reserve(nullptr, size).ok());
       views_host_.push_back(indexes_.back().view());
     }
-    // Keys lie in a longer array where a list names those that are meant.
+    // With a list, the keys are scattered in a longer array.
     const int64_t length = with_list ? 2 * n + 3 : n;
     key_at.resize(length, 4711);
     for (int64_t i = 0; i < n; ++i) at.push_back(static_cast<int32_t>(i));
@@ -72,7 +72,7 @@ void RunGroup(const std::vector<int64_t>& sizes, bool with_list) {
   AsyncAllocator allocator;
   Group group(&allocator, sizes, with_list);
   std::vector<int64_t> rows(group.key_at.size(), -7);
-  // Every third key stays out.
+  // Every third key is not inserted.
   std::vector<int64_t> expected = rows;
   for (std::size_t i = 0; i < group.at.size(); ++i) {
     rows[group.at[i]] = i % 3 == 2 ? -1 : static_cast<int64_t>(i) * 10;
@@ -102,7 +102,7 @@ TEST(GroupKeysTest, EveryTableHasItsOwn) {
   }
 }
 
-// The host knows a limit only, which may be too low: kernels take the number of keys from the device.
+// The host only knows an estimate, which may be too low: kernels read the number of keys on the device.
 TEST(GroupKeysTest, TheDeviceKnowsTheNumberOfKeys) {
   if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   AsyncAllocator allocator;

@@ -28,10 +28,11 @@ int64_t KeyIndex::BucketsFor(int64_t keys) const {
 Status KeyIndex::Reserve(cudaStream_t stream, int64_t keys) {
   const auto room = static_cast<double>(places());
   const bool has_room = static_cast<double>(keys) <= max_load_ * room;
-  // Places of erased keys make searches longer, as taken ones do. They may take half of what keys leave free.
+  // Places of erased keys make searches longer, like occupied ones. They may take up half of the places that
+  // keys leave free.
   const bool is_clean = erased_ == 0 || static_cast<double>(keys + erased_) <= (1 + max_load_) / 2 * room;
   if (has_room) {
-    // Without memory for it searches go on being long.
+    // If there is no memory for this, searches stay slow.
     if (!is_clean) (void)Rehash(stream, view_.buckets).ok();
     return OkStatus();
   }

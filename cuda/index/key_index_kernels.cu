@@ -36,7 +36,7 @@ __device__ __forceinline__ uint4 LoadDigests(const KeyIndexView& index, uint32_t
 
 // Takes a free place among the four of a word that had the digests `seen`. Returns it, or -1.
 __device__ __forceinline__ int TakePlace(uint32_t* word, uint32_t seen, uint32_t digest) {
-  // Places that are empty, and those of erased keys.
+  // Empty places, and places of erased keys.
   while (const uint32_t free = ZeroBytes(seen & 0xfefefefeu)) {
     const int shift = (__ffs(static_cast<int>(free)) - 1) / 8 * 8;
     const uint32_t taken = (seen & ~(0xffu << shift)) | digest << shift;
@@ -47,14 +47,15 @@ __device__ __forceinline__ int TakePlace(uint32_t* word, uint32_t seen, uint32_t
   return -1;
 }
 
-// Other threads may insert other keys in the same launch. Nothing is done if all places are taken.
+// Other threads may insert other keys in the same launch. Does nothing if all places are occupied.
 __device__ __forceinline__ void InsertKey(const KeyIndexView& index, int64_t key, int64_t row) {
   const uint64_t hash = HashOf(key);
   const uint32_t digest = DigestOf(hash);
   uint32_t bucket = HomeOf(hash, index.buckets);
   for (uint32_t searched = 0; searched < index.buckets; ++searched) {
     for (int i = 0; i < 4; ++i) {
-      // Keys that come at the same time, as all of a bucket do when an index grows, begin at different words.
+      // Keys that are inserted at the same time, as a whole bucket is when an index grows, start at different
+      // words.
       const int number = static_cast<int>(hash + i) & 3;
       uint32_t* const word = WordsOf(index, bucket) + number;
       const int place = TakePlace(word, LoadWord(word), digest);
@@ -73,8 +74,9 @@ __device__ __forceinline__ int64_t EraseKey(const KeyIndexView& index, int64_t k
   if (found.slot < 0) return kAbsentRow;
   uint32_t* const word = reinterpret_cast<uint32_t*>(index.digests) + found.slot / 4;
   const int shift = static_cast<int>(found.slot % 4) * 8;
-  // No search goes past a bucket with an empty place, so one more does no harm. Other threads come to the
-  // same answer: a bucket without an empty place gets none in this launch, and one that has one keeps it.
+  // No search goes beyond a bucket with an empty place, so another empty place does no harm. Other threads
+  // decide the same way: in this launch, a bucket without an empty place gets none, and a bucket that has one
+  // keeps it.
   if (found.bucket_has_empty) {
     atomicAnd(word, ~(0xffu << shift));
   } else {
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock) InsertKernel(Keys keys, cons
     const int64_t at = keys.At(i);
     const int64_t row = rows[at];
     if (row < 0) continue;
-    // In registers: what atomic functions change may not be in memory that they can reach.
+    // In registers: otherwise the compiler must assume that atomic functions change it.
     const KeyIndexView index = keys.IndexOf(i);
     InsertKey(index, keys.Key(at), row);
   }

@@ -33,7 +33,7 @@ class KeyIndexTest : public testing::Test {
     return rows.Fetch();
   }
 
-  // Inserts into both; the keys are absent and distinct.
+  // Inserts absent distinct keys into both.
   void Insert(const std::vector<int64_t>& keys, int64_t first_row, KeyIndex* index, Map* map) {
     const auto n = static_cast<int64_t>(keys.size());
     std::vector<int64_t> rows;
@@ -46,10 +46,10 @@ class KeyIndexTest : public testing::Test {
     DeviceArray<int64_t> device_rows(rows);
     ASSERT_TRUE(InsertKeys(nullptr, index->view(), device_keys.data(), device_rows.data(), n).ok());
     index->CountInserted(n);
-    device_keys.Fetch();  // waits, as the arrays go
+    device_keys.Fetch();  // waits before the arrays are freed
   }
 
-  // Erases from both, distinct keys. Returns what the index says that their rows were.
+  // Erases distinct keys from both. Returns the rows that the index reports for them.
   std::vector<int64_t> Erase(const std::vector<int64_t>& keys, KeyIndex* index, Map* map) {
     DeviceArray<int64_t> device_keys(keys);
     DeviceArray<int64_t> rows(std::vector<int64_t>(keys.size(), -7));
@@ -69,7 +69,8 @@ class KeyIndexTest : public testing::Test {
     return rows;
   }
 
-  // The index has the keys of the map with their rows, and none of `others` that is not in the map.
+  // Expects that the index has the keys of the map with their rows, and none of `others` that are not in the
+  // map.
   void ExpectHolds(const KeyIndex& index, const Map& map, const std::vector<int64_t>& others) {
     std::vector<int64_t> keys = others;
     for (const auto& [key, row] : map) keys.push_back(key);
@@ -88,7 +89,7 @@ int64_t KeyWithHash(uint64_t hash) {
     return y;
   };
   const auto inverse = [](uint64_t odd) {
-    uint64_t x = odd;  // right to 3 bits; each step doubles them
+    uint64_t x = odd;  // correct to 3 bits; each step doubles that number
     for (int i = 0; i < 5; ++i) x *= 2 - odd * x;
     return x;
   };
@@ -142,7 +143,7 @@ TEST_F(KeyIndexTest, ConsecutiveKeysAndLargeRows) {
   ExpectHolds(index, map, {1500, -1501});
 }
 
-// All keys have the same home and the same digest: one long run of buckets, which goes around the end.
+// All keys have the same home and the same digest: one long run of buckets, which wraps around the end.
 TEST_F(KeyIndexTest, EqualDigestsAndBuckets) {
   for (const uint64_t high : {uint64_t{0}, uint64_t{0xffffffff}, uint64_t{0x80000000}}) {
     for (const uint64_t low : {uint64_t{0}, uint64_t{0xff000000}}) {
@@ -166,7 +167,7 @@ TEST_F(KeyIndexTest, EqualDigestsAndBuckets) {
   }
 }
 
-// Digests that differ in one bit, and that are one more or less, in one bucket.
+// Digests in one bucket that differ in one bit or by one.
 TEST_F(KeyIndexTest, AllDigestsInOneBucket) {
   KeyIndex index(&allocator_);
   Map map;
@@ -179,7 +180,7 @@ TEST_F(KeyIndexTest, AllDigestsInOneBucket) {
   }
 }
 
-// Every place is taken: nothing ends a search but its own length.
+// Every place is occupied: a search ends only after all buckets.
 TEST_F(KeyIndexTest, AFullIndex) {
   KeyIndex index(&allocator_, 1.0);
   Map map;
@@ -244,7 +245,7 @@ TEST_F(KeyIndexTest, RandomChanges) {
   }
 }
 
-// As many keys come as go: places of erased keys do not add up, and the index does not grow.
+// As many keys are inserted as erased: places of erased keys do not accumulate, and the index does not grow.
 TEST_F(KeyIndexTest, TurnoverAtFullLoadKeepsThePlaces) {
   KeyIndex index(&allocator_);
   Map map;
@@ -292,7 +293,7 @@ TEST_F(KeyIndexTest, GrowthIsByHalfAtLeast) {
   EXPECT_EQ(Find(moved, DistinctIds(3, 100)), std::vector<int64_t>(3, kAbsentRow));
 }
 
-// Gives out `budget` bytes in total at a time.
+// Fails for allocations of more than `budget` bytes.
 class LimitedAllocator : public AsyncAllocator {
  public:
   StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {
@@ -315,12 +316,12 @@ TEST_F(KeyIndexTest, WithoutMemoryNothingChanges) {
     EXPECT_EQ(index.Reserve(nullptr, n).code(), StatusCode::kResourceExhausted) << n;
     EXPECT_EQ(index.bytes(), bytes);
   }
-  // Memory for what is asked, but not for half as much again.
+  // Enough memory for the request, but not for growing by half.
   allocator.budget = bytes + bytes / 4;
   ASSERT_TRUE(index.Reserve(nullptr, 1100).ok());
   EXPECT_LE(index.bytes(), allocator.budget);
   ExpectHolds(index, map, DistinctIds(100, 3));
-  // Nor is it an error that the places of erased keys cannot be made free.
+  // It is no error either if the places of erased keys cannot be freed.
   allocator.budget = 0;
   Erase(keys, &index, &map);
   ASSERT_TRUE(index.Reserve(nullptr, 1000).ok());

@@ -36,7 +36,7 @@ Outcome<T> CallInAllThreads(const std::vector<T>& initial, const Each& each) {
   return {memory.Fetch(), results.Fetch()};
 }
 
-// Every thread sees another sum.
+// Every thread sees a different sum.
 template <typename T>
 void ExpectTickets(const Outcome<T>& outcome) {
   EXPECT_EQ(outcome.memory[0], static_cast<T>(kCalls));
@@ -109,7 +109,7 @@ SOK_DEVICE_TEST(AtomicsTest, RefsOfAllTypes) {
   ExpectTickets(CallInAllThreads<float>({0}, [] __device__(int, float* m) {
     return Ref<float>(*m).fetch_add(1.0f, cuda::memory_order_relaxed);
   }));
-  // A loop of compare and exchange, which may fail for no reason.
+  // A compare-and-exchange loop; the weak form may fail spuriously.
   ExpectTickets(CallInAllThreads<int64_t>({0}, [] __device__(int, int64_t* m) {
     const Ref<int64_t> ref(*m);
     int64_t old = ref.load(cuda::memory_order_relaxed);

@@ -1,4 +1,5 @@
-// The parts of CUB in use, held to the standard library. The same test runs on a device, with CUB itself.
+// The parts of CUB in use, compared with the standard library. The same test runs on a device, with CUB
+// itself.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -81,7 +82,7 @@ TEST_P(CubTest, Reductions) {
   EXPECT_EQ(out.Fetch(), (std::vector<int64_t>{static_cast<int64_t>(sum), most}));
 }
 
-// Sorts by the bits, and keeps the order of what is equal in them.
+// Sorts stably by the given bits.
 template <typename Key>
 void TestSort(int n, int begin_bit, int end_bit) {
   std::vector<Key> keys = RandomValues<Key>(n, 2);

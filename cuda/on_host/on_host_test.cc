@@ -1,4 +1,4 @@
-// What the engine promises beyond CUDA: streams that are late, schedules that can be repeated, limits.
+// What the engine guarantees beyond CUDA: late streams, repeatable schedules, limits.
 #include "cuda/on_host/on_host.h"
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kInts = kPlantedThreads;
 
-// What is there now, though nothing orders the read: ThreadSanitizer would call it a race.
+// Reads a value although nothing orders the read, which ThreadSanitizer would report as a race.
 __attribute__((noinline, no_sanitize("thread"))) int Peek(const int* value) {
   return *static_cast<const volatile int*>(value);
 }
@@ -71,7 +71,7 @@ TEST_F(LateStreamsTest, EagerStreamsRunAtOnce) {
   EXPECT_EQ(PendingWork(), 0);
 }
 
-// In order, one stream's wait leaves others alone; and a query makes a step.
+// In order, waiting for one stream does not run others, and a query runs one item.
 TEST_F(LateStreamsTest, AWaitRunsNoMoreThanItNeeds) {
   cudaStream_t other = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
@@ -95,17 +95,17 @@ TEST_F(LateStreamsTest, WhichCopiesWait) {
   DeviceArray<int> device(std::vector<int>(kInts, 7));
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   constexpr size_t kBytes = kInts * sizeof(int);
-  // From and to pinned memory: late.
+  // Copies from and to pinned memory are late.
   ASSERT_EQ(cudaMemcpyAsync(pinned_.data(), device.data(), kBytes, cudaMemcpyDeviceToHost, stream_),
             cudaSuccess);
   EXPECT_EQ(Peek(pinned_.data() + 0), 0);
-  // To pageable memory: done on return, with all that is before it.
+  // Copies to pageable memory are done on return, with all work before them.
   std::vector<int> pageable(kInts, 0);
   ASSERT_EQ(cudaMemcpyAsync(pageable.data(), device.data(), kBytes, cudaMemcpyDeviceToHost, stream_),
             cudaSuccess);
   EXPECT_EQ(pageable[0], 7);
   EXPECT_EQ(Peek(pinned_.data() + 0), 7);
-  // From pageable memory: read on return, written late.
+  // Copies from pageable memory have read it on return, and write late.
   pageable[0] = 8;
   ASSERT_EQ(cudaMemcpyAsync(device.data(), pageable.data(), kBytes, cudaMemcpyHostToDevice, stream_),
             cudaSuccess);
@@ -156,7 +156,7 @@ TEST_F(LateStreamsTest, ThreadsMayWaitAtOnce) {
   EXPECT_EQ(device.Fetch()[0], 20 * kPlantedThreads);
 }
 
-// The order in which the adversary and chance let threads write is that of the seed.
+// The seed determines the order in which threads write, in random and adversarial order.
 std::vector<int> LastWriters(uint64_t seed) {
   SetSchedule(ScheduleOfSeed(seed));
   DeviceArray<int> data(std::vector<int>(1, 0));

@@ -1,5 +1,5 @@
-// Each planted mistake is noticed by the builds that promise it, and by no other: a change of the engine that
-// hides one from ThreadSanitizer passes all other tests.
+// Each planted mistake is noticed by the builds that should notice it, and by no others. No other test would
+// fail if a change of the engine hid mistakes from ThreadSanitizer.
 #include "cuda/on_host/testing/planted.h"
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kSeeds = 40;
 
-// Makes the mistake in schedules of several seeds, until one shows.
+// Makes the mistake in schedules of several seeds, until it is noticed.
 void TryMistake(const Mistake& mistake, int seeds) {
   for (int seed = 1; seed <= seeds; ++seed) {
     Schedule schedule = ScheduleOfSeed(static_cast<uint64_t>(seed));

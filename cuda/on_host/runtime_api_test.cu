@@ -1,4 +1,4 @@
-// The runtime API's errors and orders, as CUDA documents them. The same test runs on a device.
+// The runtime API's errors and ordering, as CUDA documents them. The same test runs on a device.
 #include <cuda_runtime.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -219,7 +219,7 @@ SOK_DEVICE_TEST(StreamTest, EventsOrderStreams) {
   for (int s = 0; s < kStreams; ++s) {
     ASSERT_EQ(cudaStreamCreateWithFlags(&streams[s], cudaStreamNonBlocking), cudaSuccess);
     ASSERT_EQ(cudaEventCreateWithFlags(&done[s], cudaEventDisableTiming), cudaSuccess);
-    // An event that was never recorded holds up nobody.
+    // Waiting for an event that was never recorded does not block.
     ASSERT_EQ(cudaStreamWaitEvent(streams[s], done[s], 0), cudaSuccess);
     ASSERT_EQ(cudaEventQuery(done[s]), cudaSuccess);
     ASSERT_EQ(cudaEventSynchronize(done[s]), cudaSuccess);

@@ -1,6 +1,6 @@
 // The main function of tests on the host. `--seeds=N` runs all tests once for each seed from 1 to N; without
-// it they run once, with the schedule of the environment. Each test begins its schedule anew, so one that
-// fails can be repeated alone: SOK_ON_HOST_SEED=7 bazel-bin/cuda/some_test --gtest_filter=Suite.Name
+// it they run once, with the schedule of the environment. The schedule restarts for each test, so a failing
+// test can be repeated alone: SOK_ON_HOST_SEED=7 bazel-bin/cuda/some_test --gtest_filter=Suite.Name
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,7 +29,7 @@ class Schedules : public ::testing::EmptyTestEventListener {
   sok::on_host::Schedule schedule_;
 };
 
-// The number of seeds that the arguments name; 0 for none, -1 if an argument is not understood.
+// The number of seeds that the arguments name; 0 for none, -1 for an unknown argument.
 int SeedsOf(int argc, char** argv) {
   constexpr char kSeeds[] = "--seeds=";
   int seeds = 0;

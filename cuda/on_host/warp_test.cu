@@ -1,4 +1,4 @@
-// What warps, tiles and barriers compute, held to loops on the host. The same test runs on a device.
+// What warps, tiles and barriers compute, compared with loops on the host. The same test runs on a device.
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
@@ -88,7 +88,7 @@ SOK_DEVICE_TEST(WarpTest, VotesOfPartsOfAWarp) {
 }
 
 SOK_DEVICE_TEST(WarpTest, Matches) {
-  // Values that differ in the high word only, and the two zeros, which have other bits.
+  // Values that differ in the high word only, and the two zeros, which have different bits.
   const auto same = Evaluate<unsigned>(
       [] __device__(int t) { return __match_any_sync(kAll, static_cast<unsigned long long>(t % 3) << 40); });
   const auto zeros =
@@ -129,7 +129,7 @@ SOK_DEVICE_TEST(WarpTest, Reductions) {
   }
 }
 
-// Lanes of one tile wait at a call of their own while another tile is at the call of the whole warp.
+// Lanes of one tile wait at their own call while another tile is already at the call of the whole warp.
 SOK_DEVICE_TEST(WarpTest, PartsOfAWarpMeetInDifferentPlaces) {
   const auto results = Evaluate<unsigned>([] __device__(int t) {
     unsigned part = 0;
@@ -226,7 +226,7 @@ SOK_DEVICE_TEST(BlockTest, BlocksDoNotShareSharedMemory) {
   }
 }
 
-// As the grid is three-dimensional, each thread names its position once.
+// Each thread counts its position in a three-dimensional grid; every position must occur once.
 __global__ void PositionsKernel(int* out) {
   const dim3 t = dim3(threadIdx.x, threadIdx.y, threadIdx.z), b = dim3(blockIdx.x, blockIdx.y, blockIdx.z);
   const unsigned block = b.x + gridDim.x * (b.y + gridDim.y * b.z);

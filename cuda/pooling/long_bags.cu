@@ -10,19 +10,19 @@ namespace {
 
 constexpr int kSummedColumns = kLanesOfWarp;  // of a block
 constexpr int kReadingWarps = kThreadsPerBlock / kLanesOfWarp;
-constexpr int kTermsOfWarp = 8;  // of a tile, the terms that are read at a time
+constexpr int kTermsOfWarp = 8;  // the terms of a tile that a warp reads at a time
 constexpr int kTileTerms = kTermsOfWarp * kReadingWarps;
-// Without a number ptxas would rather spill registers than let fewer blocks be resident.
+// Without this number, ptxas would spill registers to keep more blocks resident.
 constexpr int kResidentBlocks = 3;
 
 struct LongBagsPart {
   LookupOutput lookup;
-  int64_t column = 0;  // the first that a block sums
+  int64_t column = 0;  // the first column that a block sums
   PartPlace place;
 };
 
-// The long bag of block number `block` of a lookup, below 0 for none. Block k looks at occurrence k *
-// kLongBag; of the blocks whose occurrences are in one bag, the first takes it.
+// The long bag that block number `block` of a lookup handles; negative if none. Block k looks at occurrence k
+// * kLongBag. If several blocks look into the same bag, the first handles it.
 __device__ int64_t LongBagOf(const BagsView& bags, int64_t block) {
   const int64_t at = bags.begin[0] + block * kLongBag;
   if (at >= bags.begin[bags.bags]) return -1;
@@ -40,8 +40,8 @@ __device__ int64_t LongBagOf(const BagsView& bags, int64_t block) {
   return bags.begin[low + 1] - begin >= kLongBag && at - begin < kLongBag ? low : -1;
 }
 
-// The sum of one column over a bag, as all threads of a block compute it: those of the first warp have it at
-// last. Terms are weighted rows, or sums of eight rows without weights.
+// The sum of one column over a bag, computed by all threads of a block; the threads of the first warp end up
+// with it. Terms are weighted rows, or sums of eight rows without weights.
 template <bool kMayBeAbsent>
 class ColumnOfLongBag {
  public:
@@ -53,7 +53,7 @@ class ColumnOfLongBag {
         lane_(static_cast<int>(threadIdx.x) % kLanesOfWarp),
         terms_(terms) {}
 
-  // What the bag of occurrences [begin, end) gives. All threads of the block call it.
+  // The output of the bag of occurrences [begin, end). All threads of the block must call it.
   __device__ Floats<1> Pool(int64_t begin, int64_t end) {
     const bool weighted = bags_.weights != nullptr;
     const int64_t rows_of_term = weighted ? 1 : 8;
@@ -66,7 +66,7 @@ class ColumnOfLongBag {
       const int64_t left = (end - i) / rows_of_term;
       const int terms = left < kTileTerms ? static_cast<int>(left) : kTileTerms;
       ReadTerms(i, terms, tile);
-      // Until the next time only the first warp reads this tile, and no warp writes it.
+      // Until the next barrier, only the first warp reads this tile, and no warp writes it.
       __syncthreads();
       if (Adds()) AddTerms(i, terms, tile);
       tile = 1 - tile;
@@ -102,7 +102,7 @@ class ColumnOfLongBag {
     }
   }
 
-  // Waits for the rows of a warp together.
+  // Loads all rows of the warp before waiting for them.
   __device__ void ReadWeighted(int64_t i, int terms, int tile) const {
     float rows[kTermsOfWarp];
     for (int k = 0; k < kTermsOfWarp; ++k) {

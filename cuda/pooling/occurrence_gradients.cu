@@ -14,7 +14,7 @@ struct DivisorPart {
 };
 struct OccurrencePart {
   LookupGradient lookup;
-  const float* divisors;  // of bags with weights that are divided, else null
+  const float* divisors;  // for bags with weights and a divisor, else null
   PartPlace place;
 };
 
@@ -22,7 +22,7 @@ bool IsDivided(const LookupGradient& lookup) {
   return lookup.bags.pooled() && lookup.bags.weights != nullptr && lookup.bags.combiner != Combiner::kSum;
 }
 
-// A thread for each bag: weights are added in order.
+// One thread per bag, because weights are added in order.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     ComputeDivisors(const __grid_constant__ PartBatch<DivisorPart> batch) {
   const DivisorPart& part = PartOfBlock(batch);
@@ -46,7 +46,7 @@ __device__ float ScaleOf(const OccurrencePart& part, int64_t i, int64_t bag) {
   return WeightedScale(bags.weights[i], part.divisors == nullptr ? 1.0f : part.divisors[bag]);
 }
 
-// A thread for each occurrence: bags may be of any length.
+// One thread per occurrence, because bags may have any length.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     FindGradients(const __grid_constant__ PartBatch<OccurrencePart> batch) {
   const OccurrencePart& part = PartOfBlock(batch);

@@ -9,25 +9,25 @@
 namespace sok {
 namespace {
 
-// Rows of neighbouring occurrences that a group of lanes copies where nothing is pooled, so that it waits for
-// them together.
+// The number of consecutive rows that a group of lanes copies together if nothing is pooled, so that it waits
+// for all of them at once.
 constexpr int64_t kGatheredRows = 4;
 
 struct PoolPart {
   LookupOutput lookup;
-  int64_t column = 0;  // the first of those that a group of lanes writes
+  int64_t column = 0;  // the first column that a group of lanes writes
   PartPlace place;
 };
 
-// The sum over the rows of a bag in some neighbouring columns. Rows are read several at a time, so that a
-// lane waits for them together, and added in the order that PoolForward documents.
+// The sum over the rows of a bag, for a few adjacent columns. Reads several rows at a time, so that a lane
+// waits for all of them at once, and adds them in the order that PoolForward documents.
 template <int kWidth, bool kMayBeAbsent>
 class BagSum {
  public:
   __device__ BagSum(const LookupOutput& lookup, int64_t column)
       : ids_(lookup.ids), bags_(lookup.bags), column_(column), sum_(EmptySum<kWidth>()) {}
 
-  // What the bag of occurrences [begin, end) gives.
+  // The output of the bag of occurrences [begin, end).
   __device__ Floats<kWidth> Pool(int64_t begin, int64_t end) {
     if (begin == end) return EqualFloats<kWidth>(0.0f);
     return bags_.weights == nullptr ? Unweighted(begin, end) : Weighted(begin, end);
@@ -62,7 +62,7 @@ class BagSum {
     for (int k = 0; k < kRows; ++k) rows[k] = ReadRow<kWidth, kMayBeAbsent>(ids_, first + k, column_);
   }
 
-  // Adds kRows rows one after the other; returns their number.
+  // Adds kRows rows one after another; returns their number.
   template <bool kWeighted, int kRows>
   __device__ __forceinline__ int AddInOrder(int64_t first) {
     Floats<kWidth> rows[kRows];
@@ -109,8 +109,8 @@ __device__ void CopyRows(const LookupOutput& lookup, int64_t first, int64_t colu
   }
 }
 
-// A group of lanes writes some columns of a bag's output row, or of kGatheredRows rows where nothing is
-// pooled. It leaves long bags out.
+// A group of lanes writes some columns of a bag's output row, or of kGatheredRows rows if nothing is pooled.
+// Skips long bags.
 template <int kWidth, bool kMayBeAbsent>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {

@@ -23,16 +23,16 @@ class PoolTest : public ::testing::Test {
   }
 };
 
-// How a lookup's output is to be made and where it lies.
+// How a lookup's output is computed and where it is stored.
 struct Output {
   bool pooled = true;
   Combiner combiner = Combiner::kSum;
   bool weighted = false;
-  int64_t shift = 0;  // of the first row from 16 bytes
+  int64_t shift = 0;  // the first row's offset from a multiple of 16 bytes
   int64_t gap = 0;    // between rows
 };
 
-// The outputs of several lookups of one group, and what they have to be.
+// The outputs of several lookups of one group, and their expected values.
 class Group {
  public:
   void Add(const DeviceLookup& lookup, const Output& output) {
@@ -44,7 +44,7 @@ class Group {
                                       output.weighted ? Span<const float>(host.weights) : Span<const float>(),
                                       output.combiner, host.dim)
                       : GatherReference(host.rows, host.inverse, host.dim);
-    // A place of its own in the memory, at a multiple of 16 bytes, and a gap behind it.
+    // Each output has its own place, aligned to 16 bytes, with a gap after it.
     const int64_t first = (static_cast<int64_t>(expected_.size()) + 3) / 4 * 4 + output.shift;
     expected_.resize(static_cast<size_t>(first + rows * stride + 5), kUnwritten);
     for (int64_t row = 0; row < rows; ++row) {

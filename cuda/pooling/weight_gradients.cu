@@ -34,7 +34,7 @@ __device__ float DotWithRow(const LookupWeightGradient& lookup, const LaneGroup&
   return sum;
 }
 
-// A group of lanes takes one bag.
+// One group of lanes per bag.
 template <bool kMayBeAbsent>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DifferentiateWeights(const __grid_constant__ PartBatch<WeightPart> batch) {

@@ -60,7 +60,7 @@ TEST_F(WeightGradientsOnDeviceTest, AreThoseOfTheHostBitForBit) {
   }
 }
 
-// Ids that came in another order, some of them in no bag.
+// Ids in a different order than their bags, some of them in no bag.
 TEST_F(WeightGradientsOnDeviceTest, GoWhereTheCallerHasTheWeights) {
   RandomLookupOptions options;
   options.dim = 5;

@@ -23,7 +23,7 @@ void ReadHardware(int /*device*/, DeviceInfo* info) { info->is_host = true; }
 
 #else
 
-// 0 for what a device does not tell.
+// 0 if the device does not report the attribute.
 int Attribute(cudaDeviceAttr attribute, int device) {
   int value = 0;
   if (cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) cudaGetLastError();

@@ -23,7 +23,7 @@ struct Flags {
   bool need_device = false;
 };
 
-// Whether all arguments are understood.
+// Returns whether all arguments are known.
 bool Parse(int argc, char** argv, Flags* flags) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -40,8 +40,8 @@ bool Parse(int argc, char** argv, Flags* flags) {
   return true;
 }
 
-// Skips the tests of other parts of the library: they know nothing of devices, and here their engine needs
-// one.
+// Skips the tests of other parts of the library if there is no device: they do not check for one, but their
+// engine needs it here.
 class SkipTestsOfOthers final : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     if (std::strncmp(test.file(), kOthers, std::strlen(kOthers)) == 0) GTEST_SKIP() << "no CUDA device";

@@ -1,4 +1,4 @@
-// The index at loads up to the most that it may have, with as many keys as memory holds.
+// The index at loads up to its maximum, with as many keys as fit into memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,13 +15,14 @@
 namespace sok {
 namespace {
 
-// Key number i of a set; those of two sets differ.
+// Key number i of a set; sets have no keys in common.
 int64_t KeyOf(int64_t i, uint64_t set) {
   return static_cast<int64_t>(Mix64(2 * static_cast<uint64_t>(i) + set));
 }
 constexpr uint64_t kPresent = 0, kOther = 1;
 
-// Bytes of a key in the index at the least load, and of the arrays of its key and its rows, and some more.
+// Bytes per key: its place in the index at the lowest load, its entries in the arrays of keys and rows, and a
+// reserve.
 constexpr int64_t kBytesOfKey = 64;
 
 class IndexAtLoadTest : public testing::TestWithParam<double> {
@@ -39,7 +40,7 @@ class IndexAtLoadTest : public testing::TestWithParam<double> {
     return DeviceArray<int64_t>(keys);
   }
 
-  // Keys are worked on in pieces, so that they take little memory beside the index.
+  // Processes keys in pieces, so that they take little memory compared with the index.
   template <typename Work>
   void ForPieces(const Work& work) {
     const int64_t piece = BySize<int64_t>(700, 1'000'000, 1 << 24);
@@ -85,7 +86,7 @@ TEST_P(IndexAtLoadTest, FindsInsertsAndErases) {
     ExpectRows(index, first, n, kOther, none);
   });
 
-  // Every piece loses its first half, which comes back.
+  // Erases the first half of every piece, and inserts it again.
   ForPieces([&](int64_t first, int64_t n) {
     const int64_t half = n / 2;
     DeviceArray<int64_t> keys = Keys(first, half, kPresent);

@@ -26,8 +26,8 @@ constexpr int64_t kFloats = int64_t{1} << 31;
 
 int64_t KeyOf(int64_t i) { return static_cast<int64_t>(Mix64(static_cast<uint64_t>(i))); }
 
-// Rows of a table of `floats_of_row` floats each: beyond 2^31 bytes, or beyond 2^31 floats where `share` of
-// the memory holds as many.
+// The number of rows of a table with `floats_of_row` floats per row: more than 2^31 bytes, or more than 2^31
+// floats if they fit into `share` of the memory.
 int64_t RowsFor(int64_t floats_of_row, double share) {
   const auto fitting =
       static_cast<int64_t>(share * static_cast<double>(FreeBytesOfTests())) / (4 * floats_of_row + 64);
@@ -111,8 +111,8 @@ class LargeTable {
   DeviceBuffer<float> output_;
 };
 
-// Numbers in [0, n): the first and the last, those beside powers of two and beside where row `r * floats`
-// passes them, and some at random.
+// Numbers in [0, n): the first and the last, neighbours of powers of two, neighbours of the rows at which the
+// float offset passes a power of two, and some at random.
 std::vector<int64_t> SampleOf(int64_t n, int64_t floats_of_row) {
   std::vector<int64_t> sample = {0, n - 1};
   for (int64_t power = 1; power <= (kFloats << 3); power *= 2) {
@@ -157,8 +157,8 @@ class LargeTableTest : public testing::Test {
   }
 };
 
-// Rows of weights alone, all read and trained in one call whose outputs and gradients have as many floats as
-// the table.
+// Rows without slots, all read and trained in one call whose outputs and gradients have as many floats as the
+// table.
 TEST_F(LargeTableTest, OneLookupAndStepOfAllRows) {
   const TableOptions options = ContractOptions("large", kDim);
   const int64_t n = RowsFor(kDim, 0.4);
@@ -184,15 +184,15 @@ TEST_F(LargeTableTest, OneLookupAndStepOfAllRows) {
   }
 }
 
-// Records of weights and slots that together take more memory; a sample of them is trained, and compared with
-// a table of the CPU that holds only the sample.
+// Records with slots, which take more memory. A sample of them is trained, and compared with a CPU table that
+// holds only the sample.
 TEST_F(LargeTableTest, RecordsWithSlotsAtTheEndOfALargeTable) {
   const TableOptions options = ContractOptions("large", kDim);
   const int64_t floats_of_row = 3 * kDim;
   const int64_t n = RowsFor(floats_of_row, 0.7);
   const std::vector<float> hyper = SampleHyperOf("lazy_adam");
   LargeTable table(options);
-  // The optimizer comes first, as its slots take new memory for all rows.
+  // The optimizer comes first, because adding its slots copies all rows.
   ASSERT_NO_FATAL_FAILURE(table.Lookup(0, 1, /*training=*/true));
   ASSERT_NO_FATAL_FAILURE(table.Train("lazy_adam", hyper, 0));
   const std::vector<float> after_first = [&] {

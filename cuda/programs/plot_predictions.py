@@ -20,7 +20,8 @@ OPERATIONS = {
     "backward, LazyAdam": "#1b6ca8",
     "backward, Adam": "#7d3c98",
 }
-# What was published of other libraries' kernels, measured on devices: share, and the length of rows if known.
+# Published measurements of other libraries' kernels on devices: the share of the bandwidth, and the length of
+# rows if known.
 PUBLISHED = {"HierarchicalKV, find": (0.73, 64), "FBGEMM, backward": (0.52, None)}
 
 

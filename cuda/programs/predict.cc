@@ -1,4 +1,4 @@
-// Prints what cuda/programs/prediction.h predicts: Markdown tables for docs/performance-gpu.md, or JSON.
+// Prints the predictions of cuda/programs/prediction.h: Markdown tables for docs/performance-gpu.md, or JSON.
 //
 //   predict          the tables
 //   predict --json   {"predictions": [{"operation", "dim", "device", "bytes_per_id", ...}, ...],

@@ -41,7 +41,7 @@ def test_as_many_warps_are_resident_as_registers_allow():
     for line, warps in kernels.items():
         file, name = line.split(": ", maxsplit=1)
         folder = file.split("/")[0]
-        # Reports are of several files that were compiled as one.
+        # A report covers several files that were compiled as one.
         (entry,) = [
             entry
             for (unit, kernel), entry in expected.items()

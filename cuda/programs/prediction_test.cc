@@ -1,4 +1,4 @@
-// Times are those of memory or of waiting, whichever is longer.
+// A predicted time is that of bandwidth or of latency, whichever is longer.
 #include "cuda/programs/prediction.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Ten runs of the same training leave the same bits behind.
+// Ten runs of the same training give the same bits.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ ContractBatch ZipfBatch(uint64_t seed) {
   return batch;
 }
 
-// Tables of all policies that hold the ids of one step, and evict rows in later ones.
+// Tables of all policies, large enough for the ids of one step, so that later steps evict rows.
 std::vector<TableOptions> Tables() {
   std::vector<TableOptions> tables = TablesOfAllKinds();
   for (TableOptions& table : tables) {

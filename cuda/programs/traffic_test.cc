@@ -27,7 +27,7 @@ class SimulatedIndex {
     uint32_t bucket = key_index::HomeOf(hash, buckets_);
     for (;; bucket = key_index::NextBucket(bucket, buckets_)) {
       for (int place = 0; place < kPlaces; ++place) {
-        // Any free place: those of a bucket are tried in an order that the hash decides.
+        // Any free place: the order in which a bucket's places are tried depends on the hash.
         const uint32_t at = bucket * kPlaces + (place + static_cast<uint32_t>(hash % kPlaces)) % kPlaces;
         if (digests_[at] != 0) continue;
         digests_[at] = key_index::DigestOf(hash);
@@ -86,7 +86,7 @@ TEST(TrafficTest, SearchesReadAsManyBucketsAndSectorsAsSimulatedOnes) {
     }
     const auto each = [n](int64_t count) { return static_cast<double>(count) / static_cast<double>(n); };
     const IndexProbes probes = ProbesAtLoad(load);
-    // Long runs of full buckets are few and make the averages of one index vary.
+    // Long runs of full buckets are rare, and make the averages of a single index vary.
     const double tolerance = load >= 0.9 ? 0.1 : 0.02;
     EXPECT_NEAR(each(hits.buckets) / probes.found, 1, tolerance / 2);
     EXPECT_NEAR(each(misses.buckets) / probes.absent, 1, tolerance);
@@ -128,7 +128,7 @@ TEST(TrafficTest, RecordsAreThoseOfTheStore) {
   EXPECT_EQ(RecordStride(batch), 784) << "a multiple of 16 bytes";
 }
 
-// Worked out by hand for one id per bag, all distinct, no repetitions.
+// Computed by hand for one id per bag and distinct ids.
 TEST(TrafficTest, DistinctIdsOfRowsOf64Floats) {
   BatchShape batch;
   batch.ids = 1 << 20;

@@ -15,7 +15,7 @@
 namespace sok {
 namespace {
 
-// Rows of 16, 32, 64 ... bytes, and those that are no multiple of 16.
+// Rows of 16, 32, 64 ... bytes, and rows that are not a multiple of 16 bytes.
 std::vector<int64_t> Dims() {
   return BySize<std::vector<int64_t>>({8, 3, 33}, {8, 16, 32, 64, 128, 256, 100, 33, 1},
                                       {8, 16, 32, 64, 128, 256, 100, 33, 1, 1000});
@@ -42,7 +42,7 @@ std::vector<int64_t> Hostile(int64_t n, uint64_t seed) {
   return ids;
 }
 
-// `bags` bags of 0 to 9 ids and now and then of very many, or of one id where nothing is pooled.
+// `bags` bags of 0 to 9 ids, and occasionally of very many; or of one id if nothing is pooled.
 ContractLookup DrawLookup(int table, IdLayout layout, Combiner combiner, int64_t bags, DrawIds draw,
                           uint64_t seed) {
   ContractLookup lookup;
@@ -87,7 +87,7 @@ class TwinsAtSizeTest : public TwinGroupsTest {
     Make(options);
   }
 
-  // Training steps, and lookups outside of training with other ids.
+  // Training steps, and read-only lookups of other ids.
   void RunSteps(const std::string& optimizer, int64_t bags, DrawIds draw, int steps) {
     for (int step = 0; step < steps; ++step) {
       SCOPED_TRACE(optimizer + ", step " + std::to_string(step));
@@ -139,7 +139,7 @@ TEST_F(TwinsAtSizeTest, NoIdsAndNoBags) {
 TEST_F(TwinsAtSizeTest, EveryOptimizer) {
   int left_out = 0;
   for (const RuleInfo* rule : KnownRules()) {
-    // Powers are rounded otherwise on a device.
+    // Powers are rounded differently on a device.
     if (!rule->has_same_bits_everywhere(rule->samples[0].data())) {
       ++left_out;
       continue;
@@ -150,7 +150,7 @@ TEST_F(TwinsAtSizeTest, EveryOptimizer) {
   EXPECT_LE(left_out, 1);
 }
 
-// Rows that go when a table is full, and ids that wait for admission.
+// Rows that a full table evicts, and ids that wait for admission.
 TEST_F(TwinsAtSizeTest, TablesOfAllKinds) {
   const int64_t bags = BySize<int64_t>(6, 1000, 4000);
   Make(TablesOfAllKinds());

@@ -38,9 +38,9 @@ class Multiprocessor:
 
 
 MULTIPROCESSORS = {"sm_80": Multiprocessor(164 * 1024), "sm_90": Multiprocessor(228 * 1024)}
-# What the runtime keeps of the shared memory of a block.
+# The shared memory of a block that the runtime reserves.
 RESERVED_SHARED_BYTES = 1024
-# Registers are given to a warp in units of this many.
+# Registers are allocated to a warp in units of this many.
 REGISTER_UNIT = 256
 MOST_REGISTERS = 255
 
@@ -127,7 +127,7 @@ def demangle(names: Sequence[str]) -> list[str]:
 
 
 def _is_ours(name: str) -> bool:
-    # Of a template the return type comes first.
+    # The name of a template starts with the return type.
     return name.removeprefix("void ").startswith(NAMESPACE)
 
 

@@ -60,7 +60,7 @@ def test_reports_tell_their_source():
         ("sm_90", 65, 0, 256, 3),
         ("sm_90", 128, 0, 256, 2),
         ("sm_90", 255, 0, 256, 1),
-        ("sm_80", 16, 0, 32, 32),  # as many blocks as there may be
+        ("sm_80", 16, 0, 32, 32),  # the maximum number of blocks
         ("sm_80", 16, 40 * 1024, 256, 4),  # 164 KiB, of which each block takes 41
         ("sm_90", 16, 40 * 1024, 256, 5),
         ("sm_90", 40, 0, 512, 3),
@@ -89,7 +89,7 @@ def test_expectations_are_written_and_read(tmp_path):
     assert "[a/b.cu]\nCopy<float, 4> | 256 | sm_80=80\nPlain | 256 | sm_90=32\n" in expected.read_text()
     assert kernel_resources.main(["check", str(expected), str(tmp_path)]) == 0
 
-    # Threads of a block that someone has written stay.
+    # Keeps threads per block that were edited by hand.
     expected.write_text(expected.read_text().replace("Plain | 256", "Plain | 512"))
     assert kernel_resources.main(["expect", str(expected), str(tmp_path)]) == 0
     assert "Plain | 512 | sm_90=32" in expected.read_text()

@@ -1,4 +1,4 @@
-// Ranks of flags, sums and sorts are those of plain loops.
+// Ranks of flags, sums and sorts equal those of plain loops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ __global__ void ReadRanksKernel(FlagRanks ranks, int64_t n, int32_t* before, int
   }
 }
 
-// The flags of an array, which counts how often each was asked for.
+// The flags of an array; counts how often each was read.
 struct FlagOf {
   const int32_t* flags;
   int32_t* asked;
@@ -34,7 +34,7 @@ struct FlagOf {
   }
 };
 
-// Flags of which `per_mille` are set.
+// Flags of which `per_mille` per thousand are set.
 std::vector<int32_t> Flags(int64_t n, unsigned per_mille, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<int32_t> flags(n);
@@ -95,7 +95,7 @@ std::vector<int32_t> SortedItems(const std::vector<uint64_t>& numbers, const std
 
 void ExpectSorted(int64_t n, int bits) {
   std::mt19937_64 random(static_cast<uint64_t>(n * 100 + bits));
-  // Many that are equal, in all bits or in one of the words.
+  // Many of these are equal, in all bits or in one of the two words.
   const uint64_t values[] = {0, 1, 2, ~uint64_t{0}, uint64_t{1} << 63, uint64_t{1} << 32, 0xffffffffu};
   std::vector<uint64_t> numbers(static_cast<size_t>(n));
   std::vector<uint64_t> others(static_cast<size_t>(n));

@@ -28,7 +28,7 @@ Status StableSort(cudaStream_t stream, DeviceAllocator* scratch, int64_t n, int6
   };
   size_t bytes = 0;
   SOK_RETURN_IF_ERROR(sort(nullptr, bytes));
-  // The first call only asks for bytes where it gets no memory.
+  // CUB's call only returns the required bytes if it gets no memory, so never pass null.
   bytes = std::max<size_t>(bytes, 1);
   StatusOr<DeviceBuffer<char>> memory =
       DeviceBuffer<char>::Allocate(scratch, stream, static_cast<int64_t>(bytes));

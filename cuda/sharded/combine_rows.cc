@@ -21,10 +21,10 @@ OccurrenceRows RowsOfLookup(const GpuRoutedGroup& routed, const ReceivedRows& re
   return rows;
 }
 
-// The owners' sums of the bags of one lookup, in scratch that lives as long as this.
+// The owners' partial sums of one lookup's bags, in scratch that lives as long as this object.
 struct SumsByBag {
   DeviceBuffer<int32_t> begin;      // [bags + 1]
-  DeviceBuffer<int32_t> positions;  // [sums], those of a bag in the order of the owners
+  DeviceBuffer<int32_t> positions;  // [sums], each bag's in the order of the owners
 
   Status Enqueue(GpuCall* call, const int32_t* bags, int64_t sums, int64_t num_bags) {
     auto made_begin = DeviceBuffer<int32_t>::Allocate(call->scratch(), call->stream(), num_bags + 1);

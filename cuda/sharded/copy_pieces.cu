@@ -7,10 +7,10 @@
 namespace sok {
 namespace {
 
-// Elements of a piece that a block copies.
+// The number of elements of a piece that a block copies.
 constexpr int64_t kTile = 4 * kThreadsPerBlock;
 
-// Block b copies tile b - tile_begin[p] of the piece p whose tiles it is among.
+// Block b copies tile b - tile_begin[p] of piece p, where tile_begin[p] <= b < tile_begin[p + 1].
 template <typename T>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CopyPiecesKernel(const CopiedPiece<T>* pieces, const int64_t* tile_begin, int num_pieces) {

@@ -1,4 +1,4 @@
-// Pieces are copied and padded, and nothing beside them is written.
+// Pieces are copied and padded, and nothing else is written.
 #include "cuda/sharded/copy_pieces.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kUnwritten = -77;
 
-// Pieces of these lengths with `pad` more elements each, one element apart, in a shuffled order.
+// Pieces of these lengths plus `pad` elements of padding each, one element apart, in random order.
 template <typename T>
 void ExpectCopies(const std::vector<int64_t>& lengths, int64_t pad) {
   int64_t total = 1;
@@ -28,7 +28,7 @@ void ExpectCopies(const std::vector<int64_t>& lengths, int64_t pad) {
   std::vector<CopiedPiece<T>> pieces;
   int64_t at = 1;
   for (const int64_t length : lengths) {
-    // From elsewhere than it goes to.
+    // A position in the source that differs from that in the destination.
     const int64_t source = total - at - length;
     pieces.push_back({device_from.data() + source, device_to.data() + at, length, length + pad});
     for (int64_t i = 0; i < length + pad; ++i) expected[at + i] = i < length ? from[source + i] : T{0};

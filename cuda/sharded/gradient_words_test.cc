@@ -1,4 +1,4 @@
-// Gradients in 16 bits have the bits of the CPU's.
+// Gradients in 16 bits have the same bits as on the CPU.
 #include "cuda/sharded/gradient_words.h"
 
 #include <gtest/gtest.h>

@@ -53,7 +53,7 @@ Status ReceivedRows::UploadStarts(GpuCall* call, const Inbox& replies) {
     for (int t = 0; t < num_tables; ++t) {
       const int64_t rows = routed_->rows_from(t, r).size();
       if (rows == 0) continue;
-      // All rows of replicas count as those of rank 0.
+      // All rows of a replicated table count as rank 0's.
       starts[static_cast<size_t>(t) * routed_->ranks + (routed_->is_replicated[t] != 0 ? 0 : r)] = next;
       if (reinterpret_cast<uintptr_t>(next) % 16 != 0) is_aligned_[t] = 0;
       next += rows * routed_->dims[t] * static_cast<int64_t>(sizeof(float));
@@ -65,7 +65,7 @@ Status ReceivedRows::UploadStarts(GpuCall* call, const Inbox& replies) {
   StatusOr<DeviceBuffer<char>> sent = upload.Send(call->stream(), call->scratch());
   SOK_RETURN_IF_ERROR(sent.status());
   memory_ = std::move(sent.value());
-  // Kernels read rows through views of tables, which could be written.
+  // Kernels read rows through table views, whose pointers are not const.
   starts_ = const_cast<char* const*>(device_starts);
   return OkStatus();
 }

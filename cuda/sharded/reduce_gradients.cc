@@ -35,7 +35,7 @@ void CountGradients(const GpuRoutedGroup& routed, GradientFormat format) {
   }
 }
 
-// Writes headers and formats. *starts gets where each rank's gradients begin.
+// Writes headers and formats. Sets *starts to where each rank's gradients begin.
 Status WriteHeaders(GpuCall* call, const GpuRoutedGroup& routed, const std::vector<int64_t>& sizes,
                     const Inbox& replies, GradientFormat format, int64_t* words,
                     std::vector<int64_t*>* starts) {
@@ -77,7 +77,7 @@ class GradientsOfRanks {
   }
 
  private:
-  // The gradients of distinct ids, where owners answer with rows.
+  // The gradients of distinct ids, for tables whose owners answer with rows.
   Status SumRows() {
     std::vector<GradientOfTable> of_rows;
     for (const GradientOfTable& gradient : GradientsOfLookups(routed_.merged, gradients_)) {
@@ -107,7 +107,7 @@ class GradientsOfRanks {
   Span<const GradientRows> gradients_;
   MergedGradients merged_;
   std::vector<TableGradients> tables_;
-  std::vector<int64_t> place_;  // by table: in tables_
+  std::vector<int64_t> place_;  // by table: its position in tables_
   std::vector<SumsOutput> outputs_;
   std::vector<GradientsOfSums> of_sums_;
 };

@@ -13,7 +13,7 @@ namespace {
 
 static_assert(int64_t{kMaxReceivingRanks} << kReceivedRowBits <= kMaxRows, "received rows have numbers");
 
-// What each id is sorted by: its part, and behind all parts where there is no id.
+// The sort key of each id: its part; entries without an id come after all parts.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     FindPartsKernel(IdsOfGroup ids, const OwnersOfTable* owners, const int64_t* boundaries, int ranks,
                     uint32_t* parts, int32_t* numbers) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// The first of sorted[n] that is not below `part`.
+// The position of the first of sorted[n] that is not less than `part`.
 __device__ int64_t FirstOfPart(const uint32_t* sorted, int64_t n, int64_t part) {
   int64_t low = 0;
   int64_t high = n;

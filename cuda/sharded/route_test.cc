@@ -1,4 +1,4 @@
-// Ids and sums go to their owners as plain loops say.
+// Ids and sums are routed to their owners as by plain loops.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace sok {
 namespace {
 
-// A table of a group: its ids, where it places them, and for sums how many follow one another in a bag.
+// A table of a group: its ids, its placement, and for sums the lengths of its bags.
 struct TableOfTest {
   std::vector<int64_t> keys;
   Placement placement;
@@ -82,7 +82,7 @@ Routes Reference(const std::vector<TableOfTest>& tables, int ranks) {
   return routes;
 }
 
-// What the kernels say if the host knows only that there are at most `spare` more ids than there are.
+// The kernels' result if the host's bound on the number of ids is too high by `spare`.
 Routes Run(const std::vector<TableOfTest>& tables, int ranks, int64_t spare) {
   std::vector<int64_t> begin = {0};
   std::vector<int64_t> keys;
@@ -96,7 +96,7 @@ Routes Run(const std::vector<TableOfTest>& tables, int ranks, int64_t spare) {
       const int64_t* const from = owners.back().owners.boundaries;
       boundaries.insert(boundaries.end(), from, from + ranks + 1);
     }
-    // Occurrences are the ids.
+    // Each id is its own occurrence.
     first_bag.push_back(static_cast<int64_t>(bag_begins.size()));
     bag_begins.push_back(static_cast<int32_t>(keys.size()));
     for (const int32_t length : table.bag_lengths) bag_begins.push_back(bag_begins.back() + length);

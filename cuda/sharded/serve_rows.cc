@@ -98,7 +98,7 @@ Status ServeRows::FindAllRows() {
   SOK_RETURN_IF_ERROR(trained_rows.Enqueue());
   const StatusOr<const int64_t*> fetched = scratch_.round_trip.Fetch(call_.stream(), device_words, all_words);
   SOK_RETURN_IF_ERROR(fetched.status());
-  // Errors make it fetch more.
+  // Copied, because an error makes the next call fetch more.
   const std::vector<int64_t> host_words(fetched.value(), fetched.value() + all_words);
   SOK_RETURN_IF_ERROR(CheckDamage(host_words.data()));
   if (any_reads()) SOK_RETURN_IF_ERROR(CheckDamage(host_words.data() + words));
@@ -139,7 +139,7 @@ Status ServeRows::CheckIds(const Side& side) const {
     }
     if (counts != merged.occurrences(t)) return WrongCounts(counts, merged.occurrences(t));
   }
-  // Sums have an end for each part besides.
+  // The offsets of sums also have an end for each part.
   const int64_t most = std::numeric_limits<int32_t>::max() - static_cast<int64_t>(parts());
   if (merged.occurrences() <= most) return OkStatus();
   return TooManyIds(tables_[largest]->options().name, merged.occurrences());
@@ -197,7 +197,7 @@ Status ServeRows::EnqueueIds(const Side& side, int64_t* words) {
                         reinterpret_cast<uint64_t*>(words));
 }
 
-// counts[p] of occurrence p: 1 where its rank sent none.
+// counts[p] of occurrence p: 1 if its rank sent none.
 Status ServeRows::CopyIds(const Side& side, int32_t* lengths, int32_t* all_counts) {
   ServedIds& ids = *side.ids;
   std::vector<CopiedWords> words;
@@ -257,7 +257,7 @@ Status ServeRows::TakeRead(MergedRows* rows, const int64_t* words) {
   const bool was_changed = served_.trained.merged.occurrences() > 0;
   if (was_changed) SOK_RETURN_IF_ERROR(rows->FindAgain());
   SOK_RETURN_IF_ERROR(rows->Take(words + read_.merged.words.merge_size()));
-  // Rows may have gone.
+  // Rows may have been erased.
   if (was_changed) read_.merged.may_be_absent.assign(tables_.size(), 1);
   return OkStatus();
 }

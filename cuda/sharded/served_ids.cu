@@ -16,7 +16,7 @@ __device__ __forceinline__ void NoteDamage(uint64_t* damaged, int32_t rank) {
   atomicMin(reinterpret_cast<unsigned long long*>(damaged), static_cast<unsigned long long>(rank));
 }
 
-// The lengths, 0 for those that are wrong, and one more 0.
+// Copies the lengths, with 0 for invalid ones and a 0 at the end.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CheckLengthsKernel(ServedSums sums, int64_t* lengths, uint64_t* damaged) {
   for (int64_t k = ThreadOfGrid(); k <= sums.count; k += ThreadsOfGrid()) {
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// A rank sends an id once, so that few threads meet.
+// A rank sends an id once, so there is little contention.
 __device__ void AddUpTo31Bits(int32_t* sum, int32_t count) {
   const cuda::atomic_ref<int32_t, cuda::thread_scope_device> total(*sum);
   int32_t before = total.load(cuda::std::memory_order_relaxed);
@@ -75,7 +75,7 @@ Status SumBefore(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* v
                       " numbers");
   };
   SOK_RETURN_IF_ERROR(scan(nullptr));
-  // The first call only asks for bytes where it gets no memory.
+  // CUB's call only returns the required bytes if it gets no memory, so never pass null.
   bytes = std::max<size_t>(bytes, 1);
   StatusOr<DeviceBuffer<char>> memory =
       DeviceBuffer<char>::Allocate(scratch, stream, static_cast<int64_t>(bytes));

@@ -1,4 +1,4 @@
-// Requested sums lie where plain loops say, counts add up, and damage is noticed.
+// Requested sums are where plain loops place them, counts add up, and damage is noticed.
 #include "cuda/sharded/served_ids.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct Sums {
   uint64_t damaged = kNoDamage;
 };
 
-// parts[q] has the lengths of part q. The last part has `ids_more` ids more than these say.
+// parts[q] has the lengths of part q. The last part has `ids_more` more ids than its lengths add up to.
 Sums FindSums(const std::vector<std::vector<int32_t>>& parts, int ranks, int64_t ids_more,
               std::vector<int64_t>* ids_begin) {
   std::vector<int64_t> begin = {0};
@@ -94,7 +94,7 @@ TEST_F(ServedIdsTest, DamagedLengthsAreNoticed) {
   EXPECT_EQ(FindSums({{1}, {2, 1}, {3}, {}, {5, 0}, {1}}, 3, 0, &ids_begin).damaged, 1u);
   EXPECT_EQ(FindSums({{1}, {2, 1}, {3}, {}, {5}, {-1, 2}}, 3, 0, &ids_begin).damaged, 2u);
   EXPECT_EQ(FindSums({{1}, {2, 1}, {}, {}, {INT32_MIN, 5}, {-7}}, 3, 0, &ids_begin).damaged, 1u);
-  // Together they are the part's ids modulo 2^32.
+  // Their sum equals the number of the part's ids modulo 2^32.
   const std::vector<int32_t> wraps = {INT32_MAX, INT32_MAX, 5};
   EXPECT_EQ(FindSums({{1}, wraps}, 2, -(int64_t{1} << 32), &ids_begin).damaged, 1u);
 }

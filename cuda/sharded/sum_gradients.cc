@@ -16,7 +16,7 @@ class ArrivedGradients {
  public:
   explicit ArrivedGradients(const GpuServedGroup& served) : served_(served) {}
 
-  // Reads the messages, and puts what decodes them into the stream.
+  // Reads the messages, and enqueues the work that decodes them.
   Status Read(GpuCall* call, const Inbox& messages, GpuScratch* scratch) {
     if (!served_.is_served) return LookupHadAnError();
     SOK_RETURN_IF_ERROR(CheckRanks(messages, served_.ranks));
@@ -47,7 +47,7 @@ class ArrivedGradients {
     for (int t = 0; t < served_.num_tables(); ++t) floats += served_.RowsFrom(t, r) * served_.dims[t];
     return floats;
   }
-  // So that each rank's begin at a multiple of 16 bytes.
+  // Padded, so that each rank's gradients are aligned to 16 bytes.
   int64_t PaddedFloatsFrom(int r) const { return (FloatsFrom(r) + 3) / 4 * 4; }
 
   Status ReadFormat(Span<const int64_t> head, int r, int64_t words) {

@@ -14,7 +14,7 @@ struct GradientPart {
   PartPlace place;
 };
 
-// A group of lanes takes a bag.
+// One group of lanes per bag.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DivideKernel(const __grid_constant__ PartBatch<DividedPart> batch) {
   const DividedPart& part = PartOfBlock(batch);
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// A group of lanes takes a sum.
+// One group of lanes per sum.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     GradientKernel(const __grid_constant__ PartBatch<GradientPart> batch) {
   const GradientPart& part = PartOfBlock(batch);

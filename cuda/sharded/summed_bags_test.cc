@@ -24,7 +24,7 @@ std::vector<float> RandomFloats(int64_t n, uint32_t seed) {
   return values;
 }
 
-// Bags of no id, of one, of up to nine, which are multiplied, and of more.
+// Bags of no id, of one, of up to nine, whose sums are multiplied by the inverse, and of more.
 std::vector<int32_t> BagBegins() {
   std::vector<int32_t> begin = {17};
   for (const int32_t length : {0, 1, 2, 3, 9, 10, 11, 0, 300}) begin.push_back(begin.back() + length);

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kMaxFloats = int64_t{1} << 40;
 
-// A record starts at a multiple of 16 bytes. It so touches as few sectors of 32 bytes as its length allows:
-// one whose last sector is filled by 4 floats or less does that at any such multiple, and the others have
+// A record starts at a multiple of 16 bytes. So it touches as few sectors of 32 bytes as its length allows: a
+// record with at most 4 floats in its last sector does so at any multiple of 16 bytes, and other records have
 // strides of whole sectors.
 int64_t StrideOf(int64_t floats) { return (floats + 3) / 4 * 4; }
 

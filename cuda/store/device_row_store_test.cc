@@ -1,4 +1,4 @@
-// Rows against what the CPU's store and initializers hold.
+// Rows are compared with the CPU's store and initializers.
 #include "cuda/store/device_row_store.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ std::vector<float> AnyFloats(int64_t n, uint64_t seed) {
   return floats;
 }
 
-// What the record of a new row holds.
+// The expected record of a new row.
 std::vector<float> NewRecord(const Initializer& initializer, int64_t key, int64_t dim,
                              const std::vector<SlotSpec>& slots) {
   std::vector<float> record(dim);
@@ -69,7 +69,7 @@ class DeviceRowStoreTest : public testing::Test {
     const auto n = static_cast<int64_t>(values.size()) / columns;
     EXPECT_TRUE(
         ScatterRows(nullptr, store.view(), {nullptr, 0, n}, first_column, columns, array.data()).ok());
-    array.Fetch();  // waits, as the array goes
+    array.Fetch();  // waits before the array is freed
   }
 
   LimitedAllocator device_;
@@ -119,7 +119,7 @@ TEST_F(DeviceRowStoreTest, NewRowsHoldWhatTheCpusHold) {
       ASSERT_TRUE(store.Reserve(nullptr, n).ok());
       const std::vector<float> before = AnyFloats(n * store.width(), 1);
       Write(store, before, 0, store.width());
-      // In reverse order, and one of them not at all.
+      // In reverse order, and without one of them.
       std::vector<int64_t> rows(n);
       std::vector<float> expected(n * store.width());
       for (int64_t i = 0; i < n; ++i) {
@@ -260,7 +260,7 @@ TEST_F(DeviceRowStoreTest, RowsInTheHostsMemory) {
   ASSERT_TRUE(store.SetSlots(nullptr, std::vector<SlotSpec>{{7, 0.5f}}, 50).ok());
   EXPECT_EQ(BitsOf(Read(store, 50, 0, 7)), BitsOf(weights));
   EXPECT_EQ(Read(store, 50, 7, 7), std::vector<float>(350, 0.5f));
-  // The device has the addresses of slabs and the fills only.
+  // Device memory only holds the addresses of slabs and the fills.
   EXPECT_LT(device_.in_use, 1000);
 }
 

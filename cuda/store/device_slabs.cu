@@ -9,7 +9,7 @@
 namespace sok {
 namespace {
 
-// Addresses that go to the device as an argument of a kernel: no host memory has to stay for them.
+// Addresses passed to the device as kernel arguments, so that no host memory has to be kept for them.
 struct AddressPiece {
   static constexpr int kSize = 128;
   char* addresses[kSize];

@@ -36,7 +36,7 @@ class DeviceSlabsTest : public testing::Test {
     DeviceArray<int64_t> array(values);
     const auto n = static_cast<int64_t>(values.size());
     EXPECT_TRUE(ScatterColumn(nullptr, column, {nullptr, first, n}, array.data()).ok());
-    array.Fetch();  // waits, as the array goes
+    array.Fetch();  // waits before the array is freed
   }
   static std::vector<int64_t> Numbers(int64_t first, int64_t n) {
     std::vector<int64_t> numbers(n);

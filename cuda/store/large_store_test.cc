@@ -1,5 +1,5 @@
-// Rows beyond 2^31 elements and 2^31 bytes. On the host their memory is reserved, and only the rows that are
-// written take any.
+// Rows beyond 2^31 elements and 2^31 bytes. On the host, their memory is only reserved; rows that are written
+// take memory.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -34,7 +34,7 @@ std::vector<float> Numbers(int64_t n, float first) {
   return numbers;
 }
 
-// Writes values to some columns of these rows, and expects to read them: each row has a place of its own.
+// Writes values to some columns of these rows, and expects to read them back: rows do not overlap.
 void ExpectRowsOfTheirOwn(const DeviceRowStore& store, const std::vector<int64_t>& rows, int64_t first_column,
                           int64_t columns) {
   const auto n = static_cast<int64_t>(rows.size());
@@ -53,8 +53,8 @@ TEST_F(LargeStoreTest, RowsBeyond32BitsOfElements) {
   DeviceRowStore store(kDim, &allocator_, &allocator_);
   ASSERT_TRUE(store.Reserve(nullptr, kRows).ok());
   EXPECT_GT(store.bytes(), int64_t{16} << 30);
-  // Where 2^31 bytes, 2^31 and 2^32 elements begin, and their neighbours. A number of 32 bits would take some
-  // of them for others.
+  // The rows at 2^31 bytes and at 2^31 and 2^32 elements, and their neighbours. With 32-bit offsets, some of
+  // them would coincide.
   const std::vector<int64_t> rows = {
       0, 1, (1 << 23) - 1, 1 << 23, (1 << 25) - 1, 1 << 25, (1 << 26) - 1, 1 << 26, (1 << 26) + 1, kRows - 1};
   ExpectRowsOfTheirOwn(store, rows, 0, kDim);

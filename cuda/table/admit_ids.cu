@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   for (int64_t k = ThreadOfGrid(); k < n; k += ThreadsOfGrid()) {
     const int32_t u = admitted.which[k];
     const FilterView& filter = filters[PartOf(admitted.begin, tables, k)];
-    // Ids of tables without a filter are admitted, too; their totals are not of interest.
+    // Ids of tables without a filter count as admitted too; their totals are not used.
     if (!filter.before_lookup || totals[u] - counts[u] >= filter.filter_freq) continue;
     read_rows[moved == nullptr ? u : moved[u]] = kAbsentRow;
   }

@@ -9,8 +9,8 @@
 namespace sok {
 namespace {
 
-// Tables whose rows catch up in one launch: each once, as rows that two of its parts have would take their
-// steps twice.
+// Tables whose rows catch up in one launch. Each occurs at most once: a row that is in two parts would take
+// its steps twice.
 struct SharedLaunch {
   std::vector<DeviceTable*> tables;
   std::vector<RowList> rows;

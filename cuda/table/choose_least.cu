@@ -21,22 +21,22 @@ struct Digit {
   int shift = 0;
 };
 
-// Which rows the digits so far have chosen, and which they leave open.
+// Which rows were chosen by the digits so far, and which are undecided ("open").
 struct Marks {
   uint32_t* open = nullptr;    // [words]: a bit for each row
   uint32_t* chosen = nullptr;  // [words]
   int64_t words = 0;
 };
 
-// What a digit decides: open rows with lesser digits are chosen, those with greater ones are not.
+// The decision by a digit: open rows with smaller digits are chosen, those with larger ones are not.
 struct Cut {
   int32_t digit = 0;
-  int32_t takes_equal = 0;  // whether those with this digit are all chosen; else they stay open
-  int32_t left = 0;         // rows that are to be chosen of those that stay open
+  int32_t takes_equal = 0;  // whether all rows with this digit are chosen; else they stay open
+  int32_t left = 0;         // rows to choose from those that stay open
 };
 
-// Rises with the number: its length, and the five bits after the first. Frequencies have up to 63 bits, of
-// which few are in use; their first digit in the usual sense would be 0 for all rows.
+// Increases with the number: its length, and the five bits after the first. Frequencies have up to 63 bits,
+// of which few are in use; their first digit in the usual sense would be 0 for all rows.
 __device__ int LengthAndFirstBits(uint64_t number) {
   if (number < 32) return static_cast<int>(number);
   const int length = 64 - __clzll(static_cast<long long>(number));
@@ -60,7 +60,7 @@ __device__ int DigitOf(const RowPriorities& priorities, Digit digit, int64_t row
   return static_cast<int>(number >> digit.shift & (kDigits - 1));
 }
 
-// Counts the lanes' digits, equal ones together: most rows of a table may have one digit.
+// Counts the lanes' digits, adding equal ones together, because most rows of a table may have the same digit.
 __device__ void CountDigits(bool counts, int digit, uint32_t* histogram) {
   const unsigned counting = __ballot_sync(kAllLanes, counts);
   if (!counts) return;
@@ -69,8 +69,8 @@ __device__ void CountDigits(bool counts, int digit, uint32_t* histogram) {
   if (static_cast<int>(threadIdx.x % 32) == first) atomicAdd(&histogram[digit], __popc(equal));
 }
 
-// Decides open rows by the digit `last`, of which *cut is known, and counts the next digits of those that
-// stay open. Either may be none. A warp takes the rows of a word of marks.
+// Decides open rows by the digit `last`, whose decision is *cut, and counts the next digit of those that stay
+// open. Either digit may be absent. One warp per word of marks.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     DecideRowsKernel(RowPriorities priorities, Marks marks, Digit last, const Cut* cut, Digit next,
                      uint32_t* histogram) {
@@ -108,8 +108,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// Finds where the digits that the histogram counts cut off cut->left rows, and clears the histogram. One
-// block. With no rows left it finds nothing, and nothing is open.
+// Finds the digit at which the histogram's counts reach cut->left rows, and clears the histogram. One block.
+// If no rows are left to choose, no row stays open.
 __global__ void __launch_bounds__(kThreadsPerBlock) CutKernel(uint32_t* histogram, Cut* cut) {
   __shared__ int32_t of_warps[kThreadsPerBlock / 32];
   const int thread = static_cast<int>(threadIdx.x);

@@ -1,4 +1,4 @@
-// The rows with the least priorities are those of a sort of all rows.
+// The chosen rows are the first ones of a sort of all rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ TEST_P(ChooseLeastTest, NumbersOfAllMagnitudes) {
   ExpectLeast(rows, {1, 350, candidates});
 }
 
-// Where the other numbers are equal, signed keys decide.
+// If the other numbers are equal, signed keys decide.
 TEST_P(ChooseLeastTest, ManyEqualNumbers) {
   for (const int64_t most : {0, 3}) ExpectLeast(RandomRows(300, most, most, 2), {1, 100});
   Rows rows = RandomRows(8, 0, 0, 3);
@@ -121,7 +121,7 @@ TEST_P(ChooseLeastTest, ManyEqualNumbers) {
   ExpectLeast(rows, {1, 3, 6});
 }
 
-// Numbers next to each other at every length, which differ in the digits after the first only.
+// Consecutive numbers of every length, which differ only in the digits after the first.
 TEST_P(ChooseLeastTest, NeighboursOfPowersOfTwo) {
   Rows rows;
   for (int bits = 0; bits < 63; ++bits) {

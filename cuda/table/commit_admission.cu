@@ -43,7 +43,7 @@ Status Gather(cudaStream_t stream, const ListedIds& ids, const int64_t* of_id, i
 
 Status CommitWaiting(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                      const FilteredLookup& lookup, int64_t step, DeviceWaiting* waiting) {
-  // For the ids that are gone, then those that are fresh, then all.
+  // Places of the ids that are gone, then of those that are fresh, then of all.
   const StatusOr<DeviceBuffer<int64_t>> memory =
       DeviceBuffer<int64_t>::Allocate(scratch, stream, lookup.gone.n + 2 * lookup.fresh.n + lookup.absent.n);
   SOK_RETURN_IF_ERROR(memory.status());

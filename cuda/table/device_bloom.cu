@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// One thread: what an id has to be raised by depends on those before.
+// One thread, because the amount by which an id's counters are raised depends on the ids before it.
 __global__ void RaiseKernel(BloomView bloom, const int64_t* keys, const int64_t* counts, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t lacks = counts[i] - BloomCount(bloom, keys[i]);
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 Status DeviceBloom::Init(cudaStream_t stream, const Admission& admission) {
   const BloomCounters::Shape shape =
       BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
-  // Whole words, as counters are changed by words.
+  // Whole words, because counters are changed word by word.
   const int64_t words = (shape.counters * (admission.counter_bits / 8) + 7) / 8;
   StatusOr<DeviceBuffer<uint64_t>> memory = DeviceBuffer<uint64_t>::Allocate(allocator_, stream, words);
   if (!memory.ok()) {
@@ -80,7 +80,7 @@ Status DeviceBloom::MergeMax(cudaStream_t stream, DeviceAllocator* scratch, int6
   other.counters = copy.value().data();
   other.count = bytes.size() / width;
   SOK_RETURN_IF_ERROR(Launch("MergeBloom", stream, ShapeFor(other.count), MergeKernel, view_, first, other));
-  // The host's bytes may go.
+  // Wait, because the caller may free the host's bytes.
   return CudaStatus(cudaStreamSynchronize(stream), "cannot wait for the device");
 }
 

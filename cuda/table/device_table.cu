@@ -169,7 +169,7 @@ Status DeviceTable::NoRowFor(int64_t key) const {
 
 Status DeviceTable::Reserve(cudaStream_t stream, int64_t new_keys) {
   if (new_keys == 0) return OkStatus();
-  // Doubling keeps the number of reservations small; a bound tells what is never needed.
+  // Doubling keeps the number of reservations small; a capacity limits it.
   const int64_t rows = directory_.RowLimitWith(new_keys);
   int64_t wanted = std::max(rows, std::min(2 * row_limit(), rows + (int64_t{1} << 20)));
   if (options_.capacity > 0) wanted = std::min(wanted, options_.capacity);
@@ -257,7 +257,8 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   if (n > std::numeric_limits<int32_t>::max()) {
     return InvalidArgument("Embedding variable '", options_.name, "': ", n, " keys in one call");
   }
-  // begin[2] of the keys, begin[2] of those without a row, the first key without a row and without hashing.
+  // begin[2] of the keys, begin[2] of those without a row, and the first key that has no row in a table
+  // without hashing.
   StatusOr<DeviceBuffer<int64_t>> words = DeviceBuffer<int64_t>::Allocate(scratch, stream, 5);
   SOK_RETURN_IF_ERROR(Named(words.status()));
   int64_t* const begin = words.value().data();
@@ -416,7 +417,7 @@ Status DeviceTable::MoveSteps(cudaStream_t stream, int64_t by) {
   if (waiting_.has_value()) SOK_RETURN_IF_ERROR(Named(waiting_->MoveLastSteps(stream, by)));
   SOK_RETURN_IF_ERROR(Leave(stream));
   steps_ += by;
-  // Deltas would leave the last steps of unchanged rows as they were.
+  // An incremental checkpoint would not contain the shifted last steps of unchanged rows.
   chain_end_ = {};
   return OkStatus();
 }

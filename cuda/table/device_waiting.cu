@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 
 Status DeviceWaiting::Reserve(cudaStream_t stream, int64_t insertions, int64_t erasures) {
   const int64_t needed = directory_.RowLimitWith(insertions);
-  // Growing by half at least keeps the number of reservations small.
+  // Growing by at least half keeps the number of reservations small.
   const int64_t places = needed <= counts_.rows() ? counts_.rows() : std::max(needed, limit() + limit() / 2);
   SOK_RETURN_IF_ERROR(directory_.Reserve(stream, size() + insertions, places));
   SOK_RETURN_IF_ERROR(counts_.Reserve(stream, places));
@@ -87,7 +87,7 @@ Status DeviceWaiting::Set(cudaStream_t stream, DeviceAllocator* scratch, StagedU
   const StatusOr<DeviceBuffer<int32_t>> which = DeviceBuffer<int32_t>::Allocate(scratch, stream, n);
   SOK_RETURN_IF_ERROR(which.status());
   int64_t* const places = memory.value().data();
-  int64_t* const begin = places + n;  // of the ids, then of those that are new
+  int64_t* const begin = places + n;  // begin[2] of the ids, then of the new ones
   int64_t* const new_keys = begin + 4;
   int64_t* const new_places = new_keys + n;
   const int64_t host_begin[2] = {0, n};

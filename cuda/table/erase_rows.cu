@@ -9,7 +9,8 @@
 namespace sok {
 namespace {
 
-// Bits that tell rows below `row_limit` and kAbsentRow apart, whose bits are all set.
+// The number of low bits that distinguish rows below `row_limit` from each other and from kAbsentRow, whose
+// bits are all set.
 int BitsOfRows(int64_t row_limit) {
   int bits = 1;
   while (bits < 63 && (int64_t{1} << bits) - 1 < row_limit) ++bits;
@@ -25,7 +26,8 @@ __global__ void __launch_bounds__(kThreadsPerBlock) CountUpKernel(int64_t n, int
   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) items[i] = static_cast<int32_t>(i);
 }
 
-// Of rows[order[0]], rows[order[1]], ..., which do not fall but for kAbsentRow at the end.
+// Flags the first of equal rows in rows[order[0]], rows[order[1]], ..., which are sorted, with kAbsentRow at
+// the end.
 struct IsFirstOfRow {
   const int64_t* rows;
   const int32_t* order;
@@ -74,7 +76,7 @@ Status EraseRows(cudaStream_t stream, const KeyDirectory& directory, int64_t* ro
                  int64_t* keys) {
   SOK_RETURN_IF_ERROR(Launch("FreeRows", stream, ShapeFor(n), FreeRowsKernel, directory.view(),
                              directory.num_free(), rows, n, keys));
-  // It writes the rows that the keys had: those that are there.
+  // This overwrites `rows` with the rows that the keys had, which are the same.
   return EraseKeys(stream, directory.view().index, keys, n, rows);
 }
 

@@ -12,7 +12,7 @@ struct IsAbsent {
   __device__ bool operator()(int64_t u) const { return rows[u] == kAbsentRow; }
 };
 
-// The row that a table gives to the `i`-th of its new keys.
+// The row for the `i`-th new key of a table.
 __device__ __forceinline__ int64_t RowToGive(const RowSource& source, int64_t i) {
   return i < source.num_free ? source.directory.free_rows[source.num_free - 1 - i]
                              : source.row_limit + i - source.num_free;

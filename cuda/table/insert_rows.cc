@@ -9,7 +9,7 @@
 namespace sok {
 namespace {
 
-// What kernels have to know of the tables, by table.
+// What kernels need to know about the tables, by table.
 struct TableArrays {
   std::vector<RowSource> sources;
   std::vector<KeyIndexView> indexes;

@@ -1,4 +1,4 @@
-// Keys, rows and references of a group of tables are those of cc/table/row_directory.h, call by call.
+// Keys, rows and references of a group of tables equal those of cc/table/row_directory.h after every call.
 #include "cuda/table/key_directory.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class DeviceIds {
   static Ids Joined(const std::vector<Ids>& tables) {
     Ids all;
     for (const Ids& ids : tables) all.insert(all.end(), ids.begin(), ids.end());
-    // The host knows only how many ids there are at most.
+    // The host only knows an upper bound of the number of ids.
     all.insert(all.end(), 3, 4711);
     return all;
   }
@@ -179,7 +179,7 @@ class KeyDirectoryTest : public testing::Test {
     EXPECT_EQ(directories_[t].has_erased(), expected_[t].has_erased());
   }
 
-  // Takes keys, which may repeat or be absent, out of both.
+  // Erases keys, which may repeat or be absent, from both.
   void Erase(size_t t, const Ids& keys) {
     Ids rows(keys.size());
     expected_[t].Find(keys, Span<int64_t>(rows));
@@ -197,7 +197,7 @@ class KeyDirectoryTest : public testing::Test {
     ExpectSizes(t);
   }
 
-  // The rows that went, and their keys.
+  // The erased rows, and their keys.
   std::pair<Ids, Ids> EraseOnDevice(size_t t, const Ids& keys) {
     KeyDirectory& directory = directories_[t];
     const auto n = static_cast<int64_t>(keys.size());
@@ -219,7 +219,7 @@ class KeyDirectoryTest : public testing::Test {
     return {erased_rows, erased_keys.Fetch()};
   }
 
-  // What the device says of references to rows of table `t`: rows, the first unknown and the first stale.
+  // The device's result for references to rows of table `t`: rows, the first unknown and the first stale.
   struct Resolved {
     Ids rows;
     int64_t first_unknown;
@@ -244,7 +244,7 @@ class KeyDirectoryTest : public testing::Test {
     return {rows.Fetch(), static_cast<int64_t>(firsts[0]), static_cast<int64_t>(firsts[1])};
   }
 
-  // All references of lookups so far, against the host's word for each.
+  // Compares all references of lookups so far with the host's result for each.
   void ExpectResolved(size_t t) {
     Ids references = references_;
     for (const int64_t odd : {int64_t{-1}, int64_t{-2}, INT64_MAX, INT64_MIN, int64_t{1} << 40}) {
@@ -292,13 +292,13 @@ TEST_F(KeyDirectoryTest, RandomCallsEqualTheHosts) {
     pools.push_back(sok::DistinctIds(t == 2 ? 20 : 60, t + 1));
     for (const int64_t id : HostileIds()) pools.back().push_back(id);
   }
-  pools.emplace_back();  // a table that is never asked for anything
+  pools.emplace_back();  // a table that is never looked up
   for (int round = 0; round < 12; ++round) {
     SCOPED_TRACE(round);
     std::vector<Ids> lookup;
     for (const Ids& pool : pools) lookup.push_back(Some(pool, round % 5 == 0 ? 200 : 30, &random));
     LookUp(lookup);
-    // Table 1 frees no row for a while.
+    // Table 1 frees no row at first.
     for (const size_t t : {0, 1, 2}) {
       if (t == 1 && round < 8) continue;
       Ids keys = Some(pools[t], 40, &random);
@@ -331,7 +331,7 @@ TEST_F(KeyDirectoryTest, ManyKeysAtOnce) {
 }
 
 TEST_F(KeyDirectoryTest, WithoutMemoryNothingChanges) {
-  // Gives out `left` more pieces of memory.
+  // Allows `left` more allocations.
   class FewPieces : public AsyncAllocator {
    public:
     StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {

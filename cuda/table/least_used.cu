@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// Turns the bits of kept rows into those of rows in use that are not kept. A warp takes a word.
+// Turns the bits of kept rows into those of rows in use that are not kept. One warp per word.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CandidatesKernel(const uint32_t* states, int64_t rows, int64_t words, uint32_t* bits) {
   const int lane = static_cast<int>(threadIdx.x % 32);

@@ -41,7 +41,7 @@ Status Select(const char* what, cudaStream_t stream, DeviceAllocator* scratch, c
                 selected->rows.data(), selected->count.data());
 }
 
-// Null states: every row is in use.
+// If `states` is null, every row is in use.
 struct UseOfRows {
   const uint32_t* states;
   __device__ bool operator()(int64_t row) const { return states == nullptr || IsInUse(states[row]); }

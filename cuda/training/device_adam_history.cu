@@ -20,7 +20,7 @@ struct AppendPart {
   PartPlace place;
 };
 
-// A thread for each coefficient that the step changes, and at least one.
+// One thread per coefficient that the step changes, and at least one thread.
 __global__ void __launch_bounds__(kThreadsPerBlock)
     AppendStep(const __grid_constant__ PartBatch<AppendPart> batch) {
   const AppendPart& part = PartOfBlock(batch);
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
       static_cast<double>(part.alpha) * part.increments[item];
 }
 
-// A larger array with the same values in front and zeros behind.
+// Replaces an array by a larger one: the same values, followed by zeros.
 template <typename T>
 Status Grow(cudaStream_t stream, DeviceAllocator* memory, int64_t used, int64_t size,
             DeviceBuffer<T>* buffer) {

@@ -12,7 +12,7 @@
 namespace sok {
 namespace {
 
-// Column steps are 32 bits wide and start anew long before they run out, where the CPU's do.
+// Column steps have 32 bits. They restart long before an overflow, at the same step as on the CPU.
 constexpr uint32_t kMaxDecaySteps = uint32_t{1} << 31;
 
 template <typename Rule>

@@ -1,4 +1,4 @@
-// Optimizers on the device give the bits of those on the host.
+// Optimizers give the same bits on the device as on the host.
 #include "cuda/training/device_optimizer.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST_F(DeviceOptimizerTest, HotIds) {
   }
 }
 
-// A change of a factor of decay brings all rows up to date first.
+// A change of a decay factor brings all rows up to date first.
 TEST_F(DeviceOptimizerTest, FactorsMayChange) {
   for (const char* name : {"adam", "nadam", "keras_rmsprop_centered"}) {
     std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
@@ -120,8 +120,8 @@ void TakeEmptySteps(const std::vector<float>& hyper, int64_t steps, OptimizerTwi
 
 TEST_F(DeviceOptimizerTest, LongGapsAndMomentsThatAreInfinite) {
   const float inf = std::numeric_limits<float>::infinity();
-  // Series whose powers of beta1 or of beta2 vanish, also with one term, steps that have to be walked, and
-  // the usual betas.
+  // Series in which powers of beta1 or of beta2 vanish, also with one term; steps that have to be walked; the
+  // usual betas.
   for (const std::vector<float>& hyper :
        {std::vector<float>{0.01f, 0.1f, 0.9f, 1e-8f}, std::vector<float>{0.01f, 0.1f, 0.9f, 0.0f},
         std::vector<float>{0.01f, 0.0f, 0.15f, 1e-3f}, std::vector<float>{0.01f, 0.5f, 0.1f, 1e-8f},
@@ -165,7 +165,7 @@ TEST_F(DeviceOptimizerTest, HistoriesGrow) {
   twins.ExpectSameRecords("after 130 steps");
 }
 
-// As a checkpoint does it: records and past steps go to another table.
+// As in a checkpoint: records and past steps are copied to another table.
 TEST_F(DeviceOptimizerTest, PastStepsCanBeRestored) {
   for (const std::vector<float>& hyper : RuleCase{"adam", {}}.rule().samples) {
     OptimizerTwins twins("adam", /*rows=*/9, /*dim=*/4, hyper);

@@ -23,7 +23,7 @@ struct OutputPart {
   PartPlace place;
 };
 
-// A group of lanes takes the slot of a piece.
+// One group of lanes per slot of a piece.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     SumPieces(const __grid_constant__ PartBatch<PiecePart> batch) {
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
               part.pieces + group.item() * part.sums.dim + column);
 }
 
-// A group of lanes takes an output row.
+// One group of lanes per output row.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     WriteSums(const __grid_constant__ PartBatch<OutputPart> batch) {
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
               part.output.out + group.item() * part.sums.dim + column);
 }
 
-// Adds a part for each range of columns that a group of lanes reaches.
+// Adds a part for each range of columns that a group of lanes covers.
 template <int kWidth, typename Part>
 Status AddColumns(int64_t dim, int64_t items, Part part, PartLauncher<Part>* launcher) {
   const int lanes_log2 = LanesLog2(dim, kWidth);

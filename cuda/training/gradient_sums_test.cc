@@ -18,7 +18,7 @@ class GradientSumsTest : public ::testing::Test {
     if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
   }
 
-  // Sums of all ids, each table's behind those before.
+  // Sums of all ids, ordered by table.
   void ExpectSums(const std::vector<TableOccurrences>& tables) {
     const DeviceGradients gradients(tables, /*seed=*/1);
     std::vector<float> expected;
@@ -54,7 +54,7 @@ TEST_F(GradientSumsTest, EveryDim) {
   ExpectSums(tables);
 }
 
-// Segments of several pieces, beside short ones.
+// Segments of several pieces, and short ones between them.
 TEST_F(GradientSumsTest, HotIds) {
   for (const int64_t dim : {1, 4, 6, 132}) {
     std::vector<TableOccurrences> tables;

@@ -15,7 +15,7 @@
 namespace sok {
 namespace {
 
-// What a rule needs of PastView.
+// The part of PastView that each kind of rule needs.
 struct NoPast {};
 template <typename Rule>
 using PastOf = std::conditional_t<
@@ -33,8 +33,8 @@ PastOf<Rule> TakePast(const PastView& past) {
   }
 }
 
-// Floats of a gradient that a rule that mixes a row's elements keeps in shared memory, so that eight of them,
-// one for each warp of a block, take 32 kB. Longer gradients are summed into memory first.
+// A rule that mixes a row's elements keeps a gradient of up to this many floats in shared memory, so that
+// eight of them, one for each warp of a block, take 32 kB. Longer gradients are summed into memory first.
 constexpr int64_t kMaxStagedFloats = 1024;
 constexpr int64_t StagedFloats(int64_t dim) { return (dim + 3) / 4 * 4; }
 
@@ -55,7 +55,7 @@ __device__ __forceinline__ Floats<kWidth> GradientOf(const Part& part, int64_t k
   return SumSegment<kWidth>(part.sums, k, column);
 }
 
-// The whole gradient number k, where all lanes see it after a Sync.
+// Stores the whole gradient number k where all lanes see it after a Sync.
 template <int kWidth, typename Part>
 __device__ __forceinline__ const float* StageGradient(const LaneGroup& group, const Part& part, int64_t k) {
   const int64_t dim = part.table.dim;
@@ -66,12 +66,12 @@ __device__ __forceinline__ const float* StageGradient(const LaneGroup& group, co
   return staged;
 }
 
-// Blocks that are to be resident. Rules whose slots decay come so near to the registers of four blocks that
-// ptxas, left alone, spills a few; others would spill if they were told. 0 leaves it alone.
+// The number of resident blocks to compile for; 0 lets ptxas choose. Rules whose slots decay need nearly the
+// registers of four blocks, so without a number ptxas spills a few; other rules would spill with a number.
 template <typename Rule, int kWidth>
 constexpr int kResidentBlocks = kWidth == 4 && Rule::kUntouched == UntouchedRows::kSlotsDecay ? 4 : 0;
 
-// A group of lanes takes a row.
+// One group of lanes per row.
 template <typename Rule, typename Step, int kWidth>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks<Rule, kWidth>)
     UpdateRows(const __grid_constant__ PartBatch<UpdatePart<Rule, Step>> batch) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks<Rule, kWidth
   const int64_t row = RowOf(part.rows[k]);
   const int64_t dim = part.table.dim;
   float* const record = part.table.Record(row);
-  // While the gradient is summed, by loads that wait for one another.
+  // Prefetches the record while the gradient is summed, by loads that depend on one another.
   PrefetchFloats(group, record, part.table.width);
   const auto gradient = [&](int64_t column) { return GradientOf<kWidth>(part, k, column); };
   if constexpr (Rule::kNormOfSlot >= 0) {
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
   }
 }
 
-// An update whose gradients can be read: pieces are summed, or all is in memory.
+// An update whose gradients can be read: pieces are summed, or all sums are in memory.
 struct ReadyUpdate {
   const RowUpdate* update;
   const float* stored;
@@ -168,7 +168,7 @@ class UpdateLauncher {
   PartLauncher<UpdatePart<Rule, Step>> one_by_one_;
 };
 
-// nvcc takes the assignment for a status that is ignored.
+// nvcc mistakes the assignment for an ignored status.
 void Keep(Status status, Status* kept) { static_cast<void>(*kept = std::move(status)); }
 
 // Launches the updates from *next on whose step is of this type, until one is not.
@@ -220,7 +220,7 @@ Status EnqueueCatchUpsOf(cudaStream_t stream, Span<const RowCatchUp> catch_ups) 
   return OkStatus();
 }
 
-// What a rule's name stands for.
+// The launchers of the rule with a given name.
 struct RuleLaunchers {
   bool takes_whole_gradients = false;
   Status (*update)(cudaStream_t, Span<const ReadyUpdate>) = nullptr;
@@ -247,7 +247,7 @@ Status EnqueueRowUpdates(cudaStream_t stream, DeviceAllocator* scratch, std::str
   if (launchers.update == nullptr) return UnknownRule(optimizer);
   std::vector<TableGradients> summed;  // where rows are updated
   std::vector<TableGradients> long_ones;
-  std::vector<SumsOutput> outputs;  // of long_ones
+  std::vector<SumsOutput> outputs;  // the sums for long_ones
   std::vector<DeviceBuffer<float>> memory;
   std::vector<ReadyUpdate> ready;
   for (const RowUpdate& update : updates) {

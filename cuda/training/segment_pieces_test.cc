@@ -10,7 +10,7 @@
 namespace sok {
 namespace {
 
-// The slots of all pieces of segments of these lengths, which lie behind `first` other occurrences.
+// Checks the slots of all pieces of segments of these lengths, which follow `first` other occurrences.
 void ExpectSlots(const std::vector<int64_t>& lengths, int64_t first) {
   std::vector<int32_t> begin = {static_cast<int32_t>(first)};
   for (const int64_t length : lengths) begin.push_back(static_cast<int32_t>(begin.back() + length));

@@ -30,7 +30,7 @@ Memory MemoryOf(const Fiber& fiber, const void* address, size_t bytes) {
     const Allocation* const found = memory.Find(address);
     const bool usable = found != nullptr && found->state == AllocationState::kLive &&
                         IsWithin(address, bytes, found->address, found->bytes);
-    // A fault would open it too, later and at a higher price.
+    // A fault would open it too, but later and more slowly.
     if (usable && !found->is_open) memory.OpenAt(address);
     return usable ? Memory::kGlobal : Memory::kForbidden;
   }
@@ -43,7 +43,7 @@ Memory MemoryOf(const Fiber& fiber, const void* address, size_t bytes) {
   const auto* const arguments = static_cast<const char*>(grid.call().arguments.get());
   if (IsWithin(address, bytes, arguments, grid.call().argument_bytes)) return Memory::kConstant;
   if (grid.IsStaticImage(at)) return Memory::kConstant;
-  // A library's thread_local variables come into being when they are used first.
+  // A library's thread_local variables are created at their first use.
   block.FindVariables();
   return IsThreadVariable(block, at) ? Memory::kShared : Memory::kForbidden;
 }

@@ -1,10 +1,10 @@
 // Sees every access to memory that a kernel makes.
 //
 // In builds without a sanitizer, kernels are compiled with -fsanitize=thread but not linked with
-// ThreadSanitizer: the functions that the compiler calls at each access are these. So an access to memory
-// that a CUDA thread may not touch is a report to the byte, and an access to memory that threads share is a
-// place where another may go on. Under ThreadSanitizer its own functions are linked; under AddressSanitizer
-// kernels are compiled for that instead.
+// ThreadSanitizer: the functions called at each access are defined here. So an access to memory that a CUDA
+// thread may not touch is reported to the byte, and an access to memory that threads share is a switch point.
+// Under ThreadSanitizer, its own functions are linked; under AddressSanitizer, kernels are compiled for that
+// instead.
 #if !defined(__SANITIZE_THREAD__)
 
 #include <cstddef>

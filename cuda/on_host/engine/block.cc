@@ -18,10 +18,10 @@ namespace {
 
 __thread Fiber* current;
 
-// Dynamic shared memory ends where a page ends that is never mapped, up to the 16 bytes of its alignment.
+// Dynamic shared memory ends at a page that is never mapped, except for padding to its alignment of 16 bytes.
 constexpr size_t kSharedPages = (kMaxDynamicShared + kPage - 1) / kPage * kPage;
 
-// Comes from a pool and goes back to it, as stacks do.
+// Comes from a pool and returns to it, like stacks.
 std::mutex shared_mutex;
 std::vector<char*>& SharedPool() {
   static auto& pool = *new std::vector<char*>();
@@ -72,7 +72,7 @@ const Fiber* Block::OwnerOfStack(const void* address) const {
   return nullptr;
 }
 
-// ---- From the begin of a block to its end. ----
+// ---- From the start of a block to its end. ----
 
 void Block::Prepare() {
   const dim3 shape = grid_->shape().block;
@@ -143,7 +143,7 @@ void Block::RunFiber(Fiber* fiber) {
   std::abort();  // a fiber that is done is not resumed
 }
 
-// ---- Which thread goes on. ----
+// ---- Which thread runs next. ----
 
 void Block::MakeReady(Fiber* fiber) {
   fiber->state = FiberState::kReady;
@@ -203,8 +203,8 @@ void Block::Leave(Fiber* fiber, FiberState state) {
   if (HasAsan()) __sanitizer_finish_switch_fiber(fiber->asan_fake_stack, nullptr, nullptr);
 }
 
-// In order, a thread goes on until it waits; but one that spins must let others go on. An adversary lets a
-// thread run long, and then all others first.
+// In order, a thread runs until it waits; but a spinning thread must let others run. The adversarial order
+// lets a thread run for long, and then all others before it.
 void Block::SwitchPoint() {
   Fiber* const fiber = current;
   constexpr int64_t kLongest = 256;

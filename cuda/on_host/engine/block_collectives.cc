@@ -1,4 +1,4 @@
-// What the threads of a block do together: barriers, and the functions of warps.
+// The collective operations of a block's threads: barriers and warp functions.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -81,8 +81,8 @@ int Block::Barrier(BlockVote vote, bool predicate, Place place) {
 
 // ---- Warps. ----
 
-// Two lanes that wait for each other at different calls would wait for ever. One that waits at a call of
-// other lanes may still come.
+// Two lanes that wait for each other at different calls would wait forever. A lane that waits at a call with
+// other lanes may still arrive.
 void Block::CheckLane(const Fiber& mine, int lane) const {
   const int index = FirstOfWarp(mine) + lane;
   if (index >= num_threads_) {
@@ -129,7 +129,7 @@ uint64_t Block::WarpCollective(Collective kind, uint32_t mask, uint64_t value, i
   }
   WarpOrders& orders = warp_orders_[FirstOfWarp(*fiber) + __builtin_ctz(mask)];
   TsanOrder& order = orders.order[orders.num_syncs % 2];
-  // Of all of these, CUDA gives only __syncwarp an order of memory.
+  // Of all these, only __syncwarp orders memory in CUDA.
   if (kind == Collective::kSync) order.Release();
   if (AllLanesHere(*fiber)) {
     if (kind == Collective::kSync) ++orders.num_syncs;
@@ -144,7 +144,7 @@ uint64_t Block::WarpCollective(Collective kind, uint32_t mask, uint64_t value, i
 
 namespace {
 
-// The values that the lanes of a mask brought.
+// The values that the lanes of a mask passed.
 struct LaneValues {
   uint32_t mask;
   uint64_t values[kWarpSize];
@@ -167,7 +167,7 @@ struct LaneValues {
   }
 };
 
-// What the lane gets that brought `value`.
+// The result of the lane that passed `value`.
 uint64_t ResultOf(Collective kind, const LaneValues& lanes, uint64_t value, int source) {
   switch (kind) {
     case Collective::kSync:

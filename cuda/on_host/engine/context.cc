@@ -20,7 +20,7 @@ std::vector<char*>& Pool() {
 
 }  // namespace
 
-// Instrumented code takes more of a stack.
+// Instrumented code needs more stack.
 size_t Stack::bytes() { return HasAsan() || HasTsan() ? size_t{256} << 10 : size_t{64} << 10; }
 
 Stack Stack::Take() {
@@ -78,7 +78,7 @@ SokOnHostSwitchStack:
 
 void Context::Prepare(const Stack& stack, void (*entry)()) {
   constexpr int kKeptRegisters = 6;
-  // Stacks that all began at the same place of a page would compete for the same lines of the cache.
+  // If all stacks began at the same offset in a page, they would compete for the same cache lines.
   constexpr size_t kColors = 32, kColorBytes = 128;
   const size_t color = reinterpret_cast<uintptr_t>(stack.bottom()) / kGuardBytes % kColors;
   void** top = reinterpret_cast<void**>(stack.bottom() + Stack::bytes() - color * kColorBytes);

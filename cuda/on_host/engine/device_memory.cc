@@ -43,7 +43,7 @@ struct Pages {
   size_t bytes;
 };
 
-// Those that an allocation's bytes are in. Allocations of no bytes have none.
+// The pages of an allocation's bytes; empty allocations have none.
 Pages PagesOf(const Allocation& allocation) {
   const size_t before = reinterpret_cast<uintptr_t>(allocation.address) % kPage;
   return {allocation.address - before, RoundUp(before + allocation.bytes, kPage)};
@@ -106,7 +106,7 @@ Allocation* DeviceMemory::Allocate(size_t bytes, MemoryKind kind, bool live) {
   allocation->state = AllocationState::kReserved;
   allocation->is_of_pool = !live;
   const auto entry = static_cast<uint32_t>(++num_allocations_);
-  // The page behind it is never mapped, and names it in reports.
+  // The page after it is never mapped, and is registered so that reports can name the allocation.
   for (size_t p = 0; p <= pages; ++p) allocation_of_page_[next_page_ + p] = entry;
   next_page_ += pages + 1;
   in_use += bytes;
@@ -121,7 +121,7 @@ Allocation* DeviceMemory::Allocate(size_t bytes, MemoryKind kind, bool live) {
   return allocation;
 }
 
-// With keys, mapped memory is closed to threads that have not asked for it.
+// With protection keys, mapped memory is already closed to threads that may not use it.
 bool DeviceMemory::IsOpenedOnTouch(const Allocation& allocation) const {
   return allocation.kind == MemoryKind::kDevice && key_ < 0;
 }

@@ -22,8 +22,8 @@ Grid::Grid(const LaunchShape& shape, const KernelCall& call, TsanThreads* tsan_t
   ChooseOrder();
 }
 
-// How often threads and blocks take turns differs from launch to launch: some mistakes need many switches to
-// show, and others that a thread runs long undisturbed.
+// How often threads and blocks are switched differs from launch to launch: some mistakes show only with many
+// switches, others only if a thread runs for long undisturbed.
 void Grid::ChooseOrder() {
   if (schedule_.order == Order::kInOrder) {
     max_steps_between_passes_ = 4096;
@@ -110,7 +110,7 @@ void Grid::Step(int slot) {
     Report({}, "a launch that does not come to an end: %lld steps", static_cast<long long>(steps_));
   }
   if (slots_.size() == 1 || --steps_until_pass_ > 0) return;
-  // To wake a thread takes longer than a thousand steps, so a long launch does it less often.
+  // Waking a thread takes longer than a thousand steps, so a long launch does it less often.
   constexpr int64_t kPassesPerHalving = 100;
   const int64_t longest = max_steps_between_passes_ << std::min<int64_t>(++passes_ / kPassesPerHalving, 10);
   steps_until_pass_ = schedule_.order == Order::kInOrder

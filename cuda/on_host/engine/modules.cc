@@ -22,10 +22,10 @@ struct Symbol {
   std::string name;  // mangled
   uintptr_t value;   // from the module's base; of a thread_local variable, from the begin of its segment
   size_t bytes;
-  bool is_of_kernels = false;  // known only within a .cu file
+  bool is_of_kernels = false;  // local to a .cu file
 };
 
-// What a file's symbol table says.
+// The contents of a file's symbol table.
 struct SymbolTable {
   std::vector<Symbol> functions;
   std::vector<Symbol> thread_variables;  // of functions
@@ -82,7 +82,7 @@ void AddSymbols(const MappedFile& file, const Elf64_Shdr& symbols, const Elf64_S
   const auto* entries = file.At<Elf64_Sym>(symbols.sh_offset, count);
   const auto* text = file.At<char>(names.sh_offset, names.sh_size);
   if (entries == nullptr || text == nullptr) return;
-  bool in_kernel_source = false;  // of local symbols, which follow that of their source
+  bool in_kernel_source = false;  // for local symbols, which follow their source file's symbol
   for (size_t i = 0; i < count; ++i) {
     const Elf64_Sym& entry = entries[i];
     if (entry.st_name >= names.sh_size) continue;
@@ -180,7 +180,7 @@ std::string FindFunctionAt(const void* address) {
   return "";
 }
 
-// The mangled name; empty where it is not known. Searched once for each kernel.
+// The mangled name; empty if unknown. Searched only once per kernel.
 std::string MangledFunctionAt(const void* address) {
   static std::mutex mutex;
   static auto& names = *new std::map<const void*, std::string>();
@@ -204,7 +204,7 @@ Loads CurrentLoads() {
   dl_iterate_phdr(
       [](dl_phdr_info* module, size_t, void* to) {
         *static_cast<Loads*>(to) = {module->dlpi_adds, module->dlpi_subs};
-        return 1;  // each module tells the same
+        return 1;  // every module reports the same
       },
       &loads);
   return loads;
@@ -238,7 +238,7 @@ FoundVariables FindVariables(const void* kernel) {
 
 }  // namespace
 
-// To search takes longer than to run a small block does.
+// Searching takes longer than running a small block.
 ThreadVariables VariablesOfThisThread(const void* kernel) {
   struct Searched {
     Loads loads;

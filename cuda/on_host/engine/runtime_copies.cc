@@ -1,4 +1,4 @@
-// cudaMemcpy, cudaMemset and their asynchronous kin.
+// cudaMemcpy, cudaMemset and their asynchronous variants.
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -28,7 +28,7 @@ bool IsAllowed(cudaMemcpyKind kind, Side to, Side from) {
   return false;
 }
 
-// When the work runs: memory that was given up while it waited is a mistake of the program.
+// Called when the work runs: freeing memory while work waits for it is a mistake of the program.
 void CheckUsable(const char* what, const void* address) {
   const Allocation* const found = Memory().Find(address);
   if (Memory().Owns(address) && (found == nullptr || found->state != AllocationState::kLive)) {
@@ -48,7 +48,7 @@ Work CopyWork(void* to, const void* from, size_t bytes, std::shared_ptr<std::vec
   };
 }
 
-// How a copy looks from the host, by CUDA's "API synchronization behavior".
+// How a copy synchronizes with the host, by CUDA's "API synchronization behavior".
 struct CopyCall {
   void* to;
   const void* from;

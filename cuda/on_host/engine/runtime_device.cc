@@ -1,4 +1,4 @@
-// What the device is, and how much of it kernels take.
+// The properties of the device, and the resources that kernels need.
 #include <unistd.h>
 
 #include <algorithm>
@@ -110,7 +110,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
   if (block_size > kMaxThreadsOfBlock || dynamic_shared_bytes > MaxDynamicSharedOf(kernel))
     return cudaSuccess;
   const int warps = (block_size + kWarpSize - 1) / kWarpSize;
-  constexpr size_t kSharedOfSystem = 1024;  // CUDA keeps as much of each block
+  constexpr size_t kSharedOfSystem = 1024;  // CUDA reserves this much of each block's
   const auto by_shared = static_cast<int>(kSharedOfMultiprocessor / (dynamic_shared_bytes + kSharedOfSystem));
   *blocks =
       std::min({kMaxBlocksOfMultiprocessor, kMaxThreadsOfMultiprocessor / kWarpSize / warps, by_shared});

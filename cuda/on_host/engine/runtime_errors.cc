@@ -1,4 +1,4 @@
-// cudaGetLastError and its kin.
+// cudaGetLastError and related functions.
 #include "cuda/on_host/engine/runtime.h"
 
 namespace sok::on_host {

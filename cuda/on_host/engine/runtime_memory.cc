@@ -32,7 +32,7 @@ cudaError_t AllocateNow(void** address, size_t bytes, MemoryKind kind) {
   return cudaSuccess;
 }
 
-// The allocation that begins at `address` and was not given back; null if there is none.
+// The live allocation that begins at `address`; null if there is none.
 Allocation* FindBegin(const void* address, MemoryKind kind) {
   Allocation* const found = Memory().Find(address);
   if (found == nullptr || found->address != address || found->kind != kind) return nullptr;
@@ -56,7 +56,7 @@ cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags) {
   return Result(AllocateNow(address, bytes, MemoryKind::kPinned));
 }
 
-// Waits for all work, as CUDA's does.
+// Waits for all work, as in CUDA.
 cudaError_t cudaFree(void* address) {
   if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
   if (address == nullptr) return cudaSuccess;
@@ -68,7 +68,7 @@ cudaError_t cudaFree(void* address) {
   return cudaSuccess;
 }
 
-// CUDA does not say that it waits, so it does not.
+// CUDA does not document that this waits, so it does not.
 cudaError_t cudaFreeHost(void* address) {
   if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
   if (address == nullptr) return cudaSuccess;

@@ -62,7 +62,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   *stream = Queues().Create(flags != cudaStreamNonBlocking);
   return cudaSuccess;
 }
-// Its work goes on.
+// The stream's work still runs.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   CUstream_st* const stream = Queues().Find(handle);
   if (stream == nullptr || handle == nullptr || handle == cudaStreamLegacy) {
@@ -78,7 +78,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   MemoryPool::Get().TrimToThreshold();
   return cudaSuccess;
 }
-// Work that is not done is no error that cudaGetLastError would remember.
+// cudaErrorNotReady is not recorded for cudaGetLastError.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   CUstream_st* stream = nullptr;
   if (const cudaError_t error = FindStream(handle, &stream)) return Result(error);

@@ -78,7 +78,7 @@ MarkPtr StreamQueues::Last(CUstream_st* stream) {
   return stream->last;
 }
 
-// What runs opens and closes device memory once, and not item by item: to close it takes long.
+// Opens and closes device memory once for all items, because closing is slow.
 void StreamQueues::RunUntilDone(const Mark& mark) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!mark.done) {

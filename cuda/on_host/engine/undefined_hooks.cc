@@ -1,7 +1,6 @@
-// What kernels compiled with -fsanitize=bounds-strict,alignment call: an index past the end of an array whose
-// size the compiler knows (so of static shared memory too), and an access at an address that its type may not
-// have, which is a fault of the device. In builds with UndefinedBehaviorSanitizer its own functions are
-// linked.
+// Called by kernels compiled with -fsanitize=bounds-strict,alignment: for an index beyond an array of known
+// size, static shared memory included, and for a misaligned access, which is a fault on a device. In builds
+// with UndefinedBehaviorSanitizer, its own functions are linked.
 #if !defined(__SANITIZE_ADDRESS__)
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kInts = kPlantedBlocks * kPlantedThreads;
 
-// The mistakes are not in what returns an error.
+// None of the mistakes makes a call return an error.
 void Check(cudaError_t error) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "planted: %s\n", cudaGetErrorString(error));
@@ -96,7 +96,7 @@ bool IsPublished(const std::vector<int>& results) {
 bool PublishTooEarly() { return IsPublished(ResultsOf(LaunchPublishTooEarly, 0)); }
 bool PublishRelaxed() { return IsPublished(ResultsOf(LaunchPublishRelaxed, 0)); }
 
-// ---- What the host does wrong. ----
+// ---- Mistakes of host code. ----
 
 bool HostReads() {
   const int* const data = AllocateZeros(kInts);
@@ -152,7 +152,7 @@ bool ResultNotAwaited() {
   return right;
 }
 
-// Pinned memory that is used again before it was copied.
+// Pinned memory that is reused before it was copied.
 bool SourceChangedTooEarly() {
   const cudaStream_t stream = NewStream();
   int* const data = AllocateZeros(1);
@@ -189,7 +189,7 @@ bool StreamBesideMemcpy() {
   return Fetch(copy, 1)[0] == 5;
 }
 
-// Memory given back in one stream while work of another uses it.
+// Memory freed in one stream while work of another uses it.
 bool FreedInUse() {
   const cudaStream_t user = NewStream(), owner = NewStream();
   int* data = nullptr;

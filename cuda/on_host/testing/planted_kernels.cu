@@ -61,7 +61,7 @@ __global__ void LocalOfAnotherThread(int* data, int) {
   __syncthreads();
 }
 
-// More local variables than the stack of a thread holds.
+// More local variables than fit on a thread's stack.
 __global__ void StackOverflow(int* data, int n) {
   volatile int local[100000];
   for (int i = 0; i < n; ++i) local[i] = i;
@@ -114,7 +114,7 @@ __global__ void NoBarrier(int* data, int) {
   data[blockIdx.x * kPlantedThreads + threadIdx.x] = values[kPlantedThreads - 1 - Thread()];
 }
 
-// Relies on lanes that run in step: a reduction orders no memory.
+// Relies on lanes running in lockstep: a reduction does not order memory.
 __global__ void InStep(int* data, int) {
   __shared__ int values[kPlantedThreads];
   values[Thread()] = Thread();
@@ -129,8 +129,8 @@ __global__ void LostUpdates(int* data, int) {
 
 __global__ void LostPlainUpdates(int* data, int) { data[0] = data[0] + 1; }
 
-// One block tells the others that a value is there: before it is, or in an order that does not carry it
-// along.
+// One block signals the others that a value is there: too early, or with a memory order that does not publish
+// the value.
 template <bool kTooEarly>
 __global__ void Publish(int* data, int) {
   if (threadIdx.x != 0) return;
@@ -147,7 +147,7 @@ __global__ void ScopeOfBlock(int* data, int) {
   cuda::atomic_ref<int, cuda::thread_scope_block>(data[0]).fetch_add(1, cuda::memory_order_relaxed);
 }
 
-// A lock that its holder never gives back.
+// A lock that its holder never releases.
 __global__ void NeverEnds(int* data, int) {
   while (atomicCAS(&data[0], 0, 1) != 0) {
   }

@@ -14,7 +14,7 @@
 namespace sok {
 namespace {
 
-constexpr double kLoad = 0.75;  // of the index, where it is not what is measured
+constexpr double kLoad = 0.75;  // of the index, unless the load is what is measured
 
 template <typename T>
 StatusOr<T*> Keep(StatusOr<T> made, std::list<T>* kept) {
@@ -23,7 +23,7 @@ StatusOr<T*> Keep(StatusOr<T> made, std::list<T>* kept) {
   return &kept->back();
 }
 
-// What cases of one table use, as long as they are measured.
+// What the cases of one table use while they are measured.
 struct Kept {
   std::list<LookupIds> ids;
   std::list<FilledTable> tables;
@@ -55,7 +55,7 @@ StatusOr<T*> KeepArray(BenchmarkDevice* device, int64_t n, std::list<DeviceBuffe
 
 // --- The index ---
 
-// Puts the keys [0, n) into an index.
+// Inserts the keys [0, n) into an index.
 Status Fill(BenchmarkDevice* device, int64_t n, KeyIndex* index) {
   SOK_RETURN_IF_ERROR(index->Reserve(device->stream, n));
   constexpr int64_t kPiece = 1 << 22;
@@ -71,7 +71,7 @@ Status Fill(BenchmarkDevice* device, int64_t n, KeyIndex* index) {
   return OkStatus();
 }
 
-// A search for ids of [0, keys), or beyond where they are to be absent.
+// A search for ids in [0, keys), or beyond that range for absent ones.
 Status AddSearch(BenchmarkDevice* device, const KeyIndex& index, const IdsDrawn& drawn, int64_t n,
                  int64_t keys, bool absent, Kept* kept, RoundsWithBounds* rounds) {
   std::vector<int64_t> keys_sought = DrawIds(drawn, n, keys, 1);
@@ -97,7 +97,7 @@ Status AddSearch(BenchmarkDevice* device, const KeyIndex& index, const IdsDrawn&
 
 // --- Rows ---
 
-// Rows of keys that may repeat, copied: what hash tables without lookups of bags offer.
+// Finds and copies the rows of keys that may repeat: the operation of hash tables without pooling.
 Status AddFindRows(BenchmarkDevice* device, const FilledTable& table, const IdsDrawn& drawn,
                    const LookupIds& ids, const BatchShape& shape, Kept* kept, RoundsWithBounds* rounds) {
   const StatusOr<int64_t*> found = KeepArray(device, ids.size(), &kept->rows);
@@ -135,7 +135,7 @@ Status AddLookups(BenchmarkDevice* device, const FilledTable& table, const IdsDr
   return OkStatus();
 }
 
-// Keys that all have rows, and keys that have none, which go again before the next round.
+// Keys that all have rows, and keys that have none; these are erased again before the next round.
 Status AddFindOrInsert(BenchmarkDevice* device, const FilledTable& table, int64_t n, Kept* kept,
                        RoundsWithBounds* rounds) {
   for (const bool absent : {false, true}) {
@@ -241,7 +241,7 @@ Status MeasureIndex(BenchmarkDevice* device, const BenchmarkOptions& options, do
 Status MeasureRows(BenchmarkDevice* device, const BenchmarkOptions& options, int64_t dim, int64_t ids,
                    std::vector<Case>* cases) {
   Kept kept;
-  // Two tables: one of them loses rows.
+  // Two tables, because rows of one are erased.
   const int64_t keys = KeysFor(options, 8.0 * static_cast<double>(dim));
   for (int t = 0; t < 2; ++t) {
     const auto table = Keep(FilledTable::Make(device, dim, "", keys, kLoad), &kept.tables);

@@ -66,7 +66,7 @@ std::vector<int64_t> DrawIds(const IdsDrawn& drawn, int64_t n, int64_t keys, uin
     return ids;
   }
   ZipfDraw zipf(drawn.zipf, keys);
-  // Ranks times a number without a common factor: a permutation.
+  // Ranks times a coprime number: a permutation.
   int64_t factor = 7919;
   while (std::gcd(factor, keys) != 1) ++factor;
   for (int64_t& id : ids) id = (zipf(random) * factor + 13) % keys;

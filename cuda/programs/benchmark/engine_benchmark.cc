@@ -1,5 +1,6 @@
-// engine_benchmark: how fast the engine's kernels are, beside copies of memory in the same rounds. Needs only
-// a driver. Prints a table, and writes all numbers with --json=FILE, which benchmarks/on_gpu.py draws.
+// engine_benchmark: measures the speed of the engine's kernels, together with memory copies in the same
+// rounds. Needs only a driver. Prints a table, and writes all numbers with --json=FILE, which
+// benchmarks/on_gpu.py draws.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,7 +24,7 @@ std::string Processor() {
   return "";
 }
 
-// Measures one table after another, as long as there is time.
+// Measures one table after another while there is time.
 class Run {
  public:
   Run(BenchmarkDevice* device, BenchmarkReport* report) : device_(device), report_(report) {}
@@ -37,7 +38,7 @@ class Run {
         }));
       }
     }
-    // The dims that aims speak of come first.
+    // The dims for which there are aims come first.
     for (const int64_t dim : InOrder(options.dims)) SOK_RETURN_IF_ERROR(OfDim(dim));
     if (options.Measures("group")) {
       for (const int64_t dim : options.group_dims) {
@@ -79,7 +80,7 @@ class Run {
     return OkStatus();
   }
 
-  // What finds no time or no memory is left out.
+  // Skips parts for which there is no time or memory.
   Status Measure(const std::string& what, const std::function<Status(std::vector<Case>*)>& measure) {
     const std::chrono::duration<double> so_far = std::chrono::steady_clock::now() - begin_;
     if (so_far.count() > report_->options.seconds) {

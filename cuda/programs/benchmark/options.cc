@@ -23,7 +23,7 @@ constexpr char kUsage[] =
     "  --seconds=N          no new table is begun after that (240)\n"
     "  --small              as little as possible, for runs on the host";
 
-// Sizes that kernels on the host take.
+// Sizes that are feasible for kernels on the host.
 void MakeSmall(BenchmarkOptions* options) {
   options->rounds = 2;
   options->ids = 300;

@@ -14,12 +14,12 @@ double GigabytesPerSecond(const Case& measured) {
   return measured.ms.median > 0 ? measured.bytes / measured.ms.median / 1e6 : 0;
 }
 
-// The bounds of the rounds that cases belong to.
+// The bounds measured in the same rounds as the cases.
 struct Bounds {
   double copy = 0;
   double read = 0;
 
-  // Takes a case that is a bound; returns whether it is.
+  // Stores a case if it is a bound; returns whether it is one.
   bool Take(const Case& measured) {
     if (measured.what == kCopy) {
       copy = GigabytesPerSecond(measured);

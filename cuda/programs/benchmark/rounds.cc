@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kWarmUps = 2;
 
-// An event with a time.
+// A CUDA event that records a time.
 class Moment {
  public:
   Moment() = default;
