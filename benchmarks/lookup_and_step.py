@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         "--device",
         choices=["cpu", "gpu"],
         default="cpu",
-        help="of both sides (default: cpu); with gpu, the bare engine, which is the CPU's, is left out",
+        help="the device of both sides (default: cpu); with gpu, the bare CPU engine is not measured",
     )
     parser.add_argument("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)

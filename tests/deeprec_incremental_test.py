@@ -19,7 +19,7 @@ def installed():
 
 
 def model(tables=True):
-    """Returns the step; each step touches a row of its own, the first one a hundred."""
+    """Returns the step; each step touches one new row, the first step a hundred."""
     step = v1.train.get_or_create_global_step()
     weight = v1.get_variable("weight", initializer=1.0)
     loss = tf.square(weight)

@@ -10,7 +10,8 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).absolute().parents[1]
-# Answers the two questions about TensorFlow, and fails where FAILS names a part of the arguments.
+# Stands in for Python: answers run_pack.sh's two queries about TensorFlow, and fails if $FAILS occurs in the
+# arguments.
 PYTHON = """\
 #!/bin/sh
 case "$*" in
@@ -23,7 +24,7 @@ case "$*" in *"$FAILS"*) exit 1 ;; esac
 
 
 class Pack:
-    """What tools/gpu/pack.sh packs, without the programs."""
+    """A folder like that of tools/gpu/pack.sh, without the programs."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.output = folder / "output"

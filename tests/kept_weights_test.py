@@ -11,14 +11,14 @@ v1 = tf.compat.v1
 
 @pytest.fixture(autouse=True)
 def installed():
-    """DeepRec's names are there before and after each test."""
+    """Installs DeepRec's names for each test."""
     deeprec.install()
     yield
     deeprec.install()
 
 
 def dense(inputs, name, units):
-    """A layer of TensorFlow's `tf.layers.dense`, which Keras 3 does not have."""
+    """A dense layer like `tf.layers.dense`, which Keras 3 does not have."""
     with v1.variable_scope(name):
         kernel = v1.get_variable("kernel", [inputs.shape[-1], units], inputs.dtype)
         bias = v1.get_variable("bias", [units], inputs.dtype, v1.zeros_initializer())
@@ -26,7 +26,7 @@ def dense(inputs, name, units):
 
 
 def layers():
-    """Functions that make a layer: by hand, and TensorFlow's where there are any."""
+    """Functions that create a dense layer: the one above, and TensorFlow's if there is one."""
     try:
         theirs = v1.layers.dense
     except (AttributeError, ImportError):

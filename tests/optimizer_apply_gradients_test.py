@@ -38,7 +38,7 @@ def _plain_optimizers():
     }
     if _KERAS:
         legacy = _KERAS[0][1]
-        # 1.15 clips each gradient by itself only.
+        # 1.15 can only clip each gradient by its own norm.
         clip = "clipnorm" if compat.VERSION < (2, 0) else "global_clipnorm"
         made.update({"keras_sgd": legacy.SGD(0.1), "keras_adam": legacy.Adam(0.1, **{clip: 1.0})})
         made.update({"keras_nadam": legacy.Nadam(0.1)})

@@ -8,7 +8,7 @@ load("//tools:compile_together.bzl", "compile_together", "including")
 load("//tools:copts.bzl", "SOK_COPTS")
 load("//tools:cuda_library.bzl", "cuda_check", "cuda_library")
 
-# Kernels tell the engine of every access to memory (cuda/on_host/engine/access_hooks.cc). Builds with a
+# Kernels report every memory access to the engine (cuda/on_host/engine/access_hooks.cc). Builds with a
 # sanitizer use its own options for that.
 _ACCESS_COPTS = [
     "-fsanitize=thread",
@@ -17,16 +17,16 @@ _ACCESS_COPTS = [
 ]
 _BOUNDS_COPTS = ["-fsanitize=bounds-strict,alignment"]
 
-# Large frames must not reach over the page below a thread's stack. At a higher level the largest file takes the
-# compiler twice as long, and tests take as long as before.
+# -fstack-clash-protection: large frames must not skip the page below a thread's stack. -O1: at a higher
+# level, the largest file takes twice as long to compile, and tests are no faster.
 _ON_HOST_COPTS = SOK_COPTS + ["-O1", "-Wno-tsan", "-fstack-clash-protection"] + select({
     "//cuda/on_host:asan": ["-fsanitize=bounds-strict"],
     "//cuda/on_host:tsan": _BOUNDS_COPTS,
     "//conditions:default": _ACCESS_COPTS + _BOUNDS_COPTS,
 })
 
-# Of programs for devices, and of what only they link: without a device they are built when they are named, as by
-# tools/gpu/programs.sh.
+# Tags of programs for devices, and of targets that only these link: without a device, they are built only if
+# they are named, as by tools/gpu/programs.sh.
 _DEVICE_TAGS = [] if CUDA_DEVICE else ["manual"]
 _DEVICE_DEPS = ["@cuda_toolkit//:headers", "@cuda_toolkit//:runtime"]
 
@@ -77,8 +77,7 @@ def cuda_kernels(name, srcs, hdrs = [], deps = [], kernels = [], alone = [], tes
         )
     host_deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host"]
 
-    # Code of the host alone needs no instrumentation: it has no business in device memory, which it cannot
-    # touch.
+    # Host-only code needs no instrumentation: it cannot touch device memory.
     if cc_srcs:
         native.cc_library(
             name = name + "_host_code",

@@ -34,7 +34,7 @@ def _architectures():
     codes += [("compute_" + arch, "compute_" + arch) for arch in CUDA_ARCHS[-1:]]
     return ["-gencode=arch=%s,code=%s" % pair for pair in codes]
 
-# Keeps what nvcc prints in a file, which an error shows.
+# Saves nvcc's output to a file, and prints it after an error.
 _NVCC = """
 report=$1
 shift
@@ -150,7 +150,7 @@ cuda_library = rule(
     attrs = {
         "srcs": attr.label_list(allow_files = [".cc", ".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
-        # What only the .cc files among `srcs` include.
+        # Dependencies of the .cc files among `srcs` only.
         "included": attr.label_list(allow_files = [".cc"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),

@@ -23,7 +23,7 @@ folder="$SOK_HOME/fuzz/$(printf '%s' "$SOK_ROOT" | cksum | cut -d' ' -f1)"
 sanitizers="-fsanitize=address,undefined -fno-sanitize-recover=all"
 export options="-std=c++17 -g1 -w -I. -DSOK_CHECK_BOUNDS -ffp-contract=off"
 export checked="-O1 -fsanitize=fuzzer-no-link $sanitizers"
-# Of what a restore links and hardly calls. It takes the compiler a third of the time.
+# For code that a restore links but hardly calls; otherwise it would take a third of the compile time.
 export linked="-O0 -fsanitize=address"
 
 sources() {
@@ -37,7 +37,7 @@ sources() {
 # time goes into headers.
 compilations() {
   sources | sort | awk -F/ '
-    # Those of cc/pooling have names in common. Files deeper in the tree are few.
+    # The files of cc/pooling have clashing names, and there are few files deeper in the tree.
     { name = $0 }
     NF == 3 && $2 != "pooling" { before = count[$2]++; name = "cc/" $2 "/" int(before / 8) }
     { gsub("/", "_", name) }

@@ -52,7 +52,7 @@ void CheckWithChangingRho(const char* name, int64_t dim) {
   std::mt19937_64 random(9);
   for (int t = 0; t < 200; ++t) {
     hyper[1] = t / 50 % 2 == 0 ? 0.9f : 0.95f;
-    // Rows below 10 often, the others seldom.
+    // Rows below 10 are touched often, the others rarely.
     RandomStep step = MakeRandomStep(kRows / 2, dim, 0.5, &random);
     const RandomStep seldom = MakeRandomStep(kRows / 2, dim, 0.02, &random);
     for (int64_t row : seldom.rows) step.rows.push_back(row + kRows / 2);

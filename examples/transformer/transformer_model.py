@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 v1 = tf.compat.v1
-# What is added to a score that must not count.
+# Added to the attention scores of masked positions.
 _NEVER = -1e9
 
 
@@ -87,11 +87,11 @@ def translate(
 
     Args:
       source: rows of the source's tokens, [batch, s, columns].
-      source_bias: what is added to the scores of source tokens, [batch, 1, 1, s]; see `bias_of`.
+      source_bias: added to the scores of source tokens, [batch, 1, 1, s]; see `bias_of`.
       target: rows of the tokens so far, [batch, t, columns].
-      width: floats of a token within the network; a multiple of `heads`.
-      heads: of each attention.
-      layers: of the encoder, and of the decoder.
+      width: floats per token within the network; a multiple of `heads`.
+      heads: number of attention heads per layer.
+      layers: number of layers in the encoder, and in the decoder.
       vocabulary: the number of tokens to choose from.
     """
     with v1.variable_scope("encoder"):
@@ -115,7 +115,7 @@ def translate(
 
 
 def bias_of(is_token: tf.Tensor) -> tf.Tensor:
-    """What keeps attention from padding: [batch, 1, 1, s] of a bool [batch, s]."""
+    """The attention bias that masks padding: [batch, 1, 1, s], from a bool [batch, s]."""
     return tf.cast(tf.logical_not(is_token), tf.float32)[:, tf.newaxis, tf.newaxis, :] * _NEVER
 
 

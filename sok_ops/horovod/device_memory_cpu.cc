@@ -1,5 +1,4 @@
-// For builds in which every device is a CPU: no tensor is in a device's own memory, so that nothing is copied
-// or waited for.
+// For builds without GPU support: every device is a CPU, so tensors need no copies and no waiting.
 
 #include <utility>
 

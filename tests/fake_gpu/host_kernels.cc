@@ -1,9 +1,10 @@
-// Kernels of TensorFlow's ops that programs put beside a table, which real GPUs have and TensorFlow's build
-// for CPUs lacks: without them the table would be on the CPU. Their arguments are in host memory, and the
-// CPU's kernels do the work. Their priority is low: unless something else places an op, it is on the CPU.
+// Kernels for TensorFlow ops that programs use next to a table. Real GPUs have these kernels, but
+// TensorFlow's CPU build does not; without them, the table would be placed on the CPU. Their arguments are in
+// host memory, and the CPU's kernels do the work. Their priority is low: unless something else places an op,
+// it is on the CPU.
 //
-// Kernels of variables are among them. TensorFlow has some for devices of plugins, which change a variable's
-// value in device memory on the host; with these, the value is in host memory.
+// They include kernels for variables. TensorFlow's own ones for plugin devices would change a variable's
+// value in device memory from the host; with these kernels, the value is in host memory.
 #include "tests/fake_gpu/host_kernels.h"
 
 #include <cstdint>
@@ -18,7 +19,7 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-// Ops without temporary memory, which would be the device's.
+// Only ops without temporary memory, because that would be device memory.
 constexpr const char* kOps[] = {"AddN",         "AddV2",
                                 "All",          "AssignVariableOp",
                                 "BroadcastTo",  "Cast",
@@ -41,7 +42,7 @@ constexpr const char* kOps[] = {"AddN",         "AddV2",
                                 "Tile",         "UnsortedSegmentSum",
                                 "ZerosLike"};
 
-// Not texts, for which GPUs have no kernels.
+// No strings, for which GPUs have no kernels.
 constexpr tf::DataType kTypes[] = {tf::DT_BOOL,  tf::DT_DOUBLE, tf::DT_FLOAT,  tf::DT_HALF,
                                    tf::DT_INT32, tf::DT_INT64,  tf::DT_VARIANT};
 
@@ -61,7 +62,8 @@ class HostKernel final : public tf::OpKernel {
   std::unique_ptr<tf::OpKernel> kernel_;
 };
 
-// Adds `sign` times a value to a variable. The sum is a new tensor, as the old one may be somebody's output.
+// Adds `sign` times a value to a variable. The sum is a new tensor, because the old one may be another op's
+// output.
 template <typename T, int sign>
 class AddToVariable final : public tf::OpKernel {
  public:

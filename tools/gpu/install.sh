@@ -3,10 +3,10 @@
 # small table on the GPU and on the CPU to compare the two.
 #
 # Usage: tools/gpu/install.sh [PYTHON]
-#   PYTHON  the interpreter; `python3` if not given. Its packages must be yours to change, as in a virtual environment
+#   PYTHON  the interpreter; `python3` if not given. Its packages must be writable, as in a virtual environment
 #
-# It needs a CUDA toolkit to build and, to use the GPU, a driver for the toolkit's version of CUDA. Which architectures
-# it builds for is SOK_CUDA_ARCHS (80,90).
+# It needs a CUDA toolkit to build and, to use the GPU, a driver for the toolkit's version of CUDA. SOK_CUDA_ARCHS lists
+# the architectures (80,90).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 

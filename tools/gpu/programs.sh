@@ -12,7 +12,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib/common.sh"
 
 PROGRAMS=(engine_test engine_benchmark)
-# What may be carried to other machines is limited.
+# Uploads to such machines are often limited in size.
 MOST_MEBIBYTES=60
 
 build() {  # build FOLDER

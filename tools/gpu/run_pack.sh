@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs what tools/gpu/pack.sh packed, on a machine with a GPU: the Python tests that may have their tables on a GPU, a
-# training of examples/train_ctr.py on GPU and CPU, and benchmarks/lookup_and_step.py.
+# Runs the contents of tools/gpu/pack.sh on a machine with a GPU: the Python tests that can have their tables on a GPU,
+# a training of examples/train_ctr.py on GPU and CPU, and benchmarks/lookup_and_step.py.
 #
 # Usage: run.sh [OUTPUT]
 #   OUTPUT  the folder for what they print and measure; $OUT, or `output` beside this file, if not given
@@ -42,7 +42,7 @@ step() {  # step NAME SECONDS COMMAND...
   printf '%s\n' "${summary[-1]}"
 }
 
-# The device of programs. A TensorFlow that was built with CUDA needs no plugin, and ignores the other's name.
+# The device of programs. A TensorFlow that was built with CUDA needs no plugin, and ignores the plugin's variable.
 cuda="$("$python" -c 'import tensorflow as tf; print(tf.test.is_built_with_cuda())' 2> /dev/null | tail -n 1)"
 [ "$cuda" = True ] || export TF_PLUGGABLE_DEVICE_LIBRARY_PATH="$plugin"
 if ! "$python" -c 'import sys, tensorflow as tf; sys.exit(not tf.config.list_physical_devices("GPU"))' 2> /dev/null; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the programs beside it on a machine with a GPU, within ten minutes: engine_test, some of its tests under
-# compute-sanitizer where that is found, and engine_benchmark. It needs a driver and nothing of the checkout.
+# compute-sanitizer where that is found, and engine_benchmark. It needs a driver, but nothing from the checkout.
 #
 # Usage: run.sh [OUTPUT]
 #   OUTPUT  the folder for what they print and measure; $OUT, or `output` beside this file, if not given
@@ -57,7 +57,7 @@ step engine_test 230 "$here/engine_test" "${test_flags[@]}" "--gtest_output=xml:
 sanitizer="$(find_sanitizer)"
 if [ -n "$sanitizer" ]; then
   for tool in memcheck racecheck initcheck synccheck; do
-    # Tests cause errors of the API on purpose.
+    # Tests cause API errors on purpose.
     step "$tool" 40 "$sanitizer" --tool "$tool" --report-api-errors no --error-exitcode 9 \
       "$here/engine_test" --small --gtest_brief=1 "--gtest_filter=$sanitized"
   done

@@ -6,7 +6,7 @@ SOK_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 SOK_HOME="${SOK_HOME:-$HOME/.cache/sparse-operation-kit}"
 SOK_DEFAULT_TENSORFLOW=2.15.1
 SOK_TENSORFLOW="${SOK_TENSORFLOW:-$SOK_DEFAULT_TENSORFLOW}"
-# A Python of the caller's with a TensorFlow, instead of an environment with SOK_TENSORFLOW.
+# The caller's own Python with a TensorFlow, used instead of an environment with SOK_TENSORFLOW.
 SOK_PYTHON="${SOK_PYTHON:-}"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -109,8 +109,9 @@ sok_bazel() {
 }
 
 # Bazel's options for tests that write their files to memory, if the machine has enough: checkpoints are many small
-# files, each flushed to its disk. The name is the same in each run, as results are kept for the same options only. Each
-# checkout and TensorFlow version has its own, as Bazel gives a test the same folder below it every time.
+# files, each flushed to its disk. The name is the same in each run, because Bazel caches results for identical options
+# only. Each checkout and TensorFlow version has its own folder, because Bazel always gives a test the same folder below
+# it.
 sok_test_folder_options() {
   local folder available
   available="$(df --output=avail --block-size=1G /dev/shm 2> /dev/null | tail -n 1)"

@@ -3,8 +3,8 @@
 
 readonly NEEDED_GB=5  # for TensorFlow, the other packages, and Horovod's build folder
 
-# The Python version that environments of the TensorFlow version are made with: what its requirements name in a line of
-# their own, such as `# Python 3.7`, or else 3.11.
+# The Python version for the TensorFlow version's environment: the one named in its requirements on a separate line,
+# such as `# Python 3.7`, or else 3.11.
 needed_python() {
   local version
   if [ -n "$SOK_PYTHON" ]; then
@@ -16,7 +16,7 @@ needed_python() {
 }
 
 # Prints the path of a Python of the needed version, or nothing. Debian's, if it is complete, comes before others on the
-# path: it is optimized with a profile, and builds graphs in a seventh less time than what pyenv compiles.
+# path: it is compiled with profile-guided optimization, and builds graphs in one seventh less time than pyenv's.
 find_base_python() {
   local candidate version debian
   if [ -n "$SOK_PYTHON" ]; then
@@ -40,7 +40,7 @@ requirement_files() {
   local folder version
   folder="$SOK_ROOT/tools/requirements"
   version="$(needed_python)"
-  # Of the packages that the tests need, those that the caller's Python has not.
+  # The packages that the tests need and the caller's Python lacks.
   if [ -n "$SOK_PYTHON" ]; then
     printf '%s\n' "$folder/beside-another-tensorflow.txt"
     return
@@ -121,7 +121,7 @@ install_python_packages() {
       *) requirements+=(-r "$file") ;;
     esac
   done < <(requirement_files)
-  # Of another version the ABI is not known yet. The default one's is that of the compiler.
+  # Only for the default version, whose ABI is the compiler's default; that of others is not known yet.
   [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ] || build_engine &
   local engine=$!
   pip_install "${requirements[@]}"
@@ -130,8 +130,8 @@ install_python_packages() {
   wait "$engine" || true
 }
 
-# Makes an environment on top of the caller's Python: it sees that Python's packages, and has those that it lacks.
-# Nothing is installed where the caller's packages are.
+# Makes an environment on top of the caller's Python: it sees that Python's packages, and contains the missing ones.
+# Nothing is installed among the caller's packages.
 put_environment_on_top() {
   local env packages
   env="$(sok_env)"
@@ -172,7 +172,7 @@ write_if_changed() {
 }
 
 # TensorFlow's flag for the ABI of the standard library, if it has one: whatever is linked with it needs the same. Kept
-# in a file, as TensorFlow takes seconds to ask.
+# in a file, because importing TensorFlow takes seconds.
 abi_flag() {
   local file
   file="$(sok_env)/.abi_flag"
@@ -187,8 +187,7 @@ abi_flag() {
 
 write_bazel_configuration() {
   local command abi horovod_source=
-  # Set whenever the source is there, whichever options were given: else builds would alternate between two
-  # configurations.
+  # Set whenever the source exists, whatever the options: otherwise builds would alternate between two configurations.
   [ ! -e "$HOROVOD_SOURCE/setup.py" ] || horovod_source="$HOROVOD_SOURCE"
   abi="$(abi_flag)"
   {
@@ -197,11 +196,11 @@ write_bazel_configuration() {
     for command in build query; do
       echo "$command --repo_env=SOK_PYTHON=$(sok_python)"
       echo "$command --repo_env=SOK_ENV_STAMP=$(requirements_hash)"
-      # Always set, if only to the empty string, which hides a value from the caller's shell.
+      # Always set, if only to the empty string, which overrides a value from the caller's shell.
       echo "$command --repo_env=SOK_HOROVOD=$horovod_source"
     done
     echo "build --disk_cache=$SOK_HOME/bazel"
-    # The compiler's own is 1.
+    # The compiler's default is 1.
     [[ "$abi" != *=0 ]] || echo "build --cxxopt=$abi"
     if [ "$SOK_TENSORFLOW" != "$SOK_DEFAULT_TENSORFLOW" ]; then
       echo "build --symlink_prefix=bazel-tf/$(sok_name)-"
@@ -210,7 +209,7 @@ write_bazel_configuration() {
   if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     write_if_changed "$SOK_ROOT/.bazelrc.env" < "$(sok_env).bazelrc"
   fi
-  # Bazel would take the links to the outputs of another version's Bazel for packages.
+  # Otherwise Bazel would treat the links to other versions' outputs as packages.
   printf '%s\n' bazel-bin bazel-out bazel-testlogs "bazel-$(basename "$SOK_ROOT")" bazel-tf |
     write_if_changed "$SOK_ROOT/.bazelignore"
   command -v nvcc > /dev/null || [ -n "${CUDA_HOME:-}" ] ||

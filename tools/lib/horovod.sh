@@ -29,9 +29,9 @@ fetch_horovod_source() {
   rm -rf "$folder"
 }
 
-# Leaves out of the build what takes time and is not used here: debug information, the file
-# of operations for GPUs under XLA (which includes a header that TensorFlow has only up to 2.18), and that one of two
-# copies of Gloo, for C++11 and C++17, with which TensorFlow's version is not linked.
+# Drops parts of the build that take time and are not used here: debug information, the file of GPU operations under XLA
+# (which includes a header that TensorFlow has only up to 2.18), and the one of two copies of Gloo, for C++11 and C++17,
+# that the TensorFlow version does not use.
 prepare_horovod_source() {  # prepare_horovod_source COPY
   sed -i 's/RelWithDebInfo/Release/' "$1/setup.py"
   sed -i '/xla_mpi_ops\.cc/d' "$1/horovod/tensorflow/CMakeLists.txt"

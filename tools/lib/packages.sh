@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by tools/setup.sh: programs and libraries from the system's package manager.
 
-# Prints the Debian packages of missing programs and libraries. Looks for their files, not for packages, as they may
-# have been installed in another way.
+# Prints the Debian packages of missing programs and libraries. Looks for their files, not for packages, because they
+# may have been installed in a different way.
 missing_packages() {
   command -v g++ > /dev/null || echo g++
   command -v make > /dev/null || echo make

@@ -19,8 +19,8 @@ ENGINE_TESTS = [
     "threads_test.cc",
 ]
 
-# This one counts all memory of its program, which can have no other test, and makes a table that is too large for
-# kernels on the host.
+# Counts all memory of its program, which can therefore contain no other test, and creates a table that is too
+# large for kernels on the host.
 MEMORY_TEST = "memory_test.cc"
 
 def _library(test):
@@ -74,8 +74,8 @@ def checkpoint_engine_tests(
         native.cc_test(
             name = prefix + test[:-len(".cc")],
             size = size,
-            # What TSan runs.
+            # Runs under ThreadSanitizer.
             tags = tags + (["parallel"] if test == "threads_test.cc" else []),
-            # In the linker's order: the engine is what the tests need.
+            # In linking order: the engine comes after the tests that need it.
             deps = ["//cc/checkpoint:" + _library(test), engine_of_tests, main],
         )

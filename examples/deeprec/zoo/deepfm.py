@@ -1,6 +1,6 @@
 """DeepFM (Guo et al., 2017) on Criteo: will an advertisement be clicked?
 
-A WorkQueue gives out the files. Adagrad's accumulators decay.
+A WorkQueue distributes the files. Adagrad's accumulators decay.
 
     python deepfm.py --data_location criteo
 """

@@ -18,7 +18,7 @@ from sparse_operation_kit.core import graph_ops
 
 _logger = logging.getLogger(__name__)
 _told: set[str] = set()
-# What DeepRec takes as the end of the data: by default, and by error code.
+# What DeepRec treats as the end of the data: by default, and by error code.
 _CLOSED: tuple = (tf.errors.OutOfRangeError, StopIteration)
 # How long a session without PrefetchHook may take to initialize iterators, and how often that is tried.
 _PATIENCE_SECONDS = 60.0
@@ -46,15 +46,15 @@ def staged(
     One thread computes them, one batch after the other, so that batches keep their order. In a session
     without threads, a plain `tf.Session` without `tf.train.start_queue_runners`, steps would wait forever.
 
-    If `features` depend on lookups in embedding variables, they are returned as they are: what ran ahead
-    would read rows as they were before an update, and over ranks would mix the order of exchanges.
+    If `features` depend on lookups in embedding variables, they are returned unchanged: lookups that ran
+    ahead would read rows from before an update, and over ranks would change the order of exchanges.
 
     Args:
       features: any structure of tensors, sparse and ragged tensors. None in it stays None.
       feed_dict: placeholders on which `features` depend, and tensors with their values.
       capacity: how many batches are held.
       num_threads, num_clients, timeout_millis, use_stage_subgraph_thread_pool,
-        stage_subgraph_thread_pool_id, stage_subgraph_stream_id: taken, without effect.
+        stage_subgraph_thread_pool_id, stage_subgraph_stream_id: accepted without effect.
       closed_exception_types: errors, or codes of errors, that end the data, besides OutOfRangeError.
       ignored_exception_types: errors, or codes of errors, after which the next batch is computed.
       name: name of the queue.
@@ -125,7 +125,7 @@ def make_prefetch_hook() -> tf.compat.v1.train.SessionRunHook:
 
 
 class PrefetchHook(tf.compat.v1.train.SessionRunHook):
-    """Lets the threads of `staged` begin when all hooks have prepared a session, with the first run."""
+    """Starts the threads of `staged` with the first run, when all hooks have prepared the session."""
 
     def __init__(self) -> None:
         self._runners: list[_Runner] = []
@@ -145,7 +145,7 @@ class PrefetchHook(tf.compat.v1.train.SessionRunHook):
             runner.may_begin.set()
 
     def end(self, session: tf.compat.v1.Session) -> None:
-        """Lets threads that have not begun end."""
+        """Lets threads end that have not started."""
         self.before_run(session)
 
 
@@ -153,7 +153,7 @@ class _Runner(tf.compat.v1.train.QueueRunner):
     """Computes batches in the order in which they are drawn, in one thread for each session.
 
     Attributes:
-      may_begin: set unless a hook will say when.
+      may_begin: set unless a hook will set it later.
       patience_seconds: how long iterators may still be uninitialized.
     """
 

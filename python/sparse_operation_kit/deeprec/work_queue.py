@@ -1,8 +1,8 @@
-"""DeepRec's WorkQueue: works, such as names of files, each of which one rank takes.
+"""DeepRec's WorkQueue: works, such as file names, each of which is taken by one rank.
 
 The queue is the list of works that nobody has taken, in the order of epochs, and each rank's position in its
-share: rank r of n has the works r, r + n, r + 2n and so on. So ranks need not talk to take a work. A
-checkpoint has the list of what is left, which any number of ranks shares anew.
+share: rank r of n has the works r, r + n, r + 2n and so on. So taking a work needs no communication. A
+checkpoint has the list of the remaining works, which any number of ranks can share after a restore.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _logger = logging.getLogger(__name__)
 class WorkQueue(saveable_object.SaveableObject):
     """Works of several epochs, each of which is taken once, by one rank.
 
-    Savers that save everything save what is left, and restore it on any number of ranks. A work that was
-    taken is not given again, even if it was not read to its end. If the works are not those of the
-    checkpoint, the queue starts anew.
+    Savers that save everything save the remaining works, and restore them on any number of ranks. A work that
+    was taken is not given again, even if it was not read to its end. If the works are not those of the
+    checkpoint, the queue starts over.
 
     `tf.local_variables_initializer()` initializes the queue, unless it was restored.
     """
@@ -44,16 +44,16 @@ class WorkQueue(saveable_object.SaveableObject):
         name: str | None = None,
         local_work_mgr: Any = None,
     ) -> None:
-        """Adds the queue to the default graph. All ranks make the same.
+        """Adds the queue to the default graph. All ranks must create the same queue.
 
         Args:
           works: names of files.
           num_epochs: how often each work is given.
           shuffle: whether each epoch has the works in a random order.
-          seed: decides the order; by default the graph's seed, and without one the works themselves.
-          prefix: what stands before each work that is taken.
-          num_slices: taken, without effect: works are not tables.
-          num_clients: taken, without effect.
+          seed: determines the order; by default the graph's seed, or if it has none a hash of the works.
+          prefix: is prepended to each work that is taken.
+          num_slices: accepted without effect, because works are not tables.
+          num_clients: accepted without effect.
           name: name of the queue; by default "work_queue".
           local_work_mgr: must be None.
 
@@ -100,9 +100,9 @@ class WorkQueue(saveable_object.SaveableObject):
         return list(self._works)
 
     def take(self) -> tf.Tensor:
-        """Returns a scalar string: another work in each run, until OutOfRangeError after the last one."""
+        """Returns a scalar string: a different work in each run, and OutOfRangeError after the last one."""
         with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/take/"):
-            # Counts in one piece, so that concurrent runs take different works.
+            # Counts atomically, so that concurrent runs take different works.
             position = tf.raw_ops.ResourceCountUpTo(
                 resource=self._position.handle, limit=self._limit, T=tf.int64
             )
@@ -122,13 +122,13 @@ class WorkQueue(saveable_object.SaveableObject):
     def input_dataset(self) -> tf.data.Dataset:
         """Returns a dataset that takes works until there are none. Its iterator must be initializable.
 
-        Its attribute `first_work` is the first name as it is taken. A `ParquetDataset` over the dataset
-        learns its columns from that file.
+        Its attribute `first_work` is the first name, with the prefix. A `ParquetDataset` over the dataset
+        reads its columns from that file.
         """
         works = tf.compat.v1.data.Dataset.from_tensors(0).repeat().map(self._take_for)
         options = tf.data.Options()
         if hasattr(options.experimental_optimization, "inject_prefetch"):
-            # Takes a work too early, which a checkpoint then lacks.
+            # A prefetch takes a work too early; a checkpoint then lacks it.
             options.experimental_optimization.inject_prefetch = False
         dataset = works.with_options(options)
         dataset.first_work = os.fsdecode(tf.compat.as_bytes(self._prefix or "") + self._works[0])
@@ -140,7 +140,7 @@ class WorkQueue(saveable_object.SaveableObject):
         return self.take()
 
     def add_summary(self) -> None:
-        """Adds a summary of the fraction of works that this rank's share has left."""
+        """Adds a summary of the fraction of works that remain in this rank's share."""
         left = tf.cast(self._limit - self._position.read_value(), tf.float32)
         share = max(1, self._share(self._limit))
         tf.compat.v1.summary.scalar(f"{self.name}/fraction_of_{share}_full", left / share)
@@ -153,7 +153,7 @@ class WorkQueue(saveable_object.SaveableObject):
         return saveable_object.SaveableObject(self, specs, self.name)
 
     def restore(self, restored_tensors: Sequence[tf.Tensor], restored_shapes: Any) -> tf.Operation:
-        """Returns an op that sets what is left, if the works are the same, and begins anew otherwise."""
+        """Returns an op that restores the remaining works, or starts over if the works differ."""
         del restored_shapes
         digest, left = restored_tensors
 
@@ -168,7 +168,7 @@ class WorkQueue(saveable_object.SaveableObject):
             return tf.group(self._left.assign(left, read_value=False), position)
 
     def _share(self, works: Any) -> Any:
-        """How many of so many works are this rank's."""
+        """How many of `works` works belong to this rank."""
         return (works - self._rank + self._ranks - 1) // self._ranks
 
     def _start(self, left: tf.Tensor) -> tf.Tensor:
@@ -176,11 +176,11 @@ class WorkQueue(saveable_object.SaveableObject):
         return self._limit - self._share(tf.size(left, out_type=tf.int64))
 
     def _taken(self) -> tf.Tensor:
-        """How many of what was left this rank has taken."""
+        """How many of the remaining works this rank has taken."""
         return self._position.read_value() - self._start(self._left.read_value())
 
     def _specs(self, name: str, taken: tf.Tensor) -> list[saveable_object.SaveSpec]:
-        """What is saved, for the numbers of works that each rank has taken."""
+        """What to save, given the number of works that each rank has taken."""
         left = self._left.read_value()
         numbers = tf.range(tf.size(left, out_type=tf.int64))
         is_left = numbers // self._ranks >= tf.gather(taken, numbers % self._ranks)
@@ -191,7 +191,7 @@ class WorkQueue(saveable_object.SaveableObject):
 
 
 def _order(works: Sequence[bytes], num_epochs: int, shuffle: bool, seed: int | None) -> np.ndarray:
-    """The numbers of the works in the order in which they are given."""
+    """The numbers of the works in the order in which they are given out."""
     if seed is None:
         seed = tf.compat.v1.get_default_graph().seed
     if seed is None:

@@ -114,7 +114,7 @@ class TableColumn(abc.ABC):
 
     def _request(self, variable: Any, tensors: Any) -> LookupRequest:
         rank = tensors.id_tensor.shape.rank
-        # Version 1.15 has no other lookup.
+        # Version 1.15 always uses the safe lookup.
         is_safe = getattr(self, "use_safe_embedding_lookup", True)
         prune = is_safe or rank is None or rank > 2
         ids, weights = tensors.id_tensor, tensors.weight_tensor

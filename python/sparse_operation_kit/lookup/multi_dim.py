@@ -29,20 +29,20 @@ def safe_embedding_lookup_multi_dim(
 
     Args:
       embedding_weights: An embedding variable, an ordinary variable, or the parts of a partitioned one.
-      sparse_ids: Ids `[d0, ..., dn]`. Its rank has to be known.
+      sparse_ids: Ids `[d0, ..., dn]`. The rank must be known statically.
       sparse_weights: None, or one weight for each id, with which its row is multiplied.
       combiners: "sum", "mean", "sqrtn", "max", "min" or "tile" for each of the last dimensions; None means
         ["mean"]. The last dimension is combined first. Bags without ids do not count in the dimension before
-        it. "tile" puts the rows of a dimension side by side, zeros where there is none.
+        it. "tile" concatenates the rows of a dimension, with zeros for missing ones.
       name: The name scope of the ops.
       partition_strategy: "div" or "mod": how ids are spread over the parts of a partitioned variable.
-      max_norm: None, or the largest norm of a row; longer rows are scaled down before they are combined.
+      max_norm: None, or the maximum norm of a row; longer rows are scaled down before they are combined.
       weight_axis: The dimension whose "mean" and "sqrtn" divide by weights; None means the last one.
-      prune: Whether negative ids are left out, and unless one of the combiners is "sum", ids with a
-        weight <= 0.
+      prune: Whether to leave out negative ids and, unless one of the combiners is "sum", ids with a weight <=
+        0.
 
     Returns:
-      `[d0, ..., dm, width]`, without the dimensions that have a combiner. A `"tile"` multiplies the width.
+      `[d0, ..., dm, width]`: the dimensions with a combiner are gone. `"tile"` multiplies the width.
 
     Raises:
       TypeError: An argument has the wrong type.
@@ -84,14 +84,14 @@ def embedding_lookup_sparse_multi_dim(
     """Like `safe_embedding_lookup_multi_dim`, with a combiner for each dimension and without pruning.
 
     Args:
-      params: As `embedding_weights` there.
+      params: Like `embedding_weights` of that function.
       sp_ids: Ids `[d0, ..., dn]`.
-      sp_weights: As there.
-      partition_strategy: As there.
+      sp_weights: Like `sparse_weights` of that function.
+      partition_strategy: Like that function's.
       name: The name scope of the ops.
       combiners: One for each dimension except the first; None means ["mean"].
-      max_norm: As there.
-      weight_axis: As there.
+      max_norm: Like that function's.
+      weight_axis: Like that function's.
 
     Returns:
       `[d0, width]`, zeros for rows without ids, also at the end of the batch.
@@ -153,7 +153,7 @@ def _combine(
 
 
 def _linear(places: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-    """Returns the positions of places [n, k] in a flat tensor of that shape."""
+    """Returns the positions of the indices [n, k] in a flattened tensor of that shape."""
     strides = tf.math.cumprod(shape, exclusive=True, reverse=True)
     return tf.reduce_sum(places * strides, axis=1)
 

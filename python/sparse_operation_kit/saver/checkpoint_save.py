@@ -111,7 +111,8 @@ def add_ops(
         with tf.control_dependencies([written]):
             saved = save_others(lambda saveable: replaced.get(id(saveable), saveable))
     else:
-        # Opaque ops are stateful. TensorFlow would remove others on which nothing but control depends.
+        # Opaque ops are stateful: TensorFlow would remove stateless ops on which only control dependencies
+        # hang.
         parts = [
             native.horovod_ops().sok_opaque(spec.tensor) for one in of_all.values() for spec in one.specs
         ]
@@ -237,7 +238,7 @@ def _save_on_first_rank(
             refusal = _lock(prefix, ending.incremental, locks, held)
             if refusal is None:
                 return original(*bound.args, **bound.kwargs)
-            # Runs the stages all the same, which tell the other ranks of the error.
+            # Runs the stages anyway, because they tell the other ranks about the error.
             feed = {saver.saver_def.filename_tensor_name: prefix, **dict(zip(ending.refusal, refusal))}
             return session.run(saver.saver_def.save_tensor_name, feed)
 
