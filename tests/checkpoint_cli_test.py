@@ -12,7 +12,7 @@ import tensorflow as tf
 import checkpoint_files
 import harness  # noqa: F401 - quiets TensorFlow
 import sparse_operation_kit as sok
-from checkpoint_files import BLOOM, COUNTER, History, table_description
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description
 from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
@@ -301,7 +301,7 @@ def compare_states(old, new):
 
 
 @pytest.mark.parametrize("held", [1500, 1 << 28])
-@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
+@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])
 def test_diff_of_states(tmp_path, monkeypatch, held, admission):
     monkeypatch.setattr(diff, "_HELD_BYTES", held)
     made = History(tmp_path, np.random.default_rng(3), table=table_description(admission=admission), shards=3)
@@ -320,7 +320,7 @@ def test_diff_of_states(tmp_path, monkeypatch, held, admission):
                 if old.waiting.get(key) != new.waiting.get(key)
             ]
             assert found.waiting == len(waiting)
-            assert found.bloom == (admission == BLOOM and old is not new)
+            assert found.bloom == (admission in (BLOOM, BLOCKS) and old is not new)
             changes = {
                 key: np.abs(new.rows[key]["values"].astype(float) - old.rows[key]["values"]).max()
                 for key in old.rows.keys() & new.rows.keys()

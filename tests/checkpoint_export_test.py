@@ -11,7 +11,7 @@ import tensorflow as tf
 from pyarrow import parquet
 
 import harness  # noqa: F401 - quiets TensorFlow
-from checkpoint_files import BLOOM, COUNTER, History, table_description
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description
 from sparse_operation_kit.checkpoint import (
     cli,
     compare,
@@ -185,7 +185,7 @@ def test_existing_files_are_not_overwritten(tmp_path, capsys):
     assert status == 2 and "--default works with saved_model" in error
 
 
-@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
+@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])
 def test_compact_is_the_same_state(tmp_path, capsys, admission):
     made = chain(tmp_path, seed=4, shards=3, table=table_description(admission=admission))
     last = made.saved[-1].folder

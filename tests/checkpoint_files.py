@@ -89,9 +89,10 @@ def write_folder(
                 },
             }
         )
+    in_blocks = "in_blocks" in (fields.get("table", {}).get("admission") or {})
     document = {
         "format": "sparse-operation-kit checkpoint",
-        "version": 1,
+        "version": 4 if in_blocks else 1,
         "kind": "full",
         "block_bytes": block_bytes,
         "table": table_description(),
@@ -219,7 +220,7 @@ class History:
             shards,
             self.block_bytes,
             [len(keys) for keys in self._by_owner(list(self.rows))],
-            version=2 if "placement" in self.table else 1,
+            version=4 if self._in_blocks else 2 if "placement" in self.table else 1,
             kind="delta" if delta else "full",
             table=self.table,
             steps=self.steps,
@@ -236,6 +237,10 @@ class History:
     @property
     def _admission(self) -> str | None:
         return (self.table["admission"] or {}).get("kind")
+
+    @property
+    def _in_blocks(self) -> bool:
+        return "in_blocks" in (self.table["admission"] or {})
 
     def _by_owner(self, keys: Sequence[int]) -> list[list[int]]:
         return by_owner(keys, self.shards, self.table.get("placement", "by_key"))
@@ -281,8 +286,17 @@ class History:
         if self._admission == "counter":
             arrays.update(self._waiting_arrays(delta, number))
         if self._admission == "bloom":
-            arrays["bloom_counters"] = self.bloom[number]
+            arrays.update(self._bloom_arrays(number))
         return arrays
+
+    def _bloom_arrays(self, number: int) -> dict[str, np.ndarray]:
+        counters = self.bloom[number]
+        if not self._in_blocks:
+            return {"bloom_counters": counters}
+        width = 64 // counters.itemsize
+        blocks = np.pad(counters, (0, -len(counters) % width)).reshape(-1, width)
+        (numbers,) = np.nonzero(blocks.any(axis=1))
+        return {"bloom_blocks": numbers.astype("<i8"), "bloom_counters": blocks[numbers]}
 
     def _waiting_arrays(self, delta: bool, number: int) -> dict[str, np.ndarray]:
         chosen = [key for key in self.waiting if not delta or key in self.waiting_changed]
@@ -309,3 +323,4 @@ BLOOM = {
     "counters": 58,  # ceil(4 * 10 / ln 2)
     "counter_bits": 16,
 }
+BLOCKS = {**BLOOM, "in_blocks": True}

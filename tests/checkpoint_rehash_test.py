@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import harness
-from checkpoint_files import BLOOM, COUNTER, History, table_description
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description
 from sparse_operation_kit import feature_columns
 from sparse_operation_kit.checkpoint import (
     CheckpointError,
@@ -66,7 +66,7 @@ def merged(saved):
     return rows, waiting
 
 
-@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
+@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_random_tables_whose_keys_meet(tmp_path, admission, shards):
     """The keys of a History are hostile: 1, -1 and -2^63 become 1, and 2^63 - 1 becomes 0."""
@@ -92,7 +92,7 @@ def test_random_tables_whose_keys_meet(tmp_path, admission, shards):
         ids, counts, steps = (array.tolist() for array in waiting_ids(table))
         assert dict(zip(ids, zip(counts, steps))) == waiting
         assert table.manifest.steps == made.steps
-        if admission == BLOOM:
+        if admission in (BLOOM, BLOCKS):
             assert all(not shard.array("bloom_counters").any() for shard in table.last.shards)
         assert (done.rows, done.dropped) == (len(saved.rows), len(saved.rows) - len(rows))
         assert done.changed == sum(key % 2**64 >= 2**63 - 1 for key in saved.rows)

@@ -235,3 +235,25 @@ def test_compaction_restores_in_training(tmp_path):
     tables = [open_checkpoint(tmp_path / name).tables[0].open() for name in ("model", "new")]
     assert compare(*tables).is_empty
     assert sum(len(block.keys) for block in row_blocks(tables[1])) == len(set(IDS.tolist()))
+
+
+def test_a_filter_of_many_elements_takes_memory_and_disk_for_those_it_has(tmp_path, capsys):
+    """DeepRec's scripts ask for 2^30 elements, whose counters would take 87 GB."""
+    admission = sok.CBFFilter(3, max_element_size=2**30, false_positive_probability=0.01)
+    keys = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 300)
+    with harness.graph_and_session() as session:
+        made = Trained(session, OPTIMIZERS["sgd"](), items={"admission": admission})
+        saver = tf.compat.v1.train.Saver()
+        made.step(np.concatenate([keys[:100], keys[:100], keys[100:]]))
+        assert session.run(made.tables["items"].size()) == 0
+        saver.save(session, str(tmp_path / "model"))
+    (entry,) = open_checkpoint(tmp_path / "model").tables
+    assert sum(link.bytes for link in entry.open().links) < 300 * 7 * 80
+    assert run("verify", tmp_path / "model") == 0
+    with harness.graph_and_session() as session:
+        made = Trained(session, OPTIMIZERS["sgd"](), items={"admission": admission})
+        tf.compat.v1.train.Saver().restore(session, str(tmp_path / "model"))
+        # Those with two occurrences have their third, the others their second.
+        made.step(keys)
+        assert session.run(made.tables["items"].size()) == 100
+        assert session.run(made.tables["items"].get_frequency(keys[99:101])).tolist() == [3, 0]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import checkpoint_files
-from checkpoint_files import BLOOM, COUNTER, History, table_description, write_folder
-from sparse_operation_kit.checkpoint import open_checkpoint, problems
+from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description, write_folder
+from sparse_operation_kit.checkpoint import open_checkpoint, problems, verify
 from sparse_operation_kit.checkpoint.cli import main
 
 
@@ -20,7 +20,7 @@ def found(folder):
     return list(problems(open_checkpoint(folder)))
 
 
-@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM])
+@pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])
 def test_good_checkpoints(tmp_path, capsys, admission):
     made = History(tmp_path, np.random.default_rng(1), table=table_description(admission=admission))
     for step in range(3):
@@ -44,8 +44,6 @@ def test_duplicate_keys(tmp_path):
 
 @pytest.mark.parametrize("limit", [1, 50, 1000])
 def test_duplicate_keys_among_many(tmp_path, monkeypatch, limit):
-    from sparse_operation_kit.checkpoint import verify
-
     monkeypatch.setattr(verify, "_SORTED_KEYS", limit)
     monkeypatch.setattr(verify, "_BLOCK_ROWS", 7)
     keys = np.random.default_rng(0).permutation(300).astype(np.int64) * 2 - 300
@@ -115,6 +113,37 @@ def test_another_bloom_filter(tmp_path, counters):
     table = table_description(admission=BLOOM)
     write_folder(tmp_path / "a", [shard([0], bloom_counters=counters)], table=table)
     assert "array 'bloom_counters' of shard 0 " in found(tmp_path / "a")[0]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([0, 1], None),
+        ([], None),
+        ([1, 2], "has the block 2 of a filter of 2 blocks"),
+        ([-1, 0], "has the block -1 of"),
+        ([0, 2**63 - 1], f"has the block {2**63 - 1} of"),
+        ([1, 0], "has the block 0 after the block 1"),
+        ([1, 1], "has the block 1 after the block 1"),
+    ],
+)
+def test_blocks_of_a_bloom_filter(tmp_path, monkeypatch, blocks, message):
+    """Also where a problem is between two pieces that are read one after the other."""
+    numbers, counters = np.array(blocks, "<i8"), np.ones([len(blocks), 32], "<u2")
+    arrays = {"bloom_blocks": numbers, "bloom_counters": counters}
+    write_folder(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=BLOCKS))
+    for rows in (1, 1 << 17):
+        monkeypatch.setattr(verify, "_BLOCK_ROWS", rows)
+        lines = found(tmp_path / "a")
+        assert (lines == []) if message is None else (len(lines) == 1 and message in lines[0])
+
+
+@pytest.mark.parametrize("shape", [[3, 32], [2, 31], [64]])
+def test_blocks_of_other_sizes(tmp_path, shape):
+    arrays = {"bloom_blocks": np.array([0, 1], "<i8"), "bloom_counters": np.zeros(shape, "<u2")}
+    write_folder(tmp_path / "a", [shard([0], **arrays)], table=table_description(admission=BLOCKS))
+    (line,) = found(tmp_path / "a")
+    assert "blocks of counters" in line or "array 'bloom_counters' of shard 0 has shape" in line
 
 
 def test_files_that_do_not_belong(tmp_path):

@@ -21,6 +21,7 @@ sys.path.insert(0, str(EXAMPLES / "deeprec" / "zoo"))
 PROGRAMS = ("wide_and_deep", "dlrm", "deepfm", "dcn_v2", "din", "dssm", "mmoe", "esmm")
 # Two passes over 960 training samples.
 SHORT = ["--samples", "1200", "--steps", "30", "--batch_size", "64", "--embedding_dim", "8"]
+MORE = {"deepfm": ["--ev_filter", "cbf"], "mmoe": ["--bf16"]}
 
 
 def rows_of(checkpoint: str) -> dict[str, int]:
@@ -44,7 +45,7 @@ def trained(tmp_path_factory):
     def train(name):
         if name not in done:
             folder = str(tmp_path_factory.mktemp(name))
-            flags = [*SHORT, "--checkpoint", folder, *(["--bf16"] if name == "mmoe" else [])]
+            flags = [*SHORT, "--checkpoint", folder, *MORE.get(name, [])]
             program = importlib.import_module(name)
             if name == "dssm":
                 program.SEEN_OFTEN = 18  # the 80 films are seen 15 times on average
@@ -67,6 +68,9 @@ def test_it_learns(trained, name):
 
 def test_rare_ids_have_rows_only_without_a_filter(trained):
     assert rows(trained("dlrm"), "C26_embedding") == 0
+    of_bloom = [rows for name, rows in trained("deepfm")["rows"].items() if "C26_" in name]
+    # The table of the linear part has no filter.
+    assert sorted(of_bloom) == [0, 960]
     assert rows(trained("dcn_v2"), "C26_embedding") == 960
 
 

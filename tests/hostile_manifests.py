@@ -104,7 +104,10 @@ def document(
             arrays["deleted"] = ("<i8", [2])
         if filter_kind == "counter":
             arrays.update({f"waiting_{name}": ("<i8", [waiting]) for name in ("keys", "counts", "last_step")})
-        if filter_kind == "bloom":
+        if filter_kind == "bloom" and "in_blocks" in description["admission"]:
+            arrays["bloom_blocks"] = ("<i8", [5])
+            arrays["bloom_counters"] = ("|u1", [5, 64])
+        elif filter_kind == "bloom":
             arrays["bloom_counters"] = ("|u1", [description["admission"]["counters"]])
         if lagging:
             arrays["adam_step"] = ("<u4", [rows])
@@ -120,6 +123,8 @@ def document(
     version = 2 if "placement" in table else 1
     if "rows" in description["initializer"] or "before_lookup" in (description["admission"] or {}):
         version = 3
+    if "in_blocks" in (description["admission"] or {}):
+        version = 4
     return {
         **{
             "format": "sparse-operation-kit checkpoint",
@@ -168,6 +173,8 @@ def good() -> list[dict[str, Any]]:
         document(initializer={"kind": "constant", "a": -3.4028235e38, "b": 0, "seed": "0"}),
         document("delta", admission={**checkpoint_files.COUNTER, "before_lookup": True}),
         document(rows=[0, 3], placement="one_rank:1", admission={**_BLOOM, "before_lookup": True}),
+        document(admission={**_BLOOM, "in_blocks": True}),
+        document("delta", admission={**_BLOOM, "in_blocks": True, "before_lookup": True}),
     ]
 
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cc/checkpoint/manifest_json.h"
+#include "cc/table/bloom_counters.h"
 
 namespace sok {
 namespace {
@@ -11,11 +12,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kFormat[] = "sparse-operation-kit checkpoint";
-// The version for rows that are placed by key, the one for other placements (see "placement"), and the one
-// for tables with DeepRec's initial rows or its older admission.
+// The version for rows that are placed by key, the one for other placements (see "placement"), the one for
+// tables with DeepRec's initial rows or its older admission, and the one for Bloom filters in blocks.
 constexpr int kVersionByKey = 1;
 constexpr int kVersionPlaced = 2;
 constexpr int kVersionDeepRec = 3;
+constexpr int kVersionBlocks = 4;
 // The checksum of a manifest covers the text before the last occurrence of this member.
 constexpr char kChecksumMember[] = "\"crc32\"";
 
@@ -63,8 +65,7 @@ class ShardCheck {
       }
     }
     if (table.admission.kind == Admission::Kind::kBloom) {
-      const int bits = table.admission.counter_bits;
-      Need("bloom_counters", StrCat(bits == 8 ? "|u" : "<u", bits / 8), {manifest_.table.counters});
+      CheckCounters(table.admission.counter_bits);
     }
     if (manifest_.delta) CheckDelta();
     if (left_ != 0 && reader_->ok()) reader_->Fail("has arrays that do not belong to such a checkpoint");
@@ -85,6 +86,13 @@ class ShardCheck {
   // An array of any length.
   void MayHave(const std::string& name, const std::string& dtype) {
     if (Has(name)) Need(name, dtype, {shard_.arrays.at(name).type.shape[0]});
+  }
+  void CheckCounters(int bits) {
+    const int64_t counters = manifest_.table.counters;
+    if (!manifest_.table.counters_in_blocks) return Need("bloom_counters", CounterDtype(bits), {counters});
+    const int64_t count = Has("bloom_blocks") ? shard_.arrays.at("bloom_blocks").type.shape[0] : 0;
+    Need("bloom_blocks", "<i8", {count});
+    Need("bloom_counters", CounterDtype(bits), {count, BloomCounters::CountersPerBlock(bits)});
   }
   void CheckOptimizer(const SavedOptimizer& optimizer) {
     for (const SavedOptimizer::Slot& slot : optimizer.slots) {
@@ -115,6 +123,7 @@ int64_t StaticRowsOf(const TableOptions& table, int shard) {
 
 int VersionOf(const SavedTable& table) {
   const TableOptions& options = table.options;
+  if (table.counters_in_blocks) return kVersionBlocks;
   if (options.initializer.rows > 0 || options.admission.before_lookup) return kVersionDeepRec;
   return options.placement.is_by_key() ? kVersionByKey : kVersionPlaced;
 }
@@ -154,6 +163,10 @@ void CheckConsistency(JsonReader* reader, const Manifest& manifest) {
 
 }  // namespace
 
+std::string CounterDtype(int counter_bits) {
+  return StrCat(counter_bits == 8 ? "|u" : "<u", counter_bits / 8);
+}
+
 std::string ShardFolder(int shard) {
   char text[32];
   std::snprintf(text, sizeof(text), "shard-%05d", shard);
@@ -192,9 +205,9 @@ StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& pa
   if (!reader.ok()) return reader.status();
   if (reader.String(json, "format") != kFormat) reader.Fail("is not a manifest of a checkpoint");
   const int64_t version = reader.Int(json, "version", 0);
-  if (version < kVersionByKey || version > kVersionDeepRec) {
+  if (version < kVersionByKey || version > kVersionBlocks) {
     reader.Fail("has format version ", version, "; this library reads versions ", kVersionByKey, " to ",
-                kVersionDeepRec);
+                kVersionBlocks);
   }
   Manifest manifest;
   const std::string kind = reader.String(json, "kind");
@@ -204,8 +217,9 @@ StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& pa
   if (reader.ok() && version != VersionOf(manifest.table)) {
     reader.Fail("is of version ", version, ", but a table with the placement \"",
                 manifest.table.options.placement.Text(), "\", ", manifest.table.options.initializer.rows,
-                " shared initial rows and before_lookup ", manifest.table.options.admission.before_lookup,
-                " is of version ", VersionOf(manifest.table));
+                " shared initial rows, before_lookup ", manifest.table.options.admission.before_lookup,
+                " and in_blocks ", manifest.table.counters_in_blocks, " is of version ",
+                VersionOf(manifest.table));
   }
   manifest.steps = reader.Int(json, "steps", 0);
   manifest.uses = reader.Int(json, "uses", 0);

@@ -19,6 +19,7 @@ struct SavedTable {
   TableOptions options;              // those of rank 0; `ranks` is the number of shards
   int hashes = 0;                    // hash functions of a Bloom filter
   int64_t counters = 0;              // counters of a Bloom filter
+  bool counters_in_blocks = false;   // only blocks of counters that are not zero are saved
   bool counts_global_steps = false;  // see Table
 };
 
@@ -74,6 +75,8 @@ constexpr char kManifestName[] = "manifest.json";
 // A manifest takes about 12 bytes for each MiB of the checkpoint.
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 28;
 
+// The dtype of a Bloom filter's counters.
+std::string CounterDtype(int counter_bits);
 // "shard-00003"
 std::string ShardFolder(int shard);
 // "shard-00003/keys.npy"

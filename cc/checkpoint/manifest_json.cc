@@ -65,7 +65,15 @@ OrderedJson AdmissionJson(const SavedTable& table) {
   json["hashes"] = table.hashes;
   json["counters"] = table.counters;
   json["counter_bits"] = admission.counter_bits;
+  if (table.counters_in_blocks) json["in_blocks"] = true;
   return json;
+}
+
+bool ReadTrueOrAbsent(JsonReader* reader, const Json& json, const char* name) {
+  if (!reader->ok() || !json.contains(name)) return false;
+  const bool value = reader->Bool(json, name);
+  if (!value) reader->Fail("names the false \"", name, "\", which manifests leave out");
+  return value;
 }
 
 void ReadAdmission(JsonReader* reader, const Json& json, SavedTable* table) {
@@ -74,17 +82,14 @@ void ReadAdmission(JsonReader* reader, const Json& json, SavedTable* table) {
   admission.kind = ReadWord(reader, json, "kind", kAdmissions);
   admission.filter_freq = reader->Int(json, "filter_freq", INT64_MIN);
   admission.default_value = reader->Float(json, "default_value");
-  if (reader->ok() && json.contains("before_lookup")) {
-    admission.before_lookup = reader->Bool(json, "before_lookup");
-    if (!admission.before_lookup)
-      reader->Fail("names the false \"before_lookup\", which manifests leave out");
-  }
+  admission.before_lookup = ReadTrueOrAbsent(reader, json, "before_lookup");
   if (admission.kind != Admission::Kind::kBloom) return;
   admission.max_element_size = reader->Int(json, "max_element_size", 1);
   admission.false_positive_probability = reader->Double(json, "false_positive_probability");
   admission.counter_bits = static_cast<int>(reader->Int(json, "counter_bits", 8, 64));
   table->hashes = static_cast<int>(reader->Int(json, "hashes", 1, INT32_MAX));
   table->counters = reader->Int(json, "counters", 1);
+  table->counters_in_blocks = ReadTrueOrAbsent(reader, json, "in_blocks");
 }
 
 constexpr char kGlobalStepClock[] = "global_step";

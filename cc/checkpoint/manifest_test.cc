@@ -121,7 +121,7 @@ using Json = nlohmann::ordered_json;
 TEST(ManifestTest, SaysWhatIsWrong) {
   ExpectRefused([](Json* json) { (*json)["version"] = 2; }, "version 2");
   ExpectRefused([](Json* json) { (*json)["version"] = 3; }, "version 3");
-  ExpectRefused([](Json* json) { (*json)["version"] = 4; }, "versions 1 to 3");
+  ExpectRefused([](Json* json) { (*json)["version"] = 5; }, "versions 1 to 4");
   ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = 5; }, "is of version 1");
   ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = 0; }, "\"rows\"");
   ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = int64_t{1} << 32; }, "\"rows\"");

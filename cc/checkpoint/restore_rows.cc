@@ -288,6 +288,64 @@ class RowReader {
   PieceOfKeys keys_;
 };
 
+// Reads counters that are saved in full.
+Status RestoreAllCounters(const ShardSource& source, HeldTable* table) {
+  auto reader = OpenArray(source, "bloom_counters");
+  SOK_RETURN_IF_ERROR(reader.status());
+  std::vector<char> piece;
+  const int64_t bytes = DataBytes(source.Find("bloom_counters")->type);
+  constexpr int64_t kPieceBytes = 1024 * kBloomBlockBytes;
+  for (int64_t first = 0; first < bytes; first += kPieceBytes) {
+    const int64_t count = std::min(kPieceBytes, bytes - first);
+    // Whole blocks, the last one filled up with zeros.
+    piece.assign(static_cast<size_t>((count - 1) / kBloomBlockBytes + 1) * kBloomBlockBytes, 0);
+    SOK_RETURN_IF_ERROR(reader.value()->Read(piece.data(), count));
+    SOK_RETURN_IF_ERROR(VisitNonZeroBlocks(first / kBloomBlockBytes, piece,
+                                           [&](Span<const int64_t> blocks, Span<const char> counters) {
+                                             return table->MergeBloom(blocks, counters);
+                                           }));
+  }
+  return OkStatus();
+}
+
+// Checks a piece of blocks, which come after the block `before`.
+Status CheckBlocks(const std::string& path, Span<const int64_t> blocks, int64_t before, int64_t limit) {
+  for (const int64_t block : blocks) {
+    if (block < 0 || block >= limit) {
+      return DataLoss("'", path, "' has the block ", block, " of a filter of ", limit, " blocks");
+    }
+    if (block <= before) {
+      return DataLoss("'", path, "' has the block ", block, " after the block ", before,
+                      ": blocks must increase");
+    }
+    before = block;
+  }
+  return OkStatus();
+}
+
+Status RestoreCounterBlocks(const ShardSource& source, HeldTable* table) {
+  auto numbers = OpenArray(source, "bloom_blocks");
+  auto counters = OpenArray(source, "bloom_counters");
+  for (const auto* reader : {&numbers, &counters}) SOK_RETURN_IF_ERROR(reader->status());
+  const int64_t limit = BloomCounters::BlocksOf(source.manifest.table.counters,
+                                                source.manifest.table.options.admission.counter_bits);
+  const int64_t count = source.Find("bloom_blocks")->type.shape[0];
+  std::vector<int64_t> blocks;
+  std::vector<char> piece;
+  int64_t before = -1;
+  for (int64_t first = 0; first < count; first += kPieceItems) {
+    blocks.resize(static_cast<size_t>(std::min(kPieceItems, count - first)));
+    piece.resize(blocks.size() * kBloomBlockBytes);
+    SOK_RETURN_IF_ERROR(
+        numbers.value()->Read(blocks.data(), static_cast<int64_t>(blocks.size() * sizeof(int64_t))));
+    SOK_RETURN_IF_ERROR(CheckBlocks(numbers.value()->path(), blocks, before, limit));
+    before = blocks.back();
+    SOK_RETURN_IF_ERROR(counters.value()->Read(piece.data(), static_cast<int64_t>(piece.size())));
+    SOK_RETURN_IF_ERROR(table->MergeBloom(blocks, piece));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 KeyFilter::KeyFilter(const TableOptions& options, const ShardSource& source)
@@ -385,17 +443,7 @@ Status RestoreBloom(const ShardSource& source, HeldTable* table) {
       admission.counter_bits != saved.options.admission.counter_bits) {
     return OkStatus();
   }
-  auto reader = OpenArray(source, "bloom_counters");
-  SOK_RETURN_IF_ERROR(reader.status());
-  std::vector<char> piece;
-  const int64_t width = admission.counter_bits / 8;
-  constexpr int64_t kCounters = 1 << 13;
-  for (int64_t first = 0; first < shape.counters; first += kCounters) {
-    piece.resize(static_cast<size_t>(std::min(kCounters, shape.counters - first) * width));
-    SOK_RETURN_IF_ERROR(reader.value()->Read(piece.data(), static_cast<int64_t>(piece.size())));
-    SOK_RETURN_IF_ERROR(table->MergeBloom(first, piece));
-  }
-  return OkStatus();
+  return saved.counters_in_blocks ? RestoreCounterBlocks(source, table) : RestoreAllCounters(source, table);
 }
 
 }  // namespace sok

@@ -33,7 +33,7 @@ int64_t BloomCountOf(EngineTable* table, int64_t key) {
                     .value());
   TableState state;
   AddState(table, &state);
-  EXPECT_TRUE(counters.MergeMax(0, state.bloom).ok());
+  EXPECT_TRUE(counters.MergeMax(state.bloom_blocks, state.bloom).ok());
   return counters.Count(key);
 }
 

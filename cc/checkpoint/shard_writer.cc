@@ -1,5 +1,6 @@
 #include "cc/checkpoint/shard_writer.h"
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -184,13 +185,42 @@ class ShardWriter {
 
   Status WriteBloom() {
     const Admission& admission = table_.options().admission;
-    const int64_t counters =
-        BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability).counters;
+    const BloomCounters::Shape shape =
+        BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
     const int bits = admission.counter_bits;
-    const ArrayType type{StrCat(bits == 8 ? "|u" : "<u", bits / 8), {counters}};
-    return WriteArray("bloom_counters", type, [&](ArrayWriter* array) {
-      return table_.ReadBloom(
-          [&](Span<const char> bytes) { return array->Write(bytes.data(), bytes.size()); });
+    return BloomCounters::IsInBlocks(shape, bits) ? WriteCounterBlocks(bits)
+                                                  : WriteAllCounters(shape.counters, bits);
+  }
+  Status WriteAllCounters(int64_t counters, int bits) {
+    std::vector<char> all(static_cast<size_t>(BloomCounters::BlocksOf(counters, bits) * kBloomBlockBytes));
+    SOK_RETURN_IF_ERROR(table_.ReadBloom([&](Span<const int64_t> blocks, Span<const char> bytes) {
+      for (int64_t i = 0; i < blocks.size(); ++i) {
+        std::copy_n(bytes.data() + i * kBloomBlockBytes, kBloomBlockBytes,
+                    all.begin() + blocks[i] * kBloomBlockBytes);
+      }
+      return OkStatus();
+    }));
+    const ArrayType type{CounterDtype(bits), {counters}};
+    return WriteArray("bloom_counters", type,
+                      [&](ArrayWriter* array) { return array->Write(all.data(), DataBytes(type)); });
+  }
+  // The table is read twice: an array's length is written before its contents.
+  Status WriteCounterBlocks(int bits) {
+    int64_t count = 0;
+    SOK_RETURN_IF_ERROR(table_.ReadBloom([&](Span<const int64_t> blocks, Span<const char>) {
+      count += blocks.size();
+      return OkStatus();
+    }));
+    const ArrayType numbers{"<i8", {count}};
+    const ArrayType counters{CounterDtype(bits), {count, BloomCounters::CountersPerBlock(bits)}};
+    return WriteArray("bloom_blocks", numbers, [&](ArrayWriter* to_numbers) {
+      return WriteArray("bloom_counters", counters, [&](ArrayWriter* to_counters) {
+        return table_.ReadBloom([&](Span<const int64_t> blocks, Span<const char> bytes) {
+          SOK_RETURN_IF_ERROR(
+              to_numbers->Write(blocks.data(), blocks.size() * static_cast<int64_t>(sizeof(int64_t))));
+          return to_counters->Write(bytes.data(), bytes.size());
+        });
+      });
     });
   }
   Status WriteErased() {

@@ -88,6 +88,7 @@ SavedTable DescriptionOf(const TableOptions& options, const TableClock& clock, c
         BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
     saved.hashes = shape.hashes;
     saved.counters = shape.counters;
+    saved.counters_in_blocks = BloomCounters::IsInBlocks(shape, admission.counter_bits);
   }
   return saved;
 }

@@ -109,11 +109,11 @@ class HeldCpuTable final : public HeldTable {
   }
   Status SetWaiting(const WaitingPiece& piece) override;
   Status EraseWaiting(Span<const int64_t> ids) override;
-  Status ReadBloom(FunctionRef<Status(Span<const char>)> visit) override {
-    return visit(std::as_const(table_).bloom()->bytes());
+  Status ReadBloom(VisitBlocks visit) override {
+    return WithinMemory([&] { return table_.bloom()->ForEachNonZeroBlock(visit); });
   }
-  Status MergeBloom(int64_t first, Span<const char> bytes) override {
-    return table_.bloom()->MergeMax(first, bytes);
+  Status MergeBloom(Span<const int64_t> blocks, Span<const char> bytes) override {
+    return WithinMemory([&] { return table_.bloom()->MergeMax(blocks, bytes); });
   }
 
   Status SettleOptimizer() override {
@@ -274,6 +274,7 @@ Status HeldCpuTable::ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingP
 
 Status HeldCpuTable::SetWaiting(const WaitingPiece& piece) {
   BloomCounters* const bloom = table_.bloom();
+  if (bloom != nullptr) SOK_RETURN_IF_ERROR(bloom->Reserve(piece.ids));
   for (int64_t i = 0; i < piece.ids.size(); ++i) {
     const int64_t id = piece.ids[i];
     if (bloom != nullptr) {

@@ -13,6 +13,7 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cc/optimizers/optimizer.h"
+#include "cc/table/counter_blocks.h"
 #include "cc/table/row_changes.h"
 #include "cc/table/table_options.h"
 
@@ -135,10 +136,9 @@ class HeldTable {
   // counts.
   virtual Status SetWaiting(const WaitingPiece& piece) = 0;
   virtual Status EraseWaiting(Span<const int64_t> ids) = 0;
-  // The counters of Admission::Kind::kBloom in pieces, see BloomCounters::bytes.
-  virtual Status ReadBloom(FunctionRef<Status(Span<const char> bytes)> visit) = 0;
-  // See BloomCounters::MergeMax.
-  virtual Status MergeBloom(int64_t first, Span<const char> bytes) = 0;
+  // The counters of Admission::Kind::kBloom: see BloomCounters::ForEachNonZeroBlock and MergeMax.
+  virtual Status ReadBloom(VisitBlocks visit) = 0;
+  virtual Status MergeBloom(Span<const int64_t> blocks, Span<const char> bytes) = 0;
 
   // --- The optimizer and the clock ---
 

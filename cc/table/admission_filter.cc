@@ -17,7 +17,7 @@ Status AdmissionFilter::Init(const Admission& admission) {
 }
 
 int64_t AdmissionFilter::bytes() const {
-  return (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes().size() : 0);
+  return (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes() : 0);
 }
 
 void AdmissionFilter::Total(Span<const int64_t> ids, Span<const int64_t> counts, Span<int64_t> totals) const {
@@ -30,8 +30,9 @@ void AdmissionFilter::Total(Span<const int64_t> ids, Span<const int64_t> counts,
   }
 }
 
-Status AdmissionFilter::Reserve(int64_t ids) {
-  return waiting_.has_value() ? waiting_->Reserve(ids, ids) : OkStatus();
+Status AdmissionFilter::Reserve(Span<const int64_t> ids) {
+  if (bloom_.has_value()) SOK_RETURN_IF_ERROR(bloom_->Reserve(ids));
+  return waiting_.has_value() ? waiting_->Reserve(ids.size(), ids.size()) : OkStatus();
 }
 
 void AdmissionFilter::Commit(Span<const int64_t> ids, Span<const int64_t> counts, Span<const int64_t> totals,

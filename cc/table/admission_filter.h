@@ -33,8 +33,8 @@ class AdmissionFilter {
   bool ReadsDefault(int64_t before) const {
     return admission_.before_lookup && before < admission_.filter_freq;
   }
-  // Makes room for Commit. ResourceExhausted if memory runs out.
-  Status Reserve(int64_t ids);
+  // Makes room for Commit of these ids. ResourceExhausted if memory runs out.
+  Status Reserve(Span<const int64_t> ids);
   // Records the lookup at this step of the table, and removes admitted ids from the waiting ones.
   void Commit(Span<const int64_t> ids, Span<const int64_t> counts, Span<const int64_t> totals, int64_t step);
 

@@ -76,7 +76,7 @@ Status Table::InsertAdmitted(Executor& executor, Span<const int64_t> ids, Span<c
   for (int64_t i = 0; i < ids.size(); ++i) {
     if (admission_.Admits(totals[i])) admitted.Add(positions[i], ids[i], totals[i] - counts[i]);
   }
-  SOK_RETURN_IF_ERROR(Named(admission_.Reserve(ids.size())));
+  SOK_RETURN_IF_ERROR(Named(admission_.Reserve(ids)));
   SOK_RETURN_IF_ERROR(MakeRoom(rows, static_cast<int64_t>(admitted.ids.size())));
   SOK_RETURN_IF_ERROR(InsertAt(executor, admitted.ids, admitted.positions, rows));
   admission_.Commit(ids, counts, totals, steps_);

@@ -58,11 +58,11 @@ class HeldGpuTable final : public HeldTable {
   Status EraseWaiting(Span<const int64_t> ids) override {
     return WithinMemory([&] { return EraseWaitingIds(ids); });
   }
-  Status ReadBloom(FunctionRef<Status(Span<const char>)> visit) override {
+  Status ReadBloom(VisitBlocks visit) override {
     return WithinMemory([&] { return ReadBloomIn(visit); });
   }
-  Status MergeBloom(int64_t first, Span<const char> bytes) override {
-    return table_.bloom()->MergeMax(stream(), call_.scratch(), first, bytes);
+  Status MergeBloom(Span<const int64_t> blocks, Span<const char> bytes) override {
+    return table_.bloom()->MergeMax(stream(), call_.scratch(), blocks, bytes);
   }
 
   Status SettleOptimizer() override {
@@ -109,7 +109,7 @@ class HeldGpuTable final : public HeldTable {
   Status ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingPiece&)> visit);
   Status SetWaitingOf(const WaitingPiece& piece);
   Status EraseWaitingIds(Span<const int64_t> ids);
-  Status ReadBloomIn(FunctionRef<Status(Span<const char>)> visit);
+  Status ReadBloomIn(VisitBlocks visit);
   Status Settle();
   Status RestoreOptimizerOf(const HeldOptimizer& optimizer);
   Status Evict();
@@ -315,7 +315,7 @@ Status HeldGpuTable::EraseWaitingIds(Span<const int64_t> ids) {
                                  ids.size());
 }
 
-Status HeldGpuTable::ReadBloomIn(FunctionRef<Status(Span<const char>)> visit) {
+Status HeldGpuTable::ReadBloomIn(VisitBlocks visit) {
   constexpr int64_t kPieceBytes = int64_t{16} << 20;
   const int64_t bytes = table_.bloom()->bytes();
   std::vector<char> host(std::min(bytes, kPieceBytes));
@@ -326,7 +326,7 @@ Status HeldGpuTable::ReadBloomIn(FunctionRef<Status(Span<const char>)> visit) {
                                              cudaMemcpyDeviceToHost, stream()),
                              "cannot copy ", n, " bytes from the device");
     SOK_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream()), "cannot wait for the device");
-    SOK_RETURN_IF_ERROR(visit({host.data(), n}));
+    SOK_RETURN_IF_ERROR(VisitNonZeroBlocks(first / kBloomBlockBytes, {host.data(), n}, visit));
   }
   return OkStatus();
 }

@@ -26,10 +26,12 @@ __global__ void RaiseKernel(BloomView bloom, const int64_t* keys, const int64_t*
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    MergeKernel(BloomView bloom, int64_t first, BloomView other) {
+    MergeKernel(BloomView bloom, const int64_t* blocks, int64_t per_block, BloomView other) {
   for (int64_t i = ThreadOfGrid(); i < other.count; i += ThreadsOfGrid()) {
     const uint64_t counter = BloomCounter(other, i);
-    ChangeBloomCounter(bloom, first + i, [&](uint64_t own) { return own < counter ? counter : own; });
+    const int64_t at = blocks[i / per_block] * per_block + i % per_block;
+    if (at >= bloom.count) continue;
+    ChangeBloomCounter(bloom, at, [&](uint64_t own) { return own < counter ? counter : own; });
   }
 }
 
@@ -38,8 +40,9 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 Status DeviceBloom::Init(cudaStream_t stream, const Admission& admission) {
   const BloomCounters::Shape shape =
       BloomCounters::ShapeOf(admission.max_element_size, admission.false_positive_probability);
-  // Whole words, because counters are changed word by word.
-  const int64_t words = (shape.counters * (admission.counter_bits / 8) + 7) / 8;
+  // Whole blocks, as in checkpoints.
+  const int64_t words =
+      BloomCounters::BlocksOf(shape.counters, admission.counter_bits) * (kBloomBlockBytes / 8);
   StatusOr<DeviceBuffer<uint64_t>> memory = DeviceBuffer<uint64_t>::Allocate(allocator_, stream, words);
   if (!memory.ok()) {
     return ResourceExhausted("a filter of ", shape.counters, " counters: ", memory.status().message());
@@ -63,23 +66,27 @@ Status DeviceBloom::RaiseTo(cudaStream_t stream, const int64_t* keys, const int6
   return Launch("RaiseBloom", stream, {n > 0 ? 1 : 0, 1, 0}, RaiseKernel, view_, keys, counts, n);
 }
 
-Status DeviceBloom::MergeMax(cudaStream_t stream, DeviceAllocator* scratch, int64_t first,
+Status DeviceBloom::MergeMax(cudaStream_t stream, DeviceAllocator* scratch, Span<const int64_t> blocks,
                              Span<const char> bytes) {
-  const int64_t width = view_.bits / 8;
-  if (first < 0 || bytes.size() % width != 0 || bytes.size() / width > view_.count - first) {
-    return InvalidArgument(bytes.size(), " bytes from counter ", first, " on do not fit a filter of ",
-                           view_.count, " counters of ", view_.bits, " bits");
-  }
-  if (bytes.empty()) return OkStatus();
+  SOK_RETURN_IF_ERROR(CheckBloomBlocks(blocks, bytes.size(), view_.count, view_.bits));
+  if (blocks.empty()) return OkStatus();
+  StatusOr<DeviceBuffer<int64_t>> numbers = DeviceBuffer<int64_t>::Allocate(scratch, stream, blocks.size());
+  SOK_RETURN_IF_ERROR(numbers.status());
   StatusOr<DeviceBuffer<char>> copy = DeviceBuffer<char>::Allocate(scratch, stream, bytes.size());
   SOK_RETURN_IF_ERROR(copy.status());
+  SOK_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(numbers.value().data(), blocks.data(), static_cast<size_t>(numbers.value().bytes()),
+                      cudaMemcpyHostToDevice, stream),
+      "cannot copy ", numbers.value().bytes(), " bytes to the device");
   SOK_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(copy.value().data(), bytes.data(),
                                            static_cast<size_t>(bytes.size()), cudaMemcpyHostToDevice, stream),
                            "cannot copy ", bytes.size(), " bytes to the device");
+  const int64_t per_block = BloomCounters::CountersPerBlock(view_.bits);
   BloomView other = view_;
   other.counters = copy.value().data();
-  other.count = bytes.size() / width;
-  SOK_RETURN_IF_ERROR(Launch("MergeBloom", stream, ShapeFor(other.count), MergeKernel, view_, first, other));
+  other.count = blocks.size() * per_block;
+  SOK_RETURN_IF_ERROR(Launch("MergeBloom", stream, ShapeFor(other.count), MergeKernel, view_,
+                             numbers.value().data(), per_block, other));
   // Wait, because the caller may free the host's bytes.
   return CudaStatus(cudaStreamSynchronize(stream), "cannot wait for the device");
 }

@@ -32,7 +32,8 @@ class DeviceBloom {
   Status Init(cudaStream_t stream, const Admission& admission);
 
   BloomView view() const { return view_; }
-  int64_t bytes() const { return view_.count * (view_.bits / 8); }
+  // The counters in whole blocks, see BloomCounters.
+  int64_t bytes() const { return memory_.bytes(); }
 
   // Adds counts[which[i]] to each of the counters of keys[which[i]], for i in [0, n). The order of ids makes
   // no difference. All arrays are on the device.
@@ -40,8 +41,9 @@ class DeviceBloom {
              int64_t n);
   // Raises the count of keys[i] to counts[i], one id after the other.
   Status RaiseTo(cudaStream_t stream, const int64_t* keys, const int64_t* counts, int64_t n);
-  // BloomCounters::MergeMax; the bytes are on the host. Waits for the device.
-  Status MergeMax(cudaStream_t stream, DeviceAllocator* scratch, int64_t first, Span<const char> bytes);
+  // BloomCounters::MergeMax, for distinct blocks, on the host. Waits for the device.
+  Status MergeMax(cudaStream_t stream, DeviceAllocator* scratch, Span<const int64_t> blocks,
+                  Span<const char> bytes);
 
  private:
   DeviceAllocator* allocator_;

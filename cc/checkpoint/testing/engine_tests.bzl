@@ -8,6 +8,7 @@ load("//tools:copts.bzl", "SOK_COPTS")
 
 # Files of //cc/checkpoint.
 ENGINE_TESTS = [
+    "bloom_blocks_test.cc",
     "faults_test.cc",
     "files_test.cc",
     "links_test.cc",
@@ -44,6 +45,7 @@ def checkpoint_test_libraries():
                 "//cc/base:test_ids",
                 "//cc/optimizers",
                 "//cc/optimizers:optimizers_reference",
+                "//cc/table:bloom_counters",
                 "@gtest//:gtest",
             ],
         )

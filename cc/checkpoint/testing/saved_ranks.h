@@ -47,14 +47,16 @@ struct TableState {
   using Row = std::tuple<std::vector<float>, int64_t, int64_t, int64_t, int64_t>;
   std::map<int64_t, Row> rows;  // floats, frequency, last step, last use, optimizer's last current step
   std::map<int64_t, std::pair<int64_t, int64_t>> waiting;
+  std::vector<int64_t> bloom_blocks;
   std::string bloom;
   std::pair<int64_t, int64_t> clock;
   std::string optimizer;
   int64_t optimizer_steps = -1;
 
   bool operator==(const TableState& other) const {
-    return rows == other.rows && waiting == other.waiting && bloom == other.bloom && clock == other.clock &&
-           optimizer == other.optimizer && optimizer_steps == other.optimizer_steps;
+    return rows == other.rows && waiting == other.waiting && bloom_blocks == other.bloom_blocks &&
+           bloom == other.bloom && clock == other.clock && optimizer == other.optimizer &&
+           optimizer_steps == other.optimizer_steps;
   }
 };
 
@@ -91,7 +93,8 @@ inline Status AddAdmission(HeldTable* table, TableState* state) {
       return OkStatus();
     });
   }
-  return table->ReadBloom([&](Span<const char> bytes) {
+  return table->ReadBloom([&](Span<const int64_t> blocks, Span<const char> bytes) {
+    state->bloom_blocks.insert(state->bloom_blocks.end(), blocks.begin(), blocks.end());
     state->bloom.append(bytes.data(), static_cast<size_t>(bytes.size()));
     return OkStatus();
   });

@@ -13,6 +13,7 @@
 #include "cc/engine/contract/contract_group.h"
 #include "cc/engine/contract/suites.h"
 #include "cc/engine/held_table.h"
+#include "cc/table/bloom_counters.h"
 
 namespace sok {
 namespace {
@@ -35,6 +36,27 @@ Status Assign(ContractGroup& group, const std::vector<int64_t>& keys) {
     values.push_back(-static_cast<float>(i));
   }
   return group.Assign(0, keys, values);
+}
+
+// What ReadBloom gives.
+struct CountersOfBlocks {
+  std::vector<int64_t> blocks;
+  std::vector<char> bytes;
+
+  bool operator==(const CountersOfBlocks& other) const {
+    return blocks == other.blocks && bytes == other.bytes;
+  }
+};
+
+CountersOfBlocks CountersOf(HeldTable* table) {
+  CountersOfBlocks all;
+  const Status status = table->ReadBloom([&](Span<const int64_t> blocks, Span<const char> bytes) {
+    all.blocks.insert(all.blocks.end(), blocks.begin(), blocks.end());
+    all.bytes.insert(all.bytes.end(), bytes.begin(), bytes.end());
+    return OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  return all;
 }
 
 std::vector<int64_t> KeysIn(HeldTable* table, RowSet set, int64_t limit = INT64_MAX) {
@@ -208,20 +230,23 @@ TEST_P(ContentsContract, WaitingIdsAndCountersAreReadBack) {
   const auto from = Hold(bloomed);
   const auto into = Hold(other);
   ASSERT_TRUE(from->SetWaiting({ids, counts, last_steps}).ok());
-  const auto bytes_of = [](HeldTable* table) {
-    std::string bytes;
-    EXPECT_TRUE(table
-                    ->ReadBloom([&](Span<const char> piece) {
-                      bytes.append(piece.data(), static_cast<size_t>(piece.size()));
-                      return OkStatus();
-                    })
-                    .ok());
-    return bytes;
-  };
-  const std::string bytes = bytes_of(from.get());
-  EXPECT_EQ(*std::max_element(bytes.begin(), bytes.end()), 3);
-  ASSERT_TRUE(into->MergeBloom(0, bytes).ok());
-  EXPECT_EQ(bytes_of(into.get()), bytes);
+  const CountersOfBlocks counters = CountersOf(from.get());
+  EXPECT_EQ(*std::max_element(counters.bytes.begin(), counters.bytes.end()), 3);
+  EXPECT_TRUE(std::is_sorted(counters.blocks.begin(), counters.blocks.end()));
+  ASSERT_TRUE(into->MergeBloom(counters.blocks, counters.bytes).ok());
+  EXPECT_TRUE(CountersOf(into.get()) == counters);
+  // 1010 counters fill 15 blocks and a part of the sixteenth, whose end has no counters.
+  const std::vector<int64_t> last = {BloomCounters::BlocksOf(1010, 8) - 1};
+  ASSERT_TRUE(into->MergeBloom(last, std::vector<char>(kBloomBlockBytes, 9)).ok());
+  const CountersOfBlocks merged = CountersOf(into.get());
+  EXPECT_EQ(std::count(merged.bytes.begin(), merged.bytes.end(), 9), 1010 % kBloomBlockBytes);
+  for (const int64_t outside : {int64_t{-1}, last[0] + 1}) {
+    const Status status = into->MergeBloom({&outside, 1}, std::vector<char>(kBloomBlockBytes, 1));
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find(std::to_string(outside)), std::string::npos) << status.message();
+  }
+  EXPECT_FALSE(into->MergeBloom(last, std::vector<char>(kBloomBlockBytes - 1, 1)).ok());
+  EXPECT_TRUE(CountersOf(into.get()) == merged);
 }
 
 TEST_P(ContentsContract, OtherCallsWaitUntilItIsDestroyed) {

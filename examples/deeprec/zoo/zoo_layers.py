@@ -29,7 +29,7 @@ def ev_option(flags: argparse.Namespace) -> Any:
     filters = {
         "counter": lambda: tf.CounterFilter(filter_freq=3),
         "cbf": lambda: tf.CBFFilter(
-            filter_freq=3, max_element_size=2**16, false_positive_probability=0.01, counter_type=tf.int64
+            filter_freq=3, max_element_size=2**30, false_positive_probability=0.01, counter_type=tf.int64
         ),
     }
     evictions = {

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint.describe import count_of
-from sparse_operation_kit.checkpoint.format import Table, mixed
+from sparse_operation_kit.checkpoint.format import Shard, Table, mixed
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.rows import columns_of, count_rows, row_blocks, waiting_ids
 
 # Bytes of the second checkpoint's rows that are in memory at a time. Larger tables need several passes over
 # both checkpoints.
 _HELD_BYTES = 256 << 20
+# The number of blocks of a Bloom filter that are read at a time.
+_BLOCK_ROWS = 1 << 15
 
 
 @dataclass
@@ -68,7 +72,7 @@ def compare(first: Table, second: Table) -> TableDifference:
     for number in range(passes):
         _compare_part(first, second, columns, (number, passes), found)
     found.waiting = _waiting_differences(first, second)
-    found.bloom = _bloom(first) != _bloom(second)
+    found.bloom = _bloom_differs(first, second)
     return found
 
 
@@ -177,13 +181,44 @@ def _waiting_differences(first: Table, second: Table) -> int:
     return sum(sides[0].get(key) != sides[1].get(key) for key in sides[0].keys() | sides[1].keys())
 
 
-def _bloom(table: Table) -> list[tuple[int, ...]]:
-    """Returns the checksums of each shard's counters, which every checkpoint holds completely."""
-    return [
-        shard.arrays["bloom_counters"].spec.crc32
-        for shard in table.last.shards
-        if "bloom_counters" in shard.arrays
+def _bloom_differs(first: Table, second: Table) -> bool:
+    """Returns whether the counters differ, which every checkpoint holds completely, in full or in blocks."""
+    same_layout = manifests.in_blocks(first.manifest.table) == manifests.in_blocks(second.manifest.table)
+    of_shard = _bloom_checksums if same_layout else _checksum_of_blocks
+    sides = [
+        [of_shard(shard) for shard in table.last.shards if "bloom_counters" in shard.arrays]
+        for table in (first, second)
     ]
+    return sides[0] != sides[1]
+
+
+def _bloom_checksums(shard: Shard) -> list[tuple[int, ...]]:
+    return [shard.arrays[name].spec.crc32 for name in manifests.BLOOM if name in shard.arrays]
+
+
+def _checksum_of_blocks(shard: Shard) -> tuple[int, int]:
+    """Returns checksums of the numbers and the counters of all blocks that are not zero."""
+    of_numbers = of_counters = 0
+    for numbers, counters in _blocks_of(shard):
+        some = counters.any(axis=1)
+        of_numbers = zlib.crc32(numbers[some].tobytes(), of_numbers)
+        of_counters = zlib.crc32(counters[some].tobytes(), of_counters)
+    return of_numbers, of_counters
+
+
+def _blocks_of(shard: Shard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields numbers of blocks, and their counters, a row each."""
+    counters = shard.arrays["bloom_counters"]
+    if "bloom_blocks" in shard.arrays:
+        numbers = shard.arrays["bloom_blocks"]
+        yield from zip(numbers.blocks(_BLOCK_ROWS), counters.blocks(_BLOCK_ROWS))
+        return
+    width = manifests.BLOOM_BLOCK_BYTES // counters.spec.dtype.itemsize
+    first = 0
+    for piece in counters.blocks(_BLOCK_ROWS * width):
+        piece = np.pad(piece, (0, -len(piece) % width)).reshape(-1, width)
+        yield np.arange(first, first + len(piece), dtype=np.int64), piece
+        first += len(piece)
 
 
 def _manifest_lines(first: Table, second: Table) -> Iterator[str]:
@@ -203,6 +238,7 @@ def _facts(table: Table) -> dict[str, Any]:
     facts: dict[str, Any] = {"steps": manifest.steps, "uses": manifest.uses}
     for name, value in manifest.table.items():
         facts.update(_flat(name, value))
+    facts.pop("admission.in_blocks", None)
     optimizer = manifest.optimizer
     facts["optimizer"] = optimizer.name if optimizer else "none"
     if optimizer:

@@ -21,8 +21,8 @@ from sparse_operation_kit.checkpoint.placement import Placement
 
 FORMAT = "sparse-operation-kit checkpoint"
 # Version 1 is for tables that are placed by key; version 2 has other placements; version 3 has shared initial
-# rows and DeepRec's older admission.
-VERSIONS = (1, 2, 3)
+# rows and DeepRec's older admission; version 4 has Bloom filters in blocks.
+VERSIONS = (1, 2, 3, 4)
 BLOCK_BYTES = 1 << 20
 FILE = "manifest.json"
 # The largest manifest that is read. A manifest has about 12 bytes for each MiB of a table.
@@ -45,6 +45,9 @@ _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _TOO_LARGE = 2.0**128 - 2.0**103
 COLUMNS = ("frequency", "last_step", "last_used")
 WAITING = ("waiting_keys", "waiting_counts", "waiting_last_step")
+BLOOM = ("bloom_blocks", "bloom_counters")
+# The size of a block of a Bloom filter's counters.
+BLOOM_BLOCK_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,22 @@ class Manifest:
         return self.kind == "delta"
 
 
+def in_blocks(table: dict[str, Any]) -> bool:
+    """Returns whether only blocks of the counters of the table's Bloom filter are saved, not all of them."""
+    admission = table["admission"] or {}
+    return admission.get("kind") == "bloom" and "in_blocks" in admission
+
+
+def bloom_blocks(table: dict[str, Any]) -> int:
+    """Returns the number of blocks of a whole Bloom filter."""
+    admission = table["admission"]
+    return -(-admission["counters"] * (admission["counter_bits"] // 8) // BLOOM_BLOCK_BYTES)
+
+
 def version_of(table: dict[str, Any]) -> int:
     """Returns the format version for a table with this description."""
+    if in_blocks(table):
+        return 4
     if "rows" in table["initializer"] or "before_lookup" in (table["admission"] or {}):
         return 3
     return 2 if "placement" in table else 1
@@ -224,7 +241,10 @@ def _array_rules(
         rules["alphas"] = ("<f4", None, False)
     if kind == "bloom":
         bits = admission["counter_bits"]
-        rules["bloom_counters"] = ("|u1" if bits == 8 else f"<u{bits // 8}", None, True)
+        width = BLOOM_BLOCK_BYTES // (bits // 8) if in_blocks(table) else None
+        rules["bloom_counters"] = ("|u1" if bits == 8 else f"<u{bits // 8}", width, True)
+        if in_blocks(table):
+            rules["bloom_blocks"] = ("<i8", None, True)
     if kind == "counter":
         rules.update({name: ("<i8", None, True) for name in WAITING})
         if delta:
@@ -364,6 +384,11 @@ def _check_initial_values(kind: str, a: float, b: float) -> None:
         raise ValueError(f"initial values {kind}({a}, {b}) that are not finite floats")
 
 
+def _true_or_absent(json_object: dict[str, Any], name: str) -> None:
+    if name in json_object and json_object[name] is not True:
+        raise ValueError(f"{name} is {json_object[name]!r}, not true")
+
+
 def _check_admission(admission: dict[str, Any]) -> None:
     kind = _one_of(admission, "kind", ("counter", "bloom"))
     most = 2**63 - 1
@@ -378,9 +403,9 @@ def _check_admission(admission: dict[str, Any]) -> None:
         if bits not in (8, 16, 32, 64):
             raise ValueError(f"counters of {bits} bits")
         most = most if bits == 64 else 2**bits - 1
+        _true_or_absent(admission, "in_blocks")
     _int(admission, "filter_freq", 0, most)
-    if "before_lookup" in admission and admission["before_lookup"] is not True:
-        raise ValueError(f"before_lookup is {admission['before_lookup']!r}, not true")
+    _true_or_absent(admission, "before_lookup")
     if not math.isfinite(_float(admission, "default_value")):
         raise ValueError(f"default_value is {admission['default_value']!r}")
 
@@ -466,7 +491,7 @@ def _shard(
             raise ValueError(f"{where} has shape {list(array.shape)}")
         if _goes_with_rows(name) and array.shape[0] != rows:
             raise ValueError(f"{where} has {array.shape[0]} rows, and its shard {rows}")
-        if name == "bloom_counters" and array.shape[0] != counters:
+        if name == "bloom_counters" and "bloom_blocks" not in rules and array.shape[0] != counters:
             raise ValueError(f"{where} has {array.shape[0]} counters, and the table's filter {counters}")
         arrays[name] = array
     missing = [name for name, (_, _, needed) in rules.items() if needed and name not in arrays]
@@ -475,6 +500,8 @@ def _shard(
     waiting = {arrays[name].shape for name in WAITING if name in arrays}
     if len(waiting) > 1:
         raise ValueError(f"shard {number} has arrays of waiting ids of different lengths")
+    if len({arrays[name].shape[0] for name in BLOOM if name in arrays}) > 1:
+        raise ValueError(f"shard {number} has not as many blocks of counters as numbers of blocks")
     return ShardSpec(rows, table_rows, arrays)
 
 

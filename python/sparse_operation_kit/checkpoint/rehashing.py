@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint.compaction import new_checkpoint
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, row_blocks, waiting_ids
-from sparse_operation_kit.checkpoint.writer import RowSource
+from sparse_operation_kit.checkpoint.writer import FilterArray, RowSource
 
 _MODULUS = np.uint64(2**63 - 1)
 # What says which of several rows is kept, the most important first.
@@ -147,8 +148,12 @@ class _RehashedRows(RowSource):
         mine = self.table.last.placement.owner(self._waiting[0]) == shard
         return tuple(array[mine] for array in self._waiting)
 
-    def bloom_counters(self, shard: int) -> np.ndarray:
-        return np.zeros_like(super().bloom_counters(shard))
+    def bloom(self, shard: int) -> Iterator[FilterArray]:
+        for array in super().bloom(shard):
+            if manifests.in_blocks(self.table.manifest.table):
+                yield dataclasses.replace(array, shape=(0, *array.shape[1:]), pieces=())
+            else:
+                yield dataclasses.replace(array, pieces=map(np.zeros_like, array.pieces))
 
     def summary(self) -> Rehashed:
         """Returns what happens to the table."""

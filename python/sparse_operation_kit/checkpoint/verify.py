@@ -71,6 +71,7 @@ def _folder_problems(folder: TableFolder) -> Iterator[str]:
         if not damaged:
             yield from _key_problems(folder, shard)
             yield from _column_problems(folder, shard)
+            yield from _bloom_problems(folder, shard)
         shard.forget()
 
 
@@ -171,6 +172,26 @@ def _column_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
             if outside.size:
                 yield f"{array.path}: has {outside[0]}, which is not in [{low}, {high}]"
                 break
+
+
+def _bloom_problems(folder: TableFolder, shard: Shard) -> Iterator[str]:
+    array = shard.arrays.get("bloom_blocks")
+    if array is None:
+        return
+    limit = manifests.bloom_blocks(folder.manifest.table)
+    before = np.array([-1], np.int64)
+    for numbers in array.blocks(_BLOCK_ROWS):
+        outside = numbers[(numbers < 0) | (numbers >= limit)]
+        if outside.size:
+            yield f"{array.path}: has the block {outside[0]} of a filter of {limit} blocks"
+            return
+        both = np.concatenate([before, numbers])
+        falls = np.flatnonzero(both[1:] <= both[:-1])
+        if falls.size:
+            block, previous = both[falls[0] + 1], both[falls[0]]
+            yield f"{array.path}: has the block {block} after the block {previous}: blocks must increase"
+            return
+        before = both[-1:]
 
 
 def checked_bytes(entry: TableEntry) -> int:

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -67,6 +67,20 @@ class ArrayWriter:
             view = view[len(piece) :]
 
 
+# The number of rows of a filter's array that are written at a time.
+_FILTER_ROWS = 1 << 15
+
+
+@dataclass(frozen=True)
+class FilterArray:
+    """An array of an admission filter: its name, type and shape, and its contents piece by piece."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    pieces: Iterable[np.ndarray]
+
+
 class RowSource:
     """What a full checkpoint is written from, shard by shard: a table with its chain applied.
 
@@ -89,9 +103,13 @@ class RowSource:
         """Returns a shard's ids that wait for admission, their counts and last steps."""
         return waiting_ids(self.table, shard)
 
-    def bloom_counters(self, shard: int) -> np.ndarray:
-        """Returns the counters of a shard's Bloom filter."""
-        return self.table.last.shards[shard].array("bloom_counters")
+    def bloom(self, shard: int) -> Iterator[FilterArray]:
+        """Yields the arrays of a shard's Bloom filter."""
+        arrays = self.table.last.shards[shard].arrays
+        for name in manifests.BLOOM:
+            if name in arrays:
+                spec = arrays[name].spec
+                yield FilterArray(name, spec.dtype, spec.shape, arrays[name].blocks(_FILTER_ROWS))
 
 
 def write_full(table: Table, folder: Path, source: RowSource | None = None) -> int:
@@ -174,23 +192,25 @@ def _write_shard(source: RowSource, folder: Path, number: int, contents: _Conten
         for name in contents.columns:
             writers[name].append(block.columns[name])
     arrays = {name: writer.finish() for name, writer in writers.items()}
-    for name, array in _filter_arrays(source, number, contents).items():
-        writer = ArrayWriter(shard / f"{name}.npy", array.dtype, array.shape)
-        writer.append(array)
-        arrays[name] = writer.finish()
+    for array in _filter_arrays(source, number, contents):
+        writer = ArrayWriter(shard / f"{array.name}.npy", array.dtype, array.shape)
+        for piece in array.pieces:
+            writer.append(piece)
+        arrays[array.name] = writer.finish()
     sync_folder(shard)
     return {"rows": rows, "table_rows": rows, "arrays": arrays}
 
 
-def _filter_arrays(source: RowSource, shard: int, contents: _Contents) -> dict[str, np.ndarray]:
-    """Returns the arrays of a shard's admission filter."""
+def _filter_arrays(source: RowSource, shard: int, contents: _Contents) -> Iterator[FilterArray]:
+    """Yields the arrays of a shard's admission filter."""
     kind = (contents.description["admission"] or {}).get("kind")
     if kind == "bloom":
-        return {"bloom_counters": source.bloom_counters(shard)}
+        yield from source.bloom(shard)
     if kind != "counter":
-        return {}
+        return
     waiting = source.waiting(shard) if contents.training else [np.zeros([0], np.int64)] * 3
-    return dict(zip(manifests.WAITING, waiting))
+    for name, array in zip(manifests.WAITING, waiting):
+        yield FilterArray(name, array.dtype, array.shape, [array])
 
 
 def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], contents: _Contents) -> int:

@@ -44,7 +44,7 @@ class CounterFilter:
 
 @dataclasses.dataclass(frozen=True)
 class CBFFilter:
-    """Like `CounterFilter`, with counts in a counting Bloom filter, whose memory does not grow.
+    """Like `CounterFilter`, with counts in a counting Bloom filter, whose memory is bounded.
 
     A count may be too high, so that a key gets its row too early; it is never too low. The filter has
     k = ceil(log2(1 / false_positive_probability)) hash functions and ceil(k * max_element_size / ln 2)
