@@ -334,7 +334,7 @@ def test_diff_does_not_see_shards_or_order(tmp_path, capsys):
     made = saved_history(tmp_path, steps=1)
     made.shards = 3
     made.bloom = made.bloom + made.bloom[:1]
-    made.rows = dict(reversed(made.rows.items()))
+    made.rows = dict(reversed(list(made.rows.items())))
     again = made.save("again")
     assert run(capsys, "diff", made.saved[0].folder, again.folder) == (0, "", "")
 
@@ -343,7 +343,7 @@ def test_diff_output(tmp_path, capsys):
     made = saved_history(tmp_path, steps=1)
     key = next(iter(made.rows))
     made.rows[key]["values"] = made.rows[key]["values"] + np.float32(2)
-    made.rows[next(reversed(made.rows))]["frequency"] += 1
+    made.rows[list(made.rows)[-1]]["frequency"] += 1
     made.rows[12345] = made.rows[key]
     made.steps += 1
     changed = made.save("changed")

@@ -227,7 +227,7 @@ def test_compact_copies_ordinary_variables(tmp_path, capsys):
         "dense": np.arange(6, dtype=np.float32).reshape(2, 3),
         "step": np.int64(2**40),
         "words": np.array([b"a", b"\xff"], object),
-        "half": tf.constant([1.5, 2.5], tf.bfloat16).numpy(),
+        "half": np.array([1.5, 2.5], tf.bfloat16.as_numpy_dtype),
         "flag": np.array([True, False]),
     }
     reference = tensorflow_part.reference(prefix, saved.folder.name, saved.crc32, 3)

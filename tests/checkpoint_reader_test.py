@@ -204,7 +204,8 @@ def test_a_manifest_with_another_checksum_is_refused(tmp_path):
 
 def test_an_unfinished_folder_is_refused(tmp_path):
     saved = history(tmp_path).save("model.ckpt-1")
-    unfinished = saved.folder.rename(saved.folder.with_name(saved.folder.name + ".unfinished"))
+    unfinished = saved.folder.with_name(saved.folder.name + ".unfinished")
+    saved.folder.rename(unfinished)
     with pytest.raises(CheckpointError, match="not complete"):
         Table.open(unfinished)
 

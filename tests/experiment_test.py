@@ -36,7 +36,11 @@ def random_ids(rng, rows, kind, with_empty=True):
 def in_tensorflow(variable, ids, weights, combiner):
     if isinstance(ids, tf.RaggedTensor):
         ids, weights = ids.to_sparse(), weights if weights is None else weights.to_sparse()
-    return tf.nn.embedding_lookup_sparse(variable, ids, weights, combiner=combiner)
+    outputs = tf.nn.embedding_lookup_sparse(variable, ids, weights, combiner=combiner)
+    if compat.IS_TENSORFLOW_2:
+        return outputs
+    # 1.15 divides the zeros of weighted bags without ids by zero.
+    return tf.where(tf.math.is_nan(outputs), tf.zeros_like(outputs), outputs)
 
 
 def make_variables(kind, values):

@@ -171,7 +171,7 @@ OPTIMIZERS = {
 
 def loss_of(layer: tf.Tensor, samples: int) -> tf.Tensor:
     """A loss that depends on every column: a sum over the batch, divided by `samples`."""
-    width = layer.shape[-1]
+    width = layer.shape.as_list()[-1]
     factors = tf.reshape(tf.cos(tf.range(width, dtype=tf.float32)), [width, 1])
     predictions = tf.tanh(tf.matmul(layer, factors) / 4)
     return tf.reduce_sum(tf.square(predictions - 0.5)) / samples

@@ -165,12 +165,17 @@ def test_group_embedding_lookup_of_any_shape():
         rows = [Rows(kind, dim, kind) for dim, kind in zip_equal((3, 1, 8, 5), KINDS)]
         shapes = [(), (4,), (2, 3), (2, 0, 3), (3, 1), (5,), (2, 2), (7,)]
         positions = [rng.integers(0, 60, shape) for shape in shapes]
+
+        def fed(values):
+            # 1.15 fails to build a lookup of constant ids, if there are none, in a partitioned variable.
+            return tf.compat.v1.placeholder_with_default(values, values.shape)
+
         outputs = group_embedding_lookup(
             [rows[i % 4].variable for i in range(8)],
-            [tf.constant(rows[i % 4].keys[at]) for i, at in enumerate(positions)],
+            [fed(rows[i % 4].keys[at]) for i, at in enumerate(positions)],
         )
         wanted = [
-            tf.compat.v1.nn.embedding_lookup(rows[i % 4].source, tf.constant(at))
+            tf.compat.v1.nn.embedding_lookup(rows[i % 4].source, fed(at))
             for i, at in enumerate(positions)
         ]
         types = [op.type for op in session.graph.get_operations()]

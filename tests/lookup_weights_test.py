@@ -10,6 +10,7 @@ import harness
 import sparse_operation_kit as sok
 from device_of_tests import sized
 from same_length import zip_equal
+from sparse_operation_kit import compat
 from sparse_operation_kit.lookup import group
 
 BATCH = 8
@@ -75,7 +76,9 @@ def test_ids_without_a_positive_weight_are_left_out_as_tensorflow_leaves_them_ou
         assert session.run(sizes) == [len(set(keys[drawn > 0]))] * 2
         for rows, got, gradient in zip_equal(session.run(all_rows), (outputs[0], outputs[2]), by_weight[:2]):
             plain.load(rows, session)
-            np.testing.assert_array_equal(*session.run([got, want]))
+            # The square roots of 1.15 are not exact.
+            inexact = combiner == "sqrtn" and not compat.IS_TENSORFLOW_2
+            np.testing.assert_allclose(*session.run([got, want]), rtol=1e-6 if inexact else 0)
             got_gradient, want_gradient = session.run([gradient, by_weight[2]])
             assert not np.any(got_gradient[drawn <= 0])
             np.testing.assert_allclose(got_gradient, want_gradient, rtol=1e-4, atol=1e-5)

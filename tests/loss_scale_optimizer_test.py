@@ -33,9 +33,14 @@ if compat.legacy_keras_optimizers():
 def control_flow_v2(request):
     """Runs a test with both of TensorFlow's implementations of tf.cond."""
     before = tf.compat.v1.control_flow_v2_enabled()
+    resources_before = tf.compat.v1.resource_variables_enabled()
     _set_control_flow_v2(request.param)
+    # Functions take no reference variables, which 1.15 makes by default.
+    tf.compat.v1.enable_resource_variables()
     yield
     _set_control_flow_v2(before)
+    if not resources_before:
+        tf.compat.v1.disable_resource_variables()
 
 
 def _set_control_flow_v2(enabled):

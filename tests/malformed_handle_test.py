@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit import native
+from sparse_operation_kit import compat, native
 
 DIM = 2
 NAME = "sound_table"
@@ -19,7 +19,7 @@ def two_handles():
 
 HANDLES = {
     "no handle": lambda: harness.empty_tensor(tf.resource),
-    "the handle of a variable": lambda: tf.Variable([1.0]).handle,
+    "the handle of a variable": lambda: tf.Variable([1.0], **compat.AS_RESOURCE).handle,
     "the handle of a queue": lambda: tf.queue.FIFOQueue(3, [tf.int64]).queue_ref,
     "two handles": two_handles,
 }
@@ -88,7 +88,7 @@ def test_handles_of_another_kind(use, kind):
 
 def test_is_initialized_of_another_kind_is_false():
     with harness.graph_and_session() as session:
-        assert not session.run(native.ops.sok_table_is_initialized(tf.Variable([1.0]).handle))
+        assert not session.run(native.ops.sok_table_is_initialized(tf.Variable([1.0], **compat.AS_RESOURCE).handle))
 
 
 def test_one_table_twice_in_the_handles_of_a_group():

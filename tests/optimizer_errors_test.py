@@ -34,13 +34,16 @@ def test_unknown_legacy_keras_optimizer(table):
     class Unknown(_KERAS[0][1].Optimizer):
         """No optimizer of Keras'."""
 
+        def get_config(self):
+            return {}
+
     with pytest.raises(TypeError, match="Unknown cannot train embedding variable 'my_table'"):
         Unknown("unknown").apply_gradients([(_gradient(), table)])
 
 
 def test_newer_keras_optimizer(table):
     bases = compat.other_keras_optimizers()
-    assert bases
+    assert bool(bases) == (compat.VERSION >= (2, 11))
     for base in bases:
         optimizer = next(cls for cls in base.__subclasses__() if cls.__name__ == "SGD")()
         with pytest.raises(TypeError, match="SGD cannot train embedding variable 'my_table'"):

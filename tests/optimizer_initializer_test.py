@@ -23,7 +23,7 @@ for _, _keras in compat.legacy_keras_optimizers():
 def model(optimizer):
     """(table, dense variable, training op) of a small model."""
     table = sok.EmbeddingVariable("table", dim=2, initializer=1.0)
-    dense = tf.compat.v1.get_variable("dense", initializer=[2.0, 3.0])
+    dense = tf.compat.v1.get_variable("dense", initializer=[2.0, 3.0], use_resource=True)
     loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [4, 5]) * dense)
     gradients = tf.gradients(loss, [table, dense])
     return table, dense, optimizer.apply_gradients(zip_equal(gradients, [table, dense]))

@@ -35,7 +35,7 @@ def test_the_momentum_schedule_advances_once_per_step(tables, others):
         step = _minimized(
             optimizer,
             [sok.EmbeddingVariable(name=f"table{i}", dim=2, initializer=1.0) for i in range(tables)],
-            [tf.Variable([1.0, 2.0]) for _ in range(others)],
+            [tf.Variable([1.0, 2.0], **compat.AS_RESOURCE) for _ in range(others)],
         )
         cache = _momentum_cache(optimizer)
         assert cache in tf.compat.v1.global_variables()
@@ -50,7 +50,7 @@ def test_the_momentum_schedule_advances_once_per_step(tables, others):
 def test_slots_are_made_for_ordinary_variables_only():
     with harness.graph_and_session():
         table = sok.EmbeddingVariable(name="table", dim=2)
-        dense = tf.Variable([1.0, 2.0])
+        dense = tf.Variable([1.0, 2.0], **compat.AS_RESOURCE)
         optimizer = legacy.Nadam(0.1)
         _minimized(optimizer, [table], [dense])
         assert optimizer.get_slot(table, "m") is None

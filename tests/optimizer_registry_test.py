@@ -151,7 +151,7 @@ def test_every_subclass_that_changes_the_updates_is_refused(entry):
 @pytest.mark.parametrize(("entry", "rule"), CASES)
 def test_slots_have_the_names_that_ordinary_variables_slots_have(entry, rule):
     with harness.graph_and_session():
-        variable = tf.compat.v1.get_variable("plain", initializer=tf.ones([3, 2]))
+        variable = tf.compat.v1.get_variable("plain", initializer=tf.ones([3, 2]), use_resource=True)
         optimizer = entry.make(rule, 0.1)
         optimizer.apply_gradients([(tf.ones([3, 2]), variable)])
         names = optimizer.get_slot_names()

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import optimizer_parity
+from sparse_operation_kit import compat
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -31,10 +32,11 @@ OPTIMIZERS = {
     "ftrl_shrinkage": lambda lr: train.FtrlOptimizer(
         lr, l2_regularization_strength=0.01, l2_shrinkage_regularization_strength=0.05
     ),
-    "ftrl_beta": lambda lr: train.FtrlOptimizer(lr, beta=0.5),
     "adam_arguments": lambda lr: train.AdamOptimizer(lr, beta1=0.7, beta2=0.95, epsilon=1e-3),
     "adam_callables": lambda lr: train.AdamOptimizer(lambda: lr, beta1=lambda: 0.8),
 }
+if compat.IS_TENSORFLOW_2:
+    OPTIMIZERS["ftrl_beta"] = lambda lr: train.FtrlOptimizer(lr, beta=0.5)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -118,4 +118,6 @@ def _signature(keys: tf.Variable, rows: tf.Variable, number: int) -> Any:
         position = tf.searchsorted(ordered, ids, out_type=tf.int64)
         found = tf.equal(tf.gather(ordered, position), ids)
         last = tf.shape(ordered, out_type=tf.int64)[0] - 1
-        return signature(ids, tf.gather(rows, tf.where(found, position, last), name="rows"))
+        # `tf.where` of 1.15 does not broadcast.
+        row = tf.where(found, position, tf.fill(tf.shape(position), last))
+        return signature(ids, tf.gather(rows, row, name="rows"))

@@ -112,9 +112,9 @@ else:
 
 
 def op_definition(name: str) -> Any:
-    """The registration of a type of ops."""
+    """The registration of a type of ops; None if there is no such type."""
     if tf.__version__.startswith("1."):
-        return op_def_registry.get_registered_ops()[name]
+        return op_def_registry.get_registered_ops().get(name)
     return op_def_registry.get(name)
 
 

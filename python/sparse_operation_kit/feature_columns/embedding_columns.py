@@ -88,24 +88,27 @@ class TableColumn(abc.ABC):
         Raises:
           ValueError: The column is not over a sequence column.
         """
+        self._check_is_sequence()
+        return self._sequences(self.state_request(transformation_cache, state_manager))
+
+    def _get_sequence_dense_tensor(
+        self, inputs: Any, weight_collections: Any = None, trainable: Any = None
+    ) -> Any:
+        """The same in a `tf.contrib.feature_column.sequence_input_layer`, which version 1.15 has."""
+        self._check_is_sequence()
+        return self._sequences(self.request(inputs, weight_collections, trainable))
+
+    def _check_is_sequence(self) -> None:
         if not isinstance(self.categorical_column, columns_v2.SequenceCategoricalColumn):
             raise ValueError(
                 f"Column '{self.name}' is not over a sequence column: use "
                 "sequence_categorical_column_with_embedding"
             )
-        request = self.state_request(transformation_cache, state_manager)
+
+    def _sequences(self, request: LookupRequest) -> Any:
         lengths = columns_v2.fc_utils.sequence_length_from_sparse_tensor(request.ids)
         return columns_v2.SequenceDenseColumn.TensorSequenceLengthPair(
             dense_tensor=look_up_alone(request, self._op_name), sequence_length=lengths
-        )
-
-    def _get_sequence_dense_tensor(
-        self, inputs: Any, weight_collections: Any = None, trainable: Any = None
-    ) -> Any:
-        del inputs, weight_collections, trainable
-        raise ValueError(
-            f"Column '{self.name}': sequences are read by tf.keras.experimental.SequenceFeatures or "
-            "tf.contrib.feature_column.sequence_input_layer"
         )
 
     @property
