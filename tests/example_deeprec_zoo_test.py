@@ -68,9 +68,9 @@ def test_it_learns(trained, name):
 
 def test_rare_ids_have_rows_only_without_a_filter(trained):
     assert rows(trained("dlrm"), "C26_embedding") == 0
-    of_bloom = [rows for name, rows in trained("deepfm")["rows"].items() if "C26_" in name]
+    of_deepfm = [rows for name, rows in trained("deepfm")["rows"].items() if "C26_" in name]
     # The table of the linear part has no filter.
-    assert sorted(of_bloom) == [0, 960]
+    assert sorted(of_deepfm) == [0, 960]
     assert rows(trained("dcn_v2"), "C26_embedding") == 960
 
 
