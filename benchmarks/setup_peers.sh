@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the environments of the libraries that peers.py compares with ours, each from its file in requirements/. Makes
-# only those that are missing. If one cannot be made, says so and goes on with the others.
+# only those that are missing. If one cannot be made, reports that and continues with the others.
 #
 # Usage: benchmarks/setup_peers.sh [NAME]...      (tfra, torch, fbgemm; without a name: all)
 #

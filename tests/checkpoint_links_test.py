@@ -131,7 +131,7 @@ def test_a_link_in_the_place_of_a_lock(victim, folder, model):
     link.symlink_to(victim.path / "precious")
     with pytest.raises(tf.errors.FailedPreconditionError, match=str(link)):
         model.saver.save(model.session, str(folder / "m"))
-    # A link in the place of an older checkpoint's lock is no obstacle.
+    # A link in place of an older checkpoint's lock is no obstacle.
     own(folder / "m-1.sok" / LEAF)
     model.saver.save(model.session, str(folder / "m"), global_step=2)
     assert not (folder / "m-1.sok").exists()

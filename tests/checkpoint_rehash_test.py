@@ -38,7 +38,7 @@ def test_new_keys_are_those_of_the_columns():
 
 
 def rows_of(table, columns):
-    """{key: {column: value}}, and that no key occurs twice."""
+    """Returns {key: {column: value}}; fails if a key occurs twice."""
     found = {}
     for block in row_blocks(table, columns):
         for n, key in enumerate(block.keys.tolist()):
@@ -48,7 +48,7 @@ def rows_of(table, columns):
 
 
 def merged(saved):
-    """The rows and the waiting ids that a saved state becomes, in the simplest way."""
+    """The rows and the waiting ids that a saved state should become: a simple reference."""
     rows, waiting = {}, {}
     for old in sorted(saved.rows, key=lambda key: (-saved.rows[key]["frequency"], key % 2**64)):
         new = old % 2**64 % (2**63 - 1)
@@ -69,7 +69,7 @@ def merged(saved):
 @pytest.mark.parametrize("admission", [None, COUNTER, BLOOM, BLOCKS])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_random_tables_whose_keys_meet(tmp_path, admission, shards):
-    """The keys of a History are hostile: 1, -1 and -2^63 become 1, and 2^63 - 1 becomes 0."""
+    """The keys of a History are hostile: 1, -1 and -2^63 all become 1, and 2^63 - 1 becomes 0."""
     met = 0
     for seed in range(4):
         folder = tmp_path / str(seed)
@@ -123,7 +123,7 @@ def column_model(column, feature):
 
 
 def test_a_model_goes_on_with_todays_keys(tmp_path, capsys):
-    """The old model is one whose integers are the old keys; the new one has the strings themselves."""
+    """The old model has the old keys as integers; the new one has the strings themselves."""
     with harness.graph_and_session() as session:
         words = tf.constant([[word] for word in WORDS[1:]])
         old = tf.reshape(old_keys_of(tf.reshape(words, [-1])), [-1, 1])

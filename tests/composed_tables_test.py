@@ -1,4 +1,4 @@
-"""DeepRec's multi-hash, dynamic-dimension and adaptive variables and columns, held to slow references."""
+"""DeepRec's multi-hash, dynamic-dimension and adaptive variables and columns, against slow references."""
 
 import numpy as np
 import pytest

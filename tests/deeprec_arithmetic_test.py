@@ -19,14 +19,15 @@ from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
 fc = v1.feature_column
-# What DeepRec's test of FTRL has after one step, for keys that occurred three times and twice.
+# The arguments of DeepRec's FTRL test, whose result after one step is known for keys that occurred three
+# times and twice.
 FTRL = {"learning_rate": 0.1, "l1_regularization_strength": 2.0, "l2_regularization_strength": 0.00001}
 THREE_TIMES, TWICE = 0.8282884, 0.7927219
 
 
 @pytest.fixture(autouse=True)
 def deeprecs_names():
-    """DeepRec's names are installed, nothing is chosen, and the log has said nothing."""
+    """Installs DeepRec's names, without a choice of arithmetic and without earlier log messages."""
     deeprec.uninstall()
     deeprec.install()
     deeprec_arithmetic._told.clear()
@@ -157,7 +158,7 @@ def test_initial_rows_are_those_of_a_matrix(rows):
     for key, row in zip_equal(keys, found):
         np.testing.assert_array_equal(row, matrix[int(key) % rows])
     assert len({row.tobytes() for row in matrix.values()}) == len(matrix)
-    # The matrix is one of the initial rows of keys that are not negative.
+    # The matrix consists of the initial rows of non-negative keys.
     deeprec.use_deeprec_arithmetic(False)
     own = initial_rows(np.array(sorted(matrix)))
     np.testing.assert_array_equal(own, [matrix[number] for number in sorted(matrix)])
@@ -260,7 +261,7 @@ FILTERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("kind", FILTERS)
 def test_the_older_admission_as_in_deeprecs_tests(name, kind):
-    """First all read zeros; then keys of three occurrences read what the first step has made of ones."""
+    """First all keys read zeros; then keys that occurred three times read ones after one update."""
     option = tf.EmbeddingVariableOption(filter_option=FILTERS[kind]())
     with harness.graph_and_session() as session:
         table = tf.get_embedding_variable("t", 3, initializer=ones(), ev_option=option)
@@ -285,7 +286,7 @@ def test_the_older_admission_of_one_key_a_step():
 
 
 def test_adam_async_counts_steps_that_have_rows():
-    """Powers wait in empty steps: the model is the one that never had them."""
+    """Powers do not change in empty steps: the model equals one that never had them."""
     found = []
     for batches in ([[1, 2], [2], [1]], [[1, 2], [], [2], [], [], [1]]):
         with harness.graph_and_session() as session:

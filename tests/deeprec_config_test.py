@@ -1,4 +1,4 @@
-"""Fields of DeepRec's ConfigProto: taken, logged once, kept in copies, gone after `uninstall`."""
+"""Fields of DeepRec's ConfigProto: accepted, logged once, kept in copies, gone after `uninstall`."""
 
 import copy
 import os
@@ -18,7 +18,7 @@ v1 = tf.compat.v1
 
 @pytest.fixture(autouse=True)
 def installed():
-    """The fields are installed, and none was logged."""
+    """Installs the fields, with none logged yet."""
     config_fields._told.clear()
     deeprec.install()
     yield

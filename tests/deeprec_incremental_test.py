@@ -106,11 +106,13 @@ def test_positional_arguments_and_other_hooks_stay(tmp_path):
     assert len(ends) == 1 and kinds(tmp_path) == {0: "full", 1: "full"}
 
 
-def test_without_a_directory_nothing_is_saved():
+def test_without_a_directory_nothing_is_saved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with tf.Graph().as_default():
         step = model()
         with v1.train.MonitoredTrainingSession(save_incremental_checkpoint_secs=1e-6) as session:
             session.run(step)
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_tables_full_checkpoints_have_everything(tmp_path, caplog):

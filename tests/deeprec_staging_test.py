@@ -15,7 +15,7 @@ v1 = tf.compat.v1
 
 @pytest.fixture(autouse=True)
 def told_nothing():
-    """Each test logs anew."""
+    """Each test starts with nothing logged."""
     staging._told.clear()
 
 

@@ -1,4 +1,4 @@
-"""What DeepRec's tables offer: collections, storage options."""
+"""DeepRec's collections and storage options, statistics, inference mode and AdamW."""
 
 import numpy as np
 import pytest
@@ -257,7 +257,7 @@ def test_inference_mode_is_deeprecs(monkeypatch):
 
 @pytest.mark.parametrize("call", ["minimize", "apply_gradients"])
 def test_adamw_decays_the_variables_of_a_list(call):
-    """Against the same optimizer without decay, and with the decay of all."""
+    """Compared with the same optimizer without decay, and with decay for all variables."""
 
     def trained(decaying):
         with harness.graph_and_session() as session:

@@ -178,7 +178,7 @@ def test_what_ranks_take_with_dp_input_false():
         row_slice_threshold=120,
         data_parallel_threshold=8,
     )
-    # Tables 0 and 3 are cut by rows, 2 is replicated, and 1 lies whole on the first rank.
+    # Tables 0 and 3 are sliced by rows, 2 is replicated, and 1 is entirely on the first rank.
     assert strategy.table_ids_list == [[0, 1, 2, 3], [0, 2, 3]]
     assert strategy.input_ids_list == [[0, 1, 2, 3, 4], [0, 1, 3, 4]]
     sizes = [

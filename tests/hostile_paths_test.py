@@ -186,7 +186,7 @@ def test_something_else_where_a_raw_file_should_be(model, tmp_path, kind, file):
 
 
 def test_a_pipe_is_no_checkpoint(tmp_path):
-    """Pipes in the place of TensorFlow's files or ours are errors; nothing waits for a writer."""
+    """Pipes in place of TensorFlow's files or ours are errors; nothing waits for a writer."""
     made = History(tmp_path, np.random.default_rng(0))
     made.train()
     saved = made.save("model")

@@ -68,6 +68,7 @@ def test_without_variables_it_does_nothing(name):
 def test_it_goes_into_one_group_with_the_initializer_of_all_variables():
     with harness.graph_and_session() as session:
         optimizer = LossScaleOptimizer(sok.optimizers.Adam(0.1), 1024)
-        _, _, train = model(optimizer)
+        table, _, train = model(optimizer)
         session.run(tf.group(tf.compat.v1.global_variables_initializer(), optimizer.initializer))
         session.run(train)
+        assert not np.any(session.run(tf.nn.embedding_lookup(table, [4, 5])) == 1.0)

@@ -104,9 +104,15 @@ def test_a_childs_copy_does_not_outlive_the_parent(prefix):
 
 def test_waits_for_the_one_before(prefix):
     first = acquire(prefix, 0)
-    threading.Timer(0.2, first.release).start()
+    released = threading.Event()
+
+    def release():
+        released.set()
+        first.release()
+
+    threading.Timer(0.2, release).start()
     with acquire(prefix, 30):
-        pass
+        assert released.is_set()
 
 
 def test_many_processes(prefix, tmp_path):

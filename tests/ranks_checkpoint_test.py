@@ -143,7 +143,7 @@ def _errors(folder: str) -> dict[str, str]:
             pathlib.Path(folder, "file").write_text("")
         place = "file" if rank == 0 else "of_1"
         try_to("first_cannot_write", lambda: model.saver.save(session, f"{folder}/{place}/model"))
-        # Rank 0 fails after its tables are written, because there is a folder in the place of its state file.
+        # Rank 0 fails after its tables are written, because there is a folder in place of its state file.
         os.makedirs(f"{folder}/state_is_a_folder", exist_ok=True)
         try_to(
             "first_fails_late",

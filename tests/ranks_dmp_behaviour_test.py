@@ -179,7 +179,7 @@ def check_eager_lookups():
 
 
 def check_concatenated_features():
-    """A ConcatOneHotEmbedding that is dealt, or cut by rows or columns; inputs of samples and of tables."""
+    """A ConcatOneHotEmbedding on one rank, or sliced by rows or columns; inputs of samples and of tables."""
     size, rank = communicator().size, communicator().rank
     table, ids = np.arange(14.0).reshape(7, 2), np.array([[2, 0], [0, 3], [1, 1]] * size)
     for options in (

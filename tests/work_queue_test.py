@@ -1,4 +1,4 @@
-"""WorkQueue: each work is taken once per epoch, by readers and datasets; checkpoints have what is left."""
+"""WorkQueue: each work is taken once per epoch, by readers and datasets; checkpoints have the rest."""
 
 import threading
 
@@ -154,7 +154,7 @@ def test_checkpoints_have_what_is_left(tmp_path):
             taken = [tf.compat.as_str(session.run(work)) for _ in range(stop if started(session) else 0)]
             path = saver.save(session, str(tmp_path / f"{stop}"))
         with tf.Graph().as_default(), v1.Session() as session:
-            # Another seed: what is left comes from the checkpoint.
+            # A different seed: the remaining works come from the checkpoint.
             work = WorkQueue(WORKS, num_epochs=2, seed=9).take()
             saver = v1.train.Saver()
             saver.restore(session, path)

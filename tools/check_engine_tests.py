@@ -1,6 +1,6 @@
 """Checks that engine_test, of cuda/programs/BUILD, links the tests of every cuda_test.
 
-It is the only program that runs them on a device, so a test that it leaves out never runs there.
+It is the only program that runs these tests on a device, so a test that it leaves out never runs there.
 
 Usage: python tools/check_engine_tests.py [ROOT_OF_THE_REPOSITORY]
 """
@@ -20,7 +20,7 @@ EXCEPTIONS: Mapping[str, str] = {}
 
 
 def find_differences(root: Path, exceptions: Mapping[str, str] = EXCEPTIONS) -> Iterator[str]:
-    """What engine_test leaves out, and exceptions that are none, one message for each.
+    """Yields a message for each test that engine_test leaves out, and for each invalid exception.
 
     Args:
       root: a folder with packages. Folders whose names begin with `bazel-` or a dot are skipped.
@@ -44,7 +44,7 @@ def find_differences(root: Path, exceptions: Mapping[str, str] = EXCEPTIONS) -> 
 
 
 class _Package:
-    """Reads one BUILD file by running it: what it has in common with Python is enough."""
+    """Reads one BUILD file by executing it as Python, which is close enough."""
 
     def __init__(self, folder: Path, package: str, tests: set[str], linked: set[str]) -> None:
         self._folder = folder
@@ -79,7 +79,7 @@ class _Package:
 
 
 class _Names(dict):
-    """The names of a BUILD file. Those that it does not define itself mean nothing."""
+    """The names of a BUILD file. Names that it does not define itself are `_Nothing`."""
 
     def __missing__(self, name: str) -> Any:
         if hasattr(builtins, name):
@@ -88,7 +88,7 @@ class _Names(dict):
 
 
 class _Nothing:
-    """A rule or a value from another file. Calls and sums of it are nothing, too."""
+    """A rule or a value from another file. Calls and sums of it are `_Nothing` too."""
 
     def __call__(self, *_: Any, **__: Any) -> _Nothing:
         return self

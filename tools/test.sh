@@ -18,7 +18,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 take_environment_options "$@"
 targets=()
 horovod=--horovod
-# One more than there are cores, as tests wait now and then: for processes, disks and other ranks.
+# One more than there are cores, because tests sometimes wait: for processes, disks and other ranks.
 jobs=$(($(nproc) + 1))
 options=(--keep_going --jobs="$jobs" --local_cpu_resources="$jobs" --show_progress_rate_limit=5)
 device=

@@ -75,8 +75,8 @@ std::vector<std::pair<int, bool>> Saves() {
   return {{1, false}, {1, true}, {3, false}, {3, true}};
 }
 
-// How many operations a test goes on by. What fails is a file, so a slow engine takes part in some failures,
-// and AddressSanitizer sees a third of them.
+// The number of operations by which a test advances. Only file operations fail, so a slow engine is tested
+// with only some of the failures, and AddressSanitizer sees a third of them.
 int64_t Stride() {
 #ifdef __SANITIZE_ADDRESS__
   constexpr int64_t kEach = 3;

@@ -221,7 +221,7 @@ class PosixFileSystem final : public Files {
     const auto place = Place::Of("open", path);
     SOK_RETURN_IF_ERROR(place.status());
     const Place& at = *place.value();
-    // O_NONBLOCK: a pipe in the place of the file must not block.
+    // O_NONBLOCK: a pipe in place of the file must not block.
     const int file = openat(at.folder(), at.name(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return at.Error("open");
     struct stat facts;

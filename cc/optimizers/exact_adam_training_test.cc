@@ -1,4 +1,4 @@
-// Exact Adam over long random training, against dense Adam in double and in single precision.
+// Exact Adam over long random training, compared with dense Adam in double and in single precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace sok {
 namespace {
 
 float Alpha(int t, float beta1, float beta2) {
-  // A warm-up over 40 steps, a decay, and from step 201 on a rate ten times as large; with TensorFlow's bias
+  // Warm-up over 40 steps, then decay, and from step 201 on ten times the rate; with TensorFlow's bias
   // correction.
   double rate = t <= 40 ? 1e-4 * t : 4e-3 * std::pow(0.99, t - 40);
   if (t > 200) rate *= 10;

@@ -50,10 +50,10 @@ def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add_common_flags(parser)
     add = parser.add_argument
-    add("--strategy", default="memory_balanced", help="how tables are dealt to ranks")
-    add("--column_slice_threshold", type=int, help="most elements of a slice of columns")
-    add("--row_slice_threshold", type=int, help="tables so large are cut by rows")
-    add("--data_parallel_threshold", type=int, help="tables so small are on every rank")
+    add("--strategy", default="memory_balanced", help="how tables are distributed over ranks")
+    add("--column_slice_threshold", type=int, help="maximum number of elements in a slice of columns")
+    add("--row_slice_threshold", type=int, help="tables with at least this many elements are sliced by rows")
+    add("--data_parallel_threshold", type=int, help="tables with at most this many elements are replicated")
     add("--learning_rate", type=float, default=0.2, help="of the tables' Adagrad")
     flags = parser.parse_args()
     if flags.global_batch_size % hvd.size():

@@ -1,4 +1,4 @@
-"""Translates numbers into words with a Transformer whose vocabulary table is cut by columns over ranks.
+"""Translates numbers into words with a Transformer whose vocabulary table is sliced by columns over ranks.
 
     python train_transformer.py
     mpirun -np 2 python train_transformer.py --output_dir two

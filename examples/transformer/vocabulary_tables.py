@@ -1,4 +1,4 @@
-"""The vocabulary table: cut by columns over ranks, whole on every rank, or a hash table of 64-bit ids."""
+"""The vocabulary table: sliced by columns over ranks, whole on every rank, or a hash table of 64-bit ids."""
 
 from __future__ import annotations
 

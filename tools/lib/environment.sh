@@ -58,7 +58,7 @@ requirement_files() {
 requirements_hash() {
   {
     requirement_files | xargs cat
-    # The caller may install another TensorFlow.
+    # The caller may install a different TensorFlow.
     [ -z "$SOK_PYTHON" ] || "$SOK_PYTHON" -c 'import importlib.util as util, os
 path = util.find_spec("tensorflow").origin
 print(path, os.stat(path).st_mtime)' 2> /dev/null || true

@@ -14,7 +14,7 @@ import zoo_run
 
 
 def attention(query, keys, mask, flags):
-    """The sum of `keys`, [batch, n, dim], weighed by how much they matter to `query`, [batch, dim]."""
+    """The sum of `keys`, [batch, n, dim], weighted by their relevance to `query`, [batch, dim]."""
     queries = tf.tile(query[:, tf.newaxis, :], [1, tf.shape(keys)[1], 1])
     inputs = tf.concat([queries, keys, queries - keys, queries * keys], axis=2)
     scores = zoo_layers.mlp(tf.reshape(inputs, [-1, 4 * flags.embedding_dim]), [32, 1], "attention", flags)
@@ -23,7 +23,7 @@ def attention(query, keys, mask, flags):
 
 
 def build(features, labels, flags):
-    """A network on the user, the film, and the user's history weighed by the film."""
+    """A network on the user, the film, and the user's history weighted by relevance to the film."""
     option = zoo_layers.ev_option(flags)
     films = tf.get_embedding_variable("films", embedding_dim=flags.embedding_dim, ev_option=option)
     users = tf.get_embedding_variable("users", embedding_dim=flags.embedding_dim, ev_option=option)

@@ -76,7 +76,7 @@ class Replacement:
 
     Attributes:
       name: the dotted name of what is changed; unique.
-      part: what it is installed with.
+      part: the part that it is installed with.
       reason: why TensorFlow's own behavior does not work.
       how: how it is changed.
       since: the first TensorFlow version, (major, minor), that needs the entry.
@@ -439,7 +439,7 @@ TABLE: tuple[Replacement, ...] = (
         Replacement(f"{message}.{method}", Part.DEEPREC_NAMES, reason, how)
         for message in CONFIG_MESSAGES.values()
         for method, reason, how in (
-            ("__setattr__", "Programs written for DeepRec set fields that TensorFlow has not.", How.WRAPPED),
+            ("__setattr__", "Programs written for DeepRec set fields that TensorFlow lacks.", How.WRAPPED),
             ("__getattr__", "Those fields can be read.", How.ADDED),
         )
     ),

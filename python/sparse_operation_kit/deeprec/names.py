@@ -146,7 +146,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
             "same, and",
             "also weights, `sqrtn`, RaggedTensors and ordinary variables; a table may occur in "
             "`params` twice. `partition_strategy` has no effect on tables, `params_num_per_group` "
-            "none at all: all tables of a call are one op. Weights may be passed in the place of "
+            "none at all: all tables of a call are one op. Weights may be passed in place of "
             "either release",
         ),
         Row("tf.nn.group_embedding_lookup", "same"),

@@ -60,7 +60,7 @@ class ParquetDataset(tf.compat.v2.data.Dataset):
           fields: names of columns, or fields. None for all columns of the first file. If the names of the
             files are in a tensor or dataset, fields with dtype and ragged rank, unless the dataset is that of
             a `WorkQueue`.
-          partition_count: into how many partitions the row groups of each file are dealt.
+          partition_count: the number of partitions among which the row groups of each file are distributed.
           partition_index: which partition is read.
           drop_remainder: whether only batches of `batch_size` rows are kept.
           num_parallel_reads: how many files are read in turn, each in a thread of its own; None for one file

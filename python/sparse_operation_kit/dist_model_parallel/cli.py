@@ -56,9 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     add("tables", metavar="TABLES", help="the tables, a JSON file")
     add("--ranks", type=int, required=True, help="the number of ranks")
     add("--strategy", choices=STRATEGIES, default="basic", help="default: basic")
-    add("--column_slice_threshold", type=int, help="the most elements of a slice of columns")
-    add("--row_slice_threshold", type=int, help="tables of so many elements or more are cut by rows")
-    add("--data_parallel_threshold", type=int, help="tables of so many elements or fewer are replicated")
+    add("--column_slice_threshold", type=int, help="the maximum number of elements in a slice of columns")
+    add("--row_slice_threshold", type=int, help="tables with at least this many elements are sliced by rows")
+    add("--data_parallel_threshold", type=int, help="tables with at most this many elements are replicated")
     add("--json", action="store_true", help="print JSON")
     return parser
 

@@ -27,5 +27,5 @@ def replica_name(group: Group) -> str:
 
 
 def is_cut(variable: Any) -> bool:
-    """Whether only this rank has a variable: one of tables that are dealt or cut, or a slot of it."""
+    """Whether only this rank has a variable: one of distributed or sliced tables, or a slot of one."""
     return isinstance(variable, tf.Variable) and _OF_RANK.search(variable.name) is not None

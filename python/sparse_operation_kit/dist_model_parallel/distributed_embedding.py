@@ -40,8 +40,8 @@ class DistributedEmbedding(Layer):
     All ranks build the same layer, and run it in the same steps. Their batches may differ. Of the embedding
     layers only sizes, combiners and initializers are used.
 
-    The gradients of tables that are dealt or cut are sums over all ranks, on the rank that has the rows;
-    those of replicated tables are this rank's own. Train with this package's `DistributedOptimizer` or
+    The gradients of tables that are distributed or sliced are sums over all ranks, on the rank that has the
+    rows; those of replicated tables are this rank's own. Train with this package's `DistributedOptimizer` or
     `DistributedGradientTape`, which make both averages, as Horovod's do.
 
     Attributes:
@@ -66,11 +66,11 @@ class DistributedEmbedding(Layer):
           embeddings: embedding layers without weights; see `DistEmbeddingStrategy`, also for the others.
           strategy: "basic", "memory_balanced" or "memory_optimized".
           column_slice_threshold: the most elements of a slice of columns.
-          row_slice_threshold: tables of so many elements or more are cut by rows.
+          row_slice_threshold: tables with at least this many elements are sliced by rows.
           dp_input: whether inputs are the ids of this rank's samples. If not, a rank takes the inputs
             `strategy.input_ids_list[rank]` of the whole batch.
           input_table_map: the table of each input.
-          data_parallel_threshold: tables of so many elements or fewer are replicated.
+          data_parallel_threshold: tables with at most this many elements are replicated.
           **kwargs: of every Keras layer: `name`, `dtype`, `trainable`.
 
         Raises:

@@ -22,7 +22,8 @@ class Group:
     Attributes:
       rows, columns: its shape.
       pieces: the parts of tables in it, by their first row.
-      replicated: the number of the table that it is a replica of; None if its tables are cut or dealt.
+      replicated: the number of the table that it is a replica of; None if its tables are sliced or
+        distributed.
     """
 
     rows: int

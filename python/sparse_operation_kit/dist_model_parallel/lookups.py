@@ -31,7 +31,7 @@ class _Asked:
 
     Attributes:
       rows: for each part of the unit, int64, the distinct rows of its variable; of a replica, this rank's.
-      places: int32 [ids], the row of each id among those that come back, part by part for a table cut by
+      places: int32 [ids], the row of each id among those that come back, part by part for a table sliced by
         rows.
     """
 

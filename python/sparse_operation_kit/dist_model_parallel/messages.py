@@ -1,4 +1,4 @@
-"""What ranks tell each other before rows are exchanged: who they are, and what is wrong with their inputs."""
+"""What ranks tell each other before they exchange rows: fingerprints of tables, and errors of inputs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrat
 
 
 class _Finding(enum.IntEnum):
-    """What is wrong with an input."""
+    """An error of an input."""
 
     NOTHING = 0
     ID = 1  # the value is an id that is not in the table; as in MergedIds
-    BATCH = 2  # the value is a batch that ranks do not divide
+    BATCH = 2  # the value is a batch size that is not a multiple of the number of ranks
 
 
 # Words of a header: the fingerprint of the sender's tables, a _Finding, an input and a value.
@@ -34,8 +34,8 @@ def header(
     Args:
       strategy: the tables.
       inputs: the numbers of this rank's inputs.
-      finding: what `MergedIds` says of their ids; None if there are no inputs.
-      batches: their batches, int64, if ranks have to divide them.
+      finding: what `MergedIds` found about their ids; None if there are no inputs.
+      batches: their batch sizes, int64, if these must be multiples of the number of ranks.
     """
     fingerprint = tf.constant(strategy.layout.fingerprint(), tf.int64)
     if finding is None:
@@ -62,7 +62,7 @@ def checked(strategy: DistEmbeddingStrategy, headers: tf.Tensor, who: str, resul
     """
     is_other = tf.not_equal(headers[:, 0], strategy.layout.fingerprint())
     is_bad = is_other | tf.not_equal(headers[:, 1], _Finding.NOTHING)
-    # Text is on the host only.
+    # Strings exist on the host only.
     with tf.device("/device:CPU:0"):
         rank = tf.argmax(tf.cast(is_bad, tf.int32))
         finding, number, value = tf.unstack(headers[rank][1:HEADER])

@@ -1,8 +1,8 @@
 """Where tables are: a pure function from their sizes to pieces on ranks. All ranks compute the same.
 
-A table is replicated, cut by rows over all ranks, or cut by columns into slices, which may be one. Slices are
-dealt to ranks by a strategy. Slices of one table that meet on a rank are one piece. Pieces of one width and
-combiner on a rank are one variable, their group: the rows of one below those of the other.
+A table is replicated, sliced by rows over all ranks, or sliced by columns into slices, which may be one.
+Slices are distributed over ranks by a strategy. Slices of one table that meet on a rank are one piece. Pieces
+of one width and combiner on a rank are one variable, their group: the rows of one below those of the other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Placement:
       tables: as given.
       ranks: their number.
       replicated: the numbers of the tables that every rank has whole.
-      row_sliced: the numbers of the tables that are cut by rows.
+      row_sliced: the numbers of the tables that are sliced by rows.
       pieces: by rank, group and offset.
     """
 

@@ -68,8 +68,8 @@ class DistEmbeddingStrategy:
           input_table_map: the table of each input. None: input i is looked up in table i.
           column_slice_threshold: the most elements of a slice of columns. None: tables are cut only if there
             are fewer than ranks.
-          row_slice_threshold: tables of so many elements or more are cut by rows. None: none is.
-          data_parallel_threshold: tables of so many elements or fewer are replicated. None: none is.
+          row_slice_threshold: tables with at least this many elements are sliced by rows. None: none is.
+          data_parallel_threshold: tables with at most this many elements are replicated. None: none is.
 
         Raises:
           TypeError: an embedding is no embedding layer.

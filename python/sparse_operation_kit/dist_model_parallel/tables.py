@@ -34,14 +34,14 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How tables are cut and dealt; the arguments of DistributedEmbedding.
+    """How tables are sliced and distributed; the arguments of DistributedEmbedding.
 
     Attributes:
       strategy: one of STRATEGIES.
       column_slice_threshold: the most elements of a slice of columns. None: tables are cut only if there are
         fewer than ranks.
-      row_slice_threshold: from so many elements on, a table is cut by rows. None: none is.
-      data_parallel_threshold: up to so many elements, a table is replicated. None: none is.
+      row_slice_threshold: tables with at least this many elements are sliced by rows. None: none is.
+      data_parallel_threshold: tables with at most this many elements are replicated. None: none is.
     """
 
     strategy: str = "basic"

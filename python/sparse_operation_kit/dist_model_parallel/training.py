@@ -44,7 +44,7 @@ class _Options:
     def combined(self, pairs: Iterable, prefix: str) -> Pairs:
         """Combines gradients over ranks.
 
-        Those of tables that are dealt or cut are sums over ranks already. So are those of embedding
+        Those of tables that are distributed or sliced are sums over ranks already. So are those of embedding
         variables.
         """
         pairs = list(pairs)
@@ -78,8 +78,8 @@ class DistributedGradientTape:
         tape = dmp.DistributedGradientTape(tape)
         gradients = tape.gradient(loss, model.trainable_variables)
 
-    Gradients of variables that every rank has are averaged, or added up. Those of tables that are dealt or
-    cut are sums over ranks already, and are divided by the number of ranks if others are averaged.
+    Gradients of variables that every rank has are averaged, or added up. Those of tables that are distributed
+    or sliced are sums over ranks already, and are divided by the number of ranks if others are averaged.
 
     Args:
       gradtape: a tf.GradientTape. All else of it can be used through this object.
@@ -237,8 +237,8 @@ def _keras_optimizers() -> tuple[type, ...]:
 def broadcast_variables(model_vars: Sequence[tf.Variable], root_rank: int = 0) -> tf.Operation | None:
     """Sets variables on all ranks to their values on rank `root_rank`.
 
-    Variables that only one rank has are skipped: those of tables that are dealt or cut, whose initial values
-    do not depend on the rank, and the slots that optimizers keep for them.
+    Variables that only one rank has are skipped: those of tables that are distributed or sliced, whose
+    initial values do not depend on the rank, and the slots that optimizers keep for them.
 
     Args:
       model_vars: variables, the same on all ranks but for those that are skipped.

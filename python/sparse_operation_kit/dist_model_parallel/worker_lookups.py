@@ -76,7 +76,7 @@ class _Read:
 
     Attributes:
       variable: the position among this rank's variables, of which replicas come last.
-      base: the key of id 0. Keys are rows of the variable, but for a table that is cut by rows.
+      base: the key of id 0. Keys are rows of the variable, except for a table that is sliced by rows.
       part: for such a table, the rows that this rank has.
     """
 
@@ -110,7 +110,7 @@ def _rows(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The rows of keys, and the row of each id.
 
-    Of a table that is cut by rows, ids of other ranks read zeros: the sum over ranks is the output.
+    In a table that is sliced by rows, ids of other ranks read zeros: the sum over ranks is the output.
     """
     if part is None:
         return tf.gather(variable, keys), places

@@ -11,9 +11,9 @@ from sparse_operation_kit.lookup import bags
 
 
 class ComposedTable(abc.ABC):
-    """A variable whose row of an id is made of rows of several tables."""
+    """A variable whose rows are composed of rows of several tables."""
 
-    # The name that it was made with, for error messages.
+    # The name that it was created with, for error messages.
     name: str
 
     @abc.abstractmethod
@@ -31,7 +31,7 @@ class ComposedTable(abc.ABC):
 
 
 def composed(params: Any) -> ComposedTable | None:
-    """Returns the composed table that `params` of a lookup is or has as its only entry; None for others."""
+    """Returns the composed table that `params` is, or contains as its only element; otherwise None."""
     if isinstance(params, (list, tuple)) and len(params) == 1:
         params = params[0]
     return params if isinstance(params, ComposedTable) else None
@@ -63,7 +63,7 @@ def look_up_bags(
       ids: [d0, ..., dn]; the last dimension is combined.
       weights: None, or one weight for each id.
       combiner: "sum", "mean", which None means, or "sqrtn".
-      max_norm: None, or the largest norm of a row before it is combined.
+      max_norm: None, or the maximum norm of a row before it is combined.
       blocknums: See `ComposedTable`.
 
     Returns:
