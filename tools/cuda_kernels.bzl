@@ -117,7 +117,8 @@ def cuda_test(
         data = [],
         in_order = True,
         sanitized_seeds = 5,
-        thread_sanitizer = True):
+        thread_sanitizer = True,
+        work = None):
     """Tests of kernels (GoogleTest): on the host in order, and with random schedules.
 
     `name` runs in order; NAME_seeds_test with `seeds` schedules, fewer under sanitizers. NAME is `name` without
@@ -140,6 +141,9 @@ def cuda_test(
       sanitized_seeds: at most how many schedules under AddressSanitizer; ThreadSanitizer has 3 at most.
       thread_sanitizer: whether ThreadSanitizer runs the schedules too. It has nothing to say where threads of the
         kernels share no memory.
+      work: in place of fewer seeds, how many steps of the scheduler a test's runs take at most, for tests that take
+        long: each test has as many of the `seeds` as that allows, one at least. The limits by build: "plain", "asan" and
+        "tsan".
     """
     stem = name[:-len("_test")]
     cc_srcs = [source for source in srcs if not source.endswith(".cu")]
@@ -169,13 +173,18 @@ def cuda_test(
         tags = tags + ([] if in_order else ["manual"]),
         deps = [":%s_test_on_host" % stem, "//cuda/on_host:test_main"],
     )
+    if work:
+        plain, asan, tsan = [["--seeds=%d" % seeds, "--work=%d" % w] for w in [work["plain"], work["asan"], work["tsan"]]]
+    else:
+        sanitized_seeds = min(seeds, sanitized_seeds)
+        plain, asan, tsan = [["--seeds=%d" % n] for n in [seeds, sanitized_seeds, min(sanitized_seeds, 3)]]
     native.cc_test(
         name = stem + "_seeds_test",
         size = size,
         args = select({
-            "//cuda/on_host:asan": ["--seeds=%d" % min(seeds, sanitized_seeds)],
-            "//cuda/on_host:tsan": ["--seeds=%d" % min(seeds, sanitized_seeds, 3)],
-            "//conditions:default": ["--seeds=%d" % seeds],
+            "//cuda/on_host:asan": asan,
+            "//cuda/on_host:tsan": tsan,
+            "//conditions:default": plain,
         }),
         data = data,
         # Under ThreadSanitizer too.

@@ -59,6 +59,9 @@ inline EngineCase GpuCase() {
   // The engine does not use the host's threads.
   engine_case.threads = {1};
   engine_case.is_slow = true;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  engine_case.is_slowest = true;
+#endif
   return engine_case;
 }
 

@@ -3,12 +3,15 @@
 
 #include <cuda_runtime.h>
 
+#include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cuda/device_array.h"
 #include "cuda/on_host/testing/planted_kernels.h"
+#include "cuda/on_host/testing/seeds_of_tests.h"
 #include "gtest/gtest.h"
 
 namespace sok::on_host {
@@ -192,6 +195,53 @@ TEST(MemoryTest, VariablesOfTheHostAreLeftAlone) {
   ASSERT_EQ(LaunchSlow(nullptr, data.data(), 1), cudaSuccess);
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   EXPECT_EQ(HostVariable(), 6);
+}
+
+// The seeds of a test whose runs do so much work each.
+std::vector<uint64_t> SeedsOf(SeedsOfTests seeds, const std::string& test, int64_t work) {
+  std::vector<uint64_t> all;
+  do {
+    all.push_back(seeds.Next(test));
+    seeds.AddWork(test, work);
+  } while (seeds.Left() == test);
+  EXPECT_EQ(seeds.Left(), "");
+  EXPECT_EQ(seeds.num_runs(), static_cast<int64_t>(all.size()));
+  return all;
+}
+
+TEST(SeedsOfTestsTest, WithoutALimitEachTestHasAllSeeds) {
+  const SeedsOfTests seeds(3, SeedsOfTests::kNoLimit, "plain");
+  for (const int64_t work : {int64_t{0}, int64_t{1} << 61}) {
+    EXPECT_EQ(SeedsOf(seeds, "Suite.Test", work), (std::vector<uint64_t>{1, 2, 3}));
+  }
+}
+
+TEST(SeedsOfTestsTest, ALimitIsForTheRunsOfATestTogether) {
+  const SeedsOfTests seeds(4, 100, "plain");
+  for (const auto& [work, runs] : std::map<int64_t, size_t>{{0, 5}, {20, 5}, {21, 4}, {50, 2}, {51, 1}, {900, 1}}) {
+    const std::vector<uint64_t> all = SeedsOf(seeds, "Suite.Test", work);
+    EXPECT_EQ(all.size(), runs) << work;
+    const std::set<uint64_t> distinct(all.begin(), all.end());
+    EXPECT_EQ(distinct.size(), runs) << work;
+    EXPECT_LE(*distinct.rbegin(), 4u);
+    EXPECT_EQ(distinct.count(0), runs == 5 ? 1u : 0u) << "in order comes last";
+  }
+}
+
+TEST(SeedsOfTestsTest, TestsAndBuildsBeginWithDifferentSeeds) {
+  std::map<std::string, std::set<uint64_t>> firsts;
+  for (const std::string build : {"plain", "asan"}) {
+    SeedsOfTests seeds(20, 1, build);
+    for (int i = 0; i < 50; ++i) {
+      const std::string test = "Suite.Test" + std::to_string(i);
+      const uint64_t first = seeds.Next(test);
+      EXPECT_EQ(first, SeedsOfTests(20, 1, build).Next(test));
+      firsts["builds"].insert(first);
+      if (i == 0) firsts["one test"].insert(first);
+    }
+  }
+  EXPECT_GT(firsts["builds"].size(), 10u);
+  EXPECT_EQ(firsts["one test"].size(), 2u);
 }
 
 TEST(MemoryTest, LimitsAndCounts) {

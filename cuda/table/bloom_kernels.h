@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cuda/atomic>
 
 #include "cc/table/bloom_places.h"
 #include "cuda/table/device_bloom.h"
@@ -24,13 +25,19 @@ __device__ __forceinline__ uint64_t BloomCounter(const BloomView& bloom, int64_t
   }
 }
 
+// Of a word that other threads change meanwhile.
+template <typename Word>
+__device__ __forceinline__ Word LoadRelaxed(Word* word) {
+  return cuda::atomic_ref<Word, cuda::thread_scope_device>(*word).load(cuda::std::memory_order_relaxed);
+}
+
 // Replaces a counter by change(counter), in one step for other threads.
 template <typename Change>
 __device__ __forceinline__ void ChangeBloomCounter(const BloomView& bloom, int64_t place,
                                                    const Change& change) {
   if (bloom.bits == 64) {
     auto* const word = static_cast<unsigned long long*>(bloom.counters) + place;
-    unsigned long long seen = *static_cast<volatile unsigned long long*>(word);
+    unsigned long long seen = LoadRelaxed(word);
     for (;;) {
       const unsigned long long old = atomicCAS(word, seen, change(static_cast<uint64_t>(seen)));
       if (old == seen) return;
@@ -42,7 +49,7 @@ __device__ __forceinline__ void ChangeBloomCounter(const BloomView& bloom, int64
   uint32_t* const word = static_cast<uint32_t*>(bloom.counters) + bit / 32;
   const int shift = static_cast<int>(bit % 32);
   const uint32_t mask = bloom.bits == 32 ? ~0u : (1u << bloom.bits) - 1;
-  uint32_t seen = *static_cast<volatile uint32_t*>(word);
+  uint32_t seen = LoadRelaxed(word);
   for (;;) {
     const auto changed = static_cast<uint32_t>(change(static_cast<uint64_t>(seen >> shift & mask)));
     const uint32_t old = atomicCAS(word, seen, (seen & ~(mask << shift)) | changed << shift);

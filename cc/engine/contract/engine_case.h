@@ -43,6 +43,8 @@ struct EngineCase {
   RowMemory row_memory = RowMemory::kDevice;
   // Whether calls are slow, as with kernels that run on the host: tests then take fewer and smaller steps.
   bool is_slow = false;
+  // Whether they take several times as long as that, as under a sanitizer. Then is_slow, too.
+  bool is_slowest = false;
   // The optimizers that the engine implements, by their names in MakeOptimizer.
   std::vector<std::string> optimizers;
 };

@@ -104,9 +104,9 @@ void TrainBesideReference(const EngineCase& engine, const std::string& optimizer
   ThreadPool executor(2);
   ContractGroup group(engine, executor, ManyTables());
   TrainingReference reference(ManyTables());
-  const uint32_t steps = engine.is_slow ? 4 : 6;
+  const uint32_t steps = engine.is_slow ? 3 : 6;
   for (uint32_t i = 0; i < steps; ++i) {
-    const ContractBatch batch = RandomBatch(i, i == 2 ? 0 : engine.is_slow ? 6 : 30, kDims);
+    const ContractBatch batch = RandomBatch(i, i == 1 ? 0 : engine.is_slow ? 6 : 30, kDims);
     const OutputValues gradients = group.RandomGradients(batch, i + 1);
     const std::vector<float> hyper = SampleHyper(optimizer, i);
     ASSERT_TRUE(group.Lookup(batch).ok());
@@ -148,8 +148,8 @@ TEST_P(FusedContract, FusedAndSeparateStepsGiveTheSameBitsOnAnyNumberOfThreads) 
         ThreadPool executor(threads);
         ContractGroup group(GetParam(), executor, ManyTables());
         std::set<int64_t> keys;
-        for (uint32_t i = 0; i < 3; ++i) {
-          const ContractBatch batch = RandomBatch(i, GetParam().is_slow ? 10 : 60, kDims);
+        for (uint32_t i = 0; i < (GetParam().is_slow ? 2 : 3); ++i) {
+          const ContractBatch batch = RandomBatch(i, GetParam().is_slow ? 6 : 60, kDims);
           for (const ContractLookup& lookup : batch) {
             for (const ReferenceBag& bag : lookup.bags) keys.insert(bag.ids.begin(), bag.ids.end());
           }
