@@ -1,6 +1,7 @@
 #include "cc/dense_tables/merge_ids.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cc/base/vectorize.h"
 
@@ -60,9 +61,17 @@ bool MakeKeys(const InputIds& input, Span<int64_t> keys, int64_t* worst) {
   return extremes.lowest >= 0 && extremes.highest_above < 0;
 }
 
-Status MergeKeys(Executor& executor, MergeIdsScratch* scratch, std::vector<int64_t>* distinct,
+int64_t KeysEnd(Span<const int64_t> sizes, int64_t base) {
+  int64_t end = base;
+  for (const int64_t size : sizes) {
+    if (__builtin_add_overflow(end, size, &end)) return std::numeric_limits<int64_t>::max();
+  }
+  return end;
+}
+
+Status MergeKeys(Executor& executor, MergeIdsScratch* scratch, int64_t limit, std::vector<int64_t>* distinct,
                  Span<int32_t> places) {
-  return scratch->deduplicator.Run(executor, scratch->keys, distinct, places);
+  return scratch->deduplicator.Run(executor, scratch->keys, limit, distinct, places);
 }
 
 }  // namespace sok

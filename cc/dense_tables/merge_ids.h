@@ -7,7 +7,7 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/dedup/dedup.h"
+#include "cc/dense_tables/row_dedup.h"
 
 namespace sok {
 
@@ -24,15 +24,19 @@ struct InputIds {
 // one is negative, else the highest of those that are too large.
 bool MakeKeys(const InputIds& input, Span<int64_t> keys, int64_t* worst);
 
+// One more than the largest key of a good id of such an input; 2^63 - 1 if that overflows.
+int64_t KeysEnd(Span<const int64_t> sizes, int64_t base);
+
 // Working memory, kept from one call to the next. Not thread-safe.
 struct MergeIdsScratch {
-  Deduplicator deduplicator;
+  RowDeduplicator deduplicator;
   std::vector<int64_t> keys;
 };
 
 // *distinct = the distinct values of scratch->keys, in order of their first occurrence; places[i] = the
-// position of key i among them. `places` is as long as the keys. Errors are those of Deduplicator::Run.
-Status MergeKeys(Executor& executor, MergeIdsScratch* scratch, std::vector<int64_t>* distinct,
+// position of key i among them. `places` is as long as the keys. Keys of good ids are in [0, limit). Errors
+// are those of Deduplicator::Run.
+Status MergeKeys(Executor& executor, MergeIdsScratch* scratch, int64_t limit, std::vector<int64_t>* distinct,
                  Span<int32_t> places);
 
 }  // namespace sok

@@ -27,6 +27,10 @@ TEST(MakeKeysTest, AddsTheBaseAndTheSizesOfFeaturesBefore) {
   EXPECT_TRUE(MakeKeys({features, sizes, 10}, keys, &worst));
   EXPECT_EQ(keys, (std::vector<int64_t>{12, 13, 11, 16}));
   EXPECT_TRUE(MakeKeys({{}, sizes, 10}, {}, &worst));
+
+  EXPECT_EQ(KeysEnd(size, 10), 15);
+  EXPECT_EQ(KeysEnd(sizes, 10), 17);
+  EXPECT_EQ(KeysEnd(std::vector<int64_t>{5, kHighest}, 10), kHighest);
 }
 
 TEST(MakeKeysTest, FindsTheIdFarthestOut) {
@@ -52,7 +56,7 @@ TEST(MergeKeysTest, KeepsTheOrderOfFirstOccurrences) {
   scratch.keys = {7, 3, 7, 7, 0, 3};
   std::vector<int64_t> distinct;
   std::vector<int32_t> places(6);
-  ASSERT_TRUE(MergeKeys(pool, &scratch, &distinct, places).ok());
+  ASSERT_TRUE(MergeKeys(pool, &scratch, /*limit=*/8, &distinct, places).ok());
   EXPECT_EQ(distinct, (std::vector<int64_t>{7, 3, 0}));
   EXPECT_EQ(places, (std::vector<int32_t>{0, 1, 0, 0, 2, 1}));
 }

@@ -150,8 +150,8 @@ Status TrainRows(Executor& executor, const DenseRule& rule, Span<const float> hy
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("cannot allocate memory for ", rows.size(), " rows");
   }
-  SOK_RETURN_IF_ERROR(
-      scratch->deduplicator.Run(executor, rows, &scratch->distinct, Span<int32_t>(scratch->inverse)));
+  SOK_RETURN_IF_ERROR(scratch->deduplicator.Run(executor, rows, table.rows, &scratch->distinct,
+                                                Span<int32_t>(scratch->inverse)));
   if (static_cast<int64_t>(scratch->distinct.size()) != rows.size()) {
     SOK_RETURN_IF_ERROR(SumPerRow(executor, rows, gradients, table.dim, scratch));
     rows = scratch->distinct;

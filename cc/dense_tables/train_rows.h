@@ -8,8 +8,8 @@
 #include "cc/base/executor.h"
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/dedup/dedup.h"
 #include "cc/dedup/segments.h"
+#include "cc/dense_tables/row_dedup.h"
 #include "cc/optimizers/row_gradients.h"
 #include "cc/optimizers/rule_info.h"
 
@@ -38,7 +38,7 @@ StatusOr<DenseRule> FindDenseRule(std::string_view name);
 
 // Working memory of TrainRows, kept from one step to the next. Not thread-safe.
 struct TrainRowsScratch {
-  Deduplicator deduplicator;
+  RowDeduplicator deduplicator;
   std::vector<int64_t> distinct;
   std::vector<int32_t> inverse;
   Segments segments;

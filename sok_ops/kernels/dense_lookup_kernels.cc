@@ -64,6 +64,12 @@ class MergeIdsOp : public tf::OpKernel {
       sizes_.emplace_back(next, next + count);
       next += count;
     }
+    ends_.resize(units);
+    for (int unit = 0; unit < units; ++unit) {
+      for (const int input : inputs_of_[unit]) {
+        ends_[unit] = std::max(ends_[unit], KeysEnd(sizes_[input], bases_[input]));
+      }
+    }
   }
 
   void Compute(tf::OpKernelContext* context) override {
@@ -114,8 +120,8 @@ class MergeIdsOp : public tf::OpKernel {
     tf::Tensor* places = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(units + unit, tf::TensorShape({ids}), &places));
     TfExecutor executor(context);
-    TF_RETURN_IF_ERROR(ToTf(
-        MergeKeys(executor, &scratch->merge, &scratch->distinct, {places->flat<int32_t>().data(), ids})));
+    TF_RETURN_IF_ERROR(ToTf(MergeKeys(executor, &scratch->merge, ends_[unit], &scratch->distinct,
+                                      {places->flat<int32_t>().data(), ids})));
     const int64_t count = static_cast<int64_t>(scratch->distinct.size());
     tf::Tensor* distinct = nullptr;
     TF_RETURN_IF_ERROR(context->allocate_output(unit, tf::TensorShape({count}), &distinct));
@@ -126,6 +132,7 @@ class MergeIdsOp : public tf::OpKernel {
   std::vector<std::vector<int>> inputs_of_;
   std::vector<int64_t> bases_;
   std::vector<std::vector<int64_t>> sizes_;
+  std::vector<int64_t> ends_;  // for each unit, one more than its largest key can be
   // Steps of one session may overlap.
   ObjectPool<Scratch> scratch_;
 };
