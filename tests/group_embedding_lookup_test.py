@@ -175,8 +175,7 @@ def test_group_embedding_lookup_of_any_shape():
             [fed(rows[i % 4].keys[at]) for i, at in enumerate(positions)],
         )
         wanted = [
-            tf.compat.v1.nn.embedding_lookup(rows[i % 4].source, fed(at))
-            for i, at in enumerate(positions)
+            tf.compat.v1.nn.embedding_lookup(rows[i % 4].source, fed(at)) for i, at in enumerate(positions)
         ]
         types = [op.type for op in session.graph.get_operations()]
         assert types.count("SokGroupLookup") == 2  # the group's, and that of the table's initial rows

@@ -88,7 +88,9 @@ def test_handles_of_another_kind(use, kind):
 
 def test_is_initialized_of_another_kind_is_false():
     with harness.graph_and_session() as session:
-        assert not session.run(native.ops.sok_table_is_initialized(tf.Variable([1.0], **compat.AS_RESOURCE).handle))
+        assert not session.run(
+            native.ops.sok_table_is_initialized(tf.Variable([1.0], **compat.AS_RESOURCE).handle)
+        )
 
 
 def test_one_table_twice_in_the_handles_of_a_group():

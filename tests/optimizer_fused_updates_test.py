@@ -336,7 +336,7 @@ def test_rows_that_went_matter_to_gradients_of_weights_alone(is_sharded):
         harness.initialize(session)
         feed = {weights: [1.0, 2.0]}
         if compat.VERSION < (2, 0) and not is_sharded:
-            # 1.15 does not tell an op which outputs are used, so the gradients of weights are always computed.
+            # 1.15 does not tell an op which outputs are used: gradients of weights are always computed.
             with pytest.raises(tf.errors.FailedPreconditionError, match="row of key 5 was evicted"):
                 session.run(step, feed)
             return

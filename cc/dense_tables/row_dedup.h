@@ -11,8 +11,9 @@
 
 namespace sok {
 
-// Finds the distinct rows of a batch, with the results and errors of Deduplicator. It knows the number of rows
-// of the table: if that is small compared with the batch, an array indexed by row is faster than a hash table.
+// Finds the distinct rows of a batch, with the results and errors of Deduplicator. It knows the number of
+// rows of the table: if that is small compared with the batch, an array indexed by row is faster than a hash
+// table.
 //
 // Keeps its working memory from one Run to the next. Not thread-safe.
 class RowDeduplicator {

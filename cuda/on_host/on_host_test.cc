@@ -218,7 +218,8 @@ TEST(SeedsOfTestsTest, WithoutALimitEachTestHasAllSeeds) {
 
 TEST(SeedsOfTestsTest, ALimitIsForTheRunsOfATestTogether) {
   const SeedsOfTests seeds(4, 100, "plain");
-  for (const auto& [work, runs] : std::map<int64_t, size_t>{{0, 5}, {20, 5}, {21, 4}, {50, 2}, {51, 1}, {900, 1}}) {
+  for (const auto& [work, runs] :
+       std::map<int64_t, size_t>{{0, 5}, {20, 5}, {21, 4}, {50, 2}, {51, 1}, {900, 1}}) {
     const std::vector<uint64_t> all = SeedsOf(seeds, "Suite.Test", work);
     EXPECT_EQ(all.size(), runs) << work;
     const std::set<uint64_t> distinct(all.begin(), all.end());

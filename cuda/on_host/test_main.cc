@@ -1,9 +1,10 @@
-// The main function of tests on the host. Without arguments of its own each test runs once, with the schedule of the
-// environment. Each run of a test begins its schedule anew, so one that fails can be repeated alone:
+// The main function of tests on the host. Without arguments of its own each test runs once, with the schedule
+// of the environment. Each run of a test begins its schedule anew, so one that fails can be repeated alone:
 // SOK_ON_HOST_SEED=7 bazel-bin/cuda/some_test --gtest_filter=Suite.Name
 //
 //   --seeds=N  Each test runs with the schedules of seeds 1 to N.
-//   --work=W   Each test runs with these schedules and in order, as long as its runs together take no more than about W
+//   --work=W   Each test runs with these schedules and in order, as long as its runs together take no more
+//   than about W
 //              steps: see SeedsOfTests.
 #include <cstdint>
 #include <cstdio>
@@ -66,7 +67,8 @@ bool TakeNumber(const char* argument, const char* name, int64_t* number) {
 
 bool TakeArguments(int argc, char** argv, Arguments* arguments) {
   for (int i = 1; i < argc; ++i) {
-    if (!TakeNumber(argv[i], "--seeds=", &arguments->seeds) && !TakeNumber(argv[i], "--work=", &arguments->work)) {
+    if (!TakeNumber(argv[i], "--seeds=", &arguments->seeds) &&
+        !TakeNumber(argv[i], "--work=", &arguments->work)) {
       return false;
     }
   }

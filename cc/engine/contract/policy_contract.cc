@@ -96,7 +96,8 @@ float AddOnes(float value, int64_t times) {
   return value;
 }
 
-// Whether the slowest engines are tested with a filter, too: a counter and the narrowest and widest in Bloom filters.
+// Whether the slowest engines are tested with a filter, too: a counter and the narrowest and widest in Bloom
+// filters.
 bool IsForSlowest(const Admission& filter) {
   if (filter.kind == Admission::Kind::kCounter) return filter.filter_freq == 7;
   return filter.counter_bits == 8 || filter.counter_bits == 64;

@@ -10,9 +10,9 @@
 
 namespace sok::on_host {
 
-// Without a limit each test has the seeds 1 to `seeds`. With one it has these and 0, in order, as long as its runs
-// together do no more work than the limit: at least one run. Its first seed depends on its name and the build's, so that
-// tests with few runs have different ones.
+// Without a limit each test has the seeds 1 to `seeds`. With one it has these and 0, in order, as long as its
+// runs together do no more work than the limit: at least one run. Its first seed depends on its name and the
+// build's, so that tests with few runs have different ones.
 class SeedsOfTests {
  public:
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
@@ -28,7 +28,8 @@ class SeedsOfTests {
   }
   void AddWork(const std::string& test, int64_t work) { tests_[test].work += work; }
 
-  // The tests that are to run again, with colons between them: a filter of GoogleTest. Empty if there are none.
+  // The tests that are to run again, with colons between them: a filter of GoogleTest. Empty if there are
+  // none.
   std::string Left() const {
     std::string names;
     for (const auto& [name, test] : tests_) {
