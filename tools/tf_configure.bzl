@@ -55,8 +55,8 @@ _CONSTANTS = """\"\"\"The configured TensorFlow.\"\"\"
 
 TF_VERSION = "{version}"
 
-# Whether it supports plugin devices, with which GPUs are tested. Without them, as in 1.15, every device is a
-CPU. TF_HAS_GPU_PLUGINS = {has_gpu}
+# Whether it supports plugin devices, with which GPUs are tested. Without them, as in 1.15, there are only CPUs.
+TF_HAS_GPU_PLUGINS = {has_gpu}
 """
 
 def _strip(flags, prefix):
@@ -78,7 +78,7 @@ def _tf_configure_impl(ctx):
         framework = framework,
     ))
 
-    # The newest TensorFlow feature that the library's GPU support needs are plugin devices.
+    # Of the TensorFlow features that the library's GPU support needs, plugin devices are the newest.
     has_gpu = ctx.path("include/tensorflow/c/experimental/stream_executor/stream_executor.h").exists
     ctx.file("tf.bzl", _CONSTANTS.format(version = found["version"], has_gpu = has_gpu))
 

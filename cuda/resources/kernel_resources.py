@@ -1,8 +1,8 @@
 """What the kernels of the CUDA engine take of a multiprocessor, as ptxas prints it, and how many fit.
 
-Usage: kernel_resources.py table REPORTS...            a table of all kernels kernel_resources.py check
-       EXPECTED REPORTS...   exit status 1 if kernels take more than EXPECTED says kernel_resources.py expect
-       EXPECTED REPORTS...  rewrites EXPECTED
+Usage: kernel_resources.py table REPORTS...            a table of all kernels
+       kernel_resources.py check EXPECTED REPORTS...   exit status 1 if kernels take more than EXPECTED says
+       kernel_resources.py expect EXPECTED REPORTS...  rewrites EXPECTED
 
 REPORTS are the files of Bazel's output group `ptxas` (tools/cuda_library.bzl), or folders that have them:
 
