@@ -39,7 +39,7 @@ struct Built {
   }
 };
 
-// The bags that the plan says.
+// The bags that the plan describes.
 ReferenceBagList BagsOf(const Built& built, int l) {
   const Lookup& lookup = built.plan.lookups[l];
   const Span<const int64_t> ids = built.ids.views[lookup.table];
