@@ -26,15 +26,6 @@ TableOptions Options(int64_t max_elements = 1'800'000, int bits = 8) {
   return options;
 }
 
-SaveRequest Request(int n, bool delta, Files* files) {
-  SaveRequest request;
-  request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
-  request.id = SaveId(static_cast<uint64_t>(n));
-  request.delta = delta;
-  request.files = files;
-  return request;
-}
-
 std::string FolderOf(const SaveRequest& request) { return request.prefix + ".sok/items-" + request.id; }
 
 class BloomBlocksTest : public ::testing::Test {
@@ -82,7 +73,7 @@ TEST_F(BloomBlocksTest, AnyNumberOfRanksReadsThem) {
   for (const int bits : {8, 64}) {
     const TableOptions options = Options(1'800'000, bits);
     const Tables tables = Trained(options, 2);
-    const SaveRequest request = Request(bits, false, &files_);
+    const SaveRequest request = NthSave(bits, false, &files_);
     const auto reference = Save(tables, request);
     ASSERT_TRUE(reference.ok()) << reference.status().message();
     int64_t bytes = 0;
@@ -121,9 +112,9 @@ TEST_F(BloomBlocksTest, AnyNumberOfRanksReadsThem) {
 TEST_F(BloomBlocksTest, ADeltaHasThemAll) {
   const TableOptions options = Options();
   const Tables tables = Trained(options, 2);
-  ASSERT_TRUE(Save(tables, Request(1, true, &files_)).ok());
+  ASSERT_TRUE(Save(tables, NthSave(1, true, &files_)).ok());
   Train(tables);
-  const SaveRequest request = Request(2, true, &files_);
+  const SaveRequest request = NthSave(2, true, &files_);
   const auto reference = Save(tables, request);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
   EXPECT_TRUE(ManifestIn(FolderOf(request)).delta);
@@ -135,7 +126,7 @@ TEST_F(BloomBlocksTest, ADeltaHasThemAll) {
 TEST_F(BloomBlocksTest, FilesInFullOfEarlierVersionsAreRead) {
   const TableOptions options = Options(1'100'000, 16);
   const Tables tables = Trained(options, 1);
-  const SaveRequest request = Request(1, false, &files_);
+  const SaveRequest request = NthSave(1, false, &files_);
   ASSERT_TRUE(Save(tables, request).ok());
   const TableState state = StateOf(tables);
   const std::string folder = FolderOf(request);
@@ -161,7 +152,7 @@ TEST_F(BloomBlocksTest, FilesInFullOfEarlierVersionsAreRead) {
 TEST_F(BloomBlocksTest, WrongBlocksAreAnErrorWithTheVariableTheFileAndTheBlock) {
   const TableOptions options = Options();
   const Tables tables = Trained(options, 1);
-  const SaveRequest request = Request(1, false, &files_);
+  const SaveRequest request = NthSave(1, false, &files_);
   ASSERT_TRUE(Save(tables, request).ok());
   const std::string folder = FolderOf(request);
   const Manifest good = ManifestIn(folder);
@@ -191,7 +182,7 @@ TEST_F(BloomBlocksTest, WrongBlocksAreAnErrorWithTheVariableTheFileAndTheBlock) 
 
 TEST_F(BloomBlocksTest, AManifestWhoseSizesDoNotFitIsRefused) {
   const Tables tables = Trained(Options(), 1);
-  const SaveRequest request = Request(1, false, &files_);
+  const SaveRequest request = NthSave(1, false, &files_);
   ASSERT_TRUE(Save(tables, request).ok());
   const Manifest good = ManifestIn(FolderOf(request));
   const std::string text = EncodeManifest(good);

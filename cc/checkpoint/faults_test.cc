@@ -23,15 +23,6 @@ TableOptions Options() {
   return options;
 }
 
-SaveRequest Request(int n, bool delta, Files* files) {
-  SaveRequest request;
-  request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
-  request.id = SaveId(static_cast<uint64_t>(n));
-  request.delta = delta;
-  request.files = files;
-  return request;
-}
-
 Status Train(const Tables& tables, int steps, std::mt19937_64* random) {
   static const std::vector<int64_t> keys = DistinctIds(60, 3);
   for (int t = 0; t < steps; ++t) {
@@ -43,7 +34,7 @@ Status Train(const Tables& tables, int steps, std::mt19937_64* random) {
 StatusOr<Tables> RestoreFrom(Files* files, int n, const std::string& reference, int ranks) {
   RestoreParts parts;
   parts.files = files;
-  return Restore(Request(n, false, files).prefix, reference, Options(), ranks, parts);
+  return Restore(NthSave(n, false, files).prefix, reference, Options(), ranks, parts);
 }
 
 // A good checkpoint, and the state for a second one.
@@ -51,14 +42,14 @@ struct TwoSaves {
   TwoSaves(int num_ranks, bool with_delta) : ranks(num_ranks), delta(with_delta) {
     tables = MakeTables(Options(), ranks);
     EXPECT_TRUE(Train(tables, 6, &random).ok());
-    auto saved = Save(tables, Request(1, true, &disk));
+    auto saved = Save(tables, NthSave(1, true, &disk));
     EXPECT_TRUE(saved.ok()) << saved.status().message();
     reference = saved.value();
     before = StateOf(tables);
     EXPECT_TRUE(Train(tables, 4, &random).ok());
   }
   // The second save, on files that fail.
-  StatusOr<std::string> SaveAgain(Files* files) { return Save(tables, Request(2, delta, files)); }
+  StatusOr<std::string> SaveAgain(Files* files) { return Save(tables, NthSave(2, delta, files)); }
 
   const int ranks;
   const bool delta;
@@ -128,7 +119,7 @@ TEST(FaultsTest, KilledAtAnyOperation) {
       ExpectNoHalves(&saves, what);
       // A new process saves with the same prefix.
       auto restored = RestoreFrom(&saves.disk, 1, saves.reference, ranks);
-      SaveRequest request = Request(2, delta, &saves.disk);
+      SaveRequest request = NthSave(2, delta, &saves.disk);
       request.id = SaveId(7);
       const auto again = Save(restored.value(), request);
       ASSERT_TRUE(again.ok()) << what << ": " << again.status().message();
@@ -180,7 +171,7 @@ TEST(FaultsTest, DiskFullAtAnyWrite) {
       ExpectFirstSave(&saves, what);
       // Training and saving continue.
       ASSERT_TRUE(Train(saves.tables, 1, &saves.random).ok()) << what;
-      const auto again = Save(saves.tables, Request(3, delta, &saves.disk));
+      const auto again = Save(saves.tables, NthSave(3, delta, &saves.disk));
       ASSERT_TRUE(again.ok()) << what << ": " << again.status().message();
       auto restored = RestoreFrom(&saves.disk, 3, again.value(), ranks);
       ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
@@ -191,7 +182,7 @@ TEST(FaultsTest, DiskFullAtAnyWrite) {
 
 TEST(FaultsTest, ASaveToTheSamePrefixKeepsTheOldOne) {
   TwoSaves saves(2, false);
-  SaveRequest request = Request(1, false, &saves.disk);
+  SaveRequest request = NthSave(1, false, &saves.disk);
   request.id = SaveId(9);
   for (const auto& table : saves.tables) ASSERT_TRUE(Begin(table.get(), request).ok());
   for (const auto& table : saves.tables) {
@@ -209,7 +200,7 @@ TEST(FaultsTest, ASaveToTheSamePrefixKeepsTheOldOne) {
 TEST(FaultsTest, AMissingShardIsNotPublished) {
   const Tables tables = MakeTables(Options(), 2);
   MemoryFiles disk;
-  const SaveRequest request = Request(1, false, &disk);
+  const SaveRequest request = NthSave(1, false, &disk);
   EXPECT_EQ(Write(tables[0].get(), request).code(), StatusCode::kNotFound);
   ASSERT_TRUE(Begin(tables[0].get(), request).ok());
   ASSERT_TRUE(Write(tables[0].get(), request).ok());
@@ -219,12 +210,12 @@ TEST(FaultsTest, AMissingShardIsNotPublished) {
 TEST(FaultsTest, IdsAndPrefixesAreChecked) {
   const Tables tables = MakeTables(Options(), 1);
   MemoryFiles disk;
-  SaveRequest request = Request(1, false, &disk);
+  SaveRequest request = NthSave(1, false, &disk);
   for (const std::string id : {"", "12", "../../../../etc/x", "00C0FFEE00C0FFEE", "g000000000000000"}) {
     request.id = id;
     EXPECT_EQ(Begin(tables[0].get(), request).code(), StatusCode::kInvalidArgument) << id;
   }
-  request = Request(1, false, &disk);
+  request = NthSave(1, false, &disk);
   request.prefix = "/ckpt/";
   EXPECT_EQ(Begin(tables[0].get(), request).code(), StatusCode::kInvalidArgument);
 }
@@ -236,7 +227,7 @@ class DamageTest : public ::testing::Test {
     tables_ = MakeTables(Options(), 2);
     for (int n = 1; n <= 3; ++n) {
       EXPECT_TRUE(Train(tables_, 4, &random_).ok());
-      reference_ = Save(tables_, Request(n, true, &disk_)).value();
+      reference_ = Save(tables_, NthSave(n, true, &disk_)).value();
     }
     state_ = StateOf(tables_);
     for (const auto& [path, bytes] : disk_.AllFiles()) good_[path] = *bytes;
@@ -333,7 +324,7 @@ TEST_F(DamageTest, ACheckpointOfAnotherRunInItsPlace) {
   const Tables others = MakeTables(Options(), 2);
   MemoryFiles disk;
   EXPECT_TRUE(Train(others, 3, &random_).ok());
-  ASSERT_TRUE(Save(others, Request(2, false, &disk)).ok());
+  ASSERT_TRUE(Save(others, NthSave(2, false, &disk)).ok());
   auto contents = good_;
   for (const auto& [path, bytes] : disk.AllFiles()) contents[path] = *bytes;
   const Status status = Read(contents);
@@ -356,7 +347,7 @@ TEST_F(DamageTest, CheckFindsTheErrorsOfLoadAndChangesNothing) {
   TableOptions options = Options();
   options.ranks = 2;
   options.rank = 1;
-  auto restore = TableRestore::Open(Request(3, false, &disk).prefix, reference_, options, parts);
+  auto restore = TableRestore::Open(NthSave(3, false, &disk).prefix, reference_, options, parts);
   ASSERT_TRUE(restore.ok());
   const Status checked = restore.value()->Check();
   const Status loaded = Load(restore.value().get()).status();

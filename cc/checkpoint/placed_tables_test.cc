@@ -52,14 +52,7 @@ int64_t CapacityOf(const Placement& placement, int ranks) {
 
 class PlacedTablesTest : public ::testing::Test {
  protected:
-  SaveRequest Request(uint64_t n, bool delta = false) {
-    SaveRequest request;
-    request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
-    request.id = SaveId(n);
-    request.delta = delta;
-    request.files = &files_;
-    return request;
-  }
+  SaveRequest Request(uint64_t n, bool delta = false) { return NthSave(n, delta, &files_); }
   static TableOptions Options(const Placement& placement, int ranks, bool hashed) {
     TableOptions options;
     options.name = "items";

@@ -53,14 +53,7 @@ class RoundTripTest : public ::testing::Test {
  protected:
   // A number of steps; on a slow engine a third of it.
   static int Steps(int steps) { return EngineOfTests().is_slow ? (steps + 2) / 3 : steps; }
-  SaveRequest Request(uint64_t n, bool delta = false) {
-    SaveRequest request;
-    request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
-    request.id = SaveId(n);
-    request.delta = delta;
-    request.files = &files_;
-    return request;
-  }
+  SaveRequest Request(uint64_t n, bool delta = false) { return NthSave(n, delta, &files_); }
   static TableOptions Options(int64_t dim = 3) {
     TableOptions options;
     options.name = "scope/items";

@@ -86,15 +86,6 @@ std::vector<float> HyperOf(const std::string& optimizer) {
   return {};
 }
 
-SaveRequest Request(uint64_t n, bool delta, Files* files) {
-  SaveRequest request;
-  request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
-  request.id = SaveId(n);
-  request.delta = delta;
-  request.files = files;
-  return request;
-}
-
 // Tables that were trained and saved, with what they wrote.
 struct Run {
   Tables tables;
@@ -124,7 +115,7 @@ std::unique_ptr<Run> RunOn(const EngineCase& engine, const Kind& kind) {
       for (const auto& table : run->tables)
         MustBeOk(Erase(table.get(), {keys.begin() + 5, keys.begin() + 25}));
     }
-    const auto saved = Save(run->tables, Request(save, /*delta=*/true, &run->files));
+    const auto saved = Save(run->tables, NthSave(save, /*delta=*/true, &run->files));
     MustBeOk(saved.status());
     run->reference = saved.value();
   }
@@ -276,12 +267,12 @@ TEST_F(GpuCheckpointTest, MemoryDoesNotGrowWithTheTable) {
   MemoryFiles files;
   std::string reference;
   memory.limit = 1 << 20;
-  const Status refused = SaveWith(context, tables[0].get(), Request(1, false, &files), &reference);
+  const Status refused = SaveWith(context, tables[0].get(), NthSave(1, false, &files), &reference);
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(refused.message().find("'wide'"), std::string::npos) << refused.message();
 
   memory.limit = 17 << 20;
-  const Status saved = SaveWith(context, tables[0].get(), Request(2, false, &files), &reference);
+  const Status saved = SaveWith(context, tables[0].get(), NthSave(2, false, &files), &reference);
   ASSERT_TRUE(saved.ok()) << saved.message();
   EXPECT_GT(memory.peak, 15 << 20);
   RestoreParts parts;

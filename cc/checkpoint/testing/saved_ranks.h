@@ -297,6 +297,16 @@ inline std::string SaveId(uint64_t n) {
   return std::string(16 - id.size(), '0') + id;
 }
 
+// The n-th save to /ckpt.
+inline SaveRequest NthSave(uint64_t n, bool delta, Files* files) {
+  SaveRequest request;
+  request.prefix = "/ckpt/model.ckpt-" + std::to_string(n);
+  request.id = SaveId(n);
+  request.delta = delta;
+  request.files = files;
+  return request;
+}
+
 }  // namespace sok
 
 #endif  // SOK_CC_CHECKPOINT_TESTING_SAVED_RANKS_H_
