@@ -55,7 +55,8 @@ Status CpuEngine::Merge(const EngineContext& context, const GroupBatch& batch, G
   auto* const cpu_scratch = static_cast<CpuScratch*>(scratch);
   return WithinMemory([&] {
     SOK_RETURN_IF_ERROR(TakeBatch(context, batch, cpu_plan, cpu_scratch));
-    return MergeGroup(context.executor, cpu_scratch->ids.views, &cpu_plan->plan, &cpu_scratch->group);
+    return MergeGroup(context.executor, cpu_scratch->tables, cpu_scratch->ids.views, &cpu_plan->plan,
+                      &cpu_scratch->group);
   });
 }
 

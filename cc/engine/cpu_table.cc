@@ -1,25 +1,26 @@
 #include "cc/engine/cpu_table.h"
 
+#include <limits>
 #include <vector>
 
 #include "cc/base/mutex.h"
 #include "cc/base/within_memory.h"
 #include "cc/dedup/dedup.h"
 #include "cc/engine/held_cpu_table.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
 
 // InvalidArgument for the first key that repeats an earlier one.
 Status CheckDistinct(Executor& executor, const Table& table, Span<const int64_t> keys) {
+  if (keys.size() > std::numeric_limits<int32_t>::max()) return TooManyKeys(table.options(), keys.size());
   Deduplicator deduplicator;
   std::vector<int64_t> unique;
   std::vector<int32_t> inverse(keys.size());
   SOK_RETURN_IF_ERROR(deduplicator.Run(executor, keys, &unique, Span<int32_t>(inverse)));
   for (int64_t i = 0; i < keys.size(); ++i) {
-    if (inverse[i] == i) continue;
-    return InvalidArgument("Embedding variable '", table.options().name, "': key ", keys[i],
-                           " occurs twice among the keys to assign");
+    if (inverse[i] != i) return KeyToAssignOccursTwice(table.options(), keys[i]);
   }
   return OkStatus();
 }

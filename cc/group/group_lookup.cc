@@ -4,9 +4,11 @@
 #include <vector>
 
 #include "cc/group/direct_lookup.h"
+#include "cc/group/lookup_errors.h"
 #include "cc/group/parallel_parts.h"
 #include "cc/group/table_locks.h"
 #include "cc/group/table_rows.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -72,7 +74,9 @@ class GroupReader {
 };
 
 // Merges the duplicate ids of one table.
-Status MergePart(Executor& executor, Span<const int64_t> ids, GroupScratch* scratch, TablePart* part) {
+Status MergePart(Executor& executor, const Table& table, Span<const int64_t> ids, GroupScratch* scratch,
+                 TablePart* part) {
+  if (ids.size() > INT32_MAX) return TooManyIds(table.options().name, ids.size());
   part->inverse.resize(ids.size());
   return scratch->deduplicators.Take()->Run(executor, ids, &part->unique, Span<int32_t>(part->inverse));
 }
@@ -93,16 +97,16 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
       SOK_RETURN_IF_ERROR(reader.ReadDirectly(inner, t, ids[t], &gave_up));
       if (!gave_up) return OkStatus();
     }
-    SOK_RETURN_IF_ERROR(MergePart(inner, ids[t], scratch, &plan->parts[t]));
+    SOK_RETURN_IF_ERROR(MergePart(inner, *tables[t], ids[t], scratch, &plan->parts[t]));
     return reader.Read(inner, t);
   });
 }
 
-Status MergeGroup(Executor& executor, Span<const Span<const int64_t>> ids, LookupPlan* plan,
-                  GroupScratch* scratch) {
+Status MergeGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
+                  LookupPlan* plan, GroupScratch* scratch) {
   plan->parts.resize(ids.size());
   return ForEachPart(executor, ids.size(), [&](Executor& inner, int64_t t) {
-    return MergePart(inner, ids[t], scratch, &plan->parts[t]);
+    return MergePart(inner, *tables[t], ids[t], scratch, &plan->parts[t]);
   });
 }
 
@@ -134,9 +138,7 @@ Status WeightBackward(Executor& executor, Table* table, const LookupPlan& plan, 
   SOK_RETURN_IF_ERROR(table->CheckReferences(part.rows));
   for (size_t u = 0; u < part.rows.size(); ++u) {
     if (part.rows[u] == Table::kAbsent || table->IsCurrent(part.rows[u])) continue;
-    return FailedPrecondition("Embedding variable '", table->options().name, "': the row of key ",
-                              part.unique[u], " was evicted since the lookup, but the gradients of the ",
-                              "lookup's weights need it");
+    return RowWasEvicted(table->options(), part.unique[u]);
   }
   RowPointers pointers;
   pointers.Fill(*table, part.unique, part.rows_to_read());

@@ -40,9 +40,9 @@ Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Sp
 // must see. Together they do the same, whatever happens to the tables between them.
 //
 // MergeGroup merges duplicate ids per table. It reads plan->lookups and fills in those fields of plan->parts
-// that need no table.
-Status MergeGroup(Executor& executor, Span<const Span<const int64_t>> ids, LookupPlan* plan,
-                  GroupScratch* scratch);
+// that need no table; of the tables it uses only the names.
+Status MergeGroup(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
+                  LookupPlan* plan, GroupScratch* scratch);
 // ReadGroup does the rest, once for each plan that MergeGroup filled in.
 Status ReadGroup(Executor& executor, Span<Table* const> tables, LookupPlan* plan,
                  Span<const OutputRows> outputs, GroupScratch* scratch);

@@ -48,6 +48,12 @@ inline Status WeightNotFinite(const std::string& variable, int64_t i, float weig
   return InvalidArgument(LookupMessage(variable, "weight ", i, " is ", weight));
 }
 
+// Ids of one lookup, or of all ranks' lookups in one table, are numbered by 32-bit integers; on a GPU those
+// of all tables of a group.
+inline Status TooManyIds(const std::string& variable, int64_t ids) {
+  return InvalidArgument(LookupMessage(variable, ids, " ids are too many for one step"));
+}
+
 // The numbers of bags and ids, and so the memory for them, depend on the user's input.
 inline Status NoMemoryForBags(const std::string& variable) {
   return ResourceExhausted(LookupMessage(variable, "not enough memory for its bags and ids"));

@@ -14,12 +14,6 @@ inline Status OnRank(int rank, const Status& status) {
   return Status(status.code(), StrCat("On rank ", rank, ": ", status.message()));
 }
 
-// The error for more ids in one table than can be numbered.
-inline Status TooManyIds(const std::string& variable, int64_t ids) {
-  return InvalidArgument("Lookup in embedding variable '", variable, "': ", ids,
-                         " ids are too many for one step");
-}
-
 // The error for a request of a table that counts lookups, with counts for some ids only.
 inline Status WrongCounts(int64_t counts, int64_t ids) {
   return Internal("ranks sent ", counts, " counts for ", ids, " ids");

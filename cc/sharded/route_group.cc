@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "cc/group/lookup_errors.h"
 #include "cc/group/parallel_parts.h"
 #include "cc/sharded/definition_of_table.h"
-#include "cc/sharded/exchange_errors.h"
 #include "cc/sharded/owner_order.h"
 #include "cc/sharded/request.h"
 
@@ -54,7 +54,6 @@ Status RouteRows(Executor& executor, Span<const int64_t> ids, const KeyOwners& o
 
 // Routes all ids of a pooled lookup to their owners, and finds the bags that each owner has ids of.
 Status RouteSums(const Table& table, const Lookup& lookup, Span<const int64_t> ids, PartRoute* route) {
-  if (ids.size() > INT32_MAX) return TooManyIds(table.options().name, ids.size());
   OwnerOrder order;
   SortByOwner(ids, table.key_owners(), &order);
   route->ids = InOwnerOrder(order, ids);
@@ -89,6 +88,7 @@ std::vector<int32_t> PartOf(const std::vector<int32_t>& numbers, const RouteRang
 
 Status RouteTable(Executor& executor, const Table& table, int64_t t, const Lookup* lookup,
                   Span<const int64_t> ids, RoutePlan* plan, GroupScratch* scratch) {
+  if (ids.size() > INT32_MAX) return TooManyIds(table.options().name, ids.size());
   PartRoute* route = &plan->routes[t];
   if (plan->modes[t] == ExchangeMode::kRows) {
     const bool counts = plan->group.training && table.counts_lookups();

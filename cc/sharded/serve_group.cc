@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/group/lookup_errors.h"
 #include "cc/group/parallel_parts.h"
 #include "cc/group/table_locks.h"
 #include "cc/group/table_rows.h"
@@ -111,6 +112,9 @@ class TableServer {
     if (training && table_->counts_lookups() && mode_ == ExchangeMode::kRows &&
         occurrences.size() != ids.size()) {
       return WrongCounts(static_cast<int64_t>(occurrences.size()), static_cast<int64_t>(ids.size()));
+    }
+    if (ids.size() > INT32_MAX) {
+      return TooManyIds(table_->options().name, static_cast<int64_t>(ids.size()));
     }
     part.merged.inverse.resize(ids.size());
     SOK_RETURN_IF_ERROR(

@@ -1,6 +1,7 @@
 #ifndef SOK_CC_TABLE_BITMAP_H_
 #define SOK_CC_TABLE_BITMAP_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -32,9 +33,10 @@ class Bitmap {
   }
 
   void ClearAll() { words_.assign(words_.size(), 0); }
-  // Sets the bits that `other`, with room for as many, has set.
+  // Sets the bits that `other` has set. Its bits beyond the reserved size must be clear.
   void SetAllOf(const Bitmap& other) {
-    for (size_t w = 0; w < words_.size(); ++w) words_[w] |= other.words_[w];
+    const size_t words = std::min(words_.size(), other.words_.size());
+    for (size_t w = 0; w < words; ++w) words_[w] |= other.words_[w];
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "cc/table/row_changes.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sok {
 namespace {
@@ -11,6 +12,13 @@ void SortDistinct(std::vector<int64_t>* ids) {
 }
 
 }  // namespace
+
+Status RowChanges::Start(int64_t rows) {
+  const bool tracked_before = std::exchange(tracks_, true);
+  const Status status = Reserve(rows, 0);
+  if (!status.ok()) tracks_ = tracked_before;
+  return status;
+}
 
 Status RowChanges::Reserve(int64_t rows, int64_t erasures) {
   if (!tracks_) return OkStatus();

@@ -23,8 +23,9 @@ struct ChainEnd {
 // thread-safe.
 class RowChanges {
  public:
-  // Nothing is tracked before Start. Calling it again changes nothing.
-  void Start() { tracks_ = true; }
+  // Nothing is tracked before Start, which makes room for rows [0, rows). Calling it again changes nothing
+  // else. ResourceExhausted if memory runs out; nothing has changed then.
+  Status Start(int64_t rows);
   bool tracks() const { return tracks_; }
   // Makes room for rows [0, rows) and for `erasures` more erased ids, so that nothing below can fail.
   Status Reserve(int64_t rows, int64_t erasures);

@@ -31,9 +31,23 @@ TEST(RowChangesTest, NothingIsKeptBeforeStart) {
   EXPECT_TRUE(changes.erased().empty());
 }
 
+TEST(RowChangesTest, NothingIsTrackedIfThereIsNoMemoryForIt) {
+  RowChanges changes;
+  EXPECT_EQ(changes.Start(int64_t{1} << 50).code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(changes.tracks());
+  changes.MarkChanged(3);
+  changes.MarkErased(4, 44);
+  EXPECT_TRUE(changes.erased().empty());
+  ASSERT_TRUE(changes.Start(kRows).ok());
+  EXPECT_EQ(changes.Start(int64_t{1} << 50).code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(changes.tracks()) << "as before";
+  changes.MarkChanged(3);
+  EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{3}));
+}
+
 TEST(RowChangesTest, AFailedSaveLosesNothing) {
   RowChanges changes;
-  changes.Start();
+  ASSERT_TRUE(changes.Start(kRows).ok());
   ASSERT_TRUE(changes.Reserve(kRows, 10).ok());
   changes.MarkChanged(1);
   changes.MarkErased(7, 70);
@@ -56,7 +70,7 @@ TEST(RowChangesTest, RandomStreamsEqualSets) {
   for (const uint64_t seed : {1, 2, 3, 4}) {
     std::mt19937_64 random(seed);
     RowChanges changes;
-    changes.Start();
+    ASSERT_TRUE(changes.Start(kRows).ok());
     std::set<int64_t> now, saving, erased, saving_erased;
     bool saves = false;
     for (int round = 0; round < 5000; ++round) {

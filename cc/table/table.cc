@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cc/base/hash.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -75,20 +76,14 @@ Status Table::Find(Executor& executor, Span<const int64_t> ids, Span<int64_t> ro
   const StaticRows static_rows = static_rows_;
   for (int64_t i = 0; i < rows.size(); ++i) {
     rows[i] = static_rows.RowOf(ids[i]);
-    if (rows[i] < 0) {
-      return InvalidArgument("Embedding variable '", options_.name, "' has no row for key ", ids[i],
-                             ": without a hash table keys are in [0, ",
-                             options_.placement.StaticKeys(options_.ranks, options_.capacity), ")");
-    }
+    if (rows[i] < 0) return NoRowForKey(options_, ids[i]);
   }
   return OkStatus();
 }
 
 Status Table::CheckCapacity(int64_t new_keys) const {
   if (options_.capacity == 0 || size() + new_keys <= options_.capacity) return OkStatus();
-  return ResourceExhausted("Embedding variable '", options_.name, "' is full: it holds ", size(),
-                           " of at most ", options_.capacity, " rows on rank ", options_.rank,
-                           ", without room for ", new_keys, " new keys");
+  return TableIsFull(options_, size(), new_keys);
 }
 
 Status Table::Insert(Executor& executor, Span<const int64_t> ids, Span<int64_t> rows) {
@@ -119,9 +114,7 @@ Status Table::Reserve(int64_t new_keys) {
       directory_.Reserve(options_.capacity > 0 ? std::min(keys, options_.capacity) : keys, wanted);
   if (status.ok() && options_.on_full != OnFull::kError) status = queue_.Reserve(directory_, new_keys);
   if (status.ok()) status = ReserveRecords(wanted);
-  if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", options_.name, "' with ", size(),
-                                      " rows: ", status.message()));
+  return status.ok() ? status : NoRoomFor(options_, size(), status);
 }
 
 Status Table::ReserveRecords(int64_t rows) {

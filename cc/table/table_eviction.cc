@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cc/table/table.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -38,10 +39,7 @@ Status Table::EraseWith(Span<const int64_t> rows, Span<const int64_t> waiting_id
 
 Status Table::Erase(Executor& executor, Span<const int64_t> keys, int64_t* erased) {
   *erased = 0;
-  if (!options_.use_hashtable) {
-    return InvalidArgument("Embedding variable '", options_.name,
-                           "' cannot erase keys: without a hash table every key has a row");
-  }
+  if (!options_.use_hashtable) return CannotEraseKeys(options_);
   std::vector<int64_t> rows(keys.size());
   SOK_RETURN_IF_ERROR(Find(executor, keys, Span<int64_t>(rows)));
   std::sort(rows.begin(), rows.end());
@@ -146,11 +144,9 @@ void Table::set_last_used(int64_t row, int64_t value) {
 }
 
 Status Table::TrackChanges() {
-  changes_.Start();
-  SOK_RETURN_IF_ERROR(Named(changes_.Reserve(store_.rows(), 0)));
-  if (waiting() == nullptr) return OkStatus();
-  waiting()->changes().Start();
-  return Named(waiting()->Reserve(0, 0));
+  // The waiting ids first: the table says whether changes are tracked.
+  if (waiting() != nullptr) SOK_RETURN_IF_ERROR(Named(waiting()->TrackChanges()));
+  return Named(changes_.Start(store_.rows()));
 }
 
 void Table::BeginSave() {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cc/table/table.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -103,8 +104,7 @@ Status Table::MakeRoom(Span<const int64_t> rows, int64_t new_keys) {
   if (surplus <= 0) return OkStatus();
   const int64_t needed = new_keys + rows.size() - std::count(rows.begin(), rows.end(), kAbsent);
   if (needed > options_.capacity) {
-    return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
-                             " rows on rank ", options_.rank, ", but one lookup needs ", needed);
+    return LookupExceedsCapacity(options_, needed);
   }
   // Allocates all memory first, so that nothing can fail once rows are being erased.
   SOK_RETURN_IF_ERROR(Reserve(new_keys));

@@ -7,6 +7,7 @@
 #include "cc/dedup/segments.h"
 #include "cc/pooling/segment_sum.h"
 #include "cc/table/table.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -68,16 +69,12 @@ Status Table::CheckReferences(Span<const int64_t> references, int64_t lowest) co
   for (const int64_t reference : references) {
     const int64_t row = has_generations && reference >= 0 ? RowOf(reference) : reference;
     if (row >= lowest && row < limit) continue;
-    return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", row, ": it holds ",
-                           size(), " rows");
+    return NoRowNumbered(options_, row, size());
   }
   return OkStatus();
 }
 
-Status Table::Named(const Status& status) const {
-  if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", options_.name, "': ", status.message()));
-}
+Status Table::Named(const Status& status) const { return NamedError(options_, status); }
 
 Status Table::AttachOptimizer(std::string_view name, Span<const float> hyper) {
   auto made = MakeOptimizer(name);
@@ -101,9 +98,7 @@ Status Table::CheckStep(std::string_view optimizer, Span<const float> hyper,
     return Named(made.value()->CheckHyper(hyper));
   }
   if (optimizer_->name() != optimizer) {
-    return FailedPrecondition("Embedding variable '", options_.name, "' is trained by '", optimizer_->name(),
-                              "', whose state is stored in its rows, and cannot be trained by '", optimizer,
-                              "' too");
+    return TrainedByAnother(options_, optimizer_->name(), optimizer);
   }
   return Named(optimizer_->CheckHyper(hyper));
 }
@@ -192,10 +187,7 @@ void Table::SettleOptimizer(Executor& executor) {
 }
 
 Status Table::RestoreOptimizer(std::string_view name, Span<const float> hyper, std::string_view state) {
-  if (optimizer_ != nullptr) {
-    return FailedPrecondition("Embedding variable '", options_.name, "' has an optimizer already: '",
-                              optimizer_->name(), "'");
-  }
+  if (optimizer_ != nullptr) return HasOptimizerAlready(options_, optimizer_->name());
   SOK_RETURN_IF_ERROR(AttachOptimizer(name, hyper));
   return Named(optimizer_->RestoreState(state));
 }

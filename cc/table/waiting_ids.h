@@ -48,6 +48,8 @@ class WaitingIds {
 
   // Changes since the last checkpoint of a chain; see RowChanges. Changed places are those of ids that are
   // new or were counted.
+  // Starts to track changes. ResourceExhausted if memory runs out; nothing has changed then.
+  Status TrackChanges() { return changes_.Start(counts_.rows()); }
   RowChanges& changes() { return changes_; }
   bool changed(int64_t place) const { return changes_.changed(place); }
   std::vector<int64_t> erased_ids() const { return changes_.erased(); }

@@ -13,7 +13,7 @@ namespace {
 
 TEST(WaitingIdsTest, RandomStreamsEqualAMap) {
   WaitingIds waiting;
-  waiting.changes().Start();
+  ASSERT_TRUE(waiting.TrackChanges().ok());
   std::map<int64_t, std::pair<int64_t, int64_t>> expected;
   std::vector<int64_t> pool = DistinctIds(100, 5);
   for (const int64_t id : HostileIds()) pool.push_back(id);

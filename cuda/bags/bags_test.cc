@@ -502,7 +502,7 @@ TEST(BagsLimitsTest, MoreIdsThanInt32HoldsAreRefused) {
   NoMemory memory;
   const Status status = StatusOfSizes(std::vector<LookupSpec>(2), inputs, &memory);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_NE(status.message().find("2147483648"), std::string::npos) << status.message();
+  EXPECT_EQ(status.message(), "Lookup in embedding variable 'a': 2147483648 ids are too many for one step");
 }
 
 TEST(BagsLimitsTest, BagsThatDoNotFitNameTheirVariable) {

@@ -103,7 +103,7 @@ Status CheckSizes(const BagsInput& input) {
   int64_t begins = 0;
   for (int64_t l = 0; l < input.specs.size(); ++l) {
     ids += input.inputs[l].num_ids;
-    if (ids > kMaxIds) return InvalidArgument("a group of lookups takes at most 2^31 - 1 ids, got ", ids);
+    if (ids > kMaxIds) return TooManyIds(input.tables[input.specs[l].table], ids);
     if (!input.specs[l].pooled()) continue;
     const int64_t bags = input.inputs[l].num_bags;
     begins += std::min(bags, kMaxIds) + 1;

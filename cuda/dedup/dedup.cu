@@ -147,7 +147,7 @@ Status Dedup(cudaStream_t stream, DeviceAllocator* scratch, const Occurrences& o
              const UniqueIds& unique) {
   const int64_t n = occurrences.max;
   if (n > std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument("a group of lookups takes at most 2^31 - 1 ids, got ", n);
+    return InvalidArgument("a lookup takes at most 2^31 - 1 ids, got ", n);
   }
   StatusOr<DeviceBuffer<uint32_t>> slots =
       DeviceBuffer<uint32_t>::Allocate(scratch, stream, static_cast<int64_t>(SlotsFor(n)));

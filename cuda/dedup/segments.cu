@@ -34,7 +34,7 @@ __global__ __launch_bounds__(kThreadsPerBlock) void BeginsKernel(const uint32_t*
 Status SortIntoSegments(cudaStream_t stream, DeviceAllocator* scratch, const int32_t* inverse,
                         int64_t occurrences, int64_t unique, const SegmentArrays& segments) {
   if (occurrences > std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument("a group of lookups takes at most 2^31 - 1 ids, got ", occurrences);
+    return InvalidArgument("a lookup takes at most 2^31 - 1 ids, got ", occurrences);
   }
   StatusOr<DeviceBuffer<uint32_t>> sorted = DeviceBuffer<uint32_t>::Allocate(scratch, stream, occurrences);
   SOK_RETURN_IF_ERROR(sorted.status());

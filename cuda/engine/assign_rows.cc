@@ -1,8 +1,8 @@
 #include "cuda/engine/assign_rows.h"
 
 #include <limits>
-#include <vector>
 
+#include "cc/table/table_errors.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/dedup/dedup.h"
 #include "cuda/store/row_pieces.h"
@@ -19,8 +19,7 @@ Status RepeatedKey(cudaStream_t stream, DeviceTable* table, const int64_t* keys,
   while (at < n && fetched.value()[at] == at) ++at;
   const StatusOr<const int64_t*> key = table->round_trip().Fetch(stream, keys + at, 1);
   SOK_RETURN_IF_ERROR(table->Named(key.status()));
-  return InvalidArgument("Embedding variable '", table->options().name, "': key ", *key.value(),
-                         " stands twice among the keys to set");
+  return KeyToAssignOccursTwice(table->options(), *key.value());
 }
 
 Status CheckDistinct(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const int64_t* keys,
@@ -49,6 +48,7 @@ Status CheckDistinct(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable*
 Status AssignRows(cudaStream_t stream, DeviceAllocator* scratch, DeviceTable* table, const int64_t* keys,
                   int64_t n, const float* values) {
   if (n == 0) return OkStatus();
+  if (n > std::numeric_limits<int32_t>::max()) return TooManyKeys(table->options(), n);
   SOK_RETURN_IF_ERROR(CheckDistinct(stream, scratch, table, keys, n));
   StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
   SOK_RETURN_IF_ERROR(table->Named(memory.status()));

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "cc/table/table_errors.h"
 #include "cuda/dedup/dedup.h"
 #include "cuda/engine/checked_references.h"
 #include "cuda/engine/group_gradients.h"
@@ -29,8 +30,7 @@ Status CheckRowsAreThere(GpuCall* call, const GpuGroupPlan& plan, int t, DeviceT
   const StatusOr<const int64_t*> key =
       table->round_trip().Fetch(call->stream(), plan.keys.data() + of_plan.first + checked.first_stale(), 1);
   SOK_RETURN_IF_ERROR(table->Named(key.status()));
-  return FailedPrecondition("Embedding variable '", table->options().name, "': the row of key ", *key.value(),
-                            " was evicted since the lookup, whose weights need it");
+  return RowWasEvicted(table->options(), *key.value());
 }
 
 // The distinct rows among some that may repeat.

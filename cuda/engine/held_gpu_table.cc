@@ -6,6 +6,7 @@
 
 #include "cc/base/within_memory.h"
 #include "cc/optimizers/optimizer_state.h"
+#include "cc/table/table_errors.h"
 #include "cuda/base/cuda_status.h"
 #include "cuda/engine/gpu_call.h"
 #include "cuda/engine/rows_in_pieces.h"
@@ -94,7 +95,7 @@ class HeldGpuTable final : public HeldTable {
     return table_.waiting() == nullptr ? OkStatus() : table_.waiting()->changes().BeginSave(stream());
   }
   void EndSave(bool ok, ChainEnd end) override {
-    // This fails only if the device, and so the table, is lost.
+    // If memory runs out or the device is lost, the changes stay marked.
     (void)table_.changes().EndSave(stream(), ok).ok();
     if (table_.waiting() != nullptr) (void)table_.waiting()->changes().EndSave(stream(), ok).ok();
     table_.chain_end() = std::move(end);
@@ -340,10 +341,7 @@ Status HeldGpuTable::Settle() {
 }
 
 Status HeldGpuTable::RestoreOptimizerOf(const HeldOptimizer& optimizer) {
-  if (table_.optimizer() != nullptr) {
-    return FailedPrecondition("Embedding variable '", options().name, "' has an optimizer already: '",
-                              table_.optimizer()->name(), "'");
-  }
+  if (table_.optimizer() != nullptr) return HasOptimizerAlready(options(), table_.optimizer()->name());
   SOK_RETURN_IF_ERROR(table_.CheckStep(optimizer.name, optimizer.first_hyper));
   SOK_RETURN_IF_ERROR(table_.AttachOptimizer(stream(), optimizer.name, optimizer.first_hyper));
   return table_.Named(
@@ -392,8 +390,11 @@ Status HeldGpuTable::Evict() {
           return table_.waiting()->ErasePlaces(stream(), call_.scratch(), places, n);
         }));
   }
-  return ForEachWindow(table_.row_limit(), select, [&](int64_t* rows, int64_t n) {
-    return table_.EraseRowsOf(stream(), call_.scratch(), rows, n);
+  return ForEachWindow(table_.row_limit(), select, [&](int64_t* rows, int64_t n) -> Status {
+    const StatusOr<DeviceBuffer<int64_t>> keys =
+        DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), n);
+    SOK_RETURN_IF_ERROR(keys.status());
+    return table_.EraseRowsOf(stream(), rows, n, keys.value().data());
   });
 }
 

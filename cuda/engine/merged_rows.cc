@@ -157,12 +157,15 @@ Status MergedRows::BringUpToDate() {
   return sok::BringUpToDate(stream(), tables_, rows);
 }
 
-// All checks and allocations come first, so that nothing can fail once rows are being evicted.
-Status MergedRows::MakeRoom(const Found& found) {
+Status MergedRows::CheckRoom(const Found& found) const {
   for (int t = 0; t < num_tables(); ++t) {
     const int64_t present = group_.tables[t].unique - found.NumAbsent(t);
     SOK_RETURN_IF_ERROR(tables_[t]->CheckRoom(found.NumAdmitted(t), present));
   }
+  return OkStatus();
+}
+
+Status MergedRows::MakeRoom(const Found& found) {
   for (int t = 0; t < num_tables(); ++t) {
     DeviceTable& table = *tables_[t];
     SOK_RETURN_IF_ERROR(table.Reserve(stream(), found.NumAdmitted(t)));
@@ -171,15 +174,24 @@ Status MergedRows::MakeRoom(const Found& found) {
     SOK_RETURN_IF_ERROR(table.Named(table.waiting()->Reserve(stream(), found.fresh[t + 1] - found.fresh[t],
                                                              found.gone[t + 1] - found.gone[t])));
   }
+  return OkStatus();
+}
+
+Status MergedRows::ChooseEvicted(const Found& found, std::vector<EvictedRows>* evicted) {
+  evicted->resize(tables_.size());
   for (int t = 0; t < num_tables(); ++t) {
+    const DeviceTable& table = *tables_[t];
     const TableOfPlan& of_plan = group_.tables[t];
-    const int64_t surplus = tables_[t]->SurplusOf(found.NumAdmitted(t));
-    if (surplus == 0) continue;
-    DeviceBuffer<int64_t> going;
-    SOK_RETURN_IF_ERROR(tables_[t]->Named(ListLeastUsed(stream(), call_.scratch(), tables_[t],
-                                                        group_.rows.data() + of_plan.first, of_plan.unique,
-                                                        surplus, &going)));
-    SOK_RETURN_IF_ERROR(tables_[t]->EraseRowsOf(stream(), call_.scratch(), going.data(), surplus));
+    EvictedRows& of_table = (*evicted)[t];
+    of_table.n = table.SurplusOf(found.NumAdmitted(t));
+    if (of_table.n == 0) continue;
+    SOK_RETURN_IF_ERROR(
+        table.Named(ListLeastUsed(stream(), call_.scratch(), tables_[t], group_.rows.data() + of_plan.first,
+                                  of_plan.unique, of_table.n, &of_table.rows)));
+    StatusOr<DeviceBuffer<int64_t>> keys =
+        DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), of_table.n);
+    SOK_RETURN_IF_ERROR(table.Named(keys.status()));
+    of_table.keys = std::move(keys.value());
   }
   return OkStatus();
 }
@@ -206,9 +218,13 @@ Status MergedRows::CommitFilters(const Found& found) {
 }
 
 Status MergedRows::Insert(const Found& found) {
+  // All checks and allocations come first, so that nothing can fail once rows are being evicted.
+  SOK_RETURN_IF_ERROR(CheckRoom(found));
   SOK_RETURN_IF_ERROR(MakeRoom(found));
+  std::vector<EvictedRows> evicted;
+  SOK_RETURN_IF_ERROR(ChooseEvicted(found, &evicted));
   SOK_RETURN_IF_ERROR(InsertRows(stream(), call_.scratch(), &scratch_.upload, tables_, group_.ids(),
-                                 AdmittedIds(), found.admitted, group_.rows.data()));
+                                 AdmittedIds(), found.admitted, evicted, group_.rows.data()));
   SOK_RETURN_IF_ERROR(CommitFilters(found));
   for (int t = 0; t < num_tables(); ++t) {
     TableOfPlan& table = group_.tables[t];

@@ -14,6 +14,7 @@
 #include "cuda/engine/merged_group.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/device_table.h"
+#include "cuda/table/insert_rows.h"
 
 namespace sok {
 
@@ -33,7 +34,8 @@ class MergedRows {
   // Takes these words. Checks them, makes room, and enqueues the work that inserts rows and makes them
   // current; group.rows are references then. In training, a table's ids with rows come first. InvalidArgument
   // for an id that has no row in a table without hashing, which costs one more wait; ResourceExhausted if a
-  // table is full or memory runs out; then no table has changed.
+  // table is full or memory runs out. After an error either no table has changed, or the new rows are all
+  // there; occurrences may not have been counted.
   Status Take(const int64_t* words);
 
   // For a group that only reads, after rows of its tables were inserted or erased: finds its rows again,
@@ -60,7 +62,10 @@ class MergedRows {
   Status NoRowFor(uint64_t u);
   // In training: inserts rows for ids that have none.
   Status Insert(const Found& found);
+  Status CheckRoom(const Found& found) const;
   Status MakeRoom(const Found& found);
+  // Chooses the rows that full tables evict.
+  Status ChooseEvicted(const Found& found, std::vector<EvictedRows>* evicted);
   Status CommitFilters(const Found& found);
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);

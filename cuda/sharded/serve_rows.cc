@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cc/base/within_memory.h"
+#include "cc/group/lookup_errors.h"
 #include "cc/sharded/exchange_errors.h"
 #include "cuda/base/cuda_status.h"
 #include "cuda/dedup/dedup.h"

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "cuda/base/cuda_status.h"
 #include "cuda/base/grid.h"
@@ -41,6 +42,13 @@ Status FetchAppend(cudaStream_t stream, const int64_t* from, int64_t n, std::vec
 }
 
 }  // namespace
+
+Status DeviceRowChanges::Start(cudaStream_t stream, int64_t rows) {
+  const bool tracked_before = std::exchange(tracks_, true);
+  const Status status = Reserve(stream, rows, 0);
+  if (!status.ok()) tracks_ = tracked_before;
+  return status;
+}
 
 Status DeviceRowChanges::Reserve(cudaStream_t stream, int64_t rows, int64_t erasures) {
   if (!tracks_) return OkStatus();

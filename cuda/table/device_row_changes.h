@@ -20,7 +20,9 @@ class DeviceRowChanges {
   explicit DeviceRowChanges(DeviceAllocator* allocator)
       : changed_(allocator), saving_(allocator), erased_(allocator), saving_erased_(allocator) {}
 
-  void Start() { tracks_ = true; }
+  // Nothing is tracked before Start, which makes room for the rows [0, rows). ResourceExhausted if memory
+  // runs out; nothing is tracked then that was not before.
+  Status Start(cudaStream_t stream, int64_t rows);
   bool tracks() const { return tracks_; }
   int64_t bytes() const {
     return changed_.bytes() + saving_.bytes() + erased_.bytes() + saving_erased_.bytes();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cc/base/hash.h"
+#include "cc/table/table_errors.h"
 #include "cuda/base/cuda_status.h"
 #include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
@@ -114,10 +115,7 @@ int64_t DeviceTable::bytes() const {
          (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes() : 0);
 }
 
-Status DeviceTable::Named(const Status& status) const {
-  if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", options_.name, "': ", status.message()));
-}
+Status DeviceTable::Named(const Status& status) const { return NamedError(options_, status); }
 
 Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   const int64_t count = static_rows_.count;
@@ -126,23 +124,20 @@ Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * count);
   SOK_RETURN_IF_ERROR(Named(keys_and_rows.status()));
   int64_t* const keys = keys_and_rows.value().data();
-  SOK_RETURN_IF_ERROR(
-      Launch("StaticKeys", stream, ShapeFor(count), StaticKeysKernel, static_rows_, keys, keys + count));
-  return StartRows(stream, store_.view(), options_.initializer, keys, keys + count, count);
+  SOK_RETURN_IF_ERROR(Named(
+      Launch("StaticKeys", stream, ShapeFor(count), StaticKeysKernel, static_rows_, keys, keys + count)));
+  return Named(StartRows(stream, store_.view(), options_.initializer, keys, keys + count, count));
 }
 
 Status DeviceTable::CheckCapacity(int64_t new_keys) const {
   if (options_.capacity == 0 || size() + new_keys <= options_.capacity) return OkStatus();
-  return ResourceExhausted("Embedding variable '", options_.name, "' is full: it holds ", size(),
-                           " of at most ", options_.capacity, " rows on rank ", options_.rank,
-                           ", without room for ", new_keys, " new keys");
+  return TableIsFull(options_, size(), new_keys);
 }
 
 Status DeviceTable::CheckRoom(int64_t new_keys, int64_t present) const {
   if (options_.on_full == OnFull::kError) return CheckCapacity(new_keys);
   if (SurplusOf(new_keys) == 0 || new_keys + present <= options_.capacity) return OkStatus();
-  return ResourceExhausted("Embedding variable '", options_.name, "' holds at most ", options_.capacity,
-                           " rows on rank ", options_.rank, ", but one lookup needs ", new_keys + present);
+  return LookupExceedsCapacity(options_, new_keys + present);
 }
 
 int64_t DeviceTable::SurplusOf(int64_t new_keys) const {
@@ -161,28 +156,22 @@ FilterView DeviceTable::filter() const {
   return filter;
 }
 
-Status DeviceTable::NoRowFor(int64_t key) const {
-  return InvalidArgument("Embedding variable '", options_.name, "' has no row for key ", key,
-                         ": without a hash table keys are in [0, ",
-                         options_.placement.StaticKeys(options_.ranks, options_.capacity), ")");
-}
+Status DeviceTable::NoRowFor(int64_t key) const { return NoRowForKey(options_, key); }
 
 Status DeviceTable::Reserve(cudaStream_t stream, int64_t new_keys) {
   if (new_keys == 0) return OkStatus();
   // Doubling keeps the number of reservations small; a capacity limits it.
-  const int64_t rows = directory_.RowLimitWith(new_keys);
-  int64_t wanted = std::max(rows, std::min(2 * row_limit(), rows + (int64_t{1} << 20)));
-  if (options_.capacity > 0) wanted = std::min(wanted, options_.capacity);
-  const int64_t keys = size() + new_keys;
-  const auto reserve = [&] {
-    const int64_t bound = options_.capacity > 0 ? std::min(keys, options_.capacity) : keys;
-    SOK_RETURN_IF_ERROR(directory_.Reserve(stream, bound, wanted));
-    return ReserveRecords(stream, wanted);
+  const auto bounded = [&](int64_t n) { return options_.capacity > 0 ? std::min(n, options_.capacity) : n; };
+  const int64_t needed = bounded(directory_.RowLimitWith(new_keys));
+  const int64_t wanted = std::max(needed, bounded(std::min(2 * row_limit(), needed + (int64_t{1} << 20))));
+  const auto reserve = [&](int64_t rows) {
+    SOK_RETURN_IF_ERROR(directory_.Reserve(stream, bounded(size() + new_keys), rows));
+    return ReserveRecords(stream, rows);
   };
-  const Status status = reserve();
-  if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", options_.name, "' with ", size(),
-                                      " rows: ", status.message()));
+  const Status ahead = reserve(wanted);
+  if (ahead.ok()) return ahead;
+  const Status status = wanted > needed ? reserve(needed) : ahead;
+  return status.ok() ? status : NoRoomFor(options_, size(), status);
 }
 
 Status DeviceTable::ReserveRecords(cudaStream_t stream, int64_t rows) {
@@ -254,9 +243,7 @@ Status DeviceTable::FindOwn(cudaStream_t stream, DeviceAllocator* scratch, const
 Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,
                                bool own, int64_t* rows) {
   if (n == 0) return OkStatus();
-  if (n > std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument("Embedding variable '", options_.name, "': ", n, " keys in one call");
-  }
+  if (n > std::numeric_limits<int32_t>::max()) return TooManyKeys(options_, n);
   // begin[2] of the keys, begin[2] of those without a row, and the first key that has no row in a table
   // without hashing.
   StatusOr<DeviceBuffer<int64_t>> words = DeviceBuffer<int64_t>::Allocate(scratch, stream, 5);
@@ -280,7 +267,7 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   const int64_t made_begin[2] = {0, made};
   DeviceTable* const tables[1] = {this};
   SOK_RETURN_IF_ERROR(Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids,
-                                       absent, Span<const int64_t>(made_begin, 2), rows)));
+                                       absent, Span<const int64_t>(made_begin, 2), {}, rows)));
   return waiting_.has_value() ? Named(waiting_->Erase(stream, scratch, &round_trip_, keys, n)) : OkStatus();
 }
 
@@ -293,14 +280,9 @@ Status DeviceTable::KeyWithoutRow(cudaStream_t stream, const int64_t* keys, uint
 Status DeviceTable::Erase(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n,
                           int64_t* erased) {
   *erased = 0;
-  if (!options_.use_hashtable) {
-    return InvalidArgument("Embedding variable '", options_.name,
-                           "' has a row for every key, which cannot be taken out");
-  }
+  if (!options_.use_hashtable) return CannotEraseKeys(options_);
   if (n == 0) return OkStatus();
-  if (n > std::numeric_limits<int32_t>::max()) {
-    return InvalidArgument("Embedding variable '", options_.name, "': ", n, " keys in one call");
-  }
+  if (n > std::numeric_limits<int32_t>::max()) return TooManyKeys(options_, n);
   StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
   SOK_RETURN_IF_ERROR(Named(memory.status()));
   int64_t* const rows = memory.value().data();
@@ -312,10 +294,12 @@ Status DeviceTable::Erase(cudaStream_t stream, DeviceAllocator* scratch, const i
   const StatusOr<const int64_t*> fetched = round_trip_.Fetch(stream, count, 1);
   SOK_RETURN_IF_ERROR(Named(fetched.status()));
   const int64_t found = *fetched.value();
+  // What needs memory comes first, so that an error leaves all ids as they were.
+  SOK_RETURN_IF_ERROR(ReserveErase(stream, found));
   if (waiting_.has_value()) {
     SOK_RETURN_IF_ERROR(Named(waiting_->Erase(stream, scratch, &round_trip_, keys, n)));
   }
-  SOK_RETURN_IF_ERROR(EraseRowsOf(stream, scratch, distinct, found));
+  SOK_RETURN_IF_ERROR(EraseRowsOf(stream, distinct, found, rows));
   *erased = found;
   return OkStatus();
 }
@@ -325,15 +309,12 @@ Status DeviceTable::ReserveErase(cudaStream_t stream, int64_t n) {
   return Named(changes_.Reserve(stream, store_.rows(), n));
 }
 
-Status DeviceTable::EraseRowsOf(cudaStream_t stream, DeviceAllocator* scratch, int64_t* rows, int64_t n) {
+Status DeviceTable::EraseRowsOf(cudaStream_t stream, int64_t* rows, int64_t n, int64_t* keys) {
   if (n == 0) return OkStatus();
-  SOK_RETURN_IF_ERROR(ReserveErase(stream, n));
-  StatusOr<DeviceBuffer<int64_t>> keys = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
-  SOK_RETURN_IF_ERROR(Named(keys.status()));
-  SOK_RETURN_IF_ERROR(Named(EraseRows(stream, directory_, rows, n, keys.value().data())));
+  SOK_RETURN_IF_ERROR(Named(EraseRows(stream, directory_, rows, n, keys)));
   directory_.CountErased(n);
   num_erased_ += n;
-  return Named(changes_.MarkErased(stream, rows, keys.value().data(), n));
+  return Named(changes_.MarkErased(stream, rows, keys, n));
 }
 
 Status DeviceTable::CheckStep(std::string_view optimizer, Span<const float> hyper) const {
@@ -343,16 +324,12 @@ Status DeviceTable::CheckStep(std::string_view optimizer, Span<const float> hype
     return Named(made.value()->CheckHyper(hyper));
   }
   if (optimizer_->name() != optimizer) {
-    return FailedPrecondition("Embedding variable '", options_.name, "' is trained by '", optimizer_->name(),
-                              "', whose state its rows carry; '", optimizer, "' cannot train it too");
+    return TrainedByAnother(options_, optimizer_->name(), optimizer);
   }
   return Named(optimizer_->CheckHyper(hyper));
 }
 
-Status DeviceTable::NoRowNumber(int64_t row) const {
-  return InvalidArgument("Embedding variable '", options_.name, "' has no row number ", row, ": it holds ",
-                         size(), " rows");
-}
+Status DeviceTable::NoRowNumber(int64_t row) const { return NoRowNumbered(options_, row, size()); }
 
 Status DeviceTable::AttachOptimizer(cudaStream_t stream, std::string_view name, Span<const float> hyper) {
   auto made = DeviceOptimizer::Make(name, device_);
@@ -423,11 +400,9 @@ Status DeviceTable::MoveSteps(cudaStream_t stream, int64_t by) {
 }
 
 Status DeviceTable::TrackChanges(cudaStream_t stream) {
-  changes_.Start();
-  SOK_RETURN_IF_ERROR(Named(changes_.Reserve(stream, store_.rows(), 0)));
-  if (!waiting_.has_value()) return OkStatus();
-  waiting_->changes().Start();
-  return Named(waiting_->Reserve(stream, 0, 0));
+  // The waiting ids first: the table says whether changes are tracked.
+  if (waiting_.has_value()) SOK_RETURN_IF_ERROR(Named(waiting_->TrackChanges(stream)));
+  return Named(changes_.Start(stream, store_.rows()));
 }
 
 }  // namespace sok

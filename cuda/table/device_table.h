@@ -97,7 +97,12 @@ class DeviceTable {
     finder.static_rows = static_rows_;
     return finder;
   }
-  RowSource source() const { return SourceOf(directory_); }
+  // As it will be once `erased` more rows are erased.
+  RowSource source(int64_t erased = 0) const {
+    RowSource source = SourceOf(directory_);
+    source.num_free += erased;
+    return source;
+  }
   RowStoreView rows() const { return store_.view(); }
   // Null if references are row numbers.
   const uint32_t* states() const { return directory_.has_erased() ? directory_.view().states : nullptr; }
@@ -138,8 +143,9 @@ class DeviceTable {
                int64_t* erased);
   // Makes room to erase `n` rows. ResourceExhausted if memory runs out.
   Status ReserveErase(cudaStream_t stream, int64_t n);
-  // Erases rows[n], distinct and in use, in their order.
-  Status EraseRowsOf(cudaStream_t stream, DeviceAllocator* scratch, int64_t* rows, int64_t n);
+  // Erases rows[n], distinct and in use, in their order. keys[n] is scratch. Needs a ReserveErase, and no
+  // other memory.
+  Status EraseRowsOf(cudaStream_t stream, int64_t* rows, int64_t n, int64_t* keys);
   // The number of rows erased so far. While it does not change, all references stay current.
   int64_t num_erased() const { return num_erased_; }
 

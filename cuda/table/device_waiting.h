@@ -35,6 +35,8 @@ class DeviceWaiting {
   int64_t limit() const { return directory_.row_limit(); }
   int64_t bytes() const { return directory_.bytes() + counts_.bytes() + last_steps_.bytes(); }
   WaitingView view() const { return {directory_.view(), counts_.view(), last_steps_.view()}; }
+  // Starts to track changes. ResourceExhausted if memory runs out; nothing has changed then.
+  Status TrackChanges(cudaStream_t stream) { return changes_.Start(stream, counts_.rows()); }
   DeviceRowChanges& changes() { return changes_; }
 
   // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted if memory runs out.

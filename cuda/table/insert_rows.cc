@@ -17,12 +17,14 @@ struct TableArrays {
   std::vector<Initializer> initializers;
   int64_t max_width = 0;
 
-  explicit TableArrays(Span<DeviceTable* const> tables) {
-    for (DeviceTable* table : tables) {
-      sources.push_back(table->source());
-      indexes.push_back(table->source().directory.index);
-      stores.push_back(table->rows());
-      initializers.push_back(table->options().initializer);
+  // As they are once the evicted rows are erased.
+  TableArrays(Span<DeviceTable* const> tables, Span<const EvictedRows> evicted) {
+    for (int64_t t = 0; t < tables.size(); ++t) {
+      const DeviceTable& table = *tables[t];
+      sources.push_back(table.source(evicted.empty() ? 0 : evicted[t].n));
+      indexes.push_back(sources.back().directory.index);
+      stores.push_back(table.rows());
+      initializers.push_back(table.options().initializer);
       max_width = std::max(max_width, stores.back().width);
     }
   }
@@ -32,12 +34,12 @@ struct TableArrays {
 
 Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                   Span<DeviceTable* const> tables, const IdsOfGroup& ids, const SomeIds& some,
-                  Span<const int64_t> begin, int64_t* rows) {
+                  Span<const int64_t> begin, Span<const EvictedRows> evicted, int64_t* rows) {
   const int64_t count = begin[tables.size()];
   if (count == 0) return OkStatus();
   StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * count);
   SOK_RETURN_IF_ERROR(keys_and_rows.status());
-  const TableArrays arrays(tables);
+  const TableArrays arrays(tables, evicted);
   NewRows new_rows;
   new_rows.tables = static_cast<int>(tables.size());
   new_rows.begin = some.begin;
@@ -52,6 +54,11 @@ Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* u
   const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
   SOK_RETURN_IF_ERROR(uploaded.status());
 
+  // From here on nothing needs memory.
+  for (int64_t t = 0; t < evicted.size(); ++t) {
+    SOK_RETURN_IF_ERROR(
+        tables[t]->EraseRowsOf(stream, evicted[t].rows.data(), evicted[t].n, evicted[t].keys.data()));
+  }
   SOK_RETURN_IF_ERROR(CollectKeys(stream, ids, some.which, new_rows));
   SOK_RETURN_IF_ERROR(GiveRows(stream, new_rows));
   started.tables = new_rows.tables;

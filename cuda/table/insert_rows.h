@@ -9,19 +9,28 @@
 #include "cc/base/span.h"
 #include "cc/base/status.h"
 #include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/base/staged_upload.h"
 #include "cuda/table/device_table.h"
 #include "cuda/table/ids_of_group.h"
 
 namespace sok {
 
-// Inserts `some` of the ids of a group, which have no rows, with their initial rows: rows[u] becomes the row
-// of id u. `begin` is a copy of some.begin on the host. Every table must have reserved room
-// (DeviceTable::Reserve) for its new keys. Checks nothing. ResourceExhausted if `scratch` runs out of memory;
-// then nothing was inserted.
+// Rows that a full table gives up for new ones.
+struct EvictedRows {
+  DeviceBuffer<int64_t> rows;  // [n]: distinct and in use
+  DeviceBuffer<int64_t> keys;  // [n]: scratch
+  int64_t n = 0;
+};
+
+// Erases the evicted rows of each table, and inserts `some` of the ids of a group, which have no rows, with
+// their initial rows: rows[u] becomes the row of id u. `begin` is a copy of some.begin on the host. `evicted`
+// has an element for each table, or none. Every table must have reserved room (DeviceTable::Reserve,
+// ReserveErase). Checks nothing. ResourceExhausted if `scratch` runs out of memory; then nothing was erased
+// or inserted.
 Status InsertRows(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
                   Span<DeviceTable* const> tables, const IdsOfGroup& ids, const SomeIds& some,
-                  Span<const int64_t> begin, int64_t* rows);
+                  Span<const int64_t> begin, Span<const EvictedRows> evicted, int64_t* rows);
 
 }  // namespace sok
 

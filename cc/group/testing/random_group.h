@@ -75,7 +75,7 @@ struct Group {
 
   // The forward pass in two calls, which share a scratch.
   Status Merge(Executor& executor, GroupScratch* scratch) {
-    return MergeGroup(executor, IdViews(), &plan, scratch);
+    return MergeGroup(executor, table_pointers(), IdViews(), &plan, scratch);
   }
   Status Read(Executor& executor, GroupScratch* scratch) {
     MakeOutputs();

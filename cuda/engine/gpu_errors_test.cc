@@ -1,0 +1,217 @@
+// Errors that users cause have the messages of the CPU engine, and memory that runs out leaves no table
+// half-changed.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/base/testing/limited_allocator.h"
+#include "cuda/engine/testing/twin_groups.h"
+#include "cuda/table/device_table.h"
+
+namespace sok {
+namespace {
+
+class GpuErrorsTest : public TwinGroupsTest {
+ protected:
+  // The error of a call, which must be the same on both engines.
+  std::string ErrorOf(const std::function<Status(ContractGroup&)>& call) {
+    const Status on_cpu = call(*cpu_);
+    const Status on_gpu = call(*gpu_);
+    EXPECT_FALSE(on_gpu.ok());
+    EXPECT_EQ(on_gpu.code(), on_cpu.code());
+    EXPECT_EQ(on_gpu.message(), on_cpu.message());
+    EXPECT_NE(on_gpu.message().find("mbedding variable 'clicks'"), std::string::npos) << on_gpu.message();
+    return on_gpu.message();
+  }
+};
+
+TEST_F(GpuErrorsTest, HaveTheCpusMessages) {
+  TableOptions options = ContractOptions("clicks", 2, /*capacity=*/3);
+  Make({options});
+  const ContractBatch batch = {SumOf(0, {{1, 2}})};
+  const auto assign = [&](std::vector<int64_t> keys) {
+    return ErrorOf([&](ContractGroup& group) {
+      return group.Assign(0, keys, std::vector<float>(2 * keys.size(), 1.0f));
+    });
+  };
+  EXPECT_NE(assign({5, 6, 5}).find("key 5 occurs twice"), std::string::npos);
+  EXPECT_NE(assign({1, 2, 3, 4}).find("4 new keys"), std::string::npos);
+  ErrorOf([&](ContractGroup& group) { return group.Lookup({SumOf(0, {{1, 2, 3, 4}})}); });
+
+  ASSERT_NO_FATAL_FAILURE(Lookup(batch, true));
+  const OutputValues gradients = gpu_->RandomGradients(batch, 1);
+  const auto train = [&](const std::string& optimizer, const std::vector<float>& hyper) {
+    return ErrorOf([&](ContractGroup& group) { return group.Train(gradients, optimizer, hyper); });
+  };
+  train("no_such", {});
+  train("sgd", {});
+  ASSERT_NO_FATAL_FAILURE(Train(gradients, "sgd", {0.5f}, /*fused=*/true));
+  EXPECT_NE(train("adagrad", SampleHyperOf("adagrad")).find("is trained by 'sgd'"), std::string::npos);
+  const auto apply = [&](int64_t reference) {
+    return ErrorOf([&](ContractGroup& group) {
+      const EngineArray<int64_t> references(group.memory(), {reference});
+      const EngineArray<float> grads(group.memory(), {1.0f, 1.0f});
+      return group.table(0).ApplyGradients(group.context(), "sgd", std::vector<float>{0.5f},
+                                           {references.data(), 1}, grads.data(), /*distinct=*/true);
+    });
+  };
+  EXPECT_NE(apply(7).find("no row number 7"), std::string::npos);
+  EXPECT_NE(apply(-1).find("no row number -1"), std::string::npos);
+  ErrorOf([&](ContractGroup& group) {
+    return group.table(0).Hold(group.context()).value()->RestoreOptimizer({"sgd", 1, {0.5f}});
+  });
+
+  options.on_full = OnFull::kEvictLru;
+  Make({options});
+  ErrorOf([&](ContractGroup& group) { return group.Lookup({SumOf(0, {{1, 2, 3, 4}})}); });
+  ContractBatch weighted = batch;
+  weighted[0].spec.weighted = true;
+  weighted[0].bags[0].weights = {0.5f, 2.0f};
+  ASSERT_NO_FATAL_FAILURE(Lookup(weighted, true));
+  ASSERT_NO_FATAL_FAILURE(Erase(0, {2}));
+  const std::string evicted = ErrorOf([&](ContractGroup& group) {
+    OutputValues weight_gradients;
+    return group.WeightGradients(gradients, &weight_gradients);
+  });
+  EXPECT_NE(evicted.find("key 2 was evicted"), std::string::npos);
+
+  options.on_full = OnFull::kError;
+  options.use_hashtable = false;
+  Make({options});
+  ErrorOf([&](ContractGroup& group) { return group.Lookup({SumOf(0, {{1, 3}})}); });
+  ErrorOf([&](ContractGroup& group) {
+    int64_t erased = 0;
+    return group.Erase(0, {1}, &erased);
+  });
+  ErrorOf([&](ContractGroup& group) {
+    const float value = 0.0f;
+    const auto count = int64_t{1} << 31;
+    return group.table(0).Assign(group.context(), {nullptr, count}, &value);
+  });
+}
+
+// Scratch of which the allocation number `fails` fails.
+class FailingMemory final : public StreamMemory {
+ public:
+  explicit FailingMemory(int64_t fails) : left_(fails) {}
+  StatusOr<void*> Allocate(void* stream, int64_t bytes) override {
+    if (left_-- == 0) return ResourceExhausted("no ", bytes, " bytes for the test");
+    return allocator_.Allocate(static_cast<cudaStream_t>(stream), bytes);
+  }
+  void Free(void* stream, void* memory) override {
+    allocator_.Free(static_cast<cudaStream_t>(stream), memory);
+  }
+
+ private:
+  AsyncAllocator allocator_;
+  int64_t left_;
+};
+
+TEST_F(GpuErrorsTest, ALookupEvictsRowsOnlyForTheRowsThatItInserts) {
+  TableOptions full = ContractOptions("full", 2, /*capacity=*/3);
+  full.on_full = OnFull::kEvictLru;
+  TableOptions other = full;
+  other.name = "other";
+  int64_t failures = 0;
+  for (bool failed = true; failed; ++failures) {
+    ContractGroup group(gpu_case_, executor_, {full, other});
+    ASSERT_TRUE(group.Lookup({SumOf(0, {{1, 2, 3}}), SumOf(1, {{4, 5, 6}})}).ok());
+    FailingMemory memory(failures);
+    EngineContext context = group.context();
+    context.memory = &memory;
+    const ContractBatch batch = {SumOf(0, {{3, 7}}), SumOf(1, {{8, 9}})};
+    BatchArrays arrays(group.memory(), batch);
+    const auto plan = gpu_case_.engine->NewPlan();
+    const auto scratch = gpu_case_.engine->NewScratch();
+    EngineArray<float> values(group.memory(), std::vector<float>(4));
+    const std::vector<OutputRows> outputs = {{values.data(), 2}, {values.data() + 2, 2}};
+    const GroupBatch of_engine = {group.tables(), arrays.specs(), arrays.inputs(), /*training=*/true};
+    const Status status = gpu_case_.engine->Lookup(context, of_engine, plan.get(), outputs, scratch.get());
+    failed = !status.ok();
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << status.message();
+    const std::vector<int64_t> in_full = ContentsOf(&group.table(0), group.context()).keys;
+    const std::vector<int64_t> in_other = ContentsOf(&group.table(1), group.context()).keys;
+    const bool nothing_changed =
+        in_full == std::vector<int64_t>{1, 2, 3} && in_other == std::vector<int64_t>{4, 5, 6};
+    const bool rows_were_inserted =
+        in_full == std::vector<int64_t>{7, 2, 3} && in_other == std::vector<int64_t>{9, 8, 6};
+    EXPECT_TRUE(rows_were_inserted || (failed && nothing_changed)) << "allocation " << failures;
+    ASSERT_LT(failures, 200);
+  }
+  EXPECT_GT(failures, 10);
+}
+
+// A table in memory that is limited, filled by FindOrMake.
+class LimitedTableTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasDevice()) GTEST_SKIP() << "no CUDA device";
+  }
+
+  void Make(const TableOptions& options) {
+    auto made = DeviceTable::Create(nullptr, {&memory_, &memory_}, options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    table_ = std::move(made.value());
+  }
+  Status FindOrMake(int64_t first, int64_t n) {
+    std::vector<int64_t> keys;
+    for (int64_t i = 0; i < n; ++i) keys.push_back(first + i);
+    DeviceArray<int64_t> device_keys(keys);
+    DeviceArray<int64_t> rows(keys);
+    const Status status =
+        table_->FindOrMake(nullptr, &scratch_, device_keys.data(), n, /*own=*/false, rows.data());
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    return status;
+  }
+  Status Mark(const std::vector<int64_t>& rows) {
+    DeviceArray<int64_t> device_rows(rows);
+    const Status status =
+        table_->changes().MarkChanged(nullptr, device_rows.data(), static_cast<int64_t>(rows.size()));
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    return status;
+  }
+
+  LimitedAllocator memory_;
+  AsyncAllocator scratch_;
+  std::unique_ptr<DeviceTable> table_;
+};
+
+TEST_F(LimitedTableTest, ChangesAreNotTrackedIfThereIsNoMemoryForIt) {
+  TableOptions options = ContractOptions("clicks", 2);
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 2;
+  Make(options);
+  ASSERT_TRUE(FindOrMake(0, 100).ok());
+  memory_.limit = memory_.in_use;
+  const Status status = table_->TrackChanges(nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("'clicks'"), std::string::npos) << status.message();
+  EXPECT_FALSE(table_->changes().tracks());
+  EXPECT_TRUE(Mark({0, 99}).ok());
+  memory_.limit = INT64_MAX;
+  EXPECT_TRUE(table_->TrackChanges(nullptr).ok());
+  EXPECT_TRUE(table_->changes().tracks());
+  EXPECT_TRUE(table_->waiting()->changes().tracks());
+  EXPECT_TRUE(Mark({0, 99}).ok());
+}
+
+TEST_F(LimitedTableTest, ATableGrowsByLessWhereMemoryIsShort) {
+  // A row is a slab of its own. Rows are only counted, not written.
+  Make(ContractOptions("clicks", 5 << 20));
+  ASSERT_TRUE(table_->Reserve(nullptr, 3).ok());
+  ASSERT_TRUE(table_->StartUse(nullptr, nullptr, 3).ok());
+  memory_.limit = memory_.in_use + (21 << 20);
+  const Status one = table_->Reserve(nullptr, 1);
+  ASSERT_TRUE(one.ok()) << "twice the rows do not fit, but one does: " << one.message();
+  ASSERT_TRUE(table_->StartUse(nullptr, nullptr, 1).ok());
+  const Status another = table_->Reserve(nullptr, 1);
+  EXPECT_EQ(another.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(another.message().find("'clicks' with 4 rows"), std::string::npos) << another.message();
+}
+
+}  // namespace
+}  // namespace sok
