@@ -295,34 +295,42 @@ def test_step_counters_are_on_the_host_beside_ordinary_variables():
     same_bits(*results)
 
 
-def test_a_step_copies_its_batch_and_nothing_of_the_tables():
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
+    """Of ids one by one, and of bags of ids with weights."""
+    is_sparse = layout == "sparse"
+    bags = 16 if is_sparse else 64
     with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
         with tf.device(GPU):
             table = sok.EmbeddingVariable(name="clicks", dim=32)
         keys, gradients = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.float32, [None, 32])
+        indices, weights = v1.placeholder(tf.int64, [None, 2]), v1.placeholder(tf.float32, [None])
         rows = native.ops.sok_group_lookup(
             handles=[table.handle],
             ids=[keys],
-            bags=[],
-            dense_shapes=[],
-            weights=[],
+            bags=[indices] if is_sparse else [],
+            dense_shapes=[tf.constant([bags, 4], tf.int64)] if is_sparse else [],
+            weights=[weights] if is_sparse else [],
             training=True,
             num_outputs=1,
             dims=[32],
             table_of=[0],
-            layouts=["dense"],
-            combiners=["none"],
-            weighted=[False],
+            layouts=[layout],
+            combiners=["mean" if is_sparse else "none"],
+            weighted=[is_sparse],
             slots=[0],
         ).outputs[0]
         optimizer = v1.train.GradientDescentOptimizer(0.01)
         step = optimizer.apply_gradients([(tf.gradients(rows, table, gradients)[0], table)])
         initialize(session)
-        feed = {keys: np.arange(64), gradients: np.ones([64, 32], np.float32)}
+        feed = {keys: np.arange(64), gradients: np.ones([bags, 32], np.float32)}
+        if is_sparse:
+            feed[indices] = np.stack([np.arange(64) // 4, np.arange(64) % 4], axis=1)
+            feed[weights] = np.ones(64, np.float32)
         session.run(step, feed)
         with fake_gpu_device.copies() as copied:
             session.run(step, feed)
     # Scalars, such as hyper-parameters, may be anywhere.
-    batch, scalars = 64 * 8 + 64 * 32 * 4, 256
+    batch, scalars = 64 * 8 + bags * 32 * 4 + (64 * (2 * 8 + 4) if is_sparse else 0), 256
     assert batch <= copied.to_device < batch + scalars
     assert copied.to_host < scalars

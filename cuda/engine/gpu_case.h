@@ -59,8 +59,13 @@ inline EngineCase GpuCase() {
   // The engine does not use the host's threads.
   engine_case.threads = {1};
   engine_case.is_slow = true;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // Other tests over ranks have 2 and 3.
+#if defined(__SANITIZE_ADDRESS__)
   engine_case.is_slowest = true;
+  engine_case.ranks = {1, 4};
+#elif defined(__SANITIZE_THREAD__)
+  engine_case.is_slowest = true;
+  engine_case.ranks = {2, 3};
 #endif
   return engine_case;
 }

@@ -39,6 +39,8 @@ struct EngineCase {
   std::shared_ptr<EngineMemory> memory = std::make_shared<EngineMemory>();
   // Numbers of host threads to run with. All must give the same bits.
   std::vector<int> threads = {1, 2, 3};
+  // Numbers of ranks of the longest test over ranks.
+  std::vector<int> ranks = {1, 2, 3, 4};
   // For all tables that the suites make.
   RowMemory row_memory = RowMemory::kDevice;
   // Whether calls are slow, as with kernels that run on the host: tests then take fewer and smaller steps.
