@@ -3,7 +3,6 @@
 #define SOK_CC_SHARDED_EXCHANGE_ERRORS_H_
 
 #include <cstdint>
-#include <string>
 
 #include "cc/base/status.h"
 

@@ -51,6 +51,7 @@ Status Grow(cudaStream_t stream, DeviceAllocator* memory, int64_t used, int64_t 
                                              cudaMemcpyDeviceToDevice, stream),
                              "cannot move a history");
   }
+  buffer->set_stream(stream);
   *buffer = std::move(larger.value());
   return OkStatus();
 }
@@ -90,6 +91,13 @@ StatusOr<std::unique_ptr<DeviceAdamHistory>> DeviceAdamHistory::Make(cudaStream_
                                    alphas.size() * from.terms * static_cast<int64_t>(sizeof(double)),
                                    history->coefficients_.data()));
   return StatusOr<std::unique_ptr<DeviceAdamHistory>>(std::move(history));
+}
+
+void DeviceAdamHistory::set_stream(cudaStream_t stream) {
+  powers_.set_stream(stream);
+  increments_memory_.set_stream(stream);
+  coefficients_.set_stream(stream);
+  device_alphas_.set_stream(stream);
 }
 
 Status DeviceAdamHistory::ReserveStep(cudaStream_t stream) { return Reserve(stream, steps() + 1); }

@@ -20,7 +20,8 @@ namespace sok {
 
 // AdamHistory (cc/optimizers/adam_history.h) in device memory: the past steps that exact Adam remembers. A
 // step is appended there, by one small kernel for all tables of a group, so nothing is copied from the host.
-// One thread at a time; work is in the order of one stream.
+// One thread at a time; work is in the order of one stream, or of streams that wait for each
+// other.
 class DeviceAdamHistory {
  public:
   // A history of these past steps, if there are any. `upload` must be empty. ResourceExhausted if memory runs
@@ -34,6 +35,9 @@ class DeviceAdamHistory {
   int64_t steps() const { return view_.steps; }
   // The rates of steps 1 ... steps(), on the host.
   const std::vector<float>& alphas() const { return alphas_; }
+
+  // Sets the stream on which the memory will be freed. Every use must come before later work on that stream.
+  void set_stream(cudaStream_t stream);
 
   // For kernels that are enqueued on the stream before the next Append.
   const AdamHistoryView& view() const { return view_; }

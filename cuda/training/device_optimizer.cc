@@ -94,6 +94,7 @@ Status DeviceOptimizer::RestorePastSteps(cudaStream_t stream, const PastSteps& p
 }
 
 Status DeviceOptimizer::ForgetPastSteps(cudaStream_t stream) {
+  if (history_ != nullptr) history_->set_stream(stream);
   history_.reset();
   factors_.clear();
   return Restart(stream);
@@ -144,6 +145,7 @@ Status DeviceOptimizer::StartPast(cudaStream_t stream, Span<const float> hyper) 
     StatusOr<std::unique_ptr<DeviceAdamHistory>> history =
         DeviceAdamHistory::Make(stream, memory_, &upload_, hyper[1], hyper[2], {});
     if (!history.ok()) return history.status();
+    if (history_ != nullptr) history_->set_stream(stream);
     history_ = std::move(history.value());
     epsilon_ = hyper[3];
   } else {
@@ -157,6 +159,7 @@ Status DeviceOptimizer::StartPast(cudaStream_t stream, Span<const float> hyper) 
     for (const PowerTable& table : tables) powers.push_back(table.powers());
     StatusOr<DevicePowers> sent = DevicePowers::Send(stream, memory_, &upload_, powers);
     if (!sent.ok()) return sent.status();
+    powers_.set_stream(stream);
     powers_ = std::move(sent.value());
     factors_ = factors;
   }

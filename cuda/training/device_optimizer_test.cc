@@ -165,6 +165,36 @@ TEST_F(DeviceOptimizerTest, HistoriesGrow) {
   twins.ExpectSameRecords("after 130 steps");
 }
 
+// Memory is freed after the work of the stream that used it last, which need not be the one that allocated
+// it.
+TEST_F(DeviceOptimizerTest, StepsMayComeOnSeveralStreams) {
+  // After the default stream, on which the test copies.
+  cudaStream_t streams[2];
+  for (cudaStream_t& stream : streams) {
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamDefault), cudaSuccess);
+  }
+  for (const char* name : {"adam", "nadam"}) {
+    std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
+    OptimizerTwins twins(name, /*rows=*/10, /*dim=*/5, hyper);
+    for (uint64_t s = 0; s < 6; ++s) {
+      // All rows catch up with the old factor's powers, which are replaced.
+      if (s % 2 == 1) hyper[1] = 0.9f - 0.1f * static_cast<float>(s);
+      twins.UseStream(streams[s % 2]);
+      TakeStoredStep(hyper, 5, s, &twins);
+    }
+    twins.ExpectSameRecords(name, /*others_may_change=*/true);
+  }
+  const std::vector<float> hyper = {0.01f, 0.0f, 0.99f, 1e-3f};
+  OptimizerTwins twins("adam", /*rows=*/4, /*dim=*/1, hyper);
+  twins.UseStream(streams[0]);
+  TakeStoredStep(hyper, 1, /*seed=*/1, &twins);
+  TakeEmptySteps(hyper, 127, &twins);
+  twins.UseStream(streams[1]);
+  TakeEmptySteps(hyper, 2, &twins);
+  twins.CatchUp({0, 1});
+  twins.ExpectSameRecords("after the history has moved");
+}
+
 // As in a checkpoint: records and past steps are copied to another table.
 TEST_F(DeviceOptimizerTest, PastStepsCanBeRestored) {
   for (const std::vector<float>& hyper : RuleCase{"adam", {}}.rule().samples) {

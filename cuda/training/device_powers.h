@@ -23,6 +23,9 @@ class DevicePowers {
   static StatusOr<DevicePowers> Send(cudaStream_t stream, DeviceAllocator* memory, StagedUpload* upload,
                                      Span<const Powers> host);
 
+  // Sets the stream on which the memory will be freed.
+  void set_stream(cudaStream_t stream) { memory_.set_stream(stream); }
+
   // Table k, for kernels.
   const Powers& operator[](int64_t k) const { return powers_[static_cast<size_t>(k)]; }
 

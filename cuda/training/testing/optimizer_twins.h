@@ -39,6 +39,11 @@ class OptimizerTwins {
   DeviceOptimizer& device() { return *optimizer_; }
   void ReplaceDevice(std::unique_ptr<DeviceOptimizer> optimizer) { optimizer_ = std::move(optimizer); }
   DeviceAllocator* allocator() { return &allocator_; }
+  // Of steps with gradients in memory; the default stream at first. Waits for earlier work.
+  void UseStream(cudaStream_t stream) {
+    Expect(cudaDeviceSynchronize());
+    stream_ = stream;
+  }
   RowStoreView table() const { return device_->view(); }
 
   // Copies the host's records, which a test has changed, to the device.
@@ -72,7 +77,7 @@ class OptimizerTwins {
     update.count = static_cast<int64_t>(rows.size());
     update.stored = device_grads.data();
     const DeviceStep step = {optimizer_.get(), hyper, update};
-    Expect(EnqueueSteps(nullptr, &allocator_, {}, Span<const DeviceStep>(&step, 1)));
+    Expect(EnqueueSteps(stream_, &allocator_, {}, Span<const DeviceStep>(&step, 1)));
     Expect(cudaDeviceSynchronize());
   }
 
@@ -151,6 +156,7 @@ class OptimizerTwins {
   TrainedRows host_;
   const bool same_bits_;
   AsyncAllocator allocator_;
+  cudaStream_t stream_ = nullptr;
   std::unique_ptr<DeviceRows> device_;
   std::unique_ptr<DeviceOptimizer> optimizer_;
 };
