@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import harness
 import sparse_operation_kit as sok
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
@@ -209,8 +210,7 @@ def test_fit_trains_as_with_tensorflows_ops(make, monkeypatch):
 
 
 def test_embedding_variables_and_dense_tables_in_one_step():
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        init = sok.Init(global_batch_size=4)
+    with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable("table", 4, initializer="ones")
         embedding = _embedding()
         ids = tf.constant([[1], [1], [2], [0]], tf.int64)
@@ -220,8 +220,7 @@ def test_embedding_variables_and_dense_tables_in_one_step():
         optimizer = tf.compat.v1.train.MomentumOptimizer(0.5, 0.9)
         step = optimizer.minimize(loss, var_list=[table, *embedding.trainable_variables])
         read = tf.nn.embedding_lookup(table, [1, 2])
-        session.run(init)
-        session.run(tf.compat.v1.global_variables_initializer())
+        harness.initialize(session)
         before = embedding.get_weights()
         session.run(step)
         for first, second in zip_equal(before, embedding.get_weights()):
