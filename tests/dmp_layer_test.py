@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import sparse_operation_kit.dist_model_parallel as dmp
 from same_length import zip_equal
+from sparse_operation_kit import compat
 from sparse_operation_kit.dist_model_parallel.initial_rows import initial_value
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
 from sparse_operation_kit.dist_model_parallel.placement import Piece
@@ -221,6 +222,7 @@ def test_bad_inputs():
         ([[[1]]], ValueError, "takes 2 inputs, not 1"),
         ([sparse, [[1]]], ValueError, "input 0 of Table 0 .* SparseTensor need a table with a combiner"),
         ([[[1]], [1, 2]], ValueError, "input 1 of Table 1 .* combiner 'sum' needs ids of shape"),
+        ([3, [[1]]], ValueError, "input 0 of Table 0 .*: ids must have a batch dimension"),
         ([[[1]], [["a"]]], TypeError, "input 1 of Table 1 .* ids must be integers, not string"),
     ):
         with pytest.raises(error, match=message):
@@ -289,6 +291,8 @@ def test_weights_in_keras_session():
 def test_bad_weights(tmp_path):
     layer, weights = layer_with_weights((5, 2, None), (3, 2, "sum"))
     (tmp_path / "text.npy").write_text("no array")
+    (tmp_path / "empty.npy").write_text("")
+    np.savez(tmp_path / "two.npz", *weights)
     for given, error, message in (
         (weights[:1], ValueError, "has 2 tables, but there are 1 weights"),
         ("w.npy", TypeError, "weights must be a list of arrays or paths, not str"),
@@ -299,6 +303,8 @@ def test_bad_weights(tmp_path):
         ),
         ([weights[0], weights[1].astype(str)], TypeError, "weights of Table 1 .* not numbers"),
         ([weights[0], tmp_path / "text.npy"], ValueError, "weights of Table 1 .*text.npy is no .npy file"),
+        ([weights[0], tmp_path / "empty.npy"], ValueError, "weights of Table 1 .*empty.npy is no .npy file"),
+        ([weights[0], tmp_path / "two.npz"], ValueError, "weights of Table 1 .*two.npz is no .npy file"),
         ([weights[0], str(tmp_path / "none.npy")], FileNotFoundError, "none.npy"),
     ):
         with pytest.raises(error, match=message):
@@ -322,6 +328,35 @@ def test_models_are_saved_and_made_again(tmp_path):
     # The same initializers.
     for got, want in zip_equal(again.get_weights(), weights):
         np.testing.assert_array_equal(got, want)
+
+
+def test_models_are_saved_whole_with_their_optimizers(tmp_path):
+    inputs = keras.Input([3], dtype=tf.int64)
+    (vectors,) = dmp.DistributedEmbedding([dmp.Embedding(5, 4, combiner="sum")])(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(vectors))
+    model.compile(dmp.DistributedOptimizer(keras.optimizers.Adam(0.1)), "mse")
+    ids, labels = np.arange(12).reshape(4, 3) % 5, np.ones([4, 1])
+    model.fit(ids, labels, verbose=0)
+    path = str(tmp_path / ("model.h5" if compat.VERSION < (2, 0) else "model.keras"))
+    model.save(path)
+    names = {"DistributedEmbedding": dmp.DistributedEmbedding}
+    loaded = keras.models.load_model(path, custom_objects=names)
+    np.testing.assert_allclose(loaded.predict(ids, verbose=0), model.predict(ids, verbose=0), rtol=1e-6)
+    assert type(loaded.optimizer) is keras.optimizers.Adam
+    loaded.compile(dmp.DistributedOptimizer(loaded.optimizer), "mse")
+    for one in (model, loaded):
+        one.fit(ids, labels, verbose=0)
+    np.testing.assert_allclose(loaded.predict(ids, verbose=0), model.predict(ids, verbose=0), rtol=1e-5)
+
+
+def test_a_jacobian():
+    layer, _ = layer_with_weights((4, 2, "mean"))
+    with tf.GradientTape() as tape:
+        (output,) = layer([[[1, 3]]])
+    jacobian = tf.convert_to_tensor(tape.jacobian(output, layer.trainable_variables[0]))
+    expected = np.zeros([1, 2, 4, 2])
+    expected[0, 0, [1, 3], 0] = expected[0, 1, [1, 3], 1] = 0.5
+    np.testing.assert_allclose(jacobian, expected)
 
 
 def with_loss_scale(optimizer):

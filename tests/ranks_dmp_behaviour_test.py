@@ -163,6 +163,36 @@ def check_loss_scaling():
                     np.testing.assert_allclose(want[1] - got[1], moved, rtol=1e-6)
 
 
+def _ranks_loss(outputs, kernel):
+    total = tf.add_n([tf.reduce_sum(output) for output in outputs]) + kernel
+    return total * (1.0 + communicator().rank)
+
+
+def check_clipping():
+    """Gradients clipped by a global norm: the norm, and the step of a variable that all ranks have."""
+    size = communicator().size
+    norms, steps = [], []
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+        layer, kernel = dmp.DistributedEmbedding(_tables(size)), tf.Variable(0.0, name="kernel")
+        loss = _ranks_loss(layer([[[0]]] * size), kernel)
+        optimizer = dmp.DistributedOptimizer(train.GradientDescentOptimizer(1.0))
+        pairs = optimizer.compute_gradients(loss, [*layer.trainable_variables, kernel])
+        clipped, norm = tf.clip_by_global_norm([gradient for gradient, _ in pairs], 1.0)
+        step = optimizer.apply_gradients(zip_equal(clipped, [variable for _, variable in pairs]))
+        session.run(tf.compat.v1.global_variables_initializer())
+        norms.append(session.run([norm, step])[0])
+        steps.append(session.run(kernel))
+    for make in (keras.optimizers.SGD, keras.optimizers.legacy.SGD):
+        layer, kernel = dmp.DistributedEmbedding(_tables(size)), tf.Variable(0.0, name="kernel")
+        with tf.GradientTape() as tape:
+            loss = _ranks_loss(layer([[[0]]] * size), kernel)
+        variables = [*layer.trainable_variables, kernel]
+        optimizer = dmp.DistributedOptimizer(make(1.0, global_clipnorm=1.0))
+        optimizer.apply_gradients(zip_equal(tape.gradient(loss, variables), variables))
+        steps.append(kernel.numpy())
+    return norms, steps
+
+
 def check_eager_lookups():
     """Lookups and a tape without a function."""
     layer = dmp.DistributedEmbedding(_tables(communicator().size), row_slice_threshold=40)
@@ -263,8 +293,17 @@ def _check_errors_of_weights(layer, arrays):
         layer.set_weights(arrays, chunk=0)
     with pytest.raises(FileNotFoundError if last else ValueError):
         layer.set_weights(["/no/such.npy" if last else arrays[0], *arrays[1:]])
+    with pytest.raises(ArithmeticError if last else ValueError):
+        layer.set_weights([_Unreadable() if last else arrays[0], *arrays[1:]])
     for got, want in zip_equal(layer.get_weights(all_ranks=True), arrays):
         np.testing.assert_array_equal(got, want)
+
+
+class _Unreadable:
+    """An array whose reading fails in an unexpected way."""
+
+    def __array__(self, *_):
+        raise ArithmeticError
 
 
 def check_broadcast():
@@ -395,6 +434,7 @@ CHECKS = [
     check_bad_ids,
     check_two_lookups_in_a_step,
     check_loss_scaling,
+    check_clipping,
     check_concatenated_features,
     check_ranks_with_other_tables,
     check_broadcast,
@@ -485,6 +525,18 @@ def test_a_bad_id_is_an_error_on_every_rank(launched):
         for (options, name), message in result["check_bad_ids"].items():
             rank = 1 if "dp_input" in options else 2
             assert BAD_INPUTS[name][1].format(last=rank) in message, options
+
+
+def test_global_norms_count_the_tables_of_all_ranks(launched):
+    # The sum over ranks of squares of averages, for each rank's row of 4 columns of each of 3 tables.
+    of_tables = 3 * 4 * (1 + 4 + 9) / 9
+    of_kernel = 2.0
+    norm = np.sqrt(of_tables + of_kernel**2)
+    for result in launched[3]:
+        norms, steps = result["check_clipping"]
+        np.testing.assert_allclose(norms, norm, rtol=1e-6)
+        np.testing.assert_allclose(steps, -of_kernel / norm, rtol=1e-6)
+        np.testing.assert_array_equal(steps, launched[3][0]["check_clipping"][1])
 
 
 def test_broadcast(launched):

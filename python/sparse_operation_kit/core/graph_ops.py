@@ -91,9 +91,11 @@ _FILLED_ONCE = {
 def operation(op: Any) -> Any:
     """Returns the op of a gradient function's argument; gradient tapes pass a stand-in with its tensors.
 
-    In eager execution the stand-in is all there is.
+    For an op that was executed eagerly the stand-in is all there is, also in a function that a tape traces
+    to compute a Jacobian.
     """
-    return op if isinstance(op, tf.Operation) or tf.executing_eagerly() else op.outputs[0].op
+    is_all_there_is = isinstance(op, tf.Operation) or not hasattr(op.outputs[0], "graph")
+    return op if is_all_there_is else op.outputs[0].op
 
 
 def inputs_of(op: tf.Operation) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class Part(enum.Enum):
     SAVERS = "savers"
     FEATURE_COLUMNS = "feature columns"
     COLLECTIVE_TRAINING = "collective training"
+    NORMS = "norms of gradients"
     DEEPREC_NAMES = "DeepRec's names"
 
 
@@ -46,6 +47,10 @@ INSTALLED_BY: dict[Part, str] = {
     ),
     Part.COLLECTIVE_TRAINING: (
         "DeepRec's `enable_distributed_strategy`, and a scope of a `CollectiveStrategy` until it ends"
+    ),
+    Part.NORMS: (
+        "collective training, and by `DistributedOptimizer` and `DistributedGradientTape` of "
+        "`dist_model_parallel`, when they combine gradients of several ranks"
     ),
     Part.DEEPREC_NAMES: "`import sparse_operation_kit.deeprec`, and its `install`",
 }
@@ -365,13 +370,13 @@ TABLE: tuple[Replacement, ...] = (
     ),
     Replacement(
         "tf.linalg.global_norm",
-        Part.COLLECTIVE_TRAINING,
+        Part.NORMS,
         "The norm of a table's gradient counts the rows of all ranks.",
         How.DISPATCHED,
     ),
     Replacement(
         "tf.clip_by_norm",
-        Part.COLLECTIVE_TRAINING,
+        Part.NORMS,
         "The norm of a table's gradient counts the rows of all ranks.",
         How.DISPATCHED,
     ),

@@ -207,6 +207,6 @@ def _initialize_horovod() -> None:
 def _update_replacements() -> None:
     if _enabled or _scopes:
         # With Part.OPTIMIZERS, optimizers refuse gradients that were not averaged, for all variables.
-        replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING)
+        replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING, Part.NORMS)
     else:
-        replacements.uninstall(Part.COLLECTIVE_TRAINING)
+        replacements.uninstall(Part.COLLECTIVE_TRAINING, Part.NORMS)

@@ -129,6 +129,8 @@ def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
                 f"{who}: combiner '{combiner}' needs ids of shape [batch, ids], or of more dimensions, not "
                 f"{ids.shape}"
             )
+        if ids.shape.rank == 0:
+            raise ValueError(f"{who}: ids must have a batch dimension, but are a scalar")
         values = ids
     if not (values.dtype.is_integer or values.dtype.is_floating):
         raise TypeError(f"{who}: ids must be integers, not {values.dtype.name}")

@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from sparse_operation_kit import compat
 from sparse_operation_kit.compat.tensors import reference
-from sparse_operation_kit.core import broadcast
+from sparse_operation_kit.core import broadcast, replacements
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.embedding_variable import is_embedding_variable
+from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.dist_model_parallel.cut_variables import is_cut
 from sparse_operation_kit.dist_model_parallel.keras import keras, keras_session
-from sparse_operation_kit.optimizers import distributed
+from sparse_operation_kit.optimizers import distributed, sharded_norms
 from sparse_operation_kit.optimizers.combination import Pairs, by_hand, combine, graphs_of
 
 
@@ -59,6 +60,10 @@ class _Options:
                 combined.append(next(of_common))
             else:
                 combined.append((_divided(gradient, ranks) if self.average else gradient, variable))
+                if is_cut(variable):
+                    sharded_norms.mark_as_of_one_rank(combined[-1][0])
+        # Clipping them by their global norm has the same effect on all ranks then.
+        replacements.install(Part.NORMS)
         return combined
 
 
@@ -222,7 +227,9 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
         )
     # Not a wrapper, because Keras asks an optimizer for all kinds of attributes.
     distributed_one: Any = optimizer
-    distributed_one.__class__ = type(type(optimizer).__name__, (_OfKeras, type(optimizer)), {})
+    # Keras saves an optimizer by its class's name and module, and so finds the class that the optimizer had.
+    attributes = {"__module__": type(optimizer).__module__}
+    distributed_one.__class__ = type(type(optimizer).__name__, (_OfKeras, type(optimizer)), attributes)
     distributed_one._dmp_options = options
     return distributed_one
 

@@ -149,7 +149,7 @@ class Weights:
         try:
             arrays = self._arrays(weights)
             _check_chunk(chunk)
-        except (OSError, TypeError, ValueError) as caught:
+        except Exception as caught:  # of any kind: the other ranks wait to be told
             error = caught
         self._agree(error, session)
         for turn in range(ranks.size if use_lock else 1):
@@ -205,9 +205,13 @@ class Weights:
 
 def _loaded(path: Any, who: str) -> np.ndarray:
     try:
-        return np.load(path, mmap_mode="r")
-    except ValueError as error:
+        loaded = np.load(path, mmap_mode="r")
+    except (EOFError, ValueError) as error:
         raise ValueError(f"{who}: {os.fspath(path)} is no .npy file: {error}") from error
+    if not isinstance(loaded, np.ndarray):
+        loaded.close()
+        raise ValueError(f"{who}: {os.fspath(path)} is no .npy file, but an archive of several")
+    return loaded
 
 
 def _on(piece: Piece, rank: int) -> Piece:

@@ -1,9 +1,9 @@
 """Norms of gradients that count the rows of tables on all ranks.
 
 After the exchange each rank holds the gradients of the rows that it owns. If each rank clipped by the norm of
-its own rows, ranks would scale their parts differently. So `tf.linalg.global_norm`, which
-`tf.clip_by_global_norm` calls, and `tf.clip_by_norm` get an implementation for tf.IndexedSlices through
-TensorFlow's type dispatch; the functions themselves are not replaced.
+its own rows, ranks would scale their parts differently, and variables that all have would differ. So
+`tf.linalg.global_norm`, which `tf.clip_by_global_norm` calls, and `tf.clip_by_norm` get an implementation for
+tf.IndexedSlices through TensorFlow's type dispatch; the functions themselves are not replaced.
 """
 
 from __future__ import annotations
@@ -17,14 +17,25 @@ import tensorflow as tf
 from sparse_operation_kit.core import graph_ops, replacements
 from sparse_operation_kit.core.communicator import communicator
 
+# An attribute of the row numbers of gradients whose variable is on this rank only.
+_OF_ONE_RANK = "_sok_of_one_rank"
 # Lists of tf.IndexedSlices and any other objects.
 _ANYTHING = typing.List[typing.Union[tf.IndexedSlices, object]]  # noqa: UP006, UP007 - TensorFlow needs these
 
 
+def mark_as_of_one_rank(gradient: Any) -> None:
+    """Has global norms add a gradient's values to those of other ranks: its variable is on this rank only.
+
+    Every rank must have such a gradient wherever one of them has. Does nothing if it is no tf.IndexedSlices.
+    """
+    if isinstance(gradient, tf.IndexedSlices):
+        setattr(gradient.indices, _OF_ONE_RANK, True)
+
+
 @replacements.implements_for_types("tf.linalg.global_norm", {"t_list": _ANYTHING})
 def _global_norm(t_list: Sequence[Any], name: str | None = None) -> tf.Tensor:
-    ours = [one for one in t_list if _is_sharded(one)]
-    others = [_values(one) for one in t_list if not _is_sharded(one)]
+    ours = [one for one in t_list if _is_of_one_rank(one) or _is_sharded(one)]
+    others = [_values(one) for one in t_list if not (_is_of_one_rank(one) or _is_sharded(one))]
     if not ours:
         return tf.linalg.global_norm(others, name)
     with tf.name_scope(name or "global_norm"):
@@ -57,11 +68,16 @@ def _dimensions(axes: Any) -> list[int]:
     return [int(axis) % 2 for axis in known.flat]
 
 
+def _is_of_one_rank(value: Any) -> bool:
+    return isinstance(value, tf.IndexedSlices) and hasattr(value.indices, _OF_ONE_RANK)
+
+
 def _is_sharded(value: Any) -> bool:
     """Returns whether `value` is a gradient of an embedding variable that is sharded over several ranks."""
     return (
         isinstance(value, tf.IndexedSlices)
         and communicator().size > 1
+        and not tf.executing_eagerly()
         and graph_ops.comes_from_all_ranks(value.indices)
     )
 
