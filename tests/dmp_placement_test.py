@@ -316,6 +316,7 @@ def test_the_example_of_the_documents(tmp_path, capsys):
     ("content", "message"),
     [
         ("{", "is not JSON"),
+        pytest.param("[" * 100_000, "is not JSON: maximum recursion depth", id="deep"),
         ({}, "has no list of tables, but dict"),
         ([3], "table 0 is no object, but 3"),
         ([{"input_dim": 3}], "table 0 has no 'output_dim'"),

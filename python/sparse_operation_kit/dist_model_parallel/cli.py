@@ -72,7 +72,7 @@ def read_tables(path: str) -> list[Table]:
     """
     try:
         listed = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(listed, list):
         raise ValueError(f"{path} has no list of tables, but {type(listed).__name__}")
