@@ -67,7 +67,7 @@ def test_tensorflow_tables_take_ids_modulo_their_rows(session):
     session.run(tf.compat.v1.global_variables_initializer())
     table = session.run(tf.compat.v1.trainable_variables()[0])
     assert table.shape == (10, 2) and np.abs(table).max() <= 0.05
-    assert (session.run(rows) == table[[[3, 9], [3, 2**62 % 10]]]).all()
+    assert (session.run(rows) == table[np.array([[3, 9], [3, 2**62 % 10]])]).all()
 
 
 def test_tensorflow_tables_average_what_is_present(session):

@@ -69,9 +69,8 @@ def check_allreduce():
 
 def check_allgather():
     # Rank 0 contributes nothing.
-    return _evaluate(
-        lambda r: r.allgather(tf.fill([r.rank, 2], tf.cast(r.rank, tf.bfloat16)), "rows")
-    ).tolist()
+    rows = _evaluate(lambda r: r.allgather(tf.fill([r.rank, 2], tf.cast(r.rank, tf.bfloat16)), "rows"))
+    return rows.astype(np.float64).tolist()
 
 
 def check_broadcast_of_every_dtype():

@@ -34,6 +34,10 @@ def _batch(rank: int, step: int) -> np.ndarray:
     return rng.choice(KEYS, 10)
 
 
+def _bags_of_one(ids: tf.Tensor) -> tf.RaggedTensor:
+    return tf.RaggedTensor.from_row_splits(ids, tf.range(tf.size(ids, out_type=tf.int64) + 1))
+
+
 def _train(name: str, of_ranks: list[int], fused: bool) -> tuple[list[np.ndarray], list[float]]:
     """The rows of all keys after training with the batches of some ranks, and the powers of Adam."""
     option = deeprec.EmbeddingVariableOption(
@@ -48,10 +52,10 @@ def _train(name: str, of_ranks: list[int], fused: bool) -> tuple[list[np.ndarray
             )
         )
         ids = v1.placeholder(tf.int64, [None])
-        bags = tf.RaggedTensor.from_uniform_row_length(ids, 1)
+        bags = _bags_of_one(ids)
         # The second table has rows in the steps with even numbers only.
         second = v1.placeholder(tf.int64, [None])
-        seconds = tf.RaggedTensor.from_uniform_row_length(second, 1)
+        seconds = _bags_of_one(second)
         rows = deeprec.group_embedding_lookup_sparse(tables, [bags, seconds], ["sum", "sum"])
         loss = tf.add_n([tf.reduce_sum(tf.square(one - 0.25)) for one in rows])
         train = OPTIMIZERS[name]().minimize(loss)

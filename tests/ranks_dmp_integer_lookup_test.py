@@ -9,6 +9,9 @@ import ranks
 import sparse_operation_kit.dist_model_parallel as dmp
 from sparse_operation_kit.core.communicator import communicator
 
+# TensorFlow 1.15 executes eagerly only if it is asked to.
+tf.compat.v1.enable_v2_behavior()
+
 STEPS = 5
 SIZES = {"small": 70, "large": 500}
 

@@ -40,8 +40,12 @@ def read_lines(path, batch_size, strategy):
     """Batches (features, labels) of this rank's lines, without end."""
 
     def parse(lines):
-        split = tf.strings.split(lines, sep="\t", result_type="RaggedTensor").to_tensor("", shape=[None, 40])
-        columns = dict(zip(["label", *INTEGERS, *CATEGORIES], tf.unstack(split, axis=1)))
+        names = ["label", *INTEGERS, *CATEGORIES]
+        split = tf.strings.split(lines, sep="\t")
+        shape = tf.stack([tf.size(lines, out_type=tf.int64), len(names)])
+        # Empty categories at the end of a line may be omitted.
+        split = tf.sparse.to_dense(tf.SparseTensor(split.indices, split.values, shape), "")
+        columns = dict(zip(names, tf.unstack(split, num=len(names), axis=1)))
         labels = tf.strings.to_number(columns.pop("label"))
         for name in INTEGERS:
             given = tf.strings.regex_replace(columns[name], "^$", "0")

@@ -45,7 +45,10 @@ def _criteo(path, sizes, held_out):
         return tf.equal(tf.equal(number % HELD_OUT, 0), held_out)
 
     def parse(_, line):
-        columns = tf.strings.split([line], "\t").to_tensor("", shape=[1, 1 + NUMBERS + CATEGORIES])[0]
+        # Empty categories at the end of a line may be omitted.
+        split = tf.compat.v1.strings.split([line], "\t")
+        shape = [1, 1 + NUMBERS + CATEGORIES]
+        columns = tf.sparse.to_dense(tf.SparseTensor(split.indices, split.values, shape), "")[0]
         numbers = tf.strings.regex_replace(columns[1 : 1 + NUMBERS], "^$", "0")
         counts = tf.math.log1p(tf.maximum(tf.strings.to_number(numbers), 0.0))
         texts = tf.unstack(columns[1 + NUMBERS :], num=CATEGORIES)

@@ -11,6 +11,8 @@ if getattr(tf.keras, "__version__", "2").startswith("2"):
     keras = tf.keras
 else:
     import tf_keras as keras
+# TensorFlow 1.15 has only the optimizers that were called legacy later.
+optimizers = getattr(keras.optimizers, "legacy", keras.optimizers)
 
 
 def logit_unit():
@@ -118,7 +120,7 @@ class SparseModelOfVariables(keras.models.Model):
         for table, dim, slots in zip(self.tables, self._dims, self._slot_nums):
             keys = slots_of_table(inputs, first_slot, slots, sum(self._slot_nums), self._max_nnz)
             rows = tf.nn.embedding_lookup_sparse(table, keys, None, combiner=self._combiner)
-            vectors.append(tf.reshape(tf.cast(rows, self.compute_dtype), [-1, slots * dim]))
+            vectors.append(tf.reshape(rows, [-1, slots * dim]))
             first_slot += slots
         return self._logit(tf.concat(vectors, axis=1))
 

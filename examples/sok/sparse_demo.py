@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import sparse_operation_kit as sok
 import training
-from models import SparseModel, SparseModelOfVariables, functional_sparse_model, keras
+from models import SparseModel, SparseModelOfVariables, functional_sparse_model
 
 
 def as_sparse(keys, max_nnz):
@@ -60,7 +60,7 @@ def main():
 
     training.start()
     if flags.mixed_precision:
-        keras.mixed_precision.set_global_policy("mixed_float16")
+        training.compute_in_half_precision()
     sok_init = sok.Init(global_batch_size=flags.global_batch_size)
     keys, labels = training.random_samples(flags, flags.max_nnz, absent_keys=True)
     iterator = tf.compat.v1.data.make_initializable_iterator(training.batches_of_rank(keys, labels, flags))

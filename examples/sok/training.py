@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
-from models import keras
+from models import keras, optimizers
 
 LOSS_SCALE = 1024
 OPTIMIZERS = ("plugin_adam", "lazy_adam", "adam", "sgd")
@@ -31,9 +31,19 @@ def add_common_flags(parser, slot_num, embedding_vec_size):
 
 def start():
     """Starts Horovod. Without a launcher there is one rank."""
+    # For Keras in TensorFlow 1.15: resource variables, and policies.
+    tf.compat.v1.enable_v2_behavior()
     tf.compat.v1.disable_eager_execution()
     tf.compat.v1.set_random_seed(1)
     hvd.init()
+
+
+def compute_in_half_precision():
+    """Lets Keras' layers compute in float16."""
+    if hasattr(keras.mixed_precision, "set_global_policy"):
+        keras.mixed_precision.set_global_policy("mixed_float16")
+    else:  # TensorFlow 1.15
+        keras.mixed_precision.experimental.set_policy("mixed_float16")
 
 
 def random_samples(flags, max_nnz, absent_keys):
@@ -68,7 +78,7 @@ def batches_of_rank(keys, labels, flags):
 
 def make_optimizers(name, tables, mixed_precision=False):
     """(optimizer of the tables, optimizer of the dense variables) for a name of the original's flag."""
-    adam, sgd = keras.optimizers.legacy.Adam, keras.optimizers.legacy.SGD
+    adam, sgd = optimizers.Adam, optimizers.SGD
     dense = sgd(learning_rate=0.1) if name == "sgd" else adam(learning_rate=0.1)
     if tables == "tensorflow" or name in ("adam", "sgd"):
         embedding = sgd(learning_rate=0.1) if name == "sgd" else adam(learning_rate=0.1)

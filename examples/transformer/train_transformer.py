@@ -137,6 +137,8 @@ def evaluate(
 
 def main() -> None:
     """Trains, translates held-out numbers and prints the share of exact translations."""
+    # In TensorFlow 1.15: resource variables, and shapes of integers.
+    v1.enable_v2_behavior()
     v1.disable_eager_execution()
     hvd.init()
     flags = parse_flags()

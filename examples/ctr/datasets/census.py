@@ -20,6 +20,7 @@ from ctr.parsing import (
     read,
     require_files,
     shown,
+    split_columns,
 )
 from ctr.schema import Batch, Schema
 from ctr.share import WHOLE, Share
@@ -104,7 +105,7 @@ class Census:
         )
 
     def _parse(self, text: tf.Tensor) -> Batch:
-        values = tf.strings.strip(tf.strings.split(text, ",").to_tensor("", shape=[None, len(_COLUMNS) + 1]))
+        values = tf.strings.strip(split_columns(text, ",", len(_COLUMNS) + 1))
         column = dict(zip(_COLUMNS + ("label",), tf.unstack(values, axis=1)))
         number = {name: tf.strings.to_number(column[name]) for name in _NUMBERS}
         column.update(

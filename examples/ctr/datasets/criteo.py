@@ -23,6 +23,7 @@ from ctr.parsing import (
     read,
     require_files,
     shown,
+    split_columns,
 )
 from ctr.schema import Batch, Schema
 from ctr.share import WHOLE, Share
@@ -74,17 +75,18 @@ class Criteo:
         return read(self._paths, self._format, self._bad_lines, batch_size, keep, shuffle_seed, self._share)
 
     def _parse(self, text: tf.Tensor) -> Batch:
-        columns = tf.strings.split(text, "\t").to_tensor("", shape=[None, _COLUMNS])
+        columns = split_columns(text, "\t", _COLUMNS)
         integers = columns[:, 1 : 1 + _INTEGERS]
         missing = tf.equal(integers, "")
-        numbers = tf.strings.to_number(tf.where(missing, "0", integers))
+        numbers = tf.strings.to_number(tf.where(missing, tf.fill(tf.shape(integers), "0"), integers))
         # Counts are heavy-tailed, and a few are negative.
         logs = tf.math.log1p(tf.maximum(numbers, 0))
         # Buckets of the squared logarithm, which are narrow for small counts, where most of the information
         # is.
         buckets = tf.where(numbers > 2, tf.math.floor(tf.square(logs)), numbers)
         bucket_names = tf.strings.as_string(tf.cast(tf.maximum(buckets, -3), tf.int64))
-        categories = tf.concat([columns[:, 1 + _INTEGERS :], tf.where(missing, "", bucket_names)], axis=1)
+        bucket_names = tf.where(missing, tf.zeros_like(bucket_names), bucket_names)
+        categories = tf.concat([columns[:, 1 + _INTEGERS :], bucket_names], axis=1)
         return {
             "label": tf.strings.to_number(columns[:, 0]),
             "dense": logs / 3,

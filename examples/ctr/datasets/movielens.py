@@ -16,7 +16,16 @@ import numpy as np
 import tensorflow as tf
 
 from ctr.bad_lines import BadLines
-from ctr.parsing import HeldOut, LineFormat, estimated_lines, field_ids, read, require_files, shown
+from ctr.parsing import (
+    HeldOut,
+    LineFormat,
+    estimated_lines,
+    field_ids,
+    read,
+    require_files,
+    shown,
+    split_columns,
+)
 from ctr.schema import Batch, Schema
 from ctr.share import WHOLE, Share
 
@@ -74,7 +83,7 @@ class MovieLens:
 
     def _parse(self, text: tf.Tensor) -> Batch:
         # All lines matched the pattern, so every one has four columns.
-        columns = tf.strings.split(text, "\t").to_tensor("", shape=[None, 4])
+        columns = split_columns(text, "\t", 4)
         users, items = self._users.lookup(columns[:, 0]), self._items.lookup(columns[:, 1])
         one_hot = tf.concat([columns[:, :2], users["fields"], items["fields"]], axis=1)
         genres = tf.constant([[f"genre={genre}" for genre in range(_GENRES)]])

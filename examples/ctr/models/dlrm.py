@@ -23,7 +23,7 @@ def dlrm(inputs: Inputs, settings: ModelSettings) -> tf.Tensor:
 
 def pair_products(vectors: tf.Tensor) -> tf.Tensor:
     """float32 [batch, n (n - 1) / 2]: the dot product of each pair of the n vectors of [batch, n, dim]."""
-    count = vectors.shape[1]
+    count = int(vectors.shape[1])
     products = tf.reshape(tf.matmul(vectors, vectors, transpose_b=True), [-1, count * count])
     below_diagonal = [row * count + column for row in range(count) for column in range(row)]
     return tf.gather(products, below_diagonal, axis=1)
