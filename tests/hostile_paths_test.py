@@ -197,7 +197,8 @@ def test_a_pipe_is_no_checkpoint(tmp_path):
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model"')
     assert not list(problems(open_checkpoint(tmp_path)))
     for path in [file for file in tmp_path.rglob("*") if file.is_file()]:
-        kept = path.rename(tmp_path.parent / "kept")
+        kept = tmp_path.parent / "kept"
+        path.rename(kept)
         os.mkfifo(path)
         with pytest.raises(CheckpointError, match=f"{path.parent / path.stem}") as error:
             raise CheckpointError(tmp_path, next(problems(open_checkpoint(tmp_path))))

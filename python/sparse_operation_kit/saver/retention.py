@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.checkpoint.format import UNFINISHED
+from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
 from sparse_operation_kit.saver.needed_tables import NeededTables
 
@@ -43,8 +44,12 @@ def collect(
       kept: Prefixes of existing checkpoints, whose chains may refer to folders in those directories.
       held: The paths of the locks that the caller holds.
     """
+    # Before Python 3.8, os.path raises errors for paths that cannot exist.
+    if path_problem(prefix):
+        return
+    removed, kept = ([path for path in paths if not path_problem(path)] for paths in (removed, kept))
     try:
-        _collect(prefix, list(removed), list(kept), {os.path.abspath(path) for path in held})
+        _collect(prefix, removed, kept, {os.path.abspath(path) for path in held})
     except OSError as error:
         _log.warning("%s", printable(f"Old tables beside {prefix} are not removed: {error}"))
 
