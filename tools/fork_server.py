@@ -4,7 +4,7 @@ tools/test.sh runs the server while Bazel runs tests. The server has imported Te
 used them, and has imported nothing from this checkout. tools/run_pytest.py, the program of every Python test,
 connects to the server and sends its arguments, environment, working directory and standard streams. The
 server forks a process that runs the test with them, and the client waits until that process ends. Without a
-server, as under a plain `bazel test` and before Python 3.9, the program imports TensorFlow itself.
+server, as under a plain `bazel test`, the program imports TensorFlow itself.
 
 A server accepts only clients of the same checkout, interpreter and user.
 
@@ -103,22 +103,43 @@ def _watched_program(connection: socket.socket) -> Callable[[], object]:
         os._exit(1)
     request, rights, _, _ = connection.recvmsg(_MAX_REQUEST_BYTES, socket.CMSG_SPACE(4 * len(_STREAMS)))
     streams = array.array("i", rights[0][2])
+    # Without os.pidfd_open, which Python 3.7 lacks: the signal of the child's end writes a byte to the pipe.
+    ends, ended = os.pipe()
+    os.set_blocking(ended, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(ended, warn_on_full_buffer=False)
     pid = os.fork()
     if not pid:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for descriptor in (ends, ended):
+            os.close(descriptor)
         connection.close()
         os.setpgid(0, 0)  # also called by the parent, as either process may run first
         return lambda: _run_program(list(streams), *pickle.loads(request))
     for stream in streams:
         os.close(stream)
     os.setpgid(pid, pid)
-    end = os.pidfd_open(pid)
-    ended = end in select.select([end, connection], [], [])[0]
-    if not ended:
+    status = _wait(pid, ends, connection)
+    if status is None:
         os.killpg(pid, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if ended:
-        connection.send(pickle.dumps(status))
+    else:
+        connection.send(pickle.dumps(os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)))
     os._exit(0)
+
+
+def _wait(pid: int, ends: int, connection: socket.socket) -> int | None:
+    """Returns the status of `os.waitpid` when the process has ended, or None if the client ends first."""
+    while True:
+        ready = select.select([ends, connection], [], [])[0]
+        if ends in ready:
+            os.read(ends, 4096)
+            # The signal also comes if the process is only stopped.
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return status
+        if connection in ready:
+            return None
 
 
 def _run_program(
@@ -137,8 +158,6 @@ def _run_program(
 
 def main(command: list[str]) -> int:
     """Runs the command with a server beside it; returns the command's exit status."""
-    if not hasattr(os, "pidfd_open"):  # before Python 3.9
-        return subprocess.call(command)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
