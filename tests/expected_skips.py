@@ -39,9 +39,12 @@ _EXPECTED: dict[str, Callable[[], bool]] = {
     r"there is no Estimator": _has_keras_3,
     r"the layers are no Keras layers beside Keras 3": _has_keras_3,
     r"Keras 3 has no graphs with sessions": _has_keras_3,
-    r"the tables name Keras 2's optimizers as TensorFlow does": _has_keras_3,
+    r"the tables name optimizers as TensorFlow 2 with Keras 2 does": (
+        lambda: _has_keras_3() or _is_tensorflow_1()
+    ),
     # docs/tensorflow-1.15.md has what it lacks.
     r"TensorFlow 1\.15 refuses this gradient itself, or has none": _is_tensorflow_1,
+    r"TensorFlow 1\.15 loads SavedModels in sessions only": _is_tensorflow_1,
     r"TensorFlow 1\.15 cannot load a SavedModel with ragged inputs": _is_tensorflow_1,
     r"root reads everything": lambda: os.geteuid() == 0,
     r"TensorFlow's build for CPUs has no kernel of the op for GPUs": _tables_are_on_a_gpu,

@@ -21,6 +21,10 @@ _SAVES = 3
 _DAMAGES = 8
 
 
+def _bytes(draw: random.Random, count: int) -> bytes:
+    return draw.getrandbits(8 * count).to_bytes(count, "little")
+
+
 def damage(draw: random.Random, path: Path, others: list[Path]) -> None:
     """Damages a file in a random way."""
     data = path.read_bytes()
@@ -33,12 +37,12 @@ def damage(draw: random.Random, path: Path, others: list[Path]) -> None:
             data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :] if data else b"x"
         )
     elif how == "set":
-        piece = draw.randbytes(draw.randint(1, 600))
+        piece = _bytes(draw, draw.randint(1, 600))
         path.write_bytes(data[:at] + piece[: len(data) - at] + data[at + len(piece) :])
     elif how == "cut":
         os.truncate(path, at)
     elif how == "grow":
-        path.write_bytes(data + draw.randbytes(draw.randint(1, 100)))
+        path.write_bytes(data + _bytes(draw, draw.randint(1, 100)))
     elif how == "swap":
         other = draw.choice(others)
         path.write_bytes(other.read_bytes())
