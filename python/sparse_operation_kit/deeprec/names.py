@@ -86,9 +86,9 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.CBFFilter",
             "same, but",
-            "also `before_lookup`, as above. A key may be admitted early, never late. Counters take [their "
-            "memory](admission-and-eviction.md), and their place in checkpoints, in full; DeepRec only "
-            "reserves it: `max_element_size=2**30` at 0.01 with `tf.int64` is 87 GB a table, 2^20 is 85 MB",
+            "also `before_lookup`, as above. A key may be admitted early, never late. Above 16 MiB, only "
+            "counters in use take [memory](admission-and-eviction.md), and a place in checkpoints; on a GPU "
+            "all counters take memory: `max_element_size=2**30` at 0.01 with `tf.int64` is 87 GB a table",
         ),
         Row(
             "tf.GlobalStepEvict",
