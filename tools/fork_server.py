@@ -124,7 +124,8 @@ def _watched_program(connection: socket.socket) -> Callable[[], object]:
     if status is None:
         os.killpg(pid, signal.SIGKILL)
     else:
-        connection.send(pickle.dumps(os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)))
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        connection.send(pickle.dumps(code))
     os._exit(0)
 
 
