@@ -46,10 +46,10 @@ class WaitingIds {
   // Adds `by` to all last steps, bounded below by 0. Changes nothing else.
   void MoveLastSteps(int64_t by);
 
-  // Changes since the last checkpoint of a chain; see RowChanges. Changed places are those of ids that are
-  // new or were counted.
   // Starts to track changes. ResourceExhausted if memory runs out; nothing has changed then.
   Status TrackChanges() { return changes_.Start(counts_.rows()); }
+  // Changes since the last checkpoint of a chain; see RowChanges. Changed places are those of ids that are
+  // new or were counted.
   RowChanges& changes() { return changes_; }
   bool changed(int64_t place) const { return changes_.changed(place); }
   std::vector<int64_t> erased_ids() const { return changes_.erased(); }
