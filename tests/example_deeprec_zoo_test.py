@@ -21,6 +21,17 @@ sys.path.insert(0, str(EXAMPLES / "deeprec" / "zoo"))
 PROGRAMS = ("wide_and_deep", "dlrm", "deepfm", "dcn_v2", "din", "dssm", "mmoe", "esmm")
 # Two passes over 960 training samples.
 SHORT = ["--samples", "1200", "--steps", "30", "--batch_size", "64", "--embedding_dim", "8"]
+# How many columns are adaptive with --adaptive_emb.
+ADAPTIVE_COLUMNS = {
+    "wide_and_deep": 8,
+    "dlrm": 26,
+    "deepfm": 26,
+    "dcn_v2": 26,
+    "din": 1,
+    "dssm": 7,
+    "mmoe": 7,
+    "esmm": 6,
+}
 MORE = {"deepfm": ["--ev_filter", "cbf"], "mmoe": ["--bf16"]}
 
 
@@ -46,10 +57,9 @@ def trained(tmp_path_factory):
         if name not in done:
             folder = str(tmp_path_factory.mktemp(name))
             flags = [*SHORT, "--checkpoint", folder, *MORE.get(name, [])]
-            program = importlib.import_module(name)
-            if name == "dssm":
-                program.SEEN_OFTEN = 18  # the 80 films are seen 15 times on average
-            results = program.main(flags)
+            # The 80 films are seen 15 times on average.
+            importlib.import_module("zoo_layers").SEEN_OFTEN = 18
+            results = importlib.import_module(name).main(flags)
             done[name] = {**results, "rows": rows_of(results["checkpoint"]), "flags": flags}
         return done[name]
 
@@ -77,6 +87,27 @@ def test_rare_ids_have_rows_only_without_a_filter(trained):
 def test_rare_films_share_rows(trained):
     assert 0 < rows(trained("dssm"), "item_embedding") < 60
     assert rows(trained("din"), "films") >= 80
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_program_has_adaptive_columns(name, monkeypatch, tmp_path):
+    run = importlib.import_module("zoo_run")
+    asked = {}
+    monkeypatch.setattr(run, "run", lambda data, build, flags, **more: asked.update(locals()))
+    importlib.import_module(name).main(["--samples", "100", "--embedding_dim", "2", "--adaptive_emb", "True"])
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        task = run._Task(asked["data"], asked["build"], asked["flags"], str(tmp_path), None)
+        batch = tf.compat.v1.data.make_one_shot_iterator(task._held_out_batches()).get_next()
+        loss = asked["build"](*batch, asked["flags"]).loss
+        shared = [one for one in tf.compat.v1.trainable_variables() if "shared_embedding_weights" in one.name]
+        assert len(shared) == ADAPTIVE_COLUMNS[name]
+        gradients = tf.gradients(loss, shared)
+        session.run(tf.compat.v1.global_variables_initializer())
+        values = session.run(gradients)
+    trained = {one.op.name for one, value in zip(shared, values) if np.any(value.values)}
+    # Only films are rare here: all other features' ids have rows of their own.
+    films = {one.op.name for one in shared if "item_embedding" in one.op.name}
+    assert trained == films and bool(films) == (name in ("dssm", "mmoe"))
 
 
 def test_a_run_goes_on_from_its_checkpoint(trained):

@@ -31,7 +31,7 @@ def build(features, labels, flags):
         for name in zoo_data.CRITEO_NUMBERS
     ]
     embeddings = zoo_layers.embedding_columns(zoo_data.CRITEO_CATEGORIES, flags)
-    inputs = tf.feature_column.input_layer(features, numbers + embeddings)
+    inputs = zoo_layers.input_layer(features, numbers + embeddings, flags)
     deep = zoo_layers.mlp(inputs, [64, 32], "deep", flags)
     logits = zoo_layers.mlp(tf.concat([cross(inputs, flags), deep], axis=1), [1], "logits", flags)
     return zoo_run.Model(zoo_layers.log_loss(labels["label"], logits), {"label": tf.sigmoid(logits)})

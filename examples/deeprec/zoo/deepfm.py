@@ -27,9 +27,8 @@ def first_order(features, flags):
 
 def build(features, labels, flags):
     """The sum of a linear part, of the products of all pairs of embeddings, and of a network on them."""
-    flat = tf.feature_column.input_layer(
-        features, zoo_layers.embedding_columns(zoo_data.CRITEO_CATEGORIES, flags)
-    )
+    columns = zoo_layers.embedding_columns(zoo_data.CRITEO_CATEGORIES, flags)
+    flat = zoo_layers.input_layer(features, columns, flags)
     fields = tf.reshape(flat, [-1, len(zoo_data.CRITEO_CATEGORIES), flags.embedding_dim])
     square_of_sum = tf.square(tf.reduce_sum(fields, axis=1))
     sum_of_squares = tf.reduce_sum(tf.square(fields), axis=1)

@@ -20,9 +20,8 @@ def build(features, labels, flags):
     bottom = zoo_layers.mlp(
         tf.math.log1p(tf.maximum(numbers, 0.0)), [64, flags.embedding_dim], "bottom", flags
     )
-    embeddings = tf.feature_column.input_layer(
-        features, zoo_layers.embedding_columns(zoo_data.CRITEO_CATEGORIES, flags)
-    )
+    columns = zoo_layers.embedding_columns(zoo_data.CRITEO_CATEGORIES, flags)
+    embeddings = zoo_layers.input_layer(features, columns, flags)
     vectors = tf.concat([bottom, embeddings], axis=1)
     count = len(zoo_data.CRITEO_CATEGORIES) + 1
     vectors = tf.reshape(vectors, [-1, count, flags.embedding_dim])

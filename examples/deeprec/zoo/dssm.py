@@ -13,15 +13,12 @@ import zoo_flags
 import zoo_layers
 import zoo_run
 
-SEEN_OFTEN = 5
-SHARED_ROWS = 100
-
 
 def user_tower(features, flags):
     """A unit vector for each user, from a group of columns."""
     with tf.variable_scope("user"):
         columns = zoo_layers.embedding_columns(zoo_data.MOVIELENS_USER, flags)
-        inputs = tf.feature_column.input_layer(features, columns)
+        inputs = zoo_layers.input_layer(features, columns, flags)
         return tf.nn.l2_normalize(zoo_layers.mlp(inputs, [64, 32], "network", flags), axis=1)
 
 
@@ -29,16 +26,8 @@ def item_tower(features, flags):
     """A unit vector for each film."""
     with tf.variable_scope("item"):
         columns = zoo_layers.embedding_columns(["year", "genres"], flags)
-        masks = None
-        if flags.adaptive_emb:
-            film = tf.feature_column.categorical_column_with_adaptive_embedding("item", SHARED_ROWS, tf.int64)
-            masks = {"item": tf.cast(features["item_seen"] >= SEEN_OFTEN, tf.int32)}
-        else:
-            film = tf.feature_column.categorical_column_with_embedding("item", tf.int64)
-        column = tf.feature_column.embedding_column(
-            film, flags.embedding_dim, initializer=tf.constant_initializer(0.01)
-        )
-        inputs = tf.feature_column.input_layer(features, [*columns, column], adaptive_mask_tensors=masks)
+        columns += zoo_layers.embedding_columns(["item"], flags, tf.int64)
+        inputs = zoo_layers.input_layer(features, columns, flags)
         return tf.nn.l2_normalize(zoo_layers.mlp(inputs, [64, 32], "network", flags), axis=1)
 
 

@@ -30,7 +30,7 @@ def columns_of(flags):
 
 def build(features, labels, flags):
     """A network for each of the two probabilities."""
-    inputs = tf.feature_column.input_layer(features, columns_of(flags))
+    inputs = zoo_layers.input_layer(features, columns_of(flags), flags)
     watched = zoo_layers.mlp(inputs, [64, 32, 1], "watched", flags)
     liked_if_watched = zoo_layers.mlp(inputs, [64, 32, 1], "liked_if_watched", flags)
     liked = tf.sigmoid(watched) * tf.sigmoid(liked_if_watched)

@@ -21,7 +21,7 @@ def build(features, labels, flags):
     """A tower for each task on a mixture of experts."""
     columns = zoo_layers.embedding_columns(zoo_data.MOVIELENS_USER + ["year", "genres"], flags)
     columns += zoo_layers.embedding_columns(["item"], flags, tf.int64)
-    inputs = tf.feature_column.input_layer(features, columns)
+    inputs = zoo_layers.input_layer(features, columns, flags)
     experts = tf.stack(
         [tf.nn.relu(zoo_layers.mlp(inputs, [64, 32], f"expert_{i}", flags)) for i in range(EXPERTS)], axis=1
     )

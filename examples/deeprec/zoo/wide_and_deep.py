@@ -45,7 +45,7 @@ def build(features, labels, flags):
     with tf.variable_scope("wide"):
         wide = tf.feature_column.linear_model(features, wide_columns(age), do_fusion=flags.emb_fusion)
     with tf.variable_scope("deep"):
-        inputs = tf.feature_column.input_layer(features, deep_columns(age, flags))
+        inputs = zoo_layers.input_layer(features, deep_columns(age, flags), flags)
         deep = zoo_layers.mlp(inputs, [64, 32, 1], "network", flags)
     logits = wide + deep
     return zoo_run.Model(zoo_layers.log_loss(labels["label"], logits), {"label": tf.sigmoid(logits)})

@@ -10,6 +10,10 @@ import tensorflow.compat.v1 as tf
 
 import sparse_operation_kit.deeprec  # noqa: F401 - gives tf DeepRec's names
 
+# Of adaptive columns: how often a film was seen that has a row of its own, and the rows that others share.
+SEEN_OFTEN = 5
+SHARED_ROWS = 100
+
 
 def mlp(inputs: tf.Tensor, units: Sequence[int], name: str, flags: argparse.Namespace) -> tf.Tensor:
     """Dense layers, all but the last with a ReLU; float32 [batch, units[-1]]."""
@@ -45,10 +49,18 @@ def ev_option(flags: argparse.Namespace) -> Any:
 def embedding_columns(
     names: Sequence[str], flags: argparse.Namespace, dtype: tf.DType = tf.string, combiner: str = "mean"
 ) -> list:
-    """An embedding column over an embedding variable for each feature, all in one group."""
+    """An embedding column over an embedding variable for each feature, all in one group.
+
+    With `--adaptive_emb` they are adaptive columns, which `input_layer` of this module reads.
+    """
+    option = ev_option(flags)
     with tf.feature_column.group_embedding_column_scope(name="_".join(names)[:40]):
         keys = [
-            tf.feature_column.categorical_column_with_embedding(name, dtype=dtype, ev_option=ev_option(flags))
+            tf.feature_column.categorical_column_with_adaptive_embedding(
+                name, hash_bucket_size=SHARED_ROWS, dtype=dtype, ev_option=option
+            )
+            if flags.adaptive_emb
+            else tf.feature_column.categorical_column_with_embedding(name, dtype=dtype, ev_option=option)
             for name in names
         ]
         return [
@@ -57,6 +69,21 @@ def embedding_columns(
             )
             for key in keys
         ]
+
+
+def input_layer(features: dict[str, Any], columns: Sequence[Any], flags: argparse.Namespace) -> tf.Tensor:
+    """The outputs of the columns side by side, [batch, their dims].
+
+    With `--adaptive_emb`, films that were seen fewer than `SEEN_OFTEN` times share rows. All ids of other
+    features have rows of their own, as in DeepRec's scripts.
+    """
+    if not flags.adaptive_emb:
+        return tf.feature_column.input_layer(features, columns)
+    samples = tf.shape(next(value for value in features.values() if isinstance(value, tf.Tensor)))[:1]
+    masks = {name: tf.ones(samples, tf.int32) for name in features}
+    if "item_seen" in features:
+        masks["item"] = tf.cast(features["item_seen"] >= SEEN_OFTEN, tf.int32)
+    return tf.feature_column.input_layer(features, columns, adaptive_mask_tensors=masks)
 
 
 def log_loss(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
