@@ -13,12 +13,14 @@ from sparse_operation_kit.core.communicator import communicator
 STEPS = 25
 
 
-# By number of ranks, the cases that train in sessions and those that train in functions.
+_RICH = ["optimized", "one table", "worker order"]
+# By number of ranks, the cases that train in sessions, with all their optimizers, and (case, optimizer) of
+# those that train in functions.
 CASES = {
-    1: (list(dmp_model.CASES), ["one table"]),
-    2: (list(dmp_model.CASES), ["one table", "worker order"]),
-    3: (["optimized", "one table", "rows", "worker order"], []),
-    4: (["optimized", "one table", "worker order"], []),
+    1: (list(dmp_model.CASES), [("one table", "adam")]),
+    2: (list(dmp_model.CASES), [("one table", "adam"), ("worker order", "adam")]),
+    3: ([*_RICH, "rows"], [("balanced", "sgd")]),
+    4: (_RICH, [("basic", "adagrad")]),
 }
 
 
@@ -28,8 +30,11 @@ def check_training():
 
 
 def check_training_in_functions():
-    _, names = CASES[communicator().size]
-    return {name: dmp_model.trained_in_function(dmp_model.CASES[name], STEPS) for name in names}
+    _, pairs = CASES[communicator().size]
+    return {
+        name: {optimizer: dmp_model.trained_in_function(dmp_model.CASES[name], optimizer, STEPS)}
+        for name, optimizer in pairs
+    }
 
 
 CHECKS = [check_training, check_training_in_functions]
@@ -58,8 +63,12 @@ def _plain(name, tables):
     return _PLAIN[name]
 
 
-def _assert_is_plain(of_ranks, name):
-    initial, (first, tables, kernels, losses) = _plain(name, of_ranks[0]["initial"])
+def _assert_is_plain(of_ranks, name, optimizer):
+    of_ranks = [results[name][optimizer] for results in of_ranks]
+    initial, of_optimizers = _plain(name, of_ranks[0]["initial"])
+    first, tables, kernels, losses = of_optimizers[optimizer]
+    # Numbers that are infinite or not numbers would be equal to those of any other training that diverges.
+    assert np.all(np.isfinite(losses)) and min(losses) < 0.8 * losses[0], losses
     for result in of_ranks:
         for got, want in zip_equal(result["initial"], initial):
             np.testing.assert_array_equal(got, want)
@@ -71,17 +80,20 @@ def _assert_is_plain(of_ranks, name):
                 np.testing.assert_allclose(got_array, want_array, rtol=1e-5, atol=1e-5)
 
 
-def _each(position):
-    """(ranks, case) of CASES."""
-    pairs = [(size, name) for size, names in CASES.items() for name in names[position]]
-    return pytest.mark.parametrize(("size", "name"), pairs)
+_IN_SESSIONS = [
+    (size, name, optimizer)
+    for size, (names, _) in CASES.items()
+    for name in names
+    for optimizer in dmp_model.CASES[name].optimizers
+]
+_IN_FUNCTIONS = [(size, *pair) for size, (_, pairs) in CASES.items() for pair in pairs]
 
 
-@_each(0)
-def test_training_is_that_of_plain_tables(launched, size, name):
-    _assert_is_plain([result[name] for result in launched(size)["check_training"]], name)
+@pytest.mark.parametrize(("size", "name", "optimizer"), _IN_SESSIONS)
+def test_training_is_that_of_plain_tables(launched, size, name, optimizer):
+    _assert_is_plain(launched(size)["check_training"], name, optimizer)
 
 
-@_each(1)
-def test_training_in_functions(launched, size, name):
-    _assert_is_plain([result[name] for result in launched(size)["check_training_in_functions"]], name)
+@pytest.mark.parametrize(("size", "name", "optimizer"), _IN_FUNCTIONS)
+def test_training_in_functions(launched, size, name, optimizer):
+    _assert_is_plain(launched(size)["check_training_in_functions"], name, optimizer)
