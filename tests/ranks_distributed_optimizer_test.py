@@ -95,6 +95,25 @@ def _clipped(model):
     return optimizer.apply_gradients([(tf.clip_by_norm(gradient, 0.01), v) for gradient, v in pairs])
 
 
+def _by_global_norm(model):
+    optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
+    gradients, variables = zip_equal(*optimizer.compute_gradients(model.loss))
+    clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
+    return optimizer.apply_gradients(zip_equal(clipped, variables))
+
+
+NORMS = {"by hand": _by_global_norm}
+if compat.legacy_keras_optimizers():
+    for limit in ("clipnorm", "global_clipnorm"):
+        NORMS[limit] = lambda model, limit=limit: Distributed(
+            compat.legacy_keras_optimizers()[0][1].SGD(0.5, **{limit: 0.05}), op="sum"
+        ).minimize(model.loss)
+
+
+def check_norms_of_tables():
+    return {name: _trained(make_train_op) for name, make_train_op in NORMS.items()}
+
+
 def check_gradients_by_hand():
     return _trained(_by_hand)
 
@@ -194,7 +213,8 @@ def launched(request):
 def one_process():
     """The results in this process of the checks that need no Horovod."""
     initialize._reset()
-    yield {check.__name__: check() for check in (check_cases, check_clipping_sees_the_whole_batch)}
+    checks = (check_cases, check_clipping_sees_the_whole_batch, check_norms_of_tables)
+    yield {check.__name__: check() for check in checks}
     initialize._reset()
 
 
@@ -212,6 +232,12 @@ def test_training_is_that_of_one_process(launched, one_process, index):
 def test_clipping_sees_the_gradients_of_the_whole_batch(launched, one_process):
     for state in launched[1]["check_clipping_sees_the_whole_batch"]:
         _assert_same_state(state, one_process["check_clipping_sees_the_whole_batch"])
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_count_the_rows_of_all_ranks(launched, one_process, name):
+    for results in launched[1]["check_norms_of_tables"]:
+        _assert_same_state(results[name], one_process["check_norms_of_tables"][name])
 
 
 @pytest.mark.parametrize("check", ["check_gradients_by_hand", "check_plain_horovod"])

@@ -49,8 +49,9 @@ INSTALLED_BY: dict[Part, str] = {
         "DeepRec's `enable_distributed_strategy`, and a scope of a `CollectiveStrategy` until it ends"
     ),
     Part.NORMS: (
-        "collective training, and by `DistributedOptimizer` and `DistributedGradientTape` of "
-        "`dist_model_parallel`, when they combine gradients of several ranks"
+        "collective training, and, when they combine gradients of several ranks, by "
+        "`sok.DistributedOptimizer` for embedding variables and by `DistributedOptimizer` and "
+        "`DistributedGradientTape` of `dist_model_parallel`"
     ),
     Part.DEEPREC_NAMES: "`import sparse_operation_kit.deeprec`, and its `install`",
 }
