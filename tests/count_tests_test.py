@@ -69,6 +69,18 @@ def test_failed_cases_are_named(run, capsys):
     assert run.count(capsys) == (1, ["failed: //:one a.fails", "failed: //:two a.errs", "1 passed, 2 failed"])
 
 
+def test_the_end_of_a_message_follows_a_failed_case(run, capsys):
+    lines = "".join(f"line {i}\n" for i in range(100))
+    run.test(
+        "one",
+        PYTEST.format(f"<testcase classname='a' name='fails'><failure>{lines}</failure></testcase>"),
+        "FAILED",
+    )
+    status, printed = run.count(capsys)
+    assert status == 1 and printed[0] == "failed: //:one a.fails" and printed[-1] == "0 passed, 1 failed"
+    assert printed[1:-1] == [f"    line {i}" for i in range(88, 100)]
+
+
 def test_a_target_that_fails_without_a_failed_case_is_a_failure(run, capsys):
     run.test("crashes", GTEST.format(PASSED), "FAILED")
     run.test("hangs", None, "TIMEOUT")
@@ -91,7 +103,11 @@ def test_a_skip_that_is_not_expected_is_a_failure(run, capsys, monkeypatch):
         [
             "skipped: 1 of //:no_device",
             "failed: //:a_device a.skips (skipped)",
+            "    file.cc:3",
+            "    a device",
             "failed: //:no_reason_that_is_listed a.skips (skipped)",
+            "    file.cc:3",
+            "    no reason that is listed",
             "0 passed, 2 failed",
         ],
     )

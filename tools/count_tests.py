@@ -4,7 +4,7 @@ Bazel counts targets. This program counts the cases in each target's report, whi
 GoogleTest or pytest. Bazel's build event file lists the targets and their reports. A target that failed
 without a failed case (it crashed, timed out or did not build) counts as one failure. So does a C++ test that
 is skipped for a reason that is not expected on this machine. tests/expected_skips.py checks the skips of
-Python tests.
+Python tests. The end of a failed case's message follows its name, indented.
 
 Usage: count_tests.py EVENT_FILE...
 Exit status: 0 if something ran and nothing failed.
@@ -25,6 +25,9 @@ from dataclasses import dataclass, field
 _HAS_CUDA_DEVICE = os.path.exists("/dev/nvidiactl")
 _EXPECTED_SKIPS = {"no CUDA device": not _HAS_CUDA_DEVICE, "this machine has a CUDA device": _HAS_CUDA_DEVICE}
 
+# How much of a failed case's message is shown: pytest and GoogleTest say at the end what was wrong.
+_MESSAGE_LINES = 12
+
 
 @dataclass
 class Counts:
@@ -32,7 +35,13 @@ class Counts:
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
+    messages: dict[str, str] = field(default_factory=dict)  # by the failed case's name
     skipped: Counter[str] = field(default_factory=Counter)  # by target
+
+    def add_failure(self, name: str, message: str) -> None:
+        """Adds a failed case."""
+        self.failed.append(name)
+        self.messages[name] = message
 
 
 def count_report(label: str, path: str, counts: Counts) -> None:
@@ -42,14 +51,19 @@ def count_report(label: str, path: str, counts: Counts) -> None:
     for case in report.iter("testcase"):
         name = f"{label} {case.get('classname', '')}.{case.get('name', '')}"
         skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            counts.failed.append(name)
+        failures = case.findall("failure") + case.findall("error")
+        if failures:
+            counts.add_failure(name, "\n".join(map(_message, failures)))
         elif skipped is not None and not (is_pytest or _is_expected(skipped)):
-            counts.failed.append(f"{name} (skipped)")
+            counts.add_failure(f"{name} (skipped)", _message(skipped))
         elif skipped is not None or case.get("status") == "notrun":
             counts.skipped[label] += 1
         else:
             counts.passed += 1
+
+
+def _message(outcome: ElementTree.Element) -> str:
+    return (outcome.text or outcome.get("message") or "").strip()
 
 
 def _is_expected(skipped: ElementTree.Element) -> bool:
@@ -100,6 +114,8 @@ def main(paths: list[str]) -> int:
         print(f"skipped: {cases} of {label}")
     for name in counts.failed:
         print("failed:", name)
+        for line in counts.messages.get(name, "").splitlines()[-_MESSAGE_LINES:]:
+            print("   ", line)
     if not counts.passed and not counts.failed:
         print("No test ran.")
     print(f"{counts.passed} passed, {len(counts.failed)} failed")

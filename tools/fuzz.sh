@@ -89,4 +89,4 @@ say "Fuzzing for $seconds seconds in $processes processes; inputs that cause an 
 cd "$folder"
 exec ./read_checkpoint -jobs="$processes" -workers="$processes" \
   -max_total_time="$(((seconds + processes - 1) / processes))" \
-  -max_len=4096 -timeout=20 -rss_limit_mb=4096 -use_value_profile=1 -print_final_stats=1 corpus seeds
+  -max_len=4096 -timeout=20 -rss_limit_mb=4096 -use_value_profile=1 -verbosity=0 -print_final_stats=1 corpus seeds

@@ -31,10 +31,9 @@ TEST(RowChangesTest, NothingIsKeptBeforeStart) {
   EXPECT_TRUE(changes.erased().empty());
 }
 
+// Sanitizers end the process instead of throwing std::bad_alloc.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(RowChangesTest, NothingIsTrackedIfThereIsNoMemoryForIt) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers end the process instead of throwing std::bad_alloc";
-#endif
   RowChanges changes;
   EXPECT_EQ(changes.Start(int64_t{1} << 50).code(), StatusCode::kResourceExhausted);
   EXPECT_FALSE(changes.tracks());
@@ -47,6 +46,7 @@ TEST(RowChangesTest, NothingIsTrackedIfThereIsNoMemoryForIt) {
   changes.MarkChanged(3);
   EXPECT_EQ(ChangedRows(changes), (std::set<int64_t>{3}));
 }
+#endif
 
 TEST(RowChangesTest, AFailedSaveLosesNothing) {
   RowChanges changes;
