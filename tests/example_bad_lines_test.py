@@ -1,8 +1,11 @@
-"""The list of malformed lines."""
+"""The list of malformed lines, and lines with too few or too many columns."""
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from ctr.bad_lines import BadLines, TooManyBadLines
+from text_columns import split_columns
 
 
 def test_a_line_met_again_counts_once():
@@ -57,3 +60,16 @@ def test_the_lines_of_other_ranks_are_merged_and_counted_beyond_any_limit():
         bad_lines.check(0)
     assert [number for _, number, _ in bad_lines.entries()] == [1, 2, 3]
     assert said == ["malformed line file:2: b", "malformed line file:1: a", "malformed line file:3: c"]
+
+
+def test_missing_columns_are_empty_and_a_line_with_too_many_is_shown():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        lines = tf.compat.v1.placeholder(tf.string, [None])
+        columns = split_columns(lines, ",", 3)
+        found = session.run(columns, {lines: ["a,b,c", "", "d,,", "e"]})
+        np.testing.assert_array_equal(
+            found, [[b"a", b"b", b"c"], [b""] * 3, [b"d", b"", b""], [b"e", b"", b""]]
+        )
+        assert session.run(columns, {lines: []}).shape == (0, 3)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"more than 3 columns.*d,e,f,g"):
+            session.run(columns, {lines: ["a,b,c", "d,e,f,g,h", "i,j,k,l"]})

@@ -59,16 +59,6 @@ def _fingerprint(data: tf.Tensor) -> tf.Tensor:
     return tf.bitcast(tf.fingerprint(data), tf.int64)
 
 
-def split_columns(text: tf.Tensor, separator: str, count: int) -> tf.Tensor:
-    """The columns of string [n]: string [n, count]. Missing columns at the end of a line are empty."""
-    # By version 1's function, because TensorFlow 1.15 has RaggedTensors without `to_tensor(shape=...)`.
-    columns = tf.compat.v1.strings.split(text, separator)
-    shape = tf.stack([tf.size(text, out_type=tf.int64), count])
-    return tf.ensure_shape(
-        tf.sparse.to_dense(tf.SparseTensor(columns.indices, columns.values, shape), ""), [None, count]
-    )
-
-
 def field_ids(fields: Sequence[str], values: tf.Tensor) -> tf.Tensor:
     """int64 [n, fields]: the 64-bit hashes of "field=value" for string [n, fields], "" for missing values."""
     keyed = tf.constant([f"{field}=" for field in fields]) + values

@@ -11,11 +11,15 @@ last one.
 import argparse
 import os
 import random
+import sys
 import tempfile
 
 import tensorflow.compat.v1 as tf
 
 from sparse_operation_kit.deeprec import CollectiveStrategy  # the import gives tf DeepRec's names
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+from text_columns import split_columns  # noqa: E402 - needs the path
 
 INTEGERS = [f"I{column}" for column in range(1, 14)]
 CATEGORIES = [f"C{column}" for column in range(1, 27)]
@@ -41,10 +45,8 @@ def read_lines(path, batch_size, strategy):
 
     def parse(lines):
         names = ["label", *INTEGERS, *CATEGORIES]
-        split = tf.strings.split(lines, sep="\t")
-        shape = tf.stack([tf.size(lines, out_type=tf.int64), len(names)])
         # Empty categories at the end of a line may be omitted.
-        split = tf.sparse.to_dense(tf.SparseTensor(split.indices, split.values, shape), "")
+        split = split_columns(lines, "\t", len(names))
         columns = dict(zip(names, tf.unstack(split, num=len(names), axis=1)))
         labels = tf.strings.to_number(columns.pop("label"))
         for name in INTEGERS:

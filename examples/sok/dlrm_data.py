@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 import tensorflow as tf
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+from text_columns import split_columns  # noqa: E402 - needs the path
 
 NUMBERS, CATEGORIES = 13, 26
 # One in this many samples is held out.
@@ -46,9 +50,7 @@ def _criteo(path, sizes, held_out):
 
     def parse(_, line):
         # Empty categories at the end of a line may be omitted.
-        split = tf.compat.v1.strings.split([line], "\t")
-        shape = [1, 1 + NUMBERS + CATEGORIES]
-        columns = tf.sparse.to_dense(tf.SparseTensor(split.indices, split.values, shape), "")[0]
+        columns = split_columns(line[tf.newaxis], "\t", 1 + NUMBERS + CATEGORIES)[0]
         numbers = tf.strings.regex_replace(columns[1 : 1 + NUMBERS], "^$", "0")
         counts = tf.math.log1p(tf.maximum(tf.strings.to_number(numbers), 0.0))
         texts = tf.unstack(columns[1 + NUMBERS :], num=CATEGORIES)

@@ -23,10 +23,10 @@ from ctr.parsing import (
     read,
     require_files,
     shown,
-    split_columns,
 )
 from ctr.schema import Batch, Schema
 from ctr.share import WHOLE, Share
+from text_columns import split_columns
 
 _INTEGERS = 13
 _CATEGORIES = 26

@@ -24,10 +24,10 @@ from ctr.parsing import (
     read,
     require_files,
     shown,
-    split_columns,
 )
 from ctr.schema import Batch, Schema
 from ctr.share import WHOLE, Share
+from text_columns import split_columns
 
 _GENRES = 19
 _USER_FIELDS = ("age", "gender", "occupation", "zip")
