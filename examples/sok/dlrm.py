@@ -9,6 +9,7 @@ Each of n ranks reads every n-th sample.
 """
 
 import argparse
+import random
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -151,6 +152,7 @@ def main():
     flags = parse_flags()
     tf.compat.v1.disable_eager_execution()
     hvd.init()
+    random.seed(1)  # Keras draws seeds of initial weights from it
     tf.compat.v1.set_random_seed(1)
     sok_init = sok.Init(global_batch_size=flags.global_batch_size)
     sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
