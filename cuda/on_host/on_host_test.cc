@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -261,6 +263,30 @@ TEST(MemoryTest, LimitsAndCounts) {
   EXPECT_EQ(cudaFree(second), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   SetDeviceMemoryLimit(size_t{80} << 30);
+}
+
+// Addresses are not used again, so the mappings of freed memory must not add up: their number is limited.
+TEST(MemoryTest, FreedMemoryTakesNoMappings) {
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    int lines = 0;
+    for (std::string line; std::getline(maps, line);) ++lines;
+    return lines;
+  };
+  const auto use = [](size_t bytes) {
+    void* memory = nullptr;
+    ASSERT_EQ(cudaMalloc(&memory, bytes), cudaSuccess);
+    ASSERT_EQ(cudaMemset(memory, 1, bytes), cudaSuccess);
+    ASSERT_EQ(cudaFree(memory), cudaSuccess);
+    ASSERT_EQ(cudaMallocHost(&memory, bytes), cudaSuccess);
+    std::memset(memory, 1, bytes);
+    ASSERT_EQ(cudaFreeHost(memory), cudaSuccess);
+  };
+  ASSERT_NO_FATAL_FAILURE(use(100));
+  const int before = mappings();
+  ASSERT_GT(before, 10);
+  for (int i = 0; i < 300; ++i) ASSERT_NO_FATAL_FAILURE(use(100 + 50 * i));
+  EXPECT_LT(mappings(), before + 100);
 }
 
 TEST(MemoryTest, CopiesBeyondAnAllocationAreRefused) {

@@ -145,9 +145,9 @@ void DeviceMemory::Free(Allocation* allocation) {
   const SpinLock opening(&opening_);
   allocation->state = AllocationState::kFreed;
   AsanPoison(allocation->address, allocation->bytes);
-  if (allocation->is_open) Close(allocation);
+  allocation->is_open = false;
   const Pages pages = PagesOf(*allocation);
-  if (allocation->was_open && pages.bytes > 0) madvise(pages.begin, pages.bytes, MADV_DONTNEED);
+  if (allocation->was_open && pages.bytes > 0) ReturnMemory(pages.begin, pages.bytes);
 }
 
 // ---- Opening and closing. ----

@@ -14,6 +14,9 @@ constexpr size_t kPage = 4096;  // bytes
 char* MapMemory(size_t bytes, size_t forbidden);
 // From now on nothing may touch the pages.
 void ForbidMemory(char* begin, size_t bytes);
+// The same, and the system gets their memory back. New pages take their place: protected ones would stay a
+// mapping of their own, apart from forbidden pages beside them, and the system limits a process to 65530.
+void ReturnMemory(char* begin, size_t bytes);
 
 }  // namespace sok::on_host
 
