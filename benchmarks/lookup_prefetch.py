@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     for ranks, batch, hidden in itertools.product(*axes):
         varied = {"batch": batch, "hidden": hidden}
         found = launch_ranks.run(
-            "bench.prefetch_program", own | varied, flags.transport, flags.cycle_time, int(ranks)
+            "bench.prefetch_program", {**own, **varied}, flags.transport, flags.cycle_time, int(ranks)
         )
         machine = found.pop("machine")
         rows.append({"ranks": int(ranks), **{name: int(value) for name, value in varied.items()}, **found})

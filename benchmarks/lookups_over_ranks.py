@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
             for ranks in flags.ranks.split(","):
                 print(f"{transport}, cycle time {cycle_time} ms, {ranks} ranks", file=sys.stderr, flush=True)
                 launch = {"transport": transport, "cycle_time": float(cycle_time)}
-                result = launch_ranks.run("bench.rank_program", own | launch, **launch, ranks=int(ranks))
+                result = launch_ranks.run("bench.rank_program", {**own, **launch}, **launch, ranks=int(ranks))
                 machine = result["machine"]
                 rows.append(ranks_report.Row.of(result["row"]))
     if flags.json is not None:

@@ -28,7 +28,8 @@ class Programs:
             (self.folder / name).symlink_to(ROOT / "cuda" / "programs" / f"{name}_on_host")
 
     def write(self, path: pathlib.Path, script: str) -> None:
-        path.unlink(missing_ok=True)
+        if path.is_symlink():
+            path.unlink()  # and not written through to the program
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
 

@@ -63,6 +63,7 @@ check "C++ and CUDA formatting" tool clang-format --dry-run -Werror $(cpp_files)
 check "Python formatting" tool ruff format --quiet --check .
 check "Python rules" tool ruff check --quiet --output-format concise .
 check "layers of the Python package" "$(sok_python)" tools/check_layers.py
+check "Python 3.7" "$(sok_python)" tools/check_python37.py
 check "imports of tests in tests/BUILD" "$(sok_python)" tools/check_test_helpers.py
 check "tests in cuda/programs:engine_test" "$(sok_python)" tools/check_engine_tests.py
 check "Python types" tool mypy

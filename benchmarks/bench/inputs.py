@@ -45,7 +45,10 @@ class RotatingBatches:
             rotation = tf.data.Dataset.zip((rotation, self._dataset(constants).repeat()))
         options = tf.data.Options()
         options.experimental_optimization.apply_default_optimizations = False
-        options.autotune.enabled = False
+        if hasattr(options, "autotune"):
+            options.autotune.enabled = False
+        else:  # TensorFlow 1.15
+            options.experimental_optimization.autotune = False
         self.iterator = tf.compat.v1.data.make_initializable_iterator(rotation.with_options(options))
         self._bags = batches[0][0].offsets.size - 1
         self._longest = max(feature.longest() for batch in batches for feature in batch)

@@ -21,6 +21,7 @@ from bench.timing import CallContender
 def main(arguments: Sequence[str]) -> None:
     """Answers lines until the input ends."""
     path, batches, threads = arguments
+    tf.compat.v1.enable_eager_execution()  # TensorFlow 1.15 would make ops of a graph
     tf.config.threading.set_intra_op_parallelism_threads(int(threads))
     tf.config.threading.set_inter_op_parallelism_threads(int(threads))
     rotation = itertools.cycle([tf.constant(ids) for ids in _read(pathlib.Path(path), int(batches))])
