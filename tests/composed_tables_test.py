@@ -12,6 +12,14 @@ pytestmark = pytest.mark.cases_on_gpu(2)
 
 v1 = tf.compat.v1
 fc = v1.feature_column
+# What reads the columns.
+LAYERS = [
+    "input_layer",
+    pytest.param(
+        "dense_features",
+        marks=pytest.mark.skipif(not compat.HAS_KERAS_2, reason="Keras 3 has no graphs with sessions"),
+    ),
+]
 IDS = np.array([0, 1, 2, 4, 6, 7], np.int64)
 
 
@@ -87,16 +95,55 @@ def test_bags_of_composed_tables(session):
     np.testing.assert_allclose(clipped[:, 0], shorter, rtol=1e-4)
 
 
-def test_multihash_columns(session):
+def read(layer, features, columns, **arguments):
+    """The columns' outputs, from `input_layer` or a `DenseFeatures`."""
+    if layer == "input_layer":
+        return fc.input_layer(features, columns, **arguments)
+    return tf.keras.layers.DenseFeatures(columns, name=layer)(features, **arguments)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_multihash_columns(session, layer):
     column = tf.feature_column.categorical_column_with_multihash("col", dims=(2, 2))
     column = fc.embedding_column(column, dimension=(2, 3), initializer=v1.ones_initializer())
     ids = tf.SparseTensor([[0, 0], [1, 1], [2, 2], [3, 3]], tf.constant([0, 1, 2, 3], tf.int64), [4, 4])
-    layer = fc.input_layer({"col": ids}, [column])
-    outputs = train(session, layer, v1.train.AdagradOptimizer(0.1), 2)
+    outputs = train(session, read(layer, {"col": ids}, [column]), v1.train.AdagradOptimizer(0.1), 2)
     assert outputs.shape == (2, 4, 5)
     np.testing.assert_allclose(outputs[1], 1 - 0.4 / np.sqrt(16.1), rtol=1e-6)
-    names = [variable.name for variable in v1.global_variables()]
-    assert "input_layer/col_embedding/embedding_weights_0:0" in names
+    weights = {one.name: one.shape.as_list() for one in v1.trainable_variables()}
+    names = [f"{layer}/col_embedding/embedding_weights_{part}:0" for part in range(2)]
+    assert weights == dict(zip(names, ([2, 2], [2, 3])))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_multihash_columns_of_two_operations_beside_another_column(session, layer):
+    columns = []
+    for number, (operation, widths) in enumerate([("add", (2, 2)), ("concat", (1, 2))]):
+        column = deeprec.categorical_column_with_multihash(f"col{number}", (3, 4), operation=operation)
+        initializer = v1.constant_initializer(number + 1.0)
+        columns.append(fc.embedding_column(column, widths, "sum", initializer=initializer))
+    features = {
+        "col0": tf.constant([[1, 8], [0, -1]], tf.int64),
+        "col1": tf.constant([[3, 5], [-1, -1]], tf.int64),
+        "number": tf.constant([[0.5], [0.25]]),
+    }
+    output = read(layer, features, [*columns, fc.numeric_column("number")])
+    harness.initialize(session)
+    # Of two ids and of one; of two ids and of none.
+    wanted = [[4, 4, 4, 4, 4, 0.5], [2, 2, 0, 0, 0, 0.25]]
+    np.testing.assert_array_equal(session.run(output), wanted)
+
+
+@pytest.mark.parametrize("wrong", [9, -1])
+def test_an_id_without_rows_in_a_multihash_variable_is_an_error_with_its_name(session, wrong):
+    variable = deeprec.get_multihash_variable("m", [[3, 2], [4, 2]])
+    ids = v1.placeholder(tf.int64, [None])
+    rows = v1.nn.embedding_lookup(variable, ids)
+    harness.initialize(session)
+    assert session.run(rows, {ids: [0, 8]}).shape == (2, 2)
+    expected = rf"(?s)variable \S+m\S+: with 3 rows of quotients, ids must be from 0 to 8.*\[{wrong}\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+        session.run(rows, {ids: [8, wrong]})
 
 
 def test_wrong_multihash_variables():
@@ -212,21 +259,23 @@ def test_initial_values_of_a_lookup(session):
         v1.nn.embedding_lookup(filtered, ids, ev_init_value=initial)
 
 
-def adaptive_layer(ids, mask, dtype=tf.int64, option=None, **options):
+def adaptive_layer(ids, mask, dtype=tf.int64, option=None, layer="input_layer", training=None, **options):
     arguments = {} if option is None else {"ev_option": option}
     column = tf.feature_column.categorical_column_with_adaptive_embedding(
         "col", hash_bucket_size=10, dtype=dtype, **arguments
     )
     column = fc.embedding_column(column, dimension=3, **options)
-    return fc.input_layer({"col": ids}, [column], adaptive_mask_tensors={"col": mask})
+    arguments = {} if training is None else {"training": training}
+    return read(layer, {"col": ids}, [column], adaptive_mask_tensors={"col": mask}, **arguments)
 
 
-def test_the_adaptive_example_of_deeprecs_document(session):
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_adaptive_example_of_deeprecs_document(session, layer):
     places = [[i, 0] for i in range(10)]
     ids = tf.SparseTensor(places, tf.constant([1, 2, 3, 4, 5, 6, 7, 8, 9, 0], tf.int64), [10, 1])
     mask = np.array([1, 0, 1, 0, 1, 0, 0, 1, 0, 1])
-    layer = adaptive_layer(ids, tf.constant(mask, tf.int32), initializer=v1.ones_initializer())
-    outputs = train(session, layer, v1.train.AdagradOptimizer(0.1), 3)
+    output = adaptive_layer(ids, tf.constant(mask, tf.int32), layer=layer, initializer=v1.ones_initializer())
+    outputs = train(session, output, v1.train.AdagradOptimizer(0.1), 3)
     np.testing.assert_array_equal(outputs[0], 1)
     own = outputs[:, mask == 1, 0]
     np.testing.assert_array_equal(own, own[:, :1] * np.ones(5))
@@ -236,10 +285,15 @@ def test_the_adaptive_example_of_deeprecs_document(session):
     np.testing.assert_allclose(own[2], first - 0.2 / np.sqrt(accumulator + 4), rtol=1e-6)
     (table,) = [one for one in v1.global_variables() if isinstance(one, sok.EmbeddingVariable)]
     assert sorted(harness.table_contents(session, table)[0]) == [0, 1, 3, 5, 8]
+    names = [one.name for one in v1.trainable_variables()]
+    assert f"{layer}/col_embedding/shared_embedding_weights:0" in names
+    assert table.name.partition(":")[0] == f"{layer}/col_embedding/embedding_weights"
 
 
-def test_an_adaptive_column_is_saved_and_restored(session, tmp_path):
-    layer = adaptive_layer(tf.constant([[1], [2]], tf.int64), [1, 0], initializer=v1.ones_initializer())
+@pytest.mark.parametrize("layer", LAYERS)
+def test_an_adaptive_column_is_saved_and_restored(session, tmp_path, layer):
+    ids = tf.constant([[1], [2]], tf.int64)
+    layer = adaptive_layer(ids, [1, 0], layer=layer, initializer=v1.ones_initializer())
     step = v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(layer * layer))
     saver = v1.train.Saver()
     harness.initialize(session)
@@ -268,11 +322,33 @@ def test_adaptive_columns_of_strings_with_padding_filters_and_evaluation(session
     np.testing.assert_array_equal(second[:, 0], [1, 0.5, 0])
 
 
+@pytest.mark.skipif(not compat.HAS_KERAS_2, reason="Keras 3 has no graphs with sessions")
+def test_dense_features_that_is_not_training_adds_no_adaptive_rows(session):
+    ids = tf.constant([[1], [2]], tf.int64)
+    initializer = v1.constant_initializer(0.5)
+    output = adaptive_layer(
+        ids, [True, False], layer="dense_features", training=False, initializer=initializer
+    )
+    harness.initialize(session)
+    np.testing.assert_array_equal(session.run(output), np.full((2, 3), 0.5))
+    (table,) = [one for one in v1.global_variables() if isinstance(one, sok.EmbeddingVariable)]
+    assert harness.table_contents(session, table)[0].size == 0
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_adaptive_columns_need_masks(session, layer):
+    ids = tf.constant([[1]], tf.int64)
+    column = fc.embedding_column(deeprec.categorical_column_with_adaptive_embedding("col", 10, tf.int64), 2)
+    wanted = r"'col': input_layer, or the call of DenseFeatures, needs adaptive_mask_tensors=\{'col': mask\}"
+    with pytest.raises(ValueError, match=wanted):
+        read(layer, {"col": ids}, [column])
+    with pytest.raises(TypeError, match="adaptive_mask_tensors must be a dictionary of tensors, not 5"):
+        read(layer, {"col": ids}, [column], adaptive_mask_tensors=5)
+
+
 def test_wrong_adaptive_columns(session):
     ids = tf.constant([[1]], tf.int64)
     column = deeprec.categorical_column_with_adaptive_embedding("col", 10, tf.int64)
-    with pytest.raises(ValueError, match="'col': input_layer needs adaptive_mask_tensors="):
-        fc.input_layer({"col": ids}, [fc.embedding_column(column, 2)])
     with pytest.raises(ValueError, match="the mask is float32, not of integers"):
         adaptive_layer(ids, tf.constant([0.5]))
     with pytest.raises(ValueError, match="hash_bucket_size must be at least 1, not 0"):

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import collections
-import contextlib
-import contextvars
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import columns_v1, columns_v2
+from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.deeprec.adaptive import INITIAL_VALUE, adaptive_rows
 from sparse_operation_kit.feature_columns.categorical_column import (
     UNBOUNDED,
     categorical_column_with_embedding,
 )
-from sparse_operation_kit.feature_columns.scopes import current_training
+from sparse_operation_kit.feature_columns.scopes import current_masks, current_training
 from sparse_operation_kit.feature_columns.table_variables import TableSpec, check_table, making_tables
 from sparse_operation_kit.lookup import bags
 
-_masks: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar(
-    "adaptive_mask_tensors", default=None
-)
-
-
-@contextlib.contextmanager
-def adaptive_masks(masks: Mapping[str, Any] | None) -> Iterator[None]:
-    """Returns a context in which adaptive columns use these masks, by the keys of their features."""
-    if masks is not None and not isinstance(masks, Mapping):
-        raise TypeError(f"adaptive_mask_tensors must be a dictionary of tensors, not {masks!r}")
-    token = _masks.set(masks)
-    try:
-        yield
-    finally:
-        _masks.reset(token)
+# The names of the variable whose rows ids share, and of that of ids with own rows.
+_SHARED = "shared_embedding_weights"
+_OWN = "embedding_weights"
 
 
 class AdaptiveCategoricalColumn(
@@ -87,21 +75,21 @@ class AdaptiveCategoricalColumn(
         return self.keys._transform_feature(inputs)
 
     def get_sparse_tensors(self, transformation_cache: Any, state_manager: Any) -> Any:
-        """Raises an error: the column is for `input_layer`."""
+        """Raises an error: only an embedding column reads this column."""
         raise ValueError(
-            f"Column '{self.name}': an adaptive column is read by an embedding_column in "
-            "tf.compat.v1.feature_column.input_layer"
+            f"Column '{self.name}': an adaptive column is read by an embedding_column, in "
+            "tf.compat.v1.feature_column.input_layer or DenseFeatures"
         )
 
     def _get_sparse_tensors(self, inputs: Any, weight_collections: Any = None, trainable: Any = None) -> Any:
         del inputs, weight_collections, trainable
         return self.get_sparse_tensors(None, None)
 
-    def ids(self, inputs: Any) -> tuple[tf.SparseTensor, tf.Tensor]:
-        """Returns the ids' keys, and the rows that the ids share."""
-        sparse = columns_v2._to_sparse_input_and_drop_ignore_values(inputs.get(self.name))
+    def ids(self, get: Callable[[Any], Any]) -> tuple[tf.SparseTensor, tf.Tensor]:
+        """Returns the ids' keys, and the rows that the ids share; `get` has the tensor of a column or key."""
+        sparse = columns_v2._to_sparse_input_and_drop_ignore_values(get(self.name))
         texts = sparse.values if sparse.dtype == tf.string else tf.strings.as_string(sparse.values)
-        return inputs.get(self), tf.strings.to_hash_bucket_fast(texts, self.hash_bucket_size)
+        return get(self), tf.strings.to_hash_bucket_fast(texts, self.hash_bucket_size)
 
 
 def categorical_column_with_adaptive_embedding(
@@ -113,10 +101,11 @@ def categorical_column_with_adaptive_embedding(
 ) -> AdaptiveCategoricalColumn:
     """Creates a column whose rare ids share rows, while its frequent ids have rows of their own.
 
-    Pass it to `tf.feature_column.embedding_column`, and give `tf.compat.v1.feature_column.input_layer`
-    `adaptive_mask_tensors={key: mask}`: an int tensor with 0 or 1 for each sample. The ids of samples with 1
-    have rows in an embedding variable; those of the others share the rows of an ordinary variable of
-    `hash_bucket_size` rows, by their hashes. A new row of the former starts with the shared row.
+    Pass it to `tf.feature_column.embedding_column`, and give `tf.compat.v1.feature_column.input_layer`, or
+    the call of a `tf.keras.layers.DenseFeatures`, `adaptive_mask_tensors={key: mask}`: an int tensor with 0
+    or 1 for each sample. The ids of samples with 1 have rows in an embedding variable; those of the others
+    share the rows of an ordinary variable of `hash_bucket_size` rows, by their hashes. A new row of the
+    former starts with the shared row.
 
     Args:
       key: The feature's name.
@@ -141,54 +130,80 @@ class AdaptiveEmbeddingColumn(columns_v2.EmbeddingColumn):
     def _get_dense_tensor(
         self, inputs: Any, weight_collections: Any = None, trainable: Any = None
     ) -> tf.Tensor:
-        column = self.categorical_column
-        keys, shared_ids = column.ids(inputs)
-        mask = self._mask(keys)
         shared = tf.compat.v1.get_variable(
-            "shared_embedding_weights",
-            [column.hash_bucket_size, self.dimension],
+            _SHARED,
+            [self.categorical_column.hash_bucket_size, self.dimension],
             initializer=self.initializer,
             trainable=self.trainable and trainable is not False,
             collections=weight_collections,
         )
-        table = self._table(weight_collections, self.trainable and trainable is not False)
+        with making_tables(self._spec):
+            table = tf.compat.v1.get_variable(
+                _OWN,
+                shape=(UNBOUNDED, self.dimension),
+                initializer=self._spec.initializer,
+                trainable=self.trainable and trainable is not False,
+                collections=weight_collections,
+            )
+        return self._looked_up(inputs.get, shared, check_table(self._spec, table))
+
+    def get_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> tf.Tensor:
+        """Returns the outputs [batch, dimension] in a `DenseFeatures`.
+
+        Raises:
+          ValueError: There is no mask of the column's feature.
+        """
+        get = functools.partial(transformation_cache.get, state_manager=state_manager)
+        shared = state_manager.get_variable(self, _SHARED)
+        return self._looked_up(get, shared, check_table(self._spec, state_manager.get_variable(self, _OWN)))
+
+    def create_state(self, state_manager: Any) -> None:
+        """Creates both variables for a `DenseFeatures`."""
+        shape = (self.categorical_column.hash_bucket_size, self.dimension)
+        self._create(state_manager, _SHARED, shape, self.initializer)
+        with making_tables(self._spec):
+            self._create(state_manager, _OWN, (UNBOUNDED, self.dimension), self._spec.initializer)
+
+    def _create(self, state_manager: Any, name: str, shape: tuple[int, int], initializer: Any) -> None:
+        state_manager.create_variable(
+            self,
+            name=name,
+            shape=shape,
+            dtype=tf.float32,
+            trainable=self.trainable,
+            use_resource=True,
+            initializer=initializer,
+        )
+
+    def _looked_up(self, get: Callable[[Any], Any], shared: Any, table: EmbeddingVariable) -> tf.Tensor:
+        keys, shared_ids = self.categorical_column.ids(get)
         rows = adaptive_rows(
-            shared, table, keys.values, shared_ids, mask, current_training(), partition_strategy="div"
+            shared,
+            table,
+            keys.values,
+            shared_ids,
+            self._mask(keys),
+            current_training(),
+            partition_strategy="div",
         )
         matrix, _ = bags.as_matrices(keys, None)
         return bags.with_leading_dimensions(bags.combined(rows, matrix, None, self.combiner), keys)
 
-    def get_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> tf.Tensor:
-        """Raises an error: see `AdaptiveCategoricalColumn`."""
-        return self.categorical_column.get_sparse_tensors(transformation_cache, state_manager)
-
-    def create_state(self, state_manager: Any) -> None:
-        """Raises an error: see `AdaptiveCategoricalColumn`."""
-        self.categorical_column.get_sparse_tensors(None, state_manager)
+    @property
+    def _spec(self) -> TableSpec:
+        initial = tf.compat.v1.constant_initializer(INITIAL_VALUE)
+        options = self.categorical_column.keys.ev_option
+        return TableSpec(self.name, self.dimension, initial, options, initializer_first=True)
 
     def _mask(self, keys: tf.SparseTensor) -> tf.Tensor:
         name = self.categorical_column.name
-        masks = _masks.get()
+        masks = current_masks()
         if masks is None or name not in masks:
             raise ValueError(
-                f"Column '{name}': input_layer needs adaptive_mask_tensors={{'{name}': mask}}, with 0 or 1 "
-                "for each sample"
+                f"Column '{name}': input_layer, or the call of DenseFeatures, needs "
+                f"adaptive_mask_tensors={{'{name}': mask}}, with 0 or 1 for each sample"
             )
         mask = tf.reshape(tf.convert_to_tensor(masks[name]), [-1])
         if not (mask.dtype.is_integer or mask.dtype.is_bool):
             raise ValueError(f"Column '{name}': the mask is {mask.dtype.name}, not of integers")
         return tf.gather(tf.not_equal(tf.cast(mask, tf.int32), 0), keys.indices[:, 0])
-
-    def _table(self, weight_collections: Any, trainable: bool) -> Any:
-        options = self.categorical_column.keys.ev_option
-        initial = tf.compat.v1.constant_initializer(INITIAL_VALUE)
-        spec = TableSpec(self.name, self.dimension, initial, options, initializer_first=True)
-        with making_tables(spec):
-            table = tf.compat.v1.get_variable(
-                "embedding_weights",
-                shape=(UNBOUNDED, self.dimension),
-                initializer=initial,
-                trainable=trainable,
-                collections=weight_collections,
-            )
-        return check_table(spec, table)

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from sparse_operation_kit.core import replacements
-from sparse_operation_kit.deeprec.adaptive_column import (
-    AdaptiveCategoricalColumn,
-    AdaptiveEmbeddingColumn,
-    adaptive_masks,
-)
+from sparse_operation_kit.deeprec.adaptive_column import AdaptiveCategoricalColumn, AdaptiveEmbeddingColumn
 from sparse_operation_kit.deeprec.multihash_column import (
     MultiHashCategoricalColumn,
     multihash_embedding_column,
 )
+from sparse_operation_kit.feature_columns.scopes import adaptive_masks
 
 _COLUMNS = "tf.feature_column"
 

@@ -26,12 +26,24 @@ class MultiHashVariable(ComposedTable):
         self._sizes = sizes
 
     def look_up(self, ids: tf.Tensor, blocknums: Any = None) -> tf.Tensor:
-        """See `ComposedTable`. An id beyond the variables is an error when the graph runs."""
+        """See `ComposedTable`. An id without rows is an error when the graph runs."""
         self._refuse_blocknums(blocknums)
+        ids = self._checked(ids)
         parts = (tf.math.floordiv(ids, self._sizes[0]), tf.math.floormod(ids, self._sizes[1]))
         rows = [tf.compat.v1.nn.embedding_lookup(table, part) for table, part in zip(self.tables, parts)]
         combine = _OPERATIONS[self.operation]
         return tf.concat(rows, axis=1) if combine is None else combine(*rows)
+
+    def _checked(self, ids: tf.Tensor) -> tf.Tensor:
+        rows = self._sizes[0]
+        has_rows = tf.logical_and(ids >= 0, ids < rows**2)
+        message = (
+            f"Lookup in multi-hash variable '{self.name}': with {rows} rows of quotients, ids must be from 0 "
+            f"to {rows**2 - 1}, but are"
+        )
+        wrong = tf.boolean_mask(ids, tf.logical_not(has_rows))
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(has_rows), [message, wrong])]):
+            return tf.identity(ids)
 
     def of_bags(self, ids: tf.Tensor, blocknums: Any) -> None:
         """See `ComposedTable`."""
@@ -80,7 +92,8 @@ def get_multihash_variable(
     """Creates a variable whose row of an id is composed of rows of two small ordinary variables.
 
     `tf.nn.embedding_lookup`, `embedding_lookup_sparse` and `safe_embedding_lookup_sparse` look it up. The row
-    of id `i` is that of `i // dims[0][0]` in the first variable and of `i % dims[1][0]` in the second.
+    of id `i` is that of `i // dims[0][0]` in the first variable and of `i % dims[1][0]` in the second. So ids
+    must be less than the square of `dims[0][0]`; others are an error when the graph runs.
 
     Args:
       name: The variables are called `name_0` and `name_1`, in the current variable scope.

@@ -20,6 +20,10 @@ from sparse_operation_kit.feature_columns.categorical_column import categorical_
 from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.composed import look_up_bags
 
+# The name of the multi-hash variable, and those of the variables that it consists of.
+_WEIGHTS = "embedding_weights"
+_PARTS = (f"{_WEIGHTS}_0", f"{_WEIGHTS}_1")
+
 MultiHashCategoricalColumn = collections.namedtuple(
     "MultiHashCategoricalColumn", ("keys", "dims", "complementary_strategy", "operation")
 )
@@ -95,7 +99,7 @@ class MultiHashEmbeddingColumn(
         ("categorical_column", "dimension", "combiner", "initializer", "max_norm", "trainable"),
     ),
 ):
-    """See `multihash_embedding_column`. It is for `tf.compat.v1.feature_column.input_layer`."""
+    """See `multihash_embedding_column`."""
 
     @property
     def _is_v2_column(self) -> bool:
@@ -138,29 +142,41 @@ class MultiHashEmbeddingColumn(
         return inputs.get(self.categorical_column.keys)
 
     def get_dense_tensor(self, transformation_cache: Any, state_manager: Any) -> tf.Tensor:
-        """Raises an error."""
-        del transformation_cache, state_manager
-        raise ValueError(
-            f"Column '{self.name}': a multi-hash column is for tf.compat.v1.feature_column.input_layer"
-        )
+        """Returns the outputs [batch, width] in a `DenseFeatures`."""
+        column = self.categorical_column
+        tables = [state_manager.get_variable(self, name) for name in _PARTS]
+        variable = MultiHashVariable(f"{self.name}/{_WEIGHTS}", tables, column.dims, column.operation)
+        return self._looked_up(variable, transformation_cache.get(self, state_manager))
+
+    def create_state(self, state_manager: Any) -> None:
+        """Creates both variables for a `DenseFeatures`."""
+        for name, *shape in zip(_PARTS, self.categorical_column.dims, self.dimension):
+            state_manager.create_variable(
+                self,
+                name=name,
+                shape=shape,
+                dtype=tf.float32,
+                trainable=self.trainable,
+                use_resource=True,
+                initializer=self.initializer,
+            )
 
     def _get_dense_tensor(
         self, inputs: Any, weight_collections: Any = None, trainable: Any = None
     ) -> tf.Tensor:
-        variable = self._variable(weight_collections, self.trainable and trainable is not False)
-        ids = inputs.get(self)
-        matrix, _ = bags.pruned(*bags.as_matrices(ids, None), self.combiner)
-        rows = look_up_bags(variable, matrix, None, self.combiner, self.max_norm, None)
-        return bags.with_leading_dimensions(rows, ids)
-
-    def _variable(self, weight_collections: Any, trainable: bool) -> MultiHashVariable:
         column = self.categorical_column
-        return get_multihash_variable(
-            "embedding_weights",
+        variable = get_multihash_variable(
+            _WEIGHTS,
             list(zip(column.dims, self.dimension)),
             complementary_strategy=column.complementary_strategy,
             operation=column.operation,
             initializer=self.initializer,
-            trainable=trainable,
+            trainable=self.trainable and trainable is not False,
             collections=weight_collections,
         )
+        return self._looked_up(variable, inputs.get(self))
+
+    def _looked_up(self, variable: MultiHashVariable, ids: tf.SparseTensor) -> tf.Tensor:
+        matrix, _ = bags.pruned(*bags.as_matrices(ids, None), self.combiner)
+        rows = look_up_bags(variable, matrix, None, self.combiner, self.max_norm, None)
+        return bags.with_leading_dimensions(rows, ids)

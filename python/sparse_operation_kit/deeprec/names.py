@@ -106,7 +106,9 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.get_multihash_variable",
             "same, and",
-            'two ordinary variables, `name_0` and `name_1`. `operation` takes `"mult"` and `"mul"`',
+            'two ordinary variables, `name_0` and `name_1`. `operation` takes `"mult"` and `"mul"`. '
+            "An id must be less than the square of `dims[0][0]`: [multi-hash "
+            "variables](deeprec-scripts.md#multi-hash-variables)",
         ),
         Row(
             (
@@ -176,11 +178,15 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.feature_column.categorical_column_with_adaptive_embedding",
             "same, but",
-            "`input_layer` takes `adaptive_mask_tensors=`; a mask has one value for each sample, "
-            "which counts for all of its ids. Such columns are not looked up in groups, and are for "
-            "`input_layer` only",
+            "`input_layer`, and the call of `tf.keras.layers.DenseFeatures`, take "
+            "`adaptive_mask_tensors=`; a mask has one value for each sample, which counts for all of its "
+            "ids. Such columns are not looked up in groups",
         ),
-        Row("tf.feature_column.categorical_column_with_multihash", "same, but", "for `input_layer` only"),
+        Row(
+            "tf.feature_column.categorical_column_with_multihash",
+            "same, but",
+            "not looked up in groups",
+        ),
         Row("tf.feature_column.sequence_categorical_column_with_embedding", "same"),
         Row(
             "tf.feature_column.group_embedding_column_scope",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -16,30 +17,43 @@ from sparse_operation_kit.feature_columns.lookups import (
     side_by_side,
     sparse_features,
 )
-from sparse_operation_kit.feature_columns.scopes import training_scope
+from sparse_operation_kit.feature_columns.scopes import adaptive_masks, training_scope
 
 
 @replacements.implements("tf.keras.layers.DenseFeatures.call")
 def with_groups(original: Callable) -> Callable:
-    """Wraps `DenseFeatures.call`; `training` applies to all columns with embedding variables."""
+    """Wraps `DenseFeatures.call`; `training` applies to all columns with embedding variables.
+
+    `adaptive_mask_tensors` is for columns of DeepRec's adaptive embedding, as in `input_layer`.
+    """
 
     # Keras inspects the names of the arguments.
     def call(
-        self: Any, features: Any, cols_to_output_tensors: dict | None = None, training: Any = None
+        self: Any,
+        features: Any,
+        cols_to_output_tensors: dict | None = None,
+        training: Any = None,
+        adaptive_mask_tensors: Mapping[str, Any] | None = None,
     ) -> tf.Tensor:
-        return _call(original, self, features, cols_to_output_tensors, training)
+        return _call(original, self, features, cols_to_output_tensors, training, adaptive_mask_tensors)
 
     return call
 
 
 @tf.autograph.experimental.do_not_convert
 def _call(
-    original: Callable, layer: Any, features: Any, cols_to_output_tensors: dict | None, training: Any
+    original: Callable,
+    layer: Any,
+    features: Any,
+    cols_to_output_tensors: dict | None,
+    training: Any,
+    masks: Mapping[str, Any] | None,
 ) -> tf.Tensor:
-    if training is not None:
-        with training_scope(_as_bool(training)):
-            return _call_in_scope(original, layer, features, cols_to_output_tensors, training)
-    return _call_in_scope(original, layer, features, cols_to_output_tensors, training)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(adaptive_masks(masks))
+        if training is not None:
+            stack.enter_context(training_scope(_as_bool(training)))
+        return _call_in_scope(original, layer, features, cols_to_output_tensors, training)
 
 
 def _call_in_scope(

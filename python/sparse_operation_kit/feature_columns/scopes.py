@@ -1,4 +1,4 @@
-"""Scopes that set which embedding columns are looked up together, and whether lookups insert keys."""
+"""Scopes that set which embedding columns are looked up together, whether lookups insert keys, and masks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextvars
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -38,6 +39,9 @@ _current: contextvars.ContextVar[Group | None] = contextvars.ContextVar("group_e
 _numbers = itertools.count(1)
 _training: contextvars.ContextVar[bool | tf.Tensor] = contextvars.ContextVar(
     "feature_columns_training", default=True
+)
+_masks: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar(
+    "adaptive_mask_tensors", default=None
 )
 
 
@@ -116,3 +120,27 @@ def training_scope(training: bool | tf.Tensor) -> Iterator[None]:
 def current_training() -> bool | tf.Tensor:
     """Returns the `training` of the innermost `training_scope`, True outside such scopes."""
     return _training.get()
+
+
+@contextlib.contextmanager
+def adaptive_masks(masks: Mapping[str, Any] | None) -> Iterator[None]:
+    """Returns a context in which columns of DeepRec's adaptive embedding use these masks.
+
+    Args:
+      masks: Int or bool tensors [batch], by the keys of the columns' features; or None.
+
+    Raises:
+      TypeError: `masks` is something else.
+    """
+    if masks is not None and not isinstance(masks, Mapping):
+        raise TypeError(f"adaptive_mask_tensors must be a dictionary of tensors, not {masks!r}")
+    token = _masks.set(masks)
+    try:
+        yield
+    finally:
+        _masks.reset(token)
+
+
+def current_masks() -> Mapping[str, Any] | None:
+    """Returns the masks of the innermost `adaptive_masks`, None outside of them."""
+    return _masks.get()
