@@ -133,6 +133,20 @@ def test_parquet_datasets_come_from_deeprecs_modules():
     assert installation.DATA_FRAME_MODULE not in sys.modules
 
 
+def test_the_classes_of_tables_come_from_deeprecs_module():
+    from tensorflow.python.ops import kv_variable_ops
+
+    with tf.Graph().as_default():
+        table = tf.compat.v1.get_embedding_variable("table", 2)
+        pair = tf.compat.v1.get_multihash_variable("pair", [[2, 2], [2, 2]])
+        blocks = tf.compat.v1.get_dynamic_dimension_embedding_variable("blocks", 2, 2)
+    assert isinstance(table, kv_variable_ops.EmbeddingVariable)
+    assert isinstance(pair, kv_variable_ops.MultiHashVariable)
+    assert isinstance(blocks, kv_variable_ops.DynamicEmbeddingVariable)
+    deeprec.uninstall()
+    assert installation.TABLES_MODULE not in sys.modules
+
+
 def test_the_strategy_comes_from_deeprecs_module():
     from tensorflow.python.distribute.group_embedding_collective_strategy import CollectiveStrategy
 
@@ -219,6 +233,24 @@ def test_an_absent_name_says_what_to_use_instead(name):
     assert ERRORS[name].partition(": ")[2] in str(raised.value)
 
 
+@pytest.mark.parametrize("name", [name for name in ERRORS if name.startswith("tensorflow.")])
+def test_an_absent_module_says_what_to_use_instead_when_its_parent_is_asked(name):
+    parent, _, attribute = name.rpartition(".")
+    module = importlib.import_module(parent)
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, attribute)
+    assert str(raised.value) == ERRORS[name]
+    assert not hasattr(module, attribute)
+    deeprec.uninstall()
+    with pytest.raises(AttributeError, match=f"has no attribute '{attribute}'"):
+        getattr(module, attribute)
+
+
+def test_every_absent_name_belongs_to_a_module_with_errors():
+    names = [name for name in ERRORS if not name.startswith("tf.")]
+    assert {name.rpartition(".")[0] for name in names} <= set(replacement_table.OWNERS_OF_ABSENT_NAMES)
+
+
 def test_an_absent_name_says_what_to_use_instead_when_it_is_imported():
     with pytest.raises(ImportError, match="sok.init_from_checkpoint loads"):
         from tensorflow import CheckpointOption  # noqa: F401
@@ -228,6 +260,10 @@ def test_an_absent_name_says_what_to_use_instead_when_it_is_imported():
         from sparse_operation_kit.deeprec import CheckpointOption  # noqa: F401, F811
     with pytest.raises(ImportError, match="horovodrun -np N starts the ranks"):
         import tensorflow.python.distribute.launch  # noqa: F401
+    with pytest.raises(ImportError, match="horovodrun -np N starts the ranks"):
+        from tensorflow.python.distribute import launch  # noqa: F401
+    with pytest.raises(ImportError, match="get_embedding_variable makes tables"):
+        from tensorflow.python.ops.hash_table import hash_table  # noqa: F401
     if compat.VERSION >= (2, 0):
         with pytest.raises(ImportError, match="TensorFlow 2 has no tf.contrib"):
             from tensorflow.contrib.layers.python.layers import feature_column  # noqa: F401

@@ -227,13 +227,14 @@ def _deeprec_name(name: str) -> Replacement:
     )
 
 
-def _errors_of_absent_names(namespace: str) -> Replacement:
+def _errors_of_absent_names(owner: str) -> Replacement:
+    is_public = owner.partition(".")[0] == "tf"
     return Replacement(
-        f"{'.'.join(filter(None, ('tf', namespace)))}.__getattr__",
+        f"{owner}.__getattr__",
         Part.DEEPREC_NAMES,
         "The error for a name of DeepRec that is absent says what to use instead.",
         How.ERRORS,
-        find_owners=lambda: namespaces(namespace),
+        find_owners=(lambda: namespaces(owner.partition(".")[2])) if is_public else None,
     )
 
 
@@ -244,6 +245,9 @@ CONFIG_MESSAGES = {
     "OptimizerOptions": "tensorflow.core.protobuf.config_pb2.OptimizerOptions",
     "RewriterConfig": "tensorflow.core.protobuf.rewriter_config_pb2.RewriterConfig",
 }
+
+# The modules in which DeepRec has names that are absent here.
+OWNERS_OF_ABSENT_NAMES = ("tf", "tf.data", "tensorflow.python.distribute", "tensorflow.python.ops")
 
 TABLE: tuple[Replacement, ...] = (
     Replacement(
@@ -460,6 +464,7 @@ TABLE: tuple[Replacement, ...] = (
             "tensorflow.python.distribute.group_embedding_collective_strategy": "CollectiveStrategy",
             "tensorflow.python.data.experimental.ops.dataframe": "DataFrame",
             "tensorflow.python.data.experimental.ops.parquet_dataset_ops": "ParquetDataset",
+            "tensorflow.python.ops.kv_variable_ops": "EmbeddingVariable",
             "tensorflow.python.ops.prefetch": "staged",
             "tensorflow.python.ops.work_queue": "WorkQueue",
             "tensorflow.python.training.incremental_saver": "IncrementalSaver",
@@ -467,7 +472,7 @@ TABLE: tuple[Replacement, ...] = (
             "tensorflow.core.framework.embedding.config_pb2": "StorageType",
         }.items()
     ),
-    *(_errors_of_absent_names(namespace) for namespace in ("", "data")),
+    *(_errors_of_absent_names(owner) for owner in OWNERS_OF_ABSENT_NAMES),
     Replacement(
         "sys.meta_path",
         Part.DEEPREC_NAMES,

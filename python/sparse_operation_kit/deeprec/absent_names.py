@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from sparse_operation_kit.core import replacements
+from sparse_operation_kit.core.replacement_table import OWNERS_OF_ABSENT_NAMES
 from sparse_operation_kit.deeprec.names import absent_names
 
 _ERRORS = absent_names()
@@ -47,6 +48,6 @@ def _error_in_namespace(namespace: str, name: str) -> str | None:
     return _ERRORS.get(f"{namespace}.{name}")
 
 
-for _namespace in ("tf", "tf.data"):
-    replacements.implements(f"{_namespace}.__getattr__")(functools.partial(_error_in_namespace, _namespace))
+for _owner in OWNERS_OF_ABSENT_NAMES:
+    replacements.implements(f"{_owner}.__getattr__")(functools.partial(_error_in_namespace, _owner))
 replacements.implements("sys.meta_path")(_Finder())

@@ -8,6 +8,7 @@ from typing import Any
 from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import (
     deeprec_arithmetic,
+    embedding_variable,
     get_embedding_variable,
     graph_keys,
     replacements,
@@ -48,6 +49,8 @@ DATA_FRAME_MODULE = "tensorflow.python.data.experimental.ops.dataframe"
 # The modules of IncrementalSaver, and of the enumerations of storage.
 SAVER_MODULE = "tensorflow.python.training.incremental_saver"
 EMBEDDING_MODULE = "tensorflow.core.framework.embedding"
+# The module of the classes of tables.
+TABLES_MODULE = "tensorflow.python.ops.kv_variable_ops"
 
 
 def install() -> None:
@@ -146,6 +149,13 @@ for _module_of_names in (
         staging.__doc__,
         make_prefetch_hook=staging.make_prefetch_hook,
         staged=staging.staged,
+    ),
+    _module(
+        TABLES_MODULE,
+        None,
+        EmbeddingVariable=embedding_variable.EmbeddingVariable,
+        MultiHashVariable=multihash.MultiHashVariable,
+        DynamicEmbeddingVariable=dynamic_dimension.DynamicDimensionVariable,
     ),
     _module(WORK_QUEUE_MODULE, work_queue.__doc__, WorkQueue=work_queue.WorkQueue),
     _module(

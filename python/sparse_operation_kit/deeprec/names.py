@@ -136,6 +136,20 @@ NAMES: Mapping[str, Sequence[Row]] = {
             "slots are in the rows",
         ),
         Row(
+            (
+                "tensorflow.python.ops.kv_variable_ops.EmbeddingVariable",
+                "tensorflow.python.ops.kv_variable_ops.MultiHashVariable",
+                "tensorflow.python.ops.kv_variable_ops.DynamicEmbeddingVariable",
+            ),
+            "same, but",
+            "the classes, for `isinstance`: only the functions above make objects of them",
+        ),
+        Row(
+            "tensorflow.python.ops.hash_table",
+            "absent",
+            "`tf.get_embedding_variable` makes tables, and `tf.CounterFilter` and `tf.CBFFilter` admit keys",
+        ),
+        Row(
             "tf.CheckpointOption",
             "absent",
             "`sok.init_from_checkpoint` loads the rows of a checkpoint, and "
