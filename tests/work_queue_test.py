@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from sparse_operation_kit import deeprec
-from sparse_operation_kit.deeprec import ParquetDataset, WorkQueue
+from sparse_operation_kit.deeprec import DataFrame, ParquetDataset, WorkQueue
 
 v1 = tf.compat.v1
 WORKS = [f"part-{number}" for number in range(7)]
@@ -97,6 +97,48 @@ def test_columns_of_parquet_files_are_those_of_the_first_work(tmp_path):
         found = [session.run(nexts) for _ in range(2)]
     assert [both[0]["label"].tolist() for both in found] == [[1, 2], [3]]
     assert [both[1]["key"].tolist() for both in found] == [[b"1", b"2"], [b"3"]]
+
+
+def zoo_dataset(path, fields, num_epochs, **options):
+    """Batches of a file of keys beside those of a file of labels, as DeepRec's model zoo makes them."""
+    names = [f"{path}/keys", f"{path}/labels"]
+    works = [WorkQueue([name], num_epochs).input_dataset() for name in names]
+    datasets = [ParquetDataset(*both, **options) for both in zip(works, (4, 4), fields)]
+    dataset = tf.data.Dataset.zip(tuple(datasets)).shuffle(20000, seed=2021)
+    return dataset.map(lambda keys, labels: (keys, labels["label"]), num_parallel_calls=28).prefetch(2)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (None, None),
+        (["key"], ["label"]),
+        ([DataFrame.Field("key")], [DataFrame.Field("label", tf.int64)]),
+        ([DataFrame.Field("key", tf.string, 0)], [DataFrame.Field("label", tf.int64, ragged_rank=0)]),
+    ],
+)
+@pytest.mark.parametrize(
+    "options", [{}, {"num_parallel_reads": 2}, {"num_parallel_reads": tf.data.experimental.AUTOTUNE}]
+)
+def test_the_zoos_pipelines_read_parquet_files_of_queues(tmp_path, fields, options):
+    numbers = list(range(10))
+    tables = {"keys": {"key": [f"key {number}" for number in numbers]}, "labels": {"label": numbers}}
+    for name, table in tables.items():
+        pyarrow.parquet.write_table(pyarrow.table(table), f"{tmp_path}/{name}")
+    with tf.Graph().as_default(), v1.Session() as session:
+        train, test = (zoo_dataset(tmp_path, fields, epochs, **options) for epochs in (2, 1))
+        types, shapes = v1.data.get_output_types(train), v1.data.get_output_shapes(test)
+        iterator = v1.data.Iterator.from_structure(types, shapes)
+        features, labels = iterator.get_next()
+        for dataset, epochs in ((train, 2), (test, 1)):
+            started(session).run(iterator.make_initializer(dataset))
+            found = []
+            with pytest.raises(tf.errors.OutOfRangeError):
+                while True:
+                    keys, values = session.run([features["key"], labels])
+                    found += zip(keys.tolist(), values.tolist())
+            wanted = [(f"key {number}".encode(), number) for number in numbers]
+            assert sorted(found) == sorted(wanted * epochs)
 
 
 def test_readers_take_works_from_a_queue(tmp_path):
