@@ -11,7 +11,7 @@ from ctr.history import History
 from ctr.models import MODELS
 from ctr.models.dlrm import pair_products
 from ctr.models.model import ModelSettings
-from ctr.parsing import combined_ids
+from ctr.parsing import combined_ids, field_ids
 from ctr.progress import Progress
 from ctr.tables import TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
@@ -89,3 +89,12 @@ def test_combined_ids_tell_combinations_and_their_order_apart():
     assert ids.shape == (2, 2)
     assert ids[0, 0] == ids[1, 1]
     assert len(set(ids.ravel().tolist())) == 3
+
+
+def test_a_batch_without_samples_has_no_ids():
+    """Ranks whose data has ended, and blocks of malformed lines only, have such batches."""
+    values, ids = tf.zeros([0, 2], tf.string), tf.zeros([0, 3, 2], tf.int64)
+    with tf.compat.v1.Session() as session:
+        hashed, combined = session.run([field_ids(["a", "b"], values), combined_ids(ids)])
+    assert (hashed.shape, combined.shape) == ((0, 2), (0, 3))
+    assert (hashed.dtype, combined.dtype) == (np.int64, np.int64)

@@ -56,7 +56,9 @@ class HeldOut:
 
 def _fingerprint(data: tf.Tensor) -> tf.Tensor:
     """int64 [n]: FarmHash64 of each entry of the first dimension."""
-    return tf.bitcast(tf.fingerprint(data), tf.int64)
+    # Without entries, the op of TensorFlow 1.15 divides by zero, which ends the process.
+    hashes = tf.cond(tf.size(data) > 0, lambda: tf.fingerprint(data), lambda: tf.zeros([0, 8], tf.uint8))
+    return tf.bitcast(hashes, tf.int64)
 
 
 def field_ids(fields: Sequence[str], values: tf.Tensor) -> tf.Tensor:
