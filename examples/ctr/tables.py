@@ -13,6 +13,7 @@ import tensorflow as tf
 from ctr.optimizers import make_stock_optimizer
 from ctr.ranks import Ranks
 from ctr.schema import Batch, Schema
+from ctr.seeds import next_seed
 
 INITIAL_RANGE = 0.05
 
@@ -148,7 +149,7 @@ class TensorFlowTables(Tables):
         """Does nothing."""
 
     def _table(self, name: str, dim: int) -> tf.Variable:
-        initializer = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE)
+        initializer = tf.compat.v1.random_uniform_initializer(-INITIAL_RANGE, INITIAL_RANGE, seed=next_seed())
         return tf.compat.v1.get_variable(
             f"{name}/table", [self._rows, dim], initializer=initializer, use_resource=True
         )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from ctr.seeds import next_seed
+
 
 def dense(
     inputs: tf.Tensor, units: int, name: str, activation: Callable[[tf.Tensor], tf.Tensor] | None = None
@@ -15,7 +17,7 @@ def dense(
         weights = tf.compat.v1.get_variable(
             "weights",
             [inputs.shape[1], units],
-            initializer=tf.compat.v1.glorot_uniform_initializer(),
+            initializer=tf.compat.v1.glorot_uniform_initializer(seed=next_seed()),
             use_resource=True,
         )
         bias = tf.compat.v1.get_variable(
@@ -35,7 +37,7 @@ def mlp(
     for position, units in enumerate(hidden):
         outputs = dense(outputs, units, f"{name}_{position}", tf.nn.relu)
         if dropout > 0:
-            outputs = tf.nn.dropout(outputs, rate=rate)
+            outputs = tf.nn.dropout(outputs, rate=rate, seed=next_seed())
     return outputs
 
 
