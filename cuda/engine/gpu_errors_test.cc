@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -111,38 +112,146 @@ class FailingMemory final : public StreamMemory {
   int64_t left_;
 };
 
+// A training lookup in this context. Each lookup of the batch has one bag, of two floats.
+Status LookupIn(const EngineContext& context, ContractGroup* group, const ContractBatch& batch) {
+  Engine* const engine = GpuCase().engine;
+  BatchArrays arrays(group->memory(), batch);
+  const auto plan = engine->NewPlan();
+  const auto scratch = engine->NewScratch();
+  EngineArray<float> values(group->memory(), std::vector<float>(2 * batch.size()));
+  std::vector<OutputRows> outputs;
+  for (size_t l = 0; l < batch.size(); ++l) outputs.push_back({values.data() + 2 * l, 2});
+  const GroupBatch of_engine = {group->tables(), arrays.specs(), arrays.inputs(), /*training=*/true};
+  return engine->Lookup(context, of_engine, plan.get(), outputs, scratch.get());
+}
+
+// Calls call(&group, context) on new groups, made by make(): once for each of its allocations of scratch,
+// which fails, and then without a failure. Then calls check(&group, failed).
+void FailEachAllocation(const std::function<std::unique_ptr<ContractGroup>()>& make,
+                        const std::function<Status(ContractGroup*, const EngineContext&)>& call,
+                        const std::function<void(ContractGroup*, bool failed)>& check) {
+  int64_t failures = 0;
+  for (bool failed = true; failed; ++failures) {
+    SCOPED_TRACE(testing::Message() << "allocation " << failures);
+    const std::unique_ptr<ContractGroup> group = make();
+    FailingMemory memory(failures);
+    EngineContext context = group->context();
+    context.memory = &memory;
+    const Status status = call(group.get(), context);
+    failed = !status.ok();
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << status.message();
+    check(group.get(), failed);
+    ASSERT_LT(failures, 200);
+  }
+  EXPECT_GT(failures, 3);
+}
+
 TEST_F(GpuErrorsTest, ALookupEvictsRowsOnlyForTheRowsThatItInserts) {
   TableOptions full = ContractOptions("full", 2, /*capacity=*/3);
   full.on_full = OnFull::kEvictLru;
   TableOptions other = full;
   other.name = "other";
-  int64_t failures = 0;
-  for (bool failed = true; failed; ++failures) {
-    ContractGroup group(gpu_case_, executor_, {full, other});
-    ASSERT_TRUE(group.Lookup({SumOf(0, {{1, 2, 3}}), SumOf(1, {{4, 5, 6}})}).ok());
-    FailingMemory memory(failures);
-    EngineContext context = group.context();
-    context.memory = &memory;
-    const ContractBatch batch = {SumOf(0, {{3, 7}}), SumOf(1, {{8, 9}})};
-    BatchArrays arrays(group.memory(), batch);
-    const auto plan = gpu_case_.engine->NewPlan();
-    const auto scratch = gpu_case_.engine->NewScratch();
-    EngineArray<float> values(group.memory(), std::vector<float>(4));
-    const std::vector<OutputRows> outputs = {{values.data(), 2}, {values.data() + 2, 2}};
-    const GroupBatch of_engine = {group.tables(), arrays.specs(), arrays.inputs(), /*training=*/true};
-    const Status status = gpu_case_.engine->Lookup(context, of_engine, plan.get(), outputs, scratch.get());
-    failed = !status.ok();
-    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << status.message();
-    const std::vector<int64_t> in_full = ContentsOf(&group.table(0), group.context()).keys;
-    const std::vector<int64_t> in_other = ContentsOf(&group.table(1), group.context()).keys;
+  const auto make = [&] {
+    auto group =
+        std::make_unique<ContractGroup>(gpu_case_, executor_, std::vector<TableOptions>{full, other});
+    EXPECT_TRUE(group->Lookup({SumOf(0, {{1, 2, 3}}), SumOf(1, {{4, 5, 6}})}).ok());
+    return group;
+  };
+  const auto look_up = [](ContractGroup* group, const EngineContext& context) {
+    return LookupIn(context, group, {SumOf(0, {{3, 7}}), SumOf(1, {{8, 9}})});
+  };
+  FailEachAllocation(make, look_up, [](ContractGroup* group, bool failed) {
+    const std::vector<int64_t> in_full = ContentsOf(&group->table(0), group->context()).keys;
+    const std::vector<int64_t> in_other = ContentsOf(&group->table(1), group->context()).keys;
     const bool nothing_changed =
         in_full == std::vector<int64_t>{1, 2, 3} && in_other == std::vector<int64_t>{4, 5, 6};
     const bool rows_were_inserted =
         in_full == std::vector<int64_t>{7, 2, 3} && in_other == std::vector<int64_t>{9, 8, 6};
-    EXPECT_TRUE(rows_were_inserted || (failed && nothing_changed)) << "allocation " << failures;
-    ASSERT_LT(failures, 200);
+    EXPECT_TRUE(rows_were_inserted || (failed && nothing_changed));
+  });
+}
+
+// Numbers by id.
+using ById = std::map<int64_t, int64_t>;
+
+// Two tables with admission: ids that have rows, with their frequencies, and ids that wait, with their
+// counts.
+class WaitingIdsTest : public GpuErrorsTest {
+ protected:
+  struct Ids {
+    ById rows;
+    ById waiting;
+    bool operator==(const Ids& other) const { return rows == other.rows && waiting == other.waiting; }
+  };
+
+  std::unique_ptr<ContractGroup> MakeGroup() {
+    TableOptions twice = ContractOptions("twice", 2);
+    twice.admission.kind = Admission::Kind::kCounter;
+    twice.admission.filter_freq = 2;
+    TableOptions thrice = twice;
+    thrice.name = "thrice";
+    thrice.admission.filter_freq = 3;
+    auto group =
+        std::make_unique<ContractGroup>(gpu_case_, executor_, std::vector<TableOptions>{twice, thrice});
+    EXPECT_TRUE(group->Lookup({SumOf(0, {{1, 2, 7, 7}}), SumOf(1, {{1, 1}})}).ok());
+    return group;
   }
-  EXPECT_GT(failures, 10);
+  const std::vector<Ids> before_ = {{{{7, 2}}, {{1, 1}, {2, 1}}}, {{}, {{1, 2}}}};
+
+  static Ids IdsOf(EngineTable* table, const EngineContext& context) {
+    Ids ids;
+    const auto held = table->Hold(context);
+    RowsToRead what;
+    what.parts.frequency = true;
+    const Status rows = held.value()->ReadRows(what, [&](const RowPiece& piece) {
+      for (int64_t i = 0; i < piece.keys.size(); ++i) ids.rows[piece.keys[i]] = piece.frequency[i];
+      return OkStatus();
+    });
+    EXPECT_TRUE(rows.ok()) << rows.message();
+    const Status waiting = held.value()->ReadWaiting(RowSet::kAll, [&](const WaitingPiece& piece) {
+      for (int64_t i = 0; i < piece.ids.size(); ++i) ids.waiting[piece.ids[i]] = piece.counts[i];
+      return OkStatus();
+    });
+    EXPECT_TRUE(waiting.ok()) << waiting.message();
+    return ids;
+  }
+
+  // However many allocations succeed, either all of the call has happened, or nothing.
+  void ExpectAllOrNothing(const std::vector<Ids>& after,
+                          const std::function<Status(ContractGroup*, const EngineContext&)>& call) {
+    FailEachAllocation([&] { return MakeGroup(); }, call,
+                       [&](ContractGroup* group, bool failed) {
+                         std::vector<Ids> ids;
+                         for (EngineTable* table : group->tables())
+                           ids.push_back(IdsOf(table, group->context()));
+                         EXPECT_TRUE(ids == after || (failed && ids == before_));
+                       });
+  }
+};
+
+TEST_F(WaitingIdsTest, ALookupCountsAllOfItsIdsOrNone) {
+  const std::vector<Ids> after = {{{{1, 2}, {3, 2}, {7, 2}}, {{2, 1}, {4, 1}}}, {{{1, 3}}, {{5, 1}}}};
+  ExpectAllOrNothing(after, [](ContractGroup* group, const EngineContext& context) {
+    return LookupIn(context, group, {SumOf(0, {{1, 3, 3, 4}}), SumOf(1, {{1, 5}})});
+  });
+}
+
+TEST_F(WaitingIdsTest, AnAssignedIdNoLongerWaits) {
+  const std::vector<Ids> after = {{{{1, 0}, {7, 2}, {9, 0}}, {{2, 1}}}, before_[1]};
+  ExpectAllOrNothing(after, [](ContractGroup* group, const EngineContext& context) {
+    const EngineArray<int64_t> keys(group->memory(), {1, 9});
+    const EngineArray<float> values(group->memory(), {1.0f, 1.0f, 9.0f, 9.0f});
+    return group->table(0).Assign(context, {keys.data(), 2}, values.data());
+  });
+}
+
+TEST_F(WaitingIdsTest, AnErasedIdHasNoRowAndDoesNotWait) {
+  const std::vector<Ids> after = {{{}, {{2, 1}}}, before_[1]};
+  ExpectAllOrNothing(after, [](ContractGroup* group, const EngineContext& context) {
+    const EngineArray<int64_t> keys(group->memory(), {1, 7});
+    int64_t erased = 0;
+    return group->table(0).Erase(context, {keys.data(), 2}, &erased);
+  });
 }
 
 // A table in memory that is limited, filled by FindOrMake.

@@ -362,7 +362,9 @@ Status HeldGpuTable::SelectGoingWaiting(const RowWindow& window, SelectedRows* g
                        table_.steps() - options().eviction.steps_to_live, going);
 }
 
-// Counts the rows to evict first, so that none is evicted if memory runs out.
+// Counts what goes, and makes room for all of it, before the first row is evicted. Then only the lists of the
+// windows' rows need memory again. If that fails, the rows of some windows were evicted, and the next save
+// evicts the others.
 Status HeldGpuTable::Evict() {
   const Eviction::Kind kind = options().eviction.kind;
   if (kind == Eviction::Kind::kNone) return OkStatus();
@@ -381,19 +383,24 @@ Status HeldGpuTable::Evict() {
   const StatusOr<int64_t> count = CountIn(table_.row_limit(), select);
   SOK_RETURN_IF_ERROR(count.status());
   SOK_RETURN_IF_ERROR(table_.ReserveErase(stream(), count.value()));
+  int64_t num_waiting = 0;
   if (evicts_waiting) {
     const StatusOr<int64_t> waiting = CountIn(table_.waiting()->limit(), select_waiting);
     SOK_RETURN_IF_ERROR(waiting.status());
-    SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(stream(), 0, waiting.value()));
+    num_waiting = waiting.value();
+    SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(stream(), 0, num_waiting));
+  }
+  const StatusOr<DeviceBuffer<int64_t>> keys = DeviceBuffer<int64_t>::Allocate(
+      call_.scratch(), stream(), std::min(window_rows_, std::max(count.value(), num_waiting)));
+  SOK_RETURN_IF_ERROR(keys.status());
+  if (num_waiting > 0) {
     SOK_RETURN_IF_ERROR(
         ForEachWindow(table_.waiting()->limit(), select_waiting, [&](int64_t* places, int64_t n) {
-          return table_.waiting()->ErasePlaces(stream(), call_.scratch(), places, n);
+          return table_.waiting()->ErasePlaces(stream(), places, n, keys.value().data());
         }));
   }
-  return ForEachWindow(table_.row_limit(), select, [&](int64_t* rows, int64_t n) -> Status {
-    const StatusOr<DeviceBuffer<int64_t>> keys =
-        DeviceBuffer<int64_t>::Allocate(call_.scratch(), stream(), n);
-    SOK_RETURN_IF_ERROR(keys.status());
+  if (count.value() == 0) return OkStatus();
+  return ForEachWindow(table_.row_limit(), select, [&](int64_t* rows, int64_t n) {
     return table_.EraseRowsOf(stream(), rows, n, keys.value().data());
   });
 }

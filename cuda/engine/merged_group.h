@@ -36,7 +36,6 @@ class LookupWords {
 
   int64_t merge_size() const { return report_ + begins(); }
   int64_t find_size(bool has_filters) const { return begins() + 1 + (has_filters ? 3 * begins() : 0); }
-  int64_t size(bool has_filters) const { return merge_size() + find_size(has_filters); }
 
   int64_t* report() const { return words_; }
   int64_t* unique_begin() const { return words_ + report_; }  // [tables + 1], like all that follow

@@ -6,7 +6,6 @@
 #include "cuda/base/cuda_status.h"
 #include "cuda/base/parts.h"
 #include "cuda/table/bring_up_to_date.h"
-#include "cuda/table/commit_admission.h"
 #include "cuda/table/find_rows.h"
 #include "cuda/table/give_rows.h"
 #include "cuda/table/insert_rows.h"
@@ -196,7 +195,7 @@ Status MergedRows::ChooseEvicted(const Found& found, std::vector<EvictedRows>* e
   return OkStatus();
 }
 
-Status MergedRows::CommitFilters(const Found& found) {
+Status MergedRows::PrepareCommits(const Found& found, std::vector<AdmissionCommit>* commits) {
   if (!has_filters_) return OkStatus();
   for (int t = 0; t < num_tables(); ++t) {
     if (!tables_[t]->has_admission()) continue;
@@ -212,20 +211,25 @@ Status MergedRows::CommitFilters(const Found& found) {
     lookup.admitted = listed(scratch_.admitted, found.admitted);
     lookup.gone = listed(scratch_.gone, found.gone);
     lookup.fresh = listed(scratch_.fresh, found.fresh);
-    SOK_RETURN_IF_ERROR(CommitAdmission(stream(), call_.scratch(), &scratch_.upload, lookup, tables_[t]));
+    commits->emplace_back();
+    SOK_RETURN_IF_ERROR(
+        commits->back().Prepare(stream(), call_.scratch(), &scratch_.upload, lookup, tables_[t]));
   }
   return OkStatus();
 }
 
 Status MergedRows::Insert(const Found& found) {
-  // All checks and allocations come first, so that nothing can fail once rows are being evicted.
+  // All checks and allocations come first, so that nothing can fail once a table has changed: not before its
+  // occurrences are counted.
   SOK_RETURN_IF_ERROR(CheckRoom(found));
   SOK_RETURN_IF_ERROR(MakeRoom(found));
   std::vector<EvictedRows> evicted;
   SOK_RETURN_IF_ERROR(ChooseEvicted(found, &evicted));
+  std::vector<AdmissionCommit> commits;
+  SOK_RETURN_IF_ERROR(PrepareCommits(found, &commits));
   SOK_RETURN_IF_ERROR(InsertRows(stream(), call_.scratch(), &scratch_.upload, tables_, group_.ids(),
                                  AdmittedIds(), found.admitted, evicted, group_.rows.data()));
-  SOK_RETURN_IF_ERROR(CommitFilters(found));
+  for (AdmissionCommit& commit : commits) SOK_RETURN_IF_ERROR(commit.Commit(stream()));
   for (int t = 0; t < num_tables(); ++t) {
     TableOfPlan& table = group_.tables[t];
     const int32_t* const counts = tables_[t]->counts_lookups() ? group_.counts.data() + table.first : nullptr;

@@ -13,6 +13,7 @@
 #include "cuda/engine/gpu_scratch.h"
 #include "cuda/engine/merged_group.h"
 #include "cuda/table/admit_ids.h"
+#include "cuda/table/commit_admission.h"
 #include "cuda/table/device_table.h"
 #include "cuda/table/insert_rows.h"
 
@@ -34,8 +35,8 @@ class MergedRows {
   // Takes these words. Checks them, makes room, and enqueues the work that inserts rows and makes them
   // current; group.rows are references then. In training, a table's ids with rows come first. InvalidArgument
   // for an id that has no row in a table without hashing, which costs one more wait; ResourceExhausted if a
-  // table is full or memory runs out. After an error either no table has changed, or the new rows are all
-  // there; occurrences may not have been counted.
+  // table is full or memory runs out. After an error either nothing has changed, or all tables have their new
+  // rows and have counted their ids. (If the device is lost, nothing is known.)
   Status Take(const int64_t* words);
 
   // For a group that only reads, after rows of its tables were inserted or erased: finds its rows again,
@@ -66,7 +67,8 @@ class MergedRows {
   Status MakeRoom(const Found& found);
   // Chooses the rows that full tables evict.
   Status ChooseEvicted(const Found& found, std::vector<EvictedRows>* evicted);
-  Status CommitFilters(const Found& found);
+  // What will update the tables' filters, with its memory.
+  Status PrepareCommits(const Found& found, std::vector<AdmissionCommit>* commits);
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);
   Status MakeReferences();

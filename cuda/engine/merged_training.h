@@ -29,8 +29,9 @@ struct DeviceTableStep {
 };
 
 // SumMerged, with the sums divided by `divisor`, and the steps with them, in one pass. Takes the tables'
-// locks, and checks all steps before the first. Waits for the device only if a table was replaced since the
-// group's lookup.
+// locks, and checks all steps before the first. If memory runs out, no step was taken; tables without an
+// optimizer may have got this one. Waits for the device only if a table was replaced since the group's
+// lookup.
 Status TrainMerged(GpuCall* call, const MergedGroup& group, const std::vector<GradientOfTable>& gradients,
                    float divisor, std::string_view optimizer, Span<const DeviceTableStep> steps);
 

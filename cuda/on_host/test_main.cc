@@ -4,8 +4,7 @@
 //
 //   --seeds=N  Each test runs with the schedules of seeds 1 to N.
 //   --work=W   Each test runs with these schedules and in order, as long as its runs together take no more
-//   than about W
-//              steps: see SeedsOfTests.
+//              than about W steps: see SeedsOfTests.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

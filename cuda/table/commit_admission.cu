@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
@@ -41,40 +43,50 @@ Status Gather(cudaStream_t stream, const ListedIds& ids, const int64_t* of_id, i
   return Launch("GatherIds", stream, ShapeFor(ids.n), GatherKernel, ids, of_id, gathered);
 }
 
-Status CommitWaiting(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
-                     const FilteredLookup& lookup, int64_t step, DeviceWaiting* waiting) {
-  // Places of the ids that are gone, then of those that are fresh, then of all.
-  const StatusOr<DeviceBuffer<int64_t>> memory =
-      DeviceBuffer<int64_t>::Allocate(scratch, stream, lookup.gone.n + 2 * lookup.fresh.n + lookup.absent.n);
-  SOK_RETURN_IF_ERROR(memory.status());
-  int64_t* const gone = memory.value().data();
-  NewRows fresh;
-  fresh.count = lookup.fresh.n;
-  fresh.keys = gone + lookup.gone.n;
-  fresh.rows = fresh.keys + fresh.count;
-  int64_t* const places = fresh.rows + fresh.count;
-  SOK_RETURN_IF_ERROR(Gather(stream, lookup.gone, lookup.outcomes.places, gone));
-  SOK_RETURN_IF_ERROR(waiting->ErasePlaces(stream, scratch, gone, lookup.gone.n));
-  SOK_RETURN_IF_ERROR(Gather(stream, lookup.fresh, lookup.keys, fresh.keys));
-  SOK_RETURN_IF_ERROR(waiting->Insert(stream, scratch, upload, fresh.keys, fresh.count, fresh.rows));
-  SOK_RETURN_IF_ERROR(SpreadRows(stream, fresh, lookup.fresh.which, lookup.outcomes.places));
-  SOK_RETURN_IF_ERROR(Launch("CountWaiting", stream, ShapeFor(lookup.absent.n), CountWaitingKernel,
-                             lookup.absent, lookup.outcomes, waiting->view(), step, places));
-  return waiting->changes().MarkChanged(stream, places, lookup.absent.n);
-}
-
 }  // namespace
 
-Status CommitAdmission(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
-                       const FilteredLookup& lookup, DeviceTable* table) {
-  SOK_RETURN_IF_ERROR(table->Named(
-      Launch("SetFrequency", stream, ShapeFor(lookup.admitted.n), SetFrequencyKernel, lookup.admitted,
-             lookup.rows, lookup.outcomes.totals, lookup.counts, table->usage().frequency->view())));
-  if (table->bloom() != nullptr) {
-    return table->Named(
-        table->bloom()->Add(stream, lookup.keys, lookup.counts, lookup.absent.which, lookup.absent.n));
-  }
-  return table->Named(CommitWaiting(stream, scratch, upload, lookup, table->steps(), table->waiting()));
+Status AdmissionCommit::Prepare(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
+                                const FilteredLookup& lookup, DeviceTable* table) {
+  lookup_ = lookup;
+  table_ = table;
+  if (table->waiting() == nullptr) return OkStatus();
+  const int64_t gone = lookup.gone.n;
+  const int64_t fresh = lookup.fresh.n;
+  StatusOr<DeviceBuffer<int64_t>> memory =
+      DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * gone + 2 * fresh + lookup.absent.n);
+  SOK_RETURN_IF_ERROR(table->Named(memory.status()));
+  memory_ = std::move(memory.value());
+  StatusOr<DeviceBuffer<char>> uploaded =
+      table->waiting()->PrepareInsert(stream, scratch, upload, fresh, /*erased=*/gone, &fresh_);
+  SOK_RETURN_IF_ERROR(table->Named(uploaded.status()));
+  uploaded_ = std::move(uploaded.value());
+  gone_places_ = memory_.data();
+  gone_keys_ = gone_places_ + gone;
+  fresh_.keys = gone_keys_ + gone;
+  fresh_.rows = fresh_.keys + fresh;
+  places_ = fresh_.rows + fresh;
+  return OkStatus();
+}
+
+Status AdmissionCommit::Commit(cudaStream_t stream) {
+  SOK_RETURN_IF_ERROR(table_->Named(
+      Launch("SetFrequency", stream, ShapeFor(lookup_.admitted.n), SetFrequencyKernel, lookup_.admitted,
+             lookup_.rows, lookup_.outcomes.totals, lookup_.counts, table_->usage().frequency->view())));
+  if (table_->bloom() == nullptr) return table_->Named(CommitWaiting(stream));
+  return table_->Named(
+      table_->bloom()->Add(stream, lookup_.keys, lookup_.counts, lookup_.absent.which, lookup_.absent.n));
+}
+
+Status AdmissionCommit::CommitWaiting(cudaStream_t stream) {
+  DeviceWaiting& waiting = *table_->waiting();
+  SOK_RETURN_IF_ERROR(Gather(stream, lookup_.gone, lookup_.outcomes.places, gone_places_));
+  SOK_RETURN_IF_ERROR(waiting.ErasePlaces(stream, gone_places_, lookup_.gone.n, gone_keys_));
+  SOK_RETURN_IF_ERROR(Gather(stream, lookup_.fresh, lookup_.keys, fresh_.keys));
+  SOK_RETURN_IF_ERROR(waiting.Insert(stream, fresh_));
+  SOK_RETURN_IF_ERROR(SpreadRows(stream, fresh_, lookup_.fresh.which, lookup_.outcomes.places));
+  SOK_RETURN_IF_ERROR(Launch("CountWaiting", stream, ShapeFor(lookup_.absent.n), CountWaitingKernel,
+                             lookup_.absent, lookup_.outcomes, waiting.view(), table_->steps(), places_));
+  return waiting.changes().MarkChanged(stream, places_, lookup_.absent.n);
 }
 
 }  // namespace sok

@@ -8,9 +8,11 @@
 
 #include "cc/base/status.h"
 #include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/base/staged_upload.h"
 #include "cuda/table/admit_ids.h"
 #include "cuda/table/device_table.h"
+#include "cuda/table/give_rows.h"
 
 namespace sok {
 
@@ -25,7 +27,7 @@ struct ListedIds {
 struct FilteredLookup {
   const int64_t* keys = nullptr;
   const int32_t* counts = nullptr;
-  const int64_t* rows = nullptr;  // the rows of admitted ids have been inserted
+  const int64_t* rows = nullptr;
   Outcomes outcomes;
   ListedIds absent;    // had no row before the lookup
   ListedIds admitted;  // those of them that have one now
@@ -34,9 +36,32 @@ struct FilteredLookup {
 };
 
 // AdmissionFilter::Commit: counts ids that have no row, removes admitted ids from the waiting ones, and moves
-// their counts to their rows. The table's filter has reserved room (DeviceWaiting::Reserve).
-Status CommitAdmission(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
-                       const FilteredLookup& lookup, DeviceTable* table);
+// their counts to their rows. In two calls, so that everything that needs memory comes before the table
+// changes. Move-only.
+class AdmissionCommit {
+ public:
+  // Allocates what Commit needs; keys and outcomes are known by now. The table's filter has reserved room
+  // (DeviceWaiting::Reserve), and does not change until Commit. ResourceExhausted if `scratch` runs out of
+  // memory.
+  Status Prepare(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
+                 const FilteredLookup& lookup, DeviceTable* table);
+  // Call it once the rows of admitted ids have been inserted, and are in lookup.rows.
+  Status Commit(cudaStream_t stream);
+
+ private:
+  Status CommitWaiting(cudaStream_t stream);
+
+  FilteredLookup lookup_;
+  DeviceTable* table_ = nullptr;
+  // With waiting ids: places of the ids that are gone and room for their keys, keys and places of those that
+  // are fresh, and places of all ids without a row before the lookup.
+  DeviceBuffer<int64_t> memory_;
+  DeviceBuffer<char> uploaded_;
+  int64_t* gone_places_ = nullptr;
+  int64_t* gone_keys_ = nullptr;
+  NewRows fresh_;
+  int64_t* places_ = nullptr;
+};
 
 }  // namespace sok
 

@@ -73,7 +73,8 @@ Status DeviceRowChanges::MarkErased(cudaStream_t stream, const int64_t* rows, co
 
 Status DeviceRowChanges::WriteChanged(cudaStream_t stream, int64_t first_word, int64_t words,
                                       uint32_t* changed) const {
-  const int64_t there = std::clamp<int64_t>(changed_.size() - first_word, 0, words);
+  const int64_t tracked = std::min(changed_.size(), saving_.size());
+  const int64_t there = std::clamp<int64_t>(tracked - first_word, 0, words);
   if (there > 0) {
     SOK_RETURN_IF_ERROR(Launch("WriteChanged", stream, ShapeFor(there), UniteKernel,
                                changed_.data() + first_word, saving_.data() + first_word, there, changed));

@@ -264,11 +264,16 @@ Status DeviceTable::FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, co
   if (fetched.value()[4] < n) return KeyWithoutRow(stream, keys, static_cast<uint64_t>(fetched.value()[4]));
   SOK_RETURN_IF_ERROR(CheckCapacity(made));
   SOK_RETURN_IF_ERROR(Reserve(stream, made));
+  // What needs memory comes first, so that no key has a row and waits for one.
+  DeviceWaiting::Places waiting;
+  if (waiting_.has_value()) {
+    SOK_RETURN_IF_ERROR(Named(waiting_->FindPlaces(stream, scratch, &round_trip_, keys, n, &waiting)));
+  }
   const int64_t made_begin[2] = {0, made};
   DeviceTable* const tables[1] = {this};
   SOK_RETURN_IF_ERROR(Named(InsertRows(stream, scratch, &upload_, Span<DeviceTable* const>(tables, 1), ids,
                                        absent, Span<const int64_t>(made_begin, 2), {}, rows)));
-  return waiting_.has_value() ? Named(waiting_->Erase(stream, scratch, &round_trip_, keys, n)) : OkStatus();
+  return waiting_.has_value() ? Named(waiting_->ErasePlaces(stream, waiting)) : OkStatus();
 }
 
 Status DeviceTable::KeyWithoutRow(cudaStream_t stream, const int64_t* keys, uint64_t position) {

@@ -122,7 +122,8 @@ class DeviceTable {
   int64_t SurplusOf(int64_t new_keys) const;
   // The error for a key that has no row in a table without hashing.
   Status NoRowFor(int64_t key) const;
-  // Makes room for `new_keys` more keys. ResourceExhausted if memory runs out.
+  // Makes room for `new_keys` more keys. ResourceExhausted if memory runs out; what has grown by then stays
+  // larger, for the next call.
   Status Reserve(cudaStream_t stream, int64_t new_keys);
   // Updates everything else that the table keeps by row, once keys[n] have rows[n] and their records are
   // started (StartRows). Needs a Reserve.
@@ -132,7 +133,7 @@ class DeviceTable {
   Status CountUses(cudaStream_t stream, const int64_t* rows, const int32_t* counts, int64_t n);
   // The rows of keys[n], which are distinct; absent ones are inserted as for loading: without admission,
   // counting or eviction. rows[i] is kForeignRow for keys that other ranks hold, if `own` says to skip those.
-  // Errors as for Table::FindOrMake. Waits.
+  // Errors as for Table::FindOrMake; then no key was inserted. Waits.
   Status FindOrMake(cudaStream_t stream, DeviceAllocator* scratch, const int64_t* keys, int64_t n, bool own,
                     int64_t* rows);
 

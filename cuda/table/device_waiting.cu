@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/grid.h"
@@ -6,7 +7,6 @@
 #include "cuda/store/row_pieces.h"
 #include "cuda/table/device_waiting.h"
 #include "cuda/table/erase_rows.h"
-#include "cuda/table/give_rows.h"
 
 namespace sok {
 namespace {
@@ -32,50 +32,61 @@ Status DeviceWaiting::Reserve(cudaStream_t stream, int64_t insertions, int64_t e
   return changes_.Reserve(stream, places, erasures);
 }
 
-Status DeviceWaiting::Insert(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
-                             const int64_t* keys, int64_t n, int64_t* places) {
-  if (n == 0) return OkStatus();
-  const RowSource source = SourceOf(directory_);
+StatusOr<DeviceBuffer<char>> DeviceWaiting::PrepareInsert(cudaStream_t stream, DeviceAllocator* scratch,
+                                                          StagedUpload* upload, int64_t n, int64_t erased,
+                                                          NewRows* new_ids) const {
+  if (n == 0) return DeviceBuffer<char>();
+  RowSource source = SourceOf(directory_);
+  source.num_free += erased;
   const int64_t begin[2] = {0, n};
-  NewRows new_rows;
-  new_rows.tables = 1;
-  upload->Add(Span<const RowSource>(&source, 1), &new_rows.sources);
-  upload->Add(Span<const KeyIndexView>(&source.directory.index, 1), &new_rows.indexes);
-  upload->Add(Span<const int64_t>(begin, 2), &new_rows.begin);
-  const StatusOr<DeviceBuffer<char>> uploaded = upload->Send(stream, scratch);
-  SOK_RETURN_IF_ERROR(uploaded.status());
-  new_rows.count = n;
-  new_rows.keys = const_cast<int64_t*>(keys);  // only read
-  new_rows.rows = places;
-  SOK_RETURN_IF_ERROR(GiveRows(stream, new_rows));
-  directory_.CountGiven(n);
+  new_ids->tables = 1;
+  new_ids->count = n;
+  upload->Add(Span<const RowSource>(&source, 1), &new_ids->sources);
+  upload->Add(Span<const KeyIndexView>(&source.directory.index, 1), &new_ids->indexes);
+  upload->Add(Span<const int64_t>(begin, 2), &new_ids->begin);
+  return upload->Send(stream, scratch);
+}
+
+Status DeviceWaiting::Insert(cudaStream_t stream, const NewRows& new_ids) {
+  if (new_ids.count == 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(GiveRows(stream, new_ids));
+  directory_.CountGiven(new_ids.count);
   return OkStatus();
 }
 
-Status DeviceWaiting::ErasePlaces(cudaStream_t stream, DeviceAllocator* scratch, int64_t* places, int64_t n) {
-  if (n == 0) return OkStatus();
-  const StatusOr<DeviceBuffer<int64_t>> keys = DeviceBuffer<int64_t>::Allocate(scratch, stream, n);
-  SOK_RETURN_IF_ERROR(keys.status());
-  SOK_RETURN_IF_ERROR(EraseRows(stream, directory_, places, n, keys.value().data()));
-  directory_.CountErased(n);
-  return changes_.MarkErased(stream, places, keys.value().data(), n);
-}
-
-Status DeviceWaiting::Erase(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip,
-                            const int64_t* keys, int64_t n) {
+Status DeviceWaiting::FindPlaces(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip,
+                                 const int64_t* keys, int64_t n, Places* found) {
+  found->n = 0;
   if (n == 0 || size() == 0) return OkStatus();
-  const StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
+  StatusOr<DeviceBuffer<int64_t>> memory = DeviceBuffer<int64_t>::Allocate(scratch, stream, 2 * n + 1);
   SOK_RETURN_IF_ERROR(memory.status());
-  int64_t* const places = memory.value().data();
+  found->memory = std::move(memory.value());
+  int64_t* const places = found->memory.data();
   int64_t* const distinct = places + n;
   int64_t* const count = distinct + n;
   SOK_RETURN_IF_ERROR(FindKeys(stream, directory_.view().index, keys, n, places));
   SOK_RETURN_IF_ERROR(SortDistinctRows(stream, scratch, places, n, limit(), distinct, count));
   const StatusOr<const int64_t*> fetched = round_trip->Fetch(stream, count, 1);
   SOK_RETURN_IF_ERROR(fetched.status());
-  const int64_t found = *fetched.value();
-  SOK_RETURN_IF_ERROR(Reserve(stream, 0, found));
-  return ErasePlaces(stream, scratch, distinct, found);
+  SOK_RETURN_IF_ERROR(Reserve(stream, 0, *fetched.value()));
+  found->places = distinct;
+  found->keys = places;  // no longer needed
+  found->n = *fetched.value();
+  return OkStatus();
+}
+
+Status DeviceWaiting::ErasePlaces(cudaStream_t stream, int64_t* places, int64_t n, int64_t* keys) {
+  if (n == 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(EraseRows(stream, directory_, places, n, keys));
+  directory_.CountErased(n);
+  return changes_.MarkErased(stream, places, keys, n);
+}
+
+Status DeviceWaiting::Erase(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip,
+                            const int64_t* keys, int64_t n) {
+  Places found;
+  SOK_RETURN_IF_ERROR(FindPlaces(stream, scratch, round_trip, keys, n, &found));
+  return ErasePlaces(stream, found);
 }
 
 Status DeviceWaiting::Set(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload,
@@ -97,13 +108,16 @@ Status DeviceWaiting::Set(cudaStream_t stream, DeviceAllocator* scratch, StagedU
   SOK_RETURN_IF_ERROR(ListAbsent(stream, scratch, ids, places, {begin + 2, which.value().data()}));
   const StatusOr<const int64_t*> fetched = round_trip->Fetch(stream, begin + 3, 1);
   SOK_RETURN_IF_ERROR(fetched.status());
+  const int64_t num_new = *fetched.value();
+  SOK_RETURN_IF_ERROR(Reserve(stream, num_new, 0));
   NewRows new_ids;
-  new_ids.count = *fetched.value();
+  const StatusOr<DeviceBuffer<char>> uploaded =
+      PrepareInsert(stream, scratch, upload, num_new, /*erased=*/0, &new_ids);
+  SOK_RETURN_IF_ERROR(uploaded.status());
   new_ids.keys = new_keys;
   new_ids.rows = new_places;
-  SOK_RETURN_IF_ERROR(Reserve(stream, new_ids.count, 0));
   SOK_RETURN_IF_ERROR(CollectKeys(stream, ids, which.value().data(), new_ids));
-  SOK_RETURN_IF_ERROR(Insert(stream, scratch, upload, new_keys, new_ids.count, new_places));
+  SOK_RETURN_IF_ERROR(Insert(stream, new_ids));
   SOK_RETURN_IF_ERROR(SpreadRows(stream, new_ids, which.value().data(), places));
   SOK_RETURN_IF_ERROR(ScatterColumn(stream, counts_.view(), {places, 0, n}, counts));
   SOK_RETURN_IF_ERROR(ScatterColumn(stream, last_steps_.view(), {places, 0, n}, last_steps));

@@ -8,10 +8,12 @@
 
 #include "cc/base/status.h"
 #include "cuda/base/device_allocator.h"
+#include "cuda/base/device_buffer.h"
 #include "cuda/base/round_trip.h"
 #include "cuda/base/staged_upload.h"
 #include "cuda/store/row_column.h"
 #include "cuda/table/device_row_changes.h"
+#include "cuda/table/give_rows.h"
 #include "cuda/table/key_directory.h"
 
 namespace sok {
@@ -39,16 +41,36 @@ class DeviceWaiting {
   Status TrackChanges(cudaStream_t stream) { return changes_.Start(stream, counts_.rows()); }
   DeviceRowChanges& changes() { return changes_; }
 
-  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted if memory runs out.
+  // Makes room for `insertions` new ids and `erasures` erasures. ResourceExhausted if memory runs out; what
+  // has grown by then stays larger.
   Status Reserve(cudaStream_t stream, int64_t insertions, int64_t erasures);
 
-  // Assigns places[i] to keys[i], which are n absent distinct ids. Needs a Reserve. Arrays on the device.
-  Status Insert(cudaStream_t stream, DeviceAllocator* scratch, StagedUpload* upload, const int64_t* keys,
-                int64_t n, int64_t* places);
-  // Erases places[n], distinct and in use. Needs a Reserve.
-  Status ErasePlaces(cudaStream_t stream, DeviceAllocator* scratch, int64_t* places, int64_t n);
+  // Sends what Insert needs to the device, in memory that is returned: *new_ids gets everything but its keys
+  // and rows, for `n` new ids once `erased` places were erased. Needs a Reserve.
+  StatusOr<DeviceBuffer<char>> PrepareInsert(cudaStream_t stream, DeviceAllocator* scratch,
+                                             StagedUpload* upload, int64_t n, int64_t erased,
+                                             NewRows* new_ids) const;
+  // Assigns the places new_ids.rows to the ids new_ids.keys, which are absent and distinct. Needs that
+  // PrepareInsert, and no other memory.
+  Status Insert(cudaStream_t stream, const NewRows& new_ids);
 
-  // Erases those of keys[n] that wait; keys may repeat. Waits for the device.
+  // Places of ids, with room for as many keys.
+  struct Places {
+    DeviceBuffer<int64_t> memory;
+    int64_t* places = nullptr;
+    int64_t* keys = nullptr;
+    int64_t n = 0;
+  };
+  // Finds the places of those of keys[n] that wait, each once, and makes room to erase them; keys may repeat.
+  // Waits for the device.
+  Status FindPlaces(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip, const int64_t* keys,
+                    int64_t n, Places* found);
+  // Erases places[n], distinct and in use. keys[n] is scratch. Needs a Reserve, and no other memory.
+  Status ErasePlaces(cudaStream_t stream, int64_t* places, int64_t n, int64_t* keys);
+  Status ErasePlaces(cudaStream_t stream, const Places& found) {
+    return ErasePlaces(stream, found.places, found.n, found.keys);
+  }
+  // FindPlaces and ErasePlaces.
   Status Erase(cudaStream_t stream, DeviceAllocator* scratch, RoundTrip* round_trip, const int64_t* keys,
                int64_t n);
   // Sets the counts and last steps of keys[n], which are distinct and may be new. Waits for the device.

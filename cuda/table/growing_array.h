@@ -32,12 +32,6 @@ class GrowingArray {
     return Grow(stream, size);
   }
 
-  // Frees the memory after the work that is in the stream.
-  void Clear(cudaStream_t stream) {
-    buffer_.set_stream(stream);
-    buffer_.Free();
-  }
-
   T* data() const { return buffer_.data(); }
   int64_t size() const { return buffer_.size(); }
   int64_t bytes() const { return buffer_.bytes(); }

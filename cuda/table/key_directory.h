@@ -42,7 +42,7 @@ class KeyDirectory {
   KeyDirectoryView view() const { return {index_.view(), keys_.data(), states_.data(), free_rows_.data()}; }
 
   // Makes room for `keys` keys in total and for the rows [0, rows). ResourceExhausted if memory runs out; the
-  // contents are then unchanged.
+  // contents are then unchanged, and what has grown stays larger.
   Status Reserve(cudaStream_t stream, int64_t keys, int64_t rows);
   // Makes room to free `n` rows. Errors as above.
   Status ReserveErase(cudaStream_t stream, int64_t n) { return free_rows_.Reserve(stream, num_free_ + n); }

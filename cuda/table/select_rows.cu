@@ -72,7 +72,7 @@ struct IsSmall {
 
 struct IsChanged {
   UseOfRows in_use;
-  const uint32_t* changed;  // of a window; null: all count
+  const uint32_t* changed;  // of a window that is not empty; null: all count
   int64_t first;            // of the window
   __device__ bool operator()(int64_t row) const {
     if (!in_use(row)) return false;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 Status ChangedBits(cudaStream_t stream, DeviceAllocator* scratch, const DeviceRowChanges& changes,
                    const RowWindow& window, DeviceBuffer<uint32_t>* bits) {
   const int64_t words = (window.n + 31) / 32;
-  StatusOr<DeviceBuffer<uint32_t>> made = DeviceBuffer<uint32_t>::Allocate(scratch, stream, words + 1);
+  StatusOr<DeviceBuffer<uint32_t>> made = DeviceBuffer<uint32_t>::Allocate(scratch, stream, words);
   SOK_RETURN_IF_ERROR(made.status());
   *bits = std::move(made.value());
   return changes.WriteChanged(stream, window.first / 32, words, bits->data());
