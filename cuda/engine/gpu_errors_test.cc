@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "cc/initializers/initializer.h"
 #include "cuda/base/testing/limited_allocator.h"
 #include "cuda/engine/testing/twin_groups.h"
+#include "cuda/store/row_pieces.h"
 #include "cuda/table/device_table.h"
 
 namespace sok {
@@ -320,6 +322,24 @@ TEST_F(LimitedTableTest, ATableGrowsByLessWhereMemoryIsShort) {
   const Status another = table_->Reserve(nullptr, 1);
   EXPECT_EQ(another.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(another.message().find("'clicks' with 4 rows"), std::string::npos) << another.message();
+}
+
+TEST_F(LimitedTableTest, ATableWithoutHashingNeedsLittleBesidesItsRows) {
+  constexpr int64_t kRows = 140000;
+  TableOptions options = ContractOptions("clicks", 1, /*capacity=*/kRows);
+  options.use_hashtable = false;
+  const int64_t bytes_of_rows = kRows * 16;  // records are aligned to that
+  memory_.limit = bytes_of_rows + (3 << 19);
+  ASSERT_NO_FATAL_FAILURE(Make(options));
+  EXPECT_LE(memory_.in_use, bytes_of_rows + 4096);
+  const std::vector<int64_t> some = {0, 65535, 65536, 131071, 131072, kRows - 1};
+  const auto n = static_cast<int64_t>(some.size());
+  DeviceArray<int64_t> rows(some);
+  DeviceArray<float> weights(std::vector<float>(some.size(), -1.0f));
+  ASSERT_TRUE(GatherRows(nullptr, table_->rows(), {rows.data(), 0, n}, 0, 1, weights.data()).ok());
+  std::vector<float> expected(some.size());
+  for (int64_t i = 0; i < n; ++i) FillRow(options.initializer, some[i], Span<float>(&expected[i], 1));
+  EXPECT_EQ(weights.Fetch(), expected);
 }
 
 }  // namespace

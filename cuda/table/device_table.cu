@@ -19,16 +19,20 @@ namespace {
 
 std::atomic<uint64_t> num_tables{0};
 
+// Rows of a table without hashing that get their initial values at a time: 1 MiB of numbers on the device,
+// however large the table is.
+constexpr int64_t kMostStartedAtOnce = 65536;
+
 StaticRows StaticRowsOf(const TableOptions& options) {
   if (options.use_hashtable) return {};
   return options.placement.RowsOn(options.rank, options.ranks, options.capacity);
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
-    StaticKeysKernel(StaticRows static_rows, int64_t* keys, int64_t* rows) {
-  for (int64_t row = ThreadOfGrid(); row < static_rows.count; row += ThreadsOfGrid()) {
-    keys[row] = static_rows.KeyOf(row);
-    rows[row] = row;
+    StaticKeysKernel(StaticRows static_rows, int64_t first, int64_t n, int64_t* keys, int64_t* rows) {
+  for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) {
+    keys[i] = static_rows.KeyOf(first + i);
+    rows[i] = first + i;
   }
 }
 
@@ -121,12 +125,18 @@ Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   const int64_t count = static_rows_.count;
   if (options_.use_hashtable || count == 0) return OkStatus();
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(stream, count)));
-  StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * count);
+  const int64_t piece = std::min(count, kMostStartedAtOnce);
+  StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * piece);
   SOK_RETURN_IF_ERROR(Named(keys_and_rows.status()));
   int64_t* const keys = keys_and_rows.value().data();
-  SOK_RETURN_IF_ERROR(Named(
-      Launch("StaticKeys", stream, ShapeFor(count), StaticKeysKernel, static_rows_, keys, keys + count)));
-  return Named(StartRows(stream, store_.view(), options_.initializer, keys, keys + count, count));
+  int64_t* const rows = keys + piece;
+  for (int64_t first = 0; first < count; first += piece) {
+    const int64_t n = std::min(piece, count - first);
+    SOK_RETURN_IF_ERROR(Named(
+        Launch("StaticKeys", stream, ShapeFor(n), StaticKeysKernel, static_rows_, first, n, keys, rows)));
+    SOK_RETURN_IF_ERROR(Named(StartRows(stream, store_.view(), options_.initializer, keys, rows, n)));
+  }
+  return OkStatus();
 }
 
 Status DeviceTable::CheckCapacity(int64_t new_keys) const {
