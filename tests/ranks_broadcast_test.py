@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import ranks
 import sparse_operation_kit as sok
+from sparse_operation_kit import compat
 from sparse_operation_kit.core.communicator import communicator
 
 SIZE = 3
@@ -21,9 +22,11 @@ def _variables():
     with tf.compat.v1.variable_scope("scope"):
         resource = tf.compat.v1.get_variable("resource", initializer=[own, -own], use_resource=True)
         reference = tf.compat.v1.get_variable("reference", initializer=own, use_resource=False)
+    # TensorFlow 1.15 has no kernels for variables of uint64.
+    unsigned = [tf.uint64] if compat.IS_TENSORFLOW_2 else []
     others = [
         tf.Variable(tf.cast(own, dtype), name=dtype.name)
-        for dtype in (tf.int64, tf.bfloat16, tf.bool, tf.uint64, tf.float16)
+        for dtype in (tf.int64, tf.bfloat16, tf.bool, *unsigned, tf.float16)
     ]
     return [resource, reference, *others, tf.compat.v1.train.get_or_create_global_step()]
 
@@ -47,6 +50,12 @@ def check_global_variables():
         results.append(_values(session, variables))
         np.testing.assert_array_equal(session.run(rows), before)
         return results
+
+
+def check_a_tensor_of_uint64():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        value = tf.constant([2**63 + communicator().rank], tf.uint64)
+        return session.run(communicator().broadcast(value, 1, "value")).tolist()
 
 
 def check_some_variables():
@@ -93,6 +102,10 @@ def test_all_ranks_get_the_values_of_the_root(results):
     before = [own for own, _ in results["check_global_variables"]]
     assert before[0] != before[1] != before[2]
     assert [after for _, after in results["check_global_variables"]] == [before[1]] * SIZE
+
+
+def test_numbers_beyond_those_of_int64_are_sent(results):
+    assert results["check_a_tensor_of_uint64"] == [[2**63 + 1]] * SIZE
 
 
 def test_other_variables_stay(results):

@@ -125,7 +125,7 @@ def test_ranks_train_as_one_process(tmp_path, expected, size):
         np.testing.assert_allclose(got, outputs[table], rtol=1e-5, atol=1e-6)
     grown = {}
     for rank, result in enumerate(results):
-        np.testing.assert_array_equal(result["dense"], _values()[0][[[rank, 16], [5, rank]]])
+        np.testing.assert_array_equal(result["dense"], _values()[0][np.array([[rank, 16], [5, rank]])])
         spread, placed, keys, rows = result["reads"]
         np.testing.assert_allclose(spread, trained[0][rank::size], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(placed, trained[1][: 7 if rank == size - 1 else 0], rtol=1e-5, atol=1e-6)

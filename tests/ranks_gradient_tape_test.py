@@ -8,6 +8,7 @@ import tensorflow as tf
 import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
+from sparse_operation_kit import compat
 from sparse_operation_kit.core.communicator import communicator
 
 train = tf.compat.v1.train
@@ -46,7 +47,7 @@ def _train(how, optimizer):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(sok.Init(global_batch_size=known.size, seed=1))
         tables = [sok.EmbeddingVariable(f"table{i}", dim=dim) for i, dim in enumerate((3, 2))]
-        kernel = tf.Variable(np.linspace(-1, 1, 5).astype(np.float32))
+        kernel = tf.Variable(np.linspace(-1, 1, 5).astype(np.float32), **compat.AS_RESOURCE)
         keys = tf.compat.v1.placeholder(tf.int64, [None])
 
         def loss_of(keys):
@@ -80,7 +81,7 @@ def check_local_sources_of_horovods_tape():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(sok.Init(global_batch_size=hvd.size(), seed=1))
         table = sok.EmbeddingVariable("table", dim=2, initializer=4.0)
-        kernel = tf.Variable([1.0, 1.0])
+        kernel = tf.Variable([1.0, 1.0], **compat.AS_RESOURCE)
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.nn.embedding_lookup(table, [7]) * kernel)
         tape = hvd.DistributedGradientTape(tape)
