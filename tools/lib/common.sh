@@ -56,7 +56,8 @@ take_tensorflow_option() {
 check_tensorflow_version() {
   if [ -n "$SOK_PYTHON" ]; then
     command -v "$SOK_PYTHON" > /dev/null || fail "There is no Python at $SOK_PYTHON (--python, SOK_PYTHON)."
-    SOK_PYTHON="$(command -v "$SOK_PYTHON")"
+    # Absolute, whatever the folder it was named in; links stay, as virtual environments are found by them.
+    SOK_PYTHON="$(realpath --no-symlinks "$(command -v "$SOK_PYTHON")")"
     SOK_TENSORFLOW="of $SOK_PYTHON"
     export SOK_PYTHON
     return

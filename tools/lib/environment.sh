@@ -133,11 +133,14 @@ install_python_packages() {
 # Makes an environment on top of the caller's Python: it sees that Python's packages, and contains the missing ones.
 # Nothing is installed among the caller's packages.
 put_environment_on_top() {
-  local env packages
+  local env packages error pip=()
   env="$(sok_env)"
-  "$SOK_PYTHON" -c 'import tensorflow' > /dev/null 2>&1 || fail "$SOK_PYTHON cannot import TensorFlow."
+  error="$("$SOK_PYTHON" -c 'import tensorflow' 2>&1 > /dev/null)" ||
+    fail "$SOK_PYTHON cannot import TensorFlow:" "$(tail -n 9 <<< "$error")"
   say "[2/3] An environment on top of $SOK_PYTHON, in $env: the packages that tests need"
-  "$SOK_PYTHON" -m venv --without-pip "$env" || fail "$SOK_PYTHON could not make a virtual environment."
+  # Where it has pip, no ensurepip is needed, which Debian has in another package.
+  ! "$SOK_PYTHON" -m pip --version > /dev/null 2>&1 || pip=(--without-pip)
+  "$SOK_PYTHON" -m venv "${pip[@]}" "$env" || fail "$SOK_PYTHON could not make a virtual environment."
   packages="$("$SOK_PYTHON" -c 'import sys; print(*[p for p in sys.path if p.endswith(("site-packages", "dist-packages"))], sep="\n")')"
   printf '%s\n' "$packages" > "$("$(sok_python)" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/on_top.pth"
   pip_install -r "$(requirement_files)"
