@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).absolute().parents[1]
-# Stands in for Python: answers run_pack.sh's two queries about TensorFlow, and fails if $FAILS occurs in the
-# arguments.
+# Stands in for Python: answers run_pack.sh's two queries about TensorFlow, reads its input to the end, and
+# fails if $FAILS occurs in the arguments.
 PYTHON = """\
 #!/bin/sh
 case "$*" in
@@ -19,6 +19,7 @@ case "$*" in
   *list_physical_devices*) exit "$WITHOUT_GPU" ;;
 esac
 echo "$* device=$SOK_TEST_DEVICE plugin=${TF_PLUGGABLE_DEVICE_LIBRARY_PATH##*/}" >> "$CALLS"
+cat > /dev/null
 case "$*" in *"$FAILS"*) exit 1 ;; esac
 """
 
@@ -49,7 +50,11 @@ class Pack:
             "BUILT_WITH_CUDA": built_with_cuda,
         }
         return subprocess.run(
-            [self._folder / "run.sh", self.output], capture_output=True, text=True, env=environment
+            [self._folder / "run.sh", self.output],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment,
         )
 
     def calls(self) -> list[str]:
