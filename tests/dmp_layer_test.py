@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+import os
 
 import numpy as np
 import pytest
@@ -305,11 +306,75 @@ def test_bad_weights(tmp_path):
         ([weights[0], tmp_path / "text.npy"], ValueError, "weights of Table 1 .*text.npy is no .npy file"),
         ([weights[0], tmp_path / "empty.npy"], ValueError, "weights of Table 1 .*empty.npy is no .npy file"),
         ([weights[0], tmp_path / "two.npz"], ValueError, "weights of Table 1 .*two.npz is no .npy file"),
-        ([weights[0], str(tmp_path / "none.npy")], FileNotFoundError, "none.npy"),
+        ([weights[0], str(tmp_path / "none.npy")], FileNotFoundError, "weights of Table 1 .*none.npy"),
     ):
         with pytest.raises(error, match=message):
             layer.set_weights(given)
     for got, want in zip_equal(layer.get_weights(), weights):
+        np.testing.assert_array_equal(got, want)
+
+
+def in_graph(function):
+    with tf.Graph().as_default():  # with Keras' session, which initializes variables
+        return function()
+
+
+@pytest.mark.parametrize("run", [in_graph, lambda function: function()], ids=["graph", "eager"])
+@pytest.mark.parametrize("chunk", [1, 7, 134217728])
+def test_weights_are_written_to_files(tmp_path, run, chunk):
+    sizes = [(5, 3, None), (4, 2, "sum"), (6, 3, None)]
+    paths = [tmp_path / "first.npy", str(tmp_path / "second"), str(tmp_path / "third.npy")]
+
+    def write():
+        layer, weights = layer_with_weights(*sizes)
+        layer.get_weights(paths=paths)
+        # Files that are mapped already keep what they had.
+        earlier = layer.get_weights(paths=paths, chunk=chunk)
+        layer.set_weights([weight + 1 for weight in weights])
+        return earlier, layer.get_weights(paths=paths, chunk=chunk), weights
+
+    earlier, written, weights = run(write)
+    assert sorted(os.listdir(tmp_path)) == ["first.npy", "second", "third.npy"]
+    for path, before, after, weight in zip_equal(paths, earlier, written, weights):
+        assert isinstance(after, np.memmap) and after.dtype == np.float32 and not after.flags.writeable
+        np.testing.assert_array_equal(before, weight)
+        np.testing.assert_array_equal(after, weight + 1)
+        np.testing.assert_array_equal(np.load(path), weight + 1)
+
+    def read():
+        again, _ = layer_with_weights(*sizes, row_slice_threshold=12, data_parallel_threshold=8)
+        again.set_weights(written, chunk=chunk)
+        return again.get_weights()
+
+    for got, want in zip_equal(run(read), written):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_bad_paths(tmp_path):
+    layer, weights = layer_with_weights((5, 2, None), (3, 2, "sum"))
+    kept, new, folder = str(tmp_path / "kept.npy"), str(tmp_path / "new.npy"), tmp_path / "folder.npy"
+    np.save(kept, np.zeros(1))
+    folder.mkdir()
+    for paths, error, message in (
+        ([kept], ValueError, "has 2 tables, but there are 1 paths"),
+        (kept, TypeError, "paths must be a list of paths, not str"),
+        ([kept, 3], TypeError, "weights of Table 1 .*: the path must be a str, not 3"),
+        ([kept, b"new.npy"], TypeError, "weights of Table 1 .*: the path must be a str, not b'new.npy'"),
+        ([kept, f"{tmp_path}/./kept.npy"], ValueError, "Table 1 .*: another table has the path .*kept.npy"),
+        ([kept, f"{new}\0"], ValueError, "weights of Table 1 .*new.npy.* is no path of a file"),
+        ([kept, str(tmp_path / "none" / "new.npy")], FileNotFoundError, "weights of Table 1 .*none/new.npy"),
+        ([kept, f"{kept}/new.npy"], NotADirectoryError, "weights of Table 1 .*kept.npy/new.npy"),
+        ([kept, folder], IsADirectoryError, "weights of Table 1 .*folder.npy"),
+        ([kept, ""], ValueError, "weights of Table 1 .*: '' is no path of a file"),
+    ):
+        with pytest.raises(error, match=message):
+            layer.get_weights(paths=paths)
+    for chunk in (0, -1, 1.5, True, "7"):
+        with pytest.raises(ValueError, match="chunk must be an integer of at least 1, not "):
+            layer.get_weights(paths=[kept, new], chunk=chunk)
+    assert sorted(os.listdir(tmp_path)) == ["folder.npy", "kept.npy"]
+    np.testing.assert_array_equal(np.load(kept), np.zeros(1))
+    for got, want in zip_equal(layer.get_weights(chunk=10**30), weights):
         np.testing.assert_array_equal(got, want)
 
 
@@ -429,7 +494,12 @@ ARGUMENTS = {
         ("input_table_map", None),
         ("data_parallel_threshold", None),
     ],
-    "DistributedEmbedding.get_weights": [("all_ranks", False), ("session", None)],
+    "DistributedEmbedding.get_weights": [
+        ("all_ranks", False),
+        ("session", None),
+        ("paths", None),
+        ("chunk", 134217728),
+    ],
     "DistributedEmbedding.set_weights": [
         ("weights", _REQUIRED),
         ("chunk", 134217728),

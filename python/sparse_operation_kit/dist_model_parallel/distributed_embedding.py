@@ -137,16 +137,32 @@ class DistributedEmbedding(Layer):
         outputs = look_up(LayerCall(self.strategy, self._replicas, self._variables, self._flat(inputs), name))
         return [self._computed(output) for output in outputs]
 
-    def get_weights(self, all_ranks: bool = False, session: Any = None) -> list[np.ndarray]:
+    def get_weights(
+        self,
+        all_ranks: bool = False,
+        session: Any = None,
+        paths: Sequence[Any] | None = None,
+        chunk: int = _CHUNK,
+    ) -> list[np.ndarray]:
         """Returns the tables whole, float32 arrays [rows, columns], in the order of the embedding layers.
 
-        All ranks call it. The rows travel in chunks.
+        All ranks call it with the same arguments, except for paths. The rows travel in chunks.
 
         Args:
           all_ranks: whether every rank gets the tables. Otherwise rank 0 does; the others get an empty list.
           session: in a graph, the session to use; else the default one is, else Keras'.
+          paths: for each embedding layer the path of a `.npy` file, which each rank that gets the tables
+            writes. The arrays are then mapped from the files, to be read only, and no rank has more than a
+            few chunks of a table in memory. Files are written under other names beside the paths, and renamed
+            when all are whole. With `all_ranks`, ranks may have other paths.
+          chunk: the most elements of a table that travel, or that a rank sends, at once; a row is always
+            sent whole.
+
+        Raises:
+          TypeError, ValueError, OSError: paths or `chunk` are bad, or a file cannot be written; the message
+            names the table. The other ranks raise a ValueError that names the rank and has the message.
         """
-        return self._access().get(all_ranks, _CHUNK, session)
+        return self._access().get(bool(all_ranks), session, paths, chunk)
 
     def set_weights(
         self, weights: Sequence[Any], chunk: int = _CHUNK, use_lock: bool = False, session: Any = None
@@ -154,15 +170,15 @@ class DistributedEmbedding(Layer):
         """Sets the tables. All ranks call it with the same weights; each reads what it holds.
 
         Args:
-          weights: for each embedding layer an array [rows, columns], or the path of a `.npy` file of one,
-            which is mapped into memory and not read whole.
+          weights: for each embedding layer an array [rows, columns], which may be mapped from a file, or the
+            path of a `.npy` file of one. Such files are mapped into memory and not read whole.
           chunk: the most elements to set at once; a row is always set whole.
           use_lock: whether ranks set their rows one after another, which limits memory where they share it.
           session: as for `get_weights`.
 
         Raises:
           TypeError, ValueError, OSError: weights do not fit, or cannot be read; the message names the table.
-            Nothing is set. The other ranks raise a ValueError that names the rank.
+            Nothing is set. The other ranks raise a ValueError that names the rank and has the message.
         """
         self._access().set(weights, chunk, use_lock, session)
 

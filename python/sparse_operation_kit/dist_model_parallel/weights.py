@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, Union
 
 import numpy as np
 import tensorflow as tf
 
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.dist_model_parallel.array_exchange import ArrayExchange
 from sparse_operation_kit.dist_model_parallel.keras import keras_session
 from sparse_operation_kit.dist_model_parallel.placement import Piece
 from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrategy
+from sparse_operation_kit.dist_model_parallel.weight_files import TableFile, mapped
+
+_T = TypeVar("_T")
 
 
 class _Variable:
@@ -49,28 +55,28 @@ class _Variable:
         return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=indices, updates=rows)
 
 
-class _Exchange:
-    """Exchanges NumPy arrays between ranks, one after another."""
+class _TableInMemory:
+    """A whole table that is filled from its first row to its last; has the methods of a `TableFile`."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._in_graph = not tf.executing_eagerly()
-        if self._in_graph:
-            self._words = tf.compat.v1.placeholder(tf.int64, [None])
-            self._splits = tf.compat.v1.placeholder(tf.int32, [communicator().size])
-            self._received = communicator().exchange(self._words, self._splits, name)
+    def __init__(self, rows: int, columns: int) -> None:
+        self._table = np.empty([rows, columns], np.float32)
+        self._filled = 0
 
-    def run(self, words: np.ndarray, splits: Sequence[int], session: Any) -> list[np.ndarray]:
-        """Sends int64 words; returns those of each rank."""
-        lengths = np.array(splits, np.int32)
-        if self._in_graph:
-            fed = {self._words: words, self._splits: lengths}
-            received, counts = session.run(self._received, fed)
-        else:
-            received, counts = (
-                part.numpy() for part in communicator().exchange(tf.constant(words), lengths, self._name)
-            )
-        return np.split(received, np.cumsum(counts)[:-1])
+    def space(self, rows: int) -> np.ndarray:
+        self._filled += rows
+        return self._table[self._filled - rows : self._filled]
+
+    def add(self, rows: np.ndarray) -> None:
+        pass
+
+    def finish(self) -> np.ndarray:
+        return self._table
+
+    def discard(self) -> None:
+        pass
+
+
+_Target = Union[_TableInMemory, TableFile]
 
 
 class Weights:
@@ -92,7 +98,7 @@ class Weights:
     ) -> None:
         self._strategy = strategy
         self._who = who
-        self._exchange = _Exchange(f"{who}: weights")
+        self._exchange = ArrayExchange(f"{who}: weights", who)
         layout = strategy.layout
         self._of_piece: dict[Piece, _Variable] = {}
         own = [*zip(layout.replicas, replicas), *zip(layout.groups[communicator().rank], variables)]
@@ -102,27 +108,56 @@ class Weights:
                 rank = piece.rank if group.replicated is None else communicator().rank
                 self._of_piece[_on(piece, rank)] = accessed
 
-    def get(self, all_ranks: bool, chunk: int, session: Any) -> list[np.ndarray]:
+    def get(self, all_ranks: bool, session: Any, paths: Sequence[Any] | None, chunk: int) -> list[np.ndarray]:
         """The tables; see `DistributedEmbedding.get_weights`. Every rank calls it."""
-        ranks = communicator()
-        receives = all_ranks or ranks.rank == 0
+        receives = all_ranks or communicator().rank == 0
         session = _session(session)
-        results = []
-        for number, of_layer in enumerate(self._strategy.tables):
-            table = of_layer.table
-            result = np.empty([table.rows, table.columns] if receives else [0, 0], np.float32)
-            pieces = [piece for piece in self._strategy.placement.pieces if piece.table == number]
-            is_here = ranks.size == 1
-            if number in self._strategy.placement.replicated:
-                pieces, is_here = [piece for piece in pieces if piece.rank == ranks.rank], True
-            for begin, end in _chunks(table.rows, table.columns, chunk):
-                own = [self._read(piece, begin, end, session) for piece in pieces if piece.rank == ranks.rank]
-                of_ranks = [own[0]] if is_here else self._sent(own, all_ranks, session)
-                if receives:
-                    senders = [ranks.rank] if is_here else range(ranks.size)
-                    _place(result, pieces, dict(zip(senders, of_ranks)), begin, end)
-            results.append(result)
-        return results if receives else []
+        same = {"all_ranks": int(all_ranks), "has_paths": int(paths is not None), "chunk": chunk}
+        with contextlib.ExitStack() as stack:
+            make = functools.partial(self._targets, paths, chunk, receives, stack)
+            targets = self._together("get", make, session, same)
+            for number in range(len(self._strategy.tables)):
+                for arrived in self._chunks_of(number, all_ranks, chunk, session):
+                    target = targets[number] if receives else None
+                    fill = functools.partial(_fill, target, *arrived)
+                    if paths is None:
+                        fill()
+                    else:
+                        self._together("get", fill, session)
+            return self._together("get", lambda: [target.finish() for target in targets], session)
+
+    def _targets(
+        self, paths: Sequence[Any] | None, chunk: int, receives: bool, stack: contextlib.ExitStack
+    ) -> list[_Target]:
+        """What the rows of each table are added to; none if this rank does not receive them."""
+        _check_chunk(chunk)
+        names = None if paths is None else self._checked_paths(paths)
+        targets: list[_Target] = []
+        for number, of_layer in enumerate(self._strategy.tables if receives else ()):
+            rows, columns = of_layer.table.rows, of_layer.table.columns
+            if names is None:
+                targets.append(_TableInMemory(rows, columns))
+            else:
+                targets.append(TableFile(names[number], rows, columns, self._who_has(number)))
+            stack.callback(targets[-1].discard)
+        return targets
+
+    def _chunks_of(
+        self, number: int, all_ranks: bool, chunk: int, session: Any
+    ) -> Iterator[tuple[int, int, Sequence[Piece], dict[int, np.ndarray]]]:
+        """The table's rows [begin, end) of each chunk, its pieces, and the floats of each rank's pieces."""
+        ranks, table = communicator(), self._strategy.tables[number].table
+        pieces = [piece for piece in self._strategy.placement.pieces if piece.table == number]
+        is_here = ranks.size == 1
+        if number in self._strategy.placement.replicated:
+            pieces, is_here = [piece for piece in pieces if piece.rank == ranks.rank], True
+        if all_ranks and not is_here:
+            chunk = max(1, chunk // ranks.size)  # a rank sends a copy to each
+        for begin, end in _chunks(table.rows, table.columns, chunk):
+            own = [self._read(piece, begin, end, session) for piece in pieces if piece.rank == ranks.rank]
+            of_ranks = [own[0]] if is_here else self._sent(own, all_ranks, session)
+            senders = [ranks.rank] if is_here else range(ranks.size)
+            yield begin, end, pieces, dict(zip(senders, of_ranks))
 
     def _read(self, piece: Piece, begin: int, end: int, session: Any) -> np.ndarray:
         begin, end = _overlap(piece, begin, end)
@@ -144,22 +179,15 @@ class Weights:
         """Sets the tables; see `DistributedEmbedding.set_weights`. Every rank calls it."""
         ranks = communicator()
         session = _session(session)
-        error: Exception | None = None
-        arrays: list[Any] = []
-        try:
-            arrays = self._arrays(weights)
-            _check_chunk(chunk)
-        except Exception as caught:  # of any kind: the other ranks wait to be told
-            error = caught
-        self._agree(error, session)
+        same = {"use_lock": int(bool(use_lock))}
+        arrays = self._together("set", lambda: self._arrays(weights, chunk), session, same)
         for turn in range(ranks.size if use_lock else 1):
-            if turn == ranks.rank or not use_lock:
-                self._write(arrays, chunk, session)
-            if use_lock:
-                self._agree(None, session)
+            writes = not use_lock or turn == ranks.rank
+            write = functools.partial(self._write, arrays if writes else [], chunk, session)
+            self._together("set", write, session)
 
     def _write(self, arrays: Sequence[Any], chunk: int, session: Any) -> None:
-        for piece, variable in self._of_piece.items():
+        for piece, variable in self._of_piece.items() if arrays else ():
             for begin, end in _chunks(
                 piece.rows[1] - piece.rows[0], piece.columns[1] - piece.columns[0], chunk
             ):
@@ -167,19 +195,32 @@ class Weights:
                 rows = arrays[piece.table][first : first + end - begin, piece.columns[0] : piece.columns[1]]
                 variable.write(piece.offset + begin, np.ascontiguousarray(rows, np.float32), session)
 
-    def _agree(self, error: Exception | None, session: Any) -> None:
-        """Raises on all ranks if there is an error on one: there, that error."""
-        size = communicator().size
-        failed = []
-        if size > 1:
-            told = self._exchange.run(np.full(size, error is not None, np.int64), [1] * size, session)
-            failed = [rank for rank, words in enumerate(told) if words[0]]
-        if error is not None:
-            raise error
-        if failed:
-            raise ValueError(f"{self._who}: set_weights failed on rank {failed[0]}; its error has the reason")
+    def _together(
+        self, method: str, act: Callable[[], _T], session: Any, same: dict[str, int] | None = None
+    ) -> _T:
+        return self._exchange.together(f"{method}_weights", act, session, same)
 
-    def _arrays(self, weights: Any) -> list[Any]:
+    def _checked_paths(self, paths: Any) -> list[str]:
+        tables = self._strategy.tables
+        if not isinstance(paths, (list, tuple)):
+            raise TypeError(f"{self._who}: paths must be a list of paths, not {type(paths).__name__}")
+        if len(paths) != len(tables):
+            raise ValueError(f"{self._who} has {len(tables)} tables, but there are {len(paths)} paths")
+        names: list[str] = []
+        for number, path in enumerate(paths):
+            name = os.fspath(path) if isinstance(path, os.PathLike) else path
+            if not isinstance(name, str):
+                raise TypeError(f"{self._who_has(number)}: the path must be a str, not {name!r}")
+            if os.path.abspath(name) in map(os.path.abspath, names):
+                raise ValueError(f"{self._who_has(number)}: another table has the path {name!r}, too")
+            names.append(name)
+        return names
+
+    def _who_has(self, number: int) -> str:
+        return f"{self._who}: weights of {self._strategy.describe(number)}"
+
+    def _arrays(self, weights: Any, chunk: Any) -> list[Any]:
+        _check_chunk(chunk)
         tables = self._strategy.tables
         if not isinstance(weights, (list, tuple)):
             raise TypeError(
@@ -189,9 +230,9 @@ class Weights:
             raise ValueError(f"{self._who} has {len(tables)} tables, but there are {len(weights)} weights")
         arrays = []
         for number, (weight, of_layer) in enumerate(zip(weights, tables)):
-            who = f"{self._who}: weights of {self._strategy.describe(number)}"
+            who = self._who_has(number)
             if isinstance(weight, (str, os.PathLike)):
-                weight = _loaded(weight, who)
+                weight = mapped(weight, who)
             elif not isinstance(weight, np.ndarray):
                 weight = np.asarray(weight)
             shape = (of_layer.table.rows, of_layer.table.columns)
@@ -203,17 +244,6 @@ class Weights:
         return arrays
 
 
-def _loaded(path: Any, who: str) -> np.ndarray:
-    try:
-        loaded = np.load(path, mmap_mode="r")
-    except (EOFError, ValueError) as error:
-        raise ValueError(f"{who}: {os.fspath(path)} is no .npy file: {error}") from error
-    if not isinstance(loaded, np.ndarray):
-        loaded.close()
-        raise ValueError(f"{who}: {os.fspath(path)} is no .npy file, but an archive of several")
-    return loaded
-
-
 def _on(piece: Piece, rank: int) -> Piece:
     return dataclasses.replace(piece, rank=rank)
 
@@ -223,16 +253,19 @@ def _overlap(piece: Piece, begin: int, end: int) -> tuple[int, int]:
     return first, max(first, min(end, piece.rows[1]))
 
 
-def _place(
-    result: np.ndarray, pieces: Sequence[Piece], of_ranks: dict[int, np.ndarray], begin: int, end: int
+def _fill(
+    target: _Target | None, begin: int, end: int, pieces: Sequence[Piece], floats: dict[int, np.ndarray]
 ) -> None:
-    """Writes the floats of each rank's piece to their rows and columns."""
+    """Adds the rows [begin, end) to the target, if there is one, from the floats of each rank's piece."""
+    if target is None:
+        return
+    rows = target.space(end - begin)
     for piece in pieces:
         first, last = _overlap(piece, begin, end)
-        columns = slice(*piece.columns)
         width = piece.columns[1] - piece.columns[0]
-        floats = of_ranks[piece.rank][: (last - first) * width]
-        result[first:last, columns] = floats.reshape(-1, width)
+        own = floats[piece.rank][: (last - first) * width]
+        rows[first - begin : last - begin, slice(*piece.columns)] = own.reshape(-1, width)
+    target.add(rows)
 
 
 def _check_chunk(chunk: Any) -> None:
