@@ -277,7 +277,7 @@ def check_an_estimator():
 
     def model_fn(features, labels, mode):
         table = v1.get_embedding_variable("table", 2, initializer=v1.random_normal_initializer())
-        kernel = v1.get_variable("kernel", [2, 1], initializer=v1.random_normal_initializer())
+        kernel = v1.get_variable("kernel", [2, 1], initializer=v1.random_normal_initializer(seed=3))
         logits = tf.matmul(tf.nn.embedding_lookup(table, features["id"]), kernel)[:, 0]
         if mode == tf.estimator.ModeKeys.PREDICT:
             return tf.estimator.EstimatorSpec(mode, predictions={"logits": logits})
