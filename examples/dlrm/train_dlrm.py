@@ -23,6 +23,7 @@ import dlrm_data  # noqa: E402 - needs the path
 from dlrm import add_common_flags, train  # noqa: E402
 from dlrm_model import Dlrm  # noqa: E402
 from models import keras  # noqa: E402
+from training import start  # noqa: E402
 
 
 class TablesOverRanks(keras.layers.Layer):
@@ -83,10 +84,8 @@ def add_training_step(
 
 def main() -> None:
     """Trains, and prints losses and the AUC of the held-out samples."""
-    tf.compat.v1.disable_eager_execution()
-    hvd.init()
+    start()
     flags = parse_flags()
-    tf.compat.v1.set_random_seed(1)
     sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
     training, held_out = (
         dlrm_data.batches(flags.data_dir, sizes, flags.global_batch_size, hvd.rank(), hvd.size(), part)

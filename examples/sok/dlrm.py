@@ -9,7 +9,6 @@ Each of n ranks reads every n-th sample.
 """
 
 import argparse
-import random
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -17,7 +16,8 @@ import tensorflow as tf
 import dlrm_data
 import sparse_operation_kit as sok
 from dlrm_model import EMBEDDINGS, Dlrm
-from models import keras
+from models import keras, optimizers
+from training import start
 
 
 class WarmUpAndDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -68,8 +68,8 @@ def add_training_step(model, inputs, labels, flags):
     schedule = WarmUpAndDecay(
         flags.learning_rate, flags.warmup_steps, flags.decay_start_steps, flags.decay_steps
     )
-    embedding_optimizer = getattr(keras.optimizers.legacy, flags.embedding_optimizer)(schedule)
-    dense_optimizer = keras.optimizers.legacy.Adam(0.002)
+    embedding_optimizer = getattr(optimizers, flags.embedding_optimizer)(schedule)
+    dense_optimizer = optimizers.Adam(0.002)
     logits = model(inputs, training=True)
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
     loss = tf.nn.compute_average_loss(losses, global_batch_size=flags.global_batch_size)
@@ -150,10 +150,7 @@ def _broadcast(variables):
 def main():
     """Runs the program."""
     flags = parse_flags()
-    tf.compat.v1.disable_eager_execution()
-    hvd.init()
-    random.seed(1)  # Keras draws seeds of initial weights from it
-    tf.compat.v1.set_random_seed(1)
+    start()
     sok_init = sok.Init(global_batch_size=flags.global_batch_size)
     sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
     training, held_out = (

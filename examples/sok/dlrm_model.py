@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 import sparse_operation_kit as sok
@@ -36,12 +37,12 @@ class TensorFlowEmbedding(keras.layers.Layer):
 
     def __init__(self, vocabulary_sizes, dim):
         super().__init__()
-        self._layers = [keras.layers.Embedding(size, dim) for size in vocabulary_sizes]
+        self._embeddings = [keras.layers.Embedding(size, dim) for size in vocabulary_sizes]
 
     def call(self, categories, training=True):
         """As `SokEmbedding.call`."""
-        columns = tf.unstack(categories, num=len(self._layers), axis=1)
-        vectors = [layer(column) for layer, column in zip(self._layers, columns)]
+        columns = tf.unstack(categories, num=len(self._embeddings), axis=1)
+        vectors = [layer(column) for layer, column in zip(self._embeddings, columns)]
         return tf.stack(vectors, axis=1)
 
 
@@ -54,8 +55,9 @@ def mlp(units, last_activation):
 def pair_products(vectors, count):
     """The dot product of each pair of `count` vectors: `[batch, count, dim]` to `[batch, pairs]`."""
     products = tf.reshape(tf.matmul(vectors, vectors, transpose_b=True), [-1, count * count])
-    below_diagonal = [row * count + column for row in range(count) for column in range(row)]
-    return tf.gather(products, below_diagonal, axis=1)
+    # Not by loops in Python, which Keras would let AutoGraph of TensorFlow 1.15 convert: it cannot.
+    rows, columns = np.tril_indices(count, k=-1)
+    return tf.gather(products, rows * count + columns, axis=1)
 
 
 EMBEDDINGS = {"SOK": SokEmbedding, "TF": TensorFlowEmbedding}

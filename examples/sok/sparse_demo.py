@@ -21,7 +21,10 @@ from models import SparseModel, SparseModelOfVariables, functional_sparse_model
 def as_sparse(keys, max_nnz):
     """The keys `[batch, slots, max_nnz]` that are not -1, as a SparseTensor `[batch * slots, max_nnz]`."""
     rows = tf.reshape(keys, [-1, max_nnz])
-    return tf.sparse.from_dense(rows + 1).with_values(tf.boolean_mask(rows, rows >= 0))
+    present = rows >= 0
+    return tf.SparseTensor(
+        tf.where(present), tf.boolean_mask(rows, present), tf.shape(rows, out_type=tf.int64)
+    )
 
 
 def make_model(flags, key_dtype):
@@ -67,7 +70,7 @@ def main():
     inputs, labels = iterator.get_next()
     inputs = as_sparse(inputs, flags.max_nnz)
     if flags.tables == "sok":
-        inputs = inputs.with_values(tf.cast(inputs.values, flags.key_dtype))
+        inputs = tf.cast(inputs, flags.key_dtype)
     model = make_model(flags, tf.as_dtype(flags.key_dtype))
     step, initialize = training.add_training_step(model, inputs, labels, flags, bool(flags.mixed_precision))
     training.run(step, initialize, sok_init, model, iterator, flags)

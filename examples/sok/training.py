@@ -1,8 +1,9 @@
-"""Common code of the demos: samples, optimizers, a training step over ranks, and the session."""
+"""Common code of the programs: start, samples, optimizers, a training step over ranks, and the session."""
 
 from __future__ import annotations
 
 import os
+import random
 
 import horovod.tensorflow as hvd
 import numpy as np
@@ -30,10 +31,14 @@ def add_common_flags(parser, slot_num, embedding_vec_size):
 
 
 def start():
-    """Starts Horovod. Without a launcher there is one rank."""
+    """Starts Horovod, in graph mode and with the same initial weights in every run.
+
+    Without a launcher there is one rank.
+    """
     # For Keras in TensorFlow 1.15: resource variables, and policies.
     tf.compat.v1.enable_v2_behavior()
     tf.compat.v1.disable_eager_execution()
+    random.seed(1)  # Keras draws seeds of initial weights from it
     tf.compat.v1.set_random_seed(1)
     hvd.init()
 
