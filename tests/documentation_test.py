@@ -2,80 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 import deeprec_name_tables
-import forked
 import harness  # noqa: F401 - quiets TensorFlow in the children too
 import optimizer_tables
 import ranks
+from document_snippets import DOCUMENTS, OF_OTHER_LIBRARIES, ROOT, blocks, run
 from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacement_table
 
-# In Bazel's runfiles and in a checkout, the documents are one level above this file.
-ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def _blocks(language: str) -> list[tuple[str, str]]:
-    blocks = []
-    for document in DOCUMENTS:
-        found = re.finditer(rf"^```{language}\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE)
-        for match in found:
-            line = document.read_text()[: match.start()].count("\n") + 1
-            blocks.append((f"{document.name}:{line}", match.group(1)))
-    return blocks
-
-
-PYTHON = _blocks("python")
-# Programs for `python -m sparse_operation_kit.deeprec`.
-OF_DEEPREC = _blocks("py")
+# v1_programs_test runs the others.
+PYTHON = [block for block in blocks("python") if not block[0].startswith(OF_OTHER_LIBRARIES)]
 OF_RANKS = [snippet for snippet in PYTHON if snippet[0].startswith("running-on-ranks.md")]
-SHELL = _blocks("bash")
+SHELL = blocks("bash")
 
 
 def test_there_are_snippets():
     documents = {where.split(":")[0] for where, _ in PYTHON}
     assert {
-        "README.md",
         "from-tensorflow.md",
-        "from-sok.md",
-        "from-deeprec.md",
         "from-distributed-embeddings.md",
         "api.md",
         "running-on-ranks.md",
     } <= documents
-    assert SHELL and OF_DEEPREC
+    assert SHELL
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in PYTHON])
 def test_snippet_runs(code, tmp_path, monkeypatch):
-    if not compat.IS_TENSORFLOW_2:
-        if "tf.saved_model.load(" in code:
-            pytest.skip("TensorFlow 1.15 loads SavedModels in sessions only")
-        if ".numpy()" in code:
-            code = f"import tensorflow as tf\ntf.enable_v2_behavior()\n{code}"
-    program = tmp_path / "program.py"
-    program.write_text(code)
     monkeypatch.chdir(tmp_path)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    result = forked.run(program, env=environment, timeout=120)
-    assert result.returncode == 0, result.stderr[-3000:]
-
-
-@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in OF_DEEPREC])
-def test_snippet_of_deeprec_runs_by_the_launcher(code, tmp_path):
-    program = tmp_path / "train.py"
-    program.write_text(code)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    launcher = "import sys\nfrom sparse_operation_kit.deeprec import launcher\nlauncher.main(sys.argv[1:])\n"
-    result = forked.run_code(launcher, str(program), env=environment, timeout=120)
-    assert result.returncode == 0, result.stderr[-3000:]
+    run(code, tmp_path)
 
 
 @pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in OF_RANKS])
