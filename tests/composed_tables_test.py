@@ -336,14 +336,17 @@ def test_dense_features_that_is_not_training_adds_no_adaptive_rows(session):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_adaptive_columns_need_masks(session, layer):
-    ids = tf.constant([[1]], tf.int64)
+@pytest.mark.parametrize(
+    "masks, error, message",
+    [
+        (None, ValueError, r"DenseFeatures, needs adaptive_mask_tensors=\{'col': mask\}"),
+        (5, TypeError, "adaptive_mask_tensors must be a dictionary of tensors, not 5"),
+    ],
+)
+def test_adaptive_columns_need_masks(session, layer, masks, error, message):
     column = fc.embedding_column(deeprec.categorical_column_with_adaptive_embedding("col", 10, tf.int64), 2)
-    wanted = r"'col': input_layer, or the call of DenseFeatures, needs adaptive_mask_tensors=\{'col': mask\}"
-    with pytest.raises(ValueError, match=wanted):
-        read(layer, {"col": ids}, [column])
-    with pytest.raises(TypeError, match="adaptive_mask_tensors must be a dictionary of tensors, not 5"):
-        read(layer, {"col": ids}, [column], adaptive_mask_tensors=5)
+    with pytest.raises(error, match=message):
+        read(layer, {"col": tf.constant([[1]], tf.int64)}, [column], adaptive_mask_tensors=masks)
 
 
 def test_wrong_adaptive_columns(session):
