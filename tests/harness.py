@@ -29,15 +29,21 @@ SEED = 1
 HOSTILE_KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63), -(2**31)], dtype=np.int64)
 
 
-@contextlib.contextmanager
-def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Session]:
-    """A session in a new default graph, after sok.Init. Build the graph, then call `initialize`."""
+def session_config(intra_op_threads: int = 2) -> tf.compat.v1.ConfigProto:
+    """The configuration of `graph_and_session`."""
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads)
     # A fifth of a small test's time goes into a pass that only sorts the graph and infers shapes, and into
     # later rounds of Grappler, which do what its first does. Tests that make their own sessions have both.
     if hasattr(config.graph_options.rewrite_options, "disable_tfg_optimizer"):  # not in 1.15
         config.graph_options.rewrite_options.disable_tfg_optimizer = True
     config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+    return config
+
+
+@contextlib.contextmanager
+def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Session]:
+    """A session in a new default graph, after sok.Init. Build the graph, then call `initialize`."""
+    config = session_config(intra_op_threads)
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
         session.run(sok.Init(global_batch_size=GLOBAL_BATCH_SIZE, seed=SEED))
         yield session
