@@ -32,7 +32,7 @@ def test_unknown_optimizer_is_named_with_the_known_ones(table):
 
 def test_unknown_legacy_keras_optimizer(table):
     class Unknown(_KERAS[0][1].Optimizer):
-        """No optimizer of Keras'."""
+        """An optimizer that the library does not know."""
 
         def get_config(self):
             return {}

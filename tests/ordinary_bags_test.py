@@ -14,7 +14,7 @@ WEIGHTS = [[1.0, -0.5, 2.0], [], [0.25], [1.0, -1.0], [3.0], []]
 
 
 def factors(weights, combiner):
-    """What each row of a bag is multiplied with."""
+    """The factor of each row of a bag."""
     divisor = {"sum": 1.0, "mean": sum(weights), "sqrtn": np.sqrt(sum(w * w for w in weights))}[combiner]
     return [weight / divisor if divisor else 0.0 for weight in weights]
 

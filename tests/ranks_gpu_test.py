@@ -1,4 +1,4 @@
-"""Tables on GPUs over ranks: the bits of CPUs, and words that leave the device only to be sent."""
+"""Tables on GPUs over ranks: results have the bits of CPUs, and words leave the device only to be sent."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Model:
         self.contents = harness.TableReader(*self.tables)
 
     def feed(self, step, training=True):
-        """What this rank feeds in a step: another number of keys on each rank, and none on one of them."""
+        """What this rank feeds in a step: the number of keys differs between ranks, and one rank has none."""
         rank = communicator().rank
         rng = np.random.default_rng([step, rank])
         counts = [0 if (step + rank) % 3 == 1 else int(rng.integers(1, 7)) for _ in self.keys]
@@ -121,7 +121,7 @@ def same_bits(ours, theirs):
 
 
 def _trained(device, optimizer, fused=True, prefix=None):
-    """What each step and the tables show; the checkpoint of it if there is a prefix."""
+    """Trains; returns the outputs of each step, and the tables' contents. Saves them under a prefix, if given."""
     seen = []
     with tf.Graph().as_default():
         model = Model(device, optimizer, fused)
@@ -158,7 +158,7 @@ def test_training_has_the_bits_of_cpus(size, cases):
 
 
 def _placed_and_counted():
-    """Runs a step; returns where ops ran, and the bytes copied beside those that were sent or fed."""
+    """Runs a step; returns where ops ran, and the bytes copied besides those that were sent or fed."""
     with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
         table = sok.EmbeddingVariable("clicks", 32)
         keys, gradients = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.float32, [None, 32])
@@ -192,7 +192,7 @@ def test_words_leave_the_device_only_to_be_sent():
 
 
 def _copied_by_a_prefetched_step():
-    """Returns the bytes copied beside those that were sent, fed or drawn."""
+    """Returns the bytes copied besides those that were sent, fed or drawn."""
     keys = np.arange(64)
     with tf.Graph().as_default(), fake_gpu_device.session() as session:
         table = sok.EmbeddingVariable("clicks", 32)
@@ -263,7 +263,7 @@ def _sorted(contents):
 
 
 def _save_and_restore(folder):
-    """Checkpoints of CPUs on GPUs, and of GPUs on CPUs."""
+    """Saves on CPUs and on GPUs, and restores each checkpoint on both."""
     for saved_on in (CPU, GPU):
         prefix = f"{folder}/{saved_on[1:4]}"
         saved = _trained(saved_on, "adam", prefix=prefix)[-1]

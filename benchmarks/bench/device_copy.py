@@ -9,7 +9,7 @@ from bench.timing import CallContender
 
 
 class DeviceCopy(CallContender):
-    """As `MemoryCopy`, on the GPU, by an op of TensorFlow in a session that the caller initializes."""
+    """Like `MemoryCopy`, but on the GPU: a TensorFlow op in a session that the caller initializes."""
 
     gigabytes_per_second = staticmethod(MemoryCopy.gigabytes_per_second)
 

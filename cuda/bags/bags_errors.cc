@@ -47,8 +47,7 @@ Status ErrorOf(const std::string& variable, const LookupSpec& spec, const Lookup
     case BagError::kWeight:
       return WeightNotFinite(variable, number, values->At(input.weights, number));
   }
-  return Internal("Lookup in embedding variable '", variable, "': error ", static_cast<int>(error),
-                  " is none");
+  return Internal("Lookup in embedding variable '", variable, "': unknown error ", static_cast<int>(error));
 }
 
 }  // namespace

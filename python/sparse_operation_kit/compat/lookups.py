@@ -14,10 +14,10 @@ from sparse_operation_kit.compat.version import VERSION
 def embedding_lookup_sparse(
     params: Sequence[Any], ids: Any, weights: Any, partition_strategy: str, combiner: str
 ) -> tf.Tensor:
-    """`tf.compat.v1.nn.embedding_lookup_sparse` of the newer versions.
+    """Calls `tf.compat.v1.nn.embedding_lookup_sparse`; 1.15 gives the results of newer versions.
 
-    That of 1.15 takes no RaggedTensors, and divides by the sum of a bag's weights even if that is zero, so
-    that bags without ids are NaN.
+    The function of 1.15 takes no RaggedTensors. It divides by the sum of a bag's weights even if the sum is
+    zero, so bags without ids would be NaN.
     """
     ids, weights = for_sparse_lookups(ids), for_sparse_lookups(weights)
     if weights is None or combiner == "sum" or VERSION >= (2, 0):

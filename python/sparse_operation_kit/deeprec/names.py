@@ -41,11 +41,10 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.get_embedding_variable",
             "same, but",
-            "`value_dtype` is float32. With a `partitioner`, the result can be iterated over as one "
-            "part. `regularizer`, `custom_getter`, `constraint`, `init_data_source` are a "
-            "`ValueError` that says what to do instead. A list as `initializer` is a `TypeError`: "
-            "`tf.constant_initializer` gives all weights of a row one value. Every int64 is a key: "
-            "none is reserved",
+            "`value_dtype` is float32. With a `partitioner`, iterating over the result gives one part, "
+            "the table. `regularizer`, `custom_getter`, `constraint` and `init_data_source` raise a "
+            "`ValueError` that says what to do instead. A list as `initializer` raises a `TypeError`: "
+            "`tf.constant_initializer` gives all weights of a row one value. Every int64 is a valid key",
         ),
         Row(
             ("EmbeddingVariable.total_count", "EmbeddingVariable.get_dynamic_shape"),
@@ -55,59 +54,63 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "EmbeddingVariable.export",
             "same, but",
-            "keys, values, versions and freqs of the rows on this rank. Versions need "
-            "`GlobalStepEvict`, freqs a filter; else they are empty",
+            "keys, values, versions and freqs of the rows on this rank. Without `GlobalStepEvict` "
+            "versions are empty, without a filter freqs are",
         ),
         Row(
             ("EmbeddingVariable.get_frequency", "EmbeddingVariable.get_version"),
             "same, but",
-            "a `ValueError` in tables that do not keep them: `GlobalStepEvict` keeps versions, a "
-            "filter frequencies. `get_frequency` counts ids that wait for a `CounterFilter` too; for "
-            "other ids without a row on this rank both are 0",
+            "raise a `ValueError` for tables that do not keep them: versions need `GlobalStepEvict`, "
+            "frequencies a filter. `get_frequency` also returns the counts of ids that wait for a "
+            "`CounterFilter`; for other ids without a row on this rank, both return 0",
         ),
         Row(
             "the environment variable `INFERENCE_MODE=1`",
             "same",
-            "lookups insert nothing. It is read when a lookup is built, with DeepRec's names installed",
+            "lookups insert nothing. It is read when a lookup is built, if DeepRec's names are installed",
         ),
         Row(
             "tf.EmbeddingVariableOption",
             "same, but",
-            "`ht_type` and `ht_partition_num` have no effect; `ckpt` is a `ValueError`",
+            "`ht_type` and `ht_partition_num` have no effect; `ckpt` raises a `ValueError`",
         ),
-        Row("tf.InitializerOption", "same", "`default_value_dim` is below 2^32. [Arithmetic](#arithmetic)"),
+        Row(
+            "tf.InitializerOption",
+            "same",
+            "`default_value_dim` must be below 2^32. See [Arithmetic](#arithmetic)",
+        ),
         Row(
             "tf.CounterFilter",
             "same, and",
-            "the rule of DeepRec's current sources; `before_lookup=True` is that of its releases "
-            "until 2023. Counts are kept in checkpoints. [Which keys get "
-            "rows](admission-and-eviction.md)",
+            "the rule of DeepRec's current sources; `before_lookup=True` is that of its releases until "
+            "2023. Checkpoints contain the counts. See [which keys get rows](admission-and-eviction.md)",
         ),
         Row(
             "tf.CBFFilter",
             "same, but",
-            "also `before_lookup`, as above. A key may be admitted early, never late. Above 16 MiB, only "
-            "counters in use take [memory](admission-and-eviction.md), and a place in checkpoints; on a GPU "
-            "all counters take memory: `max_element_size=2**30` at 0.01 with `tf.int64` is 87 GB a table",
+            "it has `before_lookup` too. A key may be admitted early, never late. Above 16 MiB, only "
+            "counters in use take [memory](admission-and-eviction.md) and space in checkpoints. On a GPU "
+            "all counters take memory: `max_element_size=2**30` at 0.01 with `tf.int64` is 87 GB per "
+            "table",
         ),
         Row(
             "tf.GlobalStepEvict",
             "same",
-            "rows are evicted when a checkpoint is saved, from memory too. In a graph without a "
-            "global step the table counts its own steps",
+            "when a checkpoint is saved, rows are evicted from the table, too. In a graph without a "
+            "global step, the table counts its own steps",
         ),
         Row("tf.L2WeightEvict", "same"),
         Row(
             "tf.get_dynamic_dimension_embedding_variable",
             "same, and",
-            "one table for each block, called `name/block_0` and so on; all blocks are one lookup op."
-            " `safe_embedding_lookup_sparse` takes no `blocknums`",
+            "each block is a table, `name/block_0` and so on; one op looks up all blocks. "
+            "`safe_embedding_lookup_sparse` takes no `blocknums`",
         ),
         Row(
             "tf.get_multihash_variable",
             "same, and",
-            'two ordinary variables, `name_0` and `name_1`. `operation` takes `"mult"` and `"mul"`. '
-            "An id must be less than the square of `dims[0][0]`: [multi-hash "
+            'consists of two ordinary variables, `name_0` and `name_1`. `operation` may be `"mult"` or '
+            '`"mul"`. An id must be less than the square of `dims[0][0]`: see [multi-hash '
             "variables](deeprec-scripts.md#multi-hash-variables)",
         ),
         Row(
@@ -119,9 +122,9 @@ NAMES: Mapping[str, Sequence[Row]] = {
                 "tensorflow.core.framework.embedding.config_pb2.CacheStrategy",
             ),
             "same, but",
-            "one tier: `DRAM` is the host's memory, `HBM` that of the GPU. Other tiers are a "
-            "`ValueError`: `sok.EmbeddingVariable` bounds a table with `capacity=` and "
-            '`on_full="evict_lru"` or `"evict_lfu"`. Path, sizes and cache strategy have no effect',
+            "one tier only: `DRAM` is the host's memory, `HBM` the GPU's. Other tiers raise a "
+            '`ValueError`: to bound a table, use `capacity=` and `on_full="evict_lru"` or `"evict_lfu"` '
+            "of `sok.EmbeddingVariable`. Path, sizes and cache strategy have no effect",
         ),
         Row(
             "tf.GraphKeys.EMBEDDING_VARIABLES",
@@ -131,8 +134,8 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             ("tf.GraphKeys.EV_INIT_VAR_OPS", "tf.GraphKeys.EV_INIT_SLOT_OPS"),
             "same, but",
-            "running them is optional, as the variables' initializers do the work. The first has an "
-            "op for each table, which leaves a table that exists as it is; the second is empty, as "
+            "running them is optional, because the variables' initializers do the work. The first has an "
+            "op for each table, which does not change a table that exists; the second is empty, because "
             "slots are in the rows",
         ),
         Row(
@@ -152,78 +155,78 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.CheckpointOption",
             "absent",
-            "`sok.init_from_checkpoint` loads the rows of a checkpoint, and "
-            "`sok.Saver().load_embedding_values` those of arrays",
+            "`sok.init_from_checkpoint` loads rows from a checkpoint, `sok.Saver().load_embedding_values`"
+            " from arrays",
         ),
     ),
     "lookups and columns": (
         Row(
             "tf.nn.group_embedding_lookup_sparse",
             "same, and",
-            "also weights, `sqrtn`, RaggedTensors and ordinary variables; a table may occur in "
-            "`params` twice. `partition_strategy` has no effect on tables, `params_num_per_group` "
-            "none at all: all tables of a call are one op. Weights may be passed in place of "
-            "either release",
+            "it also takes weights, `sqrtn`, RaggedTensors and ordinary variables; a table may occur in "
+            "`params` twice. One op looks up all tables of a call, so `params_num_per_group` has no "
+            "effect, and `partition_strategy` none on tables. Weights may be at the position of the older"
+            " or of the newer releases",
         ),
         Row("tf.nn.group_embedding_lookup", "same"),
         Row(
             ("tf.nn.embedding_lookup", "tf.nn.embedding_lookup_sparse", "tf.nn.safe_embedding_lookup_sparse"),
             "TensorFlow's",
-            "they accept tables; each call is an op of its own, and over ranks has exchanges of its own",
+            "they accept tables. Each call is a separate op, with separate exchanges over ranks",
         ),
         Row(
             ("tf.nn.fused_embedding_lookup_sparse", "tf.nn.fused_safe_embedding_lookup_sparse"),
             "same, and",
-            "one op; results as of TensorFlow's `embedding_lookup_sparse` and "
-            "`safe_embedding_lookup_sparse`, also with weights and with `max_norm`",
+            "one op; results are those of TensorFlow's `embedding_lookup_sparse` and "
+            "`safe_embedding_lookup_sparse`, also with weights and `max_norm`",
         ),
         Row(
             ("tf.nn.embedding_lookup_sparse_multi_dim", "tf.nn.safe_embedding_lookup_multi_dim"),
             "same, but",
-            "the ids may be in any order. Rows at the end of the batch without ids are zeros in both",
+            "ids may be in any order. In both, samples without ids at the end of the batch get zeros",
         ),
         Row(
             "tf.nn.adaptive_embedding_lookup_sparse",
             "same, but",
-            "also `ev_init_value=` of `tf.nn.embedding_lookup`. The table needs a constant "
-            "initializer, by which new rows are recognized. Several ids of a row are combined. Over "
+            "`tf.nn.embedding_lookup` takes `ev_init_value=` too. The table needs a constant initializer,"
+            " because new rows are recognized by their value. Several ids of a sample are combined. Over "
             "ranks, each such lookup takes two more small exchanges",
         ),
         Row(
             "tf.feature_column.categorical_column_with_adaptive_embedding",
             "same, but",
             "`input_layer`, and the call of `tf.keras.layers.DenseFeatures`, take "
-            "`adaptive_mask_tensors=`; a mask has one value for each sample, which counts for all of its "
+            "`adaptive_mask_tensors=`; a mask has one value for each sample, which applies to all of its "
             "ids. Such columns are not looked up in groups",
         ),
         Row(
             "tf.feature_column.categorical_column_with_multihash",
             "same, but",
-            "not looked up in groups",
+            "such columns are not looked up in groups",
         ),
         Row("tf.feature_column.sequence_categorical_column_with_embedding", "same"),
         Row(
             "tf.feature_column.group_embedding_column_scope",
             "same, and",
-            "features may be RaggedTensors, for other columns too; SparseTensors cost nothing more "
-            "than RaggedTensors; scopes nest",
+            "features may be RaggedTensors, also for other columns; SparseTensors are as fast as "
+            "RaggedTensors; scopes can be nested",
         ),
         Row(
             "tf.feature_column.categorical_column_with_embedding",
             "same, but",
-            "`partition_num` has no effect. The keys of strings are DeepRec's, "
+            "`partition_num` has no effect. Strings have the same keys as in DeepRec, "
             "`tf.strings.to_hash_bucket_fast(x, 2**63 - 1)`",
         ),
         Row(
             "`embedding_column(max_norm=…)` over it",
             "absent",
-            "a `ValueError`: TensorFlow clips the result of the lookup, not the table",
+            "raises a `ValueError`: TensorFlow would clip the result of the lookup, not the table",
         ),
         Row(
             "`do_fusion=` of `tf.feature_column.embedding_column`, `shared_embedding_columns`, "
             "`linear_model`",
             "no effect",
-            "a lookup in a table is one op in any case",
+            "a lookup in a table is always one op",
         ),
         Row(
             (
@@ -255,7 +258,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.config.experimental.enable_distributed_strategy",
             "same, but",
-            '`"collective"` and `"localized"`; `"parameter_server"` is a `ValueError`',
+            'it takes `"collective"` and `"localized"`; `"parameter_server"` raises a `ValueError`',
         ),
         Row(
             "tf.config.experimental.enable_group_embedding",
@@ -276,26 +279,26 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "the environment variable `COLLECTIVE_STRATEGY`",
             "no effect",
-            "this library does what both of its values ask for",
+            "this library does what either value asks for",
         ),
         Row("tf.train.AdagradDecayOptimizer", "same"),
         Row(
             "tf.train.AdagradDecayOptimizerV2",
             "same",
-            "the same class as `AdagradDecayOptimizer`: in DeepRec they differ in the shape of a slot"
-            " of ordinary variables only",
+            "the same class as `AdagradDecayOptimizer`: in DeepRec they differ only in the shape of a "
+            "slot of ordinary variables",
         ),
         Row("tf.train.AdamAsyncOptimizer", "same"),
         Row(
             "tf.train.AdamWOptimizer",
             "same, but",
-            "`decay_var_list` too. Rows that a step does not touch neither decay nor move. See "
+            "it has `decay_var_list` too. Rows that a step does not touch neither decay nor move. See "
             "[AdamW](optimizers.md#adamw)",
         ),
         Row(
             ("tf.train.AdamOptimizer", "tf.train.FtrlOptimizer"),
             "same",
-            "on tables of this dialect: [Arithmetic](#arithmetic)",
+            "on tables with DeepRec's [arithmetic](#arithmetic)",
         ),
         Row(
             (
@@ -306,7 +309,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
                 "tf.train.AdadeltaOptimizer",
             ),
             "TensorFlow's",
-            "they train tables; other optimizers are a `TypeError` that lists these",
+            "they train tables; other optimizers raise a `TypeError` that lists these",
         ),
         Row(
             ("tf.clip_by_global_norm", "tf.clip_by_norm", "tf.clip_by_value"),
@@ -326,32 +329,36 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             ("tf.staged", "tf.make_prefetch_hook", "tf.train.mark_target_node"),
             "same, but",
-            "one thread, so that batches keep their order; lookups in tables stay in the step. See "
-            "[batches ahead of the step](deeprec-scripts.md#batches-ahead-of-the-step)",
+            "one thread computes batches, so that they keep their order; lookups in tables stay in the "
+            "step. See [batches ahead of the step](deeprec-scripts.md#batches-ahead-of-the-step)",
         ),
         Row(
             "tf.prefetch_join",
             "absent",
-            "read several sources by `tf.data.Dataset.interleave`, and pass its batches to `tf.staged`",
+            "read several sources with `tf.data.Dataset.interleave`, and pass its batches to `tf.staged`",
         ),
         Row(
             "`tf.ConfigProto` with `do_op_fusion`, `do_smart_stage`, `stage_subgraph_on_cpu` and so on",
-            "taken",
-            "without effect, [logged once](deeprec-scripts.md#fields-of-tfconfigproto). "
-            "`micro_batch_num` above 1 is a `ValueError`",
+            "no effect",
+            "the fields can be set, which is [logged once](deeprec-scripts.md#fields-of-tfconfigproto). "
+            "`micro_batch_num` above 1 raises a `ValueError`",
         ),
-        Row("tf.stream", "absent", "TensorFlow chooses the streams of a GPU: leave the scope out"),
+        Row(
+            "tf.stream",
+            "absent",
+            "TensorFlow chooses a GPU's streams: leave the scope out",
+        ),
         Row(
             "tf.graph_optimizer",
             "absent",
-            "for `enable_sample_awared_graph_compression`, compute what depends on the user only "
-            "once, and repeat the result by `tf.repeat`",
+            "instead of `enable_sample_awared_graph_compression`, compute once per user what depends only"
+            " on the user, and repeat the result with `tf.repeat`",
         ),
         Row(
             "tensorflow.python.ops.work_queue.WorkQueue",
             "same, but",
-            "each rank has a fixed share of the works; saved and restored on any number of ranks. See"
-            " [work queues](deeprec-scripts.md#work-queues)",
+            "each rank has a fixed share of the works. A queue can be saved and restored on any number of"
+            " ranks. See [work queues](deeprec-scripts.md#work-queues)",
         ),
         Row("tf.variable_scope.keep_weights", "same", "[bfloat16](deeprec-scripts.md#bfloat16)"),
         Row(
@@ -363,7 +370,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
                 "tensorflow.python.data.experimental.ops.dataframe.unbatch_and_to_sparse",
             ),
             "same, and",
-            "over pyarrow; also `filters`. See [Parquet files](deeprec-scripts.md#parquet-files)",
+            "they use pyarrow, and take `filters`. See [Parquet files](deeprec-scripts.md#parquet-files)",
         ),
         Row(
             ("tf.data.KafkaDataset", "tf.data.KafkaGroupIODataset"),
@@ -373,15 +380,15 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "tf.TableRecordReader",
             "absent",
-            "export the table to Parquet files, and read them by `tf.data.experimental.ParquetDataset`",
+            "export the table to Parquet files, and read them with `tf.data.experimental.ParquetDataset`",
         ),
     ),
     "saving and serving": (
         Row(
             "`tf.train.Saver`, checkpoints of `MonitoredTrainingSession` and `Estimator`",
             "same, but",
-            "a format of its own ([checkpoints](checkpoints.md)), restored on any number of ranks. "
-            "DeepRec's checkpoints cannot be read: export their rows and load them with "
+            "tables have this library's [format](checkpoints.md), and are restored on any number of "
+            "ranks. DeepRec's checkpoints cannot be read: export their rows, and load them with "
             "`sok.Saver().load_embedding_values`",
         ),
         Row(
@@ -393,7 +400,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "`save_incremental_checkpoint_secs` of `MonitoredTrainingSession`",
             "same, and",
-            "also of `tf.estimator.RunConfig`. [Incremental checkpoints](#incremental-checkpoints)",
+            "`tf.estimator.RunConfig` takes it too. See [incremental checkpoints](#incremental-checkpoints)",
         ),
         Row("`tf.train.CheckpointSaverHook(incremental_save_secs=…)`", "same"),
         Row(
@@ -414,7 +421,7 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             "Processor, `SessionGroup`",
             "absent",
-            "a SavedModel that TensorFlow loads with this library's ops",
+            "export a SavedModel, which TensorFlow loads with this library's ops",
         ),
     ),
 }

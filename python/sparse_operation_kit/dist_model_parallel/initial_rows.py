@@ -1,4 +1,4 @@
-"""Initial rows of pieces of tables: those that the whole table would have, whatever the number of ranks."""
+"""Initial rows of pieces of tables: the same as in the whole table, whatever the number of ranks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _BLOCK = 2**22
 def initial_value(pieces: Sequence[Piece], tables: Sequence[TableOfLayer], columns: int) -> Callable:
     """Returns a function without arguments that computes a variable's initial value.
 
-    A table's value at a row and a column depends on the table's number, its initializer and the seed only:
-    that of the initializer, else that of the graph or of `tf.random.set_seed`, else 0. So the pieces of a
-    table differ, and are parts of the same table on any number of ranks. An initializer that is none of
-    Keras' is called for the whole table.
+    The value at a row and column of a table depends only on the table's number, its initializer and the seed.
+    The seed is the initializer's, else that of the graph or of `tf.random.set_seed`, else 0. So pieces are
+    parts of the same table on any number of ranks. An initializer that is not one of Keras' is called for
+    the whole table.
 
     Args:
-      pieces: of the variable, by their first row; none if it has no rows.
-      tables: of all numbers.
-      columns: of the variable.
+      pieces: The variable's pieces, sorted by their first row; empty if it has no rows.
+      tables: All tables of the layer; `Piece.table` is an index into them.
+      columns: The variable's number of columns.
     """
 
     def value() -> tf.Tensor:
@@ -78,8 +78,8 @@ def _of_piece(piece: Piece, of_layer: TableOfLayer) -> tf.Tensor:
 
 
 def _drawn(known: RowInitializer, shape: list[int], seed: int, table: int, block: tf.Tensor) -> tf.Tensor:
-    """A block of rows, whole ones, of the distributions of Keras' initializers."""
-    # Two numbers seed a generator: one of the program, and one of the table and the block.
+    """Draws a block of whole rows from the distribution of one of Keras' initializers."""
+    # A generator takes two numbers as its seed: the program's, and one for the table and the block.
     seeds = tf.stack([tf.constant(_as_int64(seed), tf.int64), tf.constant(table << 32, tf.int64) + block])
     a, b = known.args
     if known.kind == "uniform":
@@ -91,7 +91,7 @@ def _drawn(known: RowInitializer, shape: list[int], seed: int, table: int, block
 def _of_other(initializer: Any, piece: Piece, of_layer: TableOfLayer) -> tf.Tensor:
     table = of_layer.table
     if not callable(initializer):
-        raise TypeError(f"Table {piece.table} ('{table.name}'): {initializer!r} is no initializer")
+        raise TypeError(f"Table {piece.table} ('{table.name}'): {initializer!r} is not an initializer")
     rows = tf.convert_to_tensor(initializer([table.rows, table.columns], dtype=tf.float32), tf.float32)
     if not rows.shape.is_compatible_with([table.rows, table.columns]):
         raise ValueError(
@@ -102,7 +102,7 @@ def _of_other(initializer: Any, piece: Piece, of_layer: TableOfLayer) -> tf.Tens
 
 
 def _instance(initializer: Any) -> Any:
-    """An initializer, or what Keras makes of a name or of a config."""
+    """Returns an initializer, which Keras makes if it is given as a name or a config."""
     if isinstance(initializer, (str, dict)) and keras is not None:
         return keras.initializers.get(initializer)
     return initializer() if isinstance(initializer, type) else initializer

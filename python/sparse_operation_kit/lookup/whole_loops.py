@@ -1,9 +1,9 @@
 """Loops on a batch that are either run as a whole or not at all.
 
-At the end of the data, ops on the batch get dead tensors, as in a branch that is not taken. A loop of which
-only some inputs are dead, and whose ops are on several devices, waits forever: one device goes on to the next
-iteration, for which another one never sends what it should. So nothing of a loop may start before the batch
-is there.
+At the end of the data, ops on the batch get dead tensors, as in a branch that is not taken. If only some
+inputs of a loop are dead and its ops are on several devices, the loop never ends: one device begins the next
+iteration and waits for tensors that another device does not send. So no input of a loop may arrive before the
+batch does.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def keep_loops_whole(
     """Makes loops that run ahead start with the batch.
 
     Args:
-      batch: An op without whose result the batch is not there; none if there is no batch.
-      made: The ops among which the loops are.
+      batch: The op that takes the batch; empty if there is no batch.
+      made: The ops to search for loops.
       runs_ahead: Whether an op depends on the batch and may run ahead of the step.
     """
     frames = {graph_ops.frame_entered_by(op) for op in made if runs_ahead(op)} - {None}
@@ -38,9 +38,9 @@ def keep_loops_whole(
 
 
 def _run_as_one(op: tf.Operation) -> None:
-    """Keeps TensorFlow from putting the ops of functions that an op calls into the op's graph.
+    """Keeps TensorFlow from inlining the functions that an op calls.
 
-    The op is on the CPU then, as the batch is. Ops of its functions are on other devices only if they say so.
+    The op is then on the CPU, like the batch. So are the ops of its functions, unless they name a device.
     """
     place = tf.DeviceSpec.from_string(op.device).replace(device_type="CPU", device_index=0)
     op._set_device(place.to_string())
