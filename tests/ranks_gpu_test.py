@@ -121,7 +121,7 @@ def same_bits(ours, theirs):
 
 
 def _trained(device, optimizer, fused=True, prefix=None):
-    """Trains; returns the outputs of each step, and the tables' contents. Saves them under a prefix, if given."""
+    """Trains, and saves if there is a prefix; returns each step's outputs, and the tables' contents."""
     seen = []
     with tf.Graph().as_default():
         model = Model(device, optimizer, fused)

@@ -1,6 +1,6 @@
-"""Gives tables of string features the keys that `categorical_column_with_embedding` has now.
+"""Rewrites tables of string features to the keys that `categorical_column_with_embedding` uses now.
 
-Its first versions took the 64 bits of a string's Fingerprint64 for the key. Today's key is that number modulo
+Its first versions used the 64 bits of a string's Fingerprint64 as the key. The key is now that number modulo
 2^63 - 1, as in DeepRec. The old key determines the new one, so a checkpoint can be rewritten without the
 strings.
 """
@@ -22,7 +22,7 @@ from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, row_block
 from sparse_operation_kit.checkpoint.writer import FilterArray, RowSource
 
 _MODULUS = np.uint64(2**63 - 1)
-# What says which of several rows is kept, the most important first.
+# The columns that decide which of several rows is kept, the most important first.
 _PREFERENCE = ("frequency", "last_step", "last_used")
 
 
@@ -32,9 +32,9 @@ class Rehashed:
 
     Attributes:
       name: The table's name.
-      rows: The number of its rows before.
-      changed: How many of them have got another key.
-      dropped: How many of them are gone, because another row has the same new key.
+      rows: The number of rows before.
+      changed: How many of these rows got another key.
+      dropped: How many were dropped, because another row has the same new key.
     """
 
     name: str
@@ -44,12 +44,13 @@ class Rehashed:
 
 
 def rehash(checkpoint: Checkpoint, prefix: Path, names: Sequence[str]) -> list[Rehashed]:
-    """Writes a full checkpoint in which some tables have today's keys of strings.
+    """Writes a full checkpoint in which some tables have the new keys of strings.
 
-    Other tables, and ordinary variables, are copied. Keys that are today's already stay as they are. Where
-    two old keys have one new key, the row that occurred most is kept, or that of the later update or lookup,
-    as far as the table knows this; then that of the smaller old key, as an unsigned number. Occurrences are
-    added up. The counters of a `CBFFilter` start at zero, as they cannot be told apart by key.
+    Other tables, and ordinary variables, are copied. Keys that are new already do not change. If several old
+    keys have the same new key, one row is kept: the one that occurred most often, then the one with the
+    latest update or lookup, as far as the table stores these, then the one with the smallest old key as an
+    unsigned number. Occurrences are added up. The counters of a `CBFFilter` start at zero, because counters
+    cannot be assigned to keys.
 
     Memory: about 50 bytes for each key of one table.
 
@@ -70,7 +71,7 @@ def rehash(checkpoint: Checkpoint, prefix: Path, names: Sequence[str]) -> list[R
 
 
 def new_keys(keys: np.ndarray) -> np.ndarray:
-    """Returns the keys of today for the old keys of strings, both int64."""
+    """Returns the new keys for old keys of strings, both int64."""
     return (keys.view(np.uint64) % _MODULUS).astype(np.int64)
 
 
@@ -100,8 +101,8 @@ class _RehashedRows(RowSource):
             for name in known
         }
         new = new_keys(old)
-        # By new key; of those that meet, the one that stays comes first. The last of np.lexsort's keys counts
-        # most.
+        # Sorted by new key; of rows with equal new keys, the one to keep comes first. np.lexsort sorts by its
+        # last argument first.
         order = np.lexsort((old.view(np.uint64), *(-ranks[name] for name in reversed(known)), new))
         new = new[order]
         stays = np.ones([len(new)], bool)
@@ -110,13 +111,13 @@ class _RehashedRows(RowSource):
         self._rows, self._changed = len(old), int((new_keys(old) != old).sum())
         self._kept = np.sort(old[order[stays]])
         self._keys = new[stays]  # sorted
-        # Of each new key; empty if the table does not count.
+        # By new key; empty if the table has no counts.
         self._frequency = np.zeros([0], np.int64)
         if "frequency" in ranks and len(starts):
             self._frequency = np.add.reduceat(ranks["frequency"][order], starts)
 
     def _merge_waiting(self) -> None:
-        """Adds up the counts of ids that wait; those of ids with a row go to the row."""
+        """Adds up the counts of waiting ids; if an id now has a row, its count is added to the row's."""
         keys, counts, steps = waiting_ids(self.table)
         keys, inverse = np.unique(new_keys(keys), return_inverse=True)
         total = np.zeros([len(keys)], np.int64)

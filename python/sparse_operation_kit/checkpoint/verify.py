@@ -52,7 +52,7 @@ def table_problems(entry: TableEntry) -> Iterator[str]:
 
 
 def _sum_problems(table: Table) -> Iterator[str]:
-    """Yields a line for each shard whose rows after applying the chain are not those of the manifest."""
+    """Yields a line for each shard whose number of rows, after applying the chain, is not the manifest's."""
     shards = table.last.shards
     for shard in shards if len(table.links) > 1 else ():
         found = count_rows(table, shard.number)

@@ -27,7 +27,7 @@ def dispatch(function: Callable, types: Mapping[str, Any], implementation: Calla
 
     Args:
       function: a function of `tf`.
-      types: by the argument's name, its type as `tf.experimental.dispatch_for_api` takes it.
+      types: maps names of arguments to types, as for `tf.experimental.dispatch_for_api`.
       implementation: takes the arguments of `function`.
 
     Returns:
@@ -40,9 +40,9 @@ def dispatch(function: Callable, types: Mapping[str, Any], implementation: Calla
 
 
 def _put_before(function: Callable, names: list[str], implementation: Callable) -> Callable[[], None]:
-    """For version 1.15, which has no dispatch on types: a function that chooses takes the place of the other.
+    """Replaces a function of version 1.15, which has no dispatch on types, by one that chooses.
 
-    It chooses by whether an argument called one of `names` is, or is a list that has, a tf.IndexedSlices.
+    It calls `implementation` if an argument in `names` is a tf.IndexedSlices, or a list that contains one.
     """
     signature = inspect.signature(function)
 

@@ -1,7 +1,7 @@
-"""The private modules of TensorFlow that the library uses. No other module imports any.
+"""TensorFlow's private modules that the library uses. No other module of the package imports them.
 
-A module that versions have under different names has the newest one's here. `set_handle_data` and the like
-are functions that versions have in different forms.
+If versions have different names for a module, it has the newest name here. Functions such as
+`set_handle_data` hide other differences between versions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ except AttributeError:
 
     global_policy = _policies.global_policy
 
-# Version 1.15 reads every other class of variables as a whole before it looks rows up.
+# For a variable of any other class, version 1.15 reads the whole variable before it looks up rows.
 BaseOfLookedUpVariables = (
     resource_variable_ops.ResourceVariable if VERSION < (2, 0) else resource_variable_ops.BaseResourceVariable
 )
@@ -78,12 +78,12 @@ else:
     serialize_keras_object = _generic_utils.serialize_keras_object
     deserialize_keras_object = _generic_utils.deserialize_keras_object
 
-# Version 1.15 takes names of columns as they are.
+# Version 1.15 uses the names of columns unchanged.
 name_for_variable_scope: Any = getattr(columns_v2, "_sanitize_column_name_for_variable_scope", str)
 
 
 class _EmbeddingColumn(columns_v2.EmbeddingColumn):
-    """The column of version 1.15, whose methods for configs get the names of later versions."""
+    """The column of version 1.15, with the names that later versions have for its config methods."""
 
     def get_config(self) -> dict[str, Any]:
         """The config of the column, which can be stored as JSON."""
@@ -93,7 +93,7 @@ class _EmbeddingColumn(columns_v2.EmbeddingColumn):
     def from_config(
         cls, config: dict[str, Any], custom_objects: Any = None, columns_by_name: Any = None
     ) -> Any:
-        """The column of a config."""
+        """Creates the column from its config."""
         return super()._from_config(config, custom_objects, columns_by_name)
 
 
@@ -105,7 +105,7 @@ def _register_feature_column(column: Any) -> Any:
 
 if hasattr(columns_v2.EmbeddingColumn, "get_config"):
     EmbeddingColumn: Any = columns_v2.EmbeddingColumn
-    # Lets TensorFlow make a column of a class from its config. A decorator.
+    # A decorator for classes of columns: lets TensorFlow create such columns from their configs.
     register_feature_column: Any = serialization.register_feature_column
 else:
     EmbeddingColumn, register_feature_column = _EmbeddingColumn, _register_feature_column
@@ -147,15 +147,15 @@ watching_variables: Any = getattr(record, "VariableWatcher", _VariableWatcher)
 
 
 def call_with_training(original: Any, layer: Any, *arguments: Any) -> Any:
-    """Calls a layer's `call`, whose last argument, `training`, version 1.15's `DenseFeatures` has not."""
+    """Calls a layer's `call` without its last argument, `training`, if it lacks it, as in version 1.15."""
     takes_training = "training" in inspect.signature(original).parameters
     return original(layer, *(arguments if takes_training else arguments[:-1]))
 
 
 def policy_or_dtype(name: Any) -> Any:
-    """What Keras' layers take as their dtype, for the name of a policy or of a dtype, or for either of them.
+    """Returns the dtype argument for Keras' layers, given a policy, a dtype, or the name of either.
 
-    Version 1.15's layers take no name of a policy.
+    Version 1.15's layers do not accept the name of a policy.
     """
     if VERSION < (2, 0) and str(name).startswith("mixed_"):
         return _policies.Policy(name)

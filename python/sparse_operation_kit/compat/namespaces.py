@@ -22,7 +22,7 @@ def namespaces(path: str = "") -> list[ModuleType]:
 def remove_name(namespace: ModuleType | type, name: str) -> None:
     """Removes a name that was added to a module or class of TensorFlow's.
 
-    Version 1.15's namespaces are objects that keep copies of their names, and do not drop these themselves.
+    Version 1.15's namespaces are objects that keep copies of names, which deleting a name does not remove.
     """
     delattr(namespace, name)
     if isinstance(namespace, ModuleType):

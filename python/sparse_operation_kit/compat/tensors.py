@@ -48,7 +48,7 @@ def with_values(ids: Any, values: tf.Tensor) -> Any:
 def ascending_order(values: tf.Tensor) -> tf.Tensor:
     """Returns the order that sorts a vector of integers, stably.
 
-    `tf.argsort` of 1.15 sorts by negated values, and the smallest integer has none: it came last.
+    `tf.argsort` of 1.15 sorts by negated values. The smallest integer cannot be negated and would come last.
     """
     return tf.argsort(tf.bitwise.invert(values), direction="DESCENDING", stable=True)
 

@@ -10,7 +10,7 @@ from sparse_operation_kit.core.replacement_table import Part
 _logger = logging.getLogger(__name__)
 # What the program has chosen; None: DeepRec's arithmetic if DeepRec's names are installed.
 _chosen: bool | None = None
-# What the log says already.
+# What has been logged.
 _told: set[bool] = set()
 
 _MESSAGES = {
@@ -44,7 +44,7 @@ def use_deeprec_arithmetic(enabled: bool) -> None:
     - `tf.compat.v1.train.FtrlOptimizer` applies l1 to the norm of a row (group lasso).
 
     Subclasses of these optimizers that train tables do the same. Other optimizers, and ordinary variables,
-    are not affected. The log says once which arithmetic holds.
+    are not affected. The log says once which arithmetic is in use.
 
     Raises:
       TypeError: `enabled` is not a bool.
@@ -67,7 +67,7 @@ def uses_deeprec_arithmetic() -> bool:
 
 
 def of_new_table() -> bool:
-    """Returns `uses_deeprec_arithmetic()` for a table that is being made, and logs once what holds."""
+    """Returns `uses_deeprec_arithmetic()` for a table that is being made, and logs the result once."""
     uses = uses_deeprec_arithmetic()
     if uses not in _told and (uses or replacements.is_installed(Part.DEEPREC_NAMES)):
         _told.add(uses)

@@ -459,7 +459,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
 
 def _constant(row_initializer: Any, option: Any, admission: Any) -> float | None:
-    """Returns the value of all columns of the rows that are new, None if others may have it too."""
+    """Returns the value of all columns of new rows; None if there is none, or other rows may have it too."""
     if row_initializer.kind != "constant":
         return None
     (value,) = row_initializer.args

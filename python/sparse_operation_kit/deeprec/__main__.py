@@ -1,4 +1,4 @@
-"""python -m sparse_operation_kit.deeprec PROGRAM [ARGUMENT]... runs a program of DeepRec's as it is."""
+"""python -m sparse_operation_kit.deeprec PROGRAM [ARGUMENT]... runs a DeepRec program unchanged."""
 
 import sys
 

@@ -13,7 +13,7 @@ from sparse_operation_kit.deeprec.names import absent_names
 
 _ERRORS = absent_names()
 _ERRORS_BY_LAST_PART = {name.rpartition(".")[2]: error for name, error in _ERRORS.items()}
-# The modules in which programs look names of `tf` up, as Python names them in its search for modules.
+# The full names of the modules from which programs import names of `tf`.
 _TENSORFLOW = re.compile(r"tensorflow(\._api\.v\d+)?(\.compat\.v1)?\.")
 _THIS_PACKAGE = "sparse_operation_kit.deeprec."
 

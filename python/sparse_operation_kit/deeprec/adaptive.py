@@ -1,6 +1,6 @@
 """DeepRec's adaptive embedding: rare ids share the rows of a small variable, frequent ones have their own.
 
-A mask says for each id which it is. An id's own row starts with the row that the id shared before.
+A mask says of each id which kind it is. When an id gets its own row, that starts as the shared row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.initial_rows import look_up_with_initial_rows
 from sparse_operation_kit.lookup.keys import as_keys
 
-# The initial value of rows of tables that are made for adaptive embedding; no trained row is it.
+# The initial value of rows in tables for adaptive embedding, which no trained row has.
 INITIAL_VALUE = float(np.finfo(np.float32).min)
 
 
@@ -87,11 +87,11 @@ def adaptive_embedding_lookup_sparse(
     adaptive_mask_tensor: Any = None,
     blocknums: None = None,
 ) -> tf.Tensor:
-    """Looks up ids of which a mask says whether they have rows of their own.
+    """Looks up ids; a mask says which of them have rows of their own.
 
     Args:
-      hash_params: An ordinary variable, which may be partitioned. Ids with a mask of 0 are its rows.
-      ev_params: An embedding variable with a constant initializer, whose rows are those of the other ids.
+      hash_params: An ordinary variable, which may be partitioned. Ids with a mask of 0 are row numbers of it.
+      ev_params: An embedding variable with a constant initializer, for the other ids.
       sp_ids: Ids `[batch, any]`.
       hash_ev_ids: For each id with a mask of 1, in their order, the row of `hash_params` from which its own
         row starts.

@@ -43,15 +43,15 @@ MESSAGES: dict[str, dict[str, str]] = {
     "OptimizerOptions": {"async_embedding_options": _STAGED},
     "RewriterConfig": {"multi_stream_opts": _DEVICE},
 }
-# Wire types of protocol buffers, and the tag of our field, whose number is above all of TensorFlow's. It has
-# the name and the value of a field of DeepRec's, as text.
+# Wire types of protocol buffers, and the tag of our field, whose number is above all of TensorFlow's. It
+# holds the name and value of a DeepRec field, as text.
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _TAG = 500_000_000 << 3 | _BYTES
 _told: set[str] = set()
 
 
 class IgnoredMessage:
-    """Stands for a message, or a list of messages, of DeepRec: takes everything, and has no effect."""
+    """Stands in for a DeepRec message or a list of them: any field can be set, without effect."""
 
     def __getattr__(self, name: str) -> IgnoredMessage:
         if name.startswith("__"):
@@ -68,7 +68,7 @@ class IgnoredMessage:
         return 0
 
     def add(self, **fields: Any) -> IgnoredMessage:
-        """Takes one more message."""
+        """Adds a message to the list."""
         return IgnoredMessage()
 
 
@@ -152,7 +152,7 @@ def _read(message: Any) -> dict[str, int]:
 
 
 def _number_at(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at a place of a serialized message, and the place behind it."""
+    """The varint at a position of a serialized message, and the position after it."""
     number = shift = 0
     while True:
         number |= (data[at] & 0x7F) << shift

@@ -1,4 +1,4 @@
-"""What a program hears when it asks `pkg_resources` for the version of TensorFlow.
+"""The version of TensorFlow that a program gets from `pkg_resources`.
 
 Some scripts of DeepRec's model zoo refuse to run unless the version says that this is DeepRec.
 """

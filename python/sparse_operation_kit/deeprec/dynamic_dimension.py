@@ -1,4 +1,4 @@
-"""DeepRec's variables of a dynamic dimension: an id uses as many blocks of its row as it is given."""
+"""DeepRec's variables of a dynamic dimension: a lookup says how many blocks of its row each id uses."""
 
 from __future__ import annotations
 

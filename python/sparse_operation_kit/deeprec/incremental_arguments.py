@@ -17,7 +17,7 @@ from sparse_operation_kit.saver.incremental_hook import tables_of_graph
 
 _logger = logging.getLogger(__name__)
 
-# What a session calls of a hook, besides `before_run` and `after_run`.
+# The methods of a hook that sessions call, besides `before_run` and `after_run`.
 _OF_HOOKS = ("begin", "after_create_session", "end")
 
 
@@ -88,7 +88,7 @@ def _checkpoint_saver_hook(original: Callable) -> Callable:
 
 
 def _run_too(hook: Any, other: tf.compat.v1.train.SessionRunHook) -> None:
-    """Makes all that is called of `hook` be called of `other` too. Changes this object, not its class."""
+    """Makes each call of a method of `hook` call that of `other` too. Changes the object, not its class."""
     own = {name: getattr(hook, name) for name in (*_OF_HOOKS, "before_run", "after_run")}
 
     def both(name: str) -> Callable:
@@ -115,7 +115,7 @@ def _run_too(hook: Any, other: tf.compat.v1.train.SessionRunHook) -> None:
 
 
 def _without(*names: str) -> Callable[[Callable], Callable]:
-    """Returns the wrapper of an `__init__` that takes arguments of these names and does not use them."""
+    """Returns a wrapper for an `__init__` that accepts arguments of these names and ignores them."""
 
     def wrap(original: Callable) -> Callable:
         @functools.wraps(original)

@@ -14,10 +14,10 @@ from sparse_operation_kit.core import replacements
 
 @replacements.implements("tf.compat.v1.variable_scope.keep_weights")
 def keep_weights(self: tf.compat.v1.variable_scope, dtype: Any = tf.float32) -> tf.compat.v1.variable_scope:
-    """Lets variables that the scope's layers ask for in a smaller dtype have `dtype`, and casts what is read.
+    """Creates variables that the scope's layers request in a smaller dtype in `dtype`, and casts reads.
 
-    A method of `tf.variable_scope`, to be called before the scope is entered. Variables that are asked for in
-    `dtype` or a larger one, and embedding variables, stay what they are.
+    A method of `tf.variable_scope`, to be called before the scope is entered. It does not affect variables
+    that are requested in `dtype` or a larger one, nor embedding variables.
 
     Args:
       dtype: the floating-point dtype of the variables.
@@ -46,7 +46,7 @@ def _get_kept(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """A custom getter around `others`, the scope's own one."""
+    """A custom getter around `others`, the scope's own getter."""
     if others is not None:
         getter = functools.partial(others, getter)
     wanted = tf.dtypes.as_dtype(dtype or tf.float32).base_dtype

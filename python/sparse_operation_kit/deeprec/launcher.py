@@ -1,8 +1,8 @@
-"""Runs a program that was written for DeepRec as it is: `python -m sparse_operation_kit.deeprec PROGRAM`.
+"""Runs a program written for DeepRec unchanged: `python -m sparse_operation_kit.deeprec PROGRAM`.
 
-Where the program, or a module in its folder, imports `tensorflow`, it gets `tf.compat.v1` with DeepRec's
-names, and where it asks `pkg_resources`, TensorFlow's version says that this is DeepRec. TensorFlow itself
-and other packages get what they always get.
+If the program, or a module in its folder, imports `tensorflow`, it gets `tf.compat.v1` with DeepRec's names.
+If it asks `pkg_resources`, the version of TensorFlow is DeepRec's. TensorFlow itself and other packages are
+not affected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tensorflow as tf
 from sparse_operation_kit import compat
 from sparse_operation_kit.deeprec import distributions
 
-# The files with the launcher's wrappers, of which a program's tracebacks have no lines.
+# The files with the launcher's wrappers, whose lines are left out of a program's tracebacks.
 _OWN_FILES = (__file__, distributions.__file__)
 _USAGE = """usage: python -m sparse_operation_kit.deeprec PROGRAM [ARGUMENT]...
 
@@ -30,10 +30,10 @@ names and DeepRec's."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs the program that the first argument names, as Python runs one; the others are its arguments.
+    """Runs the program named by the first argument as Python would, with the other arguments as its own.
 
     Raises:
-      SystemExit: There is no such program; whatever else the program raises.
+      SystemExit: There is no such program. Errors of the program are passed on.
     """
     if not arguments or arguments[0].startswith("-"):
         wants_help = bool(arguments) and arguments[0] in ("-h", "--help")

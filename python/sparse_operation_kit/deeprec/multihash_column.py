@@ -107,7 +107,7 @@ class MultiHashEmbeddingColumn(
 
     @property
     def name(self) -> str:
-        """As of other embedding columns."""
+        """The column's name, formed as for other embedding columns."""
         return f"{self.categorical_column.keys.key}_embedding"
 
     @property

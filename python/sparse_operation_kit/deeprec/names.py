@@ -1,6 +1,6 @@
-"""Every public name of DeepRec's embedding documents, and what a program finds here under it.
+"""Every public name in DeepRec's documents on embedding, and what this library has for it.
 
-The tables under "Every name" in docs/from-deeprec.md are made from this one, and the errors for absent names.
+The tables under "Every name" in docs/from-deeprec.md, and the errors for absent names, are made from it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from sparse_operation_kit.compat.tensors import types_of_generator
 from sparse_operation_kit.deeprec import parquet_file
 from sparse_operation_kit.deeprec.data_frame import Field, Value
 
-# Of version 2 in every TensorFlow; `tf.data.Dataset` is a subclass of it where behavior is that of version 1.
+# The class of version 2 in every TensorFlow. With v1 behavior, `tf.data.Dataset` is a subclass of it.
 _Dataset: Any = tf.compat.v2.data.Dataset
 
 
@@ -65,7 +65,7 @@ class ParquetDataset(tf.compat.v2.data.Dataset):
           drop_remainder: whether only batches of `batch_size` rows are kept.
           num_parallel_reads: how many files are read in turn, each in a thread of its own; None for one file
             after the other. The order of batches does not depend on the threads.
-          num_sequential_reads: how many batches are taken from a file before the next one's turn.
+          num_sequential_reads: how many batches are taken from a file before the next file's turn.
           filters: rows that are read: `[(column, operator, value), ...]`, all of which must hold, or a list
             of such lists, one of which must hold, or a pyarrow expression. Not in DeepRec.
 

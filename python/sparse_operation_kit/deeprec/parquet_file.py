@@ -14,7 +14,7 @@ from sparse_operation_kit.deeprec.data_frame import Field
 
 # DeepRec's variable for the number of threads that decode columns: 0 for none, negative for all.
 _THREADS = "ARROW_NUM_THREADS"
-# Arrow's names of types that TensorFlow calls otherwise.
+# Arrow's types that have another name in TensorFlow.
 _FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 
 
@@ -55,7 +55,7 @@ def batches(
     Args:
       path: the file.
       fields: complete fields.
-      batch_size: rows of a batch. The last one has what is left.
+      batch_size: rows of a batch; the last batch may have fewer.
       partition: (index, count): only row groups index, index + count, ... are read.
       drop_remainder: whether a last batch with fewer rows is left out.
       filters: rows that are read: a pyarrow expression, or lists of (column, operator, value) as
@@ -162,7 +162,7 @@ def _of_size(pieces: Iterable[Any], size: int, drop_remainder: bool) -> Iterator
 
 
 def _complete(path: str, schema: Any, field: Field, lower: bool) -> Field:
-    """The field with what the file says about it; checks what it says itself."""
+    """Completes a field with what the file's schema says, and checks what the field says already."""
     name = field.name
     if lower and name not in schema.names:
         name = name.lower()

@@ -1,6 +1,6 @@
-"""Embedding tables cut over ranks, in the terms of NVIDIA's distributed-embeddings.
+"""Embedding tables divided over ranks, with the interface of NVIDIA's distributed-embeddings.
 
-`python -m sparse_operation_kit.dist_model_parallel plan` shows where tables would be.
+`python -m sparse_operation_kit.dist_model_parallel plan` shows where tables would be placed.
 """
 
 from sparse_operation_kit.dist_model_parallel.concat_one_hot import ConcatOneHotEmbedding

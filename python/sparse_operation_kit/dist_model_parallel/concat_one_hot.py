@@ -23,7 +23,7 @@ class ConcatOneHotEmbedding(Layer):
     Attributes:
       params: the variable, float32 `[sum of feature_sizes, embedding_width]`.
       feature_sizes, embedding_width: the arguments.
-      input_dim, output_dim, combiner: the variable's rows and columns, and None, as of `Embedding`.
+      input_dim, output_dim, combiner: the variable's rows and columns, and None, as in `Embedding`.
     """
 
     def __init__(self, feature_sizes: Sequence[int], embedding_width: int, **kwargs: Any) -> None:
@@ -32,7 +32,7 @@ class ConcatOneHotEmbedding(Layer):
         Args:
           feature_sizes: rows of each feature's table.
           embedding_width: floats of a row.
-          **kwargs: of every Keras layer: `name`, `trainable`.
+          **kwargs: arguments of every Keras layer: `name`, `trainable`.
 
         Raises:
           TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -69,7 +69,7 @@ class ConcatOneHotEmbedding(Layer):
             )
         sizes = tf.constant(self.feature_sizes, tf.int64)
         outside = tf.logical_or(ids < 0, ids >= sizes)
-        # The first that is outside. There is one more place, so that there is a first in any batch.
+        # The first id that is outside. The padding makes sure that there is one, even in an empty batch.
         place = tf.argmax(tf.pad(tf.cast(tf.reshape(outside, [-1]), tf.uint8), [[0, 1]], constant_values=1))
         feature = place % features
         message = [

@@ -1,4 +1,4 @@
-"""The names of a layer's variables, which tell what every rank has from what only one has."""
+"""The names of a layer's variables, which tell whether every rank has a variable or only one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _OF_RANK = re.compile(r"tables_\d+_of_rank_\d+_of_\d+")
 def cut_name(number: int, rank: int, ranks: int) -> str:
     """The name of a variable that only this rank has.
 
-    The rank is in it, so that a checkpoint of one rank, or of another number of ranks, is not restored on
-    another as if its rows were the same.
+    The name contains the rank. Otherwise a checkpoint of another rank, or of another number of ranks, could
+    be restored here, although its rows are different ones.
     """
     return f"tables_{number}_of_rank_{rank}_of_{ranks}"
 

@@ -63,7 +63,8 @@ class DistributedEmbedding(Layer):
         """Places the tables. Variables are made when the layer is first called or built.
 
         Args:
-          embeddings: embedding layers without weights; see `DistEmbeddingStrategy`, also for the others.
+          embeddings: embedding layers without weights; see `DistEmbeddingStrategy`, also for the other
+            arguments.
           strategy: "basic", "memory_balanced" or "memory_optimized".
           column_slice_threshold: the most elements of a slice of columns.
           row_slice_threshold: tables with at least this many elements are sliced by rows.
@@ -71,7 +72,7 @@ class DistributedEmbedding(Layer):
             `strategy.input_ids_list[rank]` of the whole batch.
           input_table_map: the table of each input.
           data_parallel_threshold: tables with at most this many elements are replicated.
-          **kwargs: of every Keras layer: `name`, `dtype`, `trainable`.
+          **kwargs: arguments of every Keras layer: `name`, `dtype`, `trainable`.
 
         Raises:
           TypeError, ValueError: an argument is of the wrong type or out of range.
@@ -122,7 +123,7 @@ class DistributedEmbedding(Layer):
 
         Raises:
           TypeError, ValueError: the inputs do not fit; the message names the input and its table.
-          tf.errors.InvalidArgumentError: when it runs, on all ranks: an id on one of them is not in its
+          tf.errors.InvalidArgumentError: when it runs, on all ranks, if an id on any rank is not in its
           table.
         """
         return self._outputs(inputs)
@@ -167,13 +168,14 @@ class DistributedEmbedding(Layer):
     def set_weights(
         self, weights: Sequence[Any], chunk: int = _CHUNK, use_lock: bool = False, session: Any = None
     ) -> None:
-        """Sets the tables. All ranks call it with the same weights; each reads what it holds.
+        """Sets the tables. All ranks must call it with the same weights; each rank reads only its own rows.
 
         Args:
           weights: for each embedding layer an array [rows, columns], which may be mapped from a file, or the
             path of a `.npy` file of one. Such files are mapped into memory and not read whole.
           chunk: the most elements to set at once; a row is always set whole.
-          use_lock: whether ranks set their rows one after another, which limits memory where they share it.
+          use_lock: whether ranks set their rows one after another, which takes less memory if they share a
+            machine.
           session: as for `get_weights`.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Embedding: a table for one or many ids per sample, in the terms of NVIDIA's distributed-embeddings."""
+"""Embedding: a table for one or many ids per sample, as in NVIDIA's distributed-embeddings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Embedding(Layer):
     | SparseTensor `[batch, any]` | ValueError | `[batch, output_dim]` |
 
     A RaggedTensor may have more dimensions. An id that occurs twice counts twice; a sample without ids gives
-    zeros. Ids are of any integer dtype; floats, which Keras makes of inputs without a dtype, are cut off.
+    zeros. Ids have any integer dtype; floats, to which Keras converts inputs without a dtype, are truncated.
     Output is in the layer's compute dtype. Running the layer on an id outside [0, input_dim) raises an
     InvalidArgumentError that names the layer and the id. Gradients of the table are `tf.IndexedSlices`.
 
@@ -56,12 +56,13 @@ class Embedding(Layer):
         Args:
           input_dim: rows of the table, the largest id + 1.
           output_dim: floats of a row.
-          embeddings_initializer: of the table, as Keras takes it.
-          embeddings_regularizer: of the table.
-          activity_regularizer: of the output.
-          embeddings_constraint: on the table after an update.
+          embeddings_initializer: the table's initializer, in any form that Keras accepts.
+          embeddings_regularizer: the table's regularizer.
+          activity_regularizer: the output's regularizer.
+          embeddings_constraint: applied to the table after each update.
           combiner: "sum" or "mean" of the rows of a sample, or None.
-          **kwargs: of every Keras layer: `name`, `dtype`, `trainable`, `weights`, `input_shape` and so on.
+          **kwargs: arguments of every Keras layer: `name`, `dtype`, `trainable`, `weights`, `input_shape` and
+            so on.
 
         Raises:
           TypeError, ValueError: an argument is of the wrong type or out of range.

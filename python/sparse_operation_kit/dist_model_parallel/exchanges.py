@@ -15,7 +15,7 @@ def exchange_ids(messages: Sequence[Sequence[tf.Tensor]], name: str) -> tuple[tf
     """Sends each rank an int64 message.
 
     Args:
-      messages: by receiver, the parts of its message, int64 vectors.
+      messages: for each receiver, the parts of its message, int64 vectors.
       name: of the exchange.
 
     Returns:
@@ -34,17 +34,17 @@ def swap(
     widths: Sequence[Sequence[int]],
     name: str,
 ) -> list[list[tf.Tensor]]:
-    """Sends each rank its rows of this rank's matrices. Gradients take the way back.
+    """Sends each rank its rows of this rank's matrices. Gradients are sent back in another exchange.
 
     Args:
       own: float32 matrices of this rank; the rows for rank 0, then those for rank 1, and so on.
       own_counts: int64 [ranks, matrices], how many rows of each matrix each rank gets.
-      counts: by sender, int64 [its matrices], how many rows of each come from it.
-      widths: by sender, the columns of its matrices.
+      counts: for each sender, int64 [its matrices], how many rows of each it sends to this rank.
+      widths: for each sender, the numbers of columns of its matrices.
       name: of the exchange.
 
     Returns:
-      By sender, the rows that came of each of its matrices.
+      For each sender, the rows that it sent of each of its matrices.
     """
     ranks = communicator()
     if ranks.size == 1:
@@ -105,5 +105,5 @@ def _exchange(
     matrices = []
     for columns in widths:
         matrices.append([tf.reshape(next(flat), [-1, width]) for width in columns])
-        next(flat)  # what made the message a whole number of words
+        next(flat)  # padding to a whole number of words
     return matrices

@@ -14,7 +14,7 @@ def count(value: Any, who: str) -> int:
     """`value`, an int of at least 1.
 
     Raises:
-      TypeError: it is no int; the message begins with `who`.
+      TypeError: it is not an int; the message begins with `who`.
       ValueError: it is less than 1.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -25,15 +25,15 @@ def count(value: Any, who: str) -> int:
 
 
 def as_ids(values: tf.Tensor) -> tf.Tensor:
-    """Numbers as int32 or int64. Floats, Keras' default for inputs, are cut off."""
+    """Returns numbers as int32 or int64. Floats, Keras' default for inputs, are truncated."""
     return values if values.dtype in (tf.int32, tf.int64) else tf.cast(values, tf.int64)
 
 
 def checked_ids(ids: tf.Tensor, rows: int, who: str) -> tf.Tensor:
-    """`ids`, of int32 or int64 and any shape, once it is known that all are in [0, rows).
+    """Returns int32 or int64 `ids` of any shape, and checks that all are in [0, rows).
 
-    Where they are not, running the result raises InvalidArgumentError, with `who` and the id farthest out.
-    On a GPU TensorFlow itself would read zeros for such ids.
+    If they are not, running the result raises InvalidArgumentError with `who` and the id farthest outside. On
+    a GPU TensorFlow itself would read zeros for such ids.
     """
     # Zero stands in for the ids of an empty batch.
     lowest = tf.cast(tf.minimum(tf.reduce_min(ids), 0), tf.int64)
@@ -44,11 +44,11 @@ def checked_ids(ids: tf.Tensor, rows: int, who: str) -> tf.Tensor:
 
 
 def unless(holds: tf.Tensor, message: Sequence[Any], result: tf.Tensor) -> tf.Tensor:
-    """`result`, unless the scalar `holds` is false when it runs: then InvalidArgumentError.
+    """Returns `result`; running it raises InvalidArgumentError if the scalar `holds` is false.
 
     Args:
-      holds: a bool.
-      message: its parts, strings and scalar string tensors.
+      holds: a scalar bool tensor.
+      message: the parts of the error's message, strings and scalar string tensors.
       result: any tensor.
     """
     # Not tf.debugging.Assert, which prints quotes and what is beyond ASCII as escapes.

@@ -20,8 +20,9 @@ class FlatIds:
     Attributes:
       ids: the input.
       values: int64 [n]. Id i is one of feature i % len(sizes).
-      sizes: of the features of the table, whose rows follow each other; of most tables, their rows.
-      combiner: of the table.
+      sizes: the number of rows of each feature of the table, whose rows follow each other; most tables have
+        one feature.
+      combiner: the table's.
     """
 
     ids: Ids
@@ -31,7 +32,7 @@ class FlatIds:
 
     @property
     def is_one_hot(self) -> bool:
-        """Whether a bag is known to have one id, so that rows are what combining them gives."""
+        """Whether each bag is known to have one id, so that combining changes nothing."""
         return self._is_dense and self.ids.shape.rank is not None and self.ids.shape[-1] == 1
 
     @property
@@ -97,12 +98,12 @@ def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
     """Checks the kind and shape of an input.
 
     Args:
-      ids: any tensor, or what converts to one.
+      ids: any tensor, or a value that converts to one.
       of_layer: the table.
       who: the beginning of error messages.
 
     Raises:
-      TypeError: ids are no numbers.
+      TypeError: ids are not numbers.
       ValueError: ids have a shape, or are of a kind, that the table's combiner cannot take.
     """
     combiner = of_layer.table.combiner

@@ -1,4 +1,4 @@
-"""IntegerLookup: keys of 64 bits to rows of a table, in the terms of NVIDIA's distributed-embeddings."""
+"""IntegerLookup: 64-bit keys to rows of a table, as in NVIDIA's distributed-embeddings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparse_operation_kit.dist_model_parallel.keras import Layer, keras, keras_s
 
 Keys = Union[tf.Tensor, tf.RaggedTensor, tf.SparseTensor]
 
-# As many as the engine's slots, which are twice to four times as many, allow (cc/vocabulary).
+# The limit of the engine (cc/vocabulary).
 _MOST_TOKENS = 2**30 - 1
 # The kernel is for CPUs, and updates the variables in place.
 _DEVICE = "/device:CPU:0"
@@ -24,18 +24,18 @@ _DEVICE = "/device:CPU:0"
 class IntegerLookup(Layer):
     """A Keras layer that numbers keys 1, 2, 3, … in the order of their first occurrence.
 
-    Every integer is a key, but for -1, which stands for no key and is always 0. When `max_tokens` keys have
-    numbers, all others are 0. So numbers are ids for a table of `max_tokens + 1` rows.
+    Every integer except -1 is a key; -1 means no key, and its number is 0. Once `max_tokens` keys have
+    numbers, the number of every other key is 0. So numbers are ids for a table of `max_tokens + 1` rows.
 
     `layer(inputs, training=True)` takes a Tensor of any shape, a RaggedTensor or a SparseTensor, of any
     integer dtype, and returns the same with int64 numbers. With `training=False`, a Python bool or a scalar
     tensor, new keys are 0, and nothing is counted.
 
-    Over ranks, all number keys as one process does that gets the ranks' inputs one after the other. For this
-    every rank sends the others its distinct keys at each call with `training=True`, which all ranks run.
+    All ranks have the same numbers, as if one process got the ranks' inputs one after another. For this, each
+    rank sends its distinct keys to the others in every call with `training=True`, which all ranks must run.
 
-    The state is in ordinary variables, so Savers, `save_weights` and broadcasts have it. Calls from several
-    threads run one after the other if they add keys.
+    The state is in ordinary variables, so Savers, `save_weights` and broadcasts include it. Calls from
+    several threads run one after the other if they add keys.
     """
 
     def __init__(self, max_tokens: int, use_gpu: bool = True, **kwargs: Any) -> None:
@@ -44,7 +44,7 @@ class IntegerLookup(Layer):
         Args:
           max_tokens: the most keys with numbers, at least 1.
           use_gpu: has no effect; keys are numbered on the CPU.
-          **kwargs: of every Keras layer, such as `name`.
+          **kwargs: arguments of every Keras layer, such as `name`.
 
         Raises:
           TypeError, ValueError: `max_tokens` is not an int, or out of range.
@@ -68,7 +68,7 @@ class IntegerLookup(Layer):
         """The numbers of keys. `training=None` is True.
 
         Raises:
-          TypeError: the keys are not integers that int64 holds.
+          TypeError: the keys are not integers, or do not fit into int64.
         """
         training = True if training is None else training
         if isinstance(inputs, tf.RaggedTensor):
@@ -135,7 +135,7 @@ class IntegerLookup(Layer):
         """The distinct keys of the ranks, and how often each occurs there, one rank after the other."""
         ranks = communicator()
         words = tf.reshape(tf.stack([distinct, occurrences], axis=1), [-1])
-        # All ranks run the exchange also where `training` is a tensor that is false.
+        # All ranks run the exchange, also if `training` is a tensor that is false.
         words = words[: tf.size(words) * tf.cast(training, tf.int32)]
         name = exchange_names.unique_name(f"keys of IntegerLookup '{self.name}'")
         received, _ = ranks.exchange(

@@ -1,4 +1,4 @@
-"""LayerCall: what a lookup of a `DistributedEmbedding` starts from."""
+"""LayerCall: the tables, variables and ids of one lookup of a `DistributedEmbedding`."""
 
 from __future__ import annotations
 

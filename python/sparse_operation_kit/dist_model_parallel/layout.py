@@ -1,9 +1,8 @@
-"""What follows from a placement for lookups: the variables of each rank, and which rows of them an id reads.
+"""Derived from a placement: the variables of each rank, and which of their rows an id reads.
 
-Tables that lie whole in one variable of one rank are looked up together, as a unit: their ids have no
-  duplicates
-among them, travel together, and come back as the rows of one matrix. A table that is cut, or replicated, is a
-unit of its own.
+Tables that are entirely in one variable of one rank form a unit. They are looked up together: their distinct
+ids are sent together, and their rows come back as one matrix. A table that is sliced or replicated is a unit
+of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What a rank has of a unit.
+    """The part of a unit that a rank has.
 
     Attributes:
       rank, group: the variable; `group` counts the rank's variables that are not replicas.
@@ -54,9 +53,9 @@ class Unit:
     """Tables that are looked up together. An id of table `tables[i]` has the key `id + bases[i]`.
 
     Attributes:
-      tables, bases: the tables and the keys of their ids 0.
-      columns: of each table.
-      combiner: of each table.
+      tables, bases: the tables, and for each table the key of its id 0.
+      columns: the columns of each table.
+      combiner: the combiner of each table.
       cut: "whole", "columns", "rows" or "replicated".
       parts: where the rows are, in the order of keys and columns; none if every rank has a replica.
     """
@@ -76,8 +75,8 @@ class Layout:
     Attributes:
       placement: where the tables are.
       replicas: the variables that every rank has, one for each replicated table.
-      groups: by rank, its other variables. A rank without a piece has one of no rows, so that the gradient of
-        a loss has a variable, and so an exchange, on every rank.
+      groups: for each rank, its other variables. A rank without a piece has a variable without rows, so that
+        the gradient of a loss runs its exchange on every rank.
       units: first those of `replicas`, in that order.
     """
 
@@ -96,7 +95,7 @@ class Layout:
         return parts
 
     def fingerprint(self) -> int:
-        """A number that other placements do not have, to find ranks with other tables or options."""
+        """A number that differs between placements, to find ranks with other tables or options."""
         digest = hashlib.sha256(repr(self.placement).encode()).digest()
         return int.from_bytes(digest[:8], "little", signed=True)
 

@@ -3,8 +3,8 @@
     ids, merged per unit -> exchange -> rows of this rank's variables -> exchange -> rows of each unit ->
     outputs
 
-Both exchanges are one for all tables. Gradients go the way back from the outputs to the variables in a third
-one, and reach an optimizer as tf.IndexedSlices.
+Each exchange is one for all tables. A third one sends the gradients back, which an optimizer gets as
+tf.IndexedSlices.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from sparse_operation_kit.dist_model_parallel.strategy import DistEmbeddingStrat
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """What a rank asks for of a unit.
+    """What a rank requests of a unit.
 
     Attributes:
       rows: for each part of the unit, int64, the distinct rows of its variable; of a replica, this rank's.
-      places: int32 [ids], the row of each id among those that come back, part by part for a table sliced by
-        rows.
+      places: int32 [ids], the position of each id's row in the reply; for a table sliced by rows, the parts'
+        replies follow each other.
     """
 
     rows: list[tf.Tensor]
@@ -86,18 +86,18 @@ def _asked(unit: Unit, keys: tf.Tensor, places: tf.Tensor) -> _Asked:
 
 
 def _owners(parts: Sequence[Part], keys: tf.Tensor) -> tf.Tensor:
-    """int32, the part that has each key; a bad id gets any, as it is never looked up."""
+    """int32, the part that has each key. A bad id gets any part: it is never looked up."""
     ends = tf.constant([part.rows[1] for part in parts[:-1]], tf.int64)
     return tf.searchsorted(ends, keys, side="right")
 
 
 class _Matrices:
-    """The rows that came back: by sender, a matrix of each of its variables with the rows of its parts."""
+    """The rows of the replies: a matrix for each variable of each sender, with the rows of its parts."""
 
     def __init__(self, layout: Layout, asked: Sequence[_Asked], gate: tf.Tensor) -> None:
         self._layout = layout
         self._asked = asked
-        # A tensor that can be computed only if no rank found anything wrong.
+        # A tensor that can be computed only if no rank found an error.
         self._gate = gate
         self._of_part: dict[tuple[int, int], tf.Tensor] = {}
 
@@ -146,7 +146,8 @@ def _matrices_of_ranks(call: LayerCall, asked: Sequence[_Asked], header: tf.Tens
     places = tf.cumsum(splits, exclusive=True)[:, tf.newaxis] + tf.range(
         messages.HEADER + groups, dtype=tf.int64
     )
-    # The place of a word that another rank's tables have and these have not is checked before it is read.
+    # If another rank has other tables, its message may be shorter. The error is raised before its words are
+    # used.
     places = tf.minimum(places, tf.size(received, out_type=tf.int64) - 1)
     headers = messages.checked(strategy, tf.gather(received, places[:, : messages.HEADER]), name, places)
     counts = tf.gather(received, headers[:, messages.HEADER :])

@@ -1,8 +1,8 @@
 """Where tables are: a pure function from their sizes to pieces on ranks. All ranks compute the same.
 
-A table is replicated, sliced by rows over all ranks, or sliced by columns into slices, which may be one.
-Slices are distributed over ranks by a strategy. Slices of one table that meet on a rank are one piece. Pieces
-of one width and combiner on a rank are one variable, their group: the rows of one below those of the other.
+A table is replicated, sliced by rows over all ranks, or sliced by columns into one or more slices. Slices are
+distributed over ranks by a strategy. Slices of one table that meet on a rank are one piece. Pieces of one
+width and combiner on a rank form a group, which is one variable: the pieces follow each other in its rows.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ def place(tables: Sequence[Table], ranks: int, options: Options = Options()) -> 
     """Places tables on ranks.
 
     Args:
-      tables: the tables, in the order in which they are dealt and in which equal sizes tie.
+      tables: the tables, in the order in which they are dealt; of equal sizes, the earlier comes first.
       ranks: at least 1.
-      options: how.
+      options: how to slice and distribute them.
 
     Raises:
-      ValueError: a number is below 1 or no integer, a strategy is unknown, or there are fewer slices than
+      ValueError: a number is below 1 or not an integer, a strategy is unknown, or there are fewer slices than
         ranks and no table can be cut further.
     """
     check(tables, ranks, options)
@@ -128,7 +128,7 @@ _Part = Tuple[int, Tuple[int, int], Tuple[int, int]]  # table, rows, columns
 def _deal_to_all(
     tables: Sequence[Table], replicated: Sequence[int], row_sliced: Sequence[int], rank: int, ranks: int
 ) -> list[_Part]:
-    """The parts that every rank has one of. The first `rows % ranks` ranks have one row more."""
+    """A rank's parts of tables that all ranks share. The first `rows % ranks` ranks have one row more."""
     parts: list[_Part] = []
     for number in replicated:
         parts.append((number, (0, tables[number].rows), (0, tables[number].columns)))
@@ -143,7 +143,7 @@ def _deal_to_all(
 def _grouped(
     tables: Sequence[Table], rank: int, parts: Sequence[_Part], alone: frozenset[int]
 ) -> list[Piece]:
-    """The pieces of a rank, by group: one width and combiner, but for tables that are `alone` in theirs."""
+    """A rank's pieces, grouped by width and combiner; each table in `alone` has its own group."""
     groups: dict[object, list[_Part]] = {}
     for part in parts:
         table, _, (begin, end) = part

@@ -9,7 +9,10 @@ from sparse_operation_kit.dist_model_parallel.tables import Table
 
 
 def _slices_for(table: Table, threshold: int, ranks: int) -> int:
-    """The smallest power of two of slices of at most `threshold` elements; no more than ranks and columns."""
+    """The number of slices: the smallest power of two for slices of at most `threshold` elements.
+
+    It is not more than the number of ranks or of columns.
+    """
     slices = 1
     while table.rows * -(-table.columns // slices) > threshold and slices < min(ranks, table.columns):
         slices *= 2
@@ -21,8 +24,8 @@ def slice_counts(
 ) -> dict[int, int]:
     """For each table of these numbers, how many slices it is cut into.
 
-    Without a threshold it is the largest table's size, halved until each rank has a slice, or until no table
-    can be cut further.
+    Without a threshold, the largest table's size is halved until each rank has a slice, or no table can be
+    cut further.
     """
     largest = max((tables[number].elements for number in numbers), default=0)
     tried = largest if threshold is None else threshold
@@ -41,7 +44,7 @@ def _columns_of_slice(columns: int, slices: int, number: int) -> int:
 def dealt(
     tables: Sequence[Table], counts: dict[int, int], ranks: int, strategy: str
 ) -> list[tuple[int, int]]:
-    """(table, rank) of each slice. The slices of a table are alike here but for a column."""
+    """(table, rank) of each slice. Slices of one table differ by a column at most."""
     slices = [
         (table, _columns_of_slice(tables[table].columns, count, number))
         for table, count in counts.items()
@@ -53,7 +56,7 @@ def dealt(
     largest_first = sorted(slices, key=measure, reverse=True)  # keeps the order of equal ones
     if strategy == "memory_balanced":
         return [(table, _zigzag(position, ranks)) for position, (table, _) in enumerate(largest_first)]
-    loads: list[float] = [0] * ranks  # integers, and exact, if elements are what counts
+    loads: list[float] = [0] * ranks  # exact integers, if only elements count
     places = []
     for table, columns in largest_first:
         rank = min(range(ranks), key=loads.__getitem__)
@@ -65,7 +68,7 @@ def dealt(
 def _measure(
     tables: Sequence[Table], slices: Sequence[tuple[int, int]]
 ) -> Callable[[tuple[int, int]], float]:
-    """What strategies balance: elements; if every hotness is known, the shares of elements and of reads."""
+    """What strategies balance: elements or, if every hotness is known, the shares of elements and reads."""
 
     def elements(piece: tuple[int, int]) -> int:
         return tables[piece[0]].rows * piece[1]

@@ -39,7 +39,7 @@ class DistEmbeddingStrategy:
       options: the strategy and the thresholds.
       input_table_map: the table of each input.
       placement: the pieces of the tables, a `Placement`.
-      layout: what follows from it for lookups.
+      layout: the variables and lookups that follow from it.
       table_ids_list: by rank, the tables of which it has a piece.
       input_ids_list: by rank, the inputs that look up one of these tables. With `dp_input=False` a rank takes
         these inputs, in this order.
@@ -72,7 +72,7 @@ class DistEmbeddingStrategy:
           data_parallel_threshold: tables with at most this many elements are replicated. None: none is.
 
         Raises:
-          TypeError: an embedding is no embedding layer.
+          TypeError: an embedding is not an embedding layer.
           ValueError: an argument is out of range; the message names it, and the table if it is one's.
         """
         if not isinstance(embeddings, (list, tuple)):
@@ -172,7 +172,7 @@ _READ = (
 
 
 def _attributes(layer: Any) -> dict[str, Any]:
-    """The layer's attributes; what it has in its config only is read there."""
+    """The layer's attributes; those that it lacks are read from its config."""
     config = layer.get_config() if hasattr(layer, "get_config") else {}
     own = {name: getattr(layer, name, config.get(name)) for name in _READ}
     own["dtype"] = getattr(layer, "variable_dtype", None) or config.get("dtype")
@@ -185,7 +185,7 @@ def _serialized(initializer: Any) -> Any:
 
 
 def _as_int(value: Any) -> Any:
-    """NumPy's integers as Python's; other values as they are, which the placement refuses."""
+    """Converts NumPy's integers to Python's. Returns other values unchanged, which the placement refuses."""
     is_index = hasattr(value, "__index__") and not isinstance(value, bool)
     return value.__index__() if is_index else value
 

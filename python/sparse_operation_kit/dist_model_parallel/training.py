@@ -62,7 +62,7 @@ class _Options:
                 combined.append((_divided(gradient, ranks) if self.average else gradient, variable))
                 if is_cut(variable):
                     sharded_norms.mark_as_of_one_rank(combined[-1][0])
-        # Clipping them by their global norm has the same effect on all ranks then.
+        # So that clipping by the global norm has the same effect on all ranks.
         replacements.install(Part.NORMS)
         return combined
 
@@ -87,7 +87,7 @@ class DistributedGradientTape:
     or sliced are sums over ranks already, and are divided by the number of ranks if others are averaged.
 
     Args:
-      gradtape: a tf.GradientTape. All else of it can be used through this object.
+      gradtape: a tf.GradientTape. Its other attributes can be used through this object.
       device_dense, device_sparse, num_groups, groups: have no effect; Horovod's arguments.
       compression: None, or Horovod's `Compression.none`.
       sparse_as_dense: whether tf.IndexedSlices of variables that every rank has are made dense and summed,
@@ -96,7 +96,7 @@ class DistributedGradientTape:
       gradient_predivide_factor: 1.0.
 
     Raises:
-      ValueError: an argument is none of these.
+      ValueError: an argument has another value.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class DistributedGradientTape:
         )
 
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """As tf.GradientTape's; the gradients are those of all ranks."""
+        """Like tf.GradientTape's `gradient`, combined over all ranks."""
         gradients = self._tape.gradient(target, sources, *args, **kwargs)
         flat = tf.nest.flatten(sources)
         pairs = zip(tf.nest.flatten(gradients, expand_composites=False), flat)
@@ -160,7 +160,7 @@ class _OfKeras:
     _dmp_options: _Options
 
     def apply_gradients(self, grads_and_vars: Iterable, *args: Any, **kwargs: Any) -> Any:
-        """As the optimizer's, with the gradients of all ranks."""
+        """Calls the optimizer's `apply_gradients` with gradients combined over all ranks."""
         pairs = [(gradient, variable) for gradient, variable in grads_and_vars]
         combined = self._dmp_options.combined(pairs, f"Distributed{type(self).__name__}")
         with by_hand():
@@ -189,15 +189,16 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
     one whose `apply_gradients` combines, and is returned itself.
 
     Args:
-      optimizer: of tf.compat.v1.train, or one of Keras 2, legacy or not.
+      optimizer: an optimizer of tf.compat.v1.train or of Keras 2, legacy or not.
       name: prefix of the names of ops; the same on all ranks.
       use_locking, device_dense, device_sparse, average_aggregated_gradients, num_groups, groups: have no
         effect.
       compression, sparse_as_dense, op, gradient_predivide_factor: as for `DistributedGradientTape`.
-      backward_passes_per_step: 1.
+      backward_passes_per_step: must be 1.
 
     Raises:
-      TypeError: `optimizer` is no such optimizer, is distributed already, or is Keras' LossScaleOptimizer.
+      TypeError: `optimizer` is not such an optimizer, is distributed already, or is Keras'
+        LossScaleOptimizer.
       ValueError: another argument is out of range.
     """
     del use_locking, device_dense, device_sparse, average_aggregated_gradients, num_groups, groups
@@ -218,9 +219,9 @@ def DistributedOptimizer(  # noqa: N802 - the name is Horovod's
             "DistributedOptimizer takes an optimizer of tf.compat.v1.train or of Keras, not "
             f"{type(optimizer).__name__}"
         )
-    # A LossScaleOptimizer has an `inner_optimizer`, and in TensorFlow 1.15 a `loss_scale` only.
+    # A LossScaleOptimizer has an `inner_optimizer`, in TensorFlow 1.15 only a `loss_scale`.
     if hasattr(optimizer, "inner_optimizer") or hasattr(optimizer, "loss_scale"):
-        # Whether gradients are finite differs between ranks, as each has other tables.
+        # Ranks have different tables, so gradients may be finite on some ranks only.
         raise TypeError(
             "DistributedOptimizer: Keras' LossScaleOptimizer would skip steps on some ranks only; take "
             "sok.tf.keras.mixed_precision.LossScaleOptimizer"

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class _Variable:
-    """Reads and writes rows of a variable. In a graph, makes its ops at once, so that it may be finalized."""
+    """Reads and writes rows of a variable. In a graph, creates its ops first: it may be finalized later."""
 
     def __init__(self, variable: tf.Variable) -> None:
         self._variable = variable
@@ -167,7 +167,7 @@ class Weights:
     def _sent(self, own: Sequence[np.ndarray], all_ranks: bool, session: Any) -> list[np.ndarray]:
         """Sends this rank's floats to all ranks or to rank 0; returns those of each rank."""
         size = communicator().size
-        floats = np.concatenate([*own, np.zeros(1, np.float32)])  # the last is a filler of odd lengths
+        floats = np.concatenate([*own, np.zeros(1, np.float32)])  # the last float may be padding
         words = floats[: len(floats) // 2 * 2].view(np.int64)
         if all_ranks:
             received = self._exchange.run(np.tile(words, size), [len(words)] * size, session)

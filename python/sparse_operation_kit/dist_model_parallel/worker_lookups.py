@@ -123,9 +123,9 @@ def _rows(
 
 
 def _told(strategy: DistEmbeddingStrategy, words: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """`(words of all ranks, [ranks, 1] where each rank's begin)`."""
+    """Returns the words of all ranks, and where each rank's words begin, [ranks, 1]."""
     told, splits = exchange_ids([[words]] * strategy.world_size, f"{name}: shapes")
-    # What is missing if another rank has other tables is never read: its header says so.
+    # If another rank has other tables, its words may be too few. They are not used: its header is an error.
     told = tf.concat([told, tf.zeros([strategy.world_size * tf.size(words)], tf.int64)], axis=0)
     return told, tf.cumsum(splits, exclusive=True)[:, tf.newaxis]
 
@@ -133,7 +133,7 @@ def _told(strategy: DistEmbeddingStrategy, words: tf.Tensor, name: str) -> tuple
 def _shapes_of(
     strategy: DistEmbeddingStrategy, rank: int, told: tf.Tensor, start: tf.Tensor
 ) -> dict[int, tf.Tensor]:
-    """By input of a rank, what `_shape` is of one rank's samples."""
+    """For each input of a rank, the `_shape` of another rank's samples."""
     numbers = strategy.input_ids_list[rank]
     begin = start + messages.HEADER
     shapes = tf.reshape(told[begin : begin + 2 * len(numbers)], [len(numbers), 2])

@@ -1,4 +1,4 @@
-"""Lookups that bring the initial rows of the keys that have none."""
+"""Lookups that supply initial rows for keys without a row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def look_up_with_initial_rows(
       variable: An embedding variable.
       keys: [n], of its key_dtype. Equal keys have equal initial rows.
       initial_rows: [n, dim]. They get no gradients.
-      initial_value: The variable's constant initial value. A row of which all columns equal it counts as new.
+      initial_value: The variable's constant initial value. A row is new if all its columns equal it.
       training: As in `lookup_group`. If false, nothing is stored.
 
     Returns:

@@ -74,7 +74,7 @@ class DistributedOptimizer(OptimizerWrapper):
         pairs = list(grads_and_vars)
         self._combined.update(graphs_of(pairs))
         if communicator().size > 1 and any(is_embedding_variable(variable) for _, variable in pairs):
-            # Clipping by the global norm has the same effect on all ranks then.
+            # So that clipping by the global norm has the same effect on all ranks.
             replacements.install(Part.NORMS)
         return combine(pairs, self.get_name(), average=self._average, sparse_as_dense=self._sparse_as_dense)
 

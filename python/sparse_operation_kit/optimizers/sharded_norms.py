@@ -24,9 +24,9 @@ _ANYTHING = typing.List[typing.Union[tf.IndexedSlices, object]]  # noqa: UP006, 
 
 
 def mark_as_of_one_rank(gradient: Any) -> None:
-    """Has global norms add a gradient's values to those of other ranks: its variable is on this rank only.
+    """Makes global norms add up a gradient over ranks, because its variable is on this rank only.
 
-    Every rank must have such a gradient wherever one of them has. Does nothing if it is no tf.IndexedSlices.
+    If one rank has such a gradient in a list, every rank must. Does nothing unless it is a tf.IndexedSlices.
     """
     if isinstance(gradient, tf.IndexedSlices):
         setattr(gradient.indices, _OF_ONE_RANK, True)
