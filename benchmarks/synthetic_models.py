@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
                 ranks,
             )
             results.append({"model": model, **result})
-            # A run takes minutes: each row is shown when it is there.
+            # Runs take minutes, so each row is printed when it is ready.
             table = markdown.table(_HEAD, [_line(result, results) for result in results]).splitlines()
             print("\n".join(table if len(results) == 1 else table[-1:]), flush=True)
     for result in results:
@@ -94,7 +94,7 @@ def _line(result: dict, results: Sequence[dict]) -> list[str]:
 
 
 def _profile(result: dict) -> str:
-    """Types of ops, those first of which a step over ranks spends most beyond the network's."""
+    """Types of ops, sorted by the time that steps over ranks spend on them beyond the network's."""
     profiles = [result["profiles"][side] for side in _SIDES]
     none = {"nodes": 0, "milliseconds": 0.0}
 
@@ -106,7 +106,7 @@ def _profile(result: dict) -> str:
     lines = [
         [kind, *(_ops(profile.get(kind, none)) for profile in profiles)]
         for kind in kinds
-        # Of the many types, those that can be seen in the milliseconds.
+        # Leaves out the many types that take almost no time.
         if any(profile.get(kind, none)["milliseconds"] >= 0.05 for profile in profiles)
     ]
     totals = [

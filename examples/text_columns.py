@@ -8,8 +8,8 @@ import tensorflow as tf
 def split_columns(text: tf.Tensor, separator: str, count: int) -> tf.Tensor:
     """The columns of string [n]: string [n, count]. Missing columns at the end of a line are empty.
 
-    A line with more columns is an error that shows it: a wrong separator or a damaged file, which must not be
-    cut to samples.
+    A line with more columns raises an error that shows the line: the separator is wrong or the file is
+    damaged, and dropping columns would hide that.
     """
     # By version 1's function, because TensorFlow 1.15 has RaggedTensors without `to_tensor(shape=...)`.
     columns = tf.compat.v1.strings.split(text, separator)

@@ -1,4 +1,4 @@
-"""python -m sparse_operation_kit.deeprec runs a program of DeepRec's as it is, and as Python would run it."""
+"""python -m sparse_operation_kit.deeprec runs a DeepRec program unchanged, as Python would run it."""
 
 import os
 import subprocess
@@ -88,7 +88,7 @@ def test_a_program_trains_without_an_import_of_this_library(tmp_path):
     assert run.stdout == "trained 5 train.py\n"
 
 
-# Programs, and what Python shows and returns for each is what the launcher's program must.
+# Programs for which the launcher must show and return the same as Python.
 _ENDS = {
     "names": """
 import sys
@@ -156,7 +156,7 @@ def test_other_packages_get_tensorflow_as_it_is(tmp_path):
 
 
 def test_the_program_hears_that_tensorflow_is_deeprec(tmp_path):
-    """Scripts of the model zoo stop otherwise. Other packages hear what is installed."""
+    """Otherwise scripts of the model zoo stop. Other packages get the version that is installed."""
     site = tmp_path / "lib"
     site.mkdir()
     (site / "other.py").write_text("import pkg_resources\nwhole = pkg_resources\n")

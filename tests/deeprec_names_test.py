@@ -53,7 +53,7 @@ PATHS = [
     "train.mark_target_node",
     "train.IncrementalSaver",
 ]
-# Of the table of names: those that are there, and the errors for those that are not.
+# From the table of names: the names that exist, and the errors for absent ones.
 ROWS = [row for rows in NAMES.values() for row in rows]
 THERE = [name for row in ROWS if row.answer != ABSENT for name in row.names]
 ERRORS = absent_names()

@@ -18,10 +18,10 @@ if ON_GPU:
 
 
 def sized(on_cpu: T, on_gpu: T) -> T:
-    """A size or a list of cases. That GPU is slow: it gets the least that shows the same."""
+    """A size, or a list of cases: on that GPU, which is slow, the smallest one that shows the same."""
     return on_gpu if ON_GPU else on_cpu
 
 
 def cpu_only(reason: str) -> pytest.MarkDecorator:
-    """Leaves a test out with tables on a GPU. `expected_skips.py` lists the reasons."""
+    """Skips a test if tables are on a GPU. `expected_skips.py` lists the reasons."""
     return pytest.mark.skipif(ON_GPU, reason=reason)

@@ -133,7 +133,7 @@ def test_ids_are_merged_in_order_and_bad_ones_found():
     np.testing.assert_array_equal(merged.places[0], [0, 1, 0, 2, 2])
     assert merged.distinct[1].shape == merged.places[1].shape == [0]
     np.testing.assert_array_equal(merged.finding, [0, 0, 0])
-    # The first input that has bad ids is told, also of another unit.
+    # The error names the first input with bad ids, also of another unit.
     lowest = -(2**63)
     for ids, finding in (
         ([[8, 9], [4]], [1, 0, 9]),

@@ -1,4 +1,4 @@
-"""Optimizers train a variable of a DistributedEmbedding by one op, with the arithmetic of TensorFlow's."""
+"""Optimizers train a variable of a DistributedEmbedding by one op, with TensorFlow's arithmetic."""
 
 import numpy as np
 import pytest

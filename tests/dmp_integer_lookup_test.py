@@ -16,7 +16,7 @@ tf.compat.v1.enable_v2_behavior()
 
 
 class Reference:
-    """What the layer is, in a dict."""
+    """The behavior of the layer, with a dict."""
 
     def __init__(self, max_tokens):
         self.max_tokens, self.number_of, self.counts = max_tokens, {}, [0] * (max_tokens + 1)

@@ -86,7 +86,7 @@ CASES = {
         ("lazy adam",),
     ),
     "worker order": Case(
-        # The last ones lie whole in one variable.
+        # The last tables are entirely in one variable.
         (*_MANY, (12, 4, "sum"), (13, 4, "sum"), (10, 4, "sum")),
         (
             (0, 1),
@@ -147,7 +147,7 @@ def batch(case, step):
     for table, kind in case.inputs:
         rows = case.tables[table][0]
         hotness = [kind] * BATCH if isinstance(kind, int) else rng.integers(0, 5, BATCH)
-        # Most ids are few.
+        # A few ids are most of the occurrences.
         bags = [np.minimum(rng.zipf(1.5, n) - 1, rows - 1).astype(np.int64) for n in hotness]
         inputs.append(np.stack(bags) if isinstance(kind, int) else bags)
     return inputs
@@ -225,7 +225,7 @@ def loss_of(outputs, variables, of_labels, scale):
 
 
 def plain_output(table, ids, combiner):
-    """What a plain table gives."""
+    """The output of a plain table."""
     if combiner is None:
         return tf.ragged.map_flat_values(tf.nn.embedding_lookup, table, ids)
     if isinstance(ids, tf.Tensor):

@@ -87,7 +87,7 @@ def same_bits(ours, theirs):
 
 
 def trained(device, optimizer, fused, prefix=None):
-    """What each step and the tables show."""
+    """The results of each step, and the tables afterwards."""
     seen = []
     with tf.Graph().as_default():
         model = Model(device, OPTIMIZERS[optimizer], fused)
@@ -105,7 +105,7 @@ def trained(device, optimizer, fused, prefix=None):
 
 
 def restored(device, optimizer, prefix):
-    """The tables of a checkpoint, and after one more step."""
+    """The tables of a checkpoint, and those after one more step."""
     with tf.Graph().as_default():
         model = Model(device, OPTIMIZERS[optimizer])
         with fake_gpu_device.session() as session:
@@ -297,7 +297,7 @@ def test_step_counters_are_on_the_host_beside_ordinary_variables():
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
-    """Of ids one by one, and of bags of ids with weights."""
+    """For dense ids, and for bags with weights."""
     is_sparse = layout == "sparse"
     bags = 16 if is_sparse else 64
     with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:

@@ -32,8 +32,9 @@ HOSTILE_KEYS = np.array([0, -1, 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, -(2**63),
 def session_config(intra_op_threads: int = 2) -> tf.compat.v1.ConfigProto:
     """The configuration of `graph_and_session`."""
     config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=intra_op_threads)
-    # A fifth of a small test's time goes into a pass that only sorts the graph and infers shapes, and into
-    # later rounds of Grappler, which do what its first does. Tests that make their own sessions have both.
+    # Without a pass that only sorts the graph and infers shapes, and with one round of Grappler instead of
+    # several, which give the same graph. Both take a fifth of a small test's time. Tests that make their own
+    # sessions have them.
     if hasattr(config.graph_options.rewrite_options, "disable_tfg_optimizer"):  # not in 1.15
         config.graph_options.rewrite_options.disable_tfg_optimizer = True
     config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE

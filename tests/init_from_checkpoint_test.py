@@ -52,7 +52,7 @@ def test_a_table_under_another_name(saved, by):
         _assert_loaded(session, tables["mine"], arrays["old/user"])
         assert session.run(tables["untouched"].size()) == 0
         session.run(step)  # of another optimizer
-        # The initializer makes it what it was.
+        # The initializer loads the table again.
         harness.initialize(session)
         _assert_loaded(session, tables["mine"], arrays["old/user"])
 

@@ -148,7 +148,7 @@ def _rows(spikes: Sequence[float]) -> list[tuple]:
 
 
 def _right_square_root(x: object, name: str | None = None) -> tf.Tensor:
-    """`tf.sqrt` of other versions, in 1.15."""
+    """The `tf.sqrt` of other versions, for 1.15."""
     x = tf.convert_to_tensor(x)
     of_large = _SQRT(x * 2.0**-64) * 2.0**32
     return tf.where(tf.equal(x, np.inf), x, tf.where(x > 1e30, of_large, _SQRT(x)), name=name)
@@ -159,9 +159,9 @@ _SQRT = tf.sqrt
 
 @pytest.fixture(autouse=True)
 def right_square_roots(monkeypatch):
-    """Mends the variables' optimizers in 1.15, where the root of 3e38 is 2.6e19, and that of infinity NaN.
+    """Gives 1.15 exact roots: its `tf.sqrt` is 2.6e19 for 3e38, and NaN for infinity.
 
-    Only eight numbers at once have such roots there, the last few of a tensor have the right ones.
+    Only its code for eight numbers at a time is inexact; the last few roots of a tensor are right.
     """
     if not compat.IS_TENSORFLOW_2:
         monkeypatch.setattr(tf, "sqrt", _right_square_root)

@@ -91,5 +91,5 @@ def test_ranks_train_as_one_process(transport, size):
                 np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=f"{name}, {fused}")
             assert of_rank[number][1] == powers
         if name == "adam_async":
-            # Of nine steps, five look up in the second table, of which one has no key on any rank.
+            # Five of the nine steps look up the second table; in one of these, no rank has a key.
             np.testing.assert_allclose(np.log(powers[2:]) / np.log([0.9, 0.999]) - 1, [4, 4], rtol=1e-2)

@@ -525,7 +525,7 @@ KERAS = {
     "adam": lambda: keras.optimizers.Adam(0.1),
     "legacy adagrad": lambda: keras.optimizers.legacy.Adagrad(0.1),
 }
-# On 2 ranks, and on 3: what the number of ranks decides, and all.
+# The first list runs on 2 ranks: checks whose results depend on the number. All run on 3.
 CHECKS_ON_TWO = [
     check_exchanges_of_a_step,
     check_rows_travel_once,
@@ -543,7 +543,7 @@ CHECKS = [
     check_ranks_with_other_tables,
     check_broadcast,
 ]
-# Kinds of optimizers are apart, so each is fitted on one number of ranks.
+# The kinds of optimizers are independent, so each is fitted on one number of ranks.
 FITS = {2: "legacy adagrad", 3: "adam"}
 
 

@@ -97,7 +97,7 @@ def test_ranks_that_wait_for_each_other_fail_naming_both_sides(transport, size):
 
 
 def _two_threads_in_different_orders():
-    """Rank 0 waits for "users" and the others for "shops", until a late thread of each runs the other."""
+    """Ranks wait for two exchanges in different orders, until a second thread on each runs the other."""
 
     def steps():
         hvd, session, feed, outputs = _exchanges(["users", "shops"])

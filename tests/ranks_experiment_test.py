@@ -194,7 +194,7 @@ def test_a_checkpoint_goes_from_any_mode_to_any_other(tmp_path, size, other):
 
 
 def _count_exchanges():
-    """The number of ops that exchange with other ranks: in a lookup in one variable, and in one in three."""
+    """The number of exchange ops of a lookup in one variable, and of a lookup in three."""
     counts = []
     for tables in (1, 3):
         with tf.Graph().as_default() as graph:

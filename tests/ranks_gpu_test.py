@@ -246,7 +246,7 @@ def test_an_error_on_one_rank_is_an_error_on_all():
 
 
 def _restored(device, prefix):
-    """The tables of a checkpoint, and after one more step."""
+    """The tables of a checkpoint, and those after one more step."""
     with tf.Graph().as_default():
         model = Model(device, "adam")
         with fake_gpu_device.session() as session:

@@ -108,7 +108,7 @@ def test_training_goes_on_after_a_restore_as_without(tmp_path, optimizer):
         saved = model.state(session)
         model.train(session, range(4, 7))
         want = model.state(session)
-        # Over tables in use, with rows that the checkpoint has not.
+        # Into tables in use, with rows that the checkpoint does not have.
         model.train(session, range(7, 10))
         model.saver.restore(session, path)
         assert_goes_on(session)

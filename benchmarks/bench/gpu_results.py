@@ -81,7 +81,7 @@ def read(path: pathlib.Path) -> GpuResults:
     title = values["machine"]["device"]
     if is_host:
         title += ": the kernels ran on the host, so times mean nothing"
-    # Copies have no ids. Batches of other sizes are no part of what is shown by dim.
+    # Leaves out copies, which have no ids, and batches of other sizes, which are not shown by dim.
     cases = [
         case for case in values["cases"] if case.get("ids", 0) not in (0, *values["options"]["more_ids"])
     ]

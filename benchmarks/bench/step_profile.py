@@ -1,4 +1,4 @@
-"""What the ops of a session's steps take, by TensorFlow's traces."""
+"""The time that ops take in a session's steps, from TensorFlow's traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class OpType:
 
     Attributes:
       nodes: how many.
-      milliseconds: the sum of what each took in the fastest of the traced steps. Ops that wait for other
+      milliseconds: the sum of each op's time in the fastest of the traced steps. Ops that wait for other
         ranks, such as exchanges, are counted with the time that they wait.
     """
 
@@ -23,7 +23,7 @@ class OpType:
 
 
 def profile(session: tf.compat.v1.Session, targets: Sequence[tf.Operation], steps: int) -> dict[str, OpType]:
-    """Traces steps; returns what the ops of each type take. All ranks trace the same steps in one order."""
+    """Traces steps; returns the time of the ops of each type. All ranks trace the same steps in one order."""
     fastest: dict[str, float] = {}  # by name of a node
     kinds: dict[str, str] = {}
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.SOFTWARE_TRACE)

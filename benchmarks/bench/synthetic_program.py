@@ -25,7 +25,7 @@ from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 
 import horovod.tensorflow as hvd  # isort: skip - after TensorFlow's flags are set
 
-# Of losses of the two sides, after as many steps as there are batches.
+# Between the losses of the two sides, after one step per batch.
 _TOLERANCE = 1e-4
 _RATE = 0.01
 
@@ -121,12 +121,12 @@ class Plain:
         variables = [*tf.compat.v1.trainable_variables("plain/"), *self._tables]
         own = optimizer.compute_gradients(self.loss, variables)
         slices = [gradient for gradient, _ in own if isinstance(gradient, tf.IndexedSlices)]
-        # Of each table an allgather of row numbers and one of rows.
+        # An allgather of row numbers and one of rows for each table.
         self.bytes_gathered = tf.add_n(
             [tf.size(gradient.indices) * (8 + 4 * gradient.values.shape[1]) for gradient in slices]
         )
-        # What hvd.DistributedOptimizer does, outside of the conditions that it wraps around: the names of
-        # collectives in these depend on what else a process has run.
+        # Like hvd.DistributedOptimizer, but without its conditionals, in which the names of collectives
+        # depend on what else the process has run.
         averages = [(hvd.allreduce(gradient, op=hvd.Average), variable) for gradient, variable in own]
         self.step = optimizer.apply_gradients(own if hvd.size() == 1 else averages)
         self._holders = [tf.compat.v1.placeholder(tf.float32, table.shape) for table in self._tables]
@@ -158,7 +158,7 @@ class NetworkAlone:
         loss = network(vectors, inputs, model, "alone")
         variables = tf.compat.v1.trainable_variables("alone/")
         gradients = tf.gradients(loss, [*vectors, *variables])
-        # TensorFlow would prune what computes the gradients of rows: nothing reads them but these ops.
+        # Without these ops nothing would read the gradients of rows, and TensorFlow would not compute them.
         read = [native.horovod_ops().sok_opaque(tensor=gradient) for gradient in gradients[: len(vectors)]]
         own = gradients[len(vectors) :]
         if hvd.size() > 1:

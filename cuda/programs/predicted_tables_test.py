@@ -1,4 +1,4 @@
-"""docs/performance-gpu.md has the tables of cuda/programs/predict, which takes kernels for what they are.
+"""The tables in docs/performance-gpu.md are those that cuda/programs/predict prints.
 
 Its table of registers agrees with cuda/resources/kernels.txt.
 """

@@ -1,4 +1,4 @@
-"""What the kernels of the CUDA engine take, as nvcc has compiled them: no more than kernels.txt says."""
+"""The CUDA engine's kernels, as compiled by nvcc, take no more resources than kernels.txt allows."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the kernels of the CUDA engine take of a multiprocessor, as ptxas prints it, and how many fit.
+"""The resources that the CUDA engine's kernels take, as ptxas prints them, and how many blocks fit.
 
 Usage: kernel_resources.py table REPORTS...            a table of all kernels
        kernel_resources.py check EXPECTED REPORTS...   exit status 1 if kernels take more than EXPECTED says
@@ -10,7 +10,7 @@ REPORTS are the files of Bazel's output group `ptxas` (tools/cuda_library.bzl), 
     python cuda/resources/kernel_resources.py table bazel-bin/cuda
 
 EXPECTED has a section for each .cu file and a line for each kernel: its name, the threads of a block, and for
-each architecture the most registers of a thread, up to which as many blocks fit as do today. Kernels of other
+each architecture the most registers per thread with which as many blocks fit as now. Kernels of other
 libraries (CUB) are in the table only.
 """
 
@@ -157,7 +157,7 @@ def read_reports(paths: Iterable[str]) -> list[Kernel]:
 
 
 def source_of(report: Path) -> str:
-    """FOLDER/_cuda/LIBRARY/FILE.cu.ptxas.txt is of FOLDER/FILE.cu, named from cuda/ on."""
+    """The source of the report FOLDER/_cuda/LIBRARY/FILE.cu.ptxas.txt: FOLDER/FILE.cu, from cuda/ on."""
     parts = report.parts
     at = len(parts) - 1 - parts[::-1].index("_cuda") if "_cuda" in parts else len(parts) - 1
     folder = parts[:at]
@@ -194,7 +194,7 @@ def read_expected(text: str) -> dict[tuple[str, str], Expected]:
 
 
 def check(expected: dict[tuple[str, str], Expected], kernels: Sequence[Kernel]) -> list[str]:
-    """What is not as expected, one message each. Kernels that are not ours may not spill either."""
+    """Differences from what is expected, one message each. Other libraries' kernels must not spill either."""
     problems = []
     seen = set()
     for kernel in kernels:
@@ -237,7 +237,7 @@ def expectation(kernels: Sequence[Kernel], before: dict[tuple[str, str], Expecte
 
 
 def table(kernels: Sequence[Kernel], expected: dict[tuple[str, str], Expected]) -> str:
-    """A Markdown table of what kernels take and how many warps are resident."""
+    """A Markdown table of the resources of kernels, and how many warps are resident."""
     lines = [
         "| file | kernel | arch | registers | spills | stack | shared bytes | threads | warps resident |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -94,7 +94,7 @@ def main() -> None:
     tables = TablesOverRanks(flags, sizes)
     model = Dlrm(tables, len(sizes), flags.embedding_vec_size, flags.bottom_stack, flags.top_stack)
     step = add_training_step(model, *training.get_next(), flags)
-    # Of tables that one rank has, it leaves the values as they are.
+    # broadcast_variables does not change tables that only one rank has.
     train(model, step, training, held_out, flags, dmp.broadcast_variables)
 
 

@@ -35,8 +35,8 @@ def in_words(number: int) -> list[str]:
 
 
 def longest_translation(digits: int) -> int:
-    """The most words of a number of so many digits, and one for the end."""
-    # Of each length, a number without a zero or a one has most words.
+    """The most words of a number with at most `digits` digits, plus one for the end."""
+    # Numbers without zeros and ones have the most words of their length.
     return 1 + max(len(in_words(int("7" * length))) for length in range(1, digits + 1))
 
 

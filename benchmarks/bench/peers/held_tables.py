@@ -18,7 +18,7 @@ class HeldTables(abc.ABC):
 
     @abc.abstractmethod
     def call(self, bags: int, what: str) -> Callable[[], object]:
-        """A function that runs `what`, "forward" or "step", on the next batch of kind of bags `bags`."""
+        """A function that runs `what`, "forward" or "step", on the next batch of the kind `bags` of bags."""
 
     @abc.abstractmethod
     def outputs(self, bags: int) -> list[np.ndarray]:
