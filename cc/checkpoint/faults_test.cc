@@ -234,7 +234,8 @@ class DamageTest : public ::testing::Test {
     for (const auto& entry : good_) paths_.push_back(entry.first);
   }
   const std::string& AnyPath() { return paths_[random_() % paths_.size()]; }
-  // What tests go through: on a slow engine some files of each kind, which have names that sort together.
+  // The files that tests damage: on a slow engine every fifth, sorted by name, so that there are some of each
+  // kind.
   std::vector<std::string> PathsToDamage() const {
     std::vector<std::string> paths;
     for (size_t p = 0; p < paths_.size(); p += EngineOfTests().is_slow ? 5 : 1) paths.push_back(paths_[p]);

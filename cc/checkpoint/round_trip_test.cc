@@ -37,8 +37,8 @@ int64_t BloomCountOf(EngineTable* table, int64_t key) {
   return counters.Count(key);
 }
 
-// A case of every rule; on a slow engine one of each way with rows that a step does not touch, by which saves
-// differ.
+// A case of every rule; on a slow engine, one for each treatment of rows without a gradient, on which saves
+// depend.
 std::vector<RuleCase> CasesOfSaves() {
   std::set<UntouchedRows> seen;
   std::vector<RuleCase> cases;
@@ -94,7 +94,7 @@ class RoundTripTest : public ::testing::Test {
 TEST_F(RoundTripTest, EveryOptimizerContinuesBitForBit) {
   for (const auto& [optimizer, hyper] : OneCasePerRule()) {
     SCOPED_TRACE(optimizer);
-    // One rank is what AnyNumberOfRanksReadsACheckpointOfAnyOther has too.
+    // AnyNumberOfRanksReadsACheckpointOfAnyOther covers one rank, too.
     for (const int ranks : EngineOfTests().is_slow ? std::vector<int>{2} : std::vector<int>{1, 2}) {
       RemoveTree(files_, "/ckpt");
       std::mt19937_64 random(1);

@@ -24,7 +24,7 @@ struct Arrays {
   int64_t size = 0;
 };
 
-// What a vocabulary is, in a std::map.
+// A vocabulary in a std::map.
 class Reference {
  public:
   explicit Reference(int64_t max) : max_(max), counts(max + 1, 0) {}

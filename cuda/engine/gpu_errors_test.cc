@@ -30,12 +30,13 @@ class GpuErrorsTest : public TwinGroupsTest {
     EXPECT_NE(on_gpu.message().find("mbedding variable 'clicks'"), std::string::npos) << on_gpu.message();
     return on_gpu.message();
   }
+
+  static TableOptions OfThreeRows() { return ContractOptions("clicks", 2, /*capacity=*/3); }
+  static ContractBatch TwoIds() { return {SumOf(0, {{1, 2}})}; }
 };
 
-TEST_F(GpuErrorsTest, HaveTheCpusMessages) {
-  TableOptions options = ContractOptions("clicks", 2, /*capacity=*/3);
-  Make({options});
-  const ContractBatch batch = {SumOf(0, {{1, 2}})};
+TEST_F(GpuErrorsTest, AssignedKeysThatRepeatOrDoNotFit) {
+  Make({OfThreeRows()});
   const auto assign = [&](std::vector<int64_t> keys) {
     return ErrorOf([&](ContractGroup& group) {
       return group.Assign(0, keys, std::vector<float>(2 * keys.size(), 1.0f));
@@ -43,10 +44,21 @@ TEST_F(GpuErrorsTest, HaveTheCpusMessages) {
   };
   EXPECT_NE(assign({5, 6, 5}).find("key 5 occurs twice"), std::string::npos);
   EXPECT_NE(assign({1, 2, 3, 4}).find("4 new keys"), std::string::npos);
-  ErrorOf([&](ContractGroup& group) { return group.Lookup({SumOf(0, {{1, 2, 3, 4}})}); });
+}
 
-  ASSERT_NO_FATAL_FAILURE(Lookup(batch, true));
-  const OutputValues gradients = gpu_->RandomGradients(batch, 1);
+TEST_F(GpuErrorsTest, MoreKeysThanRows) {
+  TableOptions options = OfThreeRows();
+  for (const OnFull on_full : {OnFull::kError, OnFull::kEvictLru}) {
+    options.on_full = on_full;
+    Make({options});
+    ErrorOf([&](ContractGroup& group) { return group.Lookup({SumOf(0, {{1, 2, 3, 4}})}); });
+  }
+}
+
+TEST_F(GpuErrorsTest, OptimizersAndTheirState) {
+  Make({OfThreeRows()});
+  ASSERT_NO_FATAL_FAILURE(Lookup(TwoIds(), true));
+  const OutputValues gradients = gpu_->RandomGradients(TwoIds(), 1);
   const auto train = [&](const std::string& optimizer, const std::vector<float>& hyper) {
     return ErrorOf([&](ContractGroup& group) { return group.Train(gradients, optimizer, hyper); });
   };
@@ -54,6 +66,14 @@ TEST_F(GpuErrorsTest, HaveTheCpusMessages) {
   train("sgd", {});
   ASSERT_NO_FATAL_FAILURE(Train(gradients, "sgd", {0.5f}, /*fused=*/true));
   EXPECT_NE(train("adagrad", SampleHyperOf("adagrad")).find("is trained by 'sgd'"), std::string::npos);
+  ErrorOf([&](ContractGroup& group) {
+    return group.table(0).Hold(group.context()).value()->RestoreOptimizer({"sgd", 1, {0.5f}});
+  });
+}
+
+TEST_F(GpuErrorsTest, ReferencesToNoRow) {
+  Make({OfThreeRows()});
+  ASSERT_NO_FATAL_FAILURE(Lookup(TwoIds(), true));
   const auto apply = [&](int64_t reference) {
     return ErrorOf([&](ContractGroup& group) {
       const EngineArray<int64_t> references(group.memory(), {reference});
@@ -64,25 +84,27 @@ TEST_F(GpuErrorsTest, HaveTheCpusMessages) {
   };
   EXPECT_NE(apply(7).find("no row number 7"), std::string::npos);
   EXPECT_NE(apply(-1).find("no row number -1"), std::string::npos);
-  ErrorOf([&](ContractGroup& group) {
-    return group.table(0).Hold(group.context()).value()->RestoreOptimizer({"sgd", 1, {0.5f}});
-  });
+}
 
+TEST_F(GpuErrorsTest, GradientsOfWeightsAfterAnEviction) {
+  TableOptions options = OfThreeRows();
   options.on_full = OnFull::kEvictLru;
   Make({options});
-  ErrorOf([&](ContractGroup& group) { return group.Lookup({SumOf(0, {{1, 2, 3, 4}})}); });
-  ContractBatch weighted = batch;
+  ContractBatch weighted = TwoIds();
   weighted[0].spec.weighted = true;
   weighted[0].bags[0].weights = {0.5f, 2.0f};
   ASSERT_NO_FATAL_FAILURE(Lookup(weighted, true));
+  const OutputValues gradients = gpu_->RandomGradients(weighted, 1);
   ASSERT_NO_FATAL_FAILURE(Erase(0, {2}));
   const std::string evicted = ErrorOf([&](ContractGroup& group) {
     OutputValues weight_gradients;
     return group.WeightGradients(gradients, &weight_gradients);
   });
   EXPECT_NE(evicted.find("key 2 was evicted"), std::string::npos);
+}
 
-  options.on_full = OnFull::kError;
+TEST_F(GpuErrorsTest, TablesWithoutHashing) {
+  TableOptions options = OfThreeRows();
   options.use_hashtable = false;
   Make({options});
   ErrorOf([&](ContractGroup& group) { return group.Lookup({SumOf(0, {{1, 3}})}); });

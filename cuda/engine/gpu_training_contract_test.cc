@@ -9,8 +9,8 @@ namespace {
 EngineCase TrainingCase() {
   EngineCase engine_case = GpuCase();
 #ifdef __SANITIZE_THREAD__
-  // Threads share no memory in the rules of optimizers, so that some will do: without slots, with a number
-  // per row, and with a history.
+  // In the rules of optimizers threads share no memory, so three rules suffice: one without slots, one with a
+  // number per row, and one with a history.
   engine_case.optimizers = {"sgd", "adagrad_decay", "adam"};
 #else
   for (const RuleInfo* rule : KnownRules()) engine_case.optimizers.push_back(rule->name);

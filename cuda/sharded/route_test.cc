@@ -82,83 +82,107 @@ Routes Reference(const std::vector<TableOfTest>& tables, int ranks) {
   return routes;
 }
 
-// The kernels' result if the host's bound on the number of ids is too high by `spare`.
-Routes Run(const std::vector<TableOfTest>& tables, int ranks, int64_t spare) {
+// The arrays of a group on the host, with `spare` entries after those of its ids. Each id is its own
+// occurrence.
+struct HostGroup {
+  HostGroup(const std::vector<TableOfTest>& tables, int ranks, int64_t spare) {
+    for (const TableOfTest& table : tables) {
+      owners.push_back({table.placement.owners(ranks), static_cast<int64_t>(boundaries.size())});
+      if (table.placement.kind() == PlacementKind::kRanges) {
+        const int64_t* const from = owners.back().owners.boundaries;
+        boundaries.insert(boundaries.end(), from, from + ranks + 1);
+      }
+      first_bag.push_back(static_cast<int64_t>(bag_begins.size()));
+      bag_begins.push_back(static_cast<int32_t>(keys.size()));
+      for (const int32_t length : table.bag_lengths) bag_begins.push_back(bag_begins.back() + length);
+      keys.insert(keys.end(), table.keys.begin(), table.keys.end());
+      begin.push_back(static_cast<int64_t>(keys.size()));
+    }
+    boundaries.push_back(0);
+    keys.resize(keys.size() + spare, 4711);
+    for (size_t u = 0; u < keys.size(); ++u) {
+      positions.push_back(static_cast<int32_t>(u));
+      counts.push_back(CountOf(static_cast<int64_t>(u)));
+    }
+  }
+
   std::vector<int64_t> begin = {0};
   std::vector<int64_t> keys;
   std::vector<int64_t> boundaries;
   std::vector<OwnersOfTable> owners;
   std::vector<int32_t> bag_begins;
-  std::vector<int64_t> first_bag;
-  for (const TableOfTest& table : tables) {
-    owners.push_back({table.placement.owners(ranks), static_cast<int64_t>(boundaries.size())});
-    if (table.placement.kind() == PlacementKind::kRanges) {
-      const int64_t* const from = owners.back().owners.boundaries;
-      boundaries.insert(boundaries.end(), from, from + ranks + 1);
-    }
-    // Each id is its own occurrence.
-    first_bag.push_back(static_cast<int64_t>(bag_begins.size()));
-    bag_begins.push_back(static_cast<int32_t>(keys.size()));
-    for (const int32_t length : table.bag_lengths) bag_begins.push_back(bag_begins.back() + length);
-    keys.insert(keys.end(), table.keys.begin(), table.keys.end());
-    begin.push_back(static_cast<int64_t>(keys.size()));
-  }
-  const auto n = static_cast<int64_t>(keys.size());
-  const int64_t max = n + spare;
-  const int parts = static_cast<int>(tables.size()) * ranks;
-  keys.resize(max, 4711);
-  boundaries.push_back(0);
+  std::vector<int64_t> first_bag;  // by table: where its bags begin in bag_begins
   std::vector<int32_t> positions;
   std::vector<int32_t> counts;
-  for (int64_t u = 0; u < max; ++u) {
-    positions.push_back(static_cast<int32_t>(u));
-    counts.push_back(CountOf(u));
-  }
-  DeviceArray<int64_t> device_begin(begin);
-  DeviceArray<int64_t> device_keys(keys);
-  DeviceArray<int64_t> device_boundaries(boundaries);
-  DeviceArray<OwnersOfTable> device_owners(owners);
-  DeviceArray<int32_t> device_bag_begins(bag_begins);
-  DeviceArray<int32_t> device_positions(positions);
-  DeviceArray<int32_t> device_counts(counts);
+};
+
+// The bags of each table, whose begins are on the device.
+std::vector<SummedBags> BagsOnDevice(const std::vector<TableOfTest>& tables, const HostGroup& group,
+                                     const int32_t* bag_begins) {
   std::vector<SummedBags> bags;
   for (size_t t = 0; t < tables.size(); ++t) {
     const auto num_bags = static_cast<int64_t>(tables[t].bag_lengths.size());
-    bags.push_back(num_bags == 0 ? SummedBags()
-                                 : SummedBags{device_bag_begins.data() + first_bag[t], num_bags});
+    bags.push_back(num_bags == 0 ? SummedBags() : SummedBags{bag_begins + group.first_bag[t], num_bags});
   }
-  DeviceArray<SummedBags> device_bags(bags);
-  DeviceArray<int64_t> part_begin(std::vector<int64_t>(parts + 1, -1));
-  DeviceArray<int64_t> routed_keys(std::vector<int64_t>(max, -1));
-  DeviceArray<int32_t> number(std::vector<int32_t>(max, -1));
-  DeviceArray<int32_t> moved(std::vector<int32_t>(max, -1));
-  DeviceArray<int32_t> routed_counts(std::vector<int32_t>(max, -1));
-  DeviceArray<int64_t> received(std::vector<int64_t>(max, -1));
-  DeviceArray<int64_t> row_begin(std::vector<int64_t>(parts + 1, -1));
-  DeviceArray<int32_t> row_bags(std::vector<int32_t>(max, -1));
-  DeviceArray<int32_t> lengths(std::vector<int32_t>(max, -1));
+  return bags;
+}
+
+// The kernels' outputs, on the device.
+struct DeviceRoutes {
+  DeviceRoutes(int parts, size_t max)
+      : begin(std::vector<int64_t>(parts + 1, -1)),
+        keys(std::vector<int64_t>(max, -1)),
+        number(std::vector<int32_t>(max, -1)),
+        moved(std::vector<int32_t>(max, -1)),
+        counts(std::vector<int32_t>(max, -1)),
+        received(std::vector<int64_t>(max, -1)),
+        row_begin(std::vector<int64_t>(parts + 1, -1)),
+        bags(std::vector<int32_t>(max, -1)),
+        lengths(std::vector<int32_t>(max, -1)) {}
+
+  // The outputs of the first `n` ids.
+  Routes Fetch(int64_t n) const {
+    Routes routes = {begin.Fetch(),    keys.Fetch(),      number.Fetch(), moved.Fetch(),  counts.Fetch(),
+                     received.Fetch(), row_begin.Fetch(), bags.Fetch(),   lengths.Fetch()};
+    routes.keys.resize(n);
+    routes.number.resize(n);
+    routes.moved.resize(n);
+    routes.counts.resize(n);
+    routes.received.resize(n);
+    routes.bags.resize(routes.row_begin.back());
+    routes.lengths.resize(routes.row_begin.back());
+    return routes;
+  }
+
+  DeviceArray<int64_t> begin, keys;
+  DeviceArray<int32_t> number, moved, counts;
+  DeviceArray<int64_t> received, row_begin;
+  DeviceArray<int32_t> bags, lengths;
+};
+
+// The kernels' result if the host's bound on the number of ids is too high by `spare`.
+Routes Run(const std::vector<TableOfTest>& tables, int ranks, int64_t spare) {
+  const HostGroup group(tables, ranks, spare);
+  const auto max = static_cast<int64_t>(group.keys.size());
+  const int parts = static_cast<int>(tables.size()) * ranks;
+  DeviceArray<int64_t> begin(group.begin), keys(group.keys), boundaries(group.boundaries);
+  DeviceArray<OwnersOfTable> owners(group.owners);
+  DeviceArray<int32_t> bag_begins(group.bag_begins), positions(group.positions), counts(group.counts);
+  DeviceArray<SummedBags> bags(BagsOnDevice(tables, group, bag_begins.data()));
+  DeviceRoutes routes(parts, group.keys.size());
   AsyncAllocator allocator;
-  const IdsOfGroup ids = {static_cast<int>(tables.size()), device_begin.data(), device_keys.data(), max};
-  const RoutedIds routed = {part_begin.data(), routed_keys.data(), number.data(), moved.data(),
-                            routed_counts.data()};
-  EXPECT_TRUE(RouteIds(nullptr, &allocator, ids, device_owners.data(), device_boundaries.data(),
-                       device_counts.data(), ranks, routed)
+  const IdsOfGroup ids = {static_cast<int>(tables.size()), begin.data(), keys.data(), max};
+  const RoutedIds routed = {routes.begin.data(), routes.keys.data(), routes.number.data(),
+                            routes.moved.data(), routes.counts.data()};
+  EXPECT_TRUE(
+      RouteIds(nullptr, &allocator, ids, owners.data(), boundaries.data(), counts.data(), ranks, routed)
+          .ok());
+  EXPECT_TRUE(
+      NumberReceivedRows(nullptr, routes.begin.data(), parts, ranks, max, routes.received.data()).ok());
+  EXPECT_TRUE(FindRoutedRows(nullptr, &allocator, ids, routed, positions.data(), bags.data(), ranks,
+                             {routes.row_begin.data(), routes.bags.data(), routes.lengths.data()})
                   .ok());
-  EXPECT_TRUE(NumberReceivedRows(nullptr, part_begin.data(), parts, ranks, max, received.data()).ok());
-  EXPECT_TRUE(FindRoutedRows(nullptr, &allocator, ids, routed, device_positions.data(), device_bags.data(),
-                             ranks, {row_begin.data(), row_bags.data(), lengths.data()})
-                  .ok());
-  Routes result = {part_begin.Fetch(), routed_keys.Fetch(),   number.Fetch(),
-                   moved.Fetch(),      routed_counts.Fetch(), received.Fetch(),
-                   row_begin.Fetch(),  row_bags.Fetch(),      lengths.Fetch()};
-  result.keys.resize(n);
-  result.number.resize(n);
-  result.moved.resize(n);
-  result.counts.resize(n);
-  result.received.resize(n);
-  result.bags.resize(result.row_begin.back());
-  result.lengths.resize(result.row_begin.back());
-  return result;
+  return routes.Fetch(max - spare);
 }
 
 void ExpectReference(const std::vector<TableOfTest>& tables, int ranks, int64_t spare = 0) {

@@ -139,66 +139,90 @@ TEST_F(DeviceRowStoreTest, NewRowsHoldWhatTheCpusHold) {
   }
 }
 
-TEST_F(DeviceRowStoreTest, NewRowsOfAGroup) {
-  struct Table {
-    int64_t dim;
-    std::vector<SlotSpec> slots;
-    int64_t new_rows;
-  };
-  const std::vector<Table> tables = {{16, {{16, 0.1f}}, 70},
-                                     {3, {}, 0},
-                                     {1, {{1, 2.0f}, {1, 3.0f}}, 300},
-                                     {130, {{130, 0.5f}}, 9},
-                                     {8, {}, 1}};
-  for (const bool with_list : {false, true}) {
-    std::vector<DeviceRowStore> stores;
-    std::vector<RowStoreView> views;
-    std::vector<Initializer> initializers;
-    std::vector<int64_t> begin = {0};
+// A table of a group, and how many rows it gets.
+struct TableWithNewRows {
+  int64_t dim;
+  std::vector<SlotSpec> slots;
+  int64_t new_rows;
+};
+
+// The stores of a group of tables, whose rows from number 5 on are new.
+struct StoresOfGroup {
+  StoresOfGroup(const std::vector<TableWithNewRows>& tables, DeviceAllocator* device) {
     for (std::size_t t = 0; t < tables.size(); ++t) {
-      stores.emplace_back(tables[t].dim, &device_, &device_);
-      ASSERT_TRUE(stores[t].SetSlots(nullptr, tables[t].slots, 0).ok());
-      ASSERT_TRUE(stores[t].Reserve(nullptr, tables[t].new_rows + 5).ok());
+      stores.emplace_back(tables[t].dim, device, device);
+      EXPECT_TRUE(stores[t].SetSlots(nullptr, tables[t].slots, 0).ok());
+      EXPECT_TRUE(stores[t].Reserve(nullptr, tables[t].new_rows + 5).ok());
       views.push_back(stores[t].view());
       initializers.push_back({InitializerKind::kUniform, -1.0f, 1.0f, t});
       begin.push_back(begin.back() + tables[t].new_rows);
     }
+  }
+
+  std::vector<DeviceRowStore> stores;
+  std::vector<RowStoreView> views;
+  std::vector<Initializer> initializers;
+  std::vector<int64_t> begin = {0};  // of each table's keys, and the end of the last one's
+};
+
+// The keys of all new rows and their row numbers; key i is at position which[i].
+struct KeysOfGroup {
+  KeysOfGroup(const std::vector<int64_t>& begin, bool with_list)
+      : keys(2 * begin.back(), 13), rows(2 * begin.back(), INT64_MAX), which(begin.back()) {
     const int64_t n = begin.back();
-    std::vector<int64_t> keys(2 * n, 13), rows(2 * n, INT64_MAX);
-    std::vector<int32_t> which(n);
-    for (std::size_t t = 0; t < tables.size(); ++t) {
+    for (std::size_t t = 0; t + 1 < begin.size(); ++t) {
       for (int64_t i = begin[t]; i < begin[t + 1]; ++i) {
         which[i] = static_cast<int32_t>(with_list ? 2 * n - 1 - 2 * i : i);
         keys[which[i]] = static_cast<int64_t>(Mix64(i));
         rows[which[i]] = i - begin[t] + 5;
       }
     }
-    DeviceArray<RowStoreView> device_views(views);
-    DeviceArray<Initializer> device_initializers(initializers);
-    DeviceArray<int64_t> device_begin(begin), device_keys(keys), device_rows(rows);
-    DeviceArray<int32_t> device_which(which);
-    GroupRows group;
-    group.tables = static_cast<int>(tables.size());
-    group.stores = device_views.data();
-    group.initializers = device_initializers.data();
-    group.begin = device_begin.data();
-    group.max_rows = n / 2;
-    group.max_width = 260;
-    group.keys = device_keys.data();
-    group.rows = device_rows.data();
-    group.which = with_list ? device_which.data() : nullptr;
-    ASSERT_TRUE(StartRows(nullptr, group).ok());
+  }
+
+  std::vector<int64_t> keys, rows;
+  std::vector<int32_t> which;
+};
+
+void StartRowsOf(const StoresOfGroup& tables, const KeysOfGroup& given, bool with_list) {
+  DeviceArray<RowStoreView> views(tables.views);
+  DeviceArray<Initializer> initializers(tables.initializers);
+  DeviceArray<int64_t> begin(tables.begin), keys(given.keys), rows(given.rows);
+  DeviceArray<int32_t> which(given.which);
+  GroupRows group;
+  group.tables = static_cast<int>(tables.stores.size());
+  group.stores = views.data();
+  group.initializers = initializers.data();
+  group.begin = begin.data();
+  group.max_rows = tables.begin.back() / 2;
+  group.max_width = 260;
+  group.keys = keys.data();
+  group.rows = rows.data();
+  group.which = with_list ? which.data() : nullptr;
+  ASSERT_TRUE(StartRows(nullptr, group).ok());
+  rows.Fetch();  // waits before the arrays are freed
+}
+
+TEST_F(DeviceRowStoreTest, NewRowsOfAGroup) {
+  const std::vector<TableWithNewRows> tables = {{16, {{16, 0.1f}}, 70},
+                                                {3, {}, 0},
+                                                {1, {{1, 2.0f}, {1, 3.0f}}, 300},
+                                                {130, {{130, 0.5f}}, 9},
+                                                {8, {}, 1}};
+  for (const bool with_list : {false, true}) {
+    const StoresOfGroup group(tables, &device_);
+    const KeysOfGroup given(group.begin, with_list);
+    ASSERT_NO_FATAL_FAILURE(StartRowsOf(group, given, with_list));
     for (std::size_t t = 0; t < tables.size(); ++t) {
       std::vector<float> expected;
-      for (int64_t i = begin[t]; i < begin[t + 1]; ++i) {
+      for (int64_t i = group.begin[t]; i < group.begin[t + 1]; ++i) {
         const std::vector<float> record =
-            NewRecord(initializers[t], keys[which[i]], tables[t].dim, tables[t].slots);
+            NewRecord(group.initializers[t], given.keys[given.which[i]], tables[t].dim, tables[t].slots);
         expected.insert(expected.end(), record.begin(), record.end());
       }
       DeviceArray<float> values(std::vector<float>(expected.size(), -7.0f));
-      ASSERT_TRUE(
-          GatherRows(nullptr, views[t], {nullptr, 5, tables[t].new_rows}, 0, stores[t].width(), values.data())
-              .ok());
+      ASSERT_TRUE(GatherRows(nullptr, group.views[t], {nullptr, 5, tables[t].new_rows}, 0,
+                             group.stores[t].width(), values.data())
+                      .ok());
       EXPECT_EQ(BitsOf(values.Fetch()), BitsOf(expected)) << t;
     }
   }

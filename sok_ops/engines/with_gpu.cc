@@ -1,4 +1,4 @@
-// Of an op library that is linked with the engine of GPUs.
+// For an op library that is linked with the GPU engine.
 #include "sok_ops/engines/has_gpu_engine.h"
 
 namespace sok {

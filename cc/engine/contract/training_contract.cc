@@ -32,7 +32,7 @@ std::vector<TableOptions> ManyTables() {
 }
 
 // Numbers of bags: none, one, and enough that the ids of all lookups take several blocks of 256 threads.
-// Batches in which ids of every lookup do are left to fast engines.
+// Only fast engines get batches in which the ids of every lookup do.
 std::vector<int64_t> NumbersOfBags(const EngineCase& engine) {
   if (engine.is_slow) return {0, 1, 40};
   return {0, 1, 40, 300};
@@ -63,7 +63,7 @@ TEST_P(GradientContract, SumsEqualTheReferenceWithTheSameBitsOnAnyNumberOfThread
 TEST_P(GradientContract, AHotIdGetsTheSumOfAllItsOccurrences) {
   InlineExecutor executor;
   ContractGroup group(GetParam(), executor, {ContractOptions("table", 2)});
-  // Sums are made in pieces of 256 occurrences: of a slow engine two whole ones and a part.
+  // Sums are made in pieces of 256 occurrences: on a slow engine, two whole pieces and a part.
   const size_t occurrences = GetParam().is_slow ? 600 : 20000;
   std::vector<std::vector<int64_t>> bags(1, std::vector<int64_t>(occurrences, 7));
   bags.resize(3, {7, 8});
@@ -97,8 +97,8 @@ TEST_P(WeightsContract, GradientsOfWeightsEqualTheReference) {
   }
 }
 
-// Takes some steps of one optimizer on random batches, one of them empty, each by a call of `step`. In 6 bags
-// of each lookup tables of 65 columns already have more values than a block has threads.
+// Takes some steps of one optimizer on random batches, one of them empty, each by a call of `step`. With 6
+// bags per lookup, tables of 65 columns have more values than a block has threads.
 template <typename Step>
 void TrainBesideReference(const EngineCase& engine, const std::string& optimizer, const Step& step) {
   ThreadPool executor(2);

@@ -93,25 +93,37 @@ def staged(
         _tell(
             "num_threads", f"tf.staged uses one thread, not {num_threads}, so that batches keep their order"
         )
-    with tf.name_scope(name or "prefetch"), tf.device("/device:CPU:0"):
-        dtypes = [tensor.dtype for tensor in tensors]
-        queue = tf.queue.FIFOQueue(capacity, dtypes, name="batches")
-        enqueue = queue.enqueue(tensors, name="put")
-        taken = tf.nest.flatten(queue.dequeue(name="take"))
-        close = queue.close(name="close")
-        cancel = queue.close(cancel_pending_enqueues=True, name="cancel")
-    feeds = {} if feed_dict is None else dict(feed_dict)
-    for tensor, value in feeds.items():
-        if not isinstance(value, tf.Tensor):
-            raise TypeError(f"staged: the value of {tensor} in feed_dict must be a tensor, not {value!r}")
-    runner = _Runner(queue, enqueue, close, cancel, closed, ignored, feeds, feed_list, feed_generator)
+    taken, queue, put, close, cancel = _queue_of(tensors, capacity, name or "prefetch")
+    feeds = _checked_feeds(feed_dict)
+    runner = _Runner(queue, put, close, cancel, closed, ignored, feeds, feed_list, feed_generator)
     tf.compat.v1.train.add_queue_runner(runner)
-    for value, tensor in zip(taken, tensors):
-        value.set_shape(tensor.shape)
     left = iter(taken)
     return tf.nest.pack_sequence_as(
         features, [None if value is None else next(left) for value in flat], expand_composites=True
     )
+
+
+def _queue_of(
+    tensors: Sequence[tf.Tensor], capacity: int, name: str
+) -> tuple[list[tf.Tensor], Any, tf.Operation, tf.Operation, tf.Operation]:
+    """Makes a queue of batches; returns a batch from it, the queue, and ops that put, close and cancel."""
+    with tf.name_scope(name), tf.device("/device:CPU:0"):
+        queue = tf.queue.FIFOQueue(capacity, [tensor.dtype for tensor in tensors], name="batches")
+        put = queue.enqueue(tensors, name="put")
+        taken = tf.nest.flatten(queue.dequeue(name="take"))
+        close = queue.close(name="close")
+        cancel = queue.close(cancel_pending_enqueues=True, name="cancel")
+    for value, tensor in zip(taken, tensors):
+        value.set_shape(tensor.shape)
+    return taken, queue, put, close, cancel
+
+
+def _checked_feeds(feed_dict: Mapping[Any, Any] | None) -> dict[Any, tf.Tensor]:
+    feeds = {} if feed_dict is None else dict(feed_dict)
+    for tensor, value in feeds.items():
+        if not isinstance(value, tf.Tensor):
+            raise TypeError(f"staged: the value of {tensor} in feed_dict must be a tensor, not {value!r}")
+    return feeds
 
 
 def mark_target_node(nodes: Any) -> None:
