@@ -152,8 +152,8 @@ _VARIABLES = "tensorflow.python.ops"
 
 _NOT_THE_ROWS = "TensorFlow's checkpoints store whole tensors, and a table is not a tensor."
 _HAS_ITS_OWN_UPDATE = (
-    "A table keeps its slots in its rows, and has its own update op. So have variables of a "
-    "`DistributedEmbedding`, with their slots."
+    "A table keeps its slots in its rows, and has its own update op. Variables of a `DistributedEmbedding` "
+    "and their slots have their own update op, too."
 )
 _MAKES_COLUMNS = "Columns over unbounded keys have embedding variables and belong to groups."
 _WEIGHTS_IN_TABLES = "The weights of unbounded keys are the rows of an embedding variable."
@@ -210,7 +210,7 @@ def _graph_key(name: str) -> Replacement:
     return Replacement(
         f"tf.compat.v1.GraphKeys.{name}",
         Part.DEEPREC_NAMES,
-        "Programs written for DeepRec ask for the graph's collection of that name.",
+        "Programs written for DeepRec use the graph's collection of that name.",
         How.ADDED,
     )
 
@@ -286,7 +286,7 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         f"{_SAVER_BUILDER}._GroupByDevices",
         Part.SAVERS,
-        "It reads what is saved for its device, and a table is not a tensor.",
+        "It reads the device of what is saved, and a table is not a tensor.",
         before=(2, 0),
     ),
     Replacement(f"{_SAVER_BUILDER}._AddSaveOps", Part.SAVERS, _NOT_THE_ROWS),
@@ -476,7 +476,7 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         "sys.meta_path",
         Part.DEEPREC_NAMES,
-        "The same, where programs import such names or modules.",
+        "The same for imports of such names and modules.",
         How.ADDED_FINDER,
         find_owners=lambda: [sys],
     ),
@@ -485,34 +485,34 @@ TABLE: tuple[Replacement, ...] = (
     Replacement(
         "tf.compat.v1.estimator.RunConfig.__init__",
         Part.DEEPREC_NAMES,
-        "DeepRec's has `save_incremental_checkpoint_secs`.",
+        "In DeepRec it has the argument `save_incremental_checkpoint_secs`.",
         before=_WITHOUT_ESTIMATOR,
     ),
     Replacement(
         "tf.compat.v1.estimator.Estimator.train",
         Part.DEEPREC_NAMES,
-        "Saves as the RunConfig's `save_incremental_checkpoint_secs` says.",
+        "Saves incremental checkpoints if the RunConfig has `save_incremental_checkpoint_secs`.",
         before=_WITHOUT_ESTIMATOR,
     ),
     Replacement(
         "tf.compat.v1.train.MonitoredTrainingSession",
         Part.DEEPREC_NAMES,
-        "DeepRec's has `save_incremental_checkpoint_secs`.",
+        "In DeepRec it has the argument `save_incremental_checkpoint_secs`.",
         find_owners=_with_function("train.MonitoredTrainingSession"),
     ),
     Replacement(
         "tf.compat.v1.train.CheckpointSaverHook.__init__",
         Part.DEEPREC_NAMES,
-        "DeepRec's has `incremental_save_secs`.",
+        "In DeepRec it has the argument `incremental_save_secs`.",
     ),
     Replacement(
         "tf.compat.v1.train.Saver.__init__",
         Part.DEEPREC_NAMES,
-        "DeepRec's has `incremental_save_restore` and `incremental_include_normal_var`.",
+        "In DeepRec it has the arguments `incremental_save_restore` and `incremental_include_normal_var`.",
     ),
     Replacement(
         "tf.compat.v1.train.Scaffold.__init__",
         Part.DEEPREC_NAMES,
-        "DeepRec's has `incremental_save_restore`.",
+        "In DeepRec it has the argument `incremental_save_restore`.",
     ),
 )
