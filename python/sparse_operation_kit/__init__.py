@@ -1,8 +1,8 @@
 """Sparse Operation Kit: embedding tables for graph-mode TensorFlow.
 
 Tables are hash maps from 64-bit keys to rows. A lookup of many features runs as one op, and optimizers update
-the rows in place. Call `sok.Init` first. The layers are `DistributedEmbedding` and `All2AllDenseEmbedding`;
-the optimizers of `tf.compat.v1.train` train them.
+the rows in place. Call `sok.Init` before you create tables. The layers are `DistributedEmbedding` and
+`All2AllDenseEmbedding`; the optimizers of `tf.compat.v1.train` train them.
 """
 
 from sparse_operation_kit import experiment, kit_lib, optimizers, tf

@@ -26,7 +26,7 @@ class CounterFilter:
     All occurrences in a step are counted together, over all ranks: a key that reaches `filter_freq` in a
     lookup gets its row in that lookup and is trained. Until then every column of the key reads as the
     `default_value_no_permission` (0 by default) of the variable's `InitializerOption`, and the key is not
-    trained. Counts are exact and take about 32 bytes per key that is not yet admitted. Checkpoints save them.
+    trained. Counts are exact and take about 50 bytes per key that is not yet admitted. Checkpoints save them.
 
     Attributes:
       filter_freq: The number of occurrences; 0 and 1 admit every key at once.

@@ -62,7 +62,8 @@ class DynamicVariable(EmbeddingVariable):
           initializer: None, "" or "random" (uniform in [-0.05, 0.05)), a number or its string, or any
             initializer that `EmbeddingVariable` takes.
           var_type: None or "hbm": a table that grows. "hybrid": a table that evicts the least recently used
-            rows when a rank has `max_capacity` rows. Rows are in host memory in either case.
+            rows when a rank has `max_capacity` rows. In either case, rows are in the memory of the table's
+            device.
           name: "DynamicVariable" by default, made unique.
           constraint: Must be None.
           trainable: Whether the variable is in `TRAINABLE_VARIABLES`.
