@@ -139,11 +139,11 @@ def cuda_test(
       in_order: whether `name` runs with the others. Where it takes long, the schedules may do; `name` is there
         to be run alone.
       sanitized_seeds: at most how many schedules under AddressSanitizer; ThreadSanitizer has 3 at most.
-      thread_sanitizer: whether ThreadSanitizer runs the schedules too. It has nothing to say where threads of the
-        kernels share no memory.
-      work: in place of fewer seeds, how many steps of the scheduler a test's runs take at most, for tests that take
-        long: each test has as many of the `seeds` as that allows, one at least. The limits by build: "plain", "asan" and
-        "tsan".
+      thread_sanitizer: whether ThreadSanitizer runs the schedules too. It finds nothing if the kernels' threads share
+        no memory.
+      work: limits long tests, instead of a smaller number of seeds: the most steps of the scheduler that the runs of a
+        test take together, by build: "plain", "asan" and "tsan". A test runs with as many of the `seeds` as the limit
+        allows, at least one.
     """
     stem = name[:-len("_test")]
     cc_srcs = [source for source in srcs if not source.endswith(".cu")]

@@ -4,7 +4,7 @@
 #
 # Usage: tools/python.sh [PYTHON_ARGUMENT]...
 # Environment: SOK_TENSORFLOW  the TensorFlow version
-#              SOK_PYTHON      a Python of the caller's whose TensorFlow is taken instead
+#              SOK_PYTHON      a Python whose TensorFlow is used instead
 #              SOK_BUILD=0     does not build (for ranks that a launcher starts: mpirun -np 2 tools/python.sh ...)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"

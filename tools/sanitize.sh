@@ -20,7 +20,7 @@ trap 'rm -rf "$folder"' EXIT
 
 sanitized_tests() {  # sanitized_tests asan|tsan OPTION...
   say "Tests under $1"
-  # Python tests would have what they read built with the sanitizer, all that nvcc compiles too.
+  # Only C++ tests: for Python tests, Bazel would build with the sanitizer all that they read and all that nvcc compiles.
   sok_bazel test --config="$1" --keep_going --jobs="$(nproc)" --build_tests_only --show_progress_rate_limit=5 \
     --test_lang_filters=cc --build_event_json_file="$folder/$1" "${folder_options[@]}" "${@:2}" "${arguments[@]}" || true
 }

@@ -4,8 +4,8 @@
 # Does only what is missing; if nothing is, it takes a second.
 #
 # Usage: tools/setup.sh [--tensorflow VERSION | --python PYTHON] [--horovod | --horovod-source]
-#   --python PYTHON   for the TensorFlow that this Python has, of whatever make, instead of an environment with a known
-#                     one: nothing is installed into the Python's own folders
+#   --python PYTHON   uses the TensorFlow of this Python, whatever its build, instead of an environment with a known
+#                     version. Nothing is installed into that Python's own folders
 #   --horovod         also builds and installs Horovod, for training on several ranks: 2 to 8 minutes, once
 #   --horovod-source  downloads only Horovod's source, which the build of the library for several ranks needs
 #

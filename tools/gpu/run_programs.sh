@@ -6,7 +6,7 @@
 #   OUTPUT  the folder for what they print and measure; $OUT, or `output` beside this file, if not given
 #
 # Environment: ENGINE_TEST_FLAGS       of engine_test (--large --gtest_brief=1)
-#              SANITIZED_TESTS         the tests that run under compute-sanitizer, as --gtest_filter has them
+#              SANITIZED_TESTS         the tests that run under compute-sanitizer, in the form of --gtest_filter
 #              ENGINE_BENCHMARK_FLAGS  of engine_benchmark (--seconds=130)
 #
 # The last line is `N passed, N failed`, where each program and each tool counts as one. Exit status: 0 if none failed;
