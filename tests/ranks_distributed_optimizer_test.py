@@ -114,6 +114,22 @@ def check_norms_of_tables():
     return {name: _trained(make_train_op) for name, make_train_op in NORMS.items()}
 
 
+def _after_a_scope(model):
+    from sparse_operation_kit import deeprec  # adds names to TensorFlow
+
+    optimizer = Distributed(train.GradientDescentOptimizer(0.5), op="sum")
+    gradients, variables = zip_equal(*optimizer.compute_gradients(model.loss))
+    with deeprec.CollectiveStrategy().scope():
+        pass
+    deeprec.uninstall()
+    clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
+    return optimizer.apply_gradients(zip_equal(clipped, variables))
+
+
+def check_norms_after_collective_training():
+    return _trained(_after_a_scope)
+
+
 def check_gradients_by_hand():
     return _trained(_by_hand)
 
@@ -238,6 +254,11 @@ def test_clipping_sees_the_gradients_of_the_whole_batch(launched, one_process):
 def test_norms_count_the_rows_of_all_ranks(launched, one_process, name):
     for results in launched[1]["check_norms_of_tables"]:
         _assert_same_state(results[name], one_process["check_norms_of_tables"][name])
+
+
+def test_the_end_of_collective_training_leaves_norms_of_others(launched, one_process):
+    for state in launched[1]["check_norms_after_collective_training"]:
+        _assert_same_state(state, one_process["check_norms_of_tables"]["by hand"])
 
 
 @pytest.mark.parametrize("check", ["check_gradients_by_hand", "check_plain_horovod"])

@@ -261,6 +261,35 @@ def test_another_library_around_savers_works_after_uninstalling(tmp_path):
     replacements.install(Part.SAVERS)
 
 
+def test_a_part_stays_while_a_user_needs_it():
+    before = _watched()
+    part = Part.OPTIMIZERS
+    replacements.install(part, user="one")
+    during = _watched()
+    assert during != before
+    replacements.install(part, user="one")  # a user is counted once
+    replacements.install(part, user="other")
+    replacements.uninstall(part, user="one")
+    replacements.uninstall(part, user="none")
+    assert replacements.is_installed(part) and _watched() == during
+    replacements.uninstall(part, user="other")
+    assert not replacements.is_installed(part) and _watched() == before
+
+
+def test_a_part_that_is_uninstalled_from_all_has_no_users():
+    part = Part.OPTIMIZERS
+    replacements.install(part, user="one")
+    replacements.install(part)
+    replacements.uninstall(part, user="one")
+    assert replacements.is_installed(part)
+    replacements.install(part, user="one")
+    replacements.uninstall(part)
+    assert not replacements.is_installed(part)
+    replacements.install(part, user="other")
+    replacements.uninstall(part, user="other")
+    assert not replacements.is_installed(part)
+
+
 @pytest.mark.parametrize("part", Part)
 def test_installing_changes_what_the_entries_name_and_uninstalling_restores_it(part):
     before = _watched()

@@ -28,6 +28,8 @@ _CHANGES = {
 _implementations: dict[str, Any] = {}
 # For each installed part its changes in the order in which they were made, by owner and attribute.
 _installed: dict[Part, dict[tuple[Any, str], Change]] = {}
+# For each installed part, those who need it.
+_users: dict[Part, set[str]] = {}
 # For each uninstalled part its last changes: some wrappers may still be in place.
 _uninstalled: dict[Part, dict[tuple[Any, str], Change]] = {}
 
@@ -61,8 +63,16 @@ def implements_for_types(name: str, types: Mapping[str, Any]) -> Callable[[_T], 
     return register
 
 
-def install(*parts: Part) -> None:
-    """Makes the changes of the parts in the whole process. Does nothing for parts that are installed.
+# Of parts that stay until someone uninstalls them from all.
+_FOR_GOOD = "for good"
+
+
+def install(*parts: Part, user: str = _FOR_GOOD) -> None:
+    """Makes the changes of the parts in the whole process, unless they are installed.
+
+    Args:
+      *parts: the parts.
+      user: who needs the parts until it calls `uninstall`.
 
     Raises:
       RuntimeError: The module that implements an entry is not imported; the entry's part is not installed.
@@ -70,12 +80,20 @@ def install(*parts: Part) -> None:
     for part in parts:
         if part not in _installed:
             _installed[part] = _make_changes(part)
+        _users.setdefault(part, set()).add(user)
 
 
-def uninstall(*parts: Part) -> None:
-    """Undoes `install`, last change first, except where other libraries have changed the same thing since."""
+def uninstall(*parts: Part, user: str | None = None) -> None:
+    """Undoes `install`, last change first, except where other libraries have changed the same thing since.
+
+    Args:
+      *parts: the parts.
+      user: who needs the parts no longer; they stay if another user has installed them. None: of all users.
+    """
     for part in reversed(parts):
-        if part in _installed:
+        users = _users.get(part, set())
+        users -= users if user is None else {user}
+        if part in _installed and not users:
             _uninstalled[part] = _installed.pop(part)
             _undo(_uninstalled[part])
 

@@ -205,8 +205,11 @@ def _initialize_horovod() -> None:
 
 
 def _update_replacements() -> None:
+    parts = (Part.COLLECTIVE_TRAINING, Part.NORMS)
     if _enabled or _scopes:
-        # With Part.OPTIMIZERS, optimizers refuse gradients that were not averaged, for all variables.
-        replacements.install(Part.OPTIMIZERS, Part.COLLECTIVE_TRAINING, Part.NORMS)
+        # With this part, optimizers refuse gradients that were not averaged, for all variables.
+        replacements.install(Part.OPTIMIZERS)
+        replacements.install(*parts, user=__name__)
     else:
-        replacements.uninstall(Part.COLLECTIVE_TRAINING, Part.NORMS)
+        # Others may need norms over all ranks still.
+        replacements.uninstall(*parts, user=__name__)
