@@ -63,10 +63,8 @@ _OF_MANY = (
 )
 
 CASES = {
-    "basic": Case(_MANY, _OF_MANY, {}, ("adagrad",)),
-    "balanced": Case(
-        _MANY, _OF_MANY, {"strategy": "memory_balanced", "column_slice_threshold": 40}, ("sgd",)
-    ),
+    "basic": Case(_MANY, _OF_MANY, {}, _ALL),
+    "balanced": Case(_MANY, _OF_MANY, {"strategy": "memory_balanced", "column_slice_threshold": 40}, _ALL),
     "optimized": Case(
         _MANY,
         _OF_MANY,
@@ -112,6 +110,13 @@ CASES = {
         _ALL,
     ),
     "replicas": Case(_MANY[:3], _OF_MANY[:3], {"data_parallel_threshold": 1000}, ("sgd",)),
+    # With and without combiners, sum and mean, of both kinds.
+    "rows and replicas": Case(
+        ((11, 4, "sum"), (30, 4, "sum"), (7, 6, "mean"), (50, 4, None), (3, 4, None), (25, 5, "mean")),
+        ((0, 1), (1, 3), (2, "ragged"), (3, 2), (4, 1), (5, "sparse"), (0, "sparse"), (3, "ragged")),
+        {"row_slice_threshold": 120, "data_parallel_threshold": 50},
+        _ALL,
+    ),
 }
 
 

@@ -19,8 +19,11 @@ _RICH = ["optimized", "one table", "worker order"]
 CASES = {
     1: (list(dmp_model.CASES), [("one table", "adam")]),
     2: (list(dmp_model.CASES), [("one table", "adam"), ("worker order", "adam")]),
-    3: ([*_RICH, "rows"], [("balanced", "sgd")]),
-    4: (_RICH, [("basic", "adagrad")]),
+    3: (
+        [*_RICH, "rows", "balanced", "rows and replicas"],
+        [("balanced", "sgd"), ("rows and replicas", "adam")],
+    ),
+    4: ([*_RICH, "basic", "rows and replicas"], [("basic", "adagrad"), ("rows and replicas", "sgd")]),
 }
 
 
