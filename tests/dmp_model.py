@@ -11,6 +11,9 @@ from sparse_operation_kit import dist_model_parallel as dmp
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.dist_model_parallel.keras import keras
 
+# TensorFlow 1.15 executes eagerly, and makes resource variables, only if it is asked to.
+tf.compat.v1.enable_v2_behavior()
+
 train = tf.compat.v1.train
 BATCH = 12
 # Where each rank's part of the batch begins and ends, by number of ranks; parts differ, and may be empty.

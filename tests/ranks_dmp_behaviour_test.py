@@ -13,6 +13,7 @@ import dmp_model
 import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
+from sparse_operation_kit import compat
 from sparse_operation_kit import dist_model_parallel as dmp
 from sparse_operation_kit.core.communicator import communicator
 from sparse_operation_kit.core.exchange_statistics import exchange_statistics
@@ -185,7 +186,9 @@ def check_clipping():
         session.run(tf.compat.v1.global_variables_initializer())
         norms.append(session.run([norm, step])[0])
         steps.append(session.run(kernel))
-    for make in (keras.optimizers.SGD, keras.optimizers.legacy.SGD):
+    # The optimizers of Keras in TensorFlow 1.15 have no global_clipnorm.
+    kinds = (keras.optimizers.SGD, keras.optimizers.legacy.SGD) if compat.IS_TENSORFLOW_2 else ()
+    for make in kinds:
         layer, kernel = dmp.DistributedEmbedding(_tables(size)), tf.Variable(0.0, name="kernel")
         with tf.GradientTape() as tape:
             loss = _ranks_loss(layer([[[0]]] * size), kernel)
@@ -523,7 +526,7 @@ def check_fit(optimizer_name, weights, folder):
 
 KERAS = {
     "adam": lambda: keras.optimizers.Adam(0.1),
-    "legacy adagrad": lambda: keras.optimizers.legacy.Adagrad(0.1),
+    "legacy adagrad": lambda: compat.legacy_keras_optimizers()[0][1].Adagrad(0.1),
 }
 # The first list runs on 2 ranks: checks whose results depend on the number. All run on 3.
 CHECKS_ON_TWO = [
