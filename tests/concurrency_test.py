@@ -8,10 +8,13 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from device_of_tests import sized
 from sparse_operation_kit.lookup import group
 
 SGD = tf.compat.v1.train.GradientDescentOptimizer
 TIMEOUT = 120
+# The steps of a thread, the keys of a step and the number of different keys.
+STEPS, KEYS, VOCABULARY = sized((30, 2000, 3000), (5, 40, 60))
 
 
 def run_in_threads(*works):
@@ -34,7 +37,7 @@ def run_in_threads(*works):
         raise errors[0]
 
 
-@pytest.mark.parametrize("intra_op_threads", [1, 4])
+@pytest.mark.parametrize("intra_op_threads", sized([1, 4], [4]))
 def test_no_update_of_concurrent_steps_is_lost(intra_op_threads):
     """Each step adds one per occurrence: whole numbers, whose sum is exact in any order."""
     with harness.graph_and_session(intra_op_threads) as session:
@@ -45,13 +48,13 @@ def test_no_update_of_concurrent_steps_is_lost(intra_op_threads):
 
         def work(seed):
             rng = np.random.default_rng(seed)
-            for _ in range(30):
-                session.run(step, {keys: rng.integers(0, 3000, 2000)})
+            for _ in range(STEPS):
+                session.run(step, {keys: rng.integers(0, VOCABULARY, KEYS)})
 
         run_in_threads(*(lambda seed=seed: work(seed) for seed in range(4)))
         drawn = [np.random.default_rng(seed) for seed in range(4)]
         counts = np.bincount(
-            np.concatenate([rng.integers(0, 3000, 2000) for rng in drawn for _ in range(30)])
+            np.concatenate([rng.integers(0, VOCABULARY, KEYS) for rng in drawn for _ in range(STEPS)])
         )
         found, rows = harness.table_contents(session, table)
         np.testing.assert_array_equal(rows, np.repeat(counts[found][:, None], 3, axis=1))
@@ -61,17 +64,18 @@ def test_no_update_of_concurrent_steps_is_lost(intra_op_threads):
 def test_groups_that_share_tables_in_any_order_do_not_deadlock():
     with harness.graph_and_session(4) as session:
         tables = [sok.EmbeddingVariable(name=f"table_{i}", dim=2, initializer=0.0) for i in range(4)]
-        ids = tf.range(200, dtype=tf.int64)
+        ids = tf.range(sized(200, 10), dtype=tf.int64)
+        repeats = sized(40, 4)
         orders = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]]
         steps = []
         for order in orders:
             outputs = group.lookup_group([group.DenseLookup(tables[i], ids) for i in order])
             steps.append(SGD(1.0).minimize(-tf.add_n([tf.reduce_sum(output) for output in outputs])))
         harness.initialize(session)
-        run_in_threads(*(lambda step=step: [session.run(step) for _ in range(40)] for step in steps))
+        run_in_threads(*(lambda step=step: [session.run(step) for _ in range(repeats)] for step in steps))
         for table in tables:
             rows = harness.table_contents(session, table)[1]
-            np.testing.assert_array_equal(rows, np.full([200, 2], 160.0))
+            np.testing.assert_array_equal(rows, np.full([ids.shape[0], 2], 4.0 * repeats))
 
 
 def test_readers_beside_a_trainer_see_whole_rows(tmp_path):
@@ -84,15 +88,16 @@ def test_readers_beside_a_trainer_see_whole_rows(tmp_path):
         dump = sok.Saver().dump_to_file(table, str(tmp_path))
         harness.initialize(session)
         done = threading.Event()
+        steps = sized(60, 6)
 
         def train():
-            for size in range(60):
+            for size in range(steps):
                 session.run(step, {keys: np.arange(10 * (size + 1))})
             done.set()
 
         def read():
             while not done.is_set():
-                found = session.run(rows, {keys: np.arange(100)})
+                found = session.run(rows, {keys: np.arange(50)})
                 assert np.all(found == found[:, :1])
 
         def write():
@@ -102,7 +107,7 @@ def test_readers_beside_a_trainer_see_whole_rows(tmp_path):
                 assert np.all(found == found[:, :1])
 
         run_in_threads(train, read, write)
-        assert session.run(table.size()) == 600
+        assert session.run(table.size()) == 10 * steps
 
 
 def test_a_table_may_be_made_anew_while_it_is_in_use():
@@ -118,9 +123,9 @@ def test_a_table_may_be_made_anew_while_it_is_in_use():
 
         def train(seed):
             rng = np.random.default_rng(seed)
-            for _ in range(60):
+            for _ in range(2 * STEPS):
                 try:
-                    session.run(step, {keys: rng.integers(0, 10_000, 500)})
+                    session.run(step, {keys: rng.integers(0, 10_000, KEYS // 4)})
                 except tf.errors.InvalidArgumentError as error:
                     assert "has no row number" in str(error)
             done.set()

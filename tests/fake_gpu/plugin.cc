@@ -67,13 +67,22 @@ TF_Bool MemoryUsage(const SP_Device*, int64_t* free_bytes, int64_t* total_bytes)
 
 // --- Streams, events, timers ---
 
+// TensorFlow makes the stream of a device's kernels before those of its copies.
+std::atomic<SP_Stream> kernel_stream{nullptr};
+
 // Non-blocking, as TensorFlow's own: nothing orders them but events.
 void CreateStream(const SP_Device*, SP_Stream* stream, TF_Status* status) {
   cudaStream_t made = nullptr;
   Set(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "create stream", status);
   *stream = reinterpret_cast<SP_Stream>(made);
+  SP_Stream none = nullptr;
+  kernel_stream.compare_exchange_strong(none, *stream);
 }
-void DestroyStream(const SP_Device*, SP_Stream stream) { cudaStreamDestroy(Cuda(stream)); }
+void DestroyStream(const SP_Device*, SP_Stream stream) {
+  SP_Stream destroyed = stream;
+  kernel_stream.compare_exchange_strong(destroyed, nullptr);
+  cudaStreamDestroy(Cuda(stream));
+}
 void StreamStatus(const SP_Device*, SP_Stream, TF_Status* status) { TF_SetStatus(status, TF_OK, ""); }
 
 void CreateEvent(const SP_Device*, SP_Event* event, TF_Status* status) {
@@ -159,9 +168,15 @@ void CopyOut(const SP_Device*, SP_Stream stream, void* to, const SP_DeviceMemory
   bytes_to_host += static_cast<int64_t>(size);
   Set(cudaMemcpyAsync(to, from->opaque, size, cudaMemcpyDeviceToHost, Cuda(stream)), "copy to host", status);
 }
-void CopyIn(const SP_Device*, SP_Stream stream, SP_DeviceMemoryBase* to, const void* from, uint64_t size,
-            TF_Status* status) {
+// The pool gives out memory that kernels in their stream still use. TensorFlow lets its copies wait for that
+// stream, except on a plugin's device for constants, which it copies when a graph first runs: then another
+// thread's step may be running. Its own GPU device waits there too.
+void CopyIn(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* to, const void* from,
+            uint64_t size, TF_Status* status) {
   bytes_to_device += static_cast<int64_t>(size);
+  const SP_Stream kernels = kernel_stream;
+  if (kernels != nullptr && kernels != stream) StreamAfterStream(device, stream, kernels, status);
+  if (TF_GetCode(status) != TF_OK) return;
   Set(cudaMemcpyAsync(to->opaque, from, size, cudaMemcpyHostToDevice, Cuda(stream)), "copy to device",
       status);
 }
