@@ -29,10 +29,17 @@ _PLUGIN = "tests/fake_gpu/libsok_cuda_plugin.so" if _REAL else "tests/fake_gpu/l
 _RUNTIME = {
     "allocate": "_Z10cudaMallocPPvm",
     "create_stream": "_Z25cudaStreamCreateWithFlagsPP11CUstream_stj",
+    "enqueued_work": "_ZN3sok7on_host12EnqueuedWorkEv",
     "fill": "_Z15cudaMemsetAsyncPvimP11CUstream_st",
     "wait_for_stream": "_Z21cudaStreamSynchronizeP11CUstream_st",
     "pending_work": "_ZN3sok7on_host11PendingWorkEv",
 }
+
+
+class _StreamWork(ctypes.Structure):
+    """`StreamWork` of cuda/on_host/on_host.h."""
+
+    _fields_ = (("kernels", ctypes.c_int64), ("transfers", ctypes.c_int64), ("bytes_to_host", ctypes.c_int64))
 
 
 def _built(path: str) -> str:
@@ -74,19 +81,21 @@ def cuda_runtime() -> types.SimpleNamespace:
     runtime.fill.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p]
     runtime.wait_for_stream.argtypes = [ctypes.c_void_p]
     runtime.pending_work.restype = ctypes.c_int64
+    runtime.enqueued_work.restype = _StreamWork
     return runtime
 
 
 class Copies:
-    """Bytes that TensorFlow copied between host and device.
+    """Bytes that were copied between host and device.
 
     Attributes:
-      to_device, to_host: Bytes.
+      to_device, to_host: By TensorFlow.
+      to_host_by_ops: By this library's ops: all other copies.
     """
 
     def __init__(self) -> None:
         """Made by `copies`."""
-        self.to_device = self.to_host = 0
+        self.to_device = self.to_host = self.to_host_by_ops = 0
 
 
 @contextlib.contextmanager
@@ -96,10 +105,16 @@ def copies() -> Iterator[Copies]:
     functions = plugin.SokFakeGpuBytesToDevice, plugin.SokFakeGpuBytesToHost
     for function in functions:
         function.restype = ctypes.c_int64
-    before = [function() for function in functions]
+    runtime = cuda_runtime()
+
+    def read() -> list[int]:
+        return [*(function() for function in functions), runtime.enqueued_work().bytes_to_host]
+
+    before = read()
     counted = Copies()
     yield counted
-    counted.to_device, counted.to_host = (
-        function() - old
-        for function, old in zip(functions, before)  # noqa: B905
+    counted.to_device, counted.to_host, of_all = (
+        now - old
+        for now, old in zip(read(), before)  # noqa: B905
     )
+    counted.to_host_by_ops = of_all - counted.to_host

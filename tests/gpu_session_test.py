@@ -10,6 +10,7 @@ import fake_gpu_device
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
+from sparse_operation_kit.compat.internals import kernels
 from sparse_operation_kit.lookup import group
 
 v1 = tf.compat.v1
@@ -231,6 +232,41 @@ def test_a_model_may_be_placed_as_a_whole():
         assert session.run(table.size()) == 6
 
 
+@pytest.mark.parametrize(("device", "engine"), [(CPU, "gpu"), (GPU, "cpu")])
+def test_an_engine_of_the_other_device_is_refused(device, engine):
+    with tf.Graph().as_default(), fake_gpu_device.session() as session:
+        with tf.device(device):
+            table = sok.EmbeddingVariable(name="clicks", dim=2)
+        move = native.ops.sok_initialize_table(table.handle, dim=2, engine=engine, name="move")
+        initialize(session)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"'{engine}' cannot make a .*{device[1:4]}"):
+            session.run(move)
+
+
+# Ops that take no table. An op on tables without a kernel for GPUs would keep its tables on the CPU.
+ON_HOSTS_ONLY = {
+    "SokCombineRows",
+    "SokCombineRowsGrad",
+    "SokCompactCheckpoint",
+    "SokHoldBatch",
+    "SokInit",
+    "SokInitHasRun",
+    "SokMergeIds",
+    "SokRaiseFailures",
+    "SokTakeBatch",
+    "SokTrainRows",
+    "SokVocabularyLookup",
+}
+
+
+def test_every_op_on_tables_has_a_kernel_for_gpus():
+    devices = {}
+    for kernel in kernels.get_all_registered_kernels().kernel:
+        if kernel.op.startswith("Sok"):
+            devices.setdefault(kernel.op, set()).add(kernel.device_type)
+    assert len(devices) > 30 and {op for op in devices if "GPU" not in devices[op]} == ON_HOSTS_ONLY
+
+
 def test_errors_of_a_step_name_the_variable():
     with tf.Graph().as_default(), fake_gpu_device.session() as session:
         with tf.device(GPU):
@@ -334,3 +370,5 @@ def test_a_step_copies_its_batch_and_nothing_of_the_tables(layout):
     batch, scalars = 64 * 8 + bags * 32 * 4 + (64 * (2 * 8 + 4) if is_sparse else 0), 256
     assert batch <= copied.to_device < batch + scalars
     assert copied.to_host < scalars
+    # The numbers of ids and rows, and errors.
+    assert 0 < copied.to_host_by_ops < scalars

@@ -181,14 +181,40 @@ def _placed_and_counted():
             session.run(step, feed)
         sent, received = (session.run(statistics) - before)[3:]
         fed = sum(array.nbytes for array in feed.values())
-        return placed, copied.to_host - sent, copied.to_device - received - fed
+        return placed, copied.to_host - sent, copied.to_device - received - fed, copied.to_host_by_ops
 
 
 def test_words_leave_the_device_only_to_be_sent():
-    for placed, to_host, to_device in ranks.run(_placed_and_counted, ranks=2):
+    for placed, to_host, to_device, by_ops in ranks.run(_placed_and_counted, ranks=2):
         assert len(placed) >= 6 and set(placed.values()) == {"GPU"}, placed
         # Scalars, such as hyper-parameters, may be anywhere.
         assert 0 <= to_host < 256 and 0 <= to_device < 256
+        # Headers of messages, the numbers of ids and rows, and errors. The ids alone are 512 bytes.
+        assert 0 < by_ops < 512
+
+
+def _allreduced():
+    """The sums over the ranks of floats of the GPU, of floats of the CPU and of ints; where ops ran."""
+    with tf.Graph().as_default(), fake_gpu_device.session(rewrites=False) as session:
+        fed = v1.placeholder(tf.float32, [2])
+        with tf.device(GPU):
+            halves = native.ops.sok_divide_gradients(fed, divisor=2)
+        tensors = {"gpu": halves, "cpu": fed + 1.0, "ints": tf.cast(fed, tf.int32)}
+        sums = [communicator().allreduce(tensor, False, name) for name, tensor in tensors.items()]
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(output_partition_graphs=True)
+        results = session.run(sums, {fed: [2.0, 4.0 + communicator().rank]}, options, metadata)
+        nodes = {node.name: node for partition in metadata.partition_graphs for node in partition.node}
+        opaque = [nodes[one.op.inputs[0].op.name] for one in sums]
+        assert [node.op for node in opaque] == ["SokOpaque"] * 3
+        return results, [tf.DeviceSpec.from_string(node.device).device_type for node in opaque]
+
+
+def test_gradients_of_ordinary_variables_go_to_horovod_from_where_they_are():
+    for results, devices in ranks.run(_allreduced, ranks=2):
+        assert devices == ["GPU", "CPU", "CPU"]
+        for result, expected in zip_equal(results, [[2.0, 4.5], [6.0, 11.0], [4, 9]]):
+            np.testing.assert_array_equal(result, expected)
 
 
 def _copied_by_a_prefetched_step():
@@ -212,12 +238,14 @@ def _copied_by_a_prefetched_step():
         with fake_gpu_device.copies() as copied:
             session.run([step, prefetch.advance], feed)
         sent, received = (session.run(statistics) - before)[3:]
-        return copied.to_host - sent, copied.to_device - received - keys.nbytes - feed[gradients].nbytes
+        to_device = copied.to_device - received - keys.nbytes - feed[gradients].nbytes
+        return copied.to_host - sent, to_device, copied.to_host_by_ops
 
 
 def test_words_of_a_prefetched_batch_stay_on_the_device():
-    for to_host, to_device in ranks.run(_copied_by_a_prefetched_step, ranks=2):
+    for to_host, to_device, by_ops in ranks.run(_copied_by_a_prefetched_step, ranks=2):
         assert max(to_host, to_device) < 256 <= 256 + min(to_host, to_device), (to_host, to_device)
+        assert 0 < by_ops < 512
 
 
 def _one_bad_batch(size):

@@ -1,5 +1,5 @@
-// The number of kernels that a step launches equals that in docs/performance-gpu.md. Runs on the host, where
-// CUB's radix sort counts as one kernel.
+// The number of kernels that a step launches equals that in docs/performance-gpu.md, and a step copies
+// neither ids nor rows to the host. Runs on the host, where CUB's radix sort counts as one kernel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,6 +28,7 @@ const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
 struct Work {
   int64_t kernels = 0;
   int64_t transfers = 0;
+  int64_t bytes_to_host = 0;
   int64_t waits = 0;  // of the host
 };
 
@@ -44,7 +45,8 @@ Work WorkOf(const Call& call) {
   const Status status = call();
   EXPECT_TRUE(status.ok()) << status.message();
   const on_host::StreamWork after = on_host::EnqueuedWork();
-  return {after.kernels - before.kernels, after.transfers - before.transfers, RoundTrip::count() - waits};
+  return {after.kernels - before.kernels, after.transfers - before.transfers,
+          after.bytes_to_host - before.bytes_to_host, RoundTrip::count() - waits};
 }
 
 // Tables with a sparse lookup in each, called as an op calls the engine: its inputs and outputs are on the
@@ -61,15 +63,15 @@ class Group {
     }
   }
 
-  // A step with the ids `first`, `first` + 1 and `first` + 2 in each table, each often enough to be summed in
-  // pieces.
-  StepWork Step(const std::string& optimizer, int64_t first = 0) {
+  // A step with the ids `first`, `first` + 1 and `first` + 2 in each table: in three bags, by default so long
+  // that each id's gradients are summed in pieces.
+  StepWork Step(const std::string& optimizer, int64_t first = 0, int64_t ids_of_bag = kSegmentPiece / 2) {
     ContractBatch batch;
     std::vector<OutputRows> outputs;
     std::vector<GradientRows> gradients;
     std::vector<EngineStep> steps;
     for (size_t t = 0; t < tables_.size(); ++t) {
-      std::vector<std::vector<int64_t>> bags(kBags, std::vector<int64_t>(kSegmentPiece / 2, first));
+      std::vector<std::vector<int64_t>> bags(kBags, std::vector<int64_t>(ids_of_bag, first));
       for (int64_t b = 0; b < kBags; ++b) bags[b].back() += b;
       batch.push_back(SumOf(static_cast<int>(t), bags));
       outputs.push_back({rows_[t].data(), kDim});
@@ -156,6 +158,23 @@ TEST(StepLaunchesTest, UpToTwentyTablesTakeAsManyAsOne) {
   EXPECT_EQ(of_twenty.backward.kernels, of_one.backward.kernels);
   EXPECT_EQ(of_twenty.lookup.transfers, of_one.lookup.transfers);
   ExpectInDocument(StrCat("up to 20 tables takes ", KernelsOf(of_one)));
+}
+
+TEST(StepLaunchesTest, OnlySizesAreCopiedToTheHost) {
+  for (const char* const optimizer : {"lazy_adam", "adam"}) {
+    Group group(3);
+    int64_t of_lookup = 0;
+    // Known ids and new ones.
+    for (const int64_t first : {0, 0, 0, 50, 50}) {
+      for (const int64_t ids_of_bag : {3, 700}) {
+        const StepWork step = group.Step(optimizer, first, ids_of_bag);
+        if (of_lookup == 0) of_lookup = step.lookup.bytes_to_host;
+        EXPECT_EQ(step.lookup.bytes_to_host, of_lookup) << optimizer << ", " << first << ", " << ids_of_bag;
+        EXPECT_EQ(step.backward.bytes_to_host, 0) << optimizer << ", " << first << ", " << ids_of_bag;
+      }
+    }
+    EXPECT_GT(of_lookup, 0);
+  }
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ int64_t PendingWork();
 struct StreamWork {
   int64_t kernels = 0;    // a call of a device-wide algorithm of CUB counts as one; on a device it is several
   int64_t transfers = 0;  // copies and memsets of at least a byte
+  int64_t bytes_to_host = 0;  // of copies from device memory to the host's
 };
 StreamWork EnqueuedWork();
 // Bytes of device memory that are allocated.

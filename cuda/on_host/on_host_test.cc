@@ -140,6 +140,10 @@ TEST_F(LateStreamsTest, WorkIsCountedWhenItIsPutIntoAStream) {
   }
   EXPECT_EQ(EnqueuedWork().kernels - before.kernels, 2);
   EXPECT_EQ(EnqueuedWork().transfers - before.transfers, 3);
+  EXPECT_EQ(EnqueuedWork().bytes_to_host - before.bytes_to_host, 2 * sizeof(int));
+  ASSERT_EQ(cudaMemcpyAsync(device.data(), pinned_.data(), 8, cudaMemcpyHostToDevice, stream_), cudaSuccess);
+  EXPECT_EQ(EnqueuedWork().transfers - before.transfers, 4);
+  EXPECT_EQ(EnqueuedWork().bytes_to_host - before.bytes_to_host, 2 * sizeof(int));
 }
 
 TEST_F(LateStreamsTest, ThreadsMayWaitAtOnce) {

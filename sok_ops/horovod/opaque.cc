@@ -26,5 +26,13 @@ class OpaqueOp final : public ::tensorflow::OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("SokOpaque").Device(::tensorflow::DEVICE_CPU), OpaqueOp);
 
+// The types of gradients, so that these stay on the device for a Horovod built with GPU operations.
+#define SOK_OPAQUE_ON_GPU(T) \
+  REGISTER_KERNEL_BUILDER(Name("SokOpaque").Device(::tensorflow::DEVICE_GPU).TypeConstraint<T>("T"), OpaqueOp)
+SOK_OPAQUE_ON_GPU(::Eigen::half);
+SOK_OPAQUE_ON_GPU(float);
+SOK_OPAQUE_ON_GPU(double);
+#undef SOK_OPAQUE_ON_GPU
+
 }  // namespace
 }  // namespace sok

@@ -57,7 +57,7 @@ PendingExchange::PendingExchange(const std::string& name, HorovodPlace place, tf
 
 void PendingExchange::Start(int64_t stall_period_ms) {
   const auto begin = [self = shared_from_this(), stall_period_ms](const tf::Status& status) {
-    status.ok() ? self->Begin(stall_period_ms) : self->Fail(status);
+    status.ok() ? self->Begin(stall_period_ms) : self->Fail(self->Explain(FromTf(status)));
   };
   if (is_staged_) {
     words_ = tf::Tensor(allocator_, tf::DT_INT64, input_.shape());
@@ -69,7 +69,7 @@ void PendingExchange::Start(int64_t stall_period_ms) {
   words_ = input_;
   if (device_ == kHostMemory) return begin(tf::Status());
   const tf::Status status = AfterKernels(context_, [begin] { begin(tf::Status()); });
-  if (!status.ok()) Fail(status);
+  if (!status.ok()) Fail(Explain(FromTf(status)));
 }
 
 void PendingExchange::Begin(int64_t stall_period_ms) {
@@ -113,9 +113,10 @@ void PendingExchange::Deliver() {
   }
   tf::Tensor* output = nullptr;
   const tf::Status allocated = context_->allocate_output(0, received_.shape(), &output);
-  if (!allocated.ok()) return End(allocated);
-  CopyToDevice(context_, &received_, output,
-               [self = shared_from_this()](const tf::Status& status) { self->End(status); });
+  if (!allocated.ok()) return End(Explain(FromTf(allocated)));
+  CopyToDevice(context_, &received_, output, [self = shared_from_this()](const tf::Status& status) {
+    self->End(status.ok() ? status : self->Explain(FromTf(status)));
+  });
 }
 
 void PendingExchange::End(const tf::Status& status) {

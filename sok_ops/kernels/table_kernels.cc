@@ -87,11 +87,15 @@ tf::Status MemoryFromAttr(tf::OpKernelConstruction* construction, RowMemory* mem
   return tf::Status();
 }
 
-// The engine that the op's attribute names, or if it is empty the engine of the op's device.
+// The engine that the op's attribute names, or if it is empty the engine of the op's device. InvalidArgument
+// if it is that of another kind of device: it could not read the memory of the op's tensors.
 tf::Status EngineNameFromAttr(tf::OpKernelConstruction* construction, std::string* name) {
   TF_RETURN_IF_ERROR(construction->GetAttr("engine", name));
-  if (name->empty()) *name = EngineOfDevice(*construction);
-  return tf::Status();
+  const std::string own = EngineOfDevice(*construction);
+  if (name->empty()) *name = own;
+  if (*name == own || (*name != "cpu" && *name != "gpu")) return tf::Status();
+  return tf::errors::InvalidArgument("SokInitializeTable: the engine '", *name, "' cannot make a table on ",
+                                     construction->device_type().type_string());
 }
 
 class InitializeTableOp : public tf::OpKernel {

@@ -75,7 +75,7 @@ initializer_rows: the number of initial rows that keys share, below 2^32; 0: eac
 on_full ... l2_weight_threshold: see TableOptions.
 placement: which rank holds which key, as Placement::Text writes it.
 memory: where a device's engine keeps rows and slots.
-engine: the engine that makes the table; empty: the engine of the op's device.)");
+engine: the engine that makes the table, but not that of another kind of device; empty: that of the op's device.)");
 
 REGISTER_OP("SokTableIsInitialized")
     .Input("handle: resource")

@@ -20,7 +20,7 @@ Schedule& Current() {
   return schedule;
 }
 std::atomic<uint64_t> launches{0}, schedules{0};
-std::atomic<int64_t> steps{0}, kernels{0}, transfers{0};
+std::atomic<int64_t> steps{0}, kernels{0}, transfers{0}, bytes_to_host{0};
 
 // A wrong value in the environment must not silently test something else.
 [[noreturn]] void RefuseEnvironment(const char* name, const char* value) {
@@ -109,8 +109,11 @@ uint64_t NextLaunchNumber() { return launches++; }
 void CountSteps(int64_t more) { steps += more; }
 int64_t Steps() { return steps; }
 void CountKernel() { ++kernels; }
-void CountTransfer() { ++transfers; }
-StreamWork EnqueuedWork() { return {kernels, transfers}; }
+void CountTransfer(int64_t more_bytes_to_host) {
+  ++transfers;
+  bytes_to_host += more_bytes_to_host;
+}
+StreamWork EnqueuedWork() { return {kernels, transfers, bytes_to_host}; }
 
 const char* Build() { return HasAsan() ? "asan" : HasTsan() ? "tsan" : "plain"; }
 

@@ -33,9 +33,9 @@ uint64_t ScheduleNumber();
 // Counts the process's launches since the schedule was set, so that each draws different random numbers.
 uint64_t NextLaunchNumber();
 void CountSteps(int64_t steps);
-// Add one to EnqueuedWork().
+// Add one to EnqueuedWork(); a transfer that is a copy to the host also adds its bytes.
 void CountKernel();
-void CountTransfer();
+void CountTransfer(int64_t bytes_to_host);
 
 }  // namespace sok::on_host
 

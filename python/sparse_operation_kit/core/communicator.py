@@ -33,6 +33,8 @@ _CARRIERS = {
     tf.uint64: tf.int64,
     tf.complex64: tf.int64,
 }
+# Those for which `SokOpaque` has kernels on GPUs.
+_OPAQUE_ON_GPUS = (tf.float16, tf.float32, tf.float64)
 
 _lock = threading.Lock()
 _communicator: Communicator | None = None
@@ -130,7 +132,7 @@ class _HorovodCommunicator(Communicator):
             return tf.cast(self.allreduce(tf.cast(tensor, tf.float32), average, name), tf.bfloat16)
         op = self._hvd.Average if average else self._hvd.Sum
         with _root_scope():
-            return self._hvd.allreduce(self._ops.sok_opaque(tensor), op=op, name=_op_name("allreduce", name))
+            return self._hvd.allreduce(self._opaque(tensor), op=op, name=_op_name("allreduce", name))
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         def gather(carrier: tf.Tensor) -> tf.Tensor:
@@ -151,8 +153,20 @@ class _HorovodCommunicator(Communicator):
         carrier = _CARRIERS.get(tensor.dtype, tensor.dtype)
         with _root_scope():
             if carrier == tensor.dtype:
-                return move(self._ops.sok_opaque(tensor))
-            return tf.bitcast(move(self._ops.sok_opaque(tf.bitcast(tensor, carrier))), tensor.dtype)
+                return move(self._opaque(tensor))
+            return tf.bitcast(move(self._opaque(tf.bitcast(tensor, carrier))), tensor.dtype)
+
+    def _opaque(self, tensor: tf.Tensor) -> tf.Tensor:
+        """Returns the tensor through `SokOpaque`, floats on the device where they are.
+
+        A Horovod built with GPU operations then takes them from there. TensorFlow would place the op on a GPU
+        wherever its input is.
+        """
+        graph = tf.compat.v1.get_default_graph()
+        is_here = not tf.executing_eagerly() and tensor.graph is graph
+        stays = is_here and tensor.dtype in _OPAQUE_ON_GPUS
+        with graph.colocate_with(tensor.op) if stays else contextlib.nullcontext():
+            return self._ops.sok_opaque(tensor)
 
 
 def communicator() -> Communicator:
