@@ -180,7 +180,7 @@ def test_an_absent_name_says_what_to_use_instead(tmp_path):
     program.write_text("import tensorflow as tf\n\ntf.CheckpointOption()\n")
     run = forked.run_code(_LAUNCHER, str(program), env=environment(), timeout=120)
     assert run.returncode == 1
-    assert "sok.init_from_checkpoint loads the rows" in run.stderr.splitlines()[-1]
+    assert "sok.init_from_checkpoint loads rows from a checkpoint" in run.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
