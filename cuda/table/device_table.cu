@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -26,6 +28,22 @@ constexpr int64_t kMostStartedAtOnce = 65536;
 StaticRows StaticRowsOf(const TableOptions& options) {
   if (options.use_hashtable) return {};
   return options.placement.RowsOn(options.rank, options.ranks, options.capacity);
+}
+
+// ResourceExhausted if rows of `stride` floats take more memory than the device has in all, or the host for
+// rows in its memory. To find that out by allocating would take all of it for a moment.
+Status CheckMemoryIsThere(RowMemory memory, int64_t rows, int64_t stride) {
+  size_t free_bytes = 0;
+  size_t bytes = 0;
+  if (memory == RowMemory::kHost) {
+    bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  } else {
+    SOK_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &bytes), "cannot ask for the device's memory");
+  }
+  // In doubles, because the product may not fit an integer.
+  const double needed = static_cast<double>(rows) * static_cast<double>(stride) * sizeof(float);
+  if (needed <= static_cast<double>(bytes)) return OkStatus();
+  return ResourceExhausted(rows, " rows of ", stride, " floats do not fit into ", bytes, " bytes of memory");
 }
 
 __global__ void __launch_bounds__(kThreadsPerBlock)
@@ -124,6 +142,7 @@ Status DeviceTable::Named(const Status& status) const { return NamedError(option
 Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   const int64_t count = static_rows_.count;
   if (options_.use_hashtable || count == 0) return OkStatus();
+  SOK_RETURN_IF_ERROR(Named(CheckMemoryIsThere(options_.memory, count, store_.stride())));
   SOK_RETURN_IF_ERROR(Named(ReserveRecords(stream, count)));
   const int64_t piece = std::min(count, kMostStartedAtOnce);
   StatusOr<DeviceBuffer<int64_t>> keys_and_rows = DeviceBuffer<int64_t>::Allocate(device_, stream, 2 * piece);
