@@ -346,6 +346,19 @@ TEST_F(LimitedTableTest, ATableGrowsByLessWhereMemoryIsShort) {
   EXPECT_NE(another.message().find("'clicks' with 4 rows"), std::string::npos) << another.message();
 }
 
+TEST_F(LimitedTableTest, ATableThatNoMemoryHoldsAllocatesNothing) {
+  memory_.limit = 0;
+  TableOptions options = ContractOptions("vast", 64, /*capacity=*/int64_t{1} << 50);
+  options.use_hashtable = false;
+  for (const RowMemory memory : {RowMemory::kDevice, RowMemory::kHost}) {
+    options.memory = memory;
+    const Status status = DeviceTable::Create(nullptr, {&memory_, &memory_}, options).status();
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find("'vast'"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("do not fit into"), std::string::npos) << status.message();
+  }
+}
+
 TEST_F(LimitedTableTest, ATableWithoutHashingNeedsLittleBesidesItsRows) {
   constexpr int64_t kRows = 140000;
   TableOptions options = ContractOptions("clicks", 1, /*capacity=*/kRows);
