@@ -19,6 +19,15 @@ SOK_TF_COPTS = SOK_COPTS + [
     "-Wno-deprecated-declarations",
 ]
 
+# For files that include TensorFlow, with a dependency on //sok_ops:tensorflow_prelude: they include it first, in its
+# precompiled form.
+WITH_TF_PRELUDE = [
+    "-include",
+    "sok_ops/tensorflow_prelude.h",
+    "-Winvalid-pch",
+    "-Wno-error=invalid-pch",
+]
+
 # What .bazelrc adds for tests.
 TEST_COPTS = [
     "-O1",
