@@ -28,13 +28,13 @@ class Run:
         self._folder = folder
         self._events = []
 
-    def test(self, name: str, report: str | None, status: str = "PASSED") -> None:
+    def test(self, name: str, report: str | None, status: str = "PASSED", **more: object) -> None:
         outputs = []
         if report is not None:
             path = self._folder / f"{name}.xml"
             path.write_text(report)
             outputs.append({"name": "test.xml", "uri": path.as_uri()})
-        result = {"status": status, "testActionOutput": outputs}
+        result = {"status": status, "testActionOutput": outputs, **more}
         self._events.append({"id": {"testResult": {"label": f"//:{name}"}}, "testResult": result})
 
     def unbuilt(self, name: str) -> None:
@@ -111,6 +111,15 @@ def test_a_skip_that_is_not_expected_is_a_failure(run, capsys, monkeypatch):
             "0 passed, 2 failed",
         ],
     )
+
+
+def test_targets_that_take_long_are_named(run, capsys):
+    run.test("quick", GTEST.format(PASSED), testAttemptDurationMillis="900")
+    run.test("slower", GTEST.format(PASSED), testAttemptDurationMillis="31400")
+    run.test("slowest", GTEST.format(PASSED), testAttemptDurationMillis="90000")
+    run.test("cached", GTEST.format(PASSED), testAttemptDurationMillis="80000", cachedLocally=True)
+    slow = ["slow: 90 s //:slowest", "slow: 31 s //:slower"]
+    assert run.count(capsys) == (0, [*slow, "4 passed, 0 failed"])
 
 
 def test_a_run_without_tests_is_a_failure(run, capsys):

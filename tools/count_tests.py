@@ -4,7 +4,8 @@ Bazel counts targets. This program counts the cases in each target's report, whi
 GoogleTest or pytest. Bazel's build event file lists the targets and their reports. A target that failed
 without a failed case (it crashed, timed out or did not build) counts as one failure. So does a C++ test that
 is skipped for a reason that is not expected on this machine. tests/expected_skips.py checks the skips of
-Python tests. The end of a failed case's message follows its name, indented.
+Python tests. The end of a failed case's message follows its name, indented. The targets that took longest
+stand before the failed cases, with their seconds.
 
 Usage: count_tests.py EVENT_FILE...
 Exit status: 0 if something ran and nothing failed.
@@ -25,6 +26,10 @@ from dataclasses import dataclass, field
 _HAS_CUDA_DEVICE = os.path.exists("/dev/nvidiactl")
 _EXPECTED_SKIPS = {"no CUDA device": not _HAS_CUDA_DEVICE, "this machine has a CUDA device": _HAS_CUDA_DEVICE}
 
+# Which targets are printed as slow: up to so many that took at least so many seconds.
+_SLOW_TARGETS = 12
+_SLOW_SECONDS = 20
+
 # How much of a failed case's message is shown: pytest and GoogleTest say at the end what was wrong.
 _MESSAGE_LINES = 12
 
@@ -37,6 +42,9 @@ class Counts:
     failed: list[str] = field(default_factory=list)
     messages: dict[str, str] = field(default_factory=dict)  # by the failed case's name
     skipped: Counter[str] = field(default_factory=Counter)  # by target
+    seconds: Counter[str] = field(
+        default_factory=Counter
+    )  # by target that ran; those with cached results did not
 
     def add_failure(self, name: str, message: str) -> None:
         """Adds a failed case."""
@@ -95,6 +103,7 @@ def count_run(path: str, counts: Counts) -> None:
             unbuilt.add(identity["targetCompleted"]["label"])
 
     for (label, _, _), result in sorted(shards.items()):
+        counts.seconds[label] += _seconds(result)
         failed_before = len(counts.failed)
         for output in result.get("testActionOutput", []):
             if output["name"] == "test.xml":
@@ -105,6 +114,12 @@ def count_run(path: str, counts: Counts) -> None:
     counts.failed += [f"{label} (not built)" for label in sorted((tests & unbuilt) - ran)]
 
 
+def _seconds(result: dict) -> float:
+    """How long a test ran; 0 if Bazel had its result."""
+    cached = result.get("cachedLocally") or result.get("executionInfo", {}).get("cachedRemotely")
+    return 0 if cached else int(result.get("testAttemptDurationMillis", 0)) / 1000
+
+
 def main(paths: list[str]) -> int:
     """Prints the outcome of the runs; returns the exit status."""
     counts = Counts()
@@ -112,6 +127,9 @@ def main(paths: list[str]) -> int:
         count_run(path, counts)
     for label, cases in sorted(counts.skipped.items()):
         print(f"skipped: {cases} of {label}")
+    for label, seconds in counts.seconds.most_common(_SLOW_TARGETS):
+        if seconds >= _SLOW_SECONDS:
+            print(f"slow: {seconds:.0f} s {label}")
     for name in counts.failed:
         print("failed:", name)
         for line in counts.messages.get(name, "").splitlines()[-_MESSAGE_LINES:]:
