@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import json
 import random
@@ -147,8 +148,9 @@ def _described(arrays: dict[str, tuple[str, list[int]]], shard: int) -> dict[str
     return described
 
 
+@functools.lru_cache(maxsize=None)
 def good() -> list[dict[str, Any]]:
-    """A manifest of each kind of table and checkpoint."""
+    """A manifest of each kind of table and checkpoint. Callers change copies only."""
     return [
         document(),
         document("delta"),
@@ -197,18 +199,23 @@ def each_placement() -> Iterator[tuple[str, bytes]]:
         for table in ({}, {"hashed": False, "capacity": max(rows)}):
             if table and not max(rows):
                 continue
-            for kind, version in itertools.product(("full", "delta"), (0, 1, 2, 3)):
-                for placement in (..., *PLACEMENTS):
-                    changed = document(kind, rows=rows, **table)
-                    changed["version"] = version
+            for kind in ("full", "delta"):
+                plain = document(kind, rows=rows, **table)
+                for version, placement in itertools.product((0, 1, 2, 3), (..., *PLACEMENTS)):
+                    changed = {**plain, "version": version, "table": dict(plain["table"])}
                     _set(changed["table"], "placement", placement)
                     yield f"{rows} {table} {version} {placement!r:.60}", text_of(changed)
 
 
 def text_of(changed: Any) -> bytes:
     """A manifest's text with a correct checksum."""
+    return with_checksum(_body_of(changed))
+
+
+def _body_of(changed: Any) -> bytes:
+    """A manifest's text without its end, which has the checksum."""
     body = json.dumps(changed, indent=1)
-    return with_checksum(body[: -len("\n}")].encode() + b",\n " if body.endswith("\n}") else body.encode())
+    return body[: -len("\n}")].encode() + b",\n " if body.endswith("\n}") else body.encode()
 
 
 def with_checksum(body: bytes) -> bytes:
@@ -232,15 +239,24 @@ def _holder(root: Any, path: tuple) -> Any:
 def each_change() -> Iterator[tuple[str, bytes]]:
     """(description, text) of good manifests in which one member is removed or has another value, for all."""
     seen = set()
+    # Each document is written once for a place, with a mark that the values replace in the text.
+    mark = "the value"
+    written = [(value, json.dumps(value).encode()) for value in VALUES]
     for original in good():
         for path in _places(original):
             if path in seen:
                 continue
             seen.add(path)
-            for value in (..., *VALUES):
-                changed = copy.deepcopy(original)
-                _set(_holder(changed, path), path[-1], value)
-                yield f"{path} is {value!r:.40}", text_of(changed)
+            yield f"{path} is removed", text_of(_with(original, path, ...))
+            before, after = _body_of(_with(original, path, mark)).split(json.dumps(mark).encode())
+            for value, text in written:
+                yield f"{path} is {value!r:.40}", with_checksum(before + text + after)
+
+
+def _with(original: dict[str, Any], path: tuple, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(original)
+    _set(_holder(changed, path), path[-1], value)
+    return changed
 
 
 def random_change(draw: random.Random) -> tuple[str, bytes]:

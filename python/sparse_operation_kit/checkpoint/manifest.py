@@ -29,7 +29,9 @@ FILE = "manifest.json"
 _MAX_BYTES = 1 << 28
 # The maximum nesting of lists and objects; a manifest has six levels.
 _MAX_DEPTH = 32
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+_DEPTH_CHANGES = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _TAIL = re.compile(rb'"crc32": (0|[1-9][0-9]*)\n\}')
 
@@ -186,8 +188,8 @@ def parse(text: bytes, path: Path) -> Manifest:
 def _json(text: bytes) -> Any:
     """Parses JSON. Raises ValueError or OverflowError for text that the C++ parser refuses too."""
     depth = 0
-    for token in _BRACKETS.finditer(text):
-        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token.group(), 0)
+    for bracket in _BRACKET.finditer(_STRING.sub(b"", text)):
+        depth += _DEPTH_CHANGES[bracket.group()]
         if depth > _MAX_DEPTH:
             raise ValueError(f"it nests deeper than {_MAX_DEPTH} levels")
     document = json.loads(
