@@ -20,7 +20,7 @@ from sparse_operation_kit.optimizers.mapping import known_optimizers
 ROWS = 60
 DIM = 5
 BATCH = 24
-STEPS = sized(on_cpu=50, on_gpu=30)
+STEPS = sized(on_cpu=30, on_gpu=12)
 
 # Keras of TensorFlow 1.15 makes no slots for reference variables.
 resource = functools.partial(tf.compat.v1.Variable, use_resource=True)
