@@ -12,41 +12,41 @@ DIM = 2
 NAME = "sound_table"
 
 
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {"dims": [DIM, DIM]},
-        {"table_of": [1]},
-        {"table_of": [-1]},
-        {"table_of": [0, 0]},
-        {"layouts": ["dense", "dense"]},
-        {"layouts": ["ragged"], "combiners": ["sum"]},
-        {"layouts": ["heap"]},
-        {"combiners": ["sum"]},
-        {"combiners": []},
-        {"combiners": ["max"]},
-        {"weighted": [True]},
-        {"slots": [-1]},
-        {"slots": []},
-        {"num_outputs": 2},
-        {"num_outputs": 0},
-    ],
-)
-def test_attributes_that_do_not_fit(attributes):
+SOUND = {
+    "num_outputs": 1,
+    "dims": [DIM],
+    "table_of": [0],
+    "layouts": ["dense"],
+    "combiners": ["none"],
+    "weighted": [False],
+    "slots": [0],
+}
+CONTRADICTIONS = [
+    {"dims": [DIM, DIM]},
+    {"table_of": [1]},
+    {"table_of": [-1]},
+    {"table_of": [0, 0]},
+    {"layouts": ["dense", "dense"]},
+    {"layouts": ["ragged"], "combiners": ["sum"]},
+    {"layouts": ["heap"]},
+    {"combiners": ["sum"]},
+    {"combiners": []},
+    {"combiners": ["max"]},
+    {"weighted": [True]},
+    {"slots": [-1]},
+    {"slots": []},
+    {"num_outputs": 2},
+    {"num_outputs": 0},
+]
+
+
+def test_attributes_that_do_not_fit():
     """Contradicting attributes are an error when the op is made or when it runs."""
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name=NAME, dim=DIM)
-        sound = {
-            "num_outputs": 1,
-            "dims": [DIM],
-            "table_of": [0],
-            "layouts": ["dense"],
-            "combiners": ["none"],
-            "weighted": [False],
-            "slots": [0],
-        }
-        harness.initialize(session)
-        with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+        size = table.size()
+
+        def look_up(attributes):
             result = native.ops.sok_group_lookup(
                 handles=[table.handle],
                 ids=[tf.constant([1], tf.int64)],
@@ -54,10 +54,17 @@ def test_attributes_that_do_not_fit(attributes):
                 dense_shapes=[],
                 weights=[],
                 training=True,
-                **{**sound, **attributes},
+                **{**SOUND, **attributes},
             )
             session.run(result.outputs[0])
-        assert session.run(table.size()) == 0
+
+        harness.initialize(session)
+        for attributes in CONTRADICTIONS:
+            with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+                look_up(attributes)
+            assert session.run(size) == 0
+        look_up({})
+        assert session.run(size) == 1
 
 
 def test_a_dim_that_is_not_the_tables():
@@ -71,38 +78,40 @@ def test_a_dim_that_is_not_the_tables():
             session.run(rows)
 
 
-@pytest.mark.parametrize(
-    "placement",
-    ["", "by_keys", "one_rank:1", "one_rank:-1", "ranges:0", "ranges:0,1,2", "ranges:1,2", "\x00"],
-)
-def test_a_placement_that_does_not_fit_the_ranks(placement):
+def test_a_placement_that_does_not_fit_the_ranks():
     with harness.graph_and_session() as session:
         handle = native.ops.sok_table(shared_name=NAME)
-        op = native.ops.sok_initialize_table(handle, dim=DIM, placement=placement)
-        with pytest.raises(tf.errors.InvalidArgumentError) as error:
-            session.run(op)
-        assert f"'{NAME}'" in str(error.value)
-        assert repr(placement)[1:-1] in str(error.value)
+        for placement in (
+            *("", "by_keys", "one_rank:1", "one_rank:-1"),
+            *("ranges:0", "ranges:0,1,2", "ranges:1,2", "\x00"),
+        ):
+            op = native.ops.sok_initialize_table(handle, dim=DIM, placement=placement)
+            with pytest.raises(tf.errors.InvalidArgumentError) as error:
+                session.run(op)
+            assert f"'{NAME}'" in str(error.value)
+            assert repr(placement)[1:-1] in str(error.value)
 
 
-@pytest.mark.parametrize("dim", [2**28 + 1, 2**40, 2**62, 2**63 - 1])
-def test_a_dim_that_no_memory_holds(dim):
+def test_a_dim_that_no_memory_holds():
     with harness.graph_and_session() as session:
         handle = native.ops.sok_table(shared_name=NAME)
-        op = native.ops.sok_initialize_table(handle, dim=dim)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{dim}"):
-            session.run(op)
+        for dim in (2**28 + 1, 2**40, 2**62, 2**63 - 1):
+            op = native.ops.sok_initialize_table(handle, dim=dim)
+            with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{dim}"):
+                session.run(op)
 
 
-@pytest.mark.parametrize(
-    ("initializer", "arguments"),
-    [("constant", []), ("constant", [1.0, 2.0]), ("uniform", [1.0]), ("normal", [])],
-)
-def test_arguments_that_are_not_the_initializers(initializer, arguments):
+def test_arguments_that_are_not_the_initializers():
     with harness.graph_and_session() as session:
         handle = native.ops.sok_table(shared_name=NAME)
-        op = native.ops.sok_initialize_table(
-            handle, dim=DIM, initializer=initializer, initializer_args=arguments
-        )
-        with pytest.raises(tf.errors.InvalidArgumentError, match=initializer):
-            session.run(op)
+        for initializer, arguments in (
+            ("constant", []),
+            ("constant", [1.0, 2.0]),
+            ("uniform", [1.0]),
+            ("normal", []),
+        ):
+            op = native.ops.sok_initialize_table(
+                handle, dim=DIM, initializer=initializer, initializer_args=arguments
+            )
+            with pytest.raises(tf.errors.InvalidArgumentError, match=initializer):
+                session.run(op)
