@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import tensorflow as tf
 from pyarrow import parquet
 
+import forked
 import harness  # noqa: F401 - quiets TensorFlow
 from checkpoint_files import BLOCKS, BLOOM, COUNTER, History, table_description
 from sparse_operation_kit.checkpoint import (
@@ -24,7 +24,9 @@ from sparse_operation_kit.checkpoint import (
 # Runs without this library and Horovod. Prints the rows of ids, as JSON.
 STOCK_PROGRAM = """
 import json, sys
-sys.modules["sparse_operation_kit"] = sys.modules["horovod"] = None
+for name in ("sparse_operation_kit", "horovod"):
+    assert name not in sys.modules
+    sys.modules[name] = None
 import tensorflow as tf
 folder, ids = sys.argv[1], json.loads(sys.argv[2])
 found = {}
@@ -57,15 +59,10 @@ def chain(directory, name="items", seed=0, **fields):
 
 
 def load_elsewhere(folder, ids):
-    """{signature: rows} from a fresh process without this library."""
+    """{signature: rows} from another process, without this library."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run(
-        [sys.executable, "-c", STOCK_PROGRAM, str(folder), json.dumps(ids)],
-        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    result = forked.run_code(STOCK_PROGRAM, str(folder), json.dumps(ids), env=environment)
     assert result.returncode == 0, result.stderr[-3000:]
     return {name: np.array(rows, np.float32) for name, rows in json.loads(result.stdout).items()}
 
