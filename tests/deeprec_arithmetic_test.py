@@ -17,6 +17,8 @@ from sparse_operation_kit.core import deeprec_arithmetic, replacements
 from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.lookup import group
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 v1 = tf.compat.v1
 fc = v1.feature_column
 # The arguments of DeepRec's FTRL test, whose result after one step is known for keys that occurred three

@@ -9,6 +9,8 @@ import harness
 import sparse_operation_kit as sok
 from device_of_tests import cpu_only
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 KEYS = tf.compat.v1.GraphKeys
 
 

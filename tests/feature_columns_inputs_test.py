@@ -20,6 +20,8 @@ from feature_column_support import (
 from sparse_operation_kit import compat, feature_columns
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
 
+pytestmark = pytest.mark.cases_on_gpu(1)
+
 originals_afterwards = support.originals_afterwards
 
 

@@ -8,6 +8,8 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit.core import initialize
 
+pytestmark = pytest.mark.cases_on_gpu(1)
+
 
 @pytest.fixture(autouse=True)
 def unconfigured_process():

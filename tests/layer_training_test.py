@@ -8,6 +8,8 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 SGD = tf.compat.v1.train.GradientDescentOptimizer
 
 

@@ -16,6 +16,8 @@ from sparse_operation_kit import compat
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.replacement_table import Part
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 _KERAS = compat.legacy_keras_optimizers()
 
 

@@ -9,6 +9,8 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import compat
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 LossScaleOptimizer = sok.tf.keras.mixed_precision.LossScaleOptimizer
 
 OPTIMIZERS = {

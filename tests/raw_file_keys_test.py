@@ -9,6 +9,8 @@ import ranks
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 DIM = 3
 KEYS = {
     tf.int64: [0, -1, 2**31, 2**40, 2**63 - 1, -(2**63)],

@@ -13,6 +13,8 @@ import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 DIM = 3
 
 

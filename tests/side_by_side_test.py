@@ -11,6 +11,8 @@ import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit.lookup import group
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 BATCH = 9
 DIMS = (1, 3, 8, 17, 64)
 
@@ -70,7 +72,7 @@ def _numbers(rng, total):
     return np.diff([0, *cuts, total]).tolist()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.usefixtures("_both_ways")
 def test_random_groups_equal_concatenated_ones(seed):
     results = []
