@@ -50,9 +50,18 @@ def _told_ops():
     return sum(op.type == "SokTableSetGlobalStep" for op in operations)
 
 
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", ["tf.compat.v1", "resource", "reference"])
+# Each pair of a kind of global step, a policy, and fused or separate updates.
+@pytest.mark.parametrize(
+    ("kind", "policy", "fused"),
+    [
+        ("tf.compat.v1", "all keys", True),
+        ("tf.compat.v1", "with a filter", False),
+        ("resource", "all keys", False),
+        ("resource", "with a filter", True),
+        ("reference", "all keys", False),
+        ("reference", "with a filter", True),
+    ],
+)
 def test_rows_go_by_the_global_step(kind, policy, fused, tmp_path):
     policies, of_reference = POLICIES[policy]
     reference = ReferenceTable(default_value=DEFAULT, **of_reference)
