@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
+from same_length import zip_equal
 
 pytestmark = pytest.mark.cases_on_gpu(1)
 
@@ -26,7 +27,7 @@ class Model:
     """A table of which each step touches a few of many keys, and a dense variable."""
 
     def __init__(self, optimizer):
-        sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
+        self.init = sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
         self.global_step = train.get_or_create_global_step()
         self.table = sok.EmbeddingVariable(name="table", dim=3)
         self.dense = v1.get_variable("dense", initializer=1.0)
@@ -43,7 +44,7 @@ class Model:
 def run(directory, optimizer, steps, hooks=(), **arguments):
     with tf.Graph().as_default():
         model = Model(optimizer)
-        # As in `state_of`: with 1.15, the last bits of results depend on how often Grappler rewrites a graph.
+        # As in `states_of`: with 1.15, the last bits of results depend on how often Grappler rewrites graphs.
         config = harness.session_config()
         arguments = {"checkpoint_dir": str(directory), "hooks": hooks, "config": config, **arguments}
         with train.MonitoredTrainingSession(**arguments) as session:
@@ -51,15 +52,25 @@ def run(directory, optimizer, steps, hooks=(), **arguments):
                 session.run(model.step)
 
 
-def state_of(prefix, optimizer, folder, steps=0):
-    """Restores `prefix`, trains some more steps, and returns all state that a full checkpoint has."""
-    with harness.graph_and_session() as session:
+def states_of(prefixes, optimizer, folder, until=None):
+    """Restores each checkpoint into a session of its own, and trains up to the step `until`.
+
+    Returns:
+      For each, all state that a full checkpoint has.
+    """
+    states = []
+    with tf.Graph().as_default():
         model = Model(optimizer)
-        model.saver.restore(session, prefix)
-        for _ in range(steps):
-            session.run(model.step)
-        path = model.saver.save(session, str(folder / "state"))
-        return harness.saved_tables(path)["table"], session.run([model.dense, model.global_step])
+        for prefix in prefixes:
+            with v1.Session(config=harness.session_config()) as session:
+                session.run(model.init)
+                model.saver.restore(session, str(prefix))
+                while until is not None and session.run(model.global_step) < until:
+                    session.run(model.step)
+                path = model.saver.save(session, str(folder / "state"))
+                state = session.run([model.dense, model.global_step])
+                states.append((harness.saved_tables(path)["table"], state))
+    return states
 
 
 def assert_same(one, other):
@@ -85,10 +96,11 @@ def test_an_incremental_checkpoint_restores_the_exact_state(tmp_path, optimizer)
     hook = sok.IncrementalCheckpointHook(str(directory), save_steps=3)
     full = train.CheckpointSaverHook(str(tmp_path / "full"), save_steps=3)
     run(directory, optimizer, 12, [hook, full], save_checkpoint_steps=1000)
-    for step in (3, 6, 9):
-        prefix = str(directory / f"model.ckpt-{step}")
-        want = state_of(str(tmp_path / "full" / f"model.ckpt-{step}"), optimizer, tmp_path)
-        assert_same(state_of(prefix, optimizer, tmp_path), want)
+    names = [f"model.ckpt-{step}" for step in (3, 6, 9)]
+    folders = (directory, tmp_path / "full")
+    states = states_of([folder / name for folder in folders for name in names], optimizer, tmp_path)
+    for got, want in zip_equal(states[:3], states[3:]):
+        assert_same(got, want)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -97,10 +109,10 @@ def test_training_goes_on_as_if_nothing_had_happened(tmp_path, optimizer):
     hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=3)
     run(tmp_path, optimizer, 12, [hook], save_checkpoint_steps=1000)
     assert [manifests(tmp_path)[f"model.ckpt-{step}"]["kind"] for step in (6, 9)] == ["delta", "delta"]
-    want = state_of(str(tmp_path / "model.ckpt-12"), optimizer, tmp_path)
-    for step in (6, 9):
-        prefix = str(tmp_path / f"model.ckpt-{step}")
-        assert_same(state_of(prefix, optimizer, tmp_path, steps=12 - step), want)
+    prefixes = [tmp_path / f"model.ckpt-{step}" for step in (6, 9, 12)]
+    *resumed, want = states_of(prefixes, optimizer, tmp_path, until=12)
+    for got in resumed:
+        assert_same(got, want)
 
 
 def test_it_holds_only_what_has_changed(tmp_path):
@@ -124,7 +136,7 @@ def test_what_a_chain_needs_stays_and_the_rest_goes(tmp_path):
         (folder,) = (tmp_path / f"{name}.sok").iterdir()
         needed |= {folder.resolve()} | {(folder / link["path"]).resolve() for link in manifest["chain"]}
     assert {folder.resolve() for folder in tmp_path.glob("*.sok/*")} == needed
-    state_of(train.latest_checkpoint(str(tmp_path)), "adagrad", tmp_path)
+    states_of([train.latest_checkpoint(str(tmp_path))], "adagrad", tmp_path)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -135,7 +147,7 @@ def test_a_session_goes_on_from_an_incremental_checkpoint(tmp_path, optimizer):
     run(tmp_path / "whole", optimizer, 11, save_checkpoint_steps=1000)
     parts, whole = (train.latest_checkpoint(str(tmp_path / name)) for name in ("parts", "whole"))
     assert parts.endswith("model.ckpt-11") and whole.endswith("model.ckpt-11")
-    parts, whole = (state_of(prefix, optimizer, tmp_path) for prefix in (parts, whole))
+    parts, whole = states_of([parts, whole], optimizer, tmp_path)
     if optimizer == "adam":
         # Its full checkpoint at step 5 brings all rows up to date, which changes the rounding of sums.
         np.testing.assert_allclose(parts[0]["values"], whole[0]["values"], atol=1e-6)
