@@ -122,12 +122,13 @@ def deviation(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def rows_after_each(
-    make_optimizer: Callable[[], object], gradients: Sequence[float]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Trains rows of ones with a sequence of gradients, on a table and a tf.Variable.
+    make_optimizer: Callable[[], object], sequences: Sequence[Sequence[float]]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Trains rows of ones with each sequence of gradients, from new, on a table and a tf.Variable.
 
     Returns:
-      (float32 [steps], float32 [steps]): the first element of the table's row and of the tf.Variable's.
+      For each sequence (float32 [steps], float32 [steps]): the first element of the table's row and of the
+      tf.Variable's.
     """
     with harness.graph_and_session() as session:
         gradient = tf.compat.v1.placeholder(tf.float32, [])
@@ -141,12 +142,17 @@ def rows_after_each(
                     for row, variable in zip_equal(rows, (table, plain))
                 ]
             )
-        harness.initialize(session)
-        values = []
-        for value in gradients:
-            session.run(step, {gradient: value})
-            values.append([row[0, 0] for row in session.run(rows)])
-        return tuple(np.array(values).T)
+        initializers = tf.compat.v1.global_variables_initializer()
+
+        def train_from_new(gradients: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+            session.run(initializers)
+            values = []
+            for value in gradients:
+                session.run(step, {gradient: value})
+                values.append([row[0, 0] for row in session.run(rows)])
+            return tuple(np.array(values).T)
+
+        return [train_from_new(gradients) for gradients in sequences]
 
 
 def worst_deviation(
