@@ -109,16 +109,17 @@ def zoo_dataset(path, fields, num_epochs, **options):
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "options"),
     [
-        (None, None),
-        (["key"], ["label"]),
-        ([DataFrame.Field("key")], [DataFrame.Field("label", tf.int64)]),
-        ([DataFrame.Field("key", tf.string, 0)], [DataFrame.Field("label", tf.int64, ragged_rank=0)]),
+        ((None, None), {}),
+        ((["key"], ["label"]), {"num_parallel_reads": 2}),
+        (
+            ([DataFrame.Field("key")], [DataFrame.Field("label", tf.int64)]),
+            {"num_parallel_reads": tf.data.experimental.AUTOTUNE},
+        ),
+        (([DataFrame.Field("key", tf.string, 0)], [DataFrame.Field("label", tf.int64, ragged_rank=0)]), {}),
+        ((None, None), {"num_parallel_reads": tf.data.experimental.AUTOTUNE}),
     ],
-)
-@pytest.mark.parametrize(
-    "options", [{}, {"num_parallel_reads": 2}, {"num_parallel_reads": tf.data.experimental.AUTOTUNE}]
 )
 def test_the_zoos_pipelines_read_parquet_files_of_queues(tmp_path, fields, options):
     numbers = list(range(10))
