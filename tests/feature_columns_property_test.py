@@ -15,7 +15,7 @@ from sparse_operation_kit import compat
 pytestmark = pytest.mark.cases_on_gpu(1)
 
 BATCH = 12
-STEPS = 50
+STEPS = 20
 
 
 def batches(recipes, seed, count):
@@ -24,7 +24,7 @@ def batches(recipes, seed, count):
     return [sets.batch(recipes, rng, size) for size in sizes]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_scopes_change_no_bit_of_the_output(seed):
     recipes = sets.random_recipes(seed)
     steps = batches(recipes, seed, 4)
@@ -37,7 +37,7 @@ def test_scopes_change_no_bit_of_the_output(seed):
 
 
 @pytest.mark.parametrize("optimizer", sets.OPTIMIZERS)
-def test_scopes_change_nothing_in_fifty_steps(optimizer):
+def test_scopes_change_nothing_in_many_steps(optimizer):
     recipes = sets.random_recipes(100 + list(sets.OPTIMIZERS).index(optimizer))
     # In a group, the gradients of a table that two columns share are summed in another order.
     recipes = [recipe for recipe in recipes if recipe.partner is None]
@@ -47,7 +47,7 @@ def test_scopes_change_nothing_in_fifty_steps(optimizer):
     assert np.any(grouped.outputs[0] != grouped.outputs[1])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_tables_train_as_variables_of_tensorflow_with_the_same_rows(seed):
     ours = [
         recipe for recipe in sets.random_recipes(200 + seed, kinds=("integers",)) if recipe.partner is None
