@@ -41,24 +41,35 @@ class Rows:
         if self.is_table:
             self.source.load(session.run(self._initial), session)
 
-    def gradients(self, loss, wanted_loss):
-        """The gradient tensors for `gradient_arrays`."""
+    def parts(self):
+        """The variables that our lookup and TensorFlow's read."""
         if self.is_table:
-            return tf.gradients(loss, [self.variable]) + tf.gradients(wanted_loss, [self.source])
-        parts = list(self.variable) if not isinstance(self.variable, tf.Variable) else [self.variable]
-        return [
-            tf.concat([tf.convert_to_tensor(part) for part in tf.gradients(of, parts)], axis=0)
-            for of in (loss, wanted_loss)
-        ]
+            return [self.variable], [self.source]
+        parts = [self.variable] if isinstance(self.variable, tf.Variable) else list(self.variable)
+        return parts, parts
 
     def gradient_arrays(self, session, gradients):
-        """The gradients by row: ours and TensorFlow's."""
+        """The gradients by row: ours and TensorFlow's, of the lists of gradients of `parts`."""
         got, want = gradients
+        want = tf.concat([tf.convert_to_tensor(part) for part in want], axis=0)
         if self.is_table:
-            return harness.gradient_by_key(session, self.variable, got, self.keys), session.run(
-                tf.convert_to_tensor(want)
-            )
-        return session.run([got, want])
+            return harness.gradient_by_key(session, self.variable, got[0], self.keys), session.run(want)
+        return session.run([tf.concat([tf.convert_to_tensor(part) for part in got], axis=0), want])
+
+
+def gradients(losses, rows, weights=()):
+    """The gradients of our loss and of TensorFlow's, each side in one pass.
+
+    Returns:
+      For each of `rows`, what `Rows.gradient_arrays` takes; for each side, the gradients of `weights`.
+    """
+    pairs, of_weights = [], []
+    for side, loss in enumerate(losses):
+        parts = [each.parts()[side] for each in rows]
+        found = iter(tf.gradients(loss, [*sum(parts, []), *weights]))
+        pairs.append([[next(found) for _ in of_rows] for of_rows in parts])
+        of_weights.append(list(found))
+    return list(zip_equal(*pairs)), of_weights
 
 
 def _keys(rng, dtype):
@@ -126,17 +137,16 @@ class Features:
             for side in (outputs, self.wanted)
         ]
         distinct = list({id(rows): rows for rows in self.rows}.values())
-        of_rows = [rows.gradients(*losses) for rows in distinct]
-        of_weights = [tf.gradients(loss, self.weight_tensors) for loss in losses if self.weight_tensors]
+        of_rows, of_weights = gradients(losses, distinct, self.weight_tensors)
         harness.initialize(session)
         for rows in distinct:
             rows.load(session)
         for got, want, rows in zip_equal(*session.run([outputs, self.wanted]), self.rows):
             assert got.shape == (BATCH, rows.dim)
             np.testing.assert_array_max_ulp(got, _without_nans_of_old_versions(want), self._ulps())
-        for rows, gradients in zip_equal(distinct, of_rows):
-            assert_close(*rows.gradient_arrays(session, gradients))
-        for got, want in zip_equal(*session.run(of_weights)) if of_weights else ():
+        for rows, of_both in zip_equal(distinct, of_rows):
+            assert_close(*rows.gradient_arrays(session, of_both))
+        for got, want in zip_equal(*session.run(of_weights)):
             assert_close(got, want)
 
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from feature_group import Features, Rows
+from feature_group import Features, Rows, gradients
 from same_length import zip_equal
 from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.lookup.embedding_lookup import (
@@ -53,9 +53,9 @@ def test_gradients_without_weights_are_tensorflows_bit_for_bit(combiner):
             tf.add_n([tf.reduce_sum(tf.sin(output)) for output in side])
             for side in (features.look_up(), features.wanted)
         ]
-        gradients = [rows.gradients(*losses) for rows in tables]
+        of_tables, _ = gradients(losses, tables)
         harness.initialize(session)
-        for rows, of_rows in zip_equal(tables, gradients):
+        for rows, of_rows in zip_equal(tables, of_tables):
             rows.load(session)
             np.testing.assert_array_equal(*rows.gradient_arrays(session, of_rows))
 

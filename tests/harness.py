@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from same_length import zip_equal
@@ -92,11 +92,19 @@ def table_contents(
 
 
 def contents_of_tables(
-    session: tf.compat.v1.Session, variables: Iterable[sok.EmbeddingVariable]
+    session: tf.compat.v1.Session, variables: Sequence[sok.EmbeddingVariable]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """As `table_contents`, of many tables in one run."""
-    with session.graph.as_default():
-        return TableReader(*variables).read(session)
+    with session.graph.as_default() as graph:
+        # Ops that read a table are built once: after new ops, TensorFlow prepares the next run anew. With the
+        # variable, so that no other one gets its id.
+        if not hasattr(graph, "contents_of_tables"):
+            graph.contents_of_tables = {}
+        built = graph.contents_of_tables
+        for variable in variables:
+            if id(variable) not in built:
+                built[id(variable)] = variable, _contents(variable)
+        return session.run([built[id(variable)][1] for variable in variables])
 
 
 def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:

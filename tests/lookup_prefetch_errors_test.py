@@ -14,6 +14,8 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import native
 
+pytestmark = pytest.mark.cases_on_gpu(2)
+
 v1 = tf.compat.v1
 
 
