@@ -36,7 +36,8 @@ sys.exit(7)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
     """A folder with the module and the programs asker.py and program.py."""
-    path = tmp_path_factory.mktemp("programs")
+    path = tmp_path_factory.mktemp("checkout") / "tools"
+    path.mkdir()
     shutil.copy(fork_server.__file__, path)
     for module in ("tensorflow", "pytest"):  # empty replacements of the modules that a server imports
         (path / f"{module}.py").touch()
@@ -75,6 +76,46 @@ def test_a_program_gets_the_clients_arguments_and_environment(folder, tmp_path):
         "status 7",
     ]
     assert errors.splitlines()[-1] == "to the other stream"
+
+
+IMPORTER = """
+import builtins, sys
+compiled, compile_ = [], builtins.compile
+
+def recorded(source, path, *args, **options):
+    compiled.append(path)
+    return compile_(source, path, *args, **options)
+
+builtins.compile = recorded
+sys.path.insert(0, sys.argv[1])
+import known, same, changed
+for module in (known, same, changed):
+    print(module.__name__, module.value(), module.__file__ == module.value.__code__.co_filename)
+print("compiled", [path[len(sys.argv[1]) + 1 :] for path in compiled])
+"""
+
+
+def test_modules_of_the_checkout_are_not_compiled_again(folder, tmp_path):
+    """A process that sees the same sources at another path uses the server's code; others are compiled."""
+    modules, elsewhere = folder.parent / "python", tmp_path / "elsewhere"
+    modules.mkdir()
+    (modules / "wrong.py").write_text("this is no Python")
+    for name, source in (("known", "'known'"), ("changed", "'as it was'")):
+        (modules / f"{name}.py").write_text(f"def value():\n    return {source}\n")
+    shutil.copytree(modules, elsewhere)
+    shutil.copy(elsewhere / "known.py", elsewhere / "same.py")
+    (elsewhere / "changed.py").write_text("def value():\n    return 'as it is'\n")
+    program = tmp_path / "importer.py"
+    program.write_text(IMPORTER)
+    run = [sys.executable, str(folder / "fork_server.py"), "--fork", str(program), str(elsewhere)]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    output, errors = beside_a_server(folder, *run, env=environment).communicate(timeout=60)
+    assert output.splitlines() == [
+        "known known True",
+        "same known True",
+        "changed as it is True",
+        "compiled ['same.py', 'changed.py']",
+    ], errors
 
 
 def test_the_server_exits_with_the_commands_status(folder):

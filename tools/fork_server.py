@@ -1,10 +1,11 @@
 """Forks test processes from one that has imported TensorFlow, which takes 2.5 s, longer than most tests.
 
 tools/test.sh runs the server while Bazel runs tests. The server has imported TensorFlow and pytest, has not
-used them, and has imported nothing from this checkout. tools/run_pytest.py, the program of every Python test,
-connects to the server and sends its arguments, environment, working directory and standard streams. The
-server forks a process that runs the test with them, and the client waits until that process ends. Without a
-server, as under a plain `bazel test`, the program imports TensorFlow itself.
+used them, and has imported nothing from this checkout. It has compiled the checkout's modules: Bazel shows
+the sources to each test at another path, for which Python finds no compiled files. tools/run_pytest.py, the
+program of every Python test, connects to the server and sends its arguments, environment, working directory
+and standard streams. The server forks a process that runs the test with them, and the client waits until that
+process ends. Without a server, as under a plain `bazel test`, the program imports TensorFlow itself.
 
 A server accepts only clients of the same checkout, interpreter and user.
 
@@ -16,10 +17,13 @@ Usage: fork_server.py COMMAND...
 
 from __future__ import annotations
 
+import _imp
 import array
 import gc
 import hashlib
+import importlib.machinery
 import os
+import pathlib
 import pickle
 import runpy
 import select
@@ -32,6 +36,8 @@ from collections.abc import Callable
 
 _MAX_REQUEST_BYTES = 1 << 18
 _STREAMS = (0, 1, 2)
+# The folders of modules that tests and programs import.
+_MODULES = ("python", "tests", "examples", "benchmarks")
 
 
 def run_in_fork(command: list[str]) -> int | None:
@@ -157,6 +163,32 @@ def _run_program(
     runpy.run_path(command[0], run_name="__main__")
 
 
+def _compile_modules(checkout: pathlib.Path) -> None:
+    """Compiles the modules of a checkout, for forked processes that import modules with the same source."""
+    compiled = {}
+    for path in [path for folder in _MODULES for path in sorted(checkout.joinpath(folder).rglob("*.py"))]:
+        # pytest compiles tests itself, with other assertions.
+        if path.name.endswith("_test.py"):
+            continue
+        source = path.read_bytes()
+        try:
+            compiled[source] = compile(source, str(path), "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            continue  # an error for those that import it
+    compile_source = importlib.machinery.SourceFileLoader.source_to_code
+
+    def source_to_code(self, data, path, *args, **options):
+        # Only once: another module with the same source has code of its own.
+        code = compiled.pop(data, None)
+        if code is None:
+            return compile_source(self, data, path, *args, **options)
+        # As Python itself does for a compiled file that was moved.
+        _imp._fix_co_filename(code, path)
+        return code
+
+    importlib.machinery.SourceFileLoader.source_to_code = source_to_code
+
+
 def main(command: list[str]) -> int:
     """Runs the command with a server beside it; returns the command's exit status."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -178,6 +210,7 @@ def main(command: list[str]) -> int:
         import pytest  # noqa: F401
         import tensorflow  # noqa: F401
 
+        _compile_modules(pathlib.Path(__file__).resolve().parent.parent)
         # Forked processes need not garbage-collect the objects they share, which would take each of them a
         # second.
         gc.freeze()
