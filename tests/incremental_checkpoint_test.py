@@ -103,7 +103,7 @@ def test_an_incremental_checkpoint_restores_the_exact_state(tmp_path, optimizer)
         assert_same(got, want)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", ["adam", "lazy adam"])
 def test_training_goes_on_as_if_nothing_had_happened(tmp_path, optimizer):
     """With Adam, an incremental checkpoint does not change how many steps a row lags behind."""
     hook = sok.IncrementalCheckpointHook(str(tmp_path), save_steps=3)
@@ -139,7 +139,7 @@ def test_what_a_chain_needs_stays_and_the_rest_goes(tmp_path):
     states_of([train.latest_checkpoint(str(tmp_path))], "adagrad", tmp_path)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
 def test_a_session_goes_on_from_an_incremental_checkpoint(tmp_path, optimizer):
     for steps in (5, 6):
         hook = sok.IncrementalCheckpointHook(str(tmp_path / "parts"), save_steps=2)
