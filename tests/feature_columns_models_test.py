@@ -78,8 +78,7 @@ def _linear_columns(tables):
     return [keys, fc.weighted_categorical_column(others, "weights"), fc.numeric_column("n")]
 
 
-@pytest.mark.parametrize("combiner", ["sum", "mean"])
-@pytest.mark.parametrize("units", [1, 3])
+@pytest.mark.parametrize(("units", "combiner"), [(1, "sum"), (3, "mean")])
 def test_linear_model_has_its_weights_in_tables(units, combiner):
     outputs, names = [], []
     with harness.graph_and_session() as session:

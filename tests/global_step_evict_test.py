@@ -143,14 +143,14 @@ class _Run:
 def test_ages_go_on_after_a_restart(tmp_path):
     policies, of_reference = POLICIES["with a filter"]
     reference = ReferenceTable(default_value=DEFAULT, **of_reference)
-    batches = batches_of_keys(seed=5, steps=24)
-    for start in range(0, 24, 3):
+    batches = batches_of_keys(seed=5, steps=15)
+    for start in range(0, 15, 3):
         with tf.Graph().as_default():
             now = _Run(str(tmp_path), 2, **policies()).train(batches[start : start + 3], reference)
         arrays = harness.saved_tables(str(tmp_path / f"model.ckpt-{now}"))["table"]
         want = {key: row.last_step for key, row in reference.rows.items()}
         assert dict(zip_equal(arrays["keys"].tolist(), arrays["last_step"].tolist())) == want
-    assert now == 48
+    assert now == 30
 
 
 def _last_steps(prefix):
