@@ -50,7 +50,7 @@ def model_fn(features, labels, mode):
 
 
 def make_estimator(directory):
-    config = tf.estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=5, log_step_count_steps=None)
+    config = tf.estimator.RunConfig(tf_random_seed=1, save_checkpoints_steps=20, log_step_count_steps=None)
     return tf.estimator.Estimator(model_fn, model_dir=str(directory), config=config)
 
 
