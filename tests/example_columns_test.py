@@ -5,6 +5,7 @@ import pytest
 import forked
 import ranks
 from ctr.models import MODELS
+from example_runs_program import train
 from example_support import (
     EXAMPLES,
     SMALL_FLAGS,
@@ -32,13 +33,6 @@ def test_every_model_trains(tmp_path):
 
 def test_columns_learn_what_layers_learn(tmp_path):
     check_that_both_learn(tmp_path, "--api", ("layer", "feature_column"))
-
-
-def train(flags):
-    """Runs on a rank; returns the exit status."""
-    from ctr.app import main
-
-    return main(flags)
 
 
 def test_ranks_train_as_one_process(tmp_path):

@@ -5,11 +5,12 @@ import signal
 
 import pytest
 
+import example_runs_program
 import ranks
 from ctr.datasets import MovieLens
 from example_support import SMALL_FLAGS, data_flags, results_of, write_census
 
-SMALL = [*SMALL_FLAGS, "--batch_size", "33"]
+SMALL = [*SMALL_FLAGS, "--batch_size", "33", "--hidden", "4", "--cross_layers", "1"]
 
 
 def own_rank():
@@ -18,10 +19,8 @@ def own_rank():
 
 def train(*flags):
     """Trains; returns the exit status, also if flags are invalid."""
-    from ctr.app import main
-
     try:
-        return main([*SMALL, *flags])
+        return example_runs_program.train([*SMALL, *flags])
     except SystemExit as refused:
         return refused.code
 

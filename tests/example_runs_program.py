@@ -1,11 +1,41 @@
-"""Several runs of the example in one process, each with its own graph and session, as in a notebook.
+"""Runs of the example as by its command line, but without what takes most of the time of a short run.
 
-Its argument is a list of lists of flags, as JSON. Exit status: the highest of the runs'.
+Such a run does not draw curves.png, and TensorFlow need not optimize its graph, which takes longer than all
+its steps. example_cli_test runs the example's own `main`.
+
+As a program, several runs in one process, each with its own graph and session, as in a notebook. The argument
+is a list of lists of flags, as JSON. Exit status: the highest of the runs'.
 """
+
+from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
 
-from ctr.app import main
+import tensorflow as tf
 
-sys.exit(max([main(run) for run in json.loads(sys.argv[1])]))
+from ctr import app, devices, report
+
+
+def without_optimizations(config: tf.compat.v1.ConfigProto) -> tf.compat.v1.ConfigProto:
+    """Returns `config`, so changed that a session runs graphs as they were built."""
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def train(flags: Sequence[str], optimize: bool = False) -> int:
+    """Runs the example in this process; returns its exit status."""
+
+    def use_device(*arguments: Any) -> tf.compat.v1.ConfigProto:
+        config = devices.use_device(*arguments)
+        return config if optimize else without_optimizations(config)
+
+    with mock.patch.object(report, "plot_curves"), mock.patch.object(app, "use_device", use_device):
+        return app.main(flags)
+
+
+if __name__ == "__main__":
+    sys.exit(max([train(run) for run in json.loads(sys.argv[1])]))

@@ -19,13 +19,11 @@ def _smoothed(values: np.ndarray) -> np.ndarray:
 
 def plot_curves(history: History, title: str, path: str) -> None:
     """Writes a PNG to `path`."""
-    import matplotlib
+    # Without pyplot, which takes longer to import, and looks for a display.
+    from matplotlib.figure import Figure
 
-    # "Agg" needs no display.
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (loss_axes, auc_axes, log_loss_axes) = pyplot.subplots(1, 3, figsize=(15, 4.5))
+    figure = Figure(figsize=(15, 4.5))
+    loss_axes, auc_axes, log_loss_axes = figure.subplots(1, 3)
     steps = np.array([(entry.seconds, entry.loss) for entry in history.losses]).reshape(-1, 2)
     loss_axes.plot(_smoothed(steps[:, 0]), _smoothed(steps[:, 1]))
     loss_axes.set_ylabel("training loss")
@@ -46,4 +44,3 @@ def plot_curves(history: History, title: str, path: str) -> None:
     figure.suptitle(title)
     figure.tight_layout()
     figure.savefig(path, dpi=100)
-    pyplot.close(figure)
