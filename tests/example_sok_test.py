@@ -16,7 +16,7 @@ from example_support import (
 
 
 def test_every_optimizer_trains_sok_tables(tmp_path):
-    flags = [*SMALL_FLAGS, *data_flags("synthetic", tmp_path), "--max_steps", "3"]
+    flags = [*SMALL_FLAGS, *data_flags("movielens", tmp_path), "--max_steps", "3"]
     run_all([[*flags, "--optimizer", name, "--output_dir", str(tmp_path / name)] for name in NAMES])
     for name in NAMES:
         assert results_of(tmp_path / name)["steps"] == 3
