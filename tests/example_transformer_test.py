@@ -15,11 +15,11 @@ sys.path.insert(0, str(EXAMPLES / "transformer"))
 import number_words  # noqa: E402 - needs the path
 
 FOLDER = "transformer"
-# Columns that neither two nor three ranks divide.
+# Columns that three ranks do not divide.
 SMALL = (
     "--digits 3 --rows 60 --columns 25 --width 16 --heads 2 --global_batch_size 24 --warmup_steps 5".split()
 )
-STEPS = 25
+STEPS = 15
 
 
 @functools.lru_cache(maxsize=None)
@@ -34,7 +34,7 @@ def results(table, size, *flags):
             return {**json.load(file), "printed": printed}
 
 
-@pytest.mark.parametrize("table, size", [("cut", 1), ("cut", 2), ("cut", 3), ("whole", 2)])
+@pytest.mark.parametrize("table, size", [("cut", 1), ("cut", 3), ("whole", 2)])
 def test_losses_are_those_of_a_whole_table_on_one_rank(table, size):
     expected, run = results("whole", 1), results(table, size)
     assert len(expected["losses"]) == STEPS and expected["losses"][-1] < 0.8 * expected["losses"][0]
@@ -54,10 +54,9 @@ def test_hashed_ids_have_equal_losses_on_any_ranks():
 def test_ranks_share_the_memory_of_a_cut_table():
     whole = 60 * 25 * 4 * 3
     assert results("cut", 1)["table_bytes"] == [whole]
-    assert results("cut", 2)["table_bytes"] == [60 * columns * 4 * 3 for columns in (13, 12)]
     assert results("cut", 3)["table_bytes"] == [60 * columns * 4 * 3 for columns in (9, 8, 8)]
     assert results("whole", 2)["table_bytes"] == [whole, whole]
-    assert len({size for n in (1, 2, 3) for size in results("cut", n)["other_bytes"]}) == 1
+    assert len({size for n in (1, 3) for size in results("cut", n)["other_bytes"]}) == 1
 
 
 def test_it_learns_to_translate_numbers_that_it_has_not_seen():
@@ -70,7 +69,7 @@ def test_it_learns_to_translate_numbers_that_it_has_not_seen():
 
 
 def test_it_draws_runs(tmp_path):
-    for name, run in (("one", results("whole", 1)), ("two", results("cut", 2))):
+    for name, run in (("one", results("whole", 1)), ("two", results("cut", 3))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "results.json").write_text(json.dumps(run))
     picture = tmp_path / "runs.png"
