@@ -16,6 +16,7 @@ import ranks
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 RUNS_PROGRAM = pathlib.Path(__file__).with_name("example_runs_program.py")
+UNOPTIMIZED_PROGRAM = pathlib.Path(__file__).with_name("example_unoptimized.py")
 GENRES = 19
 # Sizes that keep a run on these files short, with both kinds of tables.
 SMALL_FLAGS = ["--batch_size", "32", "--dim", "4", "--tensorflow_rows", "3000"]
@@ -154,13 +155,19 @@ def run_deeprec(program: str, *flags: str, size: int = 1) -> tuple[int, float, f
     return int(found[1]), float(found[2]), float(found[3])
 
 
-def run_program(program: str, *flags: str, size: int = 1) -> str:
-    """Runs a program, given by its path under examples/, on `size` ranks; returns what it prints."""
+def run_program(program: str, *flags: str, size: int = 1, optimize: bool = True) -> str:
+    """Runs a program, given by its path under examples/, on `size` ranks; returns what it prints.
+
+    Without `optimize`, TensorFlow does not optimize the graphs of sessions that have no configuration.
+    """
+    command = [str(EXAMPLES / program), *flags]
+    if not optimize:
+        command.insert(0, str(UNOPTIMIZED_PROGRAM))
     if size == 1:
-        done = forked.run(EXAMPLES / program, *flags, env=example_environment())
+        done = forked.run(*command, env=example_environment())
         assert done.returncode == 0, done.stderr[-6000:]
         return done.stdout
-    done = ranks.launch(EXAMPLES / program, *flags, ranks=size, timeout=200)
+    done = ranks.launch(*command, ranks=size, timeout=200)
     assert done.returncode == 0 and not done.timed_out, done.report()
     return "".join(done.outputs)
 
