@@ -16,7 +16,7 @@ from benchmark_support import BAZEL_BIN, run_program
 from same_length import zip_equal
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "peers.py"
-SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "2", "--batches", "2"]
+SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "1", "--batches", "2"]
 
 
 def test_a_run_measures_installed_libraries_and_names_missing_ones(tmp_path):
