@@ -2,8 +2,6 @@
 
 import runpy
 
-import pytest
-
 from example_support import EXAMPLES, run_deeprec
 
 
@@ -13,12 +11,11 @@ def test_it_learns():
     assert first > 0.5 and last < 0.5
 
 
-@pytest.mark.parametrize("size", [1, 2])
-def test_records_can_be_given(tmp_path, size):
+def test_ranks_read_given_records(tmp_path):
     program = runpy.run_path(str(EXAMPLES / "deeprec" / "feature_columns.py"))
     program["write_records"](str(tmp_path / "samples.tfrecord"), samples=600)
     ranks, first, last = run_deeprec(
-        "feature_columns.py", "--data_dir", str(tmp_path), "--steps", "100", size=size
+        "feature_columns.py", "--data_dir", str(tmp_path), "--steps", "100", size=2
     )
-    assert ranks == size
+    assert ranks == 2
     assert last < first - 0.1
