@@ -31,8 +31,6 @@ def test_it_is_as_good_as_on_the_embeddings_of_keras():
     assert results()[2] == pytest.approx(results("--embedding_layer", "TF")[2], abs=0.03)
 
 
-@pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
-def test_it_learns_lines_of_criteo(tmp_path, optimizer):
-    rate = {"SGD": "1.0", "Adam": "0.01"}[optimizer]
-    flags = ["--global_batch_size", "64", "--embedding_optimizer", optimizer, "--learning_rate", rate]
+def test_it_learns_lines_of_criteo_with_adam(tmp_path):
+    flags = ["--global_batch_size", "64", "--embedding_optimizer", "Adam", "--learning_rate", "0.01"]
     assert results("--data_dir", str(write_criteo(tmp_path, lines=600)), *flags)[2] > 0.95

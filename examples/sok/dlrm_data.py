@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -60,8 +61,17 @@ def _criteo(path, sizes, held_out):
     return tf.data.TextLineDataset(path).enumerate().filter(is_chosen).map(parse)
 
 
-def _generated(sizes, held_out, count=40_000):
-    """Generated samples whose clicks depend on the first number and on a weight for each category's value."""
+def _generated(sizes, held_out):
+    """Generated samples: the held-out ones, or the others."""
+    arrays = _drawn(tuple(sizes))
+    chosen = (np.arange(len(arrays[-1])) % HELD_OUT == 0) == held_out
+    numbers, categories, clicks = (array[chosen] for array in arrays)
+    return tf.data.Dataset.from_tensor_slices(({"numbers": numbers, "categories": categories}, clicks))
+
+
+@functools.lru_cache(maxsize=None)
+def _drawn(sizes, count=40_000):
+    """Numbers, categories and clicks, which depend on the first number and on a weight for each value."""
     generator = np.random.default_rng(3)
     categories = np.stack(
         [np.minimum(generator.zipf(1.3, count) - 1, size - 1) for size in sizes], axis=1
@@ -71,6 +81,4 @@ def _generated(sizes, held_out, count=40_000):
     for column, size in enumerate(sizes):
         score = score + generator.normal(0, 0.5, size)[categories[:, column]]
     clicks = (generator.random(count) < 1 / (1 + np.exp(-score))).astype(np.float32)
-    chosen = (np.arange(count) % HELD_OUT == 0) == held_out
-    inputs = {"numbers": numbers[chosen], "categories": categories[chosen]}
-    return tf.data.Dataset.from_tensor_slices((inputs, clicks[chosen]))
+    return numbers, categories, clicks
