@@ -10,7 +10,7 @@ import tensorflow as tf
 import fake_gpu_device  # noqa: F401 - gives this process the device
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookup_and_step.py"
-SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "2", "--batches", "2"]
+SMALL = ["--features", "2", "--batch", "8", "--rows", "60", "--dim", "4", "--rounds", "1", "--batches", "2"]
 
 
 @pytest.fixture
@@ -26,7 +26,11 @@ def test_a_run_measures_both_sides_on_the_device(main, tmp_path, device):
         assert main([*SMALL, "--optimizer", "lazy_adam", "--device", device, "--json", str(path)]) == 0
     written = json.loads(path.read_text(encoding="utf-8"))
     assert written["machine"]["device"] == device
+    # 2 kinds of bags; the forward lookup, the lookup and the step.
     assert len(written["rows"]) == 2 * 3
+    for row in written["rows"]:
+        peers = ["tf.gather", "tf sparse"] if row["hotness"] == 1 else ["tf sparse"]
+        assert [peer["name"] for peer in row["peers"]] == peers
     assert device == "cpu" or all(row["engine"] is None for row in written["rows"])
     assert (copies.to_device > 0) == (device == "gpu")
 
