@@ -9,7 +9,7 @@ import ranks
 from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "lookups_over_ranks.py"
-SMALL = ["--features", "3", "--batch", "12", "--rows", "90", "--dim", "3", "--rounds", "2", "--calls", "2"]
+SMALL = ["--features", "3", "--batch", "12", "--rows", "90", "--dim", "3", "--rounds", "1", "--calls", "1"]
 
 
 @pytest.mark.parametrize(("transport", "size"), [("mpi", 3)])

@@ -9,7 +9,7 @@ import ranks
 from benchmark_support import run_program
 
 PROGRAM = pathlib.Path(__file__).absolute().parents[1] / "benchmarks" / "synthetic_models.py"
-SMALL = ["--scale", "100000", "--batch", "12", "--batches", "2", "--rounds", "2", "--calls", "1"]
+SMALL = ["--scale", "100000", "--batch", "12", "--batches", "2", "--rounds", "1", "--calls", "1"]
 
 
 @pytest.mark.parametrize("transport, size", [("mpi", 2)])
