@@ -18,6 +18,7 @@ from sparse_operation_kit.core import replacement_table
 # v1_programs_test runs the others.
 PYTHON = [block for block in blocks("python") if not block[0].startswith(OF_OTHER_LIBRARIES)]
 OF_RANKS = [snippet for snippet in PYTHON if snippet[0].startswith("running-on-ranks.md")]
+OF_ONE_PROCESS = [snippet for snippet in PYTHON if snippet not in OF_RANKS]
 SHELL = blocks("bash")
 
 
@@ -32,7 +33,7 @@ def test_there_are_snippets():
     assert SHELL
 
 
-@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in PYTHON])
+@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in OF_ONE_PROCESS])
 def test_snippet_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(code, tmp_path)
