@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import fake_gpu_device  # noqa: F401 - gives this process the device
 from ctr import app, devices
+from example_runs_program import train
 from example_support import results_of, write_movielens
 
 # Of MovieLens' form; the network is small, for it runs on the CPU.
@@ -20,7 +21,7 @@ def _no_setting(monkeypatch):
 
 def results(folder, device, *flags):
     data = ["--data_dir", str(folder / "data"), "--output_dir", str(folder / device)]
-    assert app.main([*FLAGS, *data, "--device", device, *flags]) == 0
+    assert train([*FLAGS, *data, "--device", device, *flags], optimize=True) == 0
     return results_of(folder / device)["evaluations"]
 
 
