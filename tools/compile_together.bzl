@@ -19,7 +19,7 @@ def including(name, result, sources):
     )
     return result
 
-def compile_together(name, srcs, most = 8):
+def compile_together(name, srcs, most = 8, suffix = ""):
     """Files to compile in place of `srcs`, each of which includes up to `most` of them.
 
     The names in the anonymous namespaces of `srcs` must differ. Name `srcs` among the `textual_hdrs` of the library.
@@ -28,6 +28,7 @@ def compile_together(name, srcs, most = 8):
       name: begins the names of the files and of the rules that write them.
       srcs: .cc files of this package.
       most: how many of them to compile at once. More save more, but a change of one compiles all of them.
+      suffix: ends the files' names, before ".cc".
 
     Returns:
       The files' labels.
@@ -35,6 +36,6 @@ def compile_together(name, srcs, most = 8):
     count = (len(srcs) + most - 1) // most
     bounds = [len(srcs) * i // max(count, 1) for i in range(count + 1)]
     return [
-        including("%s_%d" % (name, i), "_together/%s_%d.cc" % (name, i), srcs[bounds[i]:bounds[i + 1]])
+        including("%s_%d" % (name, i), "_together/%s_%d%s.cc" % (name, i, suffix), srcs[bounds[i]:bounds[i + 1]])
         for i in range(count)
     ]

@@ -38,7 +38,7 @@ std::vector<double> ManyRatios() {
   return ys;
 }
 
-struct Betas {
+struct SeriesCase {
   double beta1;
   double beta2;
   int terms;
@@ -46,10 +46,10 @@ struct Betas {
 
 // The first pair of betas is the usual one.
 TEST(AdamSeries, ErrorStaysBelowTheBoundWithAConstantRate) {
-  for (const Betas& b :
-       {Betas{0.9, 0.999, 4}, Betas{0.9, 0.9999, 4}, Betas{0.95, 0.999, 4}, Betas{0.5, 0.999, 4},
-        Betas{0.9, 0.99, 8}, Betas{0.9, 0.98, 8}, Betas{0.99, 0.999, 8}, Betas{0.5, 0.9, 8},
-        Betas{0.99, 0.9999, 4}, Betas{0.9, 1.0, 4}}) {
+  for (const SeriesCase& b : {SeriesCase{0.9, 0.999, 4}, SeriesCase{0.9, 0.9999, 4},
+                              SeriesCase{0.95, 0.999, 4}, SeriesCase{0.5, 0.999, 4}, SeriesCase{0.9, 0.99, 8},
+                              SeriesCase{0.9, 0.98, 8}, SeriesCase{0.99, 0.999, 8}, SeriesCase{0.5, 0.9, 8},
+                              SeriesCase{0.99, 0.9999, 4}, SeriesCase{0.9, 1.0, 4}}) {
     const AdamSeries series(b.beta1, b.beta2);
     ASSERT_EQ(series.terms(), b.terms) << b.beta1 << " " << b.beta2;
     EXPECT_LE(series.error_bound(), AdamSeries::kTolerance);

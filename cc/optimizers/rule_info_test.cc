@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -14,8 +15,9 @@
 namespace sok {
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
+using Limits = std::numeric_limits<float>;
+
+constexpr float kNotFinite[] = {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()};
 
 struct RangeCase {
   HyperRange range;
@@ -46,7 +48,7 @@ TEST(CheckHyper, RangesHaveTheirBounds) {
     rule.hyper = {{"value", c.range}};
     for (const float good : c.good) EXPECT_TRUE(rule.CheckHyper(std::vector<float>{good}).ok()) << good;
     for (const float bad : c.bad) EXPECT_FALSE(rule.CheckHyper(std::vector<float>{bad}).ok()) << bad;
-    for (const float bad : {kNan, kInf, -kInf}) {
+    for (const float bad : kNotFinite) {
       EXPECT_FALSE(rule.CheckHyper(std::vector<float>{bad}).ok()) << bad;
     }
   }
@@ -87,7 +89,7 @@ TEST_P(HyperCheckTest, ValuesOutOfRangeAreRefusedAndChangeNothing) {
   const std::vector<HyperParameter>& hyper = GetParam().rule().hyper;
   for (size_t i = 0; i < hyper.size(); ++i) {
     std::vector<float> values = CaseOf(hyper[i].range).bad;
-    values.insert(values.end(), {kNan, kInf, -kInf});
+    values.insert(values.end(), std::begin(kNotFinite), std::end(kNotFinite));
     for (const float value : values) {
       std::vector<float> bad = GetParam().hyper;
       bad[i] = value;

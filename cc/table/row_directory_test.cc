@@ -65,7 +65,7 @@ TEST(RowDirectoryTest, ReferencesStayPositiveWhenGenerationsWrapAround) {
 }
 
 // The expected contents of a directory, in maps.
-struct Reference {
+struct ReferenceDirectory {
   std::map<int64_t, int64_t> row_of;
   std::map<int64_t, int64_t> id_of;
   std::map<int64_t, std::vector<int64_t>> old_references;  // by row: those of erased ids
@@ -90,7 +90,7 @@ TEST(RowDirectoryTest, RandomStreamsEqualMaps) {
   for (const uint64_t seed : {1, 2, 3}) {
     std::mt19937_64 random(seed);
     RowDirectory directory;
-    Reference expected;
+    ReferenceDirectory expected;
     std::vector<int64_t> pool = DistinctIds(200, seed);
     const std::vector<int64_t> hostile = HostileIds();
     pool.insert(pool.end(), hostile.begin(), hostile.end());
