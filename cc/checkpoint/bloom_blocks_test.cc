@@ -15,7 +15,7 @@
 namespace sok {
 namespace {
 
-TableOptions Options(int64_t max_elements = 1'800'000, int bits = 8) {
+TableOptions BloomOptions(int64_t max_elements = 1'800'000, int bits = 8) {
   TableOptions options;
   options.name = "items";
   options.dim = 2;
@@ -71,7 +71,7 @@ class BloomBlocksTest : public ::testing::Test {
 
 TEST_F(BloomBlocksTest, AnyNumberOfRanksReadsThem) {
   for (const int bits : {8, 64}) {
-    const TableOptions options = Options(1'800'000, bits);
+    const TableOptions options = BloomOptions(1'800'000, bits);
     const Tables tables = Trained(options, 2);
     const SaveRequest request = NthSave(bits, false, &files_);
     const auto reference = Save(tables, request);
@@ -110,7 +110,7 @@ TEST_F(BloomBlocksTest, AnyNumberOfRanksReadsThem) {
 }
 
 TEST_F(BloomBlocksTest, ADeltaHasThemAll) {
-  const TableOptions options = Options();
+  const TableOptions options = BloomOptions();
   const Tables tables = Trained(options, 2);
   ASSERT_TRUE(Save(tables, NthSave(1, true, &files_)).ok());
   Train(tables);
@@ -124,7 +124,7 @@ TEST_F(BloomBlocksTest, ADeltaHasThemAll) {
 }
 
 TEST_F(BloomBlocksTest, FilesInFullOfEarlierVersionsAreRead) {
-  const TableOptions options = Options(1'100'000, 16);
+  const TableOptions options = BloomOptions(1'100'000, 16);
   const Tables tables = Trained(options, 1);
   const SaveRequest request = NthSave(1, false, &files_);
   ASSERT_TRUE(Save(tables, request).ok());
@@ -150,7 +150,7 @@ TEST_F(BloomBlocksTest, FilesInFullOfEarlierVersionsAreRead) {
 }
 
 TEST_F(BloomBlocksTest, WrongBlocksAreAnErrorWithTheVariableTheFileAndTheBlock) {
-  const TableOptions options = Options();
+  const TableOptions options = BloomOptions();
   const Tables tables = Trained(options, 1);
   const SaveRequest request = NthSave(1, false, &files_);
   ASSERT_TRUE(Save(tables, request).ok());
@@ -181,7 +181,7 @@ TEST_F(BloomBlocksTest, WrongBlocksAreAnErrorWithTheVariableTheFileAndTheBlock) 
 }
 
 TEST_F(BloomBlocksTest, AManifestWhoseSizesDoNotFitIsRefused) {
-  const Tables tables = Trained(Options(), 1);
+  const Tables tables = Trained(BloomOptions(), 1);
   const SaveRequest request = NthSave(1, false, &files_);
   ASSERT_TRUE(Save(tables, request).ok());
   const Manifest good = ManifestIn(FolderOf(request));

@@ -12,8 +12,6 @@
 namespace sok {
 namespace {
 
-const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
-
 TableOptions Options() {
   TableOptions options;
   options.name = "items";

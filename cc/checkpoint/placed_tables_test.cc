@@ -13,7 +13,6 @@ namespace sok {
 namespace {
 
 constexpr int64_t kStaticKeys = 24;
-const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
 
 // Ranges; every third one is empty.
 Placement UnevenRanges(int ranks) {

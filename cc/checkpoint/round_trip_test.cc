@@ -15,7 +15,6 @@ namespace sok {
 namespace {
 
 const std::vector<float> kFtrl = {0.1f, -0.5f, 0.1f, 0.01f, 0.01f, 0.0f, 0.0f};
-const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
 
 std::vector<int64_t> SomeKeys() {
   std::vector<int64_t> keys = HostileIds();

@@ -11,7 +11,6 @@
 namespace sok {
 namespace {
 
-const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
 constexpr char kPrefix[] = "/model.ckpt-1";
 
 class TableReplacementTest : public ::testing::Test {

@@ -23,8 +23,6 @@
 namespace sok {
 namespace {
 
-const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
-
 TableOptions Options(const std::string& name, int64_t dim = 3) {
   TableOptions options;
   options.name = name;

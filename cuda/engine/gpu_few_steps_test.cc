@@ -17,8 +17,6 @@
 namespace sok {
 namespace {
 
-const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
-
 class GpuFewStepsTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {

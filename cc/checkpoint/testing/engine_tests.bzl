@@ -1,40 +1,47 @@
 """The tests of checkpoints that go through an engine, for each engine.
 
-Each file is compiled once. A program that has it also links a library that defines EngineOfTests() of
-cc/engine/contract/engine_of_tests.h.
+The files are compiled once for all engines. A program that has their tests also links a library that defines
+EngineOfTests() of cc/engine/contract/engine_of_tests.h.
 """
 
+load("//tools:compile_together.bzl", "compile_together")
 load("//tools:copts.bzl", "SOK_COPTS")
 
-# Files of //cc/checkpoint.
-ENGINE_TESTS = [
-    "bloom_blocks_test.cc",
-    "faults_test.cc",
-    "files_test.cc",
-    "links_test.cc",
-    "memory_test.cc",
-    "placed_tables_test.cc",
-    "raw_rows_test.cc",
-    "round_trip_test.cc",
-    "table_replacement_test.cc",
-    "threads_test.cc",
-]
+# Files of //cc/checkpoint by program, whose name ends in "_test".
+_PROGRAMS = {
+    "state": [
+        "placed_tables_test.cc",
+        "raw_rows_test.cc",
+        "round_trip_test.cc",
+        "table_replacement_test.cc",
+    ],
+    "files": [
+        "bloom_blocks_test.cc",
+        "faults_test.cc",
+        "files_test.cc",
+        "links_test.cc",
+    ],
+    # Counts all memory of its program, which can therefore contain no other test, and creates a table that is too
+    # large for kernels on the host.
+    "memory": ["memory_test.cc"],
+    # ThreadSanitizer runs it.
+    "threads": ["threads_test.cc"],
+}
 
-# Counts all memory of its program, which can therefore contain no other test, and creates a table that is too
-# large for kernels on the host.
-MEMORY_TEST = "memory_test.cc"
+MEMORY_TEST = "memory"
 
-def _library(test):
-    return "%s_of_engines" % test[:-len(".cc")]
+ENGINE_TESTS = [test for tests in _PROGRAMS.values() for test in tests]
 
 def checkpoint_test_libraries():
     """Compiles the tests: for //cc/checkpoint alone."""
-    for test in ENGINE_TESTS:
+    for name, tests in _PROGRAMS.items():
         native.cc_library(
-            name = _library(test),
+            name = name + "_of_engines",
             testonly = True,
-            srcs = [test],
+            # The files' names end as those that .bazelrc compiles with the options of tests.
+            srcs = compile_together(name + "_of_engines", tests, suffix = "_test"),
             copts = SOK_COPTS,
+            textual_hdrs = tests,
             # Tests register themselves when they are loaded.
             alwayslink = True,
             deps = [
@@ -50,8 +57,11 @@ def checkpoint_test_libraries():
             ],
         )
 
-# For one program with the tests of all files but MEMORY_TEST.
-CHECKPOINT_TEST_LIBRARIES = ["//cc/checkpoint:" + _library(test) for test in ENGINE_TESTS if test != MEMORY_TEST]
+def _library(name):
+    return "//cc/checkpoint:%s_of_engines" % name
+
+# For one program with all tests but MEMORY_TEST.
+CHECKPOINT_TEST_LIBRARIES = [_library(name) for name in _PROGRAMS if name != MEMORY_TEST]
 
 def checkpoint_engine_tests(
         engine_of_tests,
@@ -60,24 +70,24 @@ def checkpoint_engine_tests(
         exclude = [],
         size = "medium",
         tags = []):
-    """One test of each file for one engine.
+    """The tests for one engine, as a few programs.
 
     Args:
       engine_of_tests: a library that defines EngineOfTests().
-      prefix: of the tests' names.
+      prefix: of the programs' names.
       main: the library with the main function.
-      exclude: files of ENGINE_TESTS that are no tests of this engine.
+      exclude: names of programs that this engine does not have: MEMORY_TEST.
       size: of the tests.
       tags: of the tests.
     """
-    for test in ENGINE_TESTS:
-        if test in exclude:
+    for name in _PROGRAMS:
+        if name in exclude:
             continue
         native.cc_test(
-            name = prefix + test[:-len(".cc")],
+            name = "%s%s_test" % (prefix, name),
             size = size,
             # Runs under ThreadSanitizer.
-            tags = tags + (["parallel"] if test == "threads_test.cc" else []),
+            tags = tags + (["parallel"] if name == "threads" else []),
             # In linking order: the engine comes after the tests that need it.
-            deps = ["//cc/checkpoint:" + _library(test), engine_of_tests, main],
+            deps = [_library(name), engine_of_tests, main],
         )

@@ -24,6 +24,9 @@ namespace sok {
 
 using Tables = std::vector<std::shared_ptr<EngineTable>>;
 
+// Hyper-parameters of "adam" and "lazy_adam".
+inline const std::vector<float> kAdam = {0.01f, 0.9f, 0.999f, 1e-8f};
+
 inline void MustBeOk(const Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "%s\n", status.message().c_str());
