@@ -7,7 +7,7 @@
 #include "cc/base/thread_pool.h"
 #include "cc/sharded/testing/sharded_step.h"
 
-namespace sok {
+namespace sok::sharded_admission {
 namespace {
 
 constexpr int64_t kDim = 3;
@@ -175,4 +175,4 @@ TEST(ShardedAdmission, OccurrencesOfAllRanksCountInOneStep) {
 }
 
 }  // namespace
-}  // namespace sok
+}  // namespace sok::sharded_admission

@@ -9,7 +9,7 @@
 #include "cc/base/thread_pool.h"
 #include "cc/sharded/testing/sharded_step.h"
 
-namespace sok {
+namespace sok::sharded_counts {
 namespace {
 
 constexpr int64_t kDims[] = {4, 1, 7};
@@ -153,4 +153,4 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ShardedCountsTest, testing::ValuesIn(Cases()), [
 });
 
 }  // namespace
-}  // namespace sok
+}  // namespace sok::sharded_counts

@@ -7,7 +7,7 @@
 #include "cc/sharded/testing/random_batches.h"
 #include "cc/sharded/testing/sharded_step.h"
 
-namespace sok {
+namespace sok::sharded_group {
 namespace {
 
 void ExpectNear(const std::vector<float>& actual, const std::vector<float>& expected, float tolerance) {
@@ -150,4 +150,4 @@ TEST(ShardedGroup, GradientsInHalfPrecision) {
 }
 
 }  // namespace
-}  // namespace sok
+}  // namespace sok::sharded_group

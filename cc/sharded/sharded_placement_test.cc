@@ -8,7 +8,7 @@
 #include "cc/sharded/testing/random_batches.h"
 #include "cc/sharded/testing/sharded_step.h"
 
-namespace sok {
+namespace sok::sharded_placement {
 namespace {
 
 using Gradients = std::vector<std::vector<std::vector<float>>>;
@@ -396,4 +396,4 @@ TEST(PlacementAgreementTest, RanksWithOtherPlacementsRefuseEachOther) {
 }
 
 }  // namespace
-}  // namespace sok
+}  // namespace sok::sharded_placement

@@ -7,7 +7,7 @@
 #include "cc/sharded/testing/random_batches.h"
 #include "cc/sharded/testing/sharded_step.h"
 
-namespace sok {
+namespace sok::sharded_training {
 namespace {
 
 struct NamedOptimizer {
@@ -247,4 +247,4 @@ TEST_F(ShardedTrainingErrorsTest, RowsErasedSinceTheLookupAreNotTrained) {
 }
 
 }  // namespace
-}  // namespace sok
+}  // namespace sok::sharded_training
