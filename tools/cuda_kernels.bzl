@@ -128,7 +128,8 @@ def cuda_test(
 
     Args:
       name: ends in "_test".
-      srcs: .cc and .cu files; .cu files may hold kernels.
+      srcs: .cc and .cu files; .cu files may hold kernels. The .cc files are compiled together, so names in their
+        anonymous namespaces must differ.
       hdrs: headers of the test.
       deps: C++ libraries of the test, for host and device.
       kernels: the cuda_kernels under test.
@@ -158,11 +159,16 @@ def cuda_test(
             deps = deps + ["@gtest//:gtest"],
         )
         kernels = kernels + [":%s_kernels" % stem]
+
+    # The files' names end as those that .bazelrc compiles with the options of tests.
+    host_code = compile_together(name, cc_srcs, suffix = "_test") if len(cc_srcs) > 1 else cc_srcs
+    included = cc_srcs if len(cc_srcs) > 1 else []
     native.cc_library(
         name = stem + "_test_on_host",
         testonly = True,
-        srcs = cc_srcs + (hdrs if cc_srcs else []),
+        srcs = host_code + (hdrs if cc_srcs else []),
         copts = SOK_COPTS,
+        textual_hdrs = included,
         alwayslink = True,
         deps = deps + [kernel + "_on_host" for kernel in kernels] + ["//cuda/on_host", "@gtest//:gtest"],
     )
@@ -195,9 +201,10 @@ def cuda_test(
         native.cc_library(
             name = stem + "_test_on_device",
             testonly = True,
-            srcs = cc_srcs + (hdrs if cc_srcs else []),
+            srcs = host_code + (hdrs if cc_srcs else []),
             copts = SOK_COPTS,
             tags = _DEVICE_TAGS,
+            textual_hdrs = included,
             alwayslink = True,
             deps = deps + kernels + _DEVICE_DEPS + ["@gtest//:gtest"],
         )
@@ -205,8 +212,8 @@ def cuda_test(
         cuda_check(
             name = stem + "_test_checked",
             testonly = True,
-            srcs = srcs,
-            hdrs = hdrs,
+            srcs = cu_srcs + host_code,
+            hdrs = hdrs + included,
             deps = deps + kernels + _DEVICE_DEPS + ["@gtest//:gtest"],
         )
 

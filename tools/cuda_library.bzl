@@ -210,7 +210,7 @@ cuda_check = rule(
     implementation = _cuda_check_impl,
     attrs = {
         "srcs": attr.label_list(allow_files = [".cc", ".cu"]),
-        "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cu"]),
+        "hdrs": attr.label_list(allow_files = [".h", ".cuh", ".cc", ".cu"]),
         "deps": attr.label_list(providers = [CcInfo]),
         "_cc_toolchain": attr.label(default = Label("@bazel_tools//tools/cpp:current_cc_toolchain")),
     },

@@ -15,7 +15,7 @@
 namespace sok {
 namespace {
 
-void ExpectReference(const std::vector<int32_t>& inverse, int64_t unique) {
+void ExpectReferenceSegments(const std::vector<int32_t>& inverse, int64_t unique) {
   const Segments expected = ReferenceSegments(inverse, unique);
   DeviceArray<int32_t> device_inverse(inverse);
   DeviceArray<int32_t> begin(std::vector<int32_t>(unique + 1, -1));
@@ -48,7 +48,7 @@ TEST_F(SegmentsTest, OfBatchesAgreeWithTheReference) {
   for (const std::vector<int64_t>& ids : batches) {
     SCOPED_TRACE(ids.size());
     const ReferenceUnique unique = ReferenceDedup(ids);
-    ExpectReference(unique.inverse, static_cast<int64_t>(unique.unique.size()));
+    ExpectReferenceSegments(unique.inverse, static_cast<int64_t>(unique.unique.size()));
   }
 }
 
@@ -60,16 +60,16 @@ TEST_F(SegmentsTest, NumbersOfIdsAroundPowersOfTwo) {
     std::vector<int32_t> inverse(700);
     for (int32_t& u : inverse) u = static_cast<int32_t>(random() % unique);
     inverse[300] = static_cast<int32_t>(unique - 1);
-    ExpectReference(inverse, unique);
+    ExpectReferenceSegments(inverse, unique);
   }
 }
 
 TEST_F(SegmentsTest, IdsWithoutOccurrencesHaveEmptySegments) {
-  ExpectReference({3, 1, 3}, 5);
-  ExpectReference({}, 7);
-  ExpectReference({}, 1000);
-  ExpectReference({400, 0, 400, 16, 999}, 1000);
-  ExpectReference({0}, 3000);
+  ExpectReferenceSegments({3, 1, 3}, 5);
+  ExpectReferenceSegments({}, 7);
+  ExpectReferenceSegments({}, 1000);
+  ExpectReferenceSegments({400, 0, 400, 16, 999}, 1000);
+  ExpectReferenceSegments({0}, 3000);
 }
 
 TEST(SegmentsLimitsTest, MorePositionsThanInt32HoldsAreRefused) {
