@@ -29,6 +29,8 @@ def _program(name, srcs, deps, tags):
     )
     native.cc_test(
         name = name,
+        # On a busy machine, a program takes minutes under ThreadSanitizer.
+        size = "large",
         # The files' names end as those that .bazelrc compiles with the options of tests.
         srcs = compile_together(name, srcs, most = 16, suffix = "_test"),
         copts = SOK_COPTS,
