@@ -37,7 +37,7 @@ def _die(way):
     def steps():
         hvd, session, feed, outputs = _exchanges(["ids"])
         for step in range(100):
-            if step == 20 and hvd.rank() == hvd.size() - 1:
+            if step == 3 and hvd.rank() == hvd.size() - 1:
                 if way == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 raise RuntimeError("a reason")
@@ -87,7 +87,7 @@ def _run_different_exchanges():
 @pytest.mark.parametrize(("transport", "size"), [("gloo", 3), ("mpi", 2)])
 def test_ranks_that_wait_for_each_other_fail_naming_both_sides(transport, size):
     results = ranks.run(
-        _run_different_exchanges, ranks=size, transport=transport, env={"SOK_STALL_SECONDS": "3"}
+        _run_different_exchanges, ranks=size, transport=transport, env={"SOK_STALL_SECONDS": "1"}
     )
     others = "ranks 1, 2 wait" if size == 3 else "rank 1 waits"
     for rank, (kind, error) in enumerate(results):
@@ -103,7 +103,7 @@ def _two_threads_in_different_orders():
         hvd, session, feed, outputs = _exchanges(["users", "shops"])
         session.run(outputs, feed)
         first, second = ("users", "shops") if hvd.rank() == 0 else ("shops", "users")
-        late = threading.Timer(4, session.run, [outputs[second], feed])
+        late = threading.Timer(2.5, session.run, [outputs[second], feed])
         late.start()
         session.run(outputs[first], feed)
         late.join()
