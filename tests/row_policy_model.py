@@ -45,9 +45,9 @@ CASES = {
 class Trained:
     """A table in a graph, with a lookup of fed keys, and SGD steps with rate 1 on the sum of the rows."""
 
-    def __init__(self, **policies) -> None:
+    def __init__(self, name: str = "table", **policies) -> None:
         self.keys = v1.placeholder(tf.int64, [None])
-        self.table = sok.EmbeddingVariable("table", DIM, initializer=OPTION, **policies)
+        self.table = sok.EmbeddingVariable(name, DIM, initializer=OPTION, **policies)
         self.rows = tf.nn.embedding_lookup(self.table, self.keys)
         loss = tf.reduce_sum(self.rows)
         self.gradient = tf.gradients(loss, self.table)[0]
