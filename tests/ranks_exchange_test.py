@@ -282,7 +282,9 @@ _CHECKS = [check for name, check in sorted(globals().items()) if name.startswith
 
 @pytest.mark.parametrize(("transport", "size"), _LAUNCHES)
 def test_exchanges(transport, size):
-    ranks.run_checks(_CHECKS, ranks=size, transport=transport, env={"SOK_STALL_SECONDS": "1"})
+    # With Horovod's own cycle, as in programs of users.
+    environment = {"SOK_STALL_SECONDS": "1", "HOROVOD_CYCLE_TIME": "1"}
+    ranks.run_checks(_CHECKS, ranks=size, transport=transport, env=environment)
 
 
 def _exchange_varying_sizes():
