@@ -13,7 +13,7 @@ import sparse_operation_kit as sok
 DIM = 3
 KEYS = 40
 LAYERS = 8
-STEPS = 60
+STEPS = 15
 
 
 def _keys(layer: int, step: int, rank: int) -> np.ndarray:
