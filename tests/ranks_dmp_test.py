@@ -23,7 +23,7 @@ CASES = {
     2: (
         {
             "basic": ["sgd", "adam"],
-            "balanced": ["adagrad"],
+            "balanced": ["sgd", "adagrad"],
             "optimized": ["adam"],
             "rows": ["lazy adam"],
             "worker order": ["adagrad"],
