@@ -14,11 +14,10 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from device_of_tests import sized
 from same_length import zip_equal
 
 v1 = tf.compat.v1
-STEPS = sized(on_cpu=24, on_gpu=12)
+STEPS = 12
 DIMS = {"wide": 16, "odd": 3, "small": 4}
 # For each feature: table, combiner, whether its ids have weights.
 FEATURES = (("wide", "sum", False), ("odd", "mean", True), ("small", "sqrtn", False), ("wide", "mean", False))
