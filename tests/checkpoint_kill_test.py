@@ -19,8 +19,8 @@ import killed_training
 import ranks
 from sparse_operation_kit.core.communicator import communicator
 
-KILLS = int(os.environ.get("SOK_TEST_KILLS", "18"))
-RANK_KILLS = int(os.environ.get("SOK_TEST_RANK_KILLS", "5"))
+KILLS = int(os.environ.get("SOK_TEST_KILLS", "12"))
+RANK_KILLS = int(os.environ.get("SOK_TEST_RANK_KILLS", "4"))
 
 
 @pytest.mark.parametrize("full_every", [1, 4])
