@@ -455,6 +455,7 @@ def check_checkpoints(folder):
     options = {
         "checkpoint_dir": os.path.join(folder, f"{communicator().size}.{communicator().rank}"),
         "save_checkpoint_steps": 2,
+        "config": dmp_model.config(),
     }
 
     def build():
