@@ -46,7 +46,7 @@ TRANSPORTS = ("gloo", "mpi", "horovodrun")
 # Time for other ranks to notice that one has failed; Horovod's own timeout is 30 s.
 _GRACE_SECONDS = 35.0
 # Horovod's threads in all ranks meet every so many ms, also if there is nothing to send. At its default, 1,
-# this takes a quarter of a core of each rank. A collective waits for the next cycle.
+# this can take a quarter of a core for each rank. A collective waits for the next cycle.
 _CYCLE_TIME = "5"
 _SHOWN_CHARACTERS = 6000
 _FORK_SERVER = pathlib.Path(__file__).absolute().parents[1] / "tools" / "fork_server.py"
