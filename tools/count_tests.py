@@ -42,9 +42,7 @@ class Counts:
     failed: list[str] = field(default_factory=list)
     messages: dict[str, str] = field(default_factory=dict)  # by the failed case's name
     skipped: Counter[str] = field(default_factory=Counter)  # by target
-    seconds: Counter[str] = field(
-        default_factory=Counter
-    )  # by target that ran; those with cached results did not
+    seconds: Counter[str] = field(default_factory=Counter)  # by target; 0 for a cached result
 
     def add_failure(self, name: str, message: str) -> None:
         """Adds a failed case."""
