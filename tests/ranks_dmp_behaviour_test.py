@@ -2,6 +2,7 @@
 
 import contextlib
 import filecmp
+import gc
 import os
 import resource
 
@@ -359,7 +360,8 @@ def _bytes_of_data():
 
 def check_a_table_larger_than_memory(folder):
     """Tables move through files, between placements, where no rank could have them in memory."""
-    rows, columns, chunk = 2**19, 24, 2**19
+    rows, columns, chunk = 2**20, 24, 2**20
+    half = 4 * rows * columns // 2
     paths = [os.path.join(folder, f"large{i}.npy") for i in range(2)]
     with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
         full = dmp.DistributedEmbedding([dmp.Embedding(rows, columns)], row_slice_threshold=1)
@@ -368,16 +370,18 @@ def check_a_table_larger_than_memory(folder):
         for layer in (full, sliced):
             layer.build()
         session.run(tf.compat.v1.global_variables_initializer())
-        # What stays in memory from then on: threads and buffers.
+        # What stays in memory from then on: threads and buffers. What does not: earlier sessions.
         for layer in (full, sliced):
             layer.get_weights(paths=paths[:1], chunk=chunk)
             layer.set_weights(paths[:1], chunk=chunk)
-        with _limited(resource.RLIMIT_DATA, _bytes_of_data() + 4 * rows * columns // 2):
+        gc.collect()
+        with _limited(resource.RLIMIT_DATA, _bytes_of_data() + half):
             with pytest.raises((MemoryError, ValueError), match="Unable to allocate"):
                 full.get_weights()
             full.get_weights(paths=paths[:1], chunk=chunk)
             sliced.set_weights(paths[:1], chunk=chunk)
             sliced.get_weights(paths=paths[1:], chunk=chunk)
+        _check_rank_without_memory(full, half)
         assert filecmp.cmp(*paths, shallow=False)
         assert np.load(paths[1], mmap_mode="r")[-1].any()
         message = "weights of Table 0 .*: File too large: .*large0.npy"
@@ -386,6 +390,19 @@ def check_a_table_larger_than_memory(folder):
         # The other rank may be told before rank 0 has removed the file.
         assert communicator().rank or not any(name.endswith(".writing") for name in os.listdir(folder))
         assert filecmp.cmp(*paths, shallow=False)
+
+
+def _check_rank_without_memory(layer, bytes_of_chunk):
+    """The last rank has no memory for a chunk; the others are told."""
+    last = communicator().size - 1
+    if communicator().rank == last:
+        with _limited(resource.RLIMIT_DATA, _bytes_of_data() + bytes_of_chunk // 8):
+            with pytest.raises((tf.errors.ResourceExhaustedError, MemoryError), match="OOM|Unable"):
+                layer.get_weights()
+    else:
+        message = f"get_weights failed on rank {last}: (ResourceExhausted|Memory)Error: "
+        with pytest.raises(ValueError, match=message):
+            layer.get_weights()
 
 
 def _check_errors_of_weights(layer, arrays):

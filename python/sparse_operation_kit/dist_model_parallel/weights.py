@@ -154,26 +154,33 @@ class Weights:
         if all_ranks and not is_here:
             chunk = max(1, chunk // ranks.size)  # a rank sends a copy to each
         for begin, end in _chunks(table.rows, table.columns, chunk):
-            own = [self._read(piece, begin, end, session) for piece in pieces if piece.rank == ranks.rank]
-            of_ranks = [own[0]] if is_here else self._sent(own, all_ranks, session)
-            senders = [ranks.rank] if is_here else range(ranks.size)
-            yield begin, end, pieces, dict(zip(senders, of_ranks))
+            own = [piece for piece in pieces if piece.rank == ranks.rank]
+            copies = 0 if is_here else ranks.size if all_ranks else 1
+            # A rank may lack the memory for a chunk. The others must not wait for it.
+            read = functools.partial(self._read, own, begin, end, copies, session)
+            floats = self._together("get", read, session)
+            if is_here:
+                yield begin, end, pieces, {ranks.rank: floats}
+            else:
+                yield begin, end, pieces, dict(enumerate(self._sent(floats, copies, session)))
 
-    def _read(self, piece: Piece, begin: int, end: int, session: Any) -> np.ndarray:
-        begin, end = _overlap(piece, begin, end)
-        shift = piece.offset - piece.rows[0]
-        return self._of_piece[piece].read(begin + shift, end + shift, session).reshape(-1)
-
-    def _sent(self, own: Sequence[np.ndarray], all_ranks: bool, session: Any) -> list[np.ndarray]:
-        """Sends this rank's floats to all ranks or to rank 0; returns those of each rank."""
-        size = communicator().size
-        floats = np.concatenate([*own, np.zeros(1, np.float32)])  # the last float may be padding
+    def _read(self, pieces: Sequence[Piece], begin: int, end: int, copies: int, session: Any) -> np.ndarray:
+        """The floats of the pieces' rows within [begin, end); to send, as words and once for each copy."""
+        parts = []
+        for piece in pieces:
+            first, last = _overlap(piece, begin, end)
+            shift = piece.offset - piece.rows[0]
+            parts.append(self._of_piece[piece].read(first + shift, last + shift, session).reshape(-1))
+        if not copies:
+            return parts[0]
+        floats = np.concatenate([*parts, np.zeros(1, np.float32)])  # the last float may be padding
         words = floats[: len(floats) // 2 * 2].view(np.int64)
-        if all_ranks:
-            received = self._exchange.run(np.tile(words, size), [len(words)] * size, session)
-        else:
-            received = self._exchange.run(words, [len(words)] + [0] * (size - 1), session)
-        return [part.view(np.float32) for part in received]
+        return np.tile(words, copies) if copies > 1 else words
+
+    def _sent(self, words: np.ndarray, copies: int, session: Any) -> list[np.ndarray]:
+        """Sends a copy of this rank's words to each of the first ranks; returns the floats of each rank."""
+        splits = [len(words) // copies] * copies + [0] * (communicator().size - copies)
+        return [part.view(np.float32) for part in self._exchange.run(words, splits, session)]
 
     def set(self, weights: Sequence[Any], chunk: int, use_lock: bool, session: Any) -> None:
         """Sets the tables; see `DistributedEmbedding.set_weights`. Every rank calls it."""
