@@ -66,10 +66,7 @@ def _fused_ops():
 
 def _trained_in_session(entry, rule, is_dense_table):
     """(values of the variable and its slots, the number of fused ops)."""
-    config = tf.compat.v1.ConfigProto()
-    # Optimizing a graph takes longer than its steps.
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         variables, ids, step = _graph_of_step(entry, rule, is_dense_table)
         session.run(tf.compat.v1.global_variables_initializer())
         for number in range(STEPS):

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+import harness
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import dist_model_parallel as dmp
@@ -133,14 +134,6 @@ class Layer(keras.layers.Embedding):
         self.combiner = combiner
 
 
-def config():
-    """Options of sessions."""
-    # Optimizing a graph takes longer than its steps.
-    options = tf.compat.v1.ConfigProto()
-    options.graph_options.rewrite_options.disable_meta_optimizer = True
-    return options
-
-
 def batch(case, step):
     """The ids of all inputs for the whole batch: arrays, and lists of arrays for ragged and sparse inputs."""
     rng = np.random.default_rng(step)
@@ -240,7 +233,7 @@ def plain_output(table, ids, combiner):
 
 def plain_training(case, optimizers, tables, steps):
     """By optimizer's name, (outputs of step 0, tables, kernels, losses) of plain tables and whole batches."""
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         feeds = Feeds(case)
         variables = [tf.Variable(table) for table in tables]
         others = [tf.Variable(kernel) for kernel in kernels(case)]
@@ -309,7 +302,7 @@ class Part:
 
 def trained(case, optimizers, steps):
     """By name of an optimizer, what a rank has after training anew in a session: a dict of arrays."""
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         layer = layer_of(case)
         part = Part(case, layer)
         feeds = Feeds(case, part.inputs)

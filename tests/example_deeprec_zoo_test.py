@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from example_support import EXAMPLES
+from harness import without_optimizations
 
 if not hasattr(tf.compat.v1, "estimator"):
     pytest.skip(f"TensorFlow {tf.__version__} has no Estimator", allow_module_level=True)
@@ -108,10 +109,7 @@ def test_each_program_has_adaptive_columns(name, monkeypatch, tmp_path):
     asked = {}
     monkeypatch.setattr(run, "run", lambda data, build, flags, **more: asked.update(locals()))
     importlib.import_module(name).main(["--samples", "100", "--embedding_dim", "2", "--adaptive_emb", "True"])
-    config = tf.compat.v1.ConfigProto()
-    # TensorFlow's optimizations take longer than the only step.
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=without_optimizations()) as session:
         task = run._Task(asked["data"], asked["build"], asked["flags"], str(tmp_path), None)
         batch = tf.compat.v1.data.make_one_shot_iterator(task._held_out_batches()).get_next()
         loss = asked["build"](*batch, asked["flags"]).loss

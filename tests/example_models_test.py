@@ -15,8 +15,8 @@ from ctr.parsing import combined_ids, field_ids
 from ctr.progress import Progress
 from ctr.tables import TensorFlowTables
 from ctr.training import Trainer, TrainingSettings
-from example_runs_program import without_optimizations
 from example_support import write_criteo, write_movielens
+from harness import without_optimizations
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Runs of the example as by its command line, but without what takes most of the time of a short run.
 
-Such a run does not draw curves.png, and TensorFlow need not optimize its graph, which takes longer than all
-its steps. example_cli_test runs the example's own `main`.
+Such a run does not draw curves.png, and TensorFlow need not optimize its graph. example_cli_test runs the
+example's own `main`.
 
 As a program, several runs in one process, each with its own graph and session, as in a notebook. The argument
 is a list of lists of flags, as JSON. Exit status: the highest of the runs'.
@@ -18,12 +18,7 @@ from unittest import mock
 import tensorflow as tf
 
 from ctr import app, devices, report
-
-
-def without_optimizations(config: tf.compat.v1.ConfigProto) -> tf.compat.v1.ConfigProto:
-    """Returns `config`, so changed that a session runs graphs as they were built."""
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    return config
+from harness import without_optimizations
 
 
 def train(flags: Sequence[str], optimize: bool = False) -> int:

@@ -1,8 +1,6 @@
 """Runs a program whose sessions run graphs as they were built.
 
-    example_unoptimized.py PROGRAM [ARGUMENT]...
-
-TensorFlow's optimizations of a large graph take longer than a few steps of it.
+example_unoptimized.py PROGRAM [ARGUMENT]...
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from harness import without_optimizations
+
 
 class Session(tf.compat.v1.Session):
     """A session without optimizations, for programs that give it no configuration."""
 
     def __init__(self, **arguments: Any) -> None:
-        config = tf.compat.v1.ConfigProto()
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        super().__init__(config=config, **arguments)
+        super().__init__(config=without_optimizations(), **arguments)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,16 @@ def session_config(intra_op_threads: int = 2) -> tf.compat.v1.ConfigProto:
     return config
 
 
+def without_optimizations(config: tf.compat.v1.ConfigProto | None = None) -> tf.compat.v1.ConfigProto:
+    """Returns `config`, or a new one, so changed that a session runs graphs as they were built.
+
+    TensorFlow's optimizations of a graph take longer than a few steps of it.
+    """
+    config = tf.compat.v1.ConfigProto() if config is None else config
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
 @contextlib.contextmanager
 def graph_and_session(intra_op_threads: int = 2) -> Iterator[tf.compat.v1.Session]:
     """A session in a new default graph, after sok.Init. Build the graph, then call `initialize`."""

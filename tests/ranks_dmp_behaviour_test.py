@@ -57,7 +57,7 @@ def check_rows_travel_once():
     """Bytes that a lookup of one id sends to other ranks, if it occurs once and a thousand times."""
     sent = []
     for times in (1, 1000):
-        with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
             layer = dmp.DistributedEmbedding(_tables(communicator().size, columns=64))
             outputs = layer([tf.fill([times, 1], 3)] * communicator().size)
             statistics = exchange_statistics().bytes_sent_to_others
@@ -70,7 +70,7 @@ def check_rows_travel_once():
 
 def check_gradients():
     """Raw, averaged and summed gradients, of a replicated table and of one that this rank has."""
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         tables = [dmp.Embedding(3, 2, name="small"), *_tables(communicator().size)]
         layer = dmp.DistributedEmbedding(tables, data_parallel_threshold=6)
         outputs = layer([[[0]]] * len(tables))
@@ -101,7 +101,7 @@ def check_bad_ids():
     messages = {}
     last = communicator().rank == communicator().size - 1
     for options in ({}, {"row_slice_threshold": 1}, {"data_parallel_threshold": 1000}, {"dp_input": False}):
-        with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
             layer = dmp.DistributedEmbedding(_tables(4), **options)
             bad = tf.compat.v1.placeholder(tf.int64, [None, 1])
             inputs = [bad if number == 1 else tf.zeros([12, 1], tf.int64) for number in _inputs(layer)]
@@ -132,7 +132,7 @@ def check_two_lookups_in_a_step():
     """A layer that is called twice, as for an encoder and a decoder, and the same with a shared table."""
     rank, trained = communicator().rank, []
     for calls in ([[0], [1]], [[0, 1]]):
-        with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
             ids = [tf.constant([[1, 2], [rank, 3]]), tf.constant([[rank, 4]])]
             layer = dmp.DistributedEmbedding(
                 _tables(1, combiner="sum"), input_table_map=[0] * len(calls[0]), column_slice_threshold=20
@@ -155,7 +155,7 @@ def check_loss_scaling():
         lambda inner: scaled(dmp.DistributedOptimizer(inner), initial_scale=8.0),
         lambda inner: dmp.DistributedOptimizer(scaled(inner, initial_scale=8.0)),
     ):
-        with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
             layer = dmp.DistributedEmbedding(_tables(communicator().size))
             factor = tf.compat.v1.placeholder(tf.float32, [])
             first, *others = layer([[[1]]] * communicator().size)
@@ -178,7 +178,7 @@ def check_clipping():
     """Gradients clipped by a global norm: the norm, and the step of a variable that all ranks have."""
     size = communicator().size
     norms, steps = [], []
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         layer, kernel = dmp.DistributedEmbedding(_tables(size)), tf.Variable(0.0, name="kernel")
         loss = _ranks_loss(layer([[[0]]] * size), kernel)
         optimizer = dmp.DistributedOptimizer(train.GradientDescentOptimizer(1.0))
@@ -239,7 +239,7 @@ def check_concatenated_features():
 
 
 def check_ranks_with_other_tables():
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         layer = dmp.DistributedEmbedding(_tables(4, rows=10 + communicator().rank))
         outputs = layer([[[1]]] * 4)
         session.run(tf.compat.v1.global_variables_initializer())
@@ -250,7 +250,7 @@ def check_ranks_with_other_tables():
 
 
 def check_a_batch_that_ranks_do_not_divide():
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         layer = dmp.DistributedEmbedding(_tables(4), dp_input=False)
         outputs = layer([tf.zeros([13, 1], tf.int64)] * len(_inputs(layer)))
         session.run(tf.compat.v1.global_variables_initializer())
@@ -266,7 +266,7 @@ def check_weights(folder):
     arrays = [np.load(os.path.join(folder, f"{i}.npy")) for i in range(len(case.tables))]
     paths = [os.path.join(folder, f"{i}.npy") for i in range(len(case.tables))]
     first = communicator().rank == 0
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         layer = dmp_model.layer_of(case)
         layer.build()
         session.run(tf.compat.v1.global_variables_initializer())
@@ -363,7 +363,7 @@ def check_a_table_larger_than_memory(folder):
     rows, columns, chunk = 2**20, 24, 2**20
     half = 4 * rows * columns // 2
     paths = [os.path.join(folder, f"large{i}.npy") for i in range(2)]
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         full = dmp.DistributedEmbedding([dmp.Embedding(rows, columns)], row_slice_threshold=1)
         empty = dmp.Embedding(rows, columns, embeddings_initializer="zeros")
         sliced = dmp.DistributedEmbedding([empty], column_slice_threshold=rows * columns // 2)
@@ -434,7 +434,7 @@ class _Unreadable:
 def check_broadcast():
     """Ordinary variables and replicas get the last rank's values; slots and tables of one rank stay."""
     rank = communicator().rank
-    with tf.Graph().as_default(), tf.compat.v1.Session(config=dmp_model.config()) as session:
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=harness.without_optimizations()) as session:
         tables = [dmp.Embedding(3, 2, name="small"), *_tables(communicator().size)]
         layer = dmp.DistributedEmbedding(tables, data_parallel_threshold=6)
         kernel = tf.Variable([float(rank)])
@@ -472,7 +472,7 @@ def check_checkpoints(folder):
     options = {
         "checkpoint_dir": os.path.join(folder, f"{communicator().size}.{communicator().rank}"),
         "save_checkpoint_steps": 2,
-        "config": dmp_model.config(),
+        "config": harness.without_optimizations(),
     }
 
     def build():
