@@ -46,9 +46,7 @@ def saved_history(tmp_path, name="items", steps=3, seed=0, **fields):
 def write_references(prefix, *all_saved):
     """Writes TensorFlow's part of a checkpoint."""
     references = {
-        locate._entry_of_folder(saved.folder).name: tensorflow_part.reference(
-            prefix, saved.folder.name, saved.crc32, 0
-        )
+        locate._entry_at(saved.folder).name: tensorflow_part.reference(saved.folder, saved.crc32, 0)
         for saved in all_saved
     }
     tensorflow_part.write(prefix, references, None)
@@ -62,7 +60,7 @@ def test_every_kind_of_path(tmp_path, capsys):
     for path in (prefix, tmp_path, tmp_path / "model.ckpt-2.sok", tmp_path / "model.ckpt-2.index"):
         checkpoint = open_checkpoint(path)
         assert [entry.name for entry in checkpoint.tables] == ["items", "scope/users"]
-        assert [entry.folder for entry in checkpoint.tables] == [one.saved[-1].folder, two.saved[-1].folder]
+        assert [entry.place for entry in checkpoint.tables] == [one.saved[-1].folder, two.saved[-1].folder]
         assert run(capsys, "verify", path)[0] == 0
     assert [entry.name for entry in open_checkpoint(two.saved[-1].folder).tables] == ["scope/users"]
 
@@ -83,7 +81,7 @@ def test_the_reference_decides_between_two_saves(tmp_path, capsys):
     status, _, error = run(capsys, "inspect", tmp_path / "model.ckpt-0.sok")
     assert status == 2 and "holds the table 'items' more than once" in error
     write_references(tmp_path / "model.ckpt-0", second)
-    assert open_checkpoint(tmp_path / "model.ckpt-0.sok").tables[0].folder == second.folder
+    assert open_checkpoint(tmp_path / "model.ckpt-0.sok").tables[0].place == second.folder
 
 
 def test_unfinished_folders_are_no_tables(tmp_path):

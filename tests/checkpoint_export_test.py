@@ -227,7 +227,7 @@ def test_compact_copies_ordinary_variables(tmp_path, capsys):
         "half": np.array([1.5, 2.5], tf.bfloat16.as_numpy_dtype),
         "flag": np.array([True, False]),
     }
-    reference = tensorflow_part.reference(prefix, saved.folder.name, saved.crc32, 3)
+    reference = tensorflow_part.reference(saved.folder, saved.crc32, 3)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         session.run(
             tf.raw_ops.SaveV2(

@@ -1,4 +1,4 @@
-"""Symbolic links in the folders of a checkpoint: their targets are not read, written or removed."""
+"""Symbolic links among the files of a checkpoint: their targets are not read, written or removed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from checkpoint_files import History
 from sparse_operation_kit.checkpoint import CheckpointError, cli, compact, export, open_checkpoint
@@ -95,15 +96,19 @@ def own(path):
         f"m.sok/{LEAF}.unfinished/link",
         f"m.sok/{LEAF}/shard-00000/values.npy",
         "m.sok/anything",
+        f"m.sok-{LEAF}.manifest.json",
+        f"m.sok-{LEAF}.shard-00000.values.npy",
+        f"m.sok-{LEAF}.shard-00001.json",
     ],
 )
 def test_a_save_removes_links_and_not_what_they_lead_to(victim, folder, model, link):
     path = folder / link
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(victim.path)
     saved = model.saver.save(model.session, str(folder / "m"))
     assert not path.is_symlink()
-    assert len(list((folder / "m.sok").iterdir())) == 1
+    assert len(saved_files.of(folder / "m", "manifest.json")) == 1
+    assert not (folder / "m.sok").exists()
     model.saver.restore(model.session, saved)
 
 
@@ -112,7 +117,7 @@ def test_the_folder_of_an_older_checkpoint_is_a_link(victim, folder, model):
     own(folder / "m-6.sok")
     (folder / "m-6.sok" / LEAF).symlink_to(victim.path)
     model.saver.save(model.session, str(folder / "m"), global_step=8)
-    assert [path.name for path in folder.glob("*.sok")] == ["m-8.sok"]
+    assert saved_files.bases(folder) == ["m-8"]
 
 
 @pytest.mark.parametrize("target", ["victim", "nowhere"])
@@ -143,16 +148,29 @@ def test_the_users_directory_may_be_a_link(folder, model, tmp_path):
     saver = train.Saver(max_to_keep=1)
     for step in range(3):
         saved = saver.save(model.session, str(directory / "m"), global_step=step)
-    assert [path.name for path in folder.glob("*.sok")] == ["m-2.sok"]
+    assert saved_files.bases(folder) == ["m-2"]
     saver.restore(model.session, saved)
     np.testing.assert_array_equal(model.session.run(model.rows), model.before)
     assert cli.main(["verify", saved]) == 0
 
 
 @pytest.mark.parametrize("part", ["", "*", "*/manifest.json", "*/shard-00000", "*/shard-00000/values.npy"])
-def test_nothing_is_restored_or_read_through_a_link(folder, model, part):
+def test_nothing_is_restored_or_read_through_a_link_in_an_old_folder(folder, model, part):
     saved = model.saver.save(model.session, str(folder / "m"))
-    (path,) = (folder / "m.sok").glob(part) if part else [folder / "m.sok"]
+    old = saved_files.move_into_folder(saved)
+    (path,) = old.glob(part) if part else [old]
+    _assert_refused(model, saved, path)
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "shard-00000/values.npy"])
+def test_nothing_is_restored_or_read_through_a_link(folder, model, file):
+    saved = model.saver.save(model.session, str(folder / "m"))
+    (path,) = saved_files.of(saved, file)
+    _assert_refused(model, saved, path)
+
+
+def _assert_refused(model, saved, path):
+    """Expects that neither a restore nor a reader follows a link in place of `path`."""
     moved_behind_a_link(path)
     with refused(path):
         model.saver.restore(model.session, saved)
@@ -165,9 +183,20 @@ def test_nothing_is_restored_or_read_through_a_link(folder, model, part):
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify"])
-@pytest.mark.parametrize("named", ["m", "m.sok", f"m.sok/{LEAF}"])
+@pytest.mark.parametrize("named", ["m", "m.sok", "the file"])
 def test_the_command_line_reads_through_no_link(folder, model, capsys, command, named):
     model.saver.save(model.session, str(folder / "m"))
+    link = saved_files.manifest(folder / "m")
+    moved_behind_a_link(link)
+    assert cli.main([command, str(link if named == "the file" else folder / named)]) != 0
+    output = "".join(capsys.readouterr())
+    assert f"'{link}' is a symbolic link" in output
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+@pytest.mark.parametrize("named", ["m", "m.sok", f"m.sok/{LEAF}"])
+def test_the_command_line_reads_through_no_link_in_an_old_folder(folder, model, capsys, command, named):
+    saved_files.move_into_folder(model.saver.save(model.session, str(folder / "m")))
     (table,) = (folder / "m.sok").iterdir()
     named = str(folder / named).replace(LEAF, table.name)
     link = table if named.endswith(table.name) else folder / "m.sok"
@@ -228,14 +257,14 @@ def test_an_export_through_links_of_the_users(folder, tmp_path):
 def test_a_link_in_a_chain_that_is_kept(victim, folder, model):
     """A link on the path of a needed checkpoint is reported, but not followed."""
     saved = model.saver.save(model.session, str(folder / "m"), global_step=1)
-    (table,) = (folder / "m-1.sok").iterdir()
-    manifest = json.loads((table / "manifest.json").read_text())
+    path = saved_files.manifest(saved)
+    manifest = json.loads(path.read_text())
     (victim.path.parent / "manifest.json").write_text(json.dumps({**manifest, "chain": []}))
-    (table / "manifest.json").unlink()
-    (table / "manifest.json").symlink_to(victim.path.parent / "manifest.json")
+    path.unlink()
+    path.symlink_to(victim.path.parent / "manifest.json")
     own(folder / "m-0.sok" / LEAF)
     retention.collect(saved)
-    assert table.is_dir()
+    assert path.is_symlink() and saved_files.of(saved, "values.npy")
 
 
 def test_raw_files_do_not_follow_links_of_their_names(victim, folder, model):

@@ -51,7 +51,7 @@ def test_chains(tmp_path, text, admission):
     for key in wanted:
         assert find_row(table, key)["values"].tolist() == wanted[key]
     assert list(problems(open_checkpoint(saved.folder))) == []
-    full = tmp_path / "full.sok" / "items-0123456789abcdef"
+    full = tmp_path / "full.sok-items-0123456789abcdef"
     write_full(table, full)
     assert values_of(Table.open(full)) == wanted
     assert Table.open(full).manifest.table["placement"] == text

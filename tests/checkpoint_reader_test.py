@@ -228,7 +228,7 @@ def test_a_broken_chain_is_refused(tmp_path, how):
         crc = change_manifest(first.folder, table__name="others")
         change_manifest(last.folder, chain=[{**chain[0], "crc32": crc}, chain[1]])
     message = {
-        "missing": "no such folder",
+        "missing": "manifest.json: cannot be read: No such file",
         "other": "is not the one that was saved",
         "reordered": "is a delta checkpoint as part 0",
         "name": "has name 'items', but .* has 'others'",

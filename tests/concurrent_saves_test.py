@@ -17,6 +17,7 @@ from tensorflow.python.training.saving import saveable_object
 
 import forked
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit.checkpoint import (
@@ -107,7 +108,7 @@ def test_tables_that_wait_for_tensorflows_part_stay(tmp_path, builder):
 
         saving = threading.Thread(target=save)
         saving.start()
-        wait_for(lambda: len([one for one in tmp_path.glob("m-1.sok/*") if "." not in one.name]) == 2)
+        wait_for(lambda: len(saved_files.of(tmp_path / "m-1", "manifest.json")) == 2)
         with harness.graph_and_session() as another:
             other = Model(another)
             other.save(tmp_path / "m-2", 2)
@@ -126,11 +127,13 @@ def other_value(prefix):
 def test_unfinished_tables_stay_while_their_save_lives(tmp_path, session):
     model = Model(session)
     (tmp_path / "m-1.sok" / "a-0123456789abcdef.unfinished").mkdir(parents=True)
+    (tmp_path / "m-1.sok-a-0123456789abcdee.shard-00000.keys.npy").touch()
     with prefix_lock.acquire(str(tmp_path / "m-1"), 0):
         model.save(tmp_path / "m-2", 2)
         assert names(tmp_path, "m-1.sok/*") == ["a-0123456789abcdef.unfinished"]
+        assert len(saved_files.of(tmp_path / "m-1")) == 1
     model.save(tmp_path / "m-3", 3)
-    assert names(tmp_path, "*.sok") == ["m-2.sok", "m-3.sok"]
+    assert saved_files.bases(tmp_path) == ["m-2", "m-3"]
 
 
 def test_a_second_save_to_a_prefix_waits(tmp_path, session):
@@ -185,7 +188,7 @@ def test_max_to_keep_leaves_what_another_process_has_saved(tmp_path, session):
         model.save(tmp_path / "m-4", 4)
     model.save(tmp_path / "m-5", 5)
     assert names(tmp_path, "*.index") == ["m-2.index", "m-3.index", "m-5.index"]
-    assert names(tmp_path, "*.sok") == ["m-2.sok", "m-3.sok", "m-5.sok"]
+    assert saved_files.bases(tmp_path) == ["m-2", "m-3", "m-5"]
     for step in (2, 3, 5):
         assert model.restored(tmp_path / f"m-{step}") == step
 
@@ -194,20 +197,23 @@ def test_replaced_tables_are_removed(tmp_path, session):
     model = Model(session)
     for value in range(3):
         model.save(tmp_path / "m", value)
-    assert len(names(tmp_path, "m.sok/*")) == 2
-    assert names(tmp_path, "m*") == ["m.data-00000-of-00001", "m.index", "m.sok"]
+    assert len(saved_files.of(tmp_path / "m", "manifest.json")) == 2
+    assert len(saved_files.of(tmp_path / "m", "keys.npy")) == 2
+    assert names(tmp_path, "m.[!s]*") == ["m.data-00000-of-00001", "m.index"]
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
 
 
 def test_locks_of_killed_saves_are_removed(tmp_path, session):
     model = Model(session)
     model.save(tmp_path / "m-1", 1)
-    (tmp_path / "m-1.sok" / "a-0123456789abcdef").mkdir()  # left by a killed save to the same prefix
+    # Left by a killed save to the same prefix.
+    (tmp_path / "m-1.sok-a-0123456789abcdef.manifest.json").touch()
     for name in ("m-1.sok.lock", "m-5.sok.lock"):
         (tmp_path / name).write_text("Process 1 on nowhere")
     model.save(tmp_path / "m-2", 2)
     assert not list(tmp_path.glob("*.lock"))
-    assert names(tmp_path, "*.sok") == ["m-1.sok", "m-2.sok"]
-    assert len(names(tmp_path, "m-1.sok/*")) == 2
+    assert saved_files.bases(tmp_path) == ["m-1", "m-2"]
+    assert len(saved_files.of(tmp_path / "m-1", "manifest.json")) == 2
     assert model.restored(tmp_path / "m-1") == 1
 
 
@@ -220,9 +226,9 @@ def test_the_base_of_an_incremental_save_is_kept(tmp_path, session):
         path.unlink()
     with prefix_lock.acquire(retention.chains_of(str(tmp_path)), 0):
         model.save(tmp_path / "m-2", 2)
-        assert names(tmp_path, "*.sok") == ["m-1.sok", "m-2.sok"]
+        assert saved_files.bases(tmp_path) == ["m-1", "m-2"]
     model.save(tmp_path / "m-3", 3)
-    assert names(tmp_path, "*.sok") == ["m-2.sok", "m-3.sok"]
+    assert saved_files.bases(tmp_path) == ["m-2", "m-3"]
 
 
 def _save_again_and_again(folder, number, processes, reports):
@@ -289,6 +295,4 @@ def test_three_processes(tmp_path):
     with harness.graph_and_session() as session:
         Model(session).save(tmp_path / "m-100000", 1)
     assert not list(tmp_path.glob("*.lock"))
-    assert set(names(tmp_path, "*.sok")) == {
-        name.replace(".index", ".sok") for name in names(tmp_path, "*.index")
-    }
+    assert saved_files.bases(tmp_path) == [name[: -len(".index")] for name in names(tmp_path, "*.index")]

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 from sparse_operation_kit import deeprec
 
 v1 = tf.compat.v1
@@ -37,7 +38,9 @@ def weight_in(session):
 def kind_of(prefix):
     """Returns "full" or "delta", the kind of the table's checkpoint."""
     folder = json.loads(tf.train.load_checkpoint(str(prefix)).get_tensor("table/checkpoint"))["folder"]
-    return json.loads((pathlib.Path(prefix).parent / folder / "manifest.json").read_text())["kind"]
+    return json.loads(saved_files.named_by(pathlib.Path(prefix).parent, folder, "manifest.json").read_text())[
+        "kind"
+    ]
 
 
 def kinds(directory):

@@ -3,6 +3,7 @@
 import pytest
 import tensorflow as tf
 
+import saved_files
 from example_support import run_deeprec, write_movielens
 
 if not hasattr(tf, "estimator"):
@@ -22,7 +23,7 @@ def test_ranks_learn_the_taste_in_the_files(tmp_path):
     )
     assert ranks == 2
     assert first < 0.8 and last > 0.95
-    assert (tmp_path / "model" / "model.ckpt-60.sok").is_dir()
+    assert saved_files.of(tmp_path / "model" / "model.ckpt-60", "manifest.json")
 
 
 def test_it_generates_data():

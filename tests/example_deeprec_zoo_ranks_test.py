@@ -1,5 +1,6 @@
 """examples/deeprec/zoo on two ranks, by the collective strategy."""
 
+import saved_files
 from example_support import run_program
 
 FLAGS = ["--samples", "600", "--steps", "20", "--batch_size", "32", "--embedding_dim", "8"]
@@ -8,4 +9,4 @@ FLAGS = ["--samples", "600", "--steps", "20", "--batch_size", "32", "--embedding
 def test_two_ranks_train_together(tmp_path):
     printed = run_program("deeprec/zoo/dlrm.py", *FLAGS, "--checkpoint", str(tmp_path), size=2)
     assert "ranks 2, step 20, loss " in printed
-    assert (tmp_path / "model.ckpt-20.sok").is_dir()
+    assert saved_files.of(tmp_path / "model.ckpt-20", "manifest.json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import pathlib
 import sys
 from unittest import mock
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import saved_files
 from example_support import EXAMPLES
 from harness import without_optimizations
 
@@ -39,7 +39,7 @@ MORE = {"deepfm": ["--ev_filter", "cbf"], "mmoe": ["--bf16"]}
 
 def rows_of(checkpoint: str) -> dict[str, int]:
     """The rows of each table of a checkpoint."""
-    manifests = pathlib.Path(f"{checkpoint}.sok").glob("*/manifest.json")
+    manifests = saved_files.of(checkpoint, "manifest.json")
     read = [json.loads(path.read_text(encoding="utf-8")) for path in manifests]
     return {manifest["table"]["name"]: manifest["rows"] for manifest in read}
 

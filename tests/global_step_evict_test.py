@@ -1,13 +1,13 @@
 """GlobalStepEvict uses the graph's global step, also after restarts; compared with a slow reference."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from row_policy_model import DEFAULT, Trained, batches_of_keys
 from row_policy_reference import ReferenceTable
@@ -159,8 +159,7 @@ def _last_steps(prefix):
 
 
 def _clock(prefix):
-    (manifest,) = pathlib.Path(prefix + ".sok").glob("*/manifest.json")
-    return json.loads(manifest.read_text())["table"].get("clock")
+    return json.loads(saved_files.manifest(prefix).read_text())["table"].get("clock")
 
 
 @pytest.mark.parametrize("start", [0, 3, 1000])

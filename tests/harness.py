@@ -19,6 +19,7 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import rewriter_config_pb2
 
 import device_of_tests  # noqa: F401 - before the library
+import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.core.communicator import communicator
 
@@ -127,11 +128,15 @@ def saved_tables(prefix: str) -> dict[str, dict[str, np.ndarray]]:
     for name in reader.get_variable_to_shape_map():
         if not name.endswith("/checkpoint"):
             continue
-        folder = pathlib.Path(prefix).parent / json.loads(reader.get_tensor(name))["folder"]
-        manifest = json.loads((folder / "manifest.json").read_text())
+        reference = json.loads(reader.get_tensor(name))["folder"]
+        directory = pathlib.Path(prefix).parent
+        manifest = json.loads(saved_files.named_by(directory, reference, "manifest.json").read_text())
         assert manifest["kind"] == "full", manifest
         shards = [
-            {array: np.load(folder / entry["file"]) for array, entry in shard["arrays"].items()}
+            {
+                array: np.load(saved_files.named_by(directory, reference, entry["file"]))
+                for array, entry in shard["arrays"].items()
+            }
             for shard in manifest["shards"]
         ]
         order = np.argsort(np.concatenate([shard["keys"] for shard in shards]))

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
@@ -86,7 +87,7 @@ def manifests(directory):
     for index in sorted(pathlib.Path(directory).glob("*.index")):
         reader = tf.train.load_checkpoint(str(index.with_suffix("")))
         folder = json.loads(reader.get_tensor("table/checkpoint"))["folder"]
-        found[index.stem] = json.loads((pathlib.Path(directory) / folder / "manifest.json").read_text())
+        found[index.stem] = json.loads(saved_files.named_by(directory, folder, "manifest.json").read_text())
     return found
 
 
@@ -133,9 +134,11 @@ def test_what_a_chain_needs_stays_and_the_rest_goes(tmp_path):
     assert train.latest_checkpoint(str(tmp_path)).endswith("model.ckpt-10")
     needed = set()
     for name, manifest in manifests(tmp_path).items():
-        (folder,) = (tmp_path / f"{name}.sok").iterdir()
-        needed |= {folder.resolve()} | {(folder / link["path"]).resolve() for link in manifest["chain"]}
-    assert {folder.resolve() for folder in tmp_path.glob("*.sok/*")} == needed
+        links = [link["path"] for link in manifest["chain"]]
+        needed |= {saved_files.manifest(tmp_path / name)}
+        needed |= {saved_files.named_by(tmp_path, link, "manifest.json") for link in links}
+    assert set(tmp_path.glob("*.sok-*.manifest.json")) == needed
+    assert set(saved_files.bases(tmp_path)) == {path.name.split(".sok-")[0] for path in needed}
     states_of([train.latest_checkpoint(str(tmp_path))], "adagrad", tmp_path)
 
 

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
@@ -83,8 +84,9 @@ def assert_refused(folder, errors, match=None, make_model=Model):
             np.testing.assert_array_equal(now, was)
 
 
-def table_folder(folder):
-    (found,) = pathlib.Path(folder, "model.sok").glob(f"{NAME}-*")
+def table_file(folder, file):
+    files = saved_files.of(pathlib.Path(folder, "model"), file)
+    (found,) = (path for path in files if path.name.startswith(f"model.sok-{NAME}-"))
     return found
 
 
@@ -132,29 +134,49 @@ FILES = [
 @pytest.mark.parametrize("file", FILES)
 def test_damaged_files(good, tmp_path, file, damage):
     folder = copy(good, tmp_path)
-    DAMAGES[damage](table_folder(folder) / file)
+    DAMAGES[damage](table_file(folder, file))
     errors = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
     assert_refused(folder, errors, os.path.basename(file))
 
 
-def test_a_folder_that_is_gone(good, tmp_path):
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("file", FILES)
+def test_damaged_files_of_an_earlier_version(good, tmp_path, file, damage):
     folder = copy(good, tmp_path)
-    gone = table_folder(folder)
-    shutil.rmtree(gone)
-    assert_refused(folder, tf.errors.NotFoundError, gone.name)
+    (table,) = saved_files.move_into_folder(folder / "model").glob(f"{NAME}-*")
+    DAMAGES[damage](table / file)
+    errors = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
+    assert_refused(folder, errors, os.path.basename(file))
 
 
-def test_a_folder_of_another_table(good, tmp_path):
-    """The folder is valid, but not the one that TensorFlow's checkpoint refers to."""
+def test_a_table_that_is_gone(good, tmp_path):
+    folder = copy(good, tmp_path)
+    manifest = table_file(folder, "manifest.json")
+    for path in folder.glob(f"model.sok-{NAME}-*"):
+        path.unlink()
+    assert_refused(folder, tf.errors.NotFoundError, manifest.name)
+
+
+def test_a_folder_of_an_earlier_version_that_is_gone(good, tmp_path):
+    folder = copy(good, tmp_path)
+    (table,) = saved_files.move_into_folder(folder / "model").glob(f"{NAME}-*")
+    shutil.rmtree(table)
+    assert_refused(folder, tf.errors.NotFoundError, table.name)
+
+
+def test_files_of_another_table(good, tmp_path):
+    """The files are valid, but not those that TensorFlow's checkpoint refers to."""
     folder = copy(good, tmp_path)
     with harness.graph_and_session() as session:
         model = Model()
         harness.initialize(session)
         session.run(model.step)
         model.saver.save(session, str(tmp_path / "other" / "model"))
-    mine = table_folder(folder)
-    shutil.rmtree(mine)
-    shutil.copytree(table_folder(tmp_path / "other"), mine)
+    for mine, other in zip_equal(
+        saved_files.of(folder / "model"), saved_files.of(tmp_path / "other" / "model")
+    ):
+        assert mine.name.split(".")[2:] == other.name.split(".")[2:]
+        shutil.copy(other, mine)
     assert_refused(folder, tf.errors.DataLossError, "manifest.json")
 
 
@@ -282,13 +304,12 @@ def test_random_corruptions(good, tmp_path):
 
 def test_checksums_are_those_of_zlib(good):
     """So other programs can check them."""
-    folder = table_folder(good)
-    text = (folder / "manifest.json").read_bytes()
+    text = table_file(good, "manifest.json").read_bytes()
     manifest = json.loads(text)
     assert manifest["crc32"] == zlib.crc32(text[: text.rindex(b'"crc32"')])
     block = manifest["block_bytes"]
     for entry in manifest["shards"][0]["arrays"].values():
-        content = (folder / entry["file"]).read_bytes()
+        content = table_file(good, entry["file"]).read_bytes()
         assert len(content) == entry["bytes"]
         blocks = [content[begin : begin + block] for begin in range(0, len(content), block)]
         assert [zlib.crc32(one) for one in blocks] == entry["crc32"]

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 
@@ -111,7 +112,8 @@ def test_old_checkpoints_are_removed_with_their_tables(tmp_path):
     run(12, checkpoint_dir=str(tmp_path), save_checkpoint_steps=1)
     kept = {path.stem for path in pathlib.Path(tmp_path).glob("*.index")}
     assert kept == {f"model.ckpt-{step}" for step in range(8, 13)}
-    assert {path.stem for path in pathlib.Path(tmp_path).glob("*.sok")} == kept
+    assert set(saved_files.bases(tmp_path)) == kept
+    assert not [path for path in pathlib.Path(tmp_path).iterdir() if path.is_dir()]
 
 
 def test_a_session_recovers_from_a_failure(tmp_path):

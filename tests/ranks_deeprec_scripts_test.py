@@ -67,8 +67,8 @@ def _rows(folder: pathlib.Path) -> dict[int, list[float]]:
 
 def _kinds(folder: pathlib.Path) -> dict[int, str]:
     """Of each checkpoint, by its step, the kind of its table."""
-    manifests = folder.glob("model.ckpt-*.sok/table-*/manifest.json")
-    return {int(path.parts[-3][11:-4]): json.loads(path.read_text())["kind"] for path in manifests}
+    manifests = folder.glob("model.ckpt-*.sok-table-*.manifest.json")
+    return {int(path.name[11:].split(".")[0]): json.loads(path.read_text())["kind"] for path in manifests}
 
 
 def test_staged_batches_and_incremental_checkpoints_are_those_of_one_process(tmp_path):

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import harness
 import ranks
+import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import prefix_lock
 from sparse_operation_kit.core.communicator import communicator
@@ -28,7 +29,7 @@ def _save_where_another_does(folder):
             saver.save(session, prefix)
         if first:
             assert f"Process {os.getpid()} on " in raised.value.message
-            assert not os.path.exists(f"{prefix}.sok")
+            assert not saved_files.of(prefix)
             lock.release()
         # Ranks start a save together, so none starts before rank 0 has released its lock.
         saver.save(session, prefix)

@@ -1,11 +1,14 @@
-"""Which tables' folders are removed with old checkpoints, and which are kept for other checkpoints."""
+"""Which tables are removed with old checkpoints, and which are kept for other checkpoints."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import pathlib
+import re
+import shutil
 import socket
 
 import numpy as np
@@ -14,16 +17,22 @@ import tensorflow as tf
 
 import checkpoint_files
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.saver import retention
 
 
 class Folder:
-    """A directory of fake checkpoints of one table "t"."""
+    """A directory of fake checkpoints of one table "t".
 
-    def __init__(self, path: pathlib.Path):
+    Tests write "m.sok/t-1" for a table of the checkpoint "m", and "m.sok/t-1.unfinished" for what a killed
+    save has left. `in_folders` says whether the tables are in folders, as in earlier versions.
+    """
+
+    def __init__(self, path: pathlib.Path, in_folders: bool):
         self.path = path
+        self.in_folders = in_folders
 
     def table(self, base: str, table: str, chain: tuple[str, ...] = ()) -> str:
         """Makes a table's folder with a manifest; returns it relative to the directory."""
@@ -31,14 +40,43 @@ class Folder:
         if chain:
             arrays["deleted"] = arrays["keys"]
         links = [{"path": f"../../{link}", "crc32": 0} for link in chain]
-        folder = self.path / f"{base}.sok" / table
+        name = re.sub(r"\d+", lambda digits: digits[0].zfill(16), table)
+        links = [{**link, "path": re.sub(r"\d+$", lambda n: n[0].zfill(16), link["path"])} for link in links]
+        folder = self.path / f"{base}.sok" / name
         checkpoint_files.write_folder(folder, [arrays], kind="delta" if chain else "full", chain=links)
+        if not self.in_folders:
+            self._put_beside(folder)
         return f"{base}.sok/{table}"
+
+    @staticmethod
+    def _put_beside(folder: pathlib.Path) -> None:
+        """Moves a table's files out of its folder, to TensorFlow's."""
+        start = f"{folder.parent}-{folder.name.split('.')[0]}"
+        for file in [path for path in folder.rglob("*") if path.is_file()]:
+            name = ".".join(file.relative_to(folder).parts)
+            unfinished = folder.suffix if name == "manifest.json" else ""
+            file.rename(f"{start}.{name}{unfinished}")
+        shutil.rmtree(folder)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
+
+    def file(self, table: str, file: str) -> pathlib.Path:
+        """The path of a table's file."""
+        table = re.sub(r"\d+$", lambda digits: digits[0].zfill(16), table)
+        if self.in_folders:
+            return self.path / table / file
+        return saved_files.named_by(self.path, table, file)
+
+    def set_time(self, table: str, seconds: float) -> None:
+        """Sets when a table was written."""
+        file = self.file(table, "manifest.json")
+        os.utime(file.parent if self.in_folders else file, (seconds, seconds))
 
     def checkpoint(self, base: str, reference: str | None, text: str | None = None) -> None:
         """Makes TensorFlow's part of a checkpoint."""
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            reference = {"folder": reference, "manifest_crc32": 0, "steps": 0} if reference else "no object"
+            folder = re.sub(r"\d+$", lambda digits: digits[0].zfill(16), reference or "")
+            reference = {"folder": folder, "manifest_crc32": 0, "steps": 0} if reference else "no object"
             value = json.dumps(reference) if text is None else text
             variable = tf.Variable(value, name="t/checkpoint")
             tf.Variable(1.0, name="dense")
@@ -52,21 +90,26 @@ class Folder:
         self.checkpoint(base, self.table(base, table))
 
     def collect(self, base: str, removed=()) -> set[str]:
-        """Removes unneeded folders; returns the remaining tables."""
+        """Removes unneeded tables; returns the remaining ones."""
         retention.collect(str(self.path / base), [str(self.path / one) for one in removed])
         return self.tables()
 
     def tables(self) -> set[str]:
-        return {str(path.relative_to(self.path)) for path in self.path.glob("*.sok/*")}
+        found = {str(path.relative_to(self.path)) for path in self.path.glob("*.sok/*")}
+        for path in self.path.glob("*.sok-*"):
+            base, name = re.fullmatch(r"(.+)\.sok-(t-\d+)\..+", path.name).groups()
+            whole = os.path.lexists(self.path / f"{base}.sok-{name}.manifest.json")
+            found.add(f"{base}.sok/{name}" + ("" if whole else ".unfinished"))
+        return {re.sub("t-0+([0-9])", r"t-\1", table) for table in found}
 
     def remove_tensorflows(self, base: str) -> None:
         for path in self.path.glob(f"{base}.[!s]*"):
             path.unlink()
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(tmp_path)
+@pytest.fixture(params=["files", "folders"])
+def folder(request, tmp_path):
+    return Folder(tmp_path, request.param == "folders")
 
 
 def test_tables_are_removed_with_their_checkpoint(folder):
@@ -74,7 +117,7 @@ def test_tables_are_removed_with_their_checkpoint(folder):
         folder.full(f"model-{step}", f"t-{step}")
     folder.remove_tensorflows("model-1")
     assert folder.collect("model-3") == {"model-2.sok/t-2", "model-3.sok/t-3"}
-    assert not (folder.path / "model-1.sok").exists()
+    assert saved_files.bases(folder.path) == ["model-2", "model-3"]
 
 
 def test_another_family_is_left_alone(folder):
@@ -104,7 +147,7 @@ def test_leftovers_of_killed_saves(folder):
     folder.table("model-3", "t-0")
     folder.full("model-3", "t-3")
     assert folder.collect("model-3") == {"model-3.sok/t-3"}
-    assert [path.name for path in folder.path.glob("*.sok")] == ["model-3.sok"]
+    assert saved_files.bases(folder.path) == ["model-3"]
 
 
 def test_the_chain_of_an_incremental_checkpoint_stays(folder):
@@ -181,20 +224,19 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("kind", BAD_FILES)
-@pytest.mark.parametrize("damaged", ["model-2.index", "model-2.sok/t-2/manifest.json"])
+@pytest.mark.parametrize("damaged", ["model-2.index", "manifest"])
 def test_what_cannot_be_read_keeps_what_was_there_before(folder, damaged, kind, caplog, monkeypatch):
     """It neither stops nor blocks the removal of others, and is reported once."""
     monkeypatch.chdir(folder.path)
     older = folder.table("model-0", "t-0")
     base = folder.table("model-1", "t-1")
     folder.checkpoint("model-2", folder.table("model-2", "t-2", (base,)))
-    bad = folder.path / damaged
+    bad = folder.file("model-2.sok/t-2", "manifest.json") if damaged == "manifest" else folder.path / damaged
     if os.geteuid() == 0 and kind == "unreadable":
         pytest.skip("root reads everything")
     BAD_FILES[kind](bad)
     time_of_bad = os.lstat(folder.path / "model-2.index").st_mtime
-    orphan = folder.path / folder.table("model-3", "t-3")
-    os.utime(orphan, (time_of_bad + 5, time_of_bad + 5))
+    folder.set_time(folder.table("model-3", "t-3"), time_of_bad + 5)
     folder.full("model-4", "t-4")
     with caplog.at_level(logging.WARNING):
         assert folder.collect("model-4") == {older, base, "model-2.sok/t-2", "model-4.sok/t-4"}
@@ -221,12 +263,12 @@ def test_a_save_beside_old_checkpoints_that_are_pipes(tmp_path, caplog):
         prefix = str(tmp_path / "model")
         for step in range(2):
             saver.save(session, prefix, global_step=step)
-        (manifest,) = (tmp_path / "model-1.sok").glob("t-*/manifest.json")
+        manifest = saved_files.manifest(f"{prefix}-1")
         _pipe(manifest)
         with caplog.at_level(logging.WARNING):
             for step in range(2, 6):
                 saver.save(session, prefix, global_step=step)
-        assert {path.name for path in tmp_path.glob("*.sok")} == {"model-4.sok", "model-5.sok"}
+        assert saved_files.bases(tmp_path) == ["model-4", "model-5"]
         assert str(manifest) in caplog.text
         saver.restore(session, f"{prefix}-5")
 
@@ -252,7 +294,7 @@ def test_the_present_directory(folder, monkeypatch):
 
 
 def test_tables_in_other_directories_go_with_their_checkpoints(folder):
-    other = Folder(folder.path / "other")
+    other = Folder(folder.path / "other", folder.in_folders)
     full = other.table("model-1", "t-1")
     other.table("model-2", "t-2", (full,))
     other.table("best-1", "t-1")
@@ -263,7 +305,7 @@ def test_tables_in_other_directories_go_with_their_checkpoints(folder):
 
 
 def test_a_chain_into_another_directory_stays(folder):
-    other = Folder(folder.path / "other")
+    other = Folder(folder.path / "other", folder.in_folders)
     full = other.table("model-1", "t-1")
     folder.checkpoint("model-2", folder.table("model-2", "t-2", (f"other/{full}",)))
     other.full("model-3", "t-3")
@@ -301,12 +343,15 @@ def test_an_index_that_comes_while_the_lock_is_waited_for_counts(folder, monkeyp
     assert folder.collect("model-2") == {"model-1.sok/t-1", "model-2.sok/t-2"}
 
 
-def test_a_partly_removed_table_has_another_name(folder, monkeypatch):
+def test_a_partly_removed_table_does_not_look_complete(folder, monkeypatch):
     folder.table("model-1", "t-1")
     folder.full("model-2", "t-2")
+    remove = own_files.remove_tree
 
     def fail(path):
-        raise OSError("killed")
+        if not path.name.endswith(".manifest.json"):
+            raise OSError("killed")
+        remove(path)
 
     with monkeypatch.context() as patch:
         patch.setattr(own_files, "remove_tree", fail)

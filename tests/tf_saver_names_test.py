@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import checkpoint
@@ -93,8 +94,7 @@ def test_programs_without_a_session_know_the_table_by_the_given_name(tmp_path):
     assert [entry.name for entry in found.tables] == ["given/name"]
     assert found.tables[0].open().manifest.rows == rows
     assert list(checkpoint.problems(found)) == []
-    (folder,) = (tmp_path / "model.sok").iterdir()
-    assert folder.name.startswith("given%2Fname-")
+    assert saved_files.manifest(path).name.startswith("model.sok-given%2Fname-")
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable("third", dim=3)
         sok.init_from_checkpoint(path, {"given/name": table})

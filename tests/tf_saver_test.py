@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import forked
 import harness
+import saved_files
 import sparse_operation_kit as sok
 from same_length import zip_equal
 from sparse_operation_kit import compat
@@ -219,7 +220,7 @@ def test_old_checkpoints_are_removed_and_the_latest_is_found(tmp_path):
         assert train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model-3")
         assert model.saver.last_checkpoints == [str(tmp_path / "model-2"), str(tmp_path / "model-3")]
         assert _names(tmp_path, "model*") == {"model-2", "model-3"}
-        assert _names(tmp_path, "*.sok") == {"model-2", "model-3"}
+        assert saved_files.bases(tmp_path) == ["model-2", "model-3"]
         want = model.state(session)
     with harness.graph_and_session() as session:
         model = Model()
@@ -233,7 +234,7 @@ def test_old_checkpoints_whose_names_have_nothing_in_common_go_too(tmp_path):
         harness.initialize(session)
         for name in "abcd":
             model.saver.save(session, str(tmp_path / name))
-        assert _names(tmp_path, "*.sok") == _names(tmp_path, "*.index") == {"c", "d"}
+        assert _names(tmp_path, "*.index") == {"c", "d"} == set(saved_files.bases(tmp_path))
 
 
 def test_saving_to_the_same_prefix_again(tmp_path):
@@ -244,7 +245,8 @@ def test_saving_to_the_same_prefix_again(tmp_path):
             model.train(session, [step])
             path = model.saver.save(session, str(tmp_path / "model"))
         want = model.state(session)
-        assert len(list((tmp_path / "model.sok").iterdir())) == len(model.tables)
+        assert len(saved_files.of(tmp_path / "model", "manifest.json")) == len(model.tables)
+        assert len(saved_files.of(tmp_path / "model", "keys.npy")) == len(model.tables)
         model.train(session, range(3, 5))
         model.saver.restore(session, path)
         assert_same(model.state(session), want)
@@ -255,12 +257,18 @@ def test_leftovers_of_killed_saves_are_removed(tmp_path):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "manifest.json").write_text("{")
     (tmp_path / "model-3.sok" / "item-0123456789abcdef.unfinished").mkdir(parents=True)
+    for step in (1, 2, 3):
+        for file in ("shard-00000.keys.npy", "shard-00001.json", "plan.json", "manifest.json.unfinished"):
+            (tmp_path / f"model-{step}.sok-item-0123456789abcdee.{file}").touch()
+    (tmp_path / "model-2.sok-item-0123456789abcded.manifest.json").write_text("{")
     with harness.graph_and_session() as session:
         model = Model()
         harness.initialize(session)
         model.saver.save(session, str(tmp_path / "model"), global_step=3)
-        assert _names(tmp_path, "*.sok") == {"model-3"}
-        assert not list(tmp_path.glob("*.sok/*.unfinished"))
+        assert saved_files.bases(tmp_path) == ["model-3"]
+        assert not list(tmp_path.glob("*.unfinished")) + list(tmp_path.glob("*.sok"))
+        assert len(saved_files.of(tmp_path / "model-3", "manifest.json")) == len(model.tables)
+        assert not list(tmp_path.glob("*-0123456789abcde*"))
 
 
 def test_tables_go_with_their_checkpoints_in_every_directory(tmp_path):
@@ -270,11 +278,8 @@ def test_tables_go_with_their_checkpoints_in_every_directory(tmp_path):
         harness.initialize(session)
         for step in range(9):
             saver.save(session, str(tmp_path / f"{step % 4}" / "model"), global_step=step)
-        assert (
-            _names(tmp_path, "*/*.sok")
-            == _names(tmp_path, "*/*.index")
-            == {f"model-{i}" for i in range(4, 9)}
-        )
+        assert _names(tmp_path, "*/*.index") == {f"model-{i}" for i in range(4, 9)}
+        assert _names(tmp_path, "*/*.sok-*.npy") == {f"model-{i}" for i in range(4, 9)}
         for path in saver.last_checkpoints:
             model.saver.restore(session, path)
 
@@ -308,13 +313,13 @@ def test_paths_steps_and_state_files_are_as_without_tables(tmp_path, monkeypatch
             session, "model", global_step=step, latest_filename="newest", meta_graph_suffix="graph"
         )
         assert path == "model-00000007"
-        assert sorted(os.listdir(tmp_path)) == [
+        assert [name for name in sorted(os.listdir(tmp_path)) if ".sok-" not in name] == [
             "model-00000007.data-00000-of-00001",
             "model-00000007.graph",
             "model-00000007.index",
-            "model-00000007.sok",
             "newest",
         ]
+        assert saved_files.bases(tmp_path) == ["model-00000007"]
         assert 'model_checkpoint_path: "model-00000007"' in (tmp_path / "newest").read_text()
         saver.restore(session, "model-00000007")
         with pytest.raises(ValueError, match="path components"):
@@ -421,13 +426,17 @@ def test_numpy_alone_reads_a_checkpoint(tmp_path):
         model.train(session, range(3))
         path = model.saver.save(session, str(tmp_path / "model"))
         contents = harness.contents_of_tables(session, model.tables)
-    folders = sorted((tmp_path / "model.sok").iterdir())
-    assert [folder.name[:-17] for folder in folders] == ["item", "user%2Ftable"]
-    for folder, (keys, rows) in zip_equal(folders[::-1], contents):
-        manifest = json.loads((folder / "manifest.json").read_text())
+    manifests = saved_files.of(tmp_path / "model", "manifest.json")
+    starts = [path.name[: -len("manifest.json")] for path in manifests]
+    assert [start[:-18] for start in starts] == ["model.sok-item", "model.sok-user%2Ftable"]
+    for file, start, (keys, rows) in zip_equal(manifests[::-1], starts[::-1], contents):
+        manifest = json.loads(file.read_text())
         assert manifest["rows"] == len(keys) and manifest["optimizer"]["name"] == "adagrad"
         order = np.argsort(keys)
-        saved = {path.stem: np.load(path, mmap_mode="r") for path in (folder / "shard-00000").iterdir()}
+        saved = {
+            array.suffixes[-2][1:]: np.load(array, mmap_mode="r")
+            for array in tmp_path.glob(f"{start}shard-00000.*")
+        }
         assert sorted(saved) == ["keys", "slot-accumulator", "values"]
         by_key = np.argsort(saved["keys"])
         np.testing.assert_array_equal(saved["keys"][by_key], keys[order])

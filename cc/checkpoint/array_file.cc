@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "cc/checkpoint/checkpoint_path.h"
+
 namespace sok {
 
 ArrayWriter::ArrayWriter(std::unique_ptr<FileWriter> file, ArrayFile array)
@@ -14,7 +16,7 @@ ArrayWriter::ArrayWriter(std::unique_ptr<FileWriter> file, ArrayFile array)
 
 StatusOr<std::unique_ptr<ArrayWriter>> ArrayWriter::Create(Files& files, const std::string& folder,
                                                            const std::string& file, const ArrayType& type) {
-  auto opened = files.Create(folder + "/" + file);
+  auto opened = files.Create(TableFile(files, folder, file));
   SOK_RETURN_IF_ERROR(opened.status());
   const std::string header = EncodeNpyHeader(type);
   ArrayFile array;
@@ -60,7 +62,7 @@ ArrayReader::ArrayReader(std::string path, std::unique_ptr<FileReader> file, con
 
 StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Open(Files& files, const std::string& folder,
                                                          const ArrayFile& array) {
-  const std::string path = folder + "/" + array.file;
+  const std::string path = TableFile(files, folder, array.file);
   auto file = files.Open(path);
   SOK_RETURN_IF_ERROR(file.status());
   // Allocates nothing of a size that the manifest gives before the file has that size.

@@ -25,7 +25,7 @@ struct ArrayFile {
 // Writes one .npy file of a shape that is known in advance. Not thread-safe.
 class ArrayWriter {
  public:
-  // `folder` + "/" + `file` is the path.
+  // `folder` is the table's path: see checkpoint_path.h.
   static StatusOr<std::unique_ptr<ArrayWriter>> Create(Files& files, const std::string& folder,
                                                        const std::string& file, const ArrayType& type);
 

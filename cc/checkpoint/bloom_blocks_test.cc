@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cc/base/testing/test_ids.h"
+#include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
@@ -50,7 +51,7 @@ class BloomBlocksTest : public ::testing::Test {
   void Replace(const std::string& folder, SavedShard* shard, const std::string& name, const ArrayType& type,
                const std::vector<T>& data) {
     const std::string file = ArrayPath(0, name);
-    ASSERT_TRUE(files_.Remove(folder + "/" + file).ok());
+    ASSERT_TRUE(files_.Remove(TableFile(files_, folder, file)).ok());
     auto writer = ArrayWriter::Create(files_, folder, file, type);
     ASSERT_TRUE(writer.ok());
     ASSERT_TRUE(writer.value()->Write(data.data(), static_cast<int64_t>(data.size() * sizeof(T))).ok());
@@ -58,11 +59,13 @@ class BloomBlocksTest : public ::testing::Test {
     shard->arrays[name] = writer.value()->array();
   }
   Manifest ManifestIn(const std::string& folder) {
-    return ParseManifest(*files_.AllFiles().at(folder + "/manifest.json"), "manifest.json").value();
+    return ParseManifest(*files_.AllFiles().at(TableFile(files_, folder, kManifestName)), "manifest.json")
+        .value();
   }
   void WriteManifest(const std::string& folder, const Manifest& manifest) {
-    ASSERT_TRUE(files_.Remove(folder + "/manifest.json").ok());
-    ASSERT_TRUE(WriteWholeFile(files_, folder + "/manifest.json", EncodeManifest(manifest)).ok());
+    const std::string path = TableFile(files_, folder, kManifestName);
+    ASSERT_TRUE(files_.Remove(path).ok());
+    ASSERT_TRUE(WriteWholeFile(files_, path, EncodeManifest(manifest)).ok());
   }
 
   MemoryFiles files_;

@@ -13,7 +13,8 @@ namespace sok {
 
 // A checkpoint whose manifest has been read.
 struct ReadCheckpoint {
-  std::string folder;
+  std::string folder;  // the table's path: see checkpoint_path.h
+  std::string path;    // of the manifest
   uint32_t manifest_crc32 = 0;
   Manifest manifest;
 };
@@ -24,10 +25,10 @@ StatusOr<ReadCheckpoint> ReadCheckpointManifest(Files& files, const std::string&
 // names the file, if one is damaged, was replaced, or does not fit the others.
 StatusOr<std::vector<ReadCheckpoint>> ReadChain(Files& files, const std::string& folder);
 
-// The links to `chain` from a checkpoint that is written at `unfinished` and will be renamed to `folder`.
-// NotFound if a link does not lead to its checkpoint, for example because of symbolic links.
+// The links to `chain` from a checkpoint that is written at `folder`. NotFound if a link does not lead to its
+// checkpoint, for example because of symbolic links.
 StatusOr<std::vector<ChainLink>> LinksTo(Files& files, const std::vector<ReadCheckpoint>& chain,
-                                         const std::string& folder, const std::string& unfinished);
+                                         const std::string& folder);
 
 }  // namespace sok
 

@@ -1,4 +1,10 @@
 // The paths of tables' checkpoints, and the references to them in TensorFlow's checkpoint.
+//
+// A table's checkpoint has a path of the form "/ckpt/model.ckpt-100.sok/items-00c0ffee00c0ffee", and files
+// with names such as "shard-00000/keys.npy". In the checkpoints of earlier versions this path is a folder,
+// and the files are in it. Now it only stands for the files, which are beside TensorFlow's:
+// "/ckpt/model.ckpt-100.sok-items-00c0ffee00c0ffee.shard-00000.keys.npy". Programs take a folder in this
+// place for something else, for example for an exported model.
 #ifndef SOK_CC_CHECKPOINT_CHECKPOINT_PATH_H_
 #define SOK_CC_CHECKPOINT_CHECKPOINT_PATH_H_
 
@@ -10,9 +16,10 @@
 
 namespace sok {
 
-// A name as a component of a path, in the form of Python's urllib.parse.quote(name, safe=""). A result of
-// more than 150 bytes is cut, and ends with a hash of the whole name.
-std::string QuotedName(const std::string& name);
+// A name as a component of a path, in the form of Python's urllib.parse.quote(name, safe=""), except that
+// ".sok-" becomes "%2Esok-". A result of more than `limit` bytes is cut, and ends with a hash of the whole
+// name.
+std::string QuotedName(const std::string& name, size_t limit = 150);
 
 // The paths of a table's checkpoint beside the TensorFlow checkpoint with the given prefix.
 struct SavePaths {
@@ -20,25 +27,35 @@ struct SavePaths {
   // file name.
   static StatusOr<SavePaths> Of(const std::string& prefix, const std::string& table, const std::string& id);
 
-  std::string parent;      // "/ckpt/model.ckpt-100.sok"
-  std::string leaf;        // "items-00c0ffee00c0ffee"
-  std::string folder;      // parent + "/" + leaf
-  std::string unfinished;  // folder + ".unfinished"
-  std::string relative;    // "model.ckpt-100.sok/items-00c0ffee00c0ffee"
+  std::string directory;  // "/ckpt"
+  std::string relative;   // "model.ckpt-100.sok/items-00c0ffee00c0ffee"
+  std::string table;      // directory + "/" + relative, the table's path
 };
 
-constexpr char kUnfinishedSuffix[] = ".unfinished";
+// The path of one of a table's files: in the folder `table` if there is one, or something in its place, which
+// opening the file then reports.
+std::string TableFile(Files& files, const std::string& table, const std::string& file);
+
+// The manifest's name while it is written. The others of a table's files have their names from the start, and
+// say nothing without a manifest.
+constexpr char kUnfinishedManifest[] = "manifest.json.unfinished";
+
+// Whether a table's checkpoint is at this path.
+bool IsTable(Files& files, const std::string& table);
+
+// Removes the files of a table that are beside TensorFlow's, the manifest first. Ignores errors.
+void RemoveTableFiles(Files& files, const std::string& table);
 
 // The reference to a table's checkpoint in TensorFlow's checkpoint.
 struct Reference {
-  std::string folder;  // relative to the folder of the prefix
+  std::string folder;  // the table's path, relative to the folder of the prefix
   uint32_t manifest_crc32 = 0;
   int64_t steps = 0;
 };
 std::string EncodeReference(const Reference& reference);
 StatusOr<Reference> ParseReference(const std::string& text, const std::string& prefix);
 
-// The absolute path of the checkpoint in the folder `reference`. Looks next to `prefix`, which may have been
+// The absolute path of the table's checkpoint `reference`. Looks next to `prefix`, which may have been
 // renamed, and then at `reference`, relative to the prefix's folder. NotFound if it is in neither place;
 // FailedPrecondition if a symbolic link is there; InvalidArgument if an argument is an invalid path
 // (CheckPath).

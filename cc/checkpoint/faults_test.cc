@@ -8,6 +8,7 @@
 #include "cc/checkpoint/testing/failing_files.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
+#include "cc/checkpoint/testing/table_files.h"
 
 namespace sok {
 namespace {
@@ -91,14 +92,13 @@ void ExpectFirstSave(TwoSaves* saves, const std::string& what) {
   EXPECT_TRUE(StateOf(restored.value()) == saves->before) << what;
 }
 
-// Expects that every folder with the name of a checkpoint is a complete checkpoint.
+// Expects that every manifest is of a complete checkpoint.
 void ExpectNoHalves(TwoSaves* saves, const std::string& what) {
-  std::vector<std::string> names;
-  const std::string parent = "/ckpt/model.ckpt-2.sok";
-  if (!saves->disk.List(parent, &names).ok()) return;
-  for (const std::string& name : names) {
-    if (name.find(".unfinished") != std::string::npos) continue;
-    auto restored = RestoreFrom(&saves->disk, 2, parent + "/" + name, saves->ranks);
+  const std::string manifest = ".manifest.json";
+  for (const std::string& end : EndsOf(saves->disk, "/ckpt", "model.ckpt-2.sok-")) {
+    if (end.size() < manifest.size() || end.substr(end.size() - manifest.size()) != manifest) continue;
+    const std::string table = "/ckpt/model.ckpt-2.sok/" + end.substr(0, end.size() - manifest.size());
+    auto restored = RestoreFrom(&saves->disk, 2, table, saves->ranks);
     ASSERT_TRUE(restored.ok()) << what << ": " << restored.status().message();
     EXPECT_TRUE(StateOf(restored.value()) == StateOf(saves->tables)) << what;
   }
@@ -161,10 +161,7 @@ TEST(FaultsTest, DiskFullAtAnyWrite) {
       if (!saved.ok()) {
         EXPECT_EQ(saved.status().code(), StatusCode::kResourceExhausted) << what;
         EXPECT_NE(saved.status().message().find("'items'"), std::string::npos) << saved.status().message();
-        std::vector<std::string> names;
-        if (saves.disk.List("/ckpt/model.ckpt-2.sok", &names).ok() && k + 1 < operations) {
-          for (const std::string& name : names) EXPECT_EQ(name.find("unfinished"), std::string::npos) << what;
-        }
+        EXPECT_TRUE(EndsOf(saves.disk, "/ckpt", "model.ckpt-2.sok").empty()) << what;
       }
       ExpectFirstSave(&saves, what);
       // Training and saving continue.
@@ -333,7 +330,7 @@ TEST_F(DamageTest, ACheckpointOfAnotherRunInItsPlace) {
 
 TEST_F(DamageTest, CheckFindsTheErrorsOfLoadAndChangesNothing) {
   auto contents = good_;
-  const std::string path = "/ckpt/model.ckpt-1.sok/items-" + SaveId(1) + "/shard-00001/values.npy";
+  const std::string path = "/ckpt/model.ckpt-1.sok-items-" + SaveId(1) + ".shard-00001.values.npy";
   ASSERT_EQ(contents.count(path), 1u);
   contents[path].back() ^= 1;
   MemoryFiles disk;

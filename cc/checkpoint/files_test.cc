@@ -148,7 +148,7 @@ TEST_F(PosixFilesTest, ATableIsSavedAndRestored) {
   const auto reference = Save(tables, request);
   ASSERT_TRUE(reference.ok()) << reference.status().message();
   EXPECT_TRUE(
-      fs::exists(folder_ + "/other/model.ckpt-8.sok/a%2Fb%20c-" + request.id + "/shard-00001/deleted.npy"));
+      fs::exists(folder_ + "/other/model.ckpt-8.sok-a%2Fb%20c-" + request.id + ".shard-00001.deleted.npy"));
   const auto restored = Restore(request.prefix, reference.value(), options, 2, RestoreParts());
   ASSERT_TRUE(restored.ok()) << restored.status().message();
   EXPECT_TRUE(StateOf(restored.value()) == StateOf(tables));

@@ -8,6 +8,7 @@
 
 #include "cc/checkpoint/files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
+#include "cc/checkpoint/testing/table_files.h"
 
 namespace sok {
 namespace {
@@ -39,8 +40,17 @@ class LinksTest : public ::testing::Test {
     return request;
   }
   SaveRequest Request(int n) const { return Request(n, folder_); }
-  std::string TableFolder(int n) const {
+  // The path of the saved table.
+  std::string TableAt(int n) const {
     return Request(n).prefix + ".sok/t-" + SaveId(static_cast<uint64_t>(n));
+  }
+  // What the names of its files begin with.
+  std::string FilesAt(int n) const {
+    return Request(n).prefix + ".sok-t-" + SaveId(static_cast<uint64_t>(n)) + ".";
+  }
+  // Makes the saved table one of an earlier version, in a folder.
+  void MoveIntoOldFolder(int n) {
+    MoveIntoFolder(files_, folder_, StrCat("m-", n), "t-" + SaveId(static_cast<uint64_t>(n)));
   }
 
   void ExpectVictimUnharmed() {
@@ -116,7 +126,7 @@ TEST_F(LinksTest, AHardLinkIsNotWrittenTo) {
   ExpectVictimUnharmed();
 }
 
-TEST_F(LinksTest, ASaveIsRefusedIfItsFolderIsALink) {
+TEST_F(LinksTest, ASaveIsRefusedIfALinkIsWhereAnOldFolderMayBe) {
   const std::string link = folder_ + "/m-1.sok";
   fs::create_directory_symlink(victim_, link);
   const auto saved = Save(tables_, Request(1));
@@ -124,14 +134,17 @@ TEST_F(LinksTest, ASaveIsRefusedIfItsFolderIsALink) {
   EXPECT_TRUE(fs::is_symlink(link));
 }
 
-TEST_F(LinksTest, ASaveIsRefusedIfItsFolderIsADanglingLink) {
-  const std::string link = folder_ + "/m-1.sok";
-  fs::create_directory_symlink(folder_ + "/nowhere", link);
-  ExpectRefused(Save(tables_, Request(1)).status(), link);
-  EXPECT_FALSE(fs::exists(folder_ + "/nowhere"));
+TEST_F(LinksTest, ASaveIsRefusedIfALinkHasTheNameOfAFile) {
+  for (const std::string& target : {victim_ + "/precious", folder_ + "/nowhere"}) {
+    const std::string link = FilesAt(1) + "shard-00000.keys.npy";
+    fs::create_symlink(target, link);
+    ExpectRefused(Save(tables_, Request(1)).status(), link);
+    EXPECT_FALSE(fs::exists(folder_ + "/nowhere"));
+    EXPECT_FALSE(fs::is_symlink(link)) << "an abandoned save removes what has its id";
+  }
 }
 
-TEST_F(LinksTest, ASaveDoesNotChangeTheTargetsOfLinksInItsFolder) {
+TEST_F(LinksTest, ASaveDoesNotChangeTheTargetsOfLinksInAnOldFolder) {
   const std::string own = folder_ + "/m-1.sok";
   fs::create_directories(own + "/t-00000000000000aa.unfinished/shard-00000");
   fs::create_directory_symlink(victim_, own + "/t-0123456789abcdef.unfinished");
@@ -143,12 +156,11 @@ TEST_F(LinksTest, ASaveDoesNotChangeTheTargetsOfLinksInItsFolder) {
 
 TEST_F(LinksTest, AnAbandonedSaveRemovesLinksAndNotTheirTargets) {
   ASSERT_TRUE(Begin(tables_[0].get(), Request(1)).ok());
-  const std::string unfinished = TableFolder(1) + ".unfinished";
-  fs::create_directory_symlink(victim_, unfinished + "/shard-00000");
-  ExpectRefused(Write(tables_[0].get(), Request(1)), unfinished + "/shard-00000");
+  fs::create_directory_symlink(victim_, FilesAt(1) + "shard-00000.values.npy");
+  ExpectRefused(Write(tables_[0].get(), Request(1)), FilesAt(1) + "shard-00000.values.npy");
   AbandonTableCheckpoint(tables_[0]->options(), Request(1));
   EXPECT_TRUE(End(tables_[0].get(), Request(1), false).ok());
-  EXPECT_FALSE(fs::exists(unfinished));
+  EXPECT_TRUE(EndsOf(files_, folder_, "m-1").empty());
   ExpectVictimUnharmed();
 }
 
@@ -158,7 +170,7 @@ TEST_F(LinksTest, TheUsersDirectoryMayBeALink) {
   const SaveRequest request = Request(1, folder_ + "/ckpt");
   const auto saved = Save(tables_, request);
   ASSERT_TRUE(saved.ok()) << saved.status().message();
-  EXPECT_TRUE(fs::is_directory(folder_ + "/disk/m-1.sok"));
+  EXPECT_TRUE(fs::exists(folder_ + "/disk/m-1.sok-t-" + SaveId(1) + ".manifest.json"));
   const auto restored = Restore(request.prefix, saved.value(), options_, 1, RestoreParts());
   ASSERT_TRUE(restored.ok()) << restored.status().message();
   EXPECT_TRUE(StateOf(restored.value()) == StateOf(tables_));
@@ -173,13 +185,18 @@ void ReplaceByLink(const std::string& path, const std::string& elsewhere) {
 TEST_F(LinksTest, ARestoreFollowsNoLink) {
   const auto saved = Save(tables_, Request(1));
   ASSERT_TRUE(saved.ok());
-  const std::string shard = TableFolder(1) + "/shard-00000";
-  for (const std::string& path : {Request(1).prefix + ".sok", TableFolder(1),
-                                  TableFolder(1) + "/manifest.json", shard, shard + "/values.npy"}) {
+  const auto expect_refused = [&](const std::string& path) {
     ReplaceByLink(path, folder_ + "/elsewhere");
     ExpectRefused(Restore(Request(1).prefix, saved.value(), options_, 1, RestoreParts()).status(), path);
     fs::remove(path);
     fs::rename(folder_ + "/elsewhere", path);
+  };
+  for (const char* file : {"manifest.json", "shard-00000.values.npy"}) expect_refused(FilesAt(1) + file);
+  MoveIntoOldFolder(1);
+  const std::string shard = TableAt(1) + "/shard-00000";
+  for (const std::string& path : {Request(1).prefix + ".sok", TableAt(1), TableAt(1) + "/manifest.json",
+                                  shard, shard + "/values.npy"}) {
+    expect_refused(path);
   }
   EXPECT_TRUE(Restore(Request(1).prefix, saved.value(), options_, 1, RestoreParts()).ok());
 }
@@ -189,12 +206,13 @@ TEST_F(LinksTest, AChainFollowsNoLink) {
   ASSERT_TRUE(TrainOn(tables_, "sgd", {0.1f}, {2}, &random_).ok());
   const auto delta = Save(tables_, Request(2));
   ASSERT_TRUE(delta.ok());
+  MoveIntoOldFolder(1);
   const std::string first = Request(1).prefix + ".sok";
   ReplaceByLink(first, folder_ + "/elsewhere");
   ExpectRefused(Restore(Request(2).prefix, delta.value(), options_, 1, RestoreParts()).status(), first);
   SaveRequest full = Request(9);
   full.delta = false;
-  ExpectRefused(Compact(TableFolder(2), full).status(), first);
+  ExpectRefused(Compact(TableAt(2), full).status(), first);
   // So the next incremental checkpoint has nothing to build on.
   const auto next = Save(tables_, Request(3));
   ASSERT_TRUE(next.ok());
@@ -210,7 +228,7 @@ TEST_F(LinksTest, CompactionFollowsNoLink) {
   fs::create_directory_symlink(victim_, link);
   SaveRequest full = Request(2);
   full.delta = false;
-  ExpectRefused(Compact(TableFolder(1), full).status(), link);
+  ExpectRefused(Compact(TableAt(1), full).status(), link);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class PlacedTablesTest : public ::testing::Test {
   }
   std::string* ManifestOf(const SaveRequest& request) {
     for (const auto& [path, bytes] : files_.AllFiles()) {
-      if (path.find(request.id + "/manifest.json") != std::string::npos) return bytes;
+      if (path.find(request.id + ".manifest.json") != std::string::npos) return bytes;
     }
     ADD_FAILURE() << "no manifest for " << request.prefix;
     return nullptr;

@@ -5,8 +5,10 @@
 
 #include "cc/base/testing/test_ids.h"
 #include "cc/checkpoint/chain.h"
+#include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
+#include "cc/checkpoint/testing/table_files.h"
 #include "cc/optimizers/optimizer.h"
 #include "cc/optimizers/testing/rule_cases.h"
 #include "cc/table/bloom_counters.h"
@@ -79,7 +81,7 @@ class RoundTripTest : public ::testing::Test {
   // Whether a checkpoint is a delta, by its manifest.
   bool IsDelta(const SaveRequest& request) {
     for (const auto& [path, bytes] : files_.AllFiles()) {
-      if (path.find(request.id + "/manifest.json") != std::string::npos) {
+      if (path.find(request.id + ".manifest.json") != std::string::npos) {
         return bytes->find("\"kind\": \"delta\"") != std::string::npos;
       }
     }
@@ -306,14 +308,58 @@ TEST_F(RoundTripTest, ARenamedCheckpointIsFound) {
   const SaveRequest request = Request(1);
   const std::string reference = MustSave(tables, request);
   ASSERT_TRUE(files_.MakeFolder("/other").ok());
-  ASSERT_TRUE(files_.Rename("/ckpt/model.ckpt-1.sok", "/other/best.sok").ok());
+  MoveTables(files_, "/ckpt", "model.ckpt-1", "/other/best");
   EXPECT_TRUE(Restore("/other/best", reference, Options(), 1, Parts()).ok());
   const auto lost = Restore(request.prefix, reference, Options(), 1, Parts());
   EXPECT_EQ(lost.status().code(), StatusCode::kNotFound);
   EXPECT_NE(lost.status().message().find("scope/items"), std::string::npos) << lost.status().message();
 }
 
-TEST_F(RoundTripTest, AFolderServesAsReference) {
+TEST_F(RoundTripTest, FoldersOfEarlierVersionsAreRead) {
+  std::mt19937_64 random(23);
+  const Tables tables = MakeTables(Options(), 2);
+  std::string reference;
+  for (int n = 1; n <= 3; ++n) {
+    ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.3, &random).ok());
+    reference = MustSave(tables, Request(n, true));
+    EXPECT_EQ(IsDelta(Request(n)), n > 1);
+    std::vector<std::string> names;
+    ASSERT_TRUE(files_.List("/ckpt", &names).ok());
+    for (const std::string& name : names) EXPECT_FALSE(files_.IsFolder("/ckpt/" + name) && n == 1) << name;
+    // The third is saved beside folders, on which it builds.
+    if (n == 3) break;
+    MoveIntoFolder(files_, "/ckpt", StrCat("model.ckpt-", n), "scope%2Fitems-" + Request(n).id);
+    EXPECT_TRUE(files_.IsFolder(StrCat("/ckpt/model.ckpt-", n, ".sok")));
+    EXPECT_TRUE(StateOf(MustRestore(Request(n), reference, Options(), 2)) == StateOf(tables)) << n;
+  }
+  EXPECT_TRUE(StateOf(MustRestore(Request(3), reference, Options(), 2)) == StateOf(tables));
+}
+
+TEST_F(RoundTripTest, ATableIsNotTakenForAnotherPrefix) {
+  const Tables tables = MakeTables(Options(), 1);
+  SaveRequest request = Request(1);
+  request.name = "a.sok-b";
+  const std::string reference = MustSave(tables, request);
+  EXPECT_EQ(EndsOf(files_, "/ckpt", "model.ckpt-1.sok-a%2Esok-b-" + request.id + ".manifest").size(), 1u);
+  MustRestore(request, reference, Options(), 1);
+}
+
+TEST_F(RoundTripTest, LongNamesFitIntoAFileName) {
+  TableOptions options = Options();
+  options.name = std::string(300, '/');
+  for (const size_t length : {1, 60, 150}) {
+    const Tables tables = MakeTables(options, 1);
+    SaveRequest request = Request(1);
+    request.prefix = "/ckpt/" + std::string(length, 'p');
+    const std::string reference = MustSave(tables, request);
+    EXPECT_TRUE(Restore(request.prefix, reference, options, 1, Parts()).ok());
+    std::vector<std::string> names;
+    ASSERT_TRUE(files_.List("/ckpt", &names).ok());
+    for (const std::string& name : names) EXPECT_LE(name.size(), 255u) << name;
+  }
+}
+
+TEST_F(RoundTripTest, APathServesAsReference) {
   const Tables tables = MakeTables(Options(), 1);
   const SaveRequest request = Request(1);
   MustSave(tables, request);
@@ -377,10 +423,7 @@ TEST_F(RoundTripTest, ACheckpointMayHaveAnotherNameForTheTable) {
   MustSave(tables, request);
   request.id = SaveId(2);
   const std::string reference = MustSave(tables, request);
-  std::vector<std::string> names;
-  ASSERT_TRUE(files_.List("/ckpt/model.ckpt-1.sok", &names).ok());
-  ASSERT_EQ(names, (std::vector<std::string>{"other%2Fname-" + SaveId(1), "other%2Fname-" + request.id}));
-  auto manifest = ReadCheckpointManifest(files_, "/ckpt/model.ckpt-1.sok/" + names[1]);
+  auto manifest = ReadCheckpointManifest(files_, "/ckpt/model.ckpt-1.sok/other%2Fname-" + request.id);
   ASSERT_TRUE(manifest.ok()) << manifest.status().message();
   EXPECT_EQ(manifest.value().manifest.table.options.name, "other/name");
   EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 2)) == StateOf(tables));
@@ -498,7 +541,7 @@ TEST_F(RoundTripTest, ADeltaNeedsItsBase) {
   MustSave(tables, Request(1, true));
   const std::string reference = MustSave(tables, Request(2, true));
   EXPECT_TRUE(IsDelta(Request(2)));
-  RemoveTree(files_, "/ckpt/model.ckpt-1.sok");
+  RemoveTableFiles(files_, "/ckpt/model.ckpt-1.sok/scope%2Fitems-" + Request(1).id);
   const auto lost = Restore(Request(2).prefix, reference, Options(), 1, Parts());
   EXPECT_EQ(lost.status().code(), StatusCode::kNotFound) << lost.status().message();
   const SaveRequest request = Request(3, true);
@@ -563,7 +606,8 @@ TEST_F(RoundTripTest, ACompactedChainIsAFullCheckpoint) {
   const auto compacted = Compact("/ckpt/model.ckpt-3.sok/scope%2Fitems-" + SaveId(3), request);
   ASSERT_TRUE(compacted.ok()) << compacted.status().message();
   EXPECT_FALSE(IsDelta(request));
-  for (int n = 1; n <= 3; ++n) RemoveTree(files_, Request(n).prefix + ".sok");
+  for (int n = 1; n <= 3; ++n)
+    RemoveTableFiles(files_, Request(n).prefix + ".sok/scope%2Fitems-" + SaveId(n));
   for (const auto& table : tables) {
     WhileHeld(table.get(), [](HeldTable* held) { return held->SettleOptimizer(); });
   }

@@ -1,5 +1,5 @@
-// The messages between ranks during a save: files in the unfinished folder, which are removed before it is
-// published.
+// The messages between ranks during a save: files of the unfinished checkpoint, which are removed before it
+// is published. `table` is the table's path: see checkpoint_path.h.
 #ifndef SOK_CC_CHECKPOINT_SAVE_NOTES_H_
 #define SOK_CC_CHECKPOINT_SAVE_NOTES_H_
 
@@ -29,14 +29,14 @@ struct ShardNote {
 };
 
 // Each writes and syncs one file.
-Status WriteSavePlan(Files& files, const std::string& folder, const SavePlan& plan);
-Status WriteShardNote(Files& files, const std::string& folder, int shard, const ShardNote& note);
+Status WriteSavePlan(Files& files, const std::string& table, const SavePlan& plan);
+Status WriteShardNote(Files& files, const std::string& table, int shard, const ShardNote& note);
 
-StatusOr<SavePlan> ReadSavePlan(Files& files, const std::string& folder);
-StatusOr<ShardNote> ReadShardNote(Files& files, const std::string& folder, int shard);
+StatusOr<SavePlan> ReadSavePlan(Files& files, const std::string& table);
+StatusOr<ShardNote> ReadShardNote(Files& files, const std::string& table, int shard);
 
 // Removes the plan and all notes.
-Status RemoveNotes(Files& files, const std::string& folder, int shards);
+Status RemoveNotes(Files& files, const std::string& table, int shards);
 
 }  // namespace sok
 

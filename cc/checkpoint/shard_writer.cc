@@ -16,7 +16,7 @@ namespace {
 template <typename Piece>
 class Columns {
  public:
-  // Arrays of `items` items in the shard's folder.
+  // Arrays of `items` items of the table at the path `folder`.
   Columns(Executor& executor, Files& files, std::string folder, int shard, int64_t items)
       : executor_(executor), files_(files), folder_(std::move(folder)), shard_(shard), items_(items) {}
 
@@ -97,13 +97,10 @@ class ShardWriter {
         has_rows_(table->options().placement.represents(rank_)) {}
 
   StatusOr<SavedShard> Run() {
-    const std::string own = folder_ + "/" + ShardFolder(rank_);
-    SOK_RETURN_IF_ERROR(files_.MakeFolder(own));
     SOK_RETURN_IF_ERROR(WriteRows());
     SOK_RETURN_IF_ERROR(WriteAdmission());
     if (delta_) SOK_RETURN_IF_ERROR(WriteErased());
     if (Lags() && rank_ == 0) SOK_RETURN_IF_ERROR(WriteAlphas());
-    SOK_RETURN_IF_ERROR(files_.SyncFolder(own));
     return std::move(shard_);
   }
 

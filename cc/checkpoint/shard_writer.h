@@ -16,8 +16,8 @@ namespace sok {
 // steps that rows may have missed.
 StatusOr<std::optional<SavedOptimizer>> SavedOptimizerOf(HeldTable* table, bool history);
 
-// Writes and syncs the arrays of the shard of table->options().rank in `folder`: all rows, which must be up
-// to date, or for a delta the changed rows.
+// Writes and syncs the arrays of the shard of table->options().rank at the table's path `folder`: all rows,
+// which must be up to date, or for a delta the changed rows. Does not sync the files' names.
 StatusOr<SavedShard> WriteShard(Executor& executor, Files& files, const std::string& folder, HeldTable* table,
                                 bool delta);
 

@@ -1,8 +1,9 @@
 // Saves and restores whole tables: weights, optimizer, counts, ids that wait for admission.
 // docs/checkpoint-format.md describes the format.
 //
-// A checkpoint of a table is a folder on a disk that all ranks share. Each rank writes its shard to it. The
-// folder gets its final name only when it is complete and synced. Memory beside the table: buffers of 1 MiB
+// A checkpoint of a table is a set of files on a disk that all ranks share: checkpoint_path.h. Each rank
+// writes its shard. The manifest gets its final name only when all other files are complete and synced.
+// Memory beside the table: buffers of 1 MiB
 // per array, and about 30 bytes for each MiB of the checkpoint.
 #ifndef SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 #define SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
@@ -30,7 +31,7 @@ struct SaveRequest {
 // EndTableCheckpoint with ok = false follow. No stage touches another save: retention.py, which knows all
 // checkpoints, removes replaced ones and what a killed process left.
 
-// Rank 0 makes the folder and chooses between a full checkpoint and a delta; other ranks do nothing. The
+// Rank 0 chooses between a full checkpoint and a delta; other ranks do nothing. The
 // checkpoint is full if there is no earlier one to build on: the first one, and that after a restore or a
 // failed save. It is also full if the last checkpoint or one of its chain is missing on disk or has the table
 // under a different name, and if the betas or epsilon of exact Adam have changed or its history was
@@ -38,7 +39,7 @@ struct SaveRequest {
 Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
 // Writes and syncs this rank's rows. First evicts the rows that the variable's eviction policy removes at a
-// save; a full checkpoint also brings all rows up to date. NotFound if this rank does not see the folder that
+// save; a full checkpoint also brings all rows up to date. NotFound if this rank does not see the file that
 // rank 0 made.
 Status WriteTableShard(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
@@ -46,7 +47,7 @@ Status WriteTableShard(const EngineContext& context, EngineTable* table, const S
 // relative to the prefix's folder, "manifest_crc32" and "steps".
 StatusOr<std::string> PublishTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
-// Rank 0 removes the unfinished folder.
+// Rank 0 removes the files of the checkpoint.
 void AbandonTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
 // Called with `ok` after the reference has been stored where readers find it: the table tracks its changes
@@ -70,7 +71,7 @@ class TableRestore {
  public:
   virtual ~TableRestore() = default;
 
-  // Reads the manifests. `reference` is what PublishTableCheckpoint returned, or the path of the folder.
+  // Reads the manifests. `reference` is what PublishTableCheckpoint returned, or the table's path.
   // `options` are the variable's, rank and number of ranks included.
   static StatusOr<std::unique_ptr<TableRestore>> Open(const std::string& prefix, const std::string& reference,
                                                       const TableOptions& options, const RestoreParts& parts);

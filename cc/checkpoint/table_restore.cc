@@ -32,7 +32,7 @@ class ChainRestore final : public TableRestore {
 
  private:
   const Manifest& last() const { return chain_.back().manifest; }
-  std::string last_path() const { return chain_.back().folder + "/" + kManifestName; }
+  std::string last_path() const { return chain_.back().path; }
   int saved_ranks() const { return last().table.options.ranks; }
   // The shard that has exactly the rows of this rank; null if the number of ranks or the placement differs.
   const SavedShard* OwnShard() const;
@@ -294,7 +294,7 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(const std::string& pr
     return Named(options, DataLoss("The reference to a table's checkpoint is damaged: ", is_path.message()));
   }
   std::string folder = AbsolutePath(reference);
-  if (has_checksum || !parts.files->IsFolder(folder)) {
+  if (has_checksum || !IsTable(*parts.files, folder)) {
     auto found = FindCheckpoint(*parts.files, prefix, has_checksum ? parsed.folder : reference);
     if (!found.ok()) return Named(options, found.status());
     folder = std::move(found.value());
@@ -302,7 +302,7 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(const std::string& pr
   auto chain = ReadChain(*parts.files, folder);
   if (!chain.ok()) return Named(options, chain.status());
   if (has_checksum && chain.value().back().manifest_crc32 != parsed.manifest_crc32) {
-    return DataLoss("Embedding variable '", options.name, "': '", folder, "/", kManifestName,
+    return DataLoss("Embedding variable '", options.name, "': '", chain.value().back().path,
                     "' is not the manifest to which the checkpoint '", prefix, "' refers");
   }
   auto restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);

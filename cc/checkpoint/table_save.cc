@@ -56,7 +56,7 @@ std::vector<ChainLink> ChainFor(HeldTable* table, const SaveRequest& request, co
   if (saved.name != NameOf(own, request)) return {};
   if (saved.ranks != own.ranks || saved.placement != own.placement) return {};
   if (!OptimizerAllowsDelta(table, full)) return {};
-  auto links = LinksTo(files, chain.value(), paths.folder, paths.unfinished);
+  auto links = LinksTo(files, chain.value(), paths.table);
   return links.ok() ? links.value() : std::vector<ChainLink>();
 }
 
@@ -95,25 +95,24 @@ SavedTable DescriptionOf(const TableOptions& options, const TableClock& clock, c
 
 Status BeginIn(HeldTable* table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
-  SOK_RETURN_IF_ERROR(MakeFolders(files, paths.parent));
-  SOK_RETURN_IF_ERROR(files.MakeFolder(paths.unfinished));
+  SOK_RETURN_IF_ERROR(MakeFolders(files, paths.directory));
   SavePlan plan;
   if (request.delta) plan.chain = ChainFor(table, request, paths);
   plan.delta = !plan.chain.empty();
-  return WriteSavePlan(files, paths.unfinished, plan);
+  return WriteSavePlan(files, paths.table, plan);
 }
 
 Status WriteIn(Executor& executor, HeldTable* table, const SaveRequest& request, const SavePaths& paths) {
   Files& files = *request.files;
   const int rank = table->options().rank;
-  const auto plan = ReadSavePlan(files, paths.unfinished);
+  const auto plan = ReadSavePlan(files, paths.table);
   if (rank != 0 && plan.status().code() == StatusCode::kNotFound) {
-    return NotFound("rank ", rank, " does not see what rank 0 made in '", paths.parent,
+    return NotFound("rank ", rank, " does not see what rank 0 made in '", paths.directory,
                     "': a checkpoint needs a directory that all ranks share (", plan.status().message(), ")");
   }
   SOK_RETURN_IF_ERROR(plan.status());
   SOK_RETURN_IF_ERROR(PrepareTable(table, request, plan.value()));
-  auto shard = WriteShard(executor, files, paths.unfinished, table, plan.value().delta);
+  auto shard = WriteShard(executor, files, paths.table, table, plan.value().delta);
   SOK_RETURN_IF_ERROR(shard.status());
   auto optimizer = SavedOptimizerOf(table, plan.value().delta);
   SOK_RETURN_IF_ERROR(optimizer.status());
@@ -124,18 +123,20 @@ Status WriteIn(Executor& executor, HeldTable* table, const SaveRequest& request,
   note.uses = clock.uses;
   note.optimizer = std::move(optimizer.value());
   note.shard = std::move(shard.value());
-  return WriteShardNote(files, paths.unfinished, rank, note);
+  // On a shared disk, each machine syncs the names that it made.
+  SOK_RETURN_IF_ERROR(files.SyncFolder(paths.directory));
+  return WriteShardNote(files, paths.table, rank, note);
 }
 
 // The manifest of the shards of all ranks.
 StatusOr<Manifest> MergeNotes(Files& files, const SavePaths& paths, int shards) {
-  const auto plan = ReadSavePlan(files, paths.unfinished);
+  const auto plan = ReadSavePlan(files, paths.table);
   SOK_RETURN_IF_ERROR(plan.status());
   Manifest manifest;
   manifest.delta = plan.value().delta;
   manifest.chain = plan.value().chain;
   for (int shard = 0; shard < shards; ++shard) {
-    auto note = ReadShardNote(files, paths.unfinished, shard);
+    auto note = ReadShardNote(files, paths.table, shard);
     SOK_RETURN_IF_ERROR(note.status());
     if (shard == 0) {
       manifest.table = note.value().table;
@@ -158,16 +159,17 @@ StatusOr<std::string> PublishIn(const SaveRequest& request, const SavePaths& pat
   const auto manifest = MergeNotes(files, paths, shards);
   SOK_RETURN_IF_ERROR(manifest.status());
   const std::string bytes = EncodeManifest(manifest.value());
-  SOK_RETURN_IF_ERROR(WriteWholeFile(files, paths.unfinished + "/" + kManifestName, bytes));
-  SOK_RETURN_IF_ERROR(RemoveNotes(files, paths.unfinished, shards));
-  SOK_RETURN_IF_ERROR(files.SyncFolder(paths.unfinished));
-  SOK_RETURN_IF_ERROR(files.Rename(paths.unfinished, paths.folder));
-  SOK_RETURN_IF_ERROR(files.SyncFolder(paths.parent));
+  const std::string unfinished = TableFile(files, paths.table, kUnfinishedManifest);
+  SOK_RETURN_IF_ERROR(WriteWholeFile(files, unfinished, bytes));
+  SOK_RETURN_IF_ERROR(RemoveNotes(files, paths.table, shards));
+  SOK_RETURN_IF_ERROR(files.SyncFolder(paths.directory));
+  SOK_RETURN_IF_ERROR(files.Rename(unfinished, TableFile(files, paths.table, kManifestName)));
+  SOK_RETURN_IF_ERROR(files.SyncFolder(paths.directory));
   return EncodeReference(Reference{paths.relative, Crc32(bytes), manifest.value().steps});
 }
 
 StatusOr<std::string> ReferenceTo(const SaveRequest& request, const SavePaths& paths) {
-  const auto read = ReadCheckpointManifest(*request.files, paths.folder);
+  const auto read = ReadCheckpointManifest(*request.files, paths.table);
   SOK_RETURN_IF_ERROR(read.status());
   return EncodeReference(Reference{paths.relative, read.value().manifest_crc32, read.value().manifest.steps});
 }
@@ -193,7 +195,7 @@ StatusOr<std::string> PublishTableCheckpoint(const TableOptions& table, const Sa
 
 void AbandonTableCheckpoint(const TableOptions& table, const SaveRequest& request) {
   const auto paths = PathsOf(table, request);
-  if (paths.ok() && table.rank == 0) RemoveTree(*request.files, paths.value().unfinished);
+  if (paths.ok() && table.rank == 0) RemoveTableFiles(*request.files, paths.value().table);
 }
 
 Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request) {
@@ -217,8 +219,8 @@ Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, cons
     // After a failure the ranks may disagree about the last checkpoint, so the next one is full.
     ChainEnd end;
     if (ok && paths.ok() && held->state().tracks_changes) {
-      const auto read = ReadCheckpointManifest(*request.files, paths.value().folder);
-      if (read.ok()) end = ChainEnd{AbsolutePath(paths.value().folder), read.value().manifest_crc32};
+      const auto read = ReadCheckpointManifest(*request.files, paths.value().table);
+      if (read.ok()) end = ChainEnd{AbsolutePath(paths.value().table), read.value().manifest_crc32};
     }
     held->EndSave(ok, std::move(end));
     return OkStatus();

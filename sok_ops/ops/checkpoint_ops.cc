@@ -40,8 +40,8 @@ REGISTER_OP("SokCheckpointStage")
       return ::tensorflow::Status();
     })
     .Doc(
-        R"(One stage of saving the tables in the folder <prefix>.sok. The stages are 'begin' (rank 0 makes the
-folders), 'write' (each rank writes its rows), 'publish' (rank 0 completes the checkpoints) and 'read' (the other
+        R"(One stage of saving the tables in files <prefix>.sok-…. The stages are 'begin' (rank 0 makes the
+directory), 'write' (each rank writes its rows), 'publish' (rank 0 completes the checkpoints) and 'read' (the other
 ranks read their references). All ranks run all stages; with one rank 'read' may be left out.
 id: the number of this save. 'begin' ignores it and draws a number; the later stages take rank 0's.
 proceed: whether all earlier stages succeeded on all ranks. If not, the stage only cleans up.

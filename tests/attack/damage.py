@@ -61,7 +61,7 @@ def damage(draw: random.Random, path: Path, others: list[Path]) -> None:
 
 def _files(folder: Path) -> list[Path]:
     # Without TensorFlow's files: TensorFlow hangs if some of them are pipes.
-    return sorted(path for path in folder.rglob("*.sok/**/*") if path.is_file())
+    return sorted(path for path in folder.rglob("*.sok-*") if path.is_file())
 
 
 def _attempt(draw: random.Random, folder: Path) -> Counter:

@@ -31,12 +31,15 @@ def _contents(folder: Path) -> dict[Path, bytes | None]:
 
 
 def _place(draw: random.Random, directory: Path, base: str) -> Path:
-    """A place for a link: a path that is used by the save of `base`, or the removal of folders after it."""
+    """A place for a link: a path that is used by the save of `base`, or the removal of tables after it."""
     leaf = f"table-{draw.randrange(2**64):016x}"
     unfinished = directory / f"{base}.sok" / f"{leaf}.unfinished"
     return draw.choice(
         [
             directory / f"{base}.sok",
+            directory / f"{base}.sok-{leaf}.manifest.json",
+            directory / f"model-0.sok-{leaf}.manifest.json",
+            directory / f"model-0.sok-{leaf}.shard-00000.keys.npy",
             directory / "model-0.sok",
             directory / "model-0.sok" / leaf,
             directory / f"{base}.sok" / leaf,
@@ -93,4 +96,4 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
     return outcomes
 
 
-SCENARIO = Scenario("links", "saves into folders with links to others' files", _attempt)
+SCENARIO = Scenario("links", "saves into directories with links to others' files", _attempt)

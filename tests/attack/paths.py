@@ -67,7 +67,7 @@ def _attempt(draw: random.Random, folder: Path) -> Counter:
         # Then normal saves, in a folder where the old checkpoints are not checkpoints.
         for step in range(3):
             base = f"{folder}/usual/model-{step}"
-            put_something(draw, Path(base + draw.choice([".index", ".sok", ".sok/table-0123456789abcdef"])))
+            put_something(draw, Path(base + draw.choice([".index", ".sok", ".sok-table-0123456789abcdef"])))
         prefix = savers[0].save(session, str(folder / "usual" / "model"), global_step=9)
         savers[0].restore(session, prefix)
         np.testing.assert_array_equal(session.run(rows), wanted)

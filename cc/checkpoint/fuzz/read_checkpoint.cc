@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "cc/checkpoint/checkpoint_path.h"
 #include "cc/checkpoint/checksums.h"
+#include "cc/checkpoint/manifest.h"
 #include "cc/checkpoint/testing/memory_files.h"
 #include "cc/checkpoint/testing/saved_ranks.h"
 
@@ -105,7 +107,7 @@ Image MakeImage(int kind, const std::string& optimizer, const std::vector<float>
     const auto reference = Save(tables, request);
     if (!reference.ok()) Die("saving: " + reference.status().message());
     image.folder = image.prefix + ".sok/t-" + request.id;
-    image.manifests.push_back(image.folder + "/manifest.json");
+    image.manifests.push_back(TableFile(files, image.folder, kManifestName));
   }
   for (const auto& [path, bytes] : files.AllFiles()) image.files[path] = *bytes;
   return image;

@@ -20,8 +20,8 @@ PROGRAM = "python -m sparse_operation_kit.checkpoint"
 # Exit statuses. A program that compares two checkpoints can distinguish "different" from "error".
 OK, FOUND, ERROR = 0, 1, 2
 _PATH_HELP = (
-    "a checkpoint's prefix (model.ckpt-100), a directory with checkpoints (the latest is used), a folder "
-    "model.ckpt-100.sok, or one table's folder in it"
+    "a checkpoint's prefix (model.ckpt-100), a directory with checkpoints (the latest is used), "
+    "model.ckpt-100.sok for its tables alone, or a table's folder or one of its files"
 )
 
 

@@ -7,12 +7,11 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from sparse_operation_kit.checkpoint import prefix_lock, tensorflow_part
+from sparse_operation_kit.checkpoint import prefix_lock, table_files, tensorflow_part
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.checkpoint.locate import Checkpoint, table_folder_name
+from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.paths import check_path
-from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX
 from sparse_operation_kit.checkpoint.writer import RowSource, refuse_existing, write_full
 
 
@@ -32,9 +31,10 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
 def new_checkpoint(checkpoint: Checkpoint, prefix: Path, sources: Mapping[str, RowSource]) -> None:
     """Like `compact`, with other rows for some of the tables: `sources` by the tables' names."""
     check_path(prefix)
-    folder = prefix.with_name(prefix.name + FOLDER_SUFFIX)
     refuse_existing(prefix.with_name(prefix.name + ".index"))
-    refuse_existing(folder)
+    refuse_existing(prefix.with_name(prefix.name + table_files.FOLDER_SUFFIX))
+    for place in table_files.places_of(prefix):
+        raise CheckpointError(place, "exists already: another prefix is needed")
     if not prefix.parent.is_dir():
         raise CheckpointError(prefix.parent, "there is no such folder")
     tables = [entry.open() for entry in checkpoint.tables]
@@ -55,6 +55,6 @@ def _write_table(table: Table, prefix: Path, source: RowSource | None) -> str:
         from sparse_operation_kit.checkpoint import engine
 
         return engine.compact(table, prefix, identity)
-    leaf = table_folder_name(table.name, identity)
-    checksum = write_full(table, prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf, source)
-    return tensorflow_part.reference(prefix, leaf, checksum, table.manifest.steps)
+    place = table_files.new_place(prefix, table.name, identity)
+    checksum = write_full(table, place, source)
+    return tensorflow_part.reference(place, checksum, table.manifest.steps)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import histogram
+from sparse_operation_kit.checkpoint import histogram, table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.rows import columns_of, find_row, find_waiting, waiting_ids
@@ -19,7 +19,8 @@ def describe(table: Table) -> Iterator[str]:
     description = manifest.table
     shards = len(table.last.shards)
     yield f"{table.name}"
-    yield f"  folder      {table.last.path}"
+    place = table.last.path
+    yield f"  folder      {place}" if table_files.is_folder(place) else f"  files       {place}.*"
     at = f"{_clock(description)} {manifest.steps:,}, training lookup {manifest.uses:,}"
     yield f"  checkpoint  {_kind(table)}, of {at}"
     rows = f"{manifest.rows:,} of {manifest.dim} floats in {count_of(shards, 'shard')}"

@@ -7,6 +7,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 
@@ -20,7 +21,8 @@ def compact(table: Table, prefix: Path, identity: str) -> str:
       CheckpointError: The checkpoint is damaged, or cannot be written.
     """
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        compacted = native.ops.sok_compact_checkpoint(str(table.last.path), str(prefix), identity)
+        path = str(table_files.path_of(table.last.path))
+        compacted = native.ops.sok_compact_checkpoint(path, str(prefix), identity)
         reference, message = session.run([compacted.reference, compacted.message])
     if message:
         raise CheckpointError(table.last.path, f"cannot be made a full checkpoint: {message.decode()}")

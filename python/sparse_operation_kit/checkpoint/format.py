@@ -1,4 +1,4 @@
-"""Table folders of checkpoints: their manifest and arrays, and the chain that a delta builds on."""
+"""Tables of checkpoints: their manifest and arrays, and the chain that a delta builds on."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from sparse_operation_kit.checkpoint import manifest as manifests
+from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.manifest import Manifest, ShardSpec
 from sparse_operation_kit.checkpoint.npy import CheckedArray
 from sparse_operation_kit.checkpoint.placement import BY_KEY
-
-UNFINISHED = ".unfinished"
 
 
 def mixed(keys: np.ndarray) -> np.ndarray:
@@ -26,12 +25,12 @@ def mixed(keys: np.ndarray) -> np.ndarray:
 class Shard:
     """The part of a table that one rank wrote: arrays by name. Reading them checks their checksums."""
 
-    def __init__(self, folder: Path, number: int, spec: ShardSpec) -> None:
-        """`folder` is the table's folder."""
+    def __init__(self, place: Path, number: int, spec: ShardSpec) -> None:
+        """`place` is the table's: see table_files.py."""
         self.number = number
         self.rows = spec.rows
         self.table_rows = spec.table_rows
-        self.arrays = {name: CheckedArray(folder, array) for name, array in spec.arrays.items()}
+        self.arrays = {name: CheckedArray(place, array) for name, array in spec.arrays.items()}
 
     def keys(self, rows: int) -> Iterator[np.ndarray]:
         """Yields the int64 keys in file order, `rows` at a time."""
@@ -49,7 +48,7 @@ class Shard:
 
 
 class TableFolder:
-    """One table's folder in one checkpoint: a full checkpoint of the table, or a delta."""
+    """One table in one checkpoint: a full checkpoint of the table, or a delta. `path` is its place."""
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
         """Use `TableFolder.open`."""
@@ -60,23 +59,23 @@ class TableFolder:
 
     @classmethod
     def open(cls, path: Path, file_crc32: int | None = None) -> TableFolder:
-        """Reads the manifest of the folder `path`; arrays are opened only when they are read.
+        """Reads the manifest at the place `path`; arrays are opened only when they are read.
 
         Args:
-          path: The table's folder.
+          path: The table's place.
           file_crc32: The CRC-32 that the manifest file must have; None if it is unknown.
 
         Raises:
-          CheckpointError: The folder or manifest is missing, unfinished or damaged, or has another CRC-32.
+          CheckpointError: The table is missing, unfinished or damaged, or has another CRC-32.
         """
-        if path.name.endswith(UNFINISHED):
+        if path.name.endswith(table_files.UNFINISHED):
             raise CheckpointError(path, "was being written when its save ended, and is not complete")
-        if not path.is_dir():
+        if table_files.is_folder(path) and not path.is_dir():
             raise CheckpointError(path, "there is no such folder")
         manifest = manifests.read(path)
         if file_crc32 is not None and manifest.file_crc32 != file_crc32:
             raise CheckpointError(
-                path / manifests.FILE,
+                table_files.file_of(path, manifests.FILE),
                 f"is not the one that was saved: its checksum is {manifest.file_crc32}, not {file_crc32}",
             )
         return cls(path, manifest)
@@ -103,11 +102,11 @@ class TableFolder:
 
 
 class Table:
-    """A table of a checkpoint: its folder, and the folders of the chain that it builds on.
+    """A table of a checkpoint, and those of the chain that it builds on.
 
     Attributes:
       name: The table's name.
-      links: The folders in the order in which they are applied: a full one, then deltas.
+      links: The chain in the order in which they are applied: a full one, then deltas.
     """
 
     def __init__(self, links: Sequence[TableFolder]) -> None:
@@ -117,10 +116,10 @@ class Table:
 
     @classmethod
     def open(cls, path: Path, file_crc32: int | None = None) -> Table:
-        """Opens the table's folder `path` and the folders that it builds on.
+        """Opens the table at the place `path` and those that it builds on.
 
         Raises:
-          CheckpointError: One of the folders cannot be used, or they do not belong together.
+          CheckpointError: One of them cannot be used, or they do not belong together.
         """
         last = TableFolder.open(path, file_crc32)
         links = [TableFolder.open(_resolve(path, link.path), link.crc32) for link in last.manifest.chain]
@@ -130,12 +129,12 @@ class Table:
 
     @property
     def last(self) -> TableFolder:
-        """The table's own folder, the last of the chain."""
+        """The table itself, the last of the chain."""
         return self.links[-1]
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of the table's own folder."""
+        """The table's own manifest."""
         return self.last.manifest
 
     @property
@@ -200,6 +199,7 @@ def _shared_facts(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _resolve(folder: Path, relative: str) -> Path:
+def _resolve(place: Path, relative: str) -> Path:
     # Not Path.resolve, which would follow a symbolic link to the folder and look beside its target.
-    return Path(os.path.normpath(folder.absolute() / relative))
+    path = table_files.path_of(place).absolute() / relative
+    return table_files.place_at(Path(os.path.normpath(path)))

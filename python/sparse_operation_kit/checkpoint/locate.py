@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import os
-import re
-import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparse_operation_kit.checkpoint import manifest as manifests
-from sparse_operation_kit.checkpoint import own_files
+from sparse_operation_kit.checkpoint import own_files, table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
+from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.paths import check_path, refuse_other_than_file
-from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, Reference, read_references
+from sparse_operation_kit.checkpoint.references import Reference, read_references
+from sparse_operation_kit.checkpoint.table_files import FOLDER_SUFFIX
 from sparse_operation_kit.newer_python import removesuffix
-
-_LEAF = re.compile(r"(.+)-[0-9a-f]{16}")
 
 
 @dataclass(frozen=True)
 class TableEntry:
-    """A table's name, its folder, and the CRC-32 of its manifest file, if a reference to the table has it."""
+    """A table's name, its place, and the CRC-32 of its manifest file, if a reference to the table has it."""
 
     name: str
-    folder: Path
+    place: Path
     file_crc32: int | None = None
 
     def open(self) -> Table:
-        """Opens the table with its chain. Raises CheckpointError if one of its folders cannot be used."""
-        table = Table.open(self.folder, self.file_crc32)
+        """Opens the table with its chain. Raises CheckpointError if one of them cannot be used."""
+        table = Table.open(self.place, self.file_crc32)
         if self.file_crc32 is not None and table.name != self.name:
-            raise CheckpointError(self.folder, f"holds the table '{table.name}', not '{self.name}'")
+            raise CheckpointError(self.place, f"holds the table '{table.name}', not '{self.name}'")
         return table
 
 
@@ -57,11 +54,11 @@ class Checkpoint:
 
 
 def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
-    """Finds the tables at `path`, without reading their folders.
+    """Finds the tables at `path`, without reading them.
 
     Args:
       path: A prefix of `tf.compat.v1.train.Saver`, a directory with checkpoints (the latest is used), a
-        folder `….sok`, or a table's folder in it.
+        prefix with `.sok`, a table's folder, or a table's file.
 
     Raises:
       CheckpointError: There is no checkpoint at `path`, or TensorFlow's part of it cannot be read.
@@ -69,25 +66,25 @@ def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
     given = check_path(path)
     if given.is_dir():
         if _is_table_folder(given):
-            return Checkpoint(given, None, (_entry_of_folder(given),))
+            return Checkpoint(given, None, (_entry_at(given),))
         if given.name.endswith(FOLDER_SUFFIX):
-            return _of_sok_folder(given)
+            return _of_tables(given)
         return _of_prefix(_latest(given))
     if _has_index(given):
         return _of_prefix(given)
     if given.name.endswith(".index") and given.exists():
         return _of_prefix(given.with_name(removesuffix(given.name, ".index")))
+    place = table_files.place_of_file(table_files.place_at(given))
+    if place is not None:
+        return Checkpoint(given, None, (_entry_at(place),))
+    if given.name.endswith(FOLDER_SUFFIX) and table_files.places_of(table_files.prefix_of_folder(given)):
+        return _of_tables(given)
     raise CheckpointError(
         given,
         "there is neither a checkpoint with this prefix nor such a folder"
         if not given.exists()
-        else "is a file; name a checkpoint's prefix, a directory with checkpoints, or a .sok folder",
+        else "is a file; name a checkpoint's prefix, a directory with checkpoints, or a table's file",
     )
-
-
-def table_folder_name(name: str, identity: str) -> str:
-    """Returns the name of a table's folder; `identity` is the save's 16 hex digits."""
-    return f"{urllib.parse.quote(name, safe='')[:150]}-{identity}"
 
 
 def _is_table_folder(folder: Path) -> bool:
@@ -95,7 +92,7 @@ def _is_table_folder(folder: Path) -> bool:
     return (
         (folder / manifests.FILE).exists()
         or (folder / "shard-00000").is_dir()
-        or folder.name.endswith(UNFINISHED)
+        or folder.name.endswith(table_files.UNFINISHED)
         or folder.absolute().parent.name.endswith(FOLDER_SUFFIX)
     )
 
@@ -116,7 +113,7 @@ def _latest(directory: Path) -> Path:
 
 def _of_prefix(prefix: Path) -> Checkpoint:
     entries = [
-        TableEntry(reference.name, _folder_of(prefix, reference), reference.manifest_crc32)
+        TableEntry(reference.name, _place_of(prefix, reference), reference.manifest_crc32)
         for reference in read_references(prefix)
     ]
     if not entries:
@@ -124,20 +121,22 @@ def _of_prefix(prefix: Path) -> Checkpoint:
     return Checkpoint(prefix, prefix, tuple(entries))
 
 
-def _folder_of(prefix: Path, reference: Reference) -> Path:
-    near, stored = reference.places(prefix)
-    return near if near.is_dir() else stored
+def _place_of(prefix: Path, reference: Reference) -> Path:
+    near, stored = (table_files.place_at(path) for path in reference.paths(prefix))
+    # Without either, the error is about the file beside the prefix.
+    return stored if table_files.is_complete(stored) and not table_files.is_complete(near) else near
 
 
-def _of_sok_folder(folder: Path) -> Checkpoint:
-    prefix = folder.with_name(removesuffix(folder.name, FOLDER_SUFFIX))
+def _of_tables(folder: Path) -> Checkpoint:
+    """Returns the tables of the prefix, where `folder` is the prefix with ".sok"."""
+    prefix = table_files.prefix_of_folder(folder)
     try:
-        names = own_files.names(folder)
+        if folder.is_symlink():
+            own_files.names(folder)  # Raises the error.
+        places = table_files.places_of(prefix)
     except OSError as error:
         raise CheckpointError(folder, f"cannot be read: {error.strerror or error}") from None
-    leaves = [folder / name for name in names if not name.endswith(UNFINISHED)]
-    leaves = [leaf for leaf in leaves if leaf.is_dir()]
-    entries = [_entry_of_folder(leaf) for leaf in leaves]
+    entries = [_entry_at(place) for place in places if table_files.is_complete(place)]
     if not entries:
         raise CheckpointError(folder, "holds no table")
     names = [entry.name for entry in entries]
@@ -146,14 +145,13 @@ def _of_sok_folder(folder: Path) -> Checkpoint:
         # A save was repeated. TensorFlow's part refers to the valid folder.
         if _has_index(prefix):
             return _of_prefix(prefix)
-        raise CheckpointError(folder, f"holds the table '{twice}' more than once; name its folder")
+        raise CheckpointError(folder, f"holds the table '{twice}' more than once; name one of its files")
     return Checkpoint(folder, None, tuple(sorted(entries, key=lambda entry: entry.name)))
 
 
-def _entry_of_folder(folder: Path) -> TableEntry:
+def _entry_at(place: Path) -> TableEntry:
     try:
-        return TableEntry(manifests.read(folder).name, folder)
+        return TableEntry(manifests.read(place).name, place)
     except CheckpointError:
-        # Opening the table will report the problem. Until then the name comes from the folder.
-        leaf = _LEAF.fullmatch(folder.name)
-        return TableEntry(urllib.parse.unquote(leaf.group(1) if leaf else folder.name), folder)
+        # Opening the table will report the problem. Until then the name comes from the files' names.
+        return TableEntry(table_files.name_in(place), place)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint import npy, placement
+from sparse_operation_kit.checkpoint import npy, placement, table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.npy import ArraySpec
 from sparse_operation_kit.checkpoint.paths import open_file, path_problem
@@ -24,7 +24,7 @@ FORMAT = "sparse-operation-kit checkpoint"
 # rows and DeepRec's older admission; version 4 has Bloom filters in blocks.
 VERSIONS = (1, 2, 3, 4)
 BLOCK_BYTES = 1 << 20
-FILE = "manifest.json"
+FILE = table_files.MANIFEST
 # The largest manifest that is read. A manifest has about 12 bytes for each MiB of a table.
 _MAX_BYTES = 1 << 28
 # The maximum nesting of lists and objects; a manifest has six levels.
@@ -86,7 +86,7 @@ class ShardSpec:
 
 @dataclass(frozen=True)
 class Link:
-    """A checkpoint that a delta builds on: its folder, relative to the delta's, and its manifest's CRC-32."""
+    """A checkpoint that a delta builds on: its path, relative to the delta's, and its manifest's CRC-32."""
 
     path: str
     crc32: int
@@ -152,13 +152,13 @@ def version_of(table: dict[str, Any]) -> int:
     return 2 if "placement" in table else 1
 
 
-def read(folder: Path) -> Manifest:
-    """Reads and checks the manifest of a table's folder.
+def read(place: Path) -> Manifest:
+    """Reads and checks the manifest of the table at a place.
 
     Raises:
       CheckpointError: The manifest is missing, damaged, of another format or version, or inconsistent.
     """
-    path = folder / FILE
+    path = table_files.file_of(place, FILE)
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MAX_BYTES:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.paths import open_file
 
@@ -64,9 +65,9 @@ class CheckedArray:
     Keeps one block in memory. The file is open only during a read. Not thread-safe.
     """
 
-    def __init__(self, folder: Path, spec: ArraySpec) -> None:
+    def __init__(self, place: Path, spec: ArraySpec) -> None:
         """Does not open the file; the first read reports a missing or damaged file."""
-        self.path = folder / spec.file
+        self.path = table_files.file_of(place, spec.file)
         self.spec = spec
         self._data_start: int | None = None
         self._cached: tuple[int, bytes] = (-1, b"")

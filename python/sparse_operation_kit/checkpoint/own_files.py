@@ -1,9 +1,10 @@
 """Access to files and folders that a checkpoint owns, without following symbolic links.
 
-A checkpoint owns the folder `<prefix>.sok` and its contents. In a path, links before the last component that
-ends with ".sok" are the user's, and are followed. From that component on, links are not followed: removing
-removes the link itself, everything else raises an error. If no component ends with ".sok", this applies to
-the last component, so no file is opened through a link. `cc/checkpoint/posix_files.cc` has the same rule.
+A checkpoint owns its files, and in earlier versions the folder `<prefix>.sok` and its contents. In a path,
+links before the last component that ends with ".sok" are the user's, and are followed. From that component
+on, links are not followed: removing removes the link itself, everything else raises an error. If no component
+ends with ".sok", this applies to the last component, so no file is opened through a link.
+`cc/checkpoint/posix_files.cc` has the same rule.
 """
 
 from __future__ import annotations

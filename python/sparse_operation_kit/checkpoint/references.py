@@ -9,21 +9,21 @@ from pathlib import Path
 
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.paths import path_problem, refuse_other_than_file
+from sparse_operation_kit.checkpoint.table_files import FOLDER_SUFFIX
 
-FOLDER_SUFFIX = ".sok"
 REFERENCE_SUFFIX = "/checkpoint"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A table's name in a checkpoint, its folder relative to the prefix's, and its manifest's CRC-32."""
+    """A table's name in a checkpoint, its path relative to the prefix's folder, its manifest's CRC-32."""
 
     name: str
     folder: str
     manifest_crc32: int
 
-    def places(self, prefix: Path) -> tuple[Path, Path]:
-        """Returns where the folder may be: beside the prefix, which may be renamed, or where it was saved."""
+    def paths(self, prefix: Path) -> tuple[Path, Path]:
+        """Returns where the table's path may be: at the prefix, or where it was saved."""
         leaf = self.folder.rstrip("/").rsplit("/", 1)[-1]
         return prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf, prefix.parent / self.folder
 

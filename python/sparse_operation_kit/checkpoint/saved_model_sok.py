@@ -1,7 +1,7 @@
 """Exports tables as a SavedModel that looks rows up with this library's op.
 
 The model's variables are a checkpoint of the tables without their optimizers: `variables/variables.index`
-refers to the folders in `variables/variables.sok`. They are written a few MiB at a time, so exporting does
+refers to the tables in `variables/variables.sok-…`. They are written a few MiB at a time, so exporting does
 not need the memory for a table, and loading needs it only once.
 """
 
@@ -15,10 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
-from sparse_operation_kit.checkpoint import tensorflow_part
+from sparse_operation_kit.checkpoint import table_files, tensorflow_part
 from sparse_operation_kit.checkpoint.format import Table
-from sparse_operation_kit.checkpoint.locate import table_folder_name
-from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX
 from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
 from sparse_operation_kit.checkpoint.writer import write_for_serving
 from sparse_operation_kit.compat.internals import saved_model_pb2
@@ -113,7 +111,7 @@ def _saved_model(graph: tf.Graph, saver: tf.compat.v1.train.Saver, signatures: d
 def _write_variables(tables: Sequence[Table], prefix: Path) -> None:
     references = {}
     for table in tables:
-        leaf = table_folder_name(table.name, secrets.token_hex(8))
-        checksum = write_for_serving(table, prefix.with_name(prefix.name + FOLDER_SUFFIX) / leaf)
-        references[table.name] = tensorflow_part.reference(prefix, leaf, checksum, table.manifest.steps)
+        place = table_files.new_place(prefix, table.name, secrets.token_hex(8))
+        checksum = write_for_serving(table, place)
+        references[table.name] = tensorflow_part.reference(place, checksum, table.manifest.steps)
     tensorflow_part.write(prefix, references, None)

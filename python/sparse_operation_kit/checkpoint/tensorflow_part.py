@@ -1,4 +1,4 @@
-"""Writes TensorFlow's part of a checkpoint: ordinary variables, and references to table folders."""
+"""Writes TensorFlow's part of a checkpoint: ordinary variables, and references to tables."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, REFERENCE_SUFFIX
+from sparse_operation_kit.checkpoint import table_files
+from sparse_operation_kit.checkpoint.references import REFERENCE_SUFFIX
 
 
-def reference(prefix: Path, leaf: str, manifest_crc32: int, steps: int) -> str:
-    """Returns the reference to the table folder `leaf` in `<prefix>.sok`, for TensorFlow's checkpoint."""
-    return json.dumps(
-        {"folder": f"{prefix.name}{FOLDER_SUFFIX}/{leaf}", "manifest_crc32": manifest_crc32, "steps": steps}
-    )
+def reference(place: Path, manifest_crc32: int, steps: int) -> str:
+    """Returns the reference to the table at a place beside the prefix, for TensorFlow's checkpoint."""
+    path = table_files.path_of(place)
+    folder = f"{path.parent.name}/{path.name}"
+    return json.dumps({"folder": folder, "manifest_crc32": manifest_crc32, "steps": steps})
 
 
 def write(prefix: Path, references: Mapping[str, str], copy_of: Path | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from sparse_operation_kit.checkpoint import manifest as manifests
+from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder, mixed
 from sparse_operation_kit.checkpoint.locate import Checkpoint, TableEntry
@@ -44,7 +45,7 @@ def table_problems(entry: TableEntry) -> Iterator[str]:
     yield from damage
     if not damage:
         yield from _sum_problems(table)
-    expected = tuple(link.path.name for link in table.links[:-1])
+    expected = tuple(table_files.path_of(link.path).name for link in table.links[:-1])
     for number, link in enumerate(table.links):
         chain = tuple(part.path.rsplit("/", 1)[-1] for part in link.manifest.chain)
         if chain != expected[:number]:
@@ -76,11 +77,15 @@ def _folder_problems(folder: TableFolder) -> Iterator[str]:
 
 
 def _foreign_files(folder: TableFolder) -> Iterator[str]:
-    known = {folder.path / manifests.FILE}
+    known = {table_files.file_of(folder.path, manifests.FILE)}
     for shard in folder.shards:
         known |= {array.path for array in shard.arrays.values()}
-    known |= {path.parent for path in known}
-    for path in sorted(folder.path.rglob("*")):
+    if table_files.is_folder(folder.path):
+        known |= {path.parent for path in known}
+        found = sorted(folder.path.rglob("*"))
+    else:
+        found = table_files.files_of(folder.path)
+    for path in found:
         if path not in known:
             yield f"{path}: does not belong to the checkpoint, whose manifest does not name it"
 

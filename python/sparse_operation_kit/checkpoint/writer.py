@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from sparse_operation_kit.checkpoint import manifest as manifests
-from sparse_operation_kit.checkpoint import npy, own_files
+from sparse_operation_kit.checkpoint import npy, own_files, table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.format import UNFINISHED, Table
+from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, count_rows, row_blocks, waiting_ids
 from sparse_operation_kit.newer_python import removesuffix
 
@@ -29,7 +29,6 @@ class ArrayWriter:
     def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         """Creates the file, which must not exist."""
         self._file: BinaryIO = open(path, "xb", opener=own_files.opener)  # noqa: SIM115 - closed by finish
-        self._path = path
         self._dtype, self._shape = np.dtype(dtype), shape
         self._bytes, self._crc = 0, 0
         self._checksums: list[int] = []
@@ -40,14 +39,13 @@ class ArrayWriter:
         self._write(np.ascontiguousarray(rows, self._dtype).tobytes())
 
     def finish(self) -> dict[str, Any]:
-        """Syncs and closes the file; returns its description for the manifest."""
+        """Syncs and closes the file; returns its description for the manifest, without its name."""
         if self._bytes % manifests.BLOCK_BYTES:
             self._checksums.append(self._crc)
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
         return {
-            "file": f"{self._path.parent.name}/{self._path.name}",
             "dtype": self._dtype.str,
             "shape": list(self._shape),
             "bytes": self._bytes,
@@ -112,11 +110,11 @@ class RowSource:
                 yield FilterArray(name, spec.dtype, spec.shape, arrays[name].blocks(_FILTER_ROWS))
 
 
-def write_full(table: Table, folder: Path, source: RowSource | None = None) -> int:
+def write_full(table: Table, place: Path, source: RowSource | None = None) -> int:
     """Applies a table's chain and writes a full checkpoint with the same number of shards.
 
-    The folder must not exist. It gets its name when it is complete and on disk. `source` has the rows to
-    write if they are not the table's own.
+    Nothing must be at `place`. The manifest gets its name when everything is on disk. `source` has the rows
+    to write if they are not the table's own.
 
     Returns:
       The CRC-32 of the manifest file.
@@ -125,10 +123,10 @@ def write_full(table: Table, folder: Path, source: RowSource | None = None) -> i
       CheckpointError: `table` is damaged, or its rows still lack steps of exact Adam.
     """
     contents = _Contents(table.manifest.table, columns_of(table), training=True)
-    return _write(source or RowSource(table), folder, contents)
+    return _write(source or RowSource(table), place, contents)
 
 
-def write_for_serving(table: Table, folder: Path) -> int:
+def write_for_serving(table: Table, place: Path) -> int:
     """Like `write_full`, but only for lookups: no optimizer, no counts, no limits, int64 keys."""
     description = dict(table.manifest.table)
     if description["hashed"]:
@@ -137,7 +135,7 @@ def write_for_serving(table: Table, folder: Path) -> int:
     if admission is not None:
         kept = ("filter_freq", "default_value")
         description["admission"] = {"kind": "counter", **{name: admission[name] for name in kept}}
-    return _write(RowSource(table), folder, _Contents(description, ["values"], training=False))
+    return _write(RowSource(table), place, _Contents(description, ["values"], training=False))
 
 
 @dataclass(frozen=True)
@@ -149,22 +147,21 @@ class _Contents:
     training: bool
 
 
-def _write(source: RowSource, folder: Path, contents: _Contents) -> int:
+def _write(source: RowSource, place: Path, contents: _Contents) -> int:
     table = source.table
     table.require_current()
-    unfinished = folder.with_name(folder.name + UNFINISHED)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    own_files.make_folder(unfinished)
+    place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        shards = [_write_shard(source, unfinished, shard.number, contents) for shard in table.last.shards]
-        checksum = _write_manifest(table, unfinished, shards, contents)
-        os.rename(unfinished, folder)
+        shards = [_write_shard(source, place, shard.number, contents) for shard in table.last.shards]
+        checksum = _write_manifest(table, place, shards, contents)
+        sync_folder(place.parent)
+        table_files.publish(place)
     except BaseException:
         with contextlib.suppress(OSError):
-            own_files.remove_tree(unfinished)
+            table_files.remove(place)
         raise
-    sync_folder(folder.parent)
-    sync_folder(folder.parent.parent)
+    sync_folder(place.parent)
+    sync_folder(place.parent.parent)
     return checksum
 
 
@@ -177,28 +174,31 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _write_shard(source: RowSource, folder: Path, number: int, contents: _Contents) -> dict[str, Any]:
-    shard = folder / f"shard-{number:05d}"
-    shard.mkdir()
+def _write_shard(source: RowSource, place: Path, number: int, contents: _Contents) -> dict[str, Any]:
     rows = source.count(number)
     arrays_of_first = source.table.last.shards[0].arrays
     specs = {name: arrays_of_first[name].spec for name in ("keys", *contents.columns)}
-    writers = {
-        name: ArrayWriter(shard / f"{name}.npy", spec.dtype, (rows, *spec.shape[1:]))
-        for name, spec in specs.items()
-    }
+
+    def write_to(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> ArrayWriter:
+        return ArrayWriter(table_files.file_of(place, _array_file(number, name)), dtype, shape)
+
+    writers = {name: write_to(name, spec.dtype, (rows, *spec.shape[1:])) for name, spec in specs.items()}
     for block in source.blocks(contents.columns, number):
         writers["keys"].append(block.keys)
         for name in contents.columns:
             writers[name].append(block.columns[name])
     arrays = {name: writer.finish() for name, writer in writers.items()}
     for array in _filter_arrays(source, number, contents):
-        writer = ArrayWriter(shard / f"{array.name}.npy", array.dtype, array.shape)
+        writer = write_to(array.name, array.dtype, array.shape)
         for piece in array.pieces:
             writer.append(piece)
         arrays[array.name] = writer.finish()
-    sync_folder(shard)
+    arrays = {name: {"file": _array_file(number, name), **array} for name, array in arrays.items()}
     return {"rows": rows, "table_rows": rows, "arrays": arrays}
+
+
+def _array_file(shard: int, name: str) -> str:
+    return f"shard-{shard:05d}/{name}.npy"
 
 
 def _filter_arrays(source: RowSource, shard: int, contents: _Contents) -> Iterator[FilterArray]:
@@ -213,7 +213,7 @@ def _filter_arrays(source: RowSource, shard: int, contents: _Contents) -> Iterat
         yield FilterArray(name, array.dtype, array.shape, [array])
 
 
-def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], contents: _Contents) -> int:
+def _write_manifest(table: Table, place: Path, shards: list[dict[str, Any]], contents: _Contents) -> int:
     optimizer = table.manifest.optimizer if contents.training else None
     document = {
         "format": manifests.FORMAT,
@@ -231,11 +231,11 @@ def _write_manifest(table: Table, folder: Path, shards: list[dict[str, Any]], co
     members = removesuffix(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False), "\n}")
     text = members.encode() + b",\n "
     text += b'"crc32": %d\n}' % zlib.crc32(text)
-    with open(folder / manifests.FILE, "xb", opener=own_files.opener) as file:
+    path = table_files.file_of(place, manifests.FILE + table_files.UNFINISHED)
+    with open(path, "xb", opener=own_files.opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    sync_folder(folder)
     return zlib.crc32(text)
 
 

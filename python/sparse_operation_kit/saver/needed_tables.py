@@ -1,4 +1,4 @@
-"""NeededTables: the table folders that checkpoints need."""
+"""NeededTables: the tables that checkpoints need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 from sparse_operation_kit.checkpoint import manifest as manifests
+from sparse_operation_kit.checkpoint import table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.printable import printable
-from sparse_operation_kit.checkpoint.references import FOLDER_SUFFIX, read_references
+from sparse_operation_kit.checkpoint.references import read_references
+from sparse_operation_kit.checkpoint.table_files import FOLDER_SUFFIX
 
 _log = logging.getLogger(__name__)
 # Warnings about unreadable checkpoints, each of which is logged once.
@@ -17,43 +19,44 @@ _logged: set[str] = set()
 
 
 class NeededTables:
-    """The folders that the checkpoints added so far refer to, including their chains.
+    """The tables that the checkpoints added so far refer to, including their chains.
 
-    A checkpoint that cannot be read may need the folders beside it, and any folder that existed when it was
+    A checkpoint that cannot be read may need the tables beside it, and any table that existed when it was
     written. All of these count as needed.
     """
 
     def __init__(self) -> None:
         """Starts without checkpoints."""
-        self._folders: set[str] = set()
+        self._paths: set[str] = set()  # as in references: see table_files.py
         self._unreadable: set[str] = set()
         self._unclear_until = float("-inf")
 
     def add(self, prefix: str) -> None:
-        """Adds the folders that the checkpoint at `prefix` needs. Logs a warning if it cannot be read."""
+        """Adds the tables that the checkpoint at `prefix` needs. Logs a warning if it cannot be read."""
         path = Path(prefix)
         try:
             for reference in read_references(path):
-                for folder in reference.places(path):
-                    self._add_folder(folder)
+                for table in reference.paths(path):
+                    self._add_table(table)
         except CheckpointError as error:
             self._add_unreadable(path, error)
 
-    def has(self, folder: str) -> bool:
-        """Returns whether one of the checkpoints needs or may need the folder."""
-        path = os.path.normpath(folder)
-        if path in self._folders or os.path.dirname(path) in self._unreadable:
+    def has(self, place: Path) -> bool:
+        """Returns whether one of the checkpoints needs or may need the table at a place."""
+        path = os.path.normpath(table_files.path_of(place))
+        if path in self._paths or os.path.dirname(path) in self._unreadable:
             return True
         try:
-            return os.lstat(path).st_mtime <= self._unclear_until
+            return table_files.written_at(place) <= self._unclear_until
         except OSError:
             return True
 
-    def _add_folder(self, folder: Path) -> None:
-        self._folders.add(os.path.normpath(folder))
-        if folder.is_dir():
-            for link in manifests.read(folder).chain:
-                self._folders.add(os.path.normpath(folder / link.path))
+    def _add_table(self, path: Path) -> None:
+        self._paths.add(os.path.normpath(path))
+        place = table_files.place_at(path)
+        if table_files.is_complete(place):
+            for link in manifests.read(place).chain:
+                self._paths.add(os.path.normpath(path / link.path))
 
     def _add_unreadable(self, prefix: Path, error: CheckpointError) -> None:
         self._unreadable.add(os.path.normpath(f"{prefix}{FOLDER_SUFFIX}"))

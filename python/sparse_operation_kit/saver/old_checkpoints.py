@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.checkpoint import prefix_lock
+from sparse_operation_kit.checkpoint import prefix_lock, table_files
+from sparse_operation_kit.checkpoint.table_files import FOLDER_SUFFIX
 
 # The identity of the `.index` file that a Saver wrote, by Saver and prefix.
 _written: weakref.WeakKeyDictionary[tf.compat.v1.train.Saver, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -33,7 +35,7 @@ def remove(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kw
     """Replaces `Saver._MaybeDeleteOldCheckpoints`, which is `original`."""
     pending = saver._checkpoints_to_be_deleted
     prefix = pending[0][0] if pending else None
-    if prefix is None or not os.path.lexists(f"{prefix}.sok"):
+    if prefix is None or not _has_tables(prefix):
         original(saver, *args, **kwargs)
         return
     try:
@@ -48,6 +50,13 @@ def remove(original: Callable, saver: tf.compat.v1.train.Saver, *args: Any, **kw
             original(saver, *args, **kwargs)
         else:
             pending.pop(0)
+
+
+def _has_tables(prefix: str) -> bool:
+    try:
+        return bool(table_files.places_of(Path(prefix))) or os.path.lexists(f"{prefix}{FOLDER_SUFFIX}")
+    except OSError:
+        return True
 
 
 def _identity(prefix: str) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
-"""Removes table folders that no checkpoint refers to.
+"""Removes tables that no checkpoint refers to.
 
-TensorFlow removes its own files of old checkpoints, but not the folders beside them. A killed save leaves
-folders that no checkpoint refers to. A running save has such folders too, but it holds the lock of its prefix
+TensorFlow removes its own files of old checkpoints, but not the tables beside them. A killed save leaves
+tables that no checkpoint refers to. A running save has such tables too, but it holds the lock of its prefix
 (`checkpoint/prefix_lock.py`), and nothing is removed at a locked prefix.
 """
 
@@ -12,14 +12,14 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from sparse_operation_kit.checkpoint import own_files, prefix_lock
-from sparse_operation_kit.checkpoint.format import UNFINISHED
+from sparse_operation_kit.checkpoint import own_files, prefix_lock, table_files
 from sparse_operation_kit.checkpoint.paths import path_problem
 from sparse_operation_kit.checkpoint.printable import printable
+from sparse_operation_kit.checkpoint.table_files import FOLDER_SUFFIX
 from sparse_operation_kit.saver.needed_tables import NeededTables
 
-_SUFFIX = ".sok"
 _INDEX = ".index"
 
 _log = logging.getLogger(__name__)
@@ -28,20 +28,20 @@ _log = logging.getLogger(__name__)
 def collect(
     prefix: str, removed: Iterable[str] = (), kept: Iterable[str] = (), held: Iterable[str] = ()
 ) -> None:
-    """Removes table folders at and beside `prefix` and `removed` that no checkpoint needs.
+    """Removes tables at and beside `prefix` and `removed` that no checkpoint needs.
 
     The family of a prefix is the same name with other step numbers. For `prefix` and each of `removed`, these
-    folders are candidates: its own; those of its family whose checkpoint no longer exists; and those of its
+    tables are candidates: its own; those of its family whose checkpoint no longer exists; and those of its
     family whose save was killed.
 
-    Folders are kept if an `.index` file refers to them, directly or through the chain of an incremental
+    Tables are kept if an `.index` file refers to them, directly or through the chain of an incremental
     checkpoint; if an unreadable checkpoint may need them; or if another process holds the lock of their
     prefix. Errors are only logged as warnings.
 
     Args:
       prefix: The prefix of the checkpoint that was just saved, or whose save has failed.
       removed: Prefixes of checkpoints that TensorFlow has removed, in any directory.
-      kept: Prefixes of existing checkpoints, whose chains may refer to folders in those directories.
+      kept: Prefixes of existing checkpoints, whose chains may refer to tables in those directories.
       held: The paths of the locks that the caller holds.
     """
     # Before Python 3.8, os.path raises errors for paths that cannot exist.
@@ -79,8 +79,8 @@ def _collect(prefix: str, removed: Sequence[str], kept: Sequence[str], held: set
             return got is not None
 
         free = [one for one in _candidates(prefix, removed) if lock(one)]
-        # The folders are read only after the locks are held, when no other save can change them.
-        tables = {one: _tables(one) for one in free}
+        # The names are read only after the locks are held, when no other save can change them.
+        tables = {one: table_files.places_of(Path(one)) for one in free}
         needed = NeededTables()
         if os.path.exists(f"{prefix}{_INDEX}"):
             needed.add(prefix)
@@ -116,9 +116,10 @@ def _candidates(prefix: str, removed: Sequence[str]) -> list[str]:
         here = [os.path.basename(path) for path in [prefix, *removed] if _directory(path) == directory]
         families = [re.compile(re.escape(re.sub(r"-\d+$", "", name)) + r"(-\d+)?") for name in here]
         entries = set(os.listdir(directory))
-        folders = {_base(entry, _SUFFIX) for entry in entries if _is_own(os.path.join(directory, entry))}
+        suffixed = [entry for entry in entries if entry.endswith(FOLDER_SUFFIX)]
+        folders = {_base(one, FOLDER_SUFFIX) for one in suffixed if _is_own(os.path.join(directory, one))}
         killed = {_base(entry, prefix_lock.SUFFIX) for entry in entries}
-        for base in sorted((folders | killed) - {""}):
+        for base in sorted((table_files.bases_in(entries) | folders | killed) - {""}):
             if base not in here and not any(family.fullmatch(base) for family in families):
                 continue
             saved = directory == _directory(prefix) and base == os.path.basename(prefix)
@@ -137,48 +138,27 @@ def _is_own(path: str) -> bool:
     return os.path.islink(path) or os.path.isdir(path)
 
 
-def _tables(prefix: str) -> list[str]:
-    """Returns the paths of everything in a checkpoint's folder of tables; [] if the folder is a link."""
-    folder = prefix + _SUFFIX
-    try:
-        return [os.path.join(folder, name) for name in own_files.names(folder)]
-    except FileNotFoundError:
-        return []
-    except OSError:
-        if os.path.islink(folder):
-            return []
-        raise
-
-
-def _is_left(prefix: str, tables: Sequence[str], needed: NeededTables) -> bool:
+def _is_left(prefix: str, tables: Sequence[Path], needed: NeededTables) -> bool:
     """Returns whether something may be removed at a prefix, given the needed tables known so far."""
     if not tables:
-        return os.path.lexists(prefix + _SUFFIX)
+        return os.path.lexists(prefix + FOLDER_SUFFIX)
     return not all(needed.has(table) for table in tables)
 
 
-def _remove_all_but(needed: NeededTables, prefix: str, tables: Sequence[str]) -> None:
-    """Removes the tables that no checkpoint needs, and then the folder if it is empty or a link."""
-    folder = prefix + _SUFFIX
+def _remove_all_but(needed: NeededTables, prefix: str, tables: Sequence[Path]) -> None:
+    """Removes the tables that no checkpoint needs, and then an old folder if it is empty or a link."""
+    for table in tables:
+        if not needed.has(table):
+            table_files.remove(table)
+    folder = prefix + FOLDER_SUFFIX
     if os.path.islink(folder):
         # If the checkpoint exists, the link is the user's. Reading the checkpoint reports the problem.
         if not _exists(os.path.basename(prefix), set(os.listdir(_directory(prefix)))):
             own_files.remove_tree(folder)
         return
-    for table in tables:
-        if not needed.has(table):
-            _remove_table(table)
     # The folder may hold other files, or may not exist.
     with contextlib.suppress(OSError):
         os.rmdir(folder)
-
-
-def _remove_table(table: str) -> None:
-    # Renamed first: if the process is killed here, a partly removed table must not look complete.
-    if not table.endswith(UNFINISHED):
-        own_files.rename(table, os.path.basename(table) + UNFINISHED)
-        table += UNFINISHED
-    own_files.remove_tree(table)
 
 
 def _exists(base: str, entries: set[str]) -> bool:
