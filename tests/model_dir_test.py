@@ -185,6 +185,18 @@ def test_a_checkpoint_replaces_an_older_folder_of_its_name(tmp_path, session):
     model.assert_restores(prefix, model.state())
 
 
+def test_compaction_clears_what_a_killed_one_has_left_and_replaces_no_table(tmp_path, session):
+    prefix = Model(session).saver.save(session, str(tmp_path / "m"))
+    for file in ("shard-00000.keys.npy", "manifest.json.unfinished"):
+        (tmp_path / f"whole.sok-t-0123456789abcdef.{file}").touch()
+    assert cli.main(["compact", prefix, "--to", str(tmp_path / "whole")]) == 0
+    written = saved_files.of(tmp_path / "whole")
+    assert not list(tmp_path.glob("*0123456789abcdef*"))
+    (tmp_path / "whole.index").unlink()
+    assert cli.main(["compact", prefix, "--to", str(tmp_path / "whole")]) == 2
+    assert saved_files.of(tmp_path / "whole") == written
+
+
 def test_prefixes_that_look_like_a_tables_file(tmp_path, session):
     """Neither the tables of "m" nor those of "m.sok-t-…" are taken for the other's."""
     model = Model(session)

@@ -33,8 +33,6 @@ def new_checkpoint(checkpoint: Checkpoint, prefix: Path, sources: Mapping[str, R
     check_path(prefix)
     refuse_existing(prefix.with_name(prefix.name + ".index"))
     refuse_existing(prefix.with_name(prefix.name + table_files.FOLDER_SUFFIX))
-    for place in table_files.places_of(prefix):
-        raise CheckpointError(place, "exists already: another prefix is needed")
     if not prefix.parent.is_dir():
         raise CheckpointError(prefix.parent, "there is no such folder")
     tables = [entry.open() for entry in checkpoint.tables]
@@ -44,8 +42,18 @@ def new_checkpoint(checkpoint: Checkpoint, prefix: Path, sources: Mapping[str, R
         raise CheckpointError(prefix, f"cannot be written: {error}") from None
     # Without the lock, a training program that saves beside it would remove the tables as leftovers.
     with lock:
+        _clear(prefix)
         references = {table.name: _write_table(table, prefix, sources.get(table.name)) for table in tables}
         tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)
+
+
+def _clear(prefix: Path) -> None:
+    """Removes what a killed process has left. Raises CheckpointError if there is a table at the prefix."""
+    places = table_files.places_of(prefix)
+    for place in places:
+        refuse_existing(table_files.file_of(place, table_files.MANIFEST))
+    for place in places:
+        table_files.remove(place)
 
 
 def _write_table(table: Table, prefix: Path, source: RowSource | None) -> str:
