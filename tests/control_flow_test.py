@@ -6,7 +6,8 @@ import tensorflow as tf
 
 import harness
 import sparse_operation_kit as sok
-from sparse_operation_kit import compat
+from sparse_operation_kit import compat, experiment
+from sparse_operation_kit.lookup import multi_dim, safe_lookups
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -79,6 +80,52 @@ def test_a_gradient_leaves_a_function():
         np.testing.assert_array_equal(session.run(gradient.values), [[12, 12], [6, 6]])
         session.run(step)
         np.testing.assert_array_equal(session.run(rows), [[0, 0], [1.5, 1.5], [0, 0]])
+
+
+def group(table, ids):
+    return sok.group_embedding_lookup([table], [ids.values])[0]
+
+
+def group_of_bags(table, ids):
+    return sok.group_embedding_lookup_sparse([table], [ids], ["sum"])[0]
+
+
+def bags_of_dimensions(table, ids):
+    return multi_dim.embedding_lookup_sparse_multi_dim(table, ids, None)
+
+
+def rows_of_experiment(table, ids):
+    return experiment.all2all_dense_embedding(table, ids.values)
+
+
+# Lookups that have much of Python to convert, of bags with one id each.
+LOOKUPS_OF_BAGS = [
+    group,
+    group_of_bags,
+    rows_of_experiment,
+    experiment.lookup_sparse,
+    bags_of_dimensions,
+    multi_dim.safe_embedding_lookup_multi_dim,
+    safe_lookups.fused_embedding_lookup_sparse,
+    safe_lookups.fused_safe_embedding_lookup_sparse,
+]
+
+
+@pytest.mark.parametrize("look_up", LOOKUPS_OF_BAGS)
+def test_every_lookup_can_be_in_a_function(look_up):
+    with harness.graph_and_session() as session:
+        table = sok.EmbeddingVariable(name="table", dim=2)
+
+        @tf.function
+        def looked_up(keys):
+            ids = tf.SparseTensor([[0, 0], [1, 0], [2, 0]], keys, [3, 1])
+            return look_up(table, ids)
+
+        keys = tf.constant([5, 6, 5], tf.int64)
+        inside = looked_up(keys)
+        outside = tf.nn.embedding_lookup(table, keys)
+        harness.initialize(session)
+        np.testing.assert_array_equal(*session.run([inside, outside]))
 
 
 @pytest.mark.parametrize("look_up", LOOKUPS)

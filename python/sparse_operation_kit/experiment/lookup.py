@@ -13,6 +13,8 @@ from sparse_operation_kit.lookup.embedding_lookup import (
 )
 
 
+# AutoGraph of TensorFlow 1.15 cannot convert the comprehensions of the functions that are called from here.
+@tf.autograph.experimental.do_not_convert
 def lookup_sparse(
     params: Any,
     sp_ids: Any,
@@ -50,6 +52,7 @@ def lookup_sparse(
     return outputs if isinstance(sp_ids, (list, tuple)) else outputs[0]
 
 
+@tf.autograph.experimental.do_not_convert
 def all2all_dense_embedding(param: tf.Variable, indices: Any) -> tf.Tensor:
     """Returns the row of each id; the output has the shape of `indices` and one more dimension.
 

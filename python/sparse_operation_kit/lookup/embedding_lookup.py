@@ -32,6 +32,8 @@ PARTITION_STRATEGIES = ("mod", "div")
 Ids = Union[tf.SparseTensor, tf.RaggedTensor]
 
 
+# AutoGraph of TensorFlow 1.15 cannot convert the comprehensions of the functions that are called from here.
+@tf.autograph.experimental.do_not_convert
 def group_embedding_lookup_sparse(
     params: Sequence[Any],
     sp_ids: Sequence[Ids],
@@ -137,6 +139,7 @@ def _sequences(
     ]
 
 
+@tf.autograph.experimental.do_not_convert
 def group_embedding_lookup(
     params: Sequence[Any],
     ids: Sequence[Any],

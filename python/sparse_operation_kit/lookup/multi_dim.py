@@ -14,6 +14,8 @@ from sparse_operation_kit.lookup.group import COMBINERS
 _KNOWN = (*COMBINERS, "max", "min", "tile")
 
 
+# AutoGraph of TensorFlow 1.15 cannot convert the comprehensions of the functions that are called from here.
+@tf.autograph.experimental.do_not_convert
 def safe_embedding_lookup_multi_dim(
     embedding_weights: Any,
     sparse_ids: tf.SparseTensor,
@@ -71,6 +73,7 @@ def safe_embedding_lookup_multi_dim(
         return result
 
 
+@tf.autograph.experimental.do_not_convert
 def embedding_lookup_sparse_multi_dim(
     params: Any,
     sp_ids: tf.SparseTensor,

@@ -11,6 +11,8 @@ from sparse_operation_kit.lookup.composed import composed, look_up_bags
 from sparse_operation_kit.lookup.embedding_lookup import group_embedding_lookup_sparse
 
 
+# AutoGraph of TensorFlow 1.15 cannot convert the comprehensions of the functions that are called from here.
+@tf.autograph.experimental.do_not_convert
 def fused_safe_embedding_lookup_sparse(
     embedding_weights: Any,
     sparse_ids: tf.SparseTensor,
@@ -62,6 +64,7 @@ def fused_safe_embedding_lookup_sparse(
         return bags.with_leading_dimensions(rows, sparse_ids)
 
 
+@tf.autograph.experimental.do_not_convert
 def fused_embedding_lookup_sparse(
     params: Any,
     sp_ids: tf.SparseTensor,
