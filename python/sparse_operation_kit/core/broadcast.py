@@ -37,7 +37,7 @@ def broadcast_variables(variables: Iterable[tf.Variable], root_rank: int = 0) ->
         try:
             value = ranks.broadcast(variable.read_value(), root_rank, name)
         except TypeError as error:
-            message = f"Variable '{name}' of {variable.dtype.name} cannot be sent to other ranks"
+            message = f"Variable '{name}' of {variable.dtype.base_dtype.name} cannot be sent to other ranks"
             raise TypeError(message) from error
         assigned.append(variable.assign(value, read_value=False))
     return tf.group(*assigned, name="broadcast_variables")
