@@ -113,7 +113,7 @@ def on_host(table: EmbeddingVariable) -> Iterator[None]:
     """
     place = tf.DeviceSpec.from_string(table.handle.device or "").replace(device_type="CPU", device_index=0)
     graph = tf.compat.v1.get_default_graph()
-    with graph.colocate_with(None, ignore_existing=True), tf.device(place):
+    with graph.colocate_with(None, ignore_existing=True), tf.device(place.to_string()):
         yield
 
 
