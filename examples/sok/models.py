@@ -81,6 +81,7 @@ class SparseModel(keras.models.Model):
     def __init__(self, vocabulary_size, dims, slot_nums, max_nnz, combiner, use_hashtable, key_dtype):
         super().__init__()
         self._dims, self._slot_nums, self._max_nnz = dims, slot_nums, max_nnz
+        self._key_dtype = key_dtype
         self.embedding_layers = [
             sok.DistributedEmbedding(
                 combiner=combiner,
@@ -100,6 +101,8 @@ class SparseModel(keras.models.Model):
         vectors, first_slot = [], 0
         for layer, dim, slots in zip(self.embedding_layers, self._dims, self._slot_nums):
             keys = slots_of_table(inputs, first_slot, slots, sum(self._slot_nums), self._max_nnz)
+            # Not before: TensorFlow 1.15 takes no slices of sparse tensors of uint32.
+            keys = tf.cast(keys, self._key_dtype)
             vectors.append(tf.reshape(layer(keys, training=training), [-1, slots * dim]))
             first_slot += slots
         return self._logit(tf.concat(vectors, axis=1))

@@ -69,8 +69,6 @@ def main():
     iterator = tf.compat.v1.data.make_initializable_iterator(training.batches_of_rank(keys, labels, flags))
     inputs, labels = iterator.get_next()
     inputs = as_sparse(inputs, flags.max_nnz)
-    if flags.tables == "sok":
-        inputs = tf.cast(inputs, flags.key_dtype)
     model = make_model(flags, tf.as_dtype(flags.key_dtype))
     step, initialize = training.add_training_step(model, inputs, labels, flags, bool(flags.mixed_precision))
     training.run(step, initialize, sok_init, model, iterator, flags)
