@@ -91,7 +91,7 @@ has_old_abi() { grep -q 'CXX11_ABI=0$' "$(sok_env).bazelrc"; }
 
 # The link to Bazel's outputs for the chosen TensorFlow version.
 sok_bazel_link() {  # sok_bazel_link bin|testlogs
-  if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
+  if [ "$(sok_name)" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     printf '%s' "$SOK_ROOT/bazel-$1"
   else
     printf '%s' "$SOK_ROOT/bazel-tf/$(sok_name)-$1"
@@ -101,7 +101,7 @@ sok_bazel_link() {  # sok_bazel_link bin|testlogs
 # Runs Bazel for the chosen TensorFlow version. The outputs for the default version are where a plain `bazel` puts
 # them. Each other version has its own outputs and server, so that switching versions rebuilds nothing.
 sok_bazel() {
-  if [ "$SOK_TENSORFLOW" = "$SOK_DEFAULT_TENSORFLOW" ]; then
+  if [ "$(sok_name)" = "$SOK_DEFAULT_TENSORFLOW" ]; then
     (cd "$SOK_ROOT" && bazel "$@")
   else
     (cd "$SOK_ROOT" && bazel --output_user_root="$SOK_HOME/bazel-tf-$(sok_name)" \
