@@ -23,7 +23,7 @@ import dlrm_data  # noqa: E402 - needs the path
 from dlrm import add_common_flags, train  # noqa: E402
 from dlrm_model import Dlrm  # noqa: E402
 from models import keras  # noqa: E402
-from training import start  # noqa: E402
+from training import started  # noqa: E402
 
 
 class TablesOverRanks(keras.layers.Layer):
@@ -84,18 +84,18 @@ def add_training_step(
 
 def main() -> None:
     """Trains, and prints losses and the AUC of the held-out samples."""
-    start()
-    flags = parse_flags()
-    sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
-    training, held_out = (
-        dlrm_data.batches(flags.data_dir, sizes, flags.global_batch_size, hvd.rank(), hvd.size(), part)
-        for part in (False, True)
-    )
-    tables = TablesOverRanks(flags, sizes)
-    model = Dlrm(tables, len(sizes), flags.embedding_vec_size, flags.bottom_stack, flags.top_stack)
-    step = add_training_step(model, *training.get_next(), flags)
-    # broadcast_variables does not change tables that only one rank has.
-    train(model, step, training, held_out, flags, dmp.broadcast_variables)
+    with started():
+        flags = parse_flags()
+        sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
+        training, held_out = (
+            dlrm_data.batches(flags.data_dir, sizes, flags.global_batch_size, hvd.rank(), hvd.size(), part)
+            for part in (False, True)
+        )
+        tables = TablesOverRanks(flags, sizes)
+        model = Dlrm(tables, len(sizes), flags.embedding_vec_size, flags.bottom_stack, flags.top_stack)
+        step = add_training_step(model, *training.get_next(), flags)
+        # broadcast_variables does not change tables that only one rank has.
+        train(model, step, training, held_out, flags, dmp.broadcast_variables)
 
 
 if __name__ == "__main__":

@@ -24,24 +24,26 @@ def main():
     parser.add_argument("--dynamic_input", type=int, choices=(0, 1), default=0)
     flags = parser.parse_args()
 
-    training.start()
-    sok_init = sok.Init(global_batch_size=flags.global_batch_size)
-    keys, labels = training.random_samples(flags, flags.nnz_per_slot, absent_keys=False)
-    iterator = tf.compat.v1.data.make_initializable_iterator(training.batches_of_rank(keys, labels, flags))
-    inputs, labels = iterator.get_next()
-    make = DenseModel if flags.tables == "sok" else DenseModelOfVariables
-    # The bound of an embedding layer is the number of rows per rank.
-    bound = -(-flags.vocabulary_size // hvd.size()) if flags.tables == "sok" else flags.vocabulary_size
-    model = make(
-        bound,
-        flags.embedding_vec_size[0],
-        flags.slot_num[0],
-        flags.nnz_per_slot,
-        use_hashtable=bool(flags.use_hashtable),
-        dynamic_input=bool(flags.dynamic_input),
-    )
-    step, initialize = training.add_training_step(model, inputs, labels, flags)
-    training.run(step, initialize, sok_init, model, iterator, flags)
+    with training.started():
+        sok_init = sok.Init(global_batch_size=flags.global_batch_size)
+        keys, labels = training.random_samples(flags, flags.nnz_per_slot, absent_keys=False)
+        iterator = tf.compat.v1.data.make_initializable_iterator(
+            training.batches_of_rank(keys, labels, flags)
+        )
+        inputs, labels = iterator.get_next()
+        make = DenseModel if flags.tables == "sok" else DenseModelOfVariables
+        # The bound of an embedding layer is the number of rows per rank.
+        bound = -(-flags.vocabulary_size // hvd.size()) if flags.tables == "sok" else flags.vocabulary_size
+        model = make(
+            bound,
+            flags.embedding_vec_size[0],
+            flags.slot_num[0],
+            flags.nnz_per_slot,
+            use_hashtable=bool(flags.use_hashtable),
+            dynamic_input=bool(flags.dynamic_input),
+        )
+        step, initialize = training.add_training_step(model, inputs, labels, flags)
+        training.run(step, initialize, sok_init, model, iterator, flags)
 
 
 if __name__ == "__main__":

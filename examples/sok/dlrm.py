@@ -17,7 +17,7 @@ import dlrm_data
 import sparse_operation_kit as sok
 from dlrm_model import EMBEDDINGS, Dlrm
 from models import keras, optimizers
-from training import start
+from training import started
 
 
 class WarmUpAndDecay(keras.optimizers.schedules.LearningRateSchedule):
@@ -150,18 +150,18 @@ def _broadcast(variables):
 def main():
     """Runs the program."""
     flags = parse_flags()
-    start()
-    sok_init = sok.Init(global_batch_size=flags.global_batch_size)
-    sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
-    training, held_out = (
-        dlrm_data.batches(flags.data_dir, sizes, flags.global_batch_size, hvd.rank(), hvd.size(), part)
-        for part in (False, True)
-    )
-    dim = flags.embedding_vec_size
-    embedding = EMBEDDINGS[flags.embedding_layer](sizes, dim)
-    model = Dlrm(embedding, len(sizes), dim, flags.bottom_stack, flags.top_stack)
-    step = add_training_step(model, *training.get_next(), flags)
-    train(model, step, training, held_out, flags, _broadcast, first=[sok_init])
+    with started():
+        sok_init = sok.Init(global_batch_size=flags.global_batch_size)
+        sizes = dlrm_data.vocabulary_sizes(flags.largest_vocabulary)
+        training, held_out = (
+            dlrm_data.batches(flags.data_dir, sizes, flags.global_batch_size, hvd.rank(), hvd.size(), part)
+            for part in (False, True)
+        )
+        dim = flags.embedding_vec_size
+        embedding = EMBEDDINGS[flags.embedding_layer](sizes, dim)
+        model = Dlrm(embedding, len(sizes), dim, flags.bottom_stack, flags.top_stack)
+        step = add_training_step(model, *training.get_next(), flags)
+        train(model, step, training, held_out, flags, _broadcast, first=[sok_init])
 
 
 if __name__ == "__main__":

@@ -61,17 +61,21 @@ def main():
     if flags.functional_api and (flags.tables != "sok" or len(flags.slot_num) > 1):
         parser.error("--functional_api 1 needs --tables sok and one table")
 
-    training.start()
-    if flags.mixed_precision:
-        training.compute_in_half_precision()
-    sok_init = sok.Init(global_batch_size=flags.global_batch_size)
-    keys, labels = training.random_samples(flags, flags.max_nnz, absent_keys=True)
-    iterator = tf.compat.v1.data.make_initializable_iterator(training.batches_of_rank(keys, labels, flags))
-    inputs, labels = iterator.get_next()
-    inputs = as_sparse(inputs, flags.max_nnz)
-    model = make_model(flags, tf.as_dtype(flags.key_dtype))
-    step, initialize = training.add_training_step(model, inputs, labels, flags, bool(flags.mixed_precision))
-    training.run(step, initialize, sok_init, model, iterator, flags)
+    with training.started():
+        if flags.mixed_precision:
+            training.compute_in_half_precision()
+        sok_init = sok.Init(global_batch_size=flags.global_batch_size)
+        keys, labels = training.random_samples(flags, flags.max_nnz, absent_keys=True)
+        iterator = tf.compat.v1.data.make_initializable_iterator(
+            training.batches_of_rank(keys, labels, flags)
+        )
+        inputs, labels = iterator.get_next()
+        inputs = as_sparse(inputs, flags.max_nnz)
+        model = make_model(flags, tf.as_dtype(flags.key_dtype))
+        step, initialize = training.add_training_step(
+            model, inputs, labels, flags, bool(flags.mixed_precision)
+        )
+        training.run(step, initialize, sok_init, model, iterator, flags)
 
 
 if __name__ == "__main__":

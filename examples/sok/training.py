@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 
@@ -30,8 +31,9 @@ def add_common_flags(parser, slot_num, embedding_vec_size):
     parser.add_argument("--restore_dir", help="folder of raw files to start from")
 
 
-def start():
-    """Starts Horovod, in graph mode and with the same initial weights in every run.
+@contextlib.contextmanager
+def started():
+    """Starts Horovod; a graph in graph mode, with the same initial weights in every run.
 
     Without a launcher there is one rank.
     """
@@ -39,8 +41,12 @@ def start():
     tf.compat.v1.enable_v2_behavior()
     tf.compat.v1.disable_eager_execution()
     random.seed(1)  # Keras draws seeds of initial weights from it
-    tf.compat.v1.set_random_seed(1)
     hvd.init()
+    # After enable_v2_behavior, Adam of TensorFlow 1.15 does not find its variables in a branch of the
+    # default graph.
+    with tf.Graph().as_default():
+        tf.compat.v1.set_random_seed(1)
+        yield
 
 
 def compute_in_half_precision():
