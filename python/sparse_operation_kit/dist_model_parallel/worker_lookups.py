@@ -117,7 +117,8 @@ def _rows(
     begin, end = part.rows
     is_here = (keys >= begin) & (keys < end)
     rows = tf.gather(variable, tf.boolean_mask(keys, is_here) + part.shift)
-    zeros = tf.shape(rows)[0]  # the row of zeros that follows
+    # The row of zeros that follows. `tf.where` of TensorFlow 1.15 does not broadcast.
+    zeros = tf.fill(tf.shape(keys), tf.shape(rows)[0])
     row_of_key = tf.where(is_here, tf.cumsum(tf.cast(is_here, tf.int32)) - 1, zeros)
     return tf.concat([rows, tf.zeros([1, variable.shape[1]])], axis=0), tf.gather(row_of_key, places)
 
