@@ -5,12 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
+# `mmap.madvise` is new in Python 3.8.
 _PROGRAM = """
-import mmap, sys, time
+import ctypes, mmap, sys, time
+MADV_HUGEPAGE = 14
 count, block = int(sys.argv[1]), b"x" * (1 << 20)
+libc = ctypes.CDLL(None, use_errno=True)
 begin = time.perf_counter()
 memory = mmap.mmap(-1, count)
-memory.madvise(mmap.MADV_HUGEPAGE)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+if libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(count), MADV_HUGEPAGE):
+    raise OSError(ctypes.get_errno(), "madvise")
 for at in range(0, count, len(block)):
     memory[at : at + len(block)] = block
 print(time.perf_counter() - begin)

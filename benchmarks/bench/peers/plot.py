@@ -61,7 +61,7 @@ def _draw(axes: object, rows: Sequence[Row]) -> None:
         for number, entry in enumerate(row.entries):
             at = place - 0.4 + width * (number + 0.5)
             bar = axes.bar(at, entry.timing.median, width * 0.95, color=_COLORS[entry.name])
-            axes.bar_label(bar, fmt=_milliseconds, fontsize=6)
+            axes.bar_label(bar, [_milliseconds(entry.timing.median)], fontsize=6)
         axes.hlines(row.copy_ms, place - 0.4, place + 0.4, color="black", linewidth=1)
     axes.set_xticks(range(len(rows)), [_question(row) for row in rows], fontsize=7)
     axes.set_yscale("log")
