@@ -282,6 +282,14 @@ def test_what_was_read_before_a_step_stays():
     np.testing.assert_allclose(variable.numpy()[[0, 2]], _initial()[[0, 2]] - 0.1, rtol=1e-6)
 
 
+def test_a_variable_without_rows_can_be_trained():
+    """A rank that has no part of a table has such a variable."""
+    variable, slot = tf.Variable(tf.zeros([0, DIM])), tf.Variable(tf.zeros([0, DIM]))
+    nothing = {"rows": tf.zeros([0], tf.int64), "gradients": tf.zeros([0, DIM])}
+    _op(variable, [slot], optimizer="momentum", hyper=[0.1, 0.9], **nothing)
+    assert variable.shape == slot.shape == [0, DIM]
+
+
 def test_an_uninitialized_slot_is_an_error():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variable = tf.compat.v1.get_variable("table", initializer=_initial(), use_resource=True)

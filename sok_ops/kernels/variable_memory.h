@@ -13,7 +13,7 @@ namespace sok {
 // a kernel may change it in place. The caller holds the variable's lock for writing.
 inline tensorflow::Status OwnMemory(tensorflow::OpKernelContext* context, tensorflow::Var* variable) {
   tensorflow::Tensor* shared = variable->tensor();
-  if (HasMemoryAlone(*shared)) return tensorflow::Status();
+  if (shared->NumElements() == 0 || HasMemoryAlone(*shared)) return tensorflow::Status();
   tensorflow::Tensor own;
   TF_RETURN_IF_ERROR(context->allocate_temp(shared->dtype(), shared->shape(), &own));
   const auto bytes = shared->tensor_data();
