@@ -211,7 +211,7 @@ def check_eager_lookups():
         gradients = dmp.DistributedGradientTape(tape).gradient(loss, layer.trainable_variables)
         assert all(isinstance(gradient, tf.IndexedSlices) for gradient in gradients)
         for output, table in zip_equal(outputs, layer.get_weights(all_ranks=True)):
-            np.testing.assert_array_equal(output, table[[[communicator().rank, 9]]])
+            np.testing.assert_array_equal(output, table[np.array([[communicator().rank, 9]])])
     with pytest.raises(tf.errors.InvalidArgumentError, match="has 10"):
         layer([[[10 * communicator().rank]]] * communicator().size)
 
@@ -232,7 +232,7 @@ def check_concatenated_features():
         own = ids[3 * rank :][:3] if layer.dp_input else ids
         inputs = {0: own, 1: own[:, :1], 2: own[:, :1]}
         outputs = layer([inputs[number] for number in _inputs(layer)])
-        np.testing.assert_array_equal(outputs[0], table[[[2, 3], [0, 6], [1, 4]]])
+        np.testing.assert_array_equal(outputs[0], table[np.array([[2, 3], [0, 6], [1, 4]])])
         inputs[0] = own + [[1, 0]] if rank == 1 else own
         with pytest.raises(tf.errors.InvalidArgumentError, match="input 0 on rank 1 has 3"):
             layer([inputs[number] for number in _inputs(layer)])
@@ -376,12 +376,15 @@ def check_a_table_larger_than_memory(folder):
             layer.set_weights(paths[:1], chunk=chunk)
         gc.collect()
         with _limited(resource.RLIMIT_DATA, _bytes_of_data() + half):
-            with pytest.raises((MemoryError, ValueError), match="Unable to allocate"):
-                full.get_weights()
+            # With TensorFlow 1.15, a thread of Horovod is the first to get no memory, which ends the process.
+            if compat.IS_TENSORFLOW_2:
+                with pytest.raises((MemoryError, ValueError), match="Unable to allocate"):
+                    full.get_weights()
             full.get_weights(paths=paths[:1], chunk=chunk)
             sliced.set_weights(paths[:1], chunk=chunk)
             sliced.get_weights(paths=paths[1:], chunk=chunk)
-        _check_rank_without_memory(full, half)
+        if compat.IS_TENSORFLOW_2:
+            _check_rank_without_memory(full, half)
         assert filecmp.cmp(*paths, shallow=False)
         assert np.load(paths[1], mmap_mode="r")[-1].any()
         message = "weights of Table 0 .*: File too large: .*large0.npy"
