@@ -23,6 +23,11 @@ from sparse_operation_kit.checkpoint import own_files, prefix_lock
 from sparse_operation_kit.saver import retention
 
 
+def _with_id(table: str) -> str:
+    """A path, or its last part, with the 16 digits of an id for the number of the table "t-1"."""
+    return re.sub(r"(^|/)t-(\d+)", lambda found: f"{found[1]}t-{found[2].zfill(16)}", table)
+
+
 class Folder:
     """A directory of fake checkpoints of one table "t".
 
@@ -39,10 +44,8 @@ class Folder:
         arrays = {"keys": np.zeros([0], "<i8"), "values": np.zeros([0, 4], "<f4")}
         if chain:
             arrays["deleted"] = arrays["keys"]
-        links = [{"path": f"../../{link}", "crc32": 0} for link in chain]
-        name = re.sub(r"\d+", lambda digits: digits[0].zfill(16), table)
-        links = [{**link, "path": re.sub(r"\d+$", lambda n: n[0].zfill(16), link["path"])} for link in links]
-        folder = self.path / f"{base}.sok" / name
+        links = [{"path": f"../../{_with_id(link)}", "crc32": 0} for link in chain]
+        folder = self.path / f"{base}.sok" / _with_id(table)
         checkpoint_files.write_folder(folder, [arrays], kind="delta" if chain else "full", chain=links)
         if not self.in_folders:
             self._put_beside(folder)
@@ -62,10 +65,9 @@ class Folder:
 
     def file(self, table: str, file: str) -> pathlib.Path:
         """The path of a table's file."""
-        table = re.sub(r"\d+$", lambda digits: digits[0].zfill(16), table)
         if self.in_folders:
-            return self.path / table / file
-        return saved_files.named_by(self.path, table, file)
+            return self.path / _with_id(table) / file
+        return saved_files.named_by(self.path, _with_id(table), file)
 
     def set_time(self, table: str, seconds: float) -> None:
         """Sets when a table was written."""
@@ -75,9 +77,8 @@ class Folder:
     def checkpoint(self, base: str, reference: str | None, text: str | None = None) -> None:
         """Makes TensorFlow's part of a checkpoint."""
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            folder = re.sub(r"\d+$", lambda digits: digits[0].zfill(16), reference or "")
-            reference = {"folder": folder, "manifest_crc32": 0, "steps": 0} if reference else "no object"
-            value = json.dumps(reference) if text is None else text
+            fields = {"folder": _with_id(reference or ""), "manifest_crc32": 0, "steps": 0}
+            value = json.dumps(fields if reference else "no object") if text is None else text
             variable = tf.Variable(value, name="t/checkpoint")
             tf.Variable(1.0, name="dense")
             session.run(variable.initializer)
