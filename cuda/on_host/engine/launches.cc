@@ -34,7 +34,7 @@ cudaError_t CheckLaunch(const cudaLaunchConfig_t& config, const void* kernel) {
       grid.x > kMaxGridX || grid.y > kMaxGridYZ || grid.z > kMaxGridYZ || block.z > kMaxBlockZ ||
       block.x > kMaxThreadsOfBlock || block.y > kMaxThreadsOfBlock ||
       block.x * block.y * block.z > kMaxThreadsOfBlock) {
-    return cudaErrorInvalidConfiguration;
+    return cudaErrorInvalidValue;  // what CUDA 13.0 answers, and not cudaErrorInvalidConfiguration
   }
   if (config.dynamicSmemBytes > MaxDynamicSharedOf(kernel)) return cudaErrorInvalidValue;
   if (IsCooperative(config) && uint64_t{grid.x} * grid.y * grid.z > kMaxCooperativeBlocks) {
