@@ -63,11 +63,10 @@ def _output_and_status_of(function):
 
 
 def test_a_host_that_touches_the_device_s_memory_dies():
-    runtime = fake_gpu_device.cuda_runtime()
+    memory = ctypes.c_void_p()
+    fake_gpu_device.cuda_runtime().allocate(ctypes.byref(memory), 4096)
 
     def touch():
-        memory = ctypes.c_void_p()
-        runtime.allocate(ctypes.byref(memory), 4096)
         ctypes.string_at(memory.value + 8, 4)
 
     output, status = _output_and_status_of(touch)

@@ -17,9 +17,12 @@ namespace {
 Status CheckDevice(const std::string& variable) {
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaSuccess && devices > 0) return OkStatus();
+  if (error == cudaSuccess && devices == 0) error = cudaErrorNoDevice;
+  // A process that was forked after CUDA was used still knows the number of devices, but can use none.
+  size_t free_bytes = 0, total_bytes = 0;
+  if (error == cudaSuccess) error = cudaMemGetInfo(&free_bytes, &total_bytes);
+  if (error == cudaSuccess) return OkStatus();
   cudaGetLastError();
-  if (error == cudaSuccess) error = cudaErrorNoDevice;
   return FailedPrecondition("Embedding variable '", variable,
                             "' needs a CUDA device: ", cudaGetErrorString(error));
 }

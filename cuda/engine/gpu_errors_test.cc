@@ -1,6 +1,8 @@
 // Errors that users cause have the messages of the CPU engine, and memory that runs out leaves no table
 // half-changed.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <functional>
@@ -117,6 +119,23 @@ TEST_F(GpuErrorsTest, TablesWithoutHashing) {
     const auto count = int64_t{1} << 31;
     return group.table(0).Assign(group.context(), {nullptr, count}, &value);
   });
+}
+
+TEST_F(GpuErrorsTest, TablesOfAForkedProcess) {
+  Make({OfThreeRows()});
+  const pid_t forked = fork();
+  ASSERT_GE(forked, 0);
+  if (forked == 0) {
+    const auto made = GpuCase().engine->MakeTable(gpu_->context(), OfThreeRows());
+    const bool is_clear =
+        made.status().code() == StatusCode::kFailedPrecondition &&
+        made.status().message() == "Embedding variable 'clicks' needs a CUDA device: initialization error";
+    _exit(is_clear ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(forked, &status, 0), forked);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 // Scratch of which the allocation number `fails` fails.

@@ -326,17 +326,33 @@ SOK_DEVICE_TEST(DeviceTest, Properties) {
   EXPECT_STREQ(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
 }
 
-SOK_DEVICE_TEST(DeviceTest, IsNotThereInAForkedProcess) {
-  int devices = 0;
-  ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+// The error of a call in a forked process.
+template <typename Call>
+int ErrorInForkedProcess(const Call& call) {
   const pid_t forked = fork();
-  ASSERT_GE(forked, 0);
-  if (forked == 0) _exit(cudaGetDeviceCount(&devices));
+  if (forked == 0) _exit(call());
   int status = 0;
-  ASSERT_EQ(waitpid(forked, &status, 0), forked);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), cudaErrorInitializationError);
-  EXPECT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+  EXPECT_EQ(waitpid(forked, &status, 0), forked);
+  EXPECT_TRUE(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+// The number of devices is still known there, but the device cannot be used.
+SOK_DEVICE_TEST(DeviceTest, CannotBeUsedInAForkedProcess) {
+  int devices = 0;
+  size_t free_bytes = 0, total_bytes = 0;
+  void* memory = nullptr;
+  cudaStream_t stream = nullptr;
+  const auto allocate = [&] { return cudaMalloc(&memory, 16); };
+  ASSERT_EQ(allocate(), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(ErrorInForkedProcess([&] { return cudaGetDeviceCount(&devices); }), cudaSuccess);
+  EXPECT_EQ(ErrorInForkedProcess(allocate), cudaErrorInitializationError);
+  EXPECT_EQ(ErrorInForkedProcess([&] { return cudaStreamCreate(&stream); }), cudaErrorInitializationError);
+  EXPECT_EQ(ErrorInForkedProcess([&] { return cudaMemGetInfo(&free_bytes, &total_bytes); }),
+            cudaErrorInitializationError);
+  ASSERT_EQ(allocate(), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
 }
 
 }  // namespace

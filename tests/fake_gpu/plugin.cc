@@ -217,10 +217,13 @@ void SetWords(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* at
 
 // --- What TensorFlow asks a plugin for ---
 
-// The first device only: no other is ever made current.
+// The first device only: no other is ever made current. None in a process that was forked after CUDA was
+// used: it still knows the number of devices, but cannot use them.
 void DeviceCount(const SP_Platform*, int* count, TF_Status* status) {
   int devices = 0;
-  *count = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 ? 1 : 0;
+  size_t free_bytes = 0, total_bytes = 0;
+  const bool has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+  *count = has_device && cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess ? 1 : 0;
   TF_SetStatus(status, TF_OK, "");
 }
 void CreateDevice(const SP_Platform*, SE_CreateDeviceParams* params, TF_Status* status) {

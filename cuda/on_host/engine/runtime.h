@@ -14,7 +14,11 @@ cudaError_t Result(cudaError_t error);
 inline StreamQueues& Queues() { return StreamQueues::Get(); }
 inline DeviceMemory& Memory() { return DeviceMemory::Get(); }
 
-// The stream of a handle, for calls that are forbidden in a function of cudaLaunchHostFunc.
+// Whether memory, streams and events can be used here: not in a function of cudaLaunchHostFunc, and not in a
+// process that was forked from one that has called the runtime.
+cudaError_t CheckUsableHere();
+
+// The stream of a handle, if it can be used here.
 cudaError_t FindStream(cudaStream_t handle, CUstream_st** stream);
 
 enum class Side { kPageable, kPinned, kDevice, kInvalid };

@@ -18,17 +18,25 @@ constexpr int kMaxBlocksOfMultiprocessor = 32;
 constexpr size_t kSharedOfMultiprocessor = size_t{228} << 10;
 constexpr int kMajor = 9, kMinor = 0;
 
+bool WasForkedFromUser() {
+  static const pid_t user = getpid();
+  return getpid() != user;
+}
+
 }  // namespace
+
+cudaError_t CheckUsableHere() {
+  if (WasForkedFromUser()) return cudaErrorInitializationError;
+  return StreamQueues::InHostFunction() ? cudaErrorNotPermitted : cudaSuccess;
+}
+
 }  // namespace sok::on_host
 
 using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the global namespace
 
 cudaError_t cudaGetDeviceCount(int* count) {
   if (count == nullptr) return Result(cudaErrorInvalidValue);
-  // CUDA cannot be used in a process that was forked from one that has used it. This is the first function
-  // that a program calls to find its device.
-  static const pid_t user = getpid();
-  if (getpid() != user) return Result(cudaErrorInitializationError);
+  WasForkedFromUser();  // A process that asks for devices has called the runtime, but a forked one may ask.
   *count = 1;
   return cudaSuccess;
 }

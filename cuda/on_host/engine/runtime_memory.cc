@@ -23,7 +23,7 @@ namespace {
 
 cudaError_t AllocateNow(void** address, size_t bytes, MemoryKind kind) {
   if (address == nullptr) return cudaErrorInvalidValue;
-  if (StreamQueues::InHostFunction()) return cudaErrorNotPermitted;
+  if (const cudaError_t error = CheckUsableHere()) return error;
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   const Allocation* const allocation = Memory().Allocate(bytes, kind, true);
@@ -58,7 +58,7 @@ cudaError_t cudaHostAlloc(void** address, size_t bytes, unsigned flags) {
 
 // Waits for all work, as in CUDA.
 cudaError_t cudaFree(void* address) {
-  if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   if (address == nullptr) return cudaSuccess;
   Allocation* const allocation = FindBegin(address, MemoryKind::kDevice);
   if (allocation == nullptr) return Result(cudaErrorInvalidValue);
@@ -70,7 +70,7 @@ cudaError_t cudaFree(void* address) {
 
 // CUDA does not document that this waits, so it does not.
 cudaError_t cudaFreeHost(void* address) {
-  if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   if (address == nullptr) return cudaSuccess;
   Allocation* const allocation = FindBegin(address, MemoryKind::kPinned);
   if (allocation == nullptr) return Result(cudaErrorInvalidValue);
@@ -117,6 +117,7 @@ cudaError_t cudaHostGetDevicePointer(void** device_address, void* host_address, 
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   if (free_bytes == nullptr || total_bytes == nullptr) return Result(cudaErrorInvalidValue);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   *total_bytes = Memory().limit();
   *free_bytes = *total_bytes - std::min(*total_bytes, Memory().device_bytes_in_use());
   return cudaSuccess;

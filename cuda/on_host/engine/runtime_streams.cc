@@ -11,7 +11,7 @@
 namespace sok::on_host {
 
 cudaError_t FindStream(cudaStream_t handle, CUstream_st** stream) {
-  if (StreamQueues::InHostFunction()) return cudaErrorNotPermitted;
+  if (const cudaError_t error = CheckUsableHere()) return error;
   *stream = Queues().Find(handle);
   return *stream == nullptr ? cudaErrorInvalidResourceHandle : cudaSuccess;
 }
@@ -45,7 +45,7 @@ MarkPtr RecordedIn(const CUevent_st& event) {
 using namespace sok::on_host;  // NOLINT: the functions below are CUDA's, in the global namespace
 
 cudaError_t cudaDeviceSynchronize() {
-  if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   Queues().WaitForAll();
   MemoryPool::Get().TrimToThreshold();
   return cudaSuccess;
@@ -59,11 +59,13 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (stream == nullptr || flags > cudaStreamNonBlocking) return Result(cudaErrorInvalidValue);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   *stream = Queues().Create(flags != cudaStreamNonBlocking);
   return cudaSuccess;
 }
 // The stream's work still runs.
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   CUstream_st* const stream = Queues().Find(handle);
   if (stream == nullptr || handle == nullptr || handle == cudaStreamLegacy) {
     return Result(cudaErrorInvalidResourceHandle);
@@ -107,12 +109,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (event == nullptr || (flags & ~(cudaEventBlockingSync | cudaEventDisableTiming)) != 0) {
     return Result(cudaErrorInvalidValue);
   }
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   const std::lock_guard<std::mutex> lock(events_mutex);
   Events().push_back(std::make_unique<CUevent_st>((flags & cudaEventDisableTiming) == 0));
   *event = Events().back().get();
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   CUevent_st* const event = FindEvent(handle);
   if (event == nullptr) return Result(cudaErrorInvalidResourceHandle);
   const std::lock_guard<std::mutex> lock(events_mutex);
@@ -131,7 +135,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
-  if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   const CUevent_st* const event = FindEvent(handle);
   if (event == nullptr) return Result(cudaErrorInvalidResourceHandle);
   Queues().WaitFor(RecordedIn(*event));
@@ -139,13 +143,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
-  if (StreamQueues::InHostFunction()) return Result(cudaErrorNotPermitted);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   const CUevent_st* const event = FindEvent(handle);
   if (event == nullptr) return Result(cudaErrorInvalidResourceHandle);
   return Queues().IsDone(RecordedIn(*event)) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (milliseconds == nullptr) return Result(cudaErrorInvalidValue);
+  if (const cudaError_t error = CheckUsableHere()) return Result(error);
   const CUevent_st *const first = FindEvent(start), *const second = FindEvent(end);
   if (first == nullptr || second == nullptr || !first->has_time || !second->has_time) {
     return Result(cudaErrorInvalidResourceHandle);
