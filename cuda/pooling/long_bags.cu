@@ -9,6 +9,7 @@ namespace sok {
 namespace {
 
 constexpr int kSummedColumns = kLanesOfWarp;  // of a block
+constexpr unsigned kEveryLane = 0xffffffffu;
 constexpr int kReadingWarps = kThreadsPerBlock / kLanesOfWarp;
 constexpr int kTermsOfWarp = 8;  // the terms of a tile that a warp reads at a time
 constexpr int kTileTerms = kTermsOfWarp * kReadingWarps;
@@ -21,23 +22,32 @@ struct LongBagsPart {
   PartPlace place;
 };
 
-// The long bag that block number `block` of a lookup handles; negative if none. Block k looks at occurrence k
-// * kLongBag. If several blocks look into the same bag, the first handles it.
-__device__ int64_t LongBagOf(const BagsView& bags, int64_t block) {
-  const int64_t at = bags.begin[0] + block * kLongBag;
-  if (at >= bags.begin[bags.bags]) return -1;
+// The last of the bags that begins at or before occurrence `at`, which is in one of them or after all. The
+// lanes of a warp look at 32 bags at once, as each look waits for memory. All of them must call it.
+__device__ int64_t LastBagBefore(const BagsView& bags, int64_t at) {
+  const int lane = static_cast<int>(threadIdx.x) % kLanesOfWarp;
   int64_t low = 0;
   int64_t high = bags.bags;
   while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    if (bags.begin[middle] <= at) {
-      low = middle;
-    } else {
-      high = middle;
-    }
+    const int64_t step = (high - low + kLanesOfWarp - 1) / kLanesOfWarp;
+    const int64_t bag = low + lane * step;
+    const unsigned begun = __ballot_sync(kEveryLane, bag < high && bags.begin[bag] <= at);
+    // The first lane's bag has begun, and those that have are the first ones.
+    low += (__popc(begun) - 1) * step;
+    high = low + step < high ? low + step : high;
   }
-  const int64_t begin = bags.begin[low];
-  return bags.begin[low + 1] - begin >= kLongBag && at - begin < kLongBag ? low : -1;
+  return low;
+}
+
+// The long bag that block number `block` of a lookup handles; negative if none. Block k looks at occurrence k
+// * kLongBag. If several blocks look into the same bag, the first handles it. All lanes of a warp must call
+// it.
+__device__ int64_t LongBagOf(const BagsView& bags, int64_t block) {
+  const int64_t at = bags.begin[0] + block * kLongBag;
+  const int64_t bag = LastBagBefore(bags, at);
+  const int64_t begin = bags.begin[bag];
+  const int64_t end = bags.begin[bag + 1];
+  return end - begin >= kLongBag && at - begin < kLongBag && at < end ? bag : -1;
 }
 
 // The sum of one column over a bag, computed by all threads of a block; the threads of the first warp end up
@@ -136,9 +146,16 @@ template <bool kMayBeAbsent>
 __global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks)
     SumLongBags(const __grid_constant__ PartBatch<LongBagsPart> batch) {
   __shared__ float terms[2 * kTileTerms * kSummedColumns];
+  __shared__ int64_t bag_of_block[1];
   const LongBagsPart& part = PartOfBlock(batch);
   const LookupOutput& lookup = part.lookup;
-  const int64_t bag = LongBagOf(lookup.bags, blockIdx.x - part.place.first_block);
+  // Most blocks find none. One warp searches, because each of its loads is of 32 places far apart.
+  if (threadIdx.x < kLanesOfWarp) {
+    const int64_t found = LongBagOf(lookup.bags, blockIdx.x - part.place.first_block);
+    if (threadIdx.x == 0) bag_of_block[0] = found;
+  }
+  __syncthreads();
+  const int64_t bag = bag_of_block[0];
   if (bag < 0) return;
   const int64_t column = part.column + threadIdx.x % kLanesOfWarp;
   ColumnOfLongBag<kMayBeAbsent> sum(lookup, column, terms);
