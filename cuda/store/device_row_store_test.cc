@@ -288,36 +288,48 @@ TEST_F(DeviceRowStoreTest, RowsInTheHostsMemory) {
   EXPECT_LT(device_.in_use, 1000);
 }
 
+// Every seventh of 100 places holds no row, the others distinct ones of 120.
+std::vector<int64_t> ListOfRows() {
+  std::vector<int64_t> list(100);
+  for (size_t i = 0; i < list.size(); ++i) list[i] = i % 7 == 1 ? -1 : static_cast<int64_t>(i) * 49 % 120;
+  return list;
+}
+
+// Some of these pieces, and rows of some of these dims, are aligned to 16 bytes, and some are not.
 TEST_F(DeviceRowStoreTest, PiecesOfListedRows) {
-  for (const int64_t dim : {1, 5, 32, 70}) {
+  const std::vector<int64_t> list = ListOfRows();
+  const auto n = static_cast<int64_t>(list.size());
+  DeviceArray<int64_t> rows(list);
+  for (const int64_t dim : {1, 5, 32, 70, 160}) {
     DeviceRowStore store(dim, &device_, &device_);
-    ASSERT_TRUE(store.SetSlots(nullptr, std::vector<SlotSpec>{{2, 0.0f}}, 0).ok());
-    ASSERT_TRUE(store.Reserve(nullptr, 30).ok());
-    const int64_t width = dim + 2;
-    std::vector<float> table = AnyFloats(30 * width, dim);
+    ASSERT_TRUE(store.SetSlots(nullptr, std::vector<SlotSpec>{{4, 0.0f}, {2, 0.0f}}, 0).ok());
+    ASSERT_TRUE(store.Reserve(nullptr, 120).ok());
+    const int64_t width = dim + 6;
+    std::vector<float> table = AnyFloats(120 * width, dim);
     Write(store, table, 0, width);
-    const std::vector<int64_t> list = {29, -1, 0, 17, -1, 4};
-    DeviceArray<int64_t> rows(list);
-    const std::vector<std::pair<int64_t, int64_t>> pieces = {{0, width}, {0, dim}, {dim, 2}, {width - 1, 1}};
+    const std::vector<std::pair<int64_t, int64_t>> pieces = {
+        {0, width}, {0, dim}, {dim, 4}, {dim + 4, 2}, {width - 1, 1}};
     for (const auto& [first, columns] : pieces) {
-      const std::vector<float> before = AnyFloats(6 * columns, 3);
-      const std::vector<float> fresh = AnyFloats(6 * columns, 100 + first);
-      std::vector<float> expected = before;
-      DeviceArray<float> values(before);
-      DeviceArray<float> new_values(fresh);
-      ASSERT_TRUE(GatherRows(nullptr, store.view(), {rows.data(), 0, 6}, first, columns, values.data()).ok());
-      ASSERT_TRUE(
-          ScatterRows(nullptr, store.view(), {rows.data(), 0, 6}, first, columns, new_values.data()).ok());
-      for (int64_t i = 0; i < 6; ++i) {
-        if (list[i] < 0) continue;
-        float* const row = table.data() + list[i] * width + first;
-        std::copy_n(row, columns, expected.begin() + i * columns);
-        std::copy_n(fresh.begin() + i * columns, columns, row);
+      for (const int64_t shift : {0, 1}) {
+        const std::vector<float> before = AnyFloats(n * columns + shift, 3);
+        const std::vector<float> fresh = AnyFloats(n * columns + shift, 100 + first);
+        std::vector<float> expected = before;
+        DeviceArray<float> values(before), new_values(fresh);
+        const RowList of_list = {rows.data(), 0, n};
+        ASSERT_TRUE(GatherRows(nullptr, store.view(), of_list, first, columns, values.data() + shift).ok());
+        ASSERT_TRUE(
+            ScatterRows(nullptr, store.view(), of_list, first, columns, new_values.data() + shift).ok());
+        for (int64_t i = 0; i < n; ++i) {
+          if (list[i] < 0) continue;
+          float* const row = table.data() + list[i] * width + first;
+          std::copy_n(row, columns, expected.begin() + shift + i * columns);
+          std::copy_n(fresh.begin() + shift + i * columns, columns, row);
+        }
+        EXPECT_EQ(BitsOf(values.Fetch()), BitsOf(expected));
+        EXPECT_EQ(BitsOf(Read(store, 120, 0, width)), BitsOf(table));
       }
-      EXPECT_EQ(BitsOf(values.Fetch()), BitsOf(expected));
-      EXPECT_EQ(BitsOf(Read(store, 30, 0, width)), BitsOf(table));
     }
-    ASSERT_TRUE(GatherRows(nullptr, store.view(), {rows.data(), 0, 6}, 0, 0, nullptr).ok());
+    ASSERT_TRUE(GatherRows(nullptr, store.view(), {rows.data(), 0, n}, 0, 0, nullptr).ok());
     ASSERT_TRUE(GatherRows(nullptr, store.view(), {nullptr, 0, 0}, 0, dim, nullptr).ok());
   }
 }

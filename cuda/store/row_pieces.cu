@@ -1,5 +1,6 @@
 #include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
+#include "cuda/rows/floats.h"
 #include "cuda/store/lanes.h"
 #include "cuda/store/row_pieces.h"
 
@@ -10,36 +11,64 @@ __device__ __forceinline__ int64_t RowAt(const RowList& list, int64_t i) {
   return list.rows == nullptr ? list.first + i : list.rows[i];
 }
 
-// Calls copy(float of a record, position in the array of values) for all rows and columns.
-template <typename Copy>
+// How many rows a few lanes copy together, so that they wait for all of them at once.
+constexpr int kRowsAtOnce = 4;
+
+// Copies kWidth floats at a time. copy.From(record, at) and copy.To(record, at) are where a float of a record
+// is read and written, for position `at` in the array of values.
+template <int kWidth, typename Copy>
 __global__ void __launch_bounds__(kThreadsPerBlock)
     CopyRowsKernel(RowStoreView store, RowList rows, int64_t first_column, int64_t columns, int lane_bits,
                    Copy copy) {
   const Lanes lanes(lane_bits);
-  for (int64_t i = lanes.first(); i < rows.n; i += lanes.step()) {
-    const int64_t row = RowAt(rows, i);
-    if (row < 0) continue;
-    float* const record = store.Record(row) + first_column;
-    for (int64_t c = lanes.lane(); c < columns; c += lanes.count()) copy(record[c], i * columns + c);
+  for (int64_t i = lanes.first(); i < rows.n; i += kRowsAtOnce * lanes.step()) {
+    float* records[kRowsAtOnce];  // null for a row that is skipped
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      const int64_t at = i + k * lanes.step();
+      const int64_t row = at < rows.n ? RowAt(rows, at) : -1;
+      records[k] = row < 0 ? nullptr : store.Record(row) + first_column;
+    }
+    for (int64_t c = int64_t{kWidth} * lanes.lane(); c < columns; c += int64_t{kWidth} * lanes.count()) {
+      Floats<kWidth> floats[kRowsAtOnce];
+      for (int k = 0; k < kRowsAtOnce; ++k) {
+        if (records[k] == nullptr) continue;
+        floats[k] = LoadFloats<kWidth>(copy.From(records[k] + c, (i + k * lanes.step()) * columns + c));
+      }
+      for (int k = 0; k < kRowsAtOnce; ++k) {
+        if (records[k] == nullptr) continue;
+        StoreFloats(floats[k], copy.To(records[k] + c, (i + k * lanes.step()) * columns + c));
+      }
+    }
   }
 }
 
-struct FromRecord {
+struct FromRecords {
   float* values;
-  __device__ void operator()(const float& element, int64_t at) const { values[at] = element; }
+  __device__ const float* From(const float* record, int64_t) const { return record; }
+  __device__ float* To(float*, int64_t at) const { return values + at; }
 };
-struct ToRecord {
+struct ToRecords {
   const float* values;
-  __device__ void operator()(float& element, int64_t at) const { element = values[at]; }
+  __device__ const float* From(const float*, int64_t at) const { return values + at; }
+  __device__ float* To(float* record, int64_t) const { return record; }
 };
+
+template <int kWidth, typename Copy>
+Status CopyRowsByWidth(const char* what, cudaStream_t stream, const RowStoreView& store, const RowList& rows,
+                       int64_t first_column, int64_t columns, const Copy& copy) {
+  const int lane_bits = LaneBitsFor(columns / kWidth);
+  const int64_t pieces = (rows.n + kRowsAtOnce - 1) / kRowsAtOnce;
+  return Launch(what, stream, ShapeFor(pieces, 1 << lane_bits), CopyRowsKernel<kWidth, Copy>, store, rows,
+                first_column, columns, lane_bits, copy);
+}
 
 template <typename Copy>
 Status CopyRows(const char* what, cudaStream_t stream, const RowStoreView& store, const RowList& rows,
                 int64_t first_column, int64_t columns, const Copy& copy) {
   if (columns == 0) return OkStatus();
-  const int lane_bits = LaneBitsFor(columns);
-  return Launch(what, stream, ShapeFor(rows.n, 1 << lane_bits), CopyRowsKernel<Copy>, store, rows,
-                first_column, columns, lane_bits, copy);
+  const bool fits_fours = first_column % 4 == 0 && FitsFours(copy.values, store.stride, columns);
+  return fits_fours ? CopyRowsByWidth<4>(what, stream, store, rows, first_column, columns, copy)
+                    : CopyRowsByWidth<1>(what, stream, store, rows, first_column, columns, copy);
 }
 
 // Calls copy(value of the column, position in the list) for all rows.
@@ -78,12 +107,12 @@ Status CopyColumn(const char* what, cudaStream_t stream, const ColumnView<T>& co
 
 Status GatherRows(cudaStream_t stream, const RowStoreView& store, const RowList& rows, int64_t first_column,
                   int64_t columns, float* values) {
-  return CopyRows("GatherRows", stream, store, rows, first_column, columns, FromRecord{values});
+  return CopyRows("GatherRows", stream, store, rows, first_column, columns, FromRecords{values});
 }
 
 Status ScatterRows(cudaStream_t stream, const RowStoreView& store, const RowList& rows, int64_t first_column,
                    int64_t columns, const float* values) {
-  return CopyRows("ScatterRows", stream, store, rows, first_column, columns, ToRecord{values});
+  return CopyRows("ScatterRows", stream, store, rows, first_column, columns, ToRecords{values});
 }
 
 Status GatherColumn(cudaStream_t stream, const ColumnView<int64_t>& column, const RowList& rows,
