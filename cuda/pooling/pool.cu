@@ -1,4 +1,5 @@
 #include "cc/pooling/divisor.h"
+#include "cuda/dynamic_shared.h"
 #include "cuda/pooling/finish_sum.h"
 #include "cuda/pooling/long_bags.h"
 #include "cuda/pooling/pool.h"
@@ -13,58 +14,105 @@ namespace {
 // for all of them at once.
 constexpr int64_t kGatheredRows = 4;
 
+// The number of records that a group of lanes stages at a time: at least the most rows that are added before
+// the eights.
+constexpr int kStagedRecords = 16;
+
+// The number of resident blocks to compile for: more blocks wait for more rows at once. Initial values need
+// more registers than that many blocks would leave.
+template <int kWidth, bool kMayBeAbsent>
+constexpr int kResidentOutputs = kMayBeAbsent  ? 2
+                                 : kWidth == 4 ? 5
+                                               : 4;
+
 struct PoolPart {
   LookupOutput lookup;
   int64_t column = 0;  // the first column that a group of lanes writes
   PartPlace place;
 };
 
-// The sum over the rows of a bag, for a few adjacent columns. Reads several rows at a time, so that a lane
-// waits for all of them at once, and adds them in the order that PoolForward documents.
+// The sum over the rows of a bag, computed by a group of lanes, each for a few adjacent columns. A lane reads
+// several rows at a time, so that it waits for all of them at once, and adds them in the order that
+// PoolForward documents.
+//
+// A row's address takes three loads that depend on one another. The lanes share that work: each finds the
+// records of some occurrences and stages them in shared memory.
 template <int kWidth, bool kMayBeAbsent>
 class BagSum {
  public:
-  __device__ BagSum(const LookupOutput& lookup, int64_t column)
-      : ids_(lookup.ids), bags_(lookup.bags), column_(column), sum_(EmptySum<kWidth>()) {}
+  // `records` is the group's shared memory, [kStagedRecords].
+  __device__ BagSum(const LookupOutput& lookup, const LaneGroup& group, int32_t column, const float** records)
+      : ids_(lookup.ids),
+        bags_(lookup.bags),
+        group_(group),
+        column_(column),
+        records_(records),
+        sum_(EmptySum<kWidth>()) {}
 
-  // The output of the bag of occurrences [begin, end).
-  __device__ Floats<kWidth> Pool(int64_t begin, int64_t end) {
+  // The output of the bag of occurrences [begin, end). All lanes of the group must call it.
+  __device__ Floats<kWidth> Pool(int32_t begin, int32_t end) {
     if (begin == end) return EqualFloats<kWidth>(0.0f);
     return bags_.weights == nullptr ? Unweighted(begin, end) : Weighted(begin, end);
   }
 
  private:
-  __device__ Floats<kWidth> Unweighted(int64_t begin, int64_t end) {
-    const int64_t first_eight = begin + RowsBeforeEights(end - begin);
-    AddOneByOne<false>(begin, first_eight);
-    for (int64_t i = first_eight; i < end; i += 8) AddEight(i);
+  __device__ Floats<kWidth> Unweighted(int32_t begin, int32_t end) {
+    const auto before = static_cast<int32_t>(RowsBeforeEights(end - begin));
+    // As many eights as fit after the rows that are added one by one.
+    int32_t stop = Stage(begin, end, before + (kStagedRecords - before) / 8 * 8);
+    AddOneByOne<false>(begin, begin + before);
+    int32_t i = begin + before;
+    while (true) {
+      for (; i < stop; i += 8) AddEight(i);
+      if (i == end) break;
+      stop = Stage(i, end, kStagedRecords);
+    }
     FinishUnweighted(bags_.combiner, end - begin, &sum_);
     return sum_;
   }
 
-  __device__ Floats<kWidth> Weighted(int64_t begin, int64_t end) {
-    AddOneByOne<true>(begin, end);
+  __device__ Floats<kWidth> Weighted(int32_t begin, int32_t end) {
+    for (int32_t i = begin; i < end;) {
+      const int32_t stop = Stage(i, end, kStagedRecords);
+      AddOneByOne<true>(i, stop);
+      i = stop;
+    }
     FinishWeighted(bags_.combiner, divisor_sum_, &sum_);
     return sum_;
   }
 
+  // Stages the records of occurrences [begin, stop), at most `most` of those up to `end`; returns `stop`.
+  __device__ int32_t Stage(int32_t begin, int32_t end, int32_t most) {
+    const int32_t stop = end - begin > most ? begin + most : end;
+    group_.Sync();
+    for (int32_t i = group_.lane(); i < stop - begin; i += group_.lanes()) {
+      records_[i] = RecordOf<kMayBeAbsent>(ids_, begin + i);
+    }
+    group_.Sync();
+    staged_ = begin;
+    return stop;
+  }
+
   template <bool kWeighted>
-  __device__ void AddOneByOne(int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + 8 <= end; i += 8) AddInOrder<kWeighted, 8>(i);
-    if (i + 4 <= end) i += AddInOrder<kWeighted, 4>(i);
-    if (i + 2 <= end) i += AddInOrder<kWeighted, 2>(i);
+  __device__ void AddOneByOne(int32_t begin, int32_t end) {
+    int32_t i = begin;
+    for (; end - i >= 8; i += 8) AddInOrder<kWeighted, 8>(i);
+    if (end - i >= 4) i += AddInOrder<kWeighted, 4>(i);
+    if (end - i >= 2) i += AddInOrder<kWeighted, 2>(i);
     if (i < end) AddInOrder<kWeighted, 1>(i);
   }
 
   template <int kRows>
-  __device__ __forceinline__ void Read(int64_t first, Floats<kWidth> (&rows)[kRows]) const {
-    for (int k = 0; k < kRows; ++k) rows[k] = ReadRow<kWidth, kMayBeAbsent>(ids_, first + k, column_);
+  __device__ __forceinline__ void Read(int32_t first, Floats<kWidth> (&rows)[kRows]) const {
+    for (int k = 0; k < kRows; ++k) {
+      const float* const record = records_[first + k - staged_];
+      rows[k] = ReadRecord<kWidth, kMayBeAbsent>(ids_, record, first + k, column_);
+    }
   }
 
   // Adds kRows rows one after another; returns their number.
   template <bool kWeighted, int kRows>
-  __device__ __forceinline__ int AddInOrder(int64_t first) {
+  __device__ __forceinline__ int AddInOrder(int32_t first) {
     Floats<kWidth> rows[kRows];
     Read(first, rows);
     for (int k = 0; k < kRows; ++k) {
@@ -80,7 +128,7 @@ class BagSum {
   }
 
   // Adds the sum of eight rows.
-  __device__ __forceinline__ void AddEight(int64_t first) {
+  __device__ __forceinline__ void AddEight(int32_t first) {
     Floats<kWidth> rows[8];
     Read(first, rows);
     for (int k = 1; k < 8; ++k) AddTo(rows[k], &rows[0]);
@@ -89,7 +137,10 @@ class BagSum {
 
   const OccurrenceRows& ids_;
   const BagsView& bags_;
-  const int64_t column_;
+  const LaneGroup& group_;
+  const int32_t column_;
+  const float** const records_;
+  int32_t staged_ = 0;  // the occurrence of records_[0]
   Floats<kWidth> sum_;
   float divisor_sum_ = 0.0f;
 };
@@ -112,23 +163,27 @@ __device__ void CopyRows(const LookupOutput& lookup, int64_t first, int64_t colu
 // A group of lanes writes some columns of a bag's output row, or of kGatheredRows rows if nothing is pooled.
 // Skips long bags.
 template <int kWidth, bool kMayBeAbsent>
-__global__ void __launch_bounds__(kThreadsPerBlock)
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentOutputs<kWidth, kMayBeAbsent>)
     WriteOutputs(const __grid_constant__ PartBatch<PoolPart> batch) {
   const PoolPart& part = PartOfBlock(batch);
   const LaneGroup group(part.place);
   if (group.item() >= part.place.items) return;
   const LookupOutput& lookup = part.lookup;
   const int64_t item = group.item();
+  const int64_t dim = lookup.ids.table.dim;
   const int64_t column = part.column + group.lane() * kWidth;
-  if (column >= lookup.ids.table.dim) return;
   if (lookup.bags.begin == nullptr) {
-    return CopyRows<kWidth, kMayBeAbsent>(lookup, item * kGatheredRows, column);
+    if (column < dim) CopyRows<kWidth, kMayBeAbsent>(lookup, item * kGatheredRows, column);
+    return;
   }
-  const int64_t begin = lookup.bags.begin[item];
-  const int64_t end = lookup.bags.begin[item + 1];
+  const int32_t begin = lookup.bags.begin[item];
+  const int32_t end = lookup.bags.begin[item + 1];
   if (end - begin >= kLongBag && MayHaveLongBags(lookup.bags)) return;
-  BagSum<kWidth, kMayBeAbsent> sum(lookup, column);
-  StoreFloats(sum.Pool(begin, end), lookup.output.data + item * lookup.output.stride + column);
+  // Lanes beyond the last column help to stage records, and sum that column again.
+  BagSum<kWidth, kMayBeAbsent> sum(lookup, group, static_cast<int32_t>(column < dim ? column : dim - kWidth),
+                                   DynamicShared<const float*>() + group.in_block() * kStagedRecords);
+  const Floats<kWidth> pooled = sum.Pool(begin, end);
+  if (column < dim) StoreFloats(pooled, lookup.output.data + item * lookup.output.stride + column);
 }
 
 int WidthOf(const LookupOutput& lookup) {
@@ -146,8 +201,10 @@ Status EnqueueKind(cudaStream_t stream, Span<const LookupOutput> lookups) {
     const int lanes_log2 = LanesLog2(lookup.ids.table.dim, kWidth);
     const int64_t bags = lookup.bags.bags;
     const int64_t items = lookup.bags.pooled() ? bags : (bags + kGatheredRows - 1) / kGatheredRows;
+    const int64_t groups = lookup.bags.pooled() ? kThreadsPerBlock >> lanes_log2 : 0;
+    const int64_t shared_bytes = groups * kStagedRecords * static_cast<int64_t>(sizeof(float*));
     for (int64_t column = 0; column < lookup.ids.table.dim; column += int64_t{kWidth} << lanes_log2) {
-      SOK_RETURN_IF_ERROR(launcher.Add({lookup, column, {}}, items, lanes_log2));
+      SOK_RETURN_IF_ERROR(launcher.Add({lookup, column, {}}, items, lanes_log2, shared_bytes));
     }
   }
   return launcher.Launch();

@@ -17,13 +17,21 @@ __device__ __attribute__((noinline)) inline float InitialValueOf(const Initializ
   return InitialValue(initializer, key, column);
 }
 
-// The kWidth columns from `column` on of the row of occurrence `i`. kMayBeAbsent: some ids of the lookup may
-// have no row.
-template <int kWidth, bool kMayBeAbsent>
-__device__ __forceinline__ Floats<kWidth> ReadRow(const OccurrenceRows& lookup, int64_t i, int64_t column) {
+// The record that occurrence `i` reads; null if its id has no row, which only a lookup with kMayBeAbsent may
+// have.
+template <bool kMayBeAbsent>
+__device__ __forceinline__ const float* RecordOf(const OccurrenceRows& lookup, int64_t i) {
   const int64_t row = lookup.rows[lookup.inverse[i]];
+  if (kMayBeAbsent && row < 0) return nullptr;
+  return lookup.table.Record(RowOf(row));
+}
+
+// The kWidth columns from `column` on of the row of occurrence `i`, whose record is known.
+template <int kWidth, bool kMayBeAbsent>
+__device__ __forceinline__ Floats<kWidth> ReadRecord(const OccurrenceRows& lookup, const float* record,
+                                                     int64_t i, int64_t column) {
   if constexpr (kMayBeAbsent) {
-    if (row < 0) {
+    if (record == nullptr) {
       Floats<kWidth> values;
       for (int k = 0; k < kWidth; ++k) {
         values.v[k] = InitialValueOf(lookup.initial, lookup.keys[i], column + k);
@@ -31,7 +39,13 @@ __device__ __forceinline__ Floats<kWidth> ReadRow(const OccurrenceRows& lookup, 
       return values;
     }
   }
-  return LoadFloats<kWidth>(lookup.table.Record(RowOf(row)) + column);
+  return LoadFloats<kWidth>(record + column);
+}
+
+// The same, if the record is not known.
+template <int kWidth, bool kMayBeAbsent>
+__device__ __forceinline__ Floats<kWidth> ReadRow(const OccurrenceRows& lookup, int64_t i, int64_t column) {
+  return ReadRecord<kWidth, kMayBeAbsent>(lookup, RecordOf<kMayBeAbsent>(lookup, i), i, column);
 }
 
 }  // namespace sok
