@@ -17,6 +17,8 @@ namespace sok {
 struct TableOfPlan {
   uint64_t serial = 0;
   int64_t num_erased = 0;
+  // DeviceOptimizer::version() when the rows were brought up to date; negative without an optimizer.
+  int64_t current_at = -1;
   int64_t dim = 0;
   // The distinct ids of the table are [first, first + unique) of the group's, of which the first `trained`
   // get gradients.

@@ -11,6 +11,7 @@
 #include "cuda/table/insert_rows.h"
 #include "cuda/table/least_used.h"
 #include "cuda/table/references.h"
+#include "cuda/training/device_optimizer.h"
 
 namespace sok {
 
@@ -153,7 +154,12 @@ Status MergedRows::BringUpToDate() {
   for (const TableOfPlan& table : group_.tables) {
     rows.push_back({group_.rows.data() + table.first, 0, table.unique});
   }
-  return sok::BringUpToDate(stream(), tables_, rows);
+  SOK_RETURN_IF_ERROR(sok::BringUpToDate(stream(), tables_, rows));
+  for (int t = 0; t < num_tables(); ++t) {
+    const DeviceOptimizer* const optimizer = tables_[t]->optimizer();
+    group_.tables[t].current_at = optimizer == nullptr ? -1 : optimizer->version();
+  }
+  return OkStatus();
 }
 
 Status MergedRows::CheckRoom(const Found& found) const {

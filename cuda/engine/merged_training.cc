@@ -31,6 +31,11 @@ Status ResolveRows(GpuCall* call, const MergedGroup& group, const DeviceTableSte
   return is_same ? OkStatus() : rows->resolved.Check(call->stream(), *step.table, &step.table->round_trip());
 }
 
+// Whether the rows have missed no step since the group's lookup.
+bool AreCurrent(const TableOfPlan& of_plan, const DeviceTable& table) {
+  return of_plan.serial == table.serial() && of_plan.current_at == table.optimizer()->version();
+}
+
 Status TakeSteps(GpuCall* call, const MergedGroup& group, const MergedGradients& gradients,
                  std::string_view optimizer, Span<const DeviceTableStep> steps,
                  const std::vector<RowsOfStep>& rows) {
@@ -43,6 +48,7 @@ Status TakeSteps(GpuCall* call, const MergedGroup& group, const MergedGradients&
     const DeviceTableStep& step = steps[i];
     const int64_t trained = group.tables[static_cast<size_t>(step.position)].trained;
     RowUpdate update = RowUpdateOf(*step.table, rows[i].rows, trained, step.hyper);
+    update.rows_are_current = AreCurrent(group.tables[static_cast<size_t>(step.position)], *step.table);
     update.gradients = gradients.table(step.position, trained);
     work.push_back({step.table->optimizer(), step.hyper, update});
   }

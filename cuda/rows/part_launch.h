@@ -84,10 +84,12 @@ __device__ __forceinline__ const Part& PartOfBlock(const PartBatch<Part>& batch)
 class LaneGroup {
  public:
   __device__ explicit LaneGroup(const PartPlace& place)
-      : lanes_(1 << place.lanes_log2),
-        lane_(static_cast<int>(threadIdx.x) & (lanes_ - 1)),
-        in_block_(static_cast<int>(threadIdx.x) >> place.lanes_log2),
-        item_(((blockIdx.x - place.first_block) * kThreadsPerBlock >> place.lanes_log2) + in_block_) {}
+      : LaneGroup(place.lanes_log2, (blockIdx.x - place.first_block) * kThreadsPerBlock >> place.lanes_log2) {
+  }
+  // A group of this many lanes within one that works on `item`.
+  __device__ LaneGroup(int lanes_log2, const LaneGroup& outer) : LaneGroup(lanes_log2, 0) {
+    item_ = outer.item_;
+  }
 
   __device__ int lanes() const { return lanes_; }
   __device__ int lane() const { return lane_; }
@@ -104,11 +106,28 @@ class LaneGroup {
   __device__ void Sync() const { __syncwarp(mask()); }
 
  private:
+  // `first_item`: that of the block's first group.
+  __device__ LaneGroup(int lanes_log2, int64_t first_item)
+      : lanes_(1 << lanes_log2),
+        lane_(static_cast<int>(threadIdx.x) & (lanes_ - 1)),
+        in_block_(static_cast<int>(threadIdx.x) >> lanes_log2),
+        item_(first_item + in_block_) {}
+
   int lanes_;
   int lane_;
   int in_block_;
   int64_t item_;
 };
+
+// Rows that a warp takes, a power of two, where groups of 2^lanes_log2 lanes of the warp take a row each at a
+// time. Each lane of a warp finds a row's addresses, so a warp with many rows waits less for each; but a
+// device needs many warps, and many more than it runs at a time, so that they end together.
+inline int RowsOfWarp(int64_t rows, int lanes_log2) {
+  constexpr int64_t kEnoughWarps = 4096;
+  int log2 = 5 - lanes_log2;
+  while (log2 < 4 && rows >> log2 > kEnoughWarps) ++log2;
+  return 1 << log2;
+}
 
 // Collects parts and launches them, as many at a time as fit into a kernel's arguments.
 template <typename Part>

@@ -1,6 +1,7 @@
 #include "cuda/training/device_optimizer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <utility>
 
@@ -166,8 +167,14 @@ Status DeviceOptimizer::StartPast(cudaStream_t stream, Span<const float> hyper) 
   return Restart(stream);
 }
 
+int64_t DeviceOptimizer::NewVersion() {
+  static std::atomic<int64_t> last = 0;
+  return ++last;
+}
+
 Status DeviceOptimizer::Restart(cudaStream_t stream) {
   now_ = 0;
+  version_ = NewVersion();
   if (!has_catch_up() || rows_in_use_ == 0) return OkStatus();
   return FillColumn(stream, last_current_.view(), RowList{nullptr, 0, rows_in_use_}, 0u);
 }
@@ -186,6 +193,7 @@ Status DeviceOptimizer::Prepare(cudaStream_t stream, Span<const float> hyper, co
 
 void DeviceOptimizer::Advance() {
   ++steps_;
+  version_ = NewVersion();
   if (has_catch_up()) ++now_;
 }
 

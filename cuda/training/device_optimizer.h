@@ -45,6 +45,9 @@ class DeviceOptimizer {
   const std::string& name() const { return rule_.name; }
   // Steps taken since the optimizer was made, including those before a restored checkpoint.
   int64_t steps() const { return steps_; }
+  // Changes whenever rows that were current may no longer be; no two optimizers have the same. Rows that were
+  // brought up to date at this version are current until it changes.
+  int64_t version() const { return version_; }
   Status CheckHyper(Span<const float> hyper) const { return rule_.CheckHyper(hyper); }
 
   // Makes room for the state that is kept for each of the rows [0, rows).
@@ -93,6 +96,7 @@ class DeviceOptimizer {
   Status Prepare(cudaStream_t stream, Span<const float> hyper, const RowStoreView& table);
   bool IsPastOf(Span<const float> hyper) const;
   Status StartPast(cudaStream_t stream, Span<const float> hyper);
+  static int64_t NewVersion();
   // Restarts the column's count at step 0, at which all rows count as current.
   Status Restart(cudaStream_t stream);
   void Advance();
@@ -102,6 +106,7 @@ class DeviceOptimizer {
   DeviceAllocator* memory_;
   StagedUpload upload_;
   int64_t steps_ = 0;
+  int64_t version_ = NewVersion();
 
   DeviceColumn<uint32_t> last_current_;
   uint32_t now_ = 0;

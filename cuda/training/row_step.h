@@ -113,37 +113,24 @@ __device__ void StepRowWithNorm(const LaneGroup& group, const Step& step, const 
   ChangeRow<kSlots, kWidth>(group, step.ForNorm(sum), gradient, record, dim);
 }
 
-// Marks the row as current at `step`, once all lanes have read when it was last current. Later code needs
-// neither the row's number nor the view, so their registers are free.
-__device__ __forceinline__ void SetCurrent(const LaneGroup& group, const RowStepsView& row_steps, int64_t row,
-                                           uint32_t step) {
-  group.Sync();
-  if (group.lane() == 0) row_steps.last_current[row] = step;
-}
-
-// Catches a row up and takes a step.
+// Applies the decay of the steps that a row has missed, and takes a step.
 template <typename Rule, int kWidth, typename Gradient>
-__device__ void StepDecayingRow(const LaneGroup& group, const DecayView& past, const Rule& rule, int64_t row,
-                                const Gradient& gradient, float* record, int64_t dim) {
+__device__ void StepDecayingRow(const LaneGroup& group, const DecayView& past, const Rule& rule,
+                                uint32_t missed, const Gradient& gradient, float* record, int64_t dim) {
   constexpr int kSlots = kElementSlots<Rule>;
   Rule row_rule = rule;
-  const uint32_t missed = past.row_steps.now - past.row_steps.last_current[row];
   if (missed > 0) {
     for (int s = 0; s < kSlots; ++s) {
       row_rule.decay[s] = SlotDecay(past.factors[s], past.powers[s], int64_t{missed} + 1);
     }
   }
-  SetCurrent(group, past.row_steps, row, past.row_steps.now + 1);
   ChangeRow<kSlots, kWidth>(group, row_rule, gradient, record, dim);
 }
 
-// Catches a row up, without a step.
+// Applies the decay of `missed` steps.
 template <int kSlots, int kWidth>
-__device__ void DecayRow(const LaneGroup& group, const DecayView& past, int64_t row, float* record,
+__device__ void DecayRow(const LaneGroup& group, const DecayView& past, uint32_t missed, float* record,
                          int64_t dim) {
-  const uint32_t missed = past.row_steps.now - past.row_steps.last_current[row];
-  if (missed == 0) return;
-  SetCurrent(group, past.row_steps, row, past.row_steps.now);
   for (int s = 0; s < kSlots; ++s) {
     const float decay = SlotDecay(past.factors[s], past.powers[s], missed);
     float* const slot = record + (1 + s) * dim;
@@ -216,25 +203,6 @@ class AdamCatchUpOfRow {
   float* const record_;
   const int64_t dim_;
 };
-
-// Catches a row up under exact Adam, and marks it as current at `step`.
-template <int kWidth>
-__device__ void CatchUpAdamRow(const LaneGroup& group, const AdamPastView& past, int64_t row, uint32_t step,
-                               float* record, int64_t dim) {
-  const uint32_t now = past.row_steps.now;
-  const uint32_t missed = now - past.row_steps.last_current[row];
-  if (missed > 0 || step != now) SetCurrent(group, past.row_steps, row, step);
-  if (missed > 0) AdamCatchUpOfRow<kWidth>(group, past, record, dim).CatchUp(now - missed);
-}
-
-// The same, and a step. Rows rarely have missed steps here, because lookups bring them up to date. So the
-// catch-up runs first, through memory, and the code that sums the gradient exists only once.
-template <int kWidth, typename Gradient>
-__device__ void StepAdamRow(const LaneGroup& group, const AdamPastView& past, const Adam& step, int64_t row,
-                            const Gradient& gradient, float* record, int64_t dim) {
-  CatchUpAdamRow<kWidth>(group, past, row, past.row_steps.now + 1, record, dim);
-  ChangeRow<2, kWidth>(group, step, gradient, record, dim);
-}
 
 }  // namespace sok
 

@@ -38,6 +38,24 @@ PastOf<Rule> TakePast(const PastView& past) {
 constexpr int64_t kMaxStagedFloats = 1024;
 constexpr int64_t StagedFloats(int64_t dim) { return (dim + 3) / 4 * 4; }
 
+// How a part's rows are distributed: a warp is an item of the launch, and takes rows_of_warp rows. In it,
+// groups of 2^lanes_log2 lanes take a row each at a time.
+struct WarpRows {
+  int64_t count = 0;
+  int rows_of_warp = 0;
+  int lanes_log2 = 0;
+
+  WarpRows(int64_t count, int lanes_log2)
+      : count(count), rows_of_warp(RowsOfWarp(count, lanes_log2)), lanes_log2(lanes_log2) {}
+  int64_t warps() const { return (count + rows_of_warp - 1) / rows_of_warp; }
+  // The row of a lane of a warp, one of `warps`. A warp takes some adjacent rows, whose numbers are in one
+  // sector, and some from other places: the frequent ids of a batch have adjacent rows, and take longer.
+  __device__ int64_t Number(int64_t warp, int64_t warps, int lane) const {
+    const int adjacent = rows_of_warp < 4 ? rows_of_warp : 4;
+    return (lane / adjacent * warps + warp) * adjacent + lane % adjacent;
+  }
+};
+
 template <typename Rule, typename Step>
 struct UpdatePart {
   RowStoreView table;
@@ -46,84 +64,179 @@ struct UpdatePart {
   SumsView sums;
   Step step;
   PastOf<Rule> past;
+  WarpRows warp_rows;
   PartPlace place;
 };
-
-template <int kWidth, typename Part>
-__device__ __forceinline__ Floats<kWidth> GradientOf(const Part& part, int64_t k, int64_t column) {
-  if (part.stored != nullptr) return LoadFloats<kWidth>(part.stored + k * part.table.dim + column);
-  return SumSegment<kWidth>(part.sums, k, column);
-}
-
-// Stores the whole gradient number k where all lanes see it after a Sync.
-template <int kWidth, typename Part>
-__device__ __forceinline__ const float* StageGradient(const LaneGroup& group, const Part& part, int64_t k) {
-  const int64_t dim = part.table.dim;
-  if (part.stored != nullptr) return part.stored + k * dim;
-  float* const staged = DynamicShared<float>() + group.in_block() * StagedFloats(dim);
-  ForColumns<kWidth>(
-      group, dim, [&](int64_t column) { StoreFloats(GradientOf<kWidth>(part, k, column), staged + column); });
-  return staged;
-}
-
-// The number of resident blocks to compile for; 0 lets ptxas choose. Rules whose slots decay need nearly the
-// registers of four blocks, so without a number ptxas spills a few; other rules would spill with a number.
-template <typename Rule, int kWidth>
-constexpr int kResidentBlocks = kWidth == 4 && Rule::kUntouched == UntouchedRows::kSlotsDecay ? 4 : 0;
-
-// One group of lanes per row.
-template <typename Rule, typename Step, int kWidth>
-__global__ void __launch_bounds__(kThreadsPerBlock, kResidentBlocks<Rule, kWidth>)
-    UpdateRows(const __grid_constant__ PartBatch<UpdatePart<Rule, Step>> batch) {
-  const auto& part = PartOfBlock(batch);
-  const LaneGroup group(part.place);
-  const int64_t k = group.item();
-  if (k >= part.place.items || part.rows[k] < 0) return;
-  const int64_t row = RowOf(part.rows[k]);
-  const int64_t dim = part.table.dim;
-  float* const record = part.table.Record(row);
-  // Prefetches the record while the gradient is summed, by loads that depend on one another.
-  PrefetchFloats(group, record, part.table.width);
-  const auto gradient = [&](int64_t column) { return GradientOf<kWidth>(part, k, column); };
-  if constexpr (Rule::kNormOfSlot >= 0) {
-    StepRowWithNorm<Rule, kWidth>(group, part.step, StageGradient<kWidth>(group, part, k), record, dim);
-  } else if constexpr (kRowSlots<Rule> > 0) {
-    StepRowWithRowSlots<Rule, kWidth>(group, part.step, StageGradient<kWidth>(group, part, k), record, dim);
-  } else if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
-    StepDecayingRow<Rule, kWidth>(group, part.past, part.step, row, gradient, record, dim);
-  } else if constexpr (Rule::kUntouched == UntouchedRows::kMove) {
-    StepAdamRow<kWidth>(group, part.past, part.step, row, gradient, record, dim);
-  } else {
-    ChangeRow<kElementSlots<Rule>, kWidth>(group, part.step, gradient, record, dim);
-  }
-}
 
 template <typename Rule>
 struct CatchUpPart {
   RowStoreView table;
   RowList rows;
   PastOf<Rule> past;
+  WarpRows warp_rows;
   PartPlace place;
 };
 
-// The same without a gradient.
-template <typename Rule, int kWidth>
-__global__ void __launch_bounds__(kThreadsPerBlock)
-    CatchUpRows(const __grid_constant__ PartBatch<CatchUpPart<Rule>> batch) {
-  const auto& part = PartOfBlock(batch);
-  const LaneGroup group(part.place);
-  const int64_t k = group.item();
-  if (k >= part.place.items) return;
-  const int64_t reference = part.rows.rows == nullptr ? part.rows.first + k : part.rows.rows[k];
-  if (reference < 0) return;
+// What has to be known about a row to change it. Finding it takes several loads that depend on one another,
+// so each lane of a warp finds one row, for the lanes that change it.
+struct alignas(16) FoundRow {
+  float* record;          // null: there is nothing to do
+  const float* gradient;  // of the segment's first occurrence, if it has any; before it is scaled
+  int32_t begin, end;     // the segment of its occurrences
+  float scale;            // of the gradient
+  uint32_t missed;        // steps; for rules with a past
+};
+
+// The steps that a row has missed. From now on, its last current step is `step`.
+__device__ __forceinline__ uint32_t BringTo(uint32_t step, const RowStepsView& row_steps, int64_t row) {
+  uint32_t& last_current = row_steps.last_current[row];
+  const uint32_t missed = row_steps.now - last_current;
+  if (missed > 0 || step != row_steps.now) last_current = step;
+  return missed;
+}
+
+// Row number k of an update.
+template <typename Rule, typename Part>
+__device__ __forceinline__ FoundRow FindUpdated(const Part& part, int64_t k) {
+  FoundRow found = {};
+  const int64_t reference = part.rows[k];
+  if (reference < 0) return found;
   const int64_t row = RowOf(reference);
-  float* const record = part.table.Record(row);
-  const int64_t dim = part.table.dim;
+  found.record = part.table.Record(row);
   if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
-    DecayRow<kElementSlots<Rule>, kWidth>(group, part.past, row, record, dim);
-  } else {
-    CatchUpAdamRow<kWidth>(group, part.past, row, part.past.row_steps.now, record, dim);
+    found.missed = BringTo(part.past.row_steps.now + 1, part.past.row_steps, row);
+  } else if constexpr (Rule::kUntouched == UntouchedRows::kMove) {
+    part.past.row_steps.last_current[row] = part.past.row_steps.now + 1;
   }
+  OccurrenceGradient first;
+  if (part.stored != nullptr) {
+    found.end = 1;
+    first = {part.stored + k * part.table.dim, 1.0f};
+  } else {
+    found.begin = static_cast<int32_t>(part.sums.begin[k] - part.sums.first_occurrence);
+    found.end = static_cast<int32_t>(part.sums.begin[k + 1] - part.sums.first_occurrence);
+    if (found.begin < found.end) first = GradientAt(part.sums, found.begin);
+  }
+  found.gradient = first.row;
+  found.scale = first.scale;
+  return found;
+}
+
+// Row number k of a catch-up; there is nothing to do if it has missed no step.
+template <typename Rule>
+__device__ __forceinline__ FoundRow FindLate(const CatchUpPart<Rule>& part, int64_t k) {
+  FoundRow found = {};
+  const int64_t reference = part.rows.rows == nullptr ? part.rows.first + k : part.rows.rows[k];
+  if (reference < 0) return found;
+  const int64_t row = RowOf(reference);
+  found.missed = BringTo(part.past.row_steps.now, part.past.row_steps, row);
+  if (found.missed > 0) found.record = part.table.Record(row);
+  return found;
+}
+
+// The first gradient only, which costs no further search, or the whole segment's.
+template <int kWidth, typename Part>
+__device__ __forceinline__ Floats<kWidth> GradientOf(const Part& part, const FoundRow& row, int64_t column) {
+  if (row.end - row.begin != 1) return SumSegment<kWidth>(part.sums, row.begin, row.end, column);
+  Floats<kWidth> sum = EmptySum<kWidth>();
+  AddScaledTo(row.scale, LoadFloats<kWidth>(row.gradient + column), &sum);
+  if (part.sums.divisor != 1.0f) DivideBy(part.sums.divisor, &sum);
+  return sum;
+}
+
+// Stores the row's whole gradient where all lanes see it after a Sync.
+template <int kWidth, typename Part>
+__device__ __forceinline__ const float* StageGradient(const LaneGroup& group, const Part& part,
+                                                      const FoundRow& row) {
+  if (part.stored != nullptr) return row.gradient;
+  const int64_t dim = part.table.dim;
+  float* const staged = DynamicShared<float>() + group.in_block() * StagedFloats(dim);
+  ForColumns<kWidth>(group, dim, [&](int64_t column) {
+    StoreFloats(GradientOf<kWidth>(part, row, column), staged + column);
+  });
+  return staged;
+}
+
+// Calls change(group, row) for the rows of this thread's warp, where find(k) finds row number k. `found` is
+// the block's shared memory, an element for each thread.
+template <typename Find, typename Prefetch, typename Change>
+__device__ __forceinline__ void ForRowsOfWarp(const WarpRows& rows, const PartPlace& place, FoundRow* found,
+                                              const Find& find, const Prefetch& prefetch,
+                                              const Change& change) {
+  const LaneGroup warp(place);
+  if (warp.item() >= place.items) return;
+  const int64_t k = rows.Number(warp.item(), place.items, warp.lane());
+  const bool finds = warp.lane() < rows.rows_of_warp && k < rows.count;
+  found[threadIdx.x] = finds ? find(k) : FoundRow{};
+  warp.Sync();
+  const LaneGroup group(rows.lanes_log2, warp);
+  const int groups = kLanesOfWarp >> rows.lanes_log2;
+  const FoundRow* const of_warp = found + warp.in_block() * kLanesOfWarp;
+  for (int first = 0; first < rows.rows_of_warp; first += groups) {
+    // The next rows are on their way while these are changed.
+    const int ahead = warp.lane() - first - groups;
+    if (ahead >= 0 && ahead < groups && of_warp[warp.lane()].record != nullptr)
+      prefetch(of_warp[warp.lane()]);
+    const FoundRow& row = of_warp[first + (warp.lane() >> rows.lanes_log2)];
+    if (row.record != nullptr) change(group, row);
+  }
+}
+
+// The numbers of resident blocks to compile for. Without them, or with larger ones, ptxas spills some
+// registers.
+template <typename Rule>
+constexpr int kResidentUpdates =
+    kMixesElements<Rule> || Rule::kUntouched == UntouchedRows::kSlotsDecay || std::is_same_v<Rule, Ftrl> ? 3
+                                                                                                         : 4;
+template <typename Rule>
+constexpr int kResidentCatchUps = Rule::kUntouched == UntouchedRows::kMove ? 2 : 4;
+
+// Rows have missed no step of a UntouchedRows::kMove rule.
+template <typename Rule, typename Step, int kWidth>
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentUpdates<Rule>)
+    UpdateRows(const __grid_constant__ PartBatch<UpdatePart<Rule, Step>> batch) {
+  __shared__ FoundRow found[kThreadsPerBlock];
+  const auto& part = PartOfBlock(batch);
+  const int64_t dim = part.table.dim;
+  const auto find = [&](int64_t k) { return FindUpdated<Rule>(part, k); };
+  const auto prefetch = [&](const FoundRow& row) {
+    PrefetchFloats(row.record, part.table.width);
+    if (kWidth == 4 && row.gradient != nullptr) PrefetchFloats(row.gradient, dim);
+  };
+  const auto change = [&](const LaneGroup& group, const FoundRow& row) {
+    const auto gradient = [&](int64_t column) { return GradientOf<kWidth>(part, row, column); };
+    if constexpr (Rule::kNormOfSlot >= 0) {
+      const float* const g = StageGradient<kWidth>(group, part, row);
+      StepRowWithNorm<Rule, kWidth>(group, part.step, g, row.record, dim);
+    } else if constexpr (kRowSlots<Rule> > 0) {
+      const float* const g = StageGradient<kWidth>(group, part, row);
+      StepRowWithRowSlots<Rule, kWidth>(group, part.step, g, row.record, dim);
+    } else if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
+      StepDecayingRow<Rule, kWidth>(group, part.past, part.step, row.missed, gradient, row.record, dim);
+    } else {
+      ChangeRow<kElementSlots<Rule>, kWidth>(group, part.step, gradient, row.record, dim);
+    }
+  };
+  ForRowsOfWarp(part.warp_rows, part.place, found, find, prefetch, change);
+}
+
+template <typename Rule, int kWidth>
+__global__ void __launch_bounds__(kThreadsPerBlock, kResidentCatchUps<Rule>)
+    CatchUpRows(const __grid_constant__ PartBatch<CatchUpPart<Rule>> batch) {
+  __shared__ FoundRow found[kThreadsPerBlock];
+  const auto& part = PartOfBlock(batch);
+  const int64_t dim = part.table.dim;
+  const auto find = [&](int64_t k) { return FindLate(part, k); };
+  const auto prefetch = [&](const FoundRow& row) { PrefetchFloats(row.record, part.table.width); };
+  const auto change = [&](const LaneGroup& group, const FoundRow& row) {
+    if constexpr (Rule::kUntouched == UntouchedRows::kSlotsDecay) {
+      DecayRow<kElementSlots<Rule>, kWidth>(group, part.past, row.missed, row.record, dim);
+    } else {
+      const int64_t t0 = part.past.row_steps.now - row.missed;
+      AdamCatchUpOfRow<kWidth>(group, part.past, row.record, dim).CatchUp(t0);
+    }
+  };
+  ForRowsOfWarp(part.warp_rows, part.place, found, find, prefetch, change);
 }
 
 // An update whose gradients can be read: pieces are summed, or all sums are in memory.
@@ -154,9 +267,17 @@ class UpdateLauncher {
       const int64_t groups = kThreadsPerBlock >> lanes_log2;
       shared_bytes = groups * StagedFloats(update.table.dim) * static_cast<int64_t>(sizeof(float));
     }
+    const WarpRows warp_rows(update.count, lanes_log2);
     return (ready.width() == 4 ? in_fours_ : one_by_one_)
-        .Add({update.table, update.rows, ready.stored, ready.sums, step, TakePast<Rule>(update.past), {}},
-             update.count, lanes_log2, shared_bytes);
+        .Add({update.table,
+              update.rows,
+              ready.stored,
+              ready.sums,
+              step,
+              TakePast<Rule>(update.past),
+              warp_rows,
+              {}},
+             warp_rows.warps(), /*lanes_log2=*/5, shared_bytes);
   }
   Status Launch() {
     SOK_RETURN_IF_ERROR(in_fours_.Launch());
@@ -193,7 +314,36 @@ Status EnqueueRun(cudaStream_t stream, Span<const ReadyUpdate> updates, int64_t*
 }
 
 template <typename Rule>
+Status EnqueueCatchUpsOf(cudaStream_t stream, Span<const RowCatchUp> catch_ups) {
+  if constexpr (Rule::kUntouched != UntouchedRows::kStay) {
+    PartLauncher<CatchUpPart<Rule>> in_fours("CatchUpRows", stream, CatchUpRows<Rule, 4>);
+    PartLauncher<CatchUpPart<Rule>> one_by_one("CatchUpRows", stream, CatchUpRows<Rule, 1>);
+    for (const RowCatchUp& catch_up : catch_ups) {
+      const bool fits = catch_up.table.dim % 4 == 0 && catch_up.table.stride % 4 == 0;
+      const WarpRows warp_rows(catch_up.rows.n, LanesLog2(catch_up.table.dim, fits ? 4 : 1));
+      SOK_RETURN_IF_ERROR(
+          (fits ? in_fours : one_by_one)
+              .Add({catch_up.table, catch_up.rows, TakePast<Rule>(catch_up.past), warp_rows, {}},
+                   warp_rows.warps(), /*lanes_log2=*/5));
+    }
+    SOK_RETURN_IF_ERROR(in_fours.Launch());
+    SOK_RETURN_IF_ERROR(one_by_one.Launch());
+  }
+  return OkStatus();
+}
+
+template <typename Rule>
 Status EnqueueUpdatesOf(cudaStream_t stream, Span<const ReadyUpdate> updates) {
+  if constexpr (Rule::kUntouched == UntouchedRows::kMove) {
+    // A kernel that also catches up would need twice the registers.
+    std::vector<RowCatchUp> late;
+    for (const ReadyUpdate& ready : updates) {
+      const RowUpdate& update = *ready.update;
+      if (update.rows_are_current) continue;
+      late.push_back({update.table, {update.rows, 0, update.count}, update.past});
+    }
+    SOK_RETURN_IF_ERROR(EnqueueCatchUpsOf<Rule>(stream, late));
+  }
   Status status;
   for (int64_t next = 0; next < updates.size() && status.ok();) {
     WithStep<Rule>(updates[next].update->hyper, [&](const auto& step) {
@@ -201,23 +351,6 @@ Status EnqueueUpdatesOf(cudaStream_t stream, Span<const ReadyUpdate> updates) {
     });
   }
   return status;
-}
-
-template <typename Rule>
-Status EnqueueCatchUpsOf(cudaStream_t stream, Span<const RowCatchUp> catch_ups) {
-  if constexpr (Rule::kUntouched != UntouchedRows::kStay) {
-    PartLauncher<CatchUpPart<Rule>> in_fours("CatchUpRows", stream, CatchUpRows<Rule, 4>);
-    PartLauncher<CatchUpPart<Rule>> one_by_one("CatchUpRows", stream, CatchUpRows<Rule, 1>);
-    for (const RowCatchUp& catch_up : catch_ups) {
-      const bool fits = catch_up.table.dim % 4 == 0 && catch_up.table.stride % 4 == 0;
-      SOK_RETURN_IF_ERROR((fits ? in_fours : one_by_one)
-                              .Add({catch_up.table, catch_up.rows, TakePast<Rule>(catch_up.past), {}},
-                                   catch_up.rows.n, LanesLog2(catch_up.table.dim, fits ? 4 : 1)));
-    }
-    SOK_RETURN_IF_ERROR(in_fours.Launch());
-    SOK_RETURN_IF_ERROR(one_by_one.Launch());
-  }
-  return OkStatus();
 }
 
 // The launchers of the rule with a given name.

@@ -29,6 +29,9 @@ struct RowUpdate {
   TableGradients gradients;
   const float* hyper = nullptr;  // the rule's hyper-parameters, on the host; checked
   PastView past;
+  // Whether the rows are known to have missed no step. Otherwise a rule that moves untouched rows needs
+  // another kernel, which catches them up.
+  bool rows_are_current = false;
 };
 
 // Enqueues one step of the rule `optimizer` for some tables, with the bits of Optimizer::Apply

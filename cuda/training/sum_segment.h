@@ -19,19 +19,22 @@ __device__ __forceinline__ void AddTerms(const Read& read, Floats<kWidth>* sum) 
   for (int k = 0; k < kTerms; ++k) AddScaledTo(scales[k], terms[k], sum);
 }
 
-// The sum of n terms in order; read(i, term, scale) reads term i.
-template <int kWidth, typename Read>
-__device__ __forceinline__ Floats<kWidth> SumInOrder(int64_t n, const Read& read) {
-  Floats<kWidth> sum = EmptySum<kWidth>();
+// Adds n terms in order, kAtOnce at a time; read(i, term, scale) reads term i.
+template <int kAtOnce, int kWidth, typename Read>
+__device__ __forceinline__ void AddInOrder(int64_t n, const Read& read, Floats<kWidth>* sum) {
   int64_t i = 0;
   const auto from_i = [&](int k, Floats<kWidth>* term, float* scale) { read(i + k, term, scale); };
-  for (; i + 8 <= n; i += 8) AddTerms<8>(from_i, &sum);
+  for (; i + kAtOnce <= n; i += kAtOnce) AddTerms<kAtOnce>(from_i, sum);
   if (i + 4 <= n) {
-    AddTerms<4>(from_i, &sum);
+    AddTerms<4>(from_i, sum);
     i += 4;
   }
-  for (; i < n; ++i) AddTerms<1>(from_i, &sum);
-  return sum;
+  for (; i < n; ++i) AddTerms<1>(from_i, sum);
+}
+
+// The gradient that an occurrence adds, read by one 16-byte access.
+__device__ __forceinline__ OccurrenceGradient GradientAt(const SumsView& sums, int64_t occurrence) {
+  return sums.gradients[sums.positions[sums.first_occurrence + occurrence]];
 }
 
 // The sum over the occurrences [begin, end) of the table, numbered in the order of its segments, for the
@@ -39,30 +42,33 @@ __device__ __forceinline__ Floats<kWidth> SumInOrder(int64_t n, const Read& read
 template <int kWidth>
 __device__ __forceinline__ Floats<kWidth> SumPiece(const SumsView& sums, int64_t begin, int64_t end,
                                                    int64_t column) {
-  const int32_t* const positions = sums.positions + sums.first_occurrence + begin;
-  return SumInOrder<kWidth>(end - begin, [&](int64_t i, Floats<kWidth>* term, float* scale) {
-    const OccurrenceGradient gradient = sums.gradients[positions[i]];
+  Floats<kWidth> sum = EmptySum<kWidth>();
+  const auto read = [&](int64_t i, Floats<kWidth>* term, float* scale) {
+    const OccurrenceGradient gradient = GradientAt(sums, begin + i);
     *term = LoadFloats<kWidth>(gradient.row + column);
     *scale = gradient.scale;
-  });
+  };
+  AddInOrder<8>(end - begin, read, &sum);
+  return sum;
 }
 
-// The gradient of the table's distinct id number k, for the columns from `column` on.
+// The gradient of a table's distinct id whose segment is [begin, end), for the columns from `column` on.
 template <int kWidth>
-__device__ __forceinline__ Floats<kWidth> SumSegment(const SumsView& sums, int64_t k, int64_t column) {
-  const int64_t begin = sums.begin[k] - sums.first_occurrence;
-  const int64_t end = sums.begin[k + 1] - sums.first_occurrence;
+__device__ __forceinline__ Floats<kWidth> SumSegment(const SumsView& sums, int64_t begin, int64_t end,
+                                                     int64_t column) {
   if (begin == end) return EqualFloats<kWidth>(0.0f);
   Floats<kWidth> sum;
   if (end - begin <= kSegmentPiece) {
     sum = SumPiece<kWidth>(sums, begin, end, column);
   } else {
     const int64_t pieces = (end - begin + kSegmentPiece - 1) / kSegmentPiece;
-    sum = SumInOrder<kWidth>(pieces, [&](int64_t i, Floats<kWidth>* term, float* scale) {
+    sum = EmptySum<kWidth>();
+    const auto read = [&](int64_t i, Floats<kWidth>* term, float* scale) {
       const int64_t slot = PieceSlot(begin + i * kSegmentPiece, end);
       *term = LoadFloats<kWidth>(sums.pieces + slot * sums.dim + column);
       *scale = 1.0f;
-    });
+    };
+    AddInOrder<8>(pieces, read, &sum);
   }
   if (sums.divisor != 1.0f) DivideBy(sums.divisor, &sum);
   return sum;

@@ -77,6 +77,7 @@ Status GroupCalls::Update(const std::string& optimizer) {
   update.rows = plan.rows.data();
   update.gradients = plan_gradients_->table(0, plan.tables[0].trained);
   update.count = update.gradients.unique;
+  update.rows_are_current = true;  // since the lookup
   const DeviceStep step = {table->optimizer(), Span<const float>(hyper), update};
   return EnqueueSteps(device_->stream, &device_->memory, plan_gradients_->group(),
                       Span<const DeviceStep>(&step, 1));
