@@ -6,6 +6,7 @@
 #   OUTPUT  the folder for what they print and measure; $OUT, or `output` beside this file, if not given
 #
 # Environment: PYTHON  the interpreter (python3)
+#              JOBS    files of tests that run at the same time (half of the cores)
 #
 # The last line is `N passed, N failed`, where each file of tests and each program counts as one. Exit status: 0 if none
 # failed; 3 without a device, in which case nothing is run.
@@ -15,9 +16,10 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 output="${1:-${OUT:-$here/output}}"
 python="${PYTHON:-python3}"
 plugin="$here/bin/tests/fake_gpu/libsok_cuda_plugin.so"
-passed=0 failed=0 summary=()
+jobs="${JOBS:-$((($(nproc) + 1) / 2))}"
 mkdir -p "$output" || exit 1
 output="$(cd "$output" && pwd)"
+rm -f "$output"/*.result
 
 if [ ! -e "$here/site/.done" ]; then
   rm -rf "$here/site" && mkdir "$here/site"
@@ -27,7 +29,7 @@ fi
 export PYTHONPATH="$here/site:$here/examples:$here/tests" TF_CPP_MIN_LOG_LEVEL=2 SOK_BAZEL_BIN="$here/bin"
 cd "$here" || exit 1
 
-step() {  # step NAME SECONDS COMMAND...
+step() {  # step NAME SECONDS COMMAND..., whose result goes into a file: several may run at the same time
   local name="$1" seconds="$2" log status start=$SECONDS
   shift 2
   log="$output/$name.log"
@@ -35,12 +37,12 @@ step() {  # step NAME SECONDS COMMAND...
   timeout --kill-after=10 "$seconds" "$@" < /dev/null > "$log" 2>&1
   status=$?
   case "$status" in
-    0) passed=$((passed + 1)) status=passed ;;
-    124 | 137) failed=$((failed + 1)) status="FAILED: not done after $seconds s" ;;
-    *) failed=$((failed + 1)) status="FAILED: exit status $status" ;;
+    0) status=passed ;;
+    124 | 137) status="FAILED: not done after $seconds s" ;;
+    *) status="FAILED: exit status $status" ;;
   esac
-  summary+=("$(printf '%-36s %4d s  %s; %s' "$name" $((SECONDS - start)) "$status" "$(tail -n 1 "$log")")")
-  printf '%s\n' "${summary[-1]}"
+  printf '%-36s %4d s  %s; %s\n' "$name" $((SECONDS - start)) "$status" "$(tail -n 1 "$log")" |
+    tee "$output/$name.result"
 }
 
 # The device of programs. A TensorFlow that was built with CUDA needs no plugin, and ignores the plugin's variable.
@@ -52,11 +54,16 @@ if ! "$python" -c 'import sys, tensorflow as tf; sys.exit(not tf.config.list_phy
 fi
 if command -v nvidia-smi > /dev/null; then nvidia-smi > "$output/nvidia-smi.txt" 2>&1; fi
 
+# Tests share the GPU. By default TensorFlow would take all of its memory for the first.
+export TF_FORCE_GPU_ALLOW_GROWTH=true
 while read -r file; do
+  while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
   # The plugin is loaded by the test.
   step "$(basename "$file" .py)" 300 env -u TF_PLUGGABLE_DEVICE_LIBRARY_PATH SOK_TEST_DEVICE=gpu SOK_DEVICE=gpu \
-    "$python" tools/run_pytest.py pyproject.toml -q "$file"
+    "$python" tools/run_pytest.py pyproject.toml -q "$file" &
 done < gpu_tests
+wait
+# Alone, because they measure.
 for device in gpu cpu; do
   step "train_ctr_$device" 300 "$python" examples/train_ctr.py --device "$device" --epochs 1 --samples 200000 \
     --output_dir "$output/train_ctr_$device"
@@ -64,6 +71,8 @@ done
 step lookup_and_step_gpu 300 "$python" benchmarks/lookup_and_step.py --device gpu --optimizer lazy_adam --dim 16,64 \
   --json "$output/lookup_and_step_gpu.json"
 
-printf '%s\n' "${summary[@]}" > "$output/summary.txt"
-printf '%d passed, %d failed\n' "$passed" "$failed" | tee -a "$output/summary.txt"
+cat "$output"/*.result > "$output/summary.txt"
+rm -f "$output"/*.result
+failed="$(grep -c ' FAILED: ' "$output/summary.txt")"
+printf '%d passed, %d failed\n' $(($(wc -l < "$output/summary.txt") - failed)) "$failed" | tee -a "$output/summary.txt"
 [ "$failed" = 0 ]
