@@ -134,7 +134,7 @@ inline Operation FindOrInsertOperation(const BatchShape& batch) {
 // at a time: it waits for the numbers of ids, for those of rows, and for the rows.
 inline Operation FindRowsOperation(BatchShape batch) {
   batch.absent = 0;
-  KernelWork rows = {"pooling/pool.cu: WriteOutputs<4, false>", 32, GatherTraffic(batch)};
+  KernelWork rows = {"pooling/pool.cu: WriteOutputs<4, false>", 40, GatherTraffic(batch)};
   rows.run = SectorsOf(4 * batch.dim, RecordStride(batch));
   rows.random = batch.unique * rows.run;
   rows.items = 1.0 / 4;
@@ -144,16 +144,16 @@ inline Operation FindRowsOperation(BatchShape batch) {
   return {"find and copy rows", batch.dim, {FindWork(batch), rows}};
 }
 
-// A group of lanes per bag reads eight rows at a time: it waits for the bag's begin, then for the numbers of
-// ids, for those of rows, and for the rows.
+// A group of lanes per bag waits for the bag's begin, then, sixteen occurrences at a time, for the numbers of
+// ids and those of rows, and, eight rows at a time, for the rows.
 inline Operation PoolOperation(const BatchShape& batch) {
-  KernelWork pool = {"pooling/pool.cu: WriteOutputs<4, false>", 32, PoolTraffic(batch)};
+  KernelWork pool = {"pooling/pool.cu: WriteOutputs<4, false>", 40, PoolTraffic(batch)};
   pool.run = SectorsOf(4 * batch.dim, RecordStride(batch));
   pool.random = batch.unique * pool.run;
   pool.items = 1 / batch.hotness;
   pool.threads = LanesOfRow(batch.dim) * RoundsOfRow(batch.dim);
   pool.waits = std::ceil(batch.hotness / 8);
-  pool.cache_waits = 1 + 2 * std::ceil(batch.hotness / 8);
+  pool.cache_waits = 1 + 2 * std::ceil(batch.hotness / 16);
   return {"pooled forward", batch.dim, {pool}};
 }
 
@@ -165,9 +165,10 @@ inline KernelWork SegmentsWork(const BatchShape& batch) {
   return work;
 }
 
-// A group of lanes per distinct id. It waits for the row number, and then prefetches the record. It waits for
-// the segment's begin, and, eight occurrences at a time, for positions, descriptions and gradients. The
-// record is in the cache by then.
+// A warp takes sixteen distinct ids, or one for each group of lanes if there are more groups. It waits once
+// for row numbers, segments, positions and descriptions of all of them, and for the first records. The others
+// are prefetched, and in the cache when their turn comes. Beyond eight occurrences, a group of lanes waits
+// again for positions, descriptions and gradients, eight at a time.
 inline KernelWork UpdateWork(const BatchShape& batch, const char* kernel, double warps) {
   KernelWork work = {kernel, warps, UpdateTraffic(batch)};
   const double record = SectorsOf(RecordBytes(batch), RecordStride(batch));
@@ -179,11 +180,13 @@ inline KernelWork UpdateWork(const BatchShape& batch, const char* kernel, double
   work.run = work.random / runs;
   const double rounds = RoundsOfRow(batch.dim);
   const double eights = std::ceil(1 / batch.unique / 8);
-  work.items = batch.unique;
-  work.threads = LanesOfRow(batch.dim);
-  // Rows that catch up wait for the number of their last step, and for the powers of the rates.
-  work.waits = rounds * eights + (batch.catches_up ? 1 : 0);
-  work.cache_waits = 1 + rounds * (2 + 2 * eights) + (batch.catches_up ? 2 : 0);
+  const double groups = 32 / LanesOfRow(batch.dim);
+  const double ids = std::max(16.0, groups);
+  const double turns = ids / groups * rounds;
+  work.items = batch.unique / ids;
+  work.threads = 32;
+  work.waits = 1 + turns * (eights - 1);
+  work.cache_waits = 4 + turns * (1 + 2 * (eights - 1));
   return work;
 }
 
@@ -198,7 +201,7 @@ inline constexpr RuleModel kRules[] = {
     {"SGD", 0, false, "training/row_updates.cu: UpdateRows<Sgd, Sgd, 4>", 32},
     {"Adagrad", 1, false, "training/row_updates.cu: UpdateRows<Adagrad, Adagrad, 4>", 32},
     {"LazyAdam", 2, false, "training/row_updates.cu: UpdateRows<LazyAdam, LazyAdam, 4>", 32},
-    {"Adam", 2, true, "training/row_updates.cu: UpdateRows<Adam, Adam, 4>", 16},
+    {"Adam", 2, true, "training/row_updates.cu: UpdateRows<Adam, Adam, 4>", 32},
 };
 
 inline KernelWork GradientsWork(const BatchShape& batch) {
