@@ -44,6 +44,14 @@ void TakeStoredStep(const std::vector<float>& hyper, int64_t dim, uint64_t seed,
   twins->StoredStep(hyper, step.rows, step.grads);
 }
 
+std::vector<float> RandomGradients(int64_t n) {
+  std::mt19937_64 random(n);
+  std::normal_distribution<float> normal;
+  std::vector<float> gradients(static_cast<size_t>(n));
+  for (float& gradient : gradients) gradient = normal(random);
+  return gradients;
+}
+
 class EveryRuleTest : public DeviceOptimizerTest, public ::testing::WithParamInterface<RuleCase> {};
 
 TEST_P(EveryRuleTest, TrainsToTheBitsOfTheHost) {
@@ -95,6 +103,16 @@ TEST_F(DeviceOptimizerTest, HotIds) {
     OptimizerTwins twins(name, /*rows=*/20, /*dim=*/8, hyper);
     const TableOccurrences hot = SkewedOccurrences(8, 20, 2000, /*seed=*/3);
     twins.SummedStep(hyper, twins.host().AllRows(), hot, /*seed=*/3);
+    twins.ExpectSameRecords(name);
+  }
+}
+
+// So many that a warp takes several in turn.
+TEST_F(DeviceOptimizerTest, ManyRows) {
+  for (const char* name : {"sgd", "adam", "keras_rmsprop_centered", "rowwise_adagrad"}) {
+    const std::vector<float> hyper = RuleCase{name, {}}.rule().samples[0];
+    OptimizerTwins twins(name, /*rows=*/9001, /*dim=*/64, hyper);
+    twins.StoredStep(hyper, twins.host().AllRows(), RandomGradients(9001 * 64));
     twins.ExpectSameRecords(name);
   }
 }

@@ -217,6 +217,35 @@ TEST_P(TrainingContract, BadStepsAreRefusedByNameAndChangeNothing) {
   EXPECT_EQ(group.table(0).Describe().steps, 0);
 }
 
+TEST_P(FusedContract, RowsCatchUpWithStepsThatCameAfterTheirLookup) {
+  InlineExecutor executor;
+  for (const std::string& optimizer : GetParam().optimizers) {
+    const std::vector<float> hyper = SampleHyper(optimizer, 0);
+    std::vector<ValuesByKey> results;
+    for (const bool fused : {false, true}) {
+      ContractGroup group(GetParam(), executor, {ContractOptions("table", 1)});
+      const auto step = [&](const OutputValues& gradients) {
+        return fused ? group.Train(gradients, optimizer, hyper)
+                     : group.BackwardAndApply(gradients, optimizer, hyper);
+      };
+      ASSERT_TRUE(group.Lookup({SumOf(0, {{5}, {7}})}).ok());
+      ASSERT_TRUE(step({{1.0f, 0.5f}}).ok());
+      ASSERT_TRUE(group.Lookup({SumOf(0, {{9}})}).ok());
+      const auto reference = EngineArray<int64_t>::Unwritten(group.memory(), 1);
+      ASSERT_TRUE(group.plan().WriteReferences(group.context(), 0, reference.data()).ok());
+      ASSERT_TRUE(group.Lookup({SumOf(0, {{5}, {7}})}).ok());
+      const EngineArray<float> grads(group.memory(), {0.25f});
+      ASSERT_TRUE(group.table(0)
+                      .ApplyGradients(group.context(), optimizer, hyper, reference.view(), grads.data(),
+                                      /*distinct=*/true)
+                      .ok());
+      ASSERT_TRUE(step({{0.5f, 0.125f}}).ok());
+      results.push_back(group.Rows(0, {5, 7, 9}));
+    }
+    EXPECT_EQ(results[0], results[1]) << optimizer;
+  }
+}
+
 TEST_P(FusedContract, ATableKeepsItsFirstOptimizer) {
   ASSERT_GE(GetParam().optimizers.size(), 2u);
   InlineExecutor executor;
