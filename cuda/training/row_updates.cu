@@ -149,6 +149,8 @@ template <int kWidth, typename Part>
 __device__ __forceinline__ const float* StageGradient(const LaneGroup& group, const Part& part,
                                                       const FoundRow& row) {
   if (part.stored != nullptr) return row.gradient;
+  // Other lanes may still read the gradient of the previous row.
+  group.Sync();
   const int64_t dim = part.table.dim;
   float* const staged = DynamicShared<float>() + group.in_block() * StagedFloats(dim);
   ForColumns<kWidth>(group, dim, [&](int64_t column) {
@@ -175,8 +177,8 @@ __device__ __forceinline__ void ForRowsOfWarp(const WarpRows& rows, const PartPl
   for (int first = 0; first < rows.rows_of_warp; first += groups) {
     // The next rows are on their way while these are changed.
     const int ahead = warp.lane() - first - groups;
-    if (ahead >= 0 && ahead < groups && of_warp[warp.lane()].record != nullptr)
-      prefetch(of_warp[warp.lane()]);
+    const FoundRow& mine = of_warp[warp.lane()];
+    if (ahead >= 0 && ahead < groups && mine.record != nullptr) prefetch(mine);
     const FoundRow& row = of_warp[first + (warp.lane() >> rows.lanes_log2)];
     if (row.record != nullptr) change(group, row);
   }
