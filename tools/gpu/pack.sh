@@ -60,6 +60,11 @@ download() {  # the Python packages of the tests, into $stage/wheels
   "$(sok_python)" -m pip download --disable-pip-version-check --quiet "${options[@]}" --dest "$stage/wheels" \
     "$package==$SOK_TENSORFLOW" pytest hypothesis matplotlib tqdm ||
     fail "pip has no wheels of $package $SOK_TENSORFLOW for Python $version. TensorFlow 2.15 has none beyond 3.11."
+  # Without dependencies, as in tools/setup.sh's environments: Keras 2 names another wheel of TensorFlow.
+  local alone="$SOK_ROOT/tools/requirements/no-deps-$SOK_TENSORFLOW.txt"
+  [ ! -e "$alone" ] ||
+    "$(sok_python)" -m pip download --disable-pip-version-check --quiet "${options[@]}" --dest "$stage/wheels" \
+      --no-deps -r "$alone" || fail "pip has no wheels of what $alone names."
 }
 
 copy_programs() {
