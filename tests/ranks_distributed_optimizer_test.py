@@ -105,7 +105,8 @@ def _by_global_norm(model):
 
 NORMS = {"by hand": _by_global_norm}
 if compat.legacy_keras_optimizers():
-    for limit in ("clipnorm", "global_clipnorm"):
+    # The optimizers of Keras in TensorFlow 1.15 have no global_clipnorm.
+    for limit in ("clipnorm", "global_clipnorm") if compat.IS_TENSORFLOW_2 else ("clipnorm",):
         NORMS[limit] = lambda model, limit=limit: Distributed(
             compat.legacy_keras_optimizers()[0][1].SGD(0.5, **{limit: 0.05}), op="sum"
         ).minimize(model.loss)
