@@ -138,6 +138,21 @@ def test_a_program_runs_and_ends_as_with_python(tmp_path, monkeypatch, end):
     assert "launcher.py" not in ours.stderr
 
 
+def test_no_notice_of_tensorflow_blames_the_library(tmp_path):
+    """Notices of deprecated names say which file used them; users can change only their own."""
+    (tmp_path / "program.py").write_text(
+        "import tensorflow as tf\n"
+        "number = tf.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()\n"
+        "tf.staged(number)\n"
+        "tf.train.QueueRunner(tf.FIFOQueue(1, [tf.int64]), [tf.no_op()])\n"
+    )
+    run = forked.run_code(_LAUNCHER, str(tmp_path / "program.py"), env=environment(), timeout=120)
+    assert run.returncode == 0, run.stderr[-3000:]
+    notices = [line for line in run.stderr.splitlines() if "deprecated" in line]
+    assert any("program.py:4" in line for line in notices)
+    assert not [line for line in notices if "sparse_operation_kit" in line]
+
+
 def test_other_packages_get_tensorflow_as_it_is(tmp_path):
     """A package in a folder of `sys.path`, even one below the program's, does not get version 1's names."""
     site = tmp_path / "lib"

@@ -27,6 +27,7 @@ from tensorflow.python.ops import (  # noqa: F401
 )
 from tensorflow.python.training import saver  # noqa: F401
 from tensorflow.python.training.saving import saveable_object  # noqa: F401
+from tensorflow.python.util import deprecation  # noqa: F401
 
 from sparse_operation_kit.compat.version import VERSION
 

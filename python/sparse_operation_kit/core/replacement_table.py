@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from sparse_operation_kit import compat
 from sparse_operation_kit.compat.internals import RefVariable
-from sparse_operation_kit.compat.namespaces import namespaces
+from sparse_operation_kit.compat.namespaces import attribute, namespaces
 
 
 class Part(enum.Enum):
@@ -165,7 +165,8 @@ def _with_function(path: str, *modules: str) -> Callable[[], Sequence[Any]]:
     def find() -> Sequence[Any]:
         namespace, _, name = path.rpartition(".")
         owners = [*namespaces(namespace), *(_find(module) for module in modules)]
-        return list({id(owner): owner for owner in owners if hasattr(owner, name)}.values())
+        found = [owner for owner in owners if attribute(owner, name, None) is not None]
+        return list({id(owner): owner for owner in found}.values())
 
     return find
 

@@ -52,7 +52,7 @@ class Wrapper(Change):
         self._before = vars(owner).get(attribute, _ABSENT)
         self._is_on = True
         is_static = isinstance(inspect.getattr_static(owner, attribute), staticmethod)
-        switch = self._switch(getattr(owner, attribute), wrap)
+        switch = self._switch(namespaces.attribute(owner, attribute), wrap)
         self._ours = staticmethod(switch) if is_static else switch
         self._outermost: Any = self._ours
         setattr(owner, attribute, self._ours)
@@ -124,10 +124,11 @@ class AddedName(Change):
         self._owner = owner
         self._attribute = attribute
         self._value = value
-        self._is_added = not hasattr(owner, attribute)
+        existing = namespaces.attribute(owner, attribute, _ABSENT)
+        self._is_added = existing is _ABSENT
         if self._is_added:
             setattr(owner, attribute, value)
-        elif getattr(owner, attribute) is not value:
+        elif existing is not value:
             _logger.warning("TensorFlow already has %s.%s; it is not replaced", owner.__name__, attribute)
 
     def undo(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat.internals import deprecation
 from sparse_operation_kit.core import graph_ops
 
 _logger = logging.getLogger(__name__)
@@ -95,8 +96,10 @@ def staged(
         )
     taken, queue, put, close, cancel = _queue_of(tensors, capacity, name or "prefetch")
     feeds = _checked_feeds(feed_dict)
-    runner = _Runner(queue, put, close, cancel, closed, ignored, feeds, feed_list, feed_generator)
-    tf.compat.v1.train.add_queue_runner(runner)
+    # TensorFlow's notices about queue runners are for programs that use them directly.
+    with deprecation.silence():
+        runner = _Runner(queue, put, close, cancel, closed, ignored, feeds, feed_list, feed_generator)
+        tf.compat.v1.train.add_queue_runner(runner)
     left = iter(taken)
     return tf.nest.pack_sequence_as(
         features, [None if value is None else next(left) for value in flat], expand_composites=True
