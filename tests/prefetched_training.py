@@ -77,11 +77,11 @@ def look_up(tables: dict[str, sok.EmbeddingVariable], batch: dict[str, tf.Tensor
 
 @dataclasses.dataclass
 class Run:
-    """The result of a training: the fetched values of each step, and the saved tables at the end."""
+    """The result of a training: the values of each step, and the saved tables and statistics at the end."""
 
     steps: list[dict]
     tables: dict[str, dict[str, np.ndarray]]
-    statistics: dict
+    statistics: dict[str, sok.TableStatistics]
 
     def assert_equal(self, other: Run) -> None:
         """Compares bit for bit."""
@@ -142,5 +142,4 @@ def train(
                 if save_in_between and len(steps) % 7 == 0:
                     saver.save(session, f"{folder}/model-{len(steps)}")
         prefix = saver.save(session, str(pathlib.Path(folder) / f"model-{'ahead' if ahead else 'plain'}"))
-        counted = {name: tuple(numbers) for name, numbers in session.run(statistics).items()}
-        return Run(steps, harness.saved_tables(prefix), counted)
+        return Run(steps, harness.saved_tables(prefix), session.run(statistics))

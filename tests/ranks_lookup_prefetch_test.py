@@ -14,6 +14,7 @@ import prefetched_training as training
 import ranks
 import sparse_operation_kit as sok
 from device_of_tests import sized
+from same_length import zip_equal
 from sparse_operation_kit.core.exchange_statistics import exchange_statistics
 
 v1 = tf.compat.v1
@@ -70,10 +71,13 @@ def _train_both_ways(folder: str, optimizers: tuple[str, ...]) -> list[list[trai
 def test_outputs_tables_and_slots_are_the_same(size, optimizers):
     with tempfile.TemporaryDirectory() as folder:
         for of_rank in ranks.run(_train_both_ways, folder, optimizers, ranks=size, timeout=300):
-            for plain, ahead in of_rank:
+            for optimizer, (plain, ahead) in zip_equal(optimizers, of_rank):
                 ahead.assert_equal(plain)
                 assert len(plain.steps) == training.STEPS
                 assert len(plain.tables["wide"]["keys"]) > 20
+                of_wide = plain.statistics["wide"]
+                has_evicted = of_wide.admitted_ids > of_wide.rows
+                assert has_evicted == ("capacity" in POLICIES[optimizer]("wide")), of_wide
 
 
 class _Model:
