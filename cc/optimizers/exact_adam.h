@@ -14,7 +14,7 @@ namespace sok {
 // Adam as TensorFlow runs it on a dense variable: every step decays every row's moments and moves every row.
 // A step here costs only the rows with a gradient. The optimizer keeps for each row the step at which it was
 // last current, and applies the missed steps all at once when the row is next updated or read (see
-// adam_series.h). The result differs from the dense optimizer in double precision by float rounding only.
+// adam_history.h). The result differs from the dense optimizer in double precision by float rounding only.
 //
 // Memory: 4 bytes per row, and 36 bytes (68 if beta2 is small) per step for at most kMaxHistory steps. Then
 // all rows are caught up once and the history restarts. The same happens when beta1, beta2 or epsilon change,

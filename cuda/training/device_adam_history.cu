@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cc/optimizers/adam_history.h"
 #include "cuda/base/cuda_status.h"
 #include "cuda/rows/part_launch.h"
 #include "cuda/training/device_adam_history.h"

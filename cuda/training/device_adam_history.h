@@ -9,8 +9,7 @@
 
 #include "cc/base/span.h"
 #include "cc/base/status.h"
-#include "cc/optimizers/adam_series.h"
-#include "cc/optimizers/adam_walk.h"
+#include "cc/optimizers/adam_history.h"
 #include "cuda/base/device_allocator.h"
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/staged_upload.h"

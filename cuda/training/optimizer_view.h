@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cc/optimizers/adam_walk.h"
+#include "cc/optimizers/adam.h"
 #include "cc/optimizers/decay.h"
 #include "cc/optimizers/rule.h"
 #include "cuda/store/row_column.h"

@@ -1,4 +1,4 @@
-#include "cc/optimizers/adam_series.h"
+#include "cc/optimizers/adam_history.h"
 
 #include <gtest/gtest.h>
 
