@@ -10,6 +10,8 @@ load("//tools:copts.bzl", "SOK_COPTS")
 # Files of //cc/checkpoint by program, whose name ends in "_test".
 _PROGRAMS = {
     "state": [
+        "checkpoint_names_test.cc",
+        "deltas_test.cc",
         "placed_tables_test.cc",
         "raw_rows_test.cc",
         "round_trip_test.cc",
@@ -46,6 +48,7 @@ def checkpoint_test_libraries():
             alwayslink = True,
             deps = [
                 ":checkpoint",
+                ":memory_saves",
                 ":saved_ranks",
                 ":test_files",
                 "//cc/base",

@@ -1,0 +1,215 @@
+// Chains of deltas: what they restore, what the next save builds on, and compaction.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cc/checkpoint/checkpoint_path.h"
+#include "cc/checkpoint/testing/memory_saves.h"
+#include "cc/optimizers/testing/rule_cases.h"
+
+namespace sok {
+namespace {
+
+// A case of every rule; on a slow engine, one for each treatment of rows without a gradient, on which saves
+// depend.
+std::vector<RuleCase> CasesOfSaves() {
+  std::set<UntouchedRows> seen;
+  std::vector<RuleCase> cases;
+  for (const RuleCase& rule_case : OneCasePerRule()) {
+    if (!EngineOfTests().is_slow || seen.insert(rule_case.rule().untouched).second)
+      cases.push_back(rule_case);
+  }
+  return cases;
+}
+
+class DeltasTest : public MemorySavesTest {};
+
+TEST_F(DeltasTest, AChainHasOneNameForItsTable) {
+  std::mt19937_64 random(22);
+  const Tables tables = MakeTables(Options(), 2);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
+  int n = 0;
+  const auto save_as = [&](const std::string& name) {
+    EXPECT_TRUE(TrainOnSome(tables, "sgd", {0.1f}, SomeKeys(), 0.2, &random).ok());
+    SaveRequest request = Request(++n, true);
+    request.name = name;
+    const std::string reference = MustSave(tables, request);
+    EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 2)) == StateOf(tables)) << n;
+    return IsDelta(request);
+  };
+  EXPECT_FALSE(save_as(""));
+  EXPECT_TRUE(save_as("scope/items"));
+  EXPECT_FALSE(save_as("other")) << "another name, so nothing to build on";
+  EXPECT_TRUE(save_as("other"));
+  EXPECT_FALSE(save_as(""));
+}
+
+TEST_F(DeltasTest, AChainRestoresWeightsAndSlotsAndTrainingContinues) {
+  for (const auto& [optimizer, hyper] : CasesOfSaves()) {
+    for (const bool filtered : {false, true}) {
+      SCOPED_TRACE(StrCat(optimizer, filtered ? ", filtered" : ""));
+      TableOptions options = Options();
+      if (filtered) {
+        options.admission.kind = Admission::Kind::kCounter;
+        options.admission.filter_freq = 3;
+        options.eviction.kind = Eviction::Kind::kGlobalStep;
+        options.eviction.steps_to_live = 6;
+      }
+      RemoveTree(files_, "/ckpt");
+      std::mt19937_64 random(13);
+      const Tables tables = MakeTables(options, 2);
+      for (int n = 1; n <= (EngineOfTests().is_slow ? 3 : 5); ++n) {
+        for (int t = 0; t < Steps(4); ++t) {
+          std::vector<float> rate = hyper;
+          rate[0] *= 1.0f + 0.1f * static_cast<float>(n + t);
+          ASSERT_TRUE(TrainOnSome(tables, optimizer, rate, SomeKeys(), 0.1, &random).ok());
+        }
+        if (n == 3) {
+          ASSERT_TRUE(Erase(tables[0].get(), SomeKeys()).ok());
+        }
+        const SaveRequest request = Request(n, true);
+        const std::string reference = MustSave(tables, request);
+        const bool lags_unsaved = RuleCase{optimizer, hyper}.rule().untouched == UntouchedRows::kSlotsDecay;
+        EXPECT_EQ(IsDelta(request), n > 1 && !lags_unsaved);
+        const Tables restored = MustRestore(request, reference, options, 2);
+        ASSERT_EQ(restored.size(), 2u);
+        EXPECT_TRUE(StateOf(restored) == StateOf(tables)) << "save " << n;
+        std::mt19937_64 again = random;
+        std::mt19937_64 copy = random;
+        const Tables twin = MustRestore(request, reference, options, 2);
+        for (int t = 0; t < 3; ++t) {
+          ASSERT_TRUE(TrainOnSome(restored, optimizer, hyper, SomeKeys(), 0.2, &again).ok());
+          ASSERT_TRUE(TrainOnSome(twin, optimizer, hyper, SomeKeys(), 0.2, &copy).ok());
+        }
+        EXPECT_TRUE(StateOf(restored) == StateOf(twin));
+      }
+      // The process that wrote the chain continues like one that read it.
+      const SaveRequest request = Request(6, true);
+      const Tables restored = MustRestore(request, MustSave(tables, request), options, 2);
+      std::mt19937_64 again = random;
+      for (int t = 0; t < 6; ++t) {
+        ASSERT_TRUE(TrainOnSome(tables, optimizer, hyper, SomeKeys(), 0.2, &random).ok());
+        ASSERT_TRUE(TrainOnSome(restored, optimizer, hyper, SomeKeys(), 0.2, &again).ok());
+      }
+      EXPECT_TRUE(StateOf(restored) == StateOf(tables));
+    }
+  }
+}
+
+TEST_F(DeltasTest, AChainIsReadByAnyNumberOfRanks) {
+  std::mt19937_64 random(14);
+  const Tables tables = MakeTables(Options(), 3);
+  std::string reference;
+  for (int n = 1; n <= 4; ++n) {
+    for (int t = 0; t < 3; ++t) {
+      ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.2, &random).ok());
+    }
+    std::vector<int64_t> keys = KeysOf(tables[1].get());
+    keys.resize(3);
+    ASSERT_TRUE(Erase(tables[1].get(), keys).ok());
+    reference = MustSave(tables, Request(n, true));
+  }
+  for (const int ranks : {1, 2, 3, 6}) {
+    EXPECT_TRUE(StateOf(MustRestore(Request(4), reference, Options(), ranks)) == StateOf(tables)) << ranks;
+  }
+  // A restore of only weights includes the steps that the rows have missed.
+  RestoreParts parts = Parts();
+  parts.optimizer = false;
+  auto weights = Restore(Request(4).prefix, reference, Options(), 2, parts);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  for (const auto& table : tables) BringUpToDate(table.get());
+  const TableState state = StateOf(tables);
+  const TableState alone = StateOf(weights.value());
+  ASSERT_EQ(alone.rows.size(), state.rows.size());
+  for (const auto& [key, row] : alone.rows) {
+    const std::vector<float>& whole = std::get<0>(state.rows.at(key));
+    EXPECT_EQ(std::get<0>(row), std::vector<float>(whole.begin(), whole.begin() + 3));
+  }
+}
+
+TEST_F(DeltasTest, ADeltaNeedsItsBase) {
+  std::mt19937_64 random(15);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
+  MustSave(tables, Request(1, true));
+  const std::string reference = MustSave(tables, Request(2, true));
+  EXPECT_TRUE(IsDelta(Request(2)));
+  RemoveTableFiles(files_, "/ckpt/model.ckpt-1.sok/scope%2Fitems-" + Request(1).id);
+  const auto lost = Restore(Request(2).prefix, reference, Options(), 1, Parts());
+  EXPECT_EQ(lost.status().code(), StatusCode::kNotFound) << lost.status().message();
+  const SaveRequest request = Request(3, true);
+  const std::string full = MustSave(tables, request);
+  EXPECT_FALSE(IsDelta(request)) << "there is nothing to build on";
+  EXPECT_TRUE(StateOf(MustRestore(request, full, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(DeltasTest, AfterAFailureTheNextIsFull) {
+  std::mt19937_64 random(16);
+  const Tables tables = MakeTables(Options(), 1);
+  MustSave(tables, Request(1, true));
+  ASSERT_TRUE(TrainOn(tables, "sgd", {0.1f}, SomeKeys(), &random).ok());
+  SaveRequest request = Request(2, true);
+  EXPECT_TRUE(End(tables[0].get(), request, false).ok());
+  const std::string reference = MustSave(tables, request);
+  EXPECT_FALSE(IsDelta(request));
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(DeltasTest, ANewHyperParameterOfAdamMakesTheNextFull) {
+  std::mt19937_64 random(17);
+  const Tables tables = MakeTables(Options(), 1);
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, SomeKeys(), &random).ok());
+  MustSave(tables, Request(1, true));
+  ASSERT_TRUE(TrainOn(tables, "adam", {0.01f, 0.8f, 0.999f, 1e-8f}, {1}, &random).ok());
+  ASSERT_TRUE(TrainOn(tables, "adam", kAdam, {2}, &random).ok());
+  const SaveRequest request = Request(2, true);
+  const std::string reference = MustSave(tables, request);
+  EXPECT_FALSE(IsDelta(request));
+  EXPECT_TRUE(StateOf(MustRestore(request, reference, Options(), 1)) == StateOf(tables));
+}
+
+TEST_F(DeltasTest, DeltasOfTablesWithoutHashing) {
+  TableOptions options = Options();
+  options.use_hashtable = false;
+  options.capacity = 20;
+  std::mt19937_64 random(18);
+  const Tables tables = MakeTables(options, 2);
+  std::string reference;
+  for (int n = 1; n <= 3; ++n) {
+    ASSERT_TRUE(TrainOn(tables, "adam", kAdam, {n, 2 * n, 30}, &random).ok());
+    reference = MustSave(tables, Request(n, true));
+    EXPECT_EQ(IsDelta(Request(n)), n > 1);
+  }
+  EXPECT_TRUE(StateOf(MustRestore(Request(3), reference, options, 2)) == StateOf(tables));
+}
+
+TEST_F(DeltasTest, ACompactedChainIsAFullCheckpoint) {
+  TableOptions options = Options();
+  options.admission.kind = Admission::Kind::kCounter;
+  options.admission.filter_freq = 4;
+  std::mt19937_64 random(19);
+  const Tables tables = MakeTables(options, 3);
+  for (int n = 1; n <= 3; ++n) {
+    for (int t = 0; t < 5; ++t) {
+      ASSERT_TRUE(TrainOnSome(tables, "adam", kAdam, SomeKeys(), 0.3, &random).ok());
+    }
+    MustSave(tables, Request(n, true));
+  }
+  const SaveRequest request = Request(9);
+  const auto compacted = Compact("/ckpt/model.ckpt-3.sok/scope%2Fitems-" + SaveId(3), request);
+  ASSERT_TRUE(compacted.ok()) << compacted.status().message();
+  EXPECT_FALSE(IsDelta(request));
+  for (int n = 1; n <= 3; ++n)
+    RemoveTableFiles(files_, Request(n).prefix + ".sok/scope%2Fitems-" + SaveId(n));
+  for (const auto& table : tables) {
+    WhileHeld(table.get(), [](HeldTable* held) { return held->SettleOptimizer(); });
+  }
+  EXPECT_TRUE(StateOf(MustRestore(request, compacted.value(), options, 3)) == StateOf(tables));
+}
+
+}  // namespace
+}  // namespace sok
