@@ -28,7 +28,7 @@ inline void Stream(const float* in, int64_t dim, float* out) {
 #endif
 }
 
-// A thread that used StreamRow calls this before it signals other threads: non-temporal stores are not
+// A thread that used Stream calls this before it signals other threads: non-temporal stores are not
 // ordered with the stores after them.
 inline void FinishStreaming() {
 #ifdef __SSE2__

@@ -3,8 +3,7 @@
 //
 // A checkpoint of a table is a set of files on a disk that all ranks share: checkpoint_path.h. Each rank
 // writes its shard. The manifest gets its final name only when all other files are complete and synced.
-// Memory beside the table: buffers of 1 MiB
-// per array, and about 30 bytes for each MiB of the checkpoint.
+// Memory beside the table: buffers of 1 MiB per array, and about 30 bytes for each MiB of the checkpoint.
 #ifndef SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 #define SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 
@@ -31,11 +30,11 @@ struct SaveRequest {
 // EndTableCheckpoint with ok = false follow. No stage touches another save: retention.py, which knows all
 // checkpoints, removes replaced ones and what a killed process left.
 
-// Rank 0 chooses between a full checkpoint and a delta; other ranks do nothing. The
-// checkpoint is full if there is no earlier one to build on: the first one, and that after a restore or a
-// failed save. It is also full if the last checkpoint or one of its chain is missing on disk or has the table
-// under a different name, and if the betas or epsilon of exact Adam have changed or its history was
-// restarted. It is always full with keras_rmsprop and nadam, whose rows lag without a history.
+// Rank 0 chooses between a full checkpoint and a delta; other ranks do nothing. The checkpoint is full if
+// there is no earlier one to build on: the first one, and that after a restore or a failed save. It is also
+// full if the last checkpoint or one of its chain is missing on disk or has the table under a different name,
+// and if the betas or epsilon of exact Adam have changed or its history was restarted. It is always full with
+// keras_rmsprop and nadam, whose rows lag without a history.
 Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
 // Writes and syncs this rank's rows. First evicts the rows that the variable's eviction policy removes at a
