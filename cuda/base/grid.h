@@ -1,4 +1,5 @@
-// The place of a CUDA thread in a grid of one dimension. For kernels: only .cu files include it.
+// The place of a CUDA thread in a grid of one dimension, and the lanes of its warp. For kernels: only .cu
+// files include it.
 //
 //   for (int64_t i = ThreadOfGrid(); i < n; i += ThreadsOfGrid()) ...
 #ifndef SOK_CUDA_BASE_GRID_H_
@@ -9,6 +10,10 @@
 #include <cstdint>
 
 namespace sok {
+
+constexpr int kLanesOfWarp = 32;
+// The mask of all lanes, for functions of warps.
+constexpr unsigned kAllLanes = 0xffffffffu;
 
 __device__ __forceinline__ int64_t ThreadOfGrid() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "cuda/base/grid.h"
 #include "cuda/pooling/finish_sum.h"
 #include "cuda/pooling/long_bags.h"
 #include "cuda/pooling/read_row.h"
@@ -9,7 +10,6 @@ namespace sok {
 namespace {
 
 constexpr int kSummedColumns = kLanesOfWarp;  // of a block
-constexpr unsigned kEveryLane = 0xffffffffu;
 constexpr int kReadingWarps = kThreadsPerBlock / kLanesOfWarp;
 constexpr int kTermsOfWarp = 8;  // the terms of a tile that a warp reads at a time
 constexpr int kTileTerms = kTermsOfWarp * kReadingWarps;
@@ -31,7 +31,7 @@ __device__ int64_t LastBagBefore(const BagsView& bags, int64_t at) {
   while (high - low > 1) {
     const int64_t step = (high - low + kLanesOfWarp - 1) / kLanesOfWarp;
     const int64_t bag = low + lane * step;
-    const unsigned begun = __ballot_sync(kEveryLane, bag < high && bags.begin[bag] <= at);
+    const unsigned begun = __ballot_sync(kAllLanes, bag < high && bags.begin[bag] <= at);
     // The first lane's bag has begun, and those that have are the first ones.
     low += (__popc(begun) - 1) * step;
     high = low + step < high ? low + step : high;

@@ -28,11 +28,10 @@
 
 #include "cc/base/host_device.h"
 #include "cc/base/status.h"
+#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 
 namespace sok {
-
-constexpr int kLanesOfWarp = 32;
 
 // The logarithm of the number of lanes that share `floats` floats, `width` at a time: the smallest power of
 // two that covers all, at most a warp.
@@ -99,7 +98,7 @@ class LaneGroup {
   __device__ int64_t item() const { return item_; }
   // The group's lanes in the warp, for functions of warps.
   __device__ unsigned mask() const {
-    const unsigned all = lanes_ == kLanesOfWarp ? 0xffffffffu : (1u << lanes_) - 1;
+    const unsigned all = lanes_ == kLanesOfWarp ? kAllLanes : (1u << lanes_) - 1;
     return all << (threadIdx.x % kLanesOfWarp - lane_);
   }
   // A barrier for the lanes of the group, after which each sees what the others wrote before it.
@@ -118,16 +117,6 @@ class LaneGroup {
   int in_block_;
   int64_t item_;
 };
-
-// Rows that a warp takes, a power of two, where groups of 2^lanes_log2 lanes of the warp take a row each at a
-// time. Each lane of a warp finds a row's addresses, so a warp with many rows waits less for each; but a
-// device needs many warps, and many more than it runs at a time, so that they end together.
-inline int RowsOfWarp(int64_t rows, int lanes_log2) {
-  constexpr int64_t kEnoughWarps = 4096;
-  int log2 = 5 - lanes_log2;
-  while (log2 < 4 && rows >> log2 > kEnoughWarps) ++log2;
-  return 1 << log2;
-}
 
 // Collects parts and launches them, as many at a time as fit into a kernel's arguments.
 template <typename Part>

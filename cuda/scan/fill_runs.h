@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cuda/atomic>
 
-#include "cuda/scan/warp_scan.h"
+#include "cuda/base/grid.h"
 
 namespace sok {
 

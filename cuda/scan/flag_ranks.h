@@ -10,6 +10,7 @@
 
 #include "cc/base/status.h"
 #include "cuda/base/device_buffer.h"
+#include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/scan/exclusive_sum.h"
 #include "cuda/scan/warp_scan.h"

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-namespace sok {
+#include "cuda/base/grid.h"
 
-constexpr unsigned kAllLanes = 0xffffffffu;
+namespace sok {
 
 // The sum of `value` over this lane and those before it. All 32 lanes of the warp must call it.
 __device__ __forceinline__ int32_t InclusiveSumInWarp(int32_t value) {

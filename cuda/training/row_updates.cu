@@ -38,6 +38,16 @@ PastOf<Rule> TakePast(const PastView& past) {
 constexpr int64_t kMaxStagedFloats = 1024;
 constexpr int64_t StagedFloats(int64_t dim) { return (dim + 3) / 4 * 4; }
 
+// Rows that a warp takes, a power of two, where groups of 2^lanes_log2 lanes of the warp take a row each at a
+// time. Each lane of a warp finds a row's addresses, so a warp with many rows waits less for each; but a
+// device needs many warps, and many more than it runs at a time, so that they end together.
+int RowsOfWarp(int64_t rows, int lanes_log2) {
+  constexpr int64_t kEnoughWarps = 4096;
+  int log2 = 5 - lanes_log2;
+  while (log2 < 4 && rows >> log2 > kEnoughWarps) ++log2;
+  return 1 << log2;
+}
+
 // How a part's rows are distributed: a warp is an item of the launch, and takes rows_of_warp rows. In it,
 // groups of 2^lanes_log2 lanes take a row each at a time.
 struct WarpRows {
