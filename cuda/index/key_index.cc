@@ -66,12 +66,4 @@ void KeyIndex::CountErased(int64_t n) {
   erased_ += n;
 }
 
-void KeyIndex::Clear(cudaStream_t stream) {
-  memory_.set_stream(stream);
-  memory_.Free();
-  view_ = KeyIndexView();
-  size_ = 0;
-  erased_ = 0;
-}
-
 }  // namespace sok

@@ -27,7 +27,7 @@ class KeyIndex {
   // an absent key reads all of them.
   explicit KeyIndex(DeviceAllocator* allocator, double max_load = 0.9);
 
-  // For kernels that are enqueued on the stream before the next Reserve or Clear.
+  // For kernels that are enqueued on the stream before the next Reserve.
   KeyIndexView view() const { return view_; }
 
   // Makes room for `keys` keys in total, so that inserting up to that many succeeds. Grows at least by half,
@@ -44,9 +44,6 @@ class KeyIndex {
   int64_t places() const { return static_cast<int64_t>(view_.buckets) * KeyIndexView::kPlaces; }
   // The number of keys erased since their places were last freed: at least the number of such places.
   int64_t erased() const { return erased_; }
-
-  // Removes all keys, and frees the memory after the work that is in the stream.
-  void Clear(cudaStream_t stream);
 
  private:
   int64_t BucketsFor(int64_t keys) const;

@@ -28,8 +28,7 @@ namespace sok {
 // The row that an absent key has.
 constexpr int64_t kAbsentRow = -1;
 
-// Pointers to device memory, valid until the next Reserve or Clear of the index. An index without buckets is
-// empty.
+// Pointers to device memory, valid until the next Reserve of the index. An index without buckets is empty.
 struct KeyIndexView {
   static constexpr int kPlaces = 16;  // of a bucket
 
