@@ -50,9 +50,4 @@ Status FileError(const char* what, const std::string& path) {
                        "': ", blocked ? "something else of this name is in the way" : std::strerror(error)));
 }
 
-Status Named(const TableOptions& table, const Status& status) {
-  if (status.ok() || status.message().find("'" + table.name + "'") != std::string::npos) return status;
-  return Status(status.code(), StrCat("Embedding variable '", table.name, "': ", status.message()));
-}
-
 }  // namespace sok

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "cc/base/status.h"
-#include "cc/table/table_options.h"
 
 namespace sok {
 
@@ -17,9 +16,6 @@ Status CheckPath(const std::string& path);
 // something else is in the way or permission is denied; InvalidArgument for a name that is too long;
 // otherwise Internal.
 Status FileError(const char* what, const std::string& path);
-
-// The error with the variable's name in front, unless its message already has the name.
-Status Named(const TableOptions& table, const Status& status);
 
 }  // namespace sok
 

@@ -12,6 +12,7 @@
 #include "cc/checkpoint/restore_rows.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/optimizers/optimizer_state.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -26,7 +27,7 @@ class ChainRestore final : public TableRestore {
   // Checks that the checkpoint fits the variable, and takes the initializer's seed from it.
   Status Prepare();
   Status Check() override {
-    return Named(options_, WithinMemory([&] { return CheckAll(); }));
+    return NamedError(options_, WithinMemory([&] { return CheckAll(); }));
   }
   StatusOr<std::shared_ptr<EngineTable>> Load(const EngineContext& context, Engine* engine) override;
 
@@ -210,7 +211,7 @@ StatusOr<std::shared_ptr<EngineTable>> ChainRestore::Load(const EngineContext& c
   const auto held = made.value()->Hold(context);
   SOK_RETURN_IF_ERROR(held.status());
   const Status status = WithinMemory([&] { return LoadAll(context.executor, held.value().get()); });
-  if (!status.ok()) return Named(options_, status);
+  if (!status.ok()) return NamedError(options_, status);
   return made;
 }
 
@@ -286,28 +287,29 @@ StatusOr<std::unique_ptr<TableRestore>> TableRestore::Open(const std::string& pr
   const bool has_checksum = !reference.empty() && reference[0] == '{';
   if (has_checksum) {
     auto read = ParseReference(reference, prefix);
-    if (!read.ok()) return Named(options, read.status());
+    if (!read.ok()) return NamedError(options, read.status());
     parsed = std::move(read.value());
   }
   const Status is_path = has_checksum ? OkStatus() : CheckPath(reference);
   if (!is_path.ok()) {
-    return Named(options, DataLoss("The reference to a table's checkpoint is damaged: ", is_path.message()));
+    return NamedError(options,
+                      DataLoss("The reference to a table's checkpoint is damaged: ", is_path.message()));
   }
   std::string folder = AbsolutePath(reference);
   if (has_checksum || !IsTable(*parts.files, folder)) {
     auto found = FindCheckpoint(*parts.files, prefix, has_checksum ? parsed.folder : reference);
-    if (!found.ok()) return Named(options, found.status());
+    if (!found.ok()) return NamedError(options, found.status());
     folder = std::move(found.value());
   }
   auto chain = ReadChain(*parts.files, folder);
-  if (!chain.ok()) return Named(options, chain.status());
+  if (!chain.ok()) return NamedError(options, chain.status());
   if (has_checksum && chain.value().back().manifest_crc32 != parsed.manifest_crc32) {
     return DataLoss("Embedding variable '", options.name, "': '", chain.value().back().path,
                     "' is not the manifest to which the checkpoint '", prefix, "' refers");
   }
   auto restore = std::make_unique<ChainRestore>(std::move(chain.value()), options, parts);
   const Status status = restore->Prepare();
-  if (!status.ok()) return Named(options, status);
+  if (!status.ok()) return NamedError(options, status);
   return std::unique_ptr<TableRestore>(std::move(restore));
 }
 

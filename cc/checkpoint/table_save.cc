@@ -6,11 +6,11 @@
 #include "cc/base/within_memory.h"
 #include "cc/checkpoint/chain.h"
 #include "cc/checkpoint/checkpoint_path.h"
-#include "cc/checkpoint/file_error.h"
 #include "cc/checkpoint/save_notes.h"
 #include "cc/checkpoint/shard_writer.h"
 #include "cc/checkpoint/table_checkpoint.h"
 #include "cc/table/bloom_counters.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -22,7 +22,7 @@ const std::string& NameOf(const TableOptions& table, const SaveRequest& request)
 StatusOr<SavePaths> PathsOf(const TableOptions& table, const SaveRequest& request) {
   auto paths = SavePaths::Of(request.prefix, NameOf(table, request), request.id);
   if (paths.ok()) return paths;
-  return Status(paths.status().code(), Named(table, paths.status()).message());
+  return NamedError(table, paths.status());
 }
 
 // Whether the optimizer's state can be saved in a delta of the chain that begins with `full`.
@@ -179,7 +179,7 @@ template <typename Work>
 Status WhileHeld(const EngineContext& context, EngineTable* table, const Work& work) {
   const auto held = table->Hold(context);
   SOK_RETURN_IF_ERROR(held.status());
-  return Named(table->options(), WithinMemory([&] { return work(held.value().get()); }));
+  return NamedError(table->options(), WithinMemory([&] { return work(held.value().get()); }));
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ StatusOr<std::string> PublishTableCheckpoint(const TableOptions& table, const Sa
   SOK_RETURN_IF_ERROR(paths.status());
   auto reference =
       table.rank == 0 ? PublishIn(request, paths.value(), table.ranks) : ReferenceTo(request, paths.value());
-  if (!reference.ok()) return Named(table, reference.status());
+  if (!reference.ok()) return NamedError(table, reference.status());
   return reference;
 }
 

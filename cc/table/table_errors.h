@@ -4,6 +4,7 @@
 #define SOK_CC_TABLE_TABLE_ERRORS_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "cc/base/status.h"
@@ -11,10 +12,12 @@
 
 namespace sok {
 
-// `status`, whose message does not name the variable yet.
+// `status` with the variable's name in front of its message, unless the message begins with it already.
 inline Status NamedError(const TableOptions& table, const Status& status) {
   if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", table.name, "': ", status.message()));
+  const std::string name = StrCat("Embedding variable '", table.name, "'");
+  if (status.message().compare(0, name.size(), name) == 0) return status;
+  return Status(status.code(), StrCat(name, ": ", status.message()));
 }
 
 // --- New keys ---
