@@ -1,10 +1,10 @@
 // The paths of tables' checkpoints, and the references to them in TensorFlow's checkpoint.
 //
 // A table's checkpoint has a path of the form "/ckpt/model.ckpt-100.sok/items-00c0ffee00c0ffee", and files
-// with names such as "shard-00000/keys.npy". In the checkpoints of earlier versions this path is a folder,
-// and the files are in it. Now it only stands for the files, which are beside TensorFlow's:
-// "/ckpt/model.ckpt-100.sok-items-00c0ffee00c0ffee.shard-00000.keys.npy". Programs take a folder in this
-// place for something else, for example for an exported model.
+// with names such as "shard-00000/keys.npy". The path only stands for the files, which are beside
+// TensorFlow's: "/ckpt/model.ckpt-100.sok-items-00c0ffee00c0ffee.shard-00000.keys.npy". It is not made as a
+// folder, because programs take a folder in this place for something else, for example for an exported model.
+// In the checkpoints of earlier versions it is a folder, and the files are in it.
 #ifndef SOK_CC_CHECKPOINT_CHECKPOINT_PATH_H_
 #define SOK_CC_CHECKPOINT_CHECKPOINT_PATH_H_
 
@@ -36,8 +36,8 @@ struct SavePaths {
 // opening the file then reports.
 std::string TableFile(Files& files, const std::string& table, const std::string& file);
 
-// The manifest's name while it is written. The others of a table's files have their names from the start, and
-// say nothing without a manifest.
+// The manifest's name while it is written. All other files of a table have their final names from the start:
+// without a manifest nothing reads them.
 constexpr char kUnfinishedManifest[] = "manifest.json.unfinished";
 
 // Whether a table's checkpoint is at this path.

@@ -33,11 +33,11 @@ class FileReader {
 // missing file, FailedPrecondition for a file of the wrong type (DataLoss from Open), ResourceExhausted for a
 // full disk, otherwise Internal. The message names operation, path and reason. Thread-safe.
 //
-// A checkpoint owns its files, and in earlier versions the folder `<prefix>.sok` and its contents. No
-// symbolic link is followed there. From the last component of a path that ends with ".sok", Remove and Rename
-// act on a link itself, and other operations refuse it with FailedPrecondition. Links before that component
-// are the user's, and are followed. Wherever the path is, a link as its last component is never followed to
-// open a file or list a folder.
+// A checkpoint owns its files, and in earlier versions the folder `<prefix>.sok` and its contents. There, no
+// symbolic link is followed: in a path, from the last component whose name ends with ".sok" on, Remove and
+// Rename act on a link itself, and other operations refuse it with FailedPrecondition. Links before that
+// component are the user's, and are followed. Wherever the path is, a link as its last component is never
+// followed to open a file or list a folder.
 class Files {
  public:
   virtual ~Files() = default;

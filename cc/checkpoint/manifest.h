@@ -55,7 +55,7 @@ struct SavedShard {
 
 // Another checkpoint of a chain.
 struct ChainLink {
-  std::string path;    // of its folder, relative to that of the manifest
+  std::string path;    // the table's path in it, relative to that in the checkpoint with this link
   uint32_t crc32 = 0;  // of its whole manifest
 };
 

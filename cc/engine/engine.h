@@ -147,7 +147,7 @@ class Engine {
   // the messages of exchange 1. `status` is the result of the caller's checks of its inputs. If it, or the
   // routing, is an error, the messages carry the error and Combine returns it on every rank. Route itself
   // returns an error only if it could not write the messages. A kSums table has exactly one lookup in the
-  // group, pooled, without weights, that keeps its bags; otherwise the error is CheckSummedTables'.
+  // group, pooled, without weights, that keeps its bags; otherwise the error is that of CheckSummedTables.
   virtual Status Route(const EngineContext& context, const GroupBatch& batch, Span<const ExchangeMode> modes,
                        const Status& status, RoutedGroup* routed, EngineScratch* scratch,
                        AllocateWords allocate);

@@ -1,4 +1,4 @@
-// The access of checkpoints, exports and raw files to a table: reads and writes its rows in pieces, in host
+// How checkpoints, exports and raw files access a table: they read and write its rows in pieces, in host
 // memory, and its other state.
 #ifndef SOK_CC_ENGINE_HELD_TABLE_H_
 #define SOK_CC_ENGINE_HELD_TABLE_H_

@@ -15,7 +15,7 @@ namespace sok {
 // Decides which ids without a row get one, as DeepRec's CounterFilter and CBFFilter do: those that have
 // occurred filter_freq times, including the present lookup. Counts the occurrences of the others.
 //
-// A lookup calls Totals, Reserve and, once nothing else can fail, Commit. The counts before the lookup decide
+// A lookup calls Total, Reserve and, once nothing else can fail, Commit. The counts before the lookup decide
 // for all of its ids, so the order of its ids does not matter, even if they share Bloom counters.
 //
 // After a row is evicted, a CounterFilter counts its id from 0 again; a Bloom filter forgets nothing and

@@ -54,7 +54,7 @@ class BloomCounters {
   int64_t counters() const { return counters_; }
   int counter_bits() const { return counter_bits_; }
   int64_t blocks() const { return BlocksOf(counters_, counter_bits_); }
-  // The largest value of a counter; of 64 bits 2^63 - 1.
+  // The largest value of a counter: 2^bits - 1, or 2^63 - 1 for 64 bits.
   int64_t max_count() const { return MaxCount(counter_bits_); }
   static int64_t MaxCount(int counter_bits) {
     return counter_bits == 64 ? INT64_MAX : (int64_t{1} << counter_bits) - 1;

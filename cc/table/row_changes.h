@@ -10,9 +10,9 @@
 
 namespace sok {
 
-// The checkpoint since which a table's changes are tracked: its folder, "" if there is none.
+// The checkpoint since which a table's changes are tracked.
 struct ChainEnd {
-  std::string folder;
+  std::string folder;  // the table's path in it (cc/checkpoint/checkpoint_path.h); "" if there is none
   uint32_t manifest_crc32 = 0;
 };
 

@@ -77,10 +77,11 @@ struct TableOptions {
   Placement placement = {};  // which rank holds which key
   Initializer initializer = {};
   std::string key_dtype = "int64";  // of the ids that callers look up; the table itself stores int64
-  // All three need use_hashtable.
+  // The next three need use_hashtable.
   OnFull on_full = OnFull::kError;  // evicting needs a capacity
   Admission admission = {};
   Eviction eviction = {};
+
   RowMemory memory = RowMemory::kDevice;  // no difference on the CPU, where both are host memory
 };
 

@@ -18,8 +18,8 @@
 namespace sok {
 
 // Engine::Lookup, Merge and Read. `memory` is the engine's, for what the plan keeps. Lookup and Read hold the
-// tables' locks while they enqueue their work on the stream. Lookup waits for the device once; when the ids
-// of a lookup are not in the order of bags for the first time, twice. Merge and Read wait once each.
+// tables' locks while they enqueue their work on the stream. Lookup waits for the device once, or twice the
+// first time that the ids of a lookup are not in the order of bags. Merge and Read wait once each.
 class GpuGroupLookup {
  public:
   GpuGroupLookup(GpuCall* call, DeviceAllocator* memory, Span<DeviceTable* const> tables, GpuGroupPlan* plan,

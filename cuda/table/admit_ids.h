@@ -1,4 +1,4 @@
-// Which of a group's ids without rows get one in tables with admission: see cc/table/admission_filter.h.
+// Which of a group's ids without a row get one in tables with admission: see cc/table/admission_filter.h.
 #ifndef SOK_CUDA_TABLE_ADMIT_IDS_H_
 #define SOK_CUDA_TABLE_ADMIT_IDS_H_
 

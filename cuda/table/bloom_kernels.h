@@ -25,7 +25,7 @@ __device__ __forceinline__ uint64_t BloomCounter(const BloomView& bloom, int64_t
   }
 }
 
-// Of a word that other threads change meanwhile.
+// The value of a word that other threads change meanwhile.
 template <typename Word>
 __device__ __forceinline__ Word LoadRelaxed(Word* word) {
   return cuda::atomic_ref<Word, cuda::thread_scope_device>(*word).load(cuda::std::memory_order_relaxed);

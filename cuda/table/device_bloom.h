@@ -32,7 +32,7 @@ class DeviceBloom {
   Status Init(cudaStream_t stream, const Admission& admission);
 
   BloomView view() const { return view_; }
-  // The counters in whole blocks, see BloomCounters.
+  // Of the counters, in whole blocks: see BloomCounters.
   int64_t bytes() const { return memory_.bytes(); }
 
   // Adds counts[which[i]] to each of the counters of keys[which[i]], for i in [0, n). The order of ids makes

@@ -9,8 +9,8 @@ namespace sok {
 // on the device.
 struct IdsOfGroup {
   int tables = 0;
-  const int64_t* begin =
-      nullptr;                    // [tables + 1]: table t has the ids [begin[t], begin[t + 1]); begin[0] is 0
+  // [tables + 1]: table t has the ids [begin[t], begin[t + 1]). begin[0] is 0.
+  const int64_t* begin = nullptr;
   const int64_t* keys = nullptr;  // [max]
   int64_t max = 0;                // an upper bound of begin[tables] that the host knows; below 2^31
 };
@@ -18,8 +18,8 @@ struct IdsOfGroup {
 // Some of these ids, in order.
 struct SomeIds {
   int64_t* begin = nullptr;  // [tables + 1]: those of table t are [begin[t], begin[t + 1])
-  int32_t* which =
-      nullptr;  // [max]: their numbers among the group's ids; as many as begin[tables] are written
+  // [max], of which begin[tables] are written: their numbers among the group's ids.
+  int32_t* which = nullptr;
 };
 
 }  // namespace sok

@@ -19,8 +19,7 @@ namespace sok {
 
 // AdamHistory (cc/optimizers/adam_history.h) in device memory: the past steps that exact Adam remembers. A
 // step is appended there, by one small kernel for all tables of a group, so nothing is copied from the host.
-// One thread at a time; work is in the order of one stream, or of streams
-// that wait for each other.
+// One thread at a time; work is in the order of one stream, or of streams that wait for each other.
 class DeviceAdamHistory {
  public:
   // A history of these past steps, if there are any. `upload` must be empty. ResourceExhausted if memory runs
