@@ -138,18 +138,30 @@ def test_a_program_runs_and_ends_as_with_python(tmp_path, monkeypatch, end):
     assert "launcher.py" not in ours.stderr
 
 
+# What makes TensorFlow log that something is deprecated; the last line is the program's own.
+_DEPRECATED = """
+import tensorflow as tf
+from tensorflow.python.ops import work_queue
+
+work_queue.WorkQueue(["a", "b"]).input_producer()
+tf.staged(tf.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next())
+with tf.feature_column.group_embedding_column_scope(name="group"):
+    ids = tf.feature_column.categorical_column_with_embedding("ids", dtype=tf.int64)
+    columns = [tf.feature_column.embedding_column(ids, 2), tf.feature_column.numeric_column("number")]
+features = {"ids": tf.constant([[5], [6]], tf.int64), "number": tf.constant([[0.5], [1.5]])}
+loss = tf.reduce_sum(tf.feature_column.input_layer(features, columns))
+tf.train.AdamAsyncOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+tf.train.QueueRunner(tf.FIFOQueue(1, [tf.int64]), [tf.no_op()])
+"""
+
+
 def test_no_notice_of_tensorflow_blames_the_library(tmp_path):
-    """Notices of deprecated names say which file used them; users can change only their own."""
-    (tmp_path / "program.py").write_text(
-        "import tensorflow as tf\n"
-        "number = tf.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()\n"
-        "tf.staged(number)\n"
-        "tf.train.QueueRunner(tf.FIFOQueue(1, [tf.int64]), [tf.no_op()])\n"
-    )
+    """Notices name the line that used something deprecated; users can change only their own lines."""
+    (tmp_path / "program.py").write_text(_DEPRECATED.lstrip())
     run = forked.run_code(_LAUNCHER, str(tmp_path / "program.py"), env=environment(), timeout=120)
     assert run.returncode == 0, run.stderr[-3000:]
     notices = [line for line in run.stderr.splitlines() if "deprecated" in line]
-    assert any("program.py:4" in line for line in notices)
+    assert any("program.py:12" in line for line in notices)
     assert not [line for line in notices if "sparse_operation_kit" in line]
 
 

@@ -1,4 +1,7 @@
-"""Gives TensorFlow's functions of feature columns the arguments that DeepRec adds to them."""
+"""Gives TensorFlow's functions of feature columns the arguments that DeepRec adds to them.
+
+TensorFlow has deprecated the functions. Its notices would name the wrappers, not the lines that call them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sparse_operation_kit.compat import notices
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.deeprec.adaptive_column import AdaptiveCategoricalColumn, AdaptiveEmbeddingColumn
 from sparse_operation_kit.deeprec.multihash_column import (
@@ -31,7 +35,8 @@ def with_do_fusion(original: Callable) -> Callable:
 
     def function(*args: Any, do_fusion: Any = False, **kwargs: Any) -> Any:
         _check_do_fusion(do_fusion)
-        return original(*args, **kwargs)
+        with notices.silenced():
+            return original(*args, **kwargs)
 
     return function
 
@@ -44,7 +49,8 @@ def with_deeprecs_columns(original: Callable) -> Callable:
         _check_do_fusion(do_fusion)
         if isinstance(categorical_column, MultiHashCategoricalColumn):
             return multihash_embedding_column(categorical_column, *args, **kwargs)
-        column = original(categorical_column, *args, **kwargs)
+        with notices.silenced():
+            column = original(categorical_column, *args, **kwargs)
         if not isinstance(categorical_column, AdaptiveCategoricalColumn):
             return column
         if column.max_norm is not None:
@@ -59,7 +65,7 @@ def with_masks(original: Callable) -> Callable:
     """Wraps `input_layer`: `adaptive_mask_tensors`."""
 
     def input_layer(*args: Any, adaptive_mask_tensors: Any = None, **kwargs: Any) -> Any:
-        with adaptive_masks(adaptive_mask_tensors):
+        with adaptive_masks(adaptive_mask_tensors), notices.silenced():
             return original(*args, **kwargs)
 
     return input_layer

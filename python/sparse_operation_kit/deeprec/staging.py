@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.internals import deprecation
+from sparse_operation_kit.compat import notices
 from sparse_operation_kit.core import graph_ops
 
 _logger = logging.getLogger(__name__)
@@ -96,8 +96,7 @@ def staged(
         )
     taken, queue, put, close, cancel = _queue_of(tensors, capacity, name or "prefetch")
     feeds = _checked_feeds(feed_dict)
-    # TensorFlow's notices about queue runners are for programs that use them directly.
-    with deprecation.silence():
+    with notices.silenced():
         runner = _Runner(queue, put, close, cancel, closed, ignored, feeds, feed_list, feed_generator)
         tf.compat.v1.train.add_queue_runner(runner)
     left = iter(taken)

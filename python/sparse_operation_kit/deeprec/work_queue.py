@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sparse_operation_kit.compat import notices
 from sparse_operation_kit.compat.internals import saveable_object
 from sparse_operation_kit.core.communicator import communicator
 
@@ -115,8 +116,9 @@ class WorkQueue(saveable_object.SaveableObject):
         """Returns a queue of works for readers, which a queue runner fills."""
         with tf.device("/device:CPU:0"), tf.name_scope(self.name + "/proxy/"):
             queue = tf.queue.FIFOQueue(1, [tf.string], [[]], name="queue")
-            runner = tf.compat.v1.train.QueueRunner(queue, [queue.enqueue([self.take()])])
-        tf.compat.v1.train.add_queue_runner(runner)
+            put = queue.enqueue([self.take()])
+        with notices.silenced():
+            tf.compat.v1.train.add_queue_runner(tf.compat.v1.train.QueueRunner(queue, [put]))
         return queue
 
     def input_dataset(self) -> tf.data.Dataset:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparse_operation_kit.compat import notices
 from sparse_operation_kit.compat.internals import columns_v1
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.feature_columns.embedding_columns import TableColumn, in_groups
@@ -96,7 +97,9 @@ class _Builder:
     def build(self, features: dict[str, Any]) -> tf.Tensor:
         """Returns the columns' outputs, concatenated along the last dimension."""
         inputs = columns_v1._LazyBuilder(features)
-        wanted = [self._of_column(column, inputs) for column in self._columns]
+        # TensorFlow has deprecated the columns' methods that its own `input_layer` calls.
+        with notices.silenced():
+            wanted = [self._of_column(column, inputs) for column in self._columns]
         check_batch_sizes(wanted, self._columns)
         if self._cols_to_output_tensors is None:
             outputs = side_by_side(wanted)

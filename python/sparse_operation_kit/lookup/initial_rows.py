@@ -53,6 +53,6 @@ def look_up_with_initial_rows(
                 return tf.identity(of_result)
 
         with tf.control_dependencies([stored]):
-            return tf.compat.v1.where(is_new, initial_rows, of_table), gradient
+            return tf.raw_ops.Select(condition=is_new, x=initial_rows, y=of_table), gradient
 
     return with_initial_rows(rows)

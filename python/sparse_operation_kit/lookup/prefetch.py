@@ -147,14 +147,14 @@ def _kept(tensor: tf.Tensor) -> tf.Tensor:
     """Returns what a batch holds for a tensor: for words of requests a reference."""
     if not graph_ops.are_request_words(tensor):
         return tensor
-    with tf.compat.v1.colocate_with(tensor.op):
+    with tf.compat.v1.get_default_graph().colocate_with(tensor.op):
         return native.ops.sok_keep_words(tensor)
 
 
 def _taken(value: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
     """Returns the tensor for which a batch holds `value`."""
     if graph_ops.are_request_words(tensor):
-        with tf.compat.v1.colocate_with(tensor.op):
+        with tf.compat.v1.get_default_graph().colocate_with(tensor.op):
             value = native.ops.sok_kept_words(value)
     value.set_shape(tensor.shape)
     return value

@@ -97,7 +97,7 @@ def has_rows(gradient: tf.IndexedSlices) -> tf.Tensor:
     if lookup is None:
         return tf.size(gradient.indices, out_type=tf.int64) > 0
     state, table = lookup
-    with tf.compat.v1.colocate_with(state.op):
+    with tf.compat.v1.get_default_graph().colocate_with(state.op):
         return native.ops.sok_trained_rows(state, table=table) > 0
 
 
