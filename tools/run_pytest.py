@@ -38,6 +38,16 @@ def run_pytest(config: str, arguments: list[str]) -> int:
     return int(status)
 
 
+def _write_no_graph_files() -> None:
+    """Keeps MonitoredTrainingSession and Estimator from writing graph.pbtxt, here and in forked processes.
+
+    Writing a graph as text takes longer than a few steps of it, and no test reads the file.
+    """
+    from tensorflow.python.training import training_util
+
+    training_util.write_graph = lambda *arguments, **options: None
+
+
 def main(config: str, arguments: list[str]) -> object:
     """Runs the tests; returns the exit status. Also returns in the processes that tests fork."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -45,6 +55,7 @@ def main(config: str, arguments: list[str]) -> object:
 
     import forked
 
+    _write_no_graph_files()
     # Forked processes need not garbage-collect the objects they share, which would take each of them a
     # second.
     gc.freeze()
