@@ -91,6 +91,7 @@ def shown(value: str, width: int = 40) -> str:
 def _numbered_lines(paths: Sequence[str]) -> tf.data.Dataset:
     """(place, text) of each line; `_file_and_number` decodes the place."""
 
+    @tf.autograph.experimental.do_not_convert  # see `read`
     def lines_of(file: tf.Tensor, path: tf.Tensor) -> tf.data.Dataset:
         # One number encodes file and line, because it can be counted by a dataset. A function call per line,
         # or a dataset that repeats the file's number, would take several times as long as reading the line.
@@ -162,7 +163,8 @@ def read(
     blocks = rebatch(lines.batch(block).map(kept_lines), block)
     parsed = blocks.map(parse_block, num_parallel_calls=2)
     good = take_while(parsed, lambda _, too_many: tf.logical_not(too_many))
-    return rebatch(good.map(lambda batch, _: batch), batch_size).prefetch(2)
+    batches = good.map(tf.autograph.experimental.do_not_convert(lambda batch, _: batch))
+    return rebatch(batches, batch_size).prefetch(2)
 
 
 def estimated_lines(paths: Sequence[str], sample_bytes: int = 16 << 20) -> int:

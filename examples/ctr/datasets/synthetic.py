@@ -79,6 +79,8 @@ class Synthetic:
             block = self._make_block(part, int(index))
             return [block[key] for key in ("label", "dense", "one_hot")]
 
+        # It does not branch on a tensor, and AutoGraph would take longer than a block to convert it.
+        @tf.autograph.experimental.do_not_convert
         def make_tensors(index: tf.Tensor) -> Batch:
             label, dense, one_hot = tf.numpy_function(make, [index], [tf.float32, tf.float32, tf.int64])
             return {

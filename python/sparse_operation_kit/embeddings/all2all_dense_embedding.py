@@ -73,8 +73,10 @@ class All2AllDenseEmbedding(EmbeddingLayer):
 
     def call(self, inputs: tf.Tensor, training: bool | tf.Tensor = True) -> tf.Tensor:
         """Returns one row for every key; the output has the shape of the keys and one more dimension."""
-        lookup = group.DenseLookup(self.embedding_variable, self._shaped(inputs))
-        return self._look_up(lookup, training)
+        return self._look_up(inputs, training)
+
+    def _lookup(self, inputs: tf.Tensor) -> group.Lookup:
+        return group.DenseLookup(self.embedding_variable, self._shaped(inputs))
 
     def _shaped(self, inputs: tf.Tensor) -> tf.Tensor:
         name = self.embedding_variable.m_var_name

@@ -99,6 +99,9 @@ class DistributedEmbedding(EmbeddingLayer):
           ValueError: `inputs` is known not to have two dimensions. If that is only known when the graph runs,
             running it raises an InvalidArgumentError.
         """
+        return self._look_up(inputs, training)
+
+    def _lookup(self, inputs: tf.SparseTensor) -> group.Lookup:
         keys = tf.compat.v1.convert_to_tensor_or_sparse_tensor(inputs)
         if not isinstance(keys, tf.SparseTensor):
             raise TypeError(
@@ -110,7 +113,6 @@ class DistributedEmbedding(EmbeddingLayer):
                 f"DistributedEmbedding layer '{self.name}' of '{self.embedding_variable.m_var_name}' takes "
                 f"keys of shape [batch * slot_num, max_nnz], not {keys.shape}"
             )
-        lookup = group.SparseLookup(
+        return group.SparseLookup(
             self.embedding_variable, keys, self._combiner, slots=self._slot_num, exchange=self._exchange
         )
-        return self._look_up(lookup, training)

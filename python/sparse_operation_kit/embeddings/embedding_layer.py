@@ -59,5 +59,13 @@ class EmbeddingLayer(compat.Layer):
             raise ValueError(f"{cls.__name__}: {argument} must be at least 1, not {value}")
         return int(value)
 
-    def _look_up(self, lookup: group.Lookup, training: bool | tf.Tensor) -> tf.Tensor:
-        return tf.cast(group.lookup_group([lookup], training)[0], self.compute_dtype)
+    # Nothing here branches on a tensor, and AutoGraph would rewrite all that is called, once in each process.
+    # Keras reads the arguments of `call`, which the decorator would hide.
+    @tf.autograph.experimental.do_not_convert
+    def _look_up(self, inputs: Any, training: bool | tf.Tensor) -> tf.Tensor:
+        """What `call` returns for its arguments."""
+        return tf.cast(group.lookup_group([self._lookup(inputs)], training)[0], self.compute_dtype)
+
+    def _lookup(self, inputs: Any) -> group.Lookup:
+        """The lookup of the inputs of `call`. Raises TypeError, ValueError if they do not fit."""
+        raise NotImplementedError
