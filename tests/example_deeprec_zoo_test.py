@@ -62,6 +62,18 @@ def few_categories():
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def unoptimized_graphs():
+    """TensorFlow does not optimize the graphs, which takes longer than 30 steps of them.
+
+    example_deeprec_zoo_ranks_test has the programs' own configuration of sessions.
+    """
+    run = importlib.import_module("zoo_run")
+    own = run.session_config
+    with mock.patch.object(run, "session_config", lambda flags: without_optimizations(own(flags))):
+        yield
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Trains a program once: name to results, with "rows" of its last checkpoint."""
