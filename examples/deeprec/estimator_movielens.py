@@ -12,6 +12,7 @@ import os
 import random
 import tempfile
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sparse_operation_kit.deeprec import CollectiveStrategy  # the import gives tf DeepRec's names
@@ -38,7 +39,7 @@ def write_generated(folder, ratings=4000, users=120, items=80):
 
 
 def read_ratings(folder):
-    """({feature: values of all ratings}, labels); a value of "genres" is a list, the others are strings."""
+    """({feature: values of all ratings}, labels), as arrays; a value of "genres" has several strings."""
     with open(os.path.join(folder, "u.user"), encoding="utf-8") as file:
         users = {values[0]: values[1:5] for values in (line.rstrip("\n").split("|") for line in file)}
     with open(os.path.join(folder, "u.item"), encoding="latin-1") as file:
@@ -52,11 +53,14 @@ def read_ratings(folder):
             features["item"].append(item)
             features["year"].append(films[item][2][-4:])
             genres = [str(genre) for genre in range(GENRES) if films[item][5 + genre] == "1"]
-            features["genres"].append(genres + [""] * (GENRES - len(genres)))
+            features["genres"].append(genres)
             for name, value in zip(USER_FIELDS, users[user]):
                 features[name].append(value)
             labels.append(float(int(rating) >= 4))
-    return features, labels
+    most = max(map(len, features["genres"]))
+    features["genres"] = [genres + [""] * (most - len(genres)) for genres in features["genres"]]
+    # Arrays, because TensorFlow looks at each entry of a list.
+    return {name: np.array(values) for name, values in features.items()}, np.array(labels, np.float32)
 
 
 def make_input_fn(ratings, batch_size, strategy, training):
@@ -71,8 +75,8 @@ def make_input_fn(ratings, batch_size, strategy, training):
         random.Random(2).shuffle(order)
         part = order[: len(order) * 4 // 5] if training else order[len(order) * 4 // 5 :]
         part = part[strategy.rank :: strategy.world_size][: len(part) // strategy.world_size]
-        mine = {name: [values[i] for i in part] for name, values in features.items()}
-        data = tf.data.Dataset.from_tensor_slices((mine, [labels[i] for i in part]))
+        mine = {name: values[part] for name, values in features.items()}
+        data = tf.data.Dataset.from_tensor_slices((mine, labels[part]))
         if training:
             data = data.shuffle(len(part), seed=3).repeat()
         return data.batch(batch_size).prefetch(2)
