@@ -20,6 +20,8 @@ UNOPTIMIZED_PROGRAM = pathlib.Path(__file__).with_name("example_unoptimized.py")
 GENRES = 19
 # Sizes that keep a run on these files short, with both kinds of tables.
 SMALL_FLAGS = ["--batch_size", "32", "--dim", "4", "--tensorflow_rows", "3000"]
+# One layer of each kind, as building layers takes longer than training them.
+SMALL_FLAGS += ["--hidden", "16", "--cross_layers", "1"]
 
 
 def read_part(dataset: object, part: str, batch_size: int = 7, shuffle_seed: int = 1) -> list[dict]:
