@@ -58,9 +58,6 @@ class IdIndex {
   // must not change the index.
   void ForEach(FunctionRef<void(int64_t id, int64_t row)> visit) const;
 
-  // Removes all ids and frees the memory.
-  void Clear() { *this = IdIndex(); }
-
  private:
   static constexpr int kPlaces = 4;
   // Occupied places come first.
