@@ -72,7 +72,7 @@ def add_training_step(model, inputs, labels, flags):
     dense_optimizer = optimizers.Adam(0.002)
     logits = model(inputs, training=True)
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
-    loss = tf.nn.compute_average_loss(losses, global_batch_size=flags.global_batch_size)
+    loss = tf.reduce_sum(losses) / flags.global_batch_size
 
     if flags.embedding_layer == "SOK":
         embeddings, others = sok.split_embedding_variable_from_others(model.trainable_variables)

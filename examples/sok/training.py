@@ -135,7 +135,7 @@ def add_training_step(model, inputs, labels, flags, mixed_precision=False):
     embedding_optimizer, dense_optimizer = make_optimizers(flags.optimizer, flags.tables, mixed_precision)
     logits = tf.cast(model(inputs, training=True), tf.float32)
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
-    loss = tf.nn.compute_average_loss(tf.squeeze(losses, axis=1), global_batch_size=flags.global_batch_size)
+    loss = tf.reduce_sum(losses) / flags.global_batch_size
     to_minimize = embedding_optimizer.get_scaled_loss(loss) if mixed_precision else loss
 
     if flags.tables == "sok":
