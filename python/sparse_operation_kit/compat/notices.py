@@ -10,7 +10,10 @@ from sparse_operation_kit.compat.internals import deprecation
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Calls deprecated functions without notices, which would name files of this library."""
+    """Calls deprecated functions without notices, which would name files of this library.
+
+    Not thread-safe, like building graphs.
+    """
     before = deprecation._PRINT_DEPRECATION_WARNINGS
     # Not deprecation.silence(): after an error, it would leave the notices off.
     deprecation._PRINT_DEPRECATION_WARNINGS = False

@@ -75,7 +75,7 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         """Returns one row for every key; the output has the shape of the keys and one more dimension."""
         return self._look_up(inputs, training)
 
-    def _lookup(self, inputs: tf.Tensor) -> group.Lookup:
+    def _lookup_of(self, inputs: tf.Tensor) -> group.Lookup:
         return group.DenseLookup(self.embedding_variable, self._shaped(inputs))
 
     def _shaped(self, inputs: tf.Tensor) -> tf.Tensor:

@@ -101,7 +101,7 @@ class DistributedEmbedding(EmbeddingLayer):
         """
         return self._look_up(inputs, training)
 
-    def _lookup(self, inputs: tf.SparseTensor) -> group.Lookup:
+    def _lookup_of(self, inputs: tf.SparseTensor) -> group.Lookup:
         keys = tf.compat.v1.convert_to_tensor_or_sparse_tensor(inputs)
         if not isinstance(keys, tf.SparseTensor):
             raise TypeError(

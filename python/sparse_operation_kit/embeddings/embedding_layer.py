@@ -64,8 +64,12 @@ class EmbeddingLayer(compat.Layer):
     @tf.autograph.experimental.do_not_convert
     def _look_up(self, inputs: Any, training: bool | tf.Tensor) -> tf.Tensor:
         """What `call` returns for its arguments."""
-        return tf.cast(group.lookup_group([self._lookup(inputs)], training)[0], self.compute_dtype)
+        return tf.cast(group.lookup_group([self._lookup_of(inputs)], training)[0], self.compute_dtype)
 
-    def _lookup(self, inputs: Any) -> group.Lookup:
-        """The lookup of the inputs of `call`. Raises TypeError, ValueError if they do not fit."""
+    def _lookup_of(self, inputs: Any) -> group.Lookup:
+        """The lookup of the inputs of `call`; each layer defines it.
+
+        Raises:
+          TypeError, ValueError: The inputs do not fit the layer.
+        """
         raise NotImplementedError
