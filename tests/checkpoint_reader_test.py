@@ -143,7 +143,7 @@ def change_manifest(folder, **changes):
     ("changes", "message"),
     [
         ({"format": "another"}, "of the format 'another'"),
-        ({"version": 5}, "version 5; this program reads versions 1 to 4"),
+        ({"version": 6}, "version 6; this program reads versions 1 to 5"),
         ({"version": 3}, "version 3 with a table of version 1"),
         ({"version": 2}, "version 2 with a table of version 1"),
         ({"table__placement": "all_ranks"}, "version 1 with a table of version 2"),

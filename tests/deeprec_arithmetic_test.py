@@ -166,11 +166,53 @@ def test_initial_rows_are_those_of_a_matrix(rows):
     np.testing.assert_array_equal(own, [matrix[number] for number in sorted(matrix)])
 
 
-def test_rows_of_the_matrix_with_admission_after_a_restore_and_in_an_export(tmp_path):
+def ordinary_rows(initializer, rows, dim):
+    """The initial value of an ordinary variable."""
+    with harness.graph_and_session() as session:
+        variable = v1.get_variable("ordinary", [rows, dim], initializer=initializer)
+        harness.initialize(session)
+        return session.run(variable)
+
+
+@pytest.mark.parametrize(
+    "make", [v1.glorot_uniform_initializer, v1.truncated_normal_initializer, v1.random_uniform_initializer]
+)
+def test_an_initializer_with_a_seed_draws_the_matrix_as_for_an_ordinary_variable(make):
+    """As in DeepRec's testEVInitializerWithKeyFetch."""
+    init_option = tf.InitializerOption(make(seed=1), default_value_dim=8)
+    keys = [0, 1, 2, 5, 6, 7, 8, 9, 10, -1]
+    with harness.graph_and_session() as session:
+        table = tf.get_embedding_variable(
+            "t", 3, ev_option=tf.EmbeddingVariableOption(init_option=init_option)
+        )
+        rows = tf.nn.embedding_lookup(table, tf.constant(keys, tf.int64))
+        harness.initialize(session)
+        found = session.run(rows)
+    np.testing.assert_array_equal(found, ordinary_rows(make(seed=1), 8, 3)[np.array(keys) % 8])
+
+
+def test_a_table_trains_as_an_ordinary_variable_with_the_same_seed():
+    """As in DeepRec's testEVInitializer."""
+    option = tf.EmbeddingVariableOption(init_option=tf.InitializerOption(default_value_dim=8192))
+    with harness.graph_and_session() as session:
+        initializer = v1.glorot_uniform_initializer(seed=3)
+        table = tf.get_embedding_variable("t", 6, initializer=initializer, ev_option=option)
+        ordinary = v1.get_variable("ordinary", [8192, 6], initializer=v1.glorot_uniform_initializer(seed=3))
+        ids = tf.constant([0, 1, 2, 5, 6, 7], tf.int64)
+        both = [tf.nn.embedding_lookup(one, ids) for one in (table, ordinary)]
+        train = [v1.train.AdagradOptimizer(0.1).minimize(tf.reduce_sum(rows * 2)) for rows in both]
+        harness.initialize(session)
+        for _ in range(4):
+            session.run(train)
+        np.testing.assert_allclose(*session.run(both), rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_rows_of_the_matrix_with_admission_after_a_restore_and_in_an_export(tmp_path, seed):
     option = tf.EmbeddingVariableOption(
         filter_option=tf.CounterFilter(filter_freq=2),
         init_option=tf.InitializerOption(
-            v1.truncated_normal_initializer(), default_value_dim=4, default_value_no_permission=7.0
+            v1.truncated_normal_initializer(seed=seed), default_value_dim=4, default_value_no_permission=7.0
         ),
     )
     prefix = str(tmp_path / "model")
@@ -188,14 +230,18 @@ def test_rows_of_the_matrix_with_admission_after_a_restore_and_in_an_export(tmp_
         assert (five == 7.0).all() and not (one == two).all()
         np.testing.assert_array_equal(session.run(rows, {ids: [5]}), [one])
         first, third = session.run(of_plain, {ids: [1, 3]})
+        if seed is not None:
+            matrix = ordinary_rows(v1.truncated_normal_initializer(seed=seed), 4, 3)
+            np.testing.assert_array_equal([one, two, first, third], matrix[[1, 2, 1, 3]])
         saver.save(session, prefix)
         with v1.Session() as other:
             saver.restore(other, prefix)
             np.testing.assert_array_equal(other.run(rows, {ids: [9, 9, -2, -2]}), [one, one, two, two])
             np.testing.assert_array_equal(other.run(of_plain, {ids: [-3, 7]}), [first, third])
     assert cli.main(["verify", prefix]) == 0
-    exported = str(tmp_path / "1")
-    assert cli.main(["export", prefix, "--format", "saved_model_sok", "--to", exported]) == 0
+    compacted, exported = str(tmp_path / "compacted"), str(tmp_path / "1")
+    assert cli.main(["compact", prefix, "--to", compacted]) == 0
+    assert cli.main(["export", compacted, "--format", "saved_model_sok", "--to", exported]) == 0
     with v1.Session(graph=tf.Graph()) as session:
         signature = v1.saved_model.load(session, ["serve"], exported).signature_def["plain"]
         served = session.run(signature.outputs["rows"].name, {signature.inputs["ids"].name: [9, -1, 1]})

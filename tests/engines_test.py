@@ -28,7 +28,7 @@ def sketch_engine():
 
 def moved_to(table, engine):
     """An op that makes the variable's table again, with the engine of that name."""
-    return native.ops.sok_initialize_table(table.handle, dim=table.dim, engine=engine)
+    return native.ops.sok_initialize_table(table.handle, [], dim=table.dim, engine=engine)
 
 
 def test_lookups_and_updates_run_on_the_engine_of_their_table():

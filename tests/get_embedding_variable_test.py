@@ -262,7 +262,8 @@ def test_a_scopes_regularizer_is_refused(graph):
         ({"key_dtype": tf.string}, ValueError),
         ({"value_dtype": tf.float16}, ValueError),
         ({"ev_option": None}, TypeError),
-        ({"initializer": [1.0, 2.0]}, TypeError),
+        ({"initializer": [1.0, 2.0, 3.0]}, ValueError),
+        ({"initializer": {1.0, 2.0}}, TypeError),
         ({"steps_to_live": -1}, ValueError),
     ],
 )

@@ -237,7 +237,7 @@ def test_an_engine_of_the_other_device_is_refused(device, engine):
     with tf.Graph().as_default(), fake_gpu_device.session() as session:
         with tf.device(device):
             table = sok.EmbeddingVariable(name="clicks", dim=2)
-        move = native.ops.sok_initialize_table(table.handle, dim=2, engine=engine, name="move")
+        move = native.ops.sok_initialize_table(table.handle, [], dim=2, engine=engine, name="move")
         initialize(session)
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"'{engine}' cannot make a .*{device[1:4]}"):
             session.run(move)

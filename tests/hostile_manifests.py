@@ -17,6 +17,7 @@ import checkpoint_files
 
 _ADAM = (("m", 4), ("v", 4))
 _BLOOM = {**checkpoint_files.BLOOM, "counter_bits": 8}
+_GIVEN = {"kind": "given", "a": 0, "b": 0, "seed": "0", "rows": 5}
 # Replacements for a member: words of other members, and numbers at and beyond the ends of their ranges.
 VALUES = [
     *(
@@ -110,6 +111,8 @@ def document(
             arrays["bloom_counters"] = ("|u1", [5, 64])
         elif filter_kind == "bloom":
             arrays["bloom_counters"] = ("|u1", [description["admission"]["counters"]])
+        if description["initializer"]["kind"] == "given" and kind == "full" and number == 0:
+            arrays["initial_rows"] = ("<f4", [description["initializer"]["rows"], 4])
         if lagging:
             arrays["adam_step"] = ("<u4", [rows])
             if number == 0:
@@ -126,6 +129,8 @@ def document(
         version = 3
     if "in_blocks" in (description["admission"] or {}):
         version = 4
+    if description["initializer"]["kind"] == "given":
+        version = 5
     return {
         **{
             "format": "sparse-operation-kit checkpoint",
@@ -171,6 +176,8 @@ def good() -> list[dict[str, Any]]:
         document(rows=[4, 0], placement="all_ranks", hashed=False, capacity=4),
         document(rows=[0, 4], placement="one_rank:1", hashed=False, capacity=4),
         document(initializer={"kind": "uniform", "a": 0, "b": 1, "seed": "0", "rows": 4096}),
+        document(initializer=_GIVEN),
+        document("delta", admission={**_BLOOM, "in_blocks": True}, initializer=_GIVEN),
         # The shortest text of the smallest float32, which as a number is a little smaller.
         document(initializer={"kind": "constant", "a": -3.4028235e38, "b": 0, "seed": "0"}),
         document("delta", admission={**checkpoint_files.COUNTER, "before_lookup": True}),

@@ -82,6 +82,45 @@ def test_constants(initializer, value):
     np.testing.assert_array_equal(initial_rows(initializer, np.arange(5)), np.full([5, 2], value, np.float32))
 
 
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_a_list_is_the_row_of_every_key(kind):
+    row = [0.1, -3.0, 7, 1e-42, 3.4e38]
+    want = np.tile(np.array(row, np.float32), [len(harness.HOSTILE_KEYS), 1])
+    np.testing.assert_array_equal(initial_rows(kind(row), harness.HOSTILE_KEYS, dim=5), want)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 700])
+def test_keys_take_the_rows_of_an_array_by_their_remainders(rows):
+    given = np.random.default_rng(rows).normal(size=[rows, 5]).astype(np.float32)
+    want = given[[int(key) % rows for key in harness.HOSTILE_KEYS]]
+    np.testing.assert_array_equal(initial_rows(given, harness.HOSTILE_KEYS, dim=5), want)
+    np.testing.assert_array_equal(initial_rows(given.tolist(), harness.HOSTILE_KEYS, dim=5), want)
+
+
+_SHAPE = r"must have the shape \[2\] or \[rows, 2\], not "
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ([1.0], ValueError, _SHAPE + r"\[1, 1\]"),
+        ([1.0, 2.0, 3.0], ValueError, _SHAPE + r"\[1, 3\]"),
+        ((), ValueError, _SHAPE + r"\[1, 0\]"),
+        (np.zeros([0, 2]), ValueError, _SHAPE + r"\[0, 2\]"),
+        (np.zeros([2, 3]), ValueError, _SHAPE + r"\[2, 3\]"),
+        (np.array(0.5), ValueError, _SHAPE + r"\[\]"),
+        ([1.0, [2.0]], TypeError, r"\[2.0\] is not a number"),
+        ([1.0, "2"], TypeError, "'2' is not a number"),
+        ([1.0, True], TypeError, "True is not a number"),
+        ([1.0, float("nan")], ValueError, "must be finite in float32, not nan"),
+        ([[0.0, 0.0], [1e39, 0.0]], ValueError, "must be finite in float32, not 1e"),
+    ],
+)
+def test_values_that_are_no_rows_are_refused(values, error, message):
+    with harness.graph_and_session(), pytest.raises(error, match="Embedding variable 'table'.*" + message):
+        sok.EmbeddingVariable(name="table", dim=2, initializer=values)
+
+
 @pytest.mark.parametrize(
     ("initializer", "low", "high"),
     [

@@ -1,5 +1,6 @@
 """Attributes of a lookup op that contradict each other or its table are an error, never a crash."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -85,7 +86,7 @@ def test_a_placement_that_does_not_fit_the_ranks():
             *("", "by_keys", "one_rank:1", "one_rank:-1"),
             *("ranges:0", "ranges:0,1,2", "ranges:1,2", "\x00"),
         ):
-            op = native.ops.sok_initialize_table(handle, dim=DIM, placement=placement)
+            op = native.ops.sok_initialize_table(handle, [], dim=DIM, placement=placement)
             with pytest.raises(tf.errors.InvalidArgumentError) as error:
                 session.run(op)
             assert f"'{NAME}'" in str(error.value)
@@ -96,7 +97,7 @@ def test_a_dim_that_no_memory_holds():
     with harness.graph_and_session() as session:
         handle = native.ops.sok_table(shared_name=NAME)
         for dim in (2**28 + 1, 2**40, 2**62, 2**63 - 1):
-            op = native.ops.sok_initialize_table(handle, dim=dim)
+            op = native.ops.sok_initialize_table(handle, [], dim=dim)
             with pytest.raises(tf.errors.InvalidArgumentError, match=f"{NAME}.*{dim}"):
                 session.run(op)
 
@@ -111,7 +112,28 @@ def test_arguments_that_are_not_the_initializers():
             ("normal", []),
         ):
             op = native.ops.sok_initialize_table(
-                handle, dim=DIM, initializer=initializer, initializer_args=arguments
+                handle, [], dim=DIM, initializer=initializer, initializer_args=arguments
             )
             with pytest.raises(tf.errors.InvalidArgumentError, match=initializer):
                 session.run(op)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "message"),
+    [
+        ("given", [], "0 tensors of initial rows, not 1"),
+        ("given", [np.zeros([3, DIM]), np.zeros([3, DIM])], "2 tensors of initial rows, not 1"),
+        ("uniform", [np.zeros([3, DIM])], "1 tensors of initial rows, not 0"),
+        ("given", [np.zeros([DIM])], r"shape \[.*\], not \[rows, "),
+        ("given", [np.zeros([3, DIM + 1])], r"shape \[3,.*\], not \[rows, "),
+        ("given", [np.zeros([0, DIM])], r"shape \[0,.*\], not \[rows, "),
+        ("given", [np.full([3, DIM], np.inf)], "row 0, column 0 is inf"),
+    ],
+)
+def test_initial_rows_that_do_not_fit(kind, rows, message):
+    with harness.graph_and_session() as session:
+        handle = native.ops.sok_table(shared_name=NAME)
+        given = [tf.constant(values, tf.float32) for values in rows]
+        op = native.ops.sok_initialize_table(handle, given, dim=DIM, initializer=kind)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"'{NAME}'.*{message}"):
+            session.run(op)

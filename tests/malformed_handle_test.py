@@ -53,7 +53,7 @@ USES = {
         hyper=[1.0],
         optimizer="sgd",
     ),
-    "initialize": lambda handle: native.ops.sok_initialize_table(handle, dim=DIM),
+    "initialize": lambda handle: native.ops.sok_initialize_table(handle, [], dim=DIM),
     "size": lambda handle: native.ops.sok_table_size(handle),
     "assign": lambda handle: native.ops.sok_table_assign(
         handle, keys=tf.constant([1], tf.int64), values=tf.ones([1, DIM])

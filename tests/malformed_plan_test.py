@@ -149,7 +149,7 @@ def test_a_gradient_after_the_table_was_made_anew():
         lookup = group.RaggedLookup(table, tf.RaggedTensor.from_row_splits(ids, splits), "sum", weights)
         output = group.lookup_group([lookup])[0]
         with tf.control_dependencies([output]):
-            anew = native.ops.sok_initialize_table(table.handle, dim=DIM)
+            anew = native.ops.sok_initialize_table(table.handle, [], dim=DIM)
         with tf.control_dependencies([anew]):
             late = tf.identity(tf.ones([1, DIM]))
         gradients = tf.gradients(output, [table, weights], grad_ys=late)

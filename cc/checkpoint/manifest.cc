@@ -13,11 +13,13 @@ using Json = nlohmann::json;
 
 constexpr char kFormat[] = "sparse-operation-kit checkpoint";
 // The version for rows that are placed by key, the one for other placements (see "placement"), the one for
-// tables with DeepRec's initial rows or its older admission, and the one for Bloom filters in blocks.
+// tables with DeepRec's initial rows or its older admission, the one for Bloom filters in blocks, and the one
+// for initial rows that are given.
 constexpr int kVersionByKey = 1;
 constexpr int kVersionPlaced = 2;
 constexpr int kVersionDeepRec = 3;
 constexpr int kVersionBlocks = 4;
+constexpr int kVersionGivenRows = 5;
 // The checksum of a manifest covers the text before the last occurrence of this member.
 constexpr char kChecksumMember[] = "\"crc32\"";
 
@@ -67,11 +69,16 @@ class ShardCheck {
     if (table.admission.kind == Admission::Kind::kBloom) {
       CheckCounters(table.admission.counter_bits);
     }
+    const Initializer& initializer = table.initializer;
+    if (initializer.kind == InitializerKind::kGiven && !manifest_.delta && IsFirst()) {
+      Need("initial_rows", "<f4", {static_cast<int64_t>(initializer.rows), table.dim});
+    }
     if (manifest_.delta) CheckDelta();
     if (left_ != 0 && reader_->ok()) reader_->Fail("has arrays that do not belong to such a checkpoint");
   }
 
  private:
+  bool IsFirst() const { return &shard_ == &manifest_.shards.front(); }
   bool Has(const std::string& name) const { return shard_.arrays.count(name) != 0; }
   void Need(const std::string& name, const std::string& dtype, const std::vector<int64_t>& shape) {
     const auto array = shard_.arrays.find(name);
@@ -101,7 +108,7 @@ class ShardCheck {
     if (!optimizer.history.has_value()) return;
     Need("adam_step", "<u4", {shard_.rows});
     const int64_t steps = optimizer.steps - optimizer.history->first_step;
-    if (&shard_ == &manifest_.shards.front()) Need("alphas", "<f4", {steps});
+    if (IsFirst()) Need("alphas", "<f4", {steps});
   }
   void CheckDelta() {
     Need("deleted", "<i8", {Has("deleted") ? shard_.arrays.at("deleted").type.shape[0] : 0});
@@ -123,6 +130,7 @@ int64_t StaticRowsOf(const TableOptions& table, int shard) {
 
 int VersionOf(const SavedTable& table) {
   const TableOptions& options = table.options;
+  if (options.initializer.kind == InitializerKind::kGiven) return kVersionGivenRows;
   if (table.counters_in_blocks) return kVersionBlocks;
   if (options.initializer.rows > 0 || options.admission.before_lookup) return kVersionDeepRec;
   return options.placement.is_by_key() ? kVersionByKey : kVersionPlaced;
@@ -205,9 +213,9 @@ StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& pa
   if (!reader.ok()) return reader.status();
   if (reader.String(json, "format") != kFormat) reader.Fail("is not a manifest of a checkpoint");
   const int64_t version = reader.Int(json, "version", 0);
-  if (version < kVersionByKey || version > kVersionBlocks) {
+  if (version < kVersionByKey || version > kVersionGivenRows) {
     reader.Fail("has format version ", version, "; this library reads versions ", kVersionByKey, " to ",
-                kVersionBlocks);
+                kVersionGivenRows);
   }
   Manifest manifest;
   const std::string kind = reader.String(json, "kind");

@@ -22,7 +22,8 @@ struct Word {
 constexpr Word<InitializerKind> kInitializers[] = {{InitializerKind::kConstant, "constant"},
                                                    {InitializerKind::kUniform, "uniform"},
                                                    {InitializerKind::kNormal, "normal"},
-                                                   {InitializerKind::kTruncatedNormal, "truncated_normal"}};
+                                                   {InitializerKind::kTruncatedNormal, "truncated_normal"},
+                                                   {InitializerKind::kGiven, "given"}};
 constexpr Word<OnFull> kOnFull[] = {
     {OnFull::kError, "error"}, {OnFull::kEvictLru, "evict_lru"}, {OnFull::kEvictLfu, "evict_lfu"}};
 constexpr Word<Admission::Kind> kAdmissions[] = {{Admission::Kind::kCounter, "counter"},

@@ -85,6 +85,21 @@ TEST(ManifestTest, SharedInitialRowsAndTheOlderAdmissionAreVersion3) {
   }
 }
 
+TEST(ManifestTest, GivenInitialRowsAreVersion5) {
+  Manifest manifest = Example();
+  TableOptions& options = manifest.table.options;
+  options.initializer = Initializer(InitializerKind::kGiven, 0.0f, 0.0f, 9, /*rows=*/3);
+  EXPECT_NE(ParseManifest(EncodeManifest(manifest), "m").status().message().find("\"initial_rows\""),
+            std::string::npos);
+  manifest.shards[0].arrays["initial_rows"] = Array(0, "initial_rows", {"<f4", {3, options.dim}});
+  const std::string text = EncodeManifest(manifest);
+  EXPECT_NE(text.find("\"version\": 5,"), std::string::npos);
+  const auto read = ParseManifest(text, "manifest.json");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().table.options.initializer.kind, InitializerKind::kGiven);
+  EXPECT_EQ(read.value().table.options.initializer.rows, 3u);
+}
+
 TEST(ManifestTest, AnyChangedByteIsAnError) {
   const std::string text = EncodeManifest(Example());
   for (size_t i = 0; i < text.size(); ++i) {
@@ -121,7 +136,8 @@ using Json = nlohmann::ordered_json;
 TEST(ManifestTest, SaysWhatIsWrong) {
   ExpectRefused([](Json* json) { (*json)["version"] = 2; }, "version 2");
   ExpectRefused([](Json* json) { (*json)["version"] = 3; }, "version 3");
-  ExpectRefused([](Json* json) { (*json)["version"] = 5; }, "versions 1 to 4");
+  ExpectRefused([](Json* json) { (*json)["version"] = 6; }, "versions 1 to 5");
+  ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["kind"] = "given"; }, "initial row");
   ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = 5; }, "is of version 1");
   ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = 0; }, "\"rows\"");
   ExpectRefused([](Json* json) { (*json)["table"]["initializer"]["rows"] = int64_t{1} << 32; }, "\"rows\"");

@@ -101,6 +101,7 @@ class ShardWriter {
     SOK_RETURN_IF_ERROR(WriteAdmission());
     if (delta_) SOK_RETURN_IF_ERROR(WriteErased());
     if (Lags() && rank_ == 0) SOK_RETURN_IF_ERROR(WriteAlphas());
+    if (!delta_ && rank_ == 0) SOK_RETURN_IF_ERROR(WriteInitialRows());
     return std::move(shard_);
   }
 
@@ -229,6 +230,15 @@ class ShardWriter {
     PastSteps past;
     SOK_RETURN_IF_ERROR(table_.ReadPastSteps(&past));
     return WriteWhole("alphas", "<f4", past.alphas);
+  }
+
+  Status WriteInitialRows() {
+    const TableOptions& options = table_.options();
+    if (options.initializer.kind != InitializerKind::kGiven) return OkStatus();
+    const ArrayType type{"<f4", {static_cast<int64_t>(options.initializer.rows), options.dim}};
+    return WriteArray("initial_rows", type, [&](ArrayWriter* array) {
+      return array->Write(options.initial_rows.data(), DataBytes(type));
+    });
   }
 
   template <typename T>

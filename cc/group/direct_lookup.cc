@@ -32,8 +32,9 @@ constexpr int64_t kInitialRowsNsPerId = 24;
 // The nanoseconds that the initial row of an id takes.
 int64_t InitialRowNs(const Table& table) {
   const InitializerKind kind = table.options().initializer.kind;
-  // With admission one row serves all ids. Constant rows are copied faster than ids are merged.
-  if (table.has_admission() || kind == InitializerKind::kConstant) return 0;
+  // With a filter one row serves all ids. Rows that need not be drawn are copied faster than ids are merged.
+  const bool is_drawn = kind != InitializerKind::kConstant && kind != InitializerKind::kGiven;
+  if (table.options().admission.filters() || !is_drawn) return 0;
   const int64_t dim = table.options().dim;
   return 16 + (kind == InitializerKind::kUniform ? dim / 3 : 6 * dim);
 }

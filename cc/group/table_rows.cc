@@ -103,7 +103,7 @@ int64_t RowPointers::PointToRows(const Table& table, Span<const int64_t> numbers
 
 void RowPointers::MakeInitialRows(const Table& table, Span<const int64_t> ids, int64_t absent) {
   const int64_t dim = table.options().dim;
-  const bool is_default = table.has_admission();
+  const bool is_default = table.options().admission.filters();
   if (is_default) {
     initial.assign(dim, table.options().admission.default_value);  // one row serves all ids
   } else {

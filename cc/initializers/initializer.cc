@@ -70,6 +70,9 @@ void FillRow(const Initializer& initializer, int64_t key, Span<float> row) {
       return Fill<InitializerKind::kNormal>(initializer, key, row);
     case InitializerKind::kTruncatedNormal:
       return Fill<InitializerKind::kTruncatedNormal>(initializer, key, row);
+    case InitializerKind::kGiven:
+      std::copy_n(GivenRow(initializer, row.size(), key), row.size(), row.begin());
+      return;
   }
 }
 

@@ -12,15 +12,19 @@
 
 namespace sok {
 
-// The distributions of Keras's initializers of the same names.
+// The distributions of Keras's initializers of the same names, and rows that are given.
 enum class InitializerKind {
   kConstant,         // a
   kUniform,          // uniform in [a, b)
   kNormal,           // mean a, standard deviation b
   kTruncatedNormal,  // as kNormal, conditioned on being within two standard deviations b of a
+  kGiven,            // the rows of `given`
 };
 
 // How rows are initialized. The initial row of a key is a function of this and the key alone.
+//
+// Kernels take it as an argument, of which the number of tables in a launch depends: it has no padding, and
+// no member that only some kinds need.
 struct Initializer {
   constexpr Initializer() = default;
   constexpr Initializer(InitializerKind kind, float a, float b, uint64_t seed, uint32_t rows = 0)
@@ -30,9 +34,13 @@ struct Initializer {
   float a = -0.05f;
   float b = 0.05f;
   // As in DeepRec, keys share this many initial rows: a key has that of its non-negative remainder. 0: each
-  // key has its own. Being 32 bits wide, this fills padding, so kernel arguments do not grow.
+  // key has its own.
   uint32_t rows = 0;
-  uint64_t seed = 0;  // of the table: a hash of the run's seed and the table's name
+  union {
+    uint64_t seed = 0;  // of the table: a hash of the run's seed and the table's name
+    // Of kGiven, once it is known: [rows, dim], in memory of the host or device that reads it.
+    const float* given;
+  };
 };
 
 // The key from which the initial row of `key` is computed.
@@ -57,7 +65,8 @@ SOK_HOST_DEVICE double NormalProbability(InitializerKind kind, uint64_t bits) {
   return tail + (1.0 - 2.0 * tail) * UnitOpen(bits);
 }
 
-// The value of one column, from the bits that belong to it. Results are rounded to float once.
+// The value of one column, unless the row is given, from the bits that belong to it. Results are rounded to
+// float once.
 SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bits) {
   const double a = initializer.a;
   const double b = initializer.b;
@@ -73,11 +82,18 @@ SOK_HOST_DEVICE float ValueFromBits(const Initializer& initializer, uint64_t bit
     case InitializerKind::kNormal:
     case InitializerKind::kTruncatedNormal:
       return static_cast<float>(a + b * NormalQuantile(NormalProbability(initializer.kind, bits)));
+    case InitializerKind::kGiven:  // has no use for bits
+      break;
   }
   return initializer.a;
 }
 
-// The initial value of column `column` >= 0 in the row of `key`.
+// The row of kGiven with which `key` begins: [dim].
+SOK_HOST_DEVICE const float* GivenRow(const Initializer& initializer, int64_t dim, int64_t key) {
+  return initializer.given + KeyOfInitialRow(initializer, key) * dim;
+}
+
+// The initial value of column `column` >= 0 in the row of `key`, unless the row is given.
 SOK_HOST_DEVICE float InitialValue(const Initializer& initializer, int64_t key, int64_t column) {
   return ValueFromBits(initializer, ColumnBits(InitialRowState(initializer, key), column));
 }

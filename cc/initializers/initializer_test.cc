@@ -46,6 +46,24 @@ TEST(InitializerTest, FillRowEqualsInitialValueAtEveryVectorLevel) {
   }
 }
 
+TEST(InitializerTest, KeysTakeGivenRowsByTheirRemainders) {
+  constexpr int64_t kDim = 2;
+  const std::vector<float> given = {0.5f, -0.0f, 3e38f, -1e-42f, 7.0f, 8.0f};
+  for (const uint32_t rows : {1u, 3u}) {
+    Initializer initializer{InitializerKind::kGiven, 0.0f, 0.0f, 99, rows};
+    initializer.given = given.data();
+    for (const int64_t key : HostileIds()) {
+      const int64_t remainder = (key % int64_t{rows} + rows) % rows;
+      std::vector<float> row(kDim + 1, 77.0f);
+      FillRow(initializer, key, Span<float>(row).subspan(0, kDim));
+      for (int64_t c = 0; c < kDim; ++c) {
+        ASSERT_EQ(Bits(row[c]), Bits(given[remainder * kDim + c])) << key;
+      }
+      ASSERT_EQ(row.back(), 77.0f);
+    }
+  }
+}
+
 TEST(InitializerTest, KeysShareTheInitialRowsOfTheirRemainders) {
   for (const uint32_t rows : {1u, 2u, 7u, 4096u, UINT32_MAX}) {
     const Initializer own{InitializerKind::kUniform, -1.0f, 1.0f, 7};

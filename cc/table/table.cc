@@ -22,6 +22,7 @@ constexpr int64_t kInitialValueNs = 4;
 
 StatusOr<std::unique_ptr<Table>> Table::Create(Executor& executor, TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
+  SOK_RETURN_IF_ERROR(CheckGivenRows(options));
   std::unique_ptr<Table> table(new Table(std::move(options)));
   SOK_RETURN_IF_ERROR(table->Named(table->admission_.Init(table->options_.admission)));
   SOK_RETURN_IF_ERROR(table->FillDirectRows(executor));

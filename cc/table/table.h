@@ -87,7 +87,7 @@ class Table {
   bool represents_rows() const { return options_.placement.represents(options_.rank); }
   // Tells which rank owns a key; valid as long as the table.
   KeyOwners key_owners() const { return options_.placement.owners(options_.ranks); }
-  // Whether a training lookup may leave ids without rows, which then read as admission.default_value.
+  // Whether ids are counted before they have rows.
   bool has_admission() const { return options_.admission.kind != Admission::Kind::kNone; }
 
   // Statistics of training lookups. FindForTraining counts some of them, and the group's calls the others;
@@ -95,7 +95,7 @@ class Table {
   const std::shared_ptr<LookupCounts>& lookup_counts() const { return lookup_counts_; }
 
   // The initial values of `id`'s row, as an insertion would give it.
-  void InitialRow(int64_t id, Span<float> row) const { FillRow(options_.initializer, id, row); }
+  void InitialRow(int64_t id, Span<float> row) const { FillRow(InitializerOf(options_), id, row); }
 
   // Makes the weights of `rows` current if the optimizer postpones the steps of untouched rows. Needed before
   // weights() is read. Rows are distinct.

@@ -1,9 +1,12 @@
 #include "cc/table/table_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
+#include "cc/base/hash.h"
 #include "cc/table/bloom_counters.h"
 
 namespace sok {
@@ -19,8 +22,15 @@ const char* NameOf(InitializerKind kind) {
       return "normal";
     case InitializerKind::kTruncatedNormal:
       return "truncated_normal";
+    case InitializerKind::kGiven:
+      return "given";
   }
   return "unknown";
+}
+
+Status Named(const TableOptions& options, const Status& status) {
+  if (status.ok()) return status;
+  return Status(status.code(), StrCat("Embedding variable '", options.name, "': ", status.message()));
 }
 
 Status CheckAdmission(const Admission& admission) {
@@ -70,9 +80,26 @@ Status CheckInitializer(const Initializer& initializer) {
   if (initializer.kind == InitializerKind::kConstant) largest = a;
   if (initializer.kind == InitializerKind::kNormal) largest = a + 9.0 * b;
   if (initializer.kind == InitializerKind::kTruncatedNormal) largest = a + 2.0 * b;
+  if (initializer.kind == InitializerKind::kGiven && initializer.rows == 0) {
+    return InvalidArgument("there must be at least one initial row");
+  }
   if (!std::isnan(a) && largest <= std::numeric_limits<float>::max()) return OkStatus();
   return InvalidArgument("initial values ", NameOf(initializer.kind), "(", initializer.a, ", ", initializer.b,
                          ") must be finite floats");
+}
+
+Status CheckGiven(const TableOptions& options) {
+  const std::vector<float>& given = options.initial_rows;
+  const int64_t rows = options.initializer.kind == InitializerKind::kGiven ? options.initializer.rows : 0;
+  if (static_cast<int64_t>(given.size()) != rows * options.dim) {
+    return InvalidArgument(given.size(), " floats as ", rows, " initial rows of ", options.dim);
+  }
+  const auto bad =
+      std::find_if(given.begin(), given.end(), [](float value) { return !std::isfinite(value); });
+  if (bad == given.end()) return OkStatus();
+  const int64_t at = bad - given.begin();
+  return InvalidArgument("initial rows must be finite, but the value in row ", at / options.dim, ", column ",
+                         at % options.dim, " is ", *bad);
 }
 
 Status Check(const TableOptions& options) {
@@ -102,6 +129,23 @@ Status Check(const TableOptions& options) {
   }
   SOK_RETURN_IF_ERROR(CheckAdmission(options.admission));
   return CheckEviction(options.eviction);
+}
+
+void DescribeInitialRows(const TableOptions& options, std::ostream& text) {
+  const Initializer& initializer = options.initializer;
+  if (initializer.kind == InitializerKind::kGiven) {
+    // Different rows must have different descriptions.
+    const std::vector<float>& given = options.initial_rows;
+    const char* bytes = reinterpret_cast<const char*>(given.data());
+    text << initializer.rows << " given initial rows, which begin with " << given[0] << ", of fingerprint "
+         << Fingerprint64(std::string_view(bytes, given.size() * sizeof(float)));
+    return;
+  }
+  text << "initial values " << NameOf(initializer.kind) << "(";
+  text << initializer.a;
+  if (initializer.kind != InitializerKind::kConstant) text << ", " << initializer.b;
+  text << ") of seed " << initializer.seed;
+  if (initializer.rows > 0) text << " in " << initializer.rows << " rows";
 }
 
 // Describes the options that differ from the defaults.
@@ -150,11 +194,9 @@ const char* NameOf(RowMemory memory) {
   return "unknown";
 }
 
-Status CheckOptions(const TableOptions& options) {
-  const Status status = Check(options);
-  if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", options.name, "': ", status.message()));
-}
+Status CheckOptions(const TableOptions& options) { return Named(options, Check(options)); }
+
+Status CheckGivenRows(const TableOptions& options) { return Named(options, CheckGiven(options)); }
 
 std::string Describe(const TableOptions& options) {
   std::ostringstream text;
@@ -166,12 +208,8 @@ std::string Describe(const TableOptions& options) {
   } else {
     text << "no bound";
   }
-  text << ", " << (options.use_hashtable ? "hashed" : "direct") << " " << options.key_dtype
-       << " keys, initial "
-       << "values " << NameOf(options.initializer.kind) << "(" << options.initializer.a;
-  if (options.initializer.kind != InitializerKind::kConstant) text << ", " << options.initializer.b;
-  text << ") of seed " << options.initializer.seed;
-  if (options.initializer.rows > 0) text << " in " << options.initializer.rows << " rows";
+  text << ", " << (options.use_hashtable ? "hashed" : "direct") << " " << options.key_dtype << " keys, ";
+  DescribeInitialRows(options, text);
   DescribePolicies(options, text);
   // Defaults are not named, so that fingerprints equal those of versions without these options.
   if (!options.placement.is_by_key()) text << ", placed as " << options.placement.Text();

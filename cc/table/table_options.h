@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cc/base/status.h"
 #include "cc/initializers/initializer.h"
@@ -21,7 +22,8 @@ enum class OnFull {
 const char* NameOf(OnFull on_full);
 
 // Which keys get rows: those that have occurred at least `filter_freq` times in training lookups, including
-// the current one. The others read as `default_value` in every column and are not trained.
+// the current one. The others read as `default_value` in every column and are not trained. With a
+// `filter_freq` of 0, as in DeepRec, ids are counted only: those without a row read as their initial row.
 //
 // With before_lookup, as in DeepRec's releases until 2023, a lookup reads what its keys were before it: those
 // that get their rows in it still read as default_value, and are trained.
@@ -32,13 +34,16 @@ struct Admission {
     kBloom,    // counts in a Bloom filter of fixed size, which errs upwards; see BloomCounters
   };
   Kind kind = Kind::kNone;
-  int64_t filter_freq = 0;  // below 2: all keys
+  int64_t filter_freq = 0;
   float default_value = 0.0f;
   bool before_lookup = false;
   // kBloom; for the keys of one rank.
   int64_t max_element_size = 0;
   double false_positive_probability = 0.01;
   int counter_bits = 64;
+
+  // Whether ids without a row read as default_value.
+  bool filters() const { return kind != Kind::kNone && filter_freq > 0; }
 };
 
 // Which rows are evicted when a checkpoint is written.
@@ -74,8 +79,9 @@ struct TableOptions {
   bool use_hashtable = true;  // false: the key determines the row (StaticRows), and a capacity is required
   int rank = 0;               // this rank among `ranks`
   int ranks = 1;
-  Placement placement = {};  // which rank holds which key
-  Initializer initializer = {};
+  Placement placement = {};         // which rank holds which key
+  Initializer initializer = {};     // has its seed, for given rows too: see InitializerOf
+  std::vector<float> initial_rows;  // [initializer.rows, dim], of InitializerKind::kGiven; else empty
   std::string key_dtype = "int64";  // of the ids that callers look up; the table itself stores int64
   // The next three need use_hashtable.
   OnFull on_full = OnFull::kError;  // evicting needs a capacity
@@ -87,6 +93,16 @@ struct TableOptions {
 
 // InvalidArgument, which names the variable and the value, unless a table can be made from `options`.
 Status CheckOptions(const TableOptions& options);
+
+// The same for options.initial_rows.
+Status CheckGivenRows(const TableOptions& options);
+
+// The initializer of a table on the CPU. It refers to options.initial_rows.
+inline Initializer InitializerOf(const TableOptions& options) {
+  Initializer initializer = options.initializer;
+  if (initializer.kind == InitializerKind::kGiven) initializer.given = options.initial_rows.data();
+  return initializer;
+}
 
 // Describes `options` in words, for errors, without the rank: ranks with the same table get the same text.
 std::string Describe(const TableOptions& options);

@@ -7,8 +7,10 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cc/base/testing/test_ids.h"
 #include "cc/base/thread_pool.h"
 #include "cc/table/testing/test_table.h"
 
@@ -160,6 +162,51 @@ TEST(TableTest, PlacementByKeyIsNotDescribed) {
   EXPECT_EQ(Describe(options), by_key);
   options.placement = Placement::AllRanks();
   EXPECT_EQ(Describe(options), by_key + ", placed as all_ranks");
+}
+
+TableOptions OptionsWithRows(uint32_t rows, const std::vector<float>& given) {
+  TableOptions options = TestOptions(2);
+  options.initializer = Initializer(InitializerKind::kGiven, 0.0f, 0.0f, 0, rows);
+  options.initial_rows = given;
+  return options;
+}
+
+TEST(TableTest, GivenInitialRowsAreDescribed) {
+  const std::string text = Describe(OptionsWithRows(2, {0.5f, -3.0f, 1, 2}));
+  EXPECT_EQ(text.substr(0, text.rfind(' ')),
+            "'table' of dim 2, no bound, hashed int64 keys, 2 given initial rows, which begin with 0.5, of "
+            "fingerprint");
+  EXPECT_EQ(Describe(OptionsWithRows(2, {0.5f, -3.0f, 1, 2})), text);
+  EXPECT_NE(Describe(OptionsWithRows(2, {0.5f, -3.0f, 1, 3})), text);
+}
+
+TEST(TableTest, RowsBeginWithTheGivenRows) {
+  InlineExecutor executor;
+  const TableOptions options = OptionsWithRows(3, {0.5f, -3.0f, 2e38f, 1, 7, 8});
+  const auto table = std::move(Table::Create(executor, options).value());
+  const std::vector<int64_t> ids = HostileIds();
+  std::vector<int64_t> rows(ids.size());
+  ASSERT_TRUE(table->FindOrMake(executor, ids, rows).ok());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const float* const given = options.initial_rows.data() + (ids[i] % 3 + 3) % 3 * 2;
+    EXPECT_EQ(std::vector<float>(table->weights(rows[i]), table->weights(rows[i]) + 2),
+              std::vector<float>(given, given + 2))
+        << ids[i];
+  }
+}
+
+TEST(TableTest, ErrorsNameGivenRowsThatDoNotFit) {
+  InlineExecutor executor;
+  const auto made = [&](const TableOptions& options) { return Table::Create(executor, options).status(); };
+  EXPECT_TRUE(made(OptionsWithRows(1, {1, 2})).ok());
+  ExpectMentions(made(OptionsWithRows(1, {1})), {"'table'", "1 floats as 1 initial rows of 2"});
+  ExpectMentions(made(OptionsWithRows(2, {1, 2})), {"'table'", "2 floats as 2 initial rows of 2"});
+  ExpectMentions(made(OptionsWithRows(0, {})), {"'table'", "at least one initial row"});
+  ExpectMentions(made(OptionsWithRows(2, {1, 2, 3, -std::numeric_limits<float>::infinity()})),
+                 {"'table'", "row 1, column 1 is -inf"});
+  TableOptions not_given = TestOptions(2);
+  not_given.initial_rows = {1, 2};
+  ExpectMentions(made(not_given), {"'table'", "2 floats as 0 initial rows of 2"});
 }
 
 TEST(TableTest, ErrorsNameBadOptions) {

@@ -10,9 +10,10 @@ OccurrenceRows OccurrenceRowsOf(const MergedGroup& group, int t, const DeviceTab
   ids.table = table.rows();
   ids.may_be_absent = group.may_be_absent[static_cast<size_t>(t)] != 0;
   ids.keys = keys;
-  ids.initial = table.options().initializer;
-  if (table.has_admission()) {
-    ids.initial = Initializer{InitializerKind::kConstant, table.options().admission.default_value, 0.0f, 0};
+  ids.initial = table.initializer();
+  const Admission& admission = table.options().admission;
+  if (admission.filters()) {
+    ids.initial = Initializer{InitializerKind::kConstant, admission.default_value, 0.0f, 0};
   }
   return ids;
 }

@@ -20,7 +20,7 @@ struct OccurrenceRows {
   RowStoreView table;
   // Whether every record is aligned to 16 bytes, as in a table. Rows in messages may not be.
   bool records_are_aligned = true;
-  // What an id without a row reads: its initial row, or a constant if the table has admission. Used only if
+  // What an id without a row reads: its initial row, or a constant if the table has a filter. Used only if
   // may_be_absent: a kernel that need not check for such ids is faster.
   bool may_be_absent = false;
   const int64_t* keys = nullptr;  // [occurrences of the group]

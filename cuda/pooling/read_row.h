@@ -11,9 +11,10 @@
 
 namespace sok {
 
-// Initial values are rarely computed, and need many registers.
-__device__ __attribute__((noinline)) inline float InitialValueOf(const Initializer& initializer, int64_t key,
-                                                                 int64_t column) {
+// Initial values are rarely read, and need many registers.
+__device__ __attribute__((noinline)) inline float InitialValueOf(const Initializer& initializer, int64_t dim,
+                                                                 int64_t key, int64_t column) {
+  if (initializer.kind == InitializerKind::kGiven) return GivenRow(initializer, dim, key)[column];
   return InitialValue(initializer, key, column);
 }
 
@@ -34,7 +35,7 @@ __device__ __forceinline__ Floats<kWidth> ReadRecord(const OccurrenceRows& looku
     if (record == nullptr) {
       Floats<kWidth> values;
       for (int k = 0; k < kWidth; ++k) {
-        values.v[k] = InitialValueOf(lookup.initial, lookup.keys[i], column + k);
+        values.v[k] = InitialValueOf(lookup.initial, lookup.table.dim, lookup.keys[i], column + k);
       }
       return values;
     }

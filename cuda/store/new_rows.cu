@@ -9,9 +9,15 @@ namespace {
 __device__ __forceinline__ void StartRow(const RowStoreView& store, const Initializer& initializer,
                                          int64_t key, int64_t row, const Lanes& lanes) {
   float* const record = store.Record(row);
-  const uint64_t state = InitialRowState(initializer, key);
+  const bool is_given = initializer.kind == InitializerKind::kGiven;
+  const float* const given = is_given ? GivenRow(initializer, store.dim, key) : nullptr;
+  const uint64_t state = is_given ? 0 : InitialRowState(initializer, key);
   for (int64_t c = lanes.lane(); c < store.width; c += lanes.count()) {
-    record[c] = c < store.dim ? ValueFromBits(initializer, ColumnBits(state, c)) : store.fills[c - store.dim];
+    if (c >= store.dim) {
+      record[c] = store.fills[c - store.dim];
+    } else {
+      record[c] = is_given ? given[c] : ValueFromBits(initializer, ColumnBits(state, c));
+    }
   }
 }
 

@@ -109,10 +109,12 @@ int64_t DeviceUsage::bytes() const {
 StatusOr<std::unique_ptr<DeviceTable>> DeviceTable::Create(cudaStream_t stream, const TableMemory& memory,
                                                            TableOptions options) {
   SOK_RETURN_IF_ERROR(CheckOptions(options));
+  SOK_RETURN_IF_ERROR(CheckGivenRows(options));
   std::unique_ptr<DeviceTable> table(new DeviceTable(memory, std::move(options)));
   if (table->bloom_.has_value()) {
     SOK_RETURN_IF_ERROR(table->Named(table->bloom_->Init(stream, table->options_.admission)));
   }
+  SOK_RETURN_IF_ERROR(table->Named(table->UploadInitialRows(stream)));
   SOK_RETURN_IF_ERROR(table->FillStaticRows(stream));
   SOK_RETURN_IF_ERROR(table->Leave(stream));
   return StatusOr<std::unique_ptr<DeviceTable>>(std::move(table));
@@ -133,11 +135,20 @@ DeviceTable::DeviceTable(const TableMemory& memory, TableOptions options)
 }
 
 int64_t DeviceTable::bytes() const {
-  return store_.bytes() + directory_.bytes() + usage_.bytes() +
+  return store_.bytes() + directory_.bytes() + usage_.bytes() + initial_rows_.bytes() +
          (waiting_.has_value() ? waiting_->bytes() : 0) + (bloom_.has_value() ? bloom_->bytes() : 0);
 }
 
 Status DeviceTable::Named(const Status& status) const { return NamedError(options_, status); }
+
+Status DeviceTable::UploadInitialRows(cudaStream_t stream) {
+  const std::vector<float>& given = options_.initial_rows;
+  if (given.empty()) return OkStatus();
+  auto copy = DeviceBuffer<float>::Allocate(device_, stream, static_cast<int64_t>(given.size()));
+  SOK_RETURN_IF_ERROR(copy.status());
+  initial_rows_ = std::move(copy.value());
+  return upload_.Copy(stream, given.data(), initial_rows_.bytes(), initial_rows_.data());
+}
 
 Status DeviceTable::FillStaticRows(cudaStream_t stream) {
   const int64_t count = static_rows_.count;
@@ -153,7 +164,7 @@ Status DeviceTable::FillStaticRows(cudaStream_t stream) {
     const int64_t n = std::min(piece, count - first);
     SOK_RETURN_IF_ERROR(Named(
         Launch("StaticKeys", stream, ShapeFor(n), StaticKeysKernel, static_rows_, first, n, keys, rows)));
-    SOK_RETURN_IF_ERROR(Named(StartRows(stream, store_.view(), options_.initializer, keys, rows, n)));
+    SOK_RETURN_IF_ERROR(Named(StartRows(stream, store_.view(), initializer(), keys, rows, n)));
   }
   return OkStatus();
 }

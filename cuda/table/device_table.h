@@ -79,6 +79,12 @@ class DeviceTable {
   uint64_t serial() const { return serial_; }
   const TableOptions& options() const { return options_; }
   uint64_t definition_fingerprint() const { return definition_fingerprint_; }
+  // For kernels: of options(), with given rows in device memory. Valid while the table lives.
+  Initializer initializer() const {
+    Initializer initializer = options_.initializer;
+    if (initializer.kind == InitializerKind::kGiven) initializer.given = initial_rows_.data();
+    return initializer;
+  }
   int64_t size() const { return options_.use_hashtable ? directory_.size() : static_rows_.count; }
   int64_t row_limit() const { return options_.use_hashtable ? directory_.row_limit() : static_rows_.count; }
   int64_t bytes() const;
@@ -202,6 +208,7 @@ class DeviceTable {
   DeviceTable(const TableMemory& memory, TableOptions options);
 
   Status ReserveRecords(cudaStream_t stream, int64_t rows);
+  Status UploadInitialRows(cudaStream_t stream);
   Status FillStaticRows(cudaStream_t stream);
   Status MoveSteps(cudaStream_t stream, int64_t by);
   // Finds the ids of one table; those of other ranks get kForeignRow if `own`.
@@ -218,7 +225,8 @@ class DeviceTable {
   StagedUpload upload_;
   RoundTrip round_trip_;
   DeviceAllocator* device_;
-  KeyDirectory directory_;  // unused without hashing
+  DeviceBuffer<float> initial_rows_;  // a copy of options_.initial_rows
+  KeyDirectory directory_;            // unused without hashing
   DeviceRowStore store_;
   DeviceUsage usage_;
   std::optional<DeviceWaiting> waiting_;

@@ -24,7 +24,7 @@ struct TableArrays {
       sources.push_back(table.source(evicted.empty() ? 0 : evicted[t].n));
       indexes.push_back(sources.back().directory.index);
       stores.push_back(table.rows());
-      initializers.push_back(table.options().initializer);
+      initializers.push_back(table.initializer());
       max_width = std::max(max_width, stores.back().width);
     }
   }

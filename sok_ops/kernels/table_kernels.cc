@@ -31,6 +31,10 @@ tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initiali
   std::vector<float> args;
   TF_RETURN_IF_ERROR(construction->GetAttr("initializer", &kind));
   TF_RETURN_IF_ERROR(construction->GetAttr("initializer_args", &args));
+  if (kind == "given") {
+    *initializer = Initializer(InitializerKind::kGiven, 0.0f, 0.0f, 0);
+    return tf::Status();
+  }
   const size_t wanted = kind == "constant" ? 1 : 2;
   if (args.size() != wanted) {
     return tf::errors::InvalidArgument("Initializer '", kind, "' takes ", wanted, " arguments, not ",
@@ -48,6 +52,28 @@ tf::Status InitializerFromAttrs(tf::OpKernelConstruction* construction, Initiali
     return tf::errors::InvalidArgument("initializer_rows must be below 2^32, not ", rows);
   }
   initializer->rows = static_cast<uint32_t>(rows);
+  return tf::Status();
+}
+
+// Copies the op's input initial_rows.
+tf::Status TakeInitialRows(tf::OpKernelContext* context, TableOptions* options) {
+  tf::OpInputList given;
+  TF_RETURN_IF_ERROR(context->input_list("initial_rows", &given));
+  const int wanted = options->initializer.kind == InitializerKind::kGiven ? 1 : 0;
+  if (given.size() != wanted) {
+    return tf::errors::InvalidArgument("Embedding variable '", options->name, "': ", given.size(),
+                                       " tensors of initial rows, not ", wanted);
+  }
+  if (wanted == 0) return tf::Status();
+  const tf::Tensor& rows = given[0];
+  if (rows.dims() != 2 || rows.dim_size(0) < 1 || rows.dim_size(0) > std::numeric_limits<uint32_t>::max() ||
+      rows.dim_size(1) != options->dim) {
+    return tf::errors::InvalidArgument("Embedding variable '", options->name, "': initial rows have shape ",
+                                       rows.shape().DebugString(), ", not [rows, ", options->dim, "]");
+  }
+  const auto values = rows.flat<float>();
+  options->initializer.rows = static_cast<uint32_t>(rows.dim_size(0));
+  options->initial_rows.assign(values.data(), values.data() + values.size());
   return tf::Status();
 }
 
@@ -138,6 +164,7 @@ class InitializeTableOp : public tf::OpKernel {
     // key.
     options.initializer.seed = Mix64(Mix64(runtime->seed ^ Mix64(static_cast<uint64_t>(seed_))) ^
                                      Fingerprint64(name.data(), name.size()));
+    OP_REQUIRES_OK(context, TakeInitialRows(context, &options));
     const StatusOr<Engine*> engine = FindEngine(engine_name_);
     OP_REQUIRES(context, engine.ok(),
                 tf::errors::InvalidArgument("Embedding variable '", name, "': ", engine.status().message()));
@@ -165,7 +192,7 @@ class InitializeTableOp : public tf::OpKernel {
   std::string engine_name_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokInitializeTable").Device(tf::DEVICE_CPU), InitializeTableOp);
-SOK_GPU_KERNEL(InitializeTableOp, "SokInitializeTable", "handle");
+SOK_GPU_KERNEL(InitializeTableOp, "SokInitializeTable", "handle", "initial_rows");
 
 class TableIsInitializedOp : public tf::OpKernel {
  public:

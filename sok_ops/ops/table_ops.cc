@@ -43,11 +43,13 @@ REGISTER_OP("SokTable")
 
 REGISTER_OP("SokInitializeTable")
     .Input("handle: resource")
+    .Input("initial_rows: num_initial_rows * float")
+    .Attr("num_initial_rows: int >= 0 = 0")
     .Attr("dim: int >= 1")
     .Attr("capacity: int >= 0 = 0")
     .Attr("use_hashtable: bool = true")
     .Attr("key_dtype: {int32, int64, uint32} = DT_INT64")
-    .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal'} = 'uniform'")
+    .Attr("initializer: {'constant', 'uniform', 'normal', 'truncated_normal', 'given'} = 'uniform'")
     .Attr("initializer_args: list(float) = [-0.05, 0.05]")
     .Attr("initializer_seed: int = 0")
     .Attr("initializer_rows: int >= 0 = 0")
@@ -70,6 +72,7 @@ REGISTER_OP("SokInitializeTable")
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Makes the table of an embedding variable. Replaces an existing table, unless keep_existing.
 capacity: the number of rows on this rank; 0: no limit.
+initial_rows: for the kind given one tensor [rows, dim], the initial rows that keys share; otherwise none.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
 initializer_rows: the number of initial rows that keys share, below 2^32; 0: each key has its own.
 on_full ... l2_weight_threshold: see TableOptions.

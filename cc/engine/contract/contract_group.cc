@@ -17,6 +17,14 @@ TableOptions ContractOptions(const std::string& name, int64_t dim, int64_t capac
   return options;
 }
 
+void GiveRows(uint32_t rows, TableOptions* options) {
+  options->initializer = Initializer(InitializerKind::kGiven, 0.0f, 0.0f, 0, rows);
+  options->initial_rows.resize(rows * options->dim);
+  for (size_t i = 0; i < options->initial_rows.size(); ++i) {
+    options->initial_rows[i] = 0.125f * static_cast<float>(i) - 1.0f;
+  }
+}
+
 ContractGroup::ContractGroup(const EngineCase& engine, Executor& executor,
                              const std::vector<TableOptions>& options)
     : engine_(engine),

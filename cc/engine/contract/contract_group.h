@@ -16,6 +16,9 @@ namespace sok {
 // Options of a table whose initial rows are uniform in [-1, 1), with a seed that depends on name and dim.
 TableOptions ContractOptions(const std::string& name, int64_t dim, int64_t capacity = 0);
 
+// Gives the table `rows` initial rows of distinct values.
+void GiveRows(uint32_t rows, TableOptions* options);
+
 // Values of a batch's outputs or gradients on the host, by lookup: [rows of the output, dim].
 using OutputValues = std::vector<std::vector<float>>;
 // Rows or gradients of rows on the host, by key.

@@ -33,6 +33,7 @@ std::vector<TableOptions> ManyTables() {
   for (size_t t = 0; t < kDims.size(); ++t) {
     options.push_back(ContractOptions("table" + std::to_string(t), kDims[t]));
   }
+  GiveRows(5, &options[1]);
   options[3].initializer.rows = 11;
   return options;
 }

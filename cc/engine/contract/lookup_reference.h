@@ -17,7 +17,12 @@ namespace sok {
 // The initial row of a key, by its definition.
 inline std::vector<float> ReferenceInitialRow(const TableOptions& options, int64_t key) {
   std::vector<float> row;
-  for (int64_t c = 0; c < options.dim; ++c) row.push_back(InitialValue(options.initializer, key, c));
+  const int64_t rows = options.initializer.rows;
+  for (int64_t c = 0; c < options.dim; ++c) {
+    row.push_back(options.initializer.kind == InitializerKind::kGiven
+                      ? options.initial_rows[(key % rows + rows) % rows * options.dim + c]
+                      : InitialValue(options.initializer, key, c));
+  }
   return row;
 }
 

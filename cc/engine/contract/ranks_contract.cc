@@ -27,6 +27,7 @@ std::vector<TableOptions> Tables() {
     options.push_back(ContractOptions("table" + std::to_string(t), kDims[t]));
   }
   options[1].initializer.rows = 5;
+  GiveRows(3, &options[3]);
   return options;
 }
 

@@ -112,8 +112,8 @@ class SketchTable final : public EngineTable {
   };
 
   std::vector<float> InitialRow(int64_t id) const {
-    std::vector<float> row;
-    for (int64_t c = 0; c < options_.dim; ++c) row.push_back(InitialValue(options_.initializer, id, c));
+    std::vector<float> row(options_.dim);
+    FillRow(InitializerOf(options_), id, Span<float>(row));
     return row;
   }
   Status CheckCapacity(const std::set<int64_t>& wanted) const SOK_REQUIRES(mutex_) {

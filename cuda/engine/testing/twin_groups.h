@@ -112,6 +112,7 @@ inline std::vector<TableOptions> TablesOfAllKinds() {
   lfu.admission.default_value = 0.25f;
   lfu.admission.before_lookup = true;
   TableOptions bloom = ContractOptions("bloom", 65);
+  GiveRows(7, &bloom);
   bloom.admission.kind = Admission::Kind::kBloom;
   bloom.admission.filter_freq = 3;
   bloom.admission.max_element_size = 50;

@@ -128,6 +128,11 @@ class Table:
         return table
 
     @property
+    def first(self) -> TableFolder:
+        """The full checkpoint, the first of the chain."""
+        return self.links[0]
+
+    @property
     def last(self) -> TableFolder:
         """The table itself, the last of the chain."""
         return self.links[-1]

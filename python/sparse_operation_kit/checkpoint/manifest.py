@@ -21,8 +21,8 @@ from sparse_operation_kit.checkpoint.placement import Placement
 
 FORMAT = "sparse-operation-kit checkpoint"
 # Version 1 is for tables that are placed by key; version 2 has other placements; version 3 has shared initial
-# rows and DeepRec's older admission; version 4 has Bloom filters in blocks.
-VERSIONS = (1, 2, 3, 4)
+# rows and DeepRec's older admission; version 4 has Bloom filters in blocks; version 5 has given initial rows.
+VERSIONS = (1, 2, 3, 4, 5)
 BLOCK_BYTES = 1 << 20
 FILE = table_files.MANIFEST
 # The largest manifest that is read. A manifest has about 12 bytes for each MiB of a table.
@@ -39,7 +39,7 @@ KEY_DTYPES = ("int64", "int32", "uint32")
 _MAX_WIDTH = 2**28
 _MOST_FLOATS = (2**63 - 1) // 4
 _MAX_SHARDS = 99999
-_INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal")
+_INITIALIZERS = ("constant", "uniform", "normal", "truncated_normal", "given")
 _ON_FULL = ("error", "evict_lru", "evict_lfu")
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 # The first number that does not round to a float32. The shortest text of the largest float32 is below it, but
@@ -48,6 +48,8 @@ _TOO_LARGE = 2.0**128 - 2.0**103
 COLUMNS = ("frequency", "last_step", "last_used")
 WAITING = ("waiting_keys", "waiting_counts", "waiting_last_step")
 BLOOM = ("bloom_blocks", "bloom_counters")
+# Given initial rows: in the first shard of full checkpoints.
+INITIAL_ROWS = "initial_rows"
 # The size of a block of a Bloom filter's counters.
 BLOOM_BLOCK_BYTES = 64
 
@@ -145,6 +147,8 @@ def bloom_blocks(table: dict[str, Any]) -> int:
 
 def version_of(table: dict[str, Any]) -> int:
     """Returns the format version for a table with this description."""
+    if table["initializer"]["kind"] == "given":
+        return 5
     if in_blocks(table):
         return 4
     if "rows" in table["initializer"] or "before_lookup" in (table["admission"] or {}):
@@ -241,6 +245,8 @@ def _array_rules(
         rules["deleted"] = ("<i8", None, True)
         rules["adam_step"] = ("<u4", None, False)
         rules["alphas"] = ("<f4", None, False)
+    elif table["initializer"]["kind"] == "given":
+        rules[INITIAL_ROWS] = ("<f4", table["dim"], False)
     if kind == "bloom":
         bits = admission["counter_bits"]
         width = BLOOM_BLOCK_BYTES // (bits // 8) if in_blocks(table) else None
@@ -292,6 +298,7 @@ class _Reader:
         _check_rows(rows, kind, table, shards)
         _check_placement(table, shards)
         _check_history(kind, optimizer, shards)
+        _check_initial_rows(kind, table, shards)
         return Manifest(
             kind=kind,
             table=table,
@@ -303,6 +310,16 @@ class _Reader:
             shards=shards,
             file_crc32=file_crc32,
         )
+
+
+def _check_initial_rows(kind: str, table: dict[str, Any], shards: tuple[ShardSpec, ...]) -> None:
+    """Checks that the first shard of a full checkpoint has the given initial rows, and no other shard."""
+    is_given = kind == "full" and table["initializer"]["kind"] == "given"
+    for number, shard in enumerate(shards):
+        if (INITIAL_ROWS in shard.arrays) != (is_given and number == 0):
+            raise ValueError(f"shard {number} has no initial rows, or should have none")
+    if is_given and shards[0].arrays[INITIAL_ROWS].shape[0] != table["initializer"]["rows"]:
+        raise ValueError(f"the initial rows are not {table['initializer']['rows']}")
 
 
 def _check_rows(rows: int, kind: str, table: dict[str, Any], shards: tuple[ShardSpec, ...]) -> None:
@@ -339,6 +356,8 @@ def _table(table: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"the seed {seed!r} is not a 64-bit number")
     if "rows" in initializer:
         _int(initializer, "rows", 1, 2**32 - 1)
+    if initializer["kind"] == "given" and "rows" not in initializer:
+        raise ValueError("given initial rows without their number")
     if table["admission"] is not None:
         _check_admission(_object(table["admission"], "admission"))
     if table["eviction"] is not None:

@@ -19,7 +19,7 @@ from sparse_operation_kit.checkpoint.errors import CheckpointError
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.locate import Checkpoint
 from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, row_blocks, waiting_ids
-from sparse_operation_kit.checkpoint.writer import FilterArray, RowSource
+from sparse_operation_kit.checkpoint.writer import RowSource, WholeArray
 
 _MODULUS = np.uint64(2**63 - 1)
 # The columns that decide which of several rows is kept, the most important first.
@@ -149,7 +149,7 @@ class _RehashedRows(RowSource):
         mine = self.table.last.placement.owner(self._waiting[0]) == shard
         return tuple(array[mine] for array in self._waiting)
 
-    def bloom(self, shard: int) -> Iterator[FilterArray]:
+    def bloom(self, shard: int) -> Iterator[WholeArray]:
         for array in super().bloom(shard):
             if manifests.in_blocks(self.table.manifest.table):
                 yield dataclasses.replace(array, shape=(0, *array.shape[1:]), pieces=())

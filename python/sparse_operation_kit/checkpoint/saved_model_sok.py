@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparse_operation_kit import native
+from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint import table_files, tensorflow_part
 from sparse_operation_kit.checkpoint.format import Table
 from sparse_operation_kit.checkpoint.saved_model import signature, signature_name, with_default_signature
@@ -66,19 +67,22 @@ def _variable(table: Table) -> EmbeddingVariable:
         dim=table.manifest.dim,
         capacity=capacity,
         initializer=InitializerOption(
-            _initializer(initializer),
+            _initializer(table),
             default_value_dim=initializer.get("rows", 0),
             default_value_no_permission=admission["default_value"] if admission else 0.0,
         ),
         use_hashtable=description["hashed"],
         admission=CounterFilter(max(admission["filter_freq"], 0)) if admission else None,
-        deeprec_arithmetic="rows" in initializer,
+        deeprec_arithmetic="rows" in initializer and initializer["kind"] != "given",
     )
 
 
-def _initializer(description: dict[str, Any]) -> Any:
+def _initializer(table: Table) -> Any:
     """Returns the initializer of new rows; its seed is restored with the rows."""
     v1 = tf.compat.v1
+    description = table.manifest.table["initializer"]
+    if description["kind"] == "given":
+        return table.first.shards[0].array(manifests.INITIAL_ROWS)
     first, second = description["a"], description["b"]
     return {
         "constant": lambda: first,

@@ -18,7 +18,7 @@ import numpy as np
 from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint import npy, own_files, table_files
 from sparse_operation_kit.checkpoint.errors import CheckpointError
-from sparse_operation_kit.checkpoint.format import Table
+from sparse_operation_kit.checkpoint.format import Shard, Table
 from sparse_operation_kit.checkpoint.rows import RowBlock, columns_of, count_rows, row_blocks, waiting_ids
 from sparse_operation_kit.newer_python import removesuffix
 
@@ -65,13 +65,13 @@ class ArrayWriter:
             view = view[len(piece) :]
 
 
-# The number of rows of a filter's array that are written at a time.
-_FILTER_ROWS = 1 << 15
+# The number of rows of a whole array that are written at a time.
+_ROWS_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
-class FilterArray:
-    """An array of an admission filter: its name, type and shape, and its contents piece by piece."""
+class WholeArray:
+    """An array without rows of the table: its name, type and shape, and its contents piece by piece."""
 
     name: str
     dtype: np.dtype
@@ -101,13 +101,17 @@ class RowSource:
         """Returns a shard's ids that wait for admission, their counts and last steps."""
         return waiting_ids(self.table, shard)
 
-    def bloom(self, shard: int) -> Iterator[FilterArray]:
+    def bloom(self, shard: int) -> Iterator[WholeArray]:
         """Yields the arrays of a shard's Bloom filter."""
-        arrays = self.table.last.shards[shard].arrays
-        for name in manifests.BLOOM:
-            if name in arrays:
-                spec = arrays[name].spec
-                yield FilterArray(name, spec.dtype, spec.shape, arrays[name].blocks(_FILTER_ROWS))
+        yield from _copies(self.table.last.shards[shard], manifests.BLOOM)
+
+
+def _copies(shard: Shard, names: Sequence[str]) -> Iterator[WholeArray]:
+    """Yields those of these arrays that a shard has."""
+    for name in names:
+        if name in shard.arrays:
+            array = shard.arrays[name]
+            yield WholeArray(name, array.spec.dtype, array.spec.shape, array.blocks(_ROWS_AT_ONCE))
 
 
 def write_full(table: Table, place: Path, source: RowSource | None = None) -> int:
@@ -188,7 +192,7 @@ def _write_shard(source: RowSource, place: Path, number: int, contents: _Content
         for name in contents.columns:
             writers[name].append(block.columns[name])
     arrays = {name: writer.finish() for name, writer in writers.items()}
-    for array in _filter_arrays(source, number, contents):
+    for array in _whole_arrays(source, number, contents):
         writer = write_to(array.name, array.dtype, array.shape)
         for piece in array.pieces:
             writer.append(piece)
@@ -201,8 +205,9 @@ def _array_file(shard: int, name: str) -> str:
     return f"shard-{shard:05d}/{name}.npy"
 
 
-def _filter_arrays(source: RowSource, shard: int, contents: _Contents) -> Iterator[FilterArray]:
-    """Yields the arrays of a shard's admission filter."""
+def _whole_arrays(source: RowSource, shard: int, contents: _Contents) -> Iterator[WholeArray]:
+    """Yields a shard's given initial rows and the arrays of its admission filter."""
+    yield from _copies(source.table.first.shards[shard], [manifests.INITIAL_ROWS])
     kind = (contents.description["admission"] or {}).get("kind")
     if kind == "bloom":
         yield from source.bloom(shard)
@@ -210,7 +215,7 @@ def _filter_arrays(source: RowSource, shard: int, contents: _Contents) -> Iterat
         return
     waiting = source.waiting(shard) if contents.training else [np.zeros([0], np.int64)] * 3
     for name, array in zip(manifests.WAITING, waiting):
-        yield FilterArray(name, array.dtype, array.shape, [array])
+        yield WholeArray(name, array.dtype, array.shape, [array])
 
 
 def _write_manifest(table: Table, place: Path, shards: list[dict[str, Any]], contents: _Contents) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import tensorflow as tf
@@ -26,6 +26,7 @@ from sparse_operation_kit.core import (
     row_policies,
 )
 from sparse_operation_kit.core.communicator import communicator
+from sparse_operation_kit.core.given_rows import given_rows
 from sparse_operation_kit.core.replacement_table import OF_EMBEDDING_VARIABLES
 from sparse_operation_kit.core.table_device import place_table
 
@@ -93,8 +94,10 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
           capacity: Maximum number of rows per rank; `on_full` says what happens beyond it. None: no limit.
           key_dtype: tf.int64, tf.int32 or tf.uint32; lookups take keys of this dtype.
           dtype: tf.float32, the only dtype of rows.
-          initializer: None (uniform in [-0.05, 0.05)), a number, the name of a Keras initializer, a
-            TensorFlow or Keras initializer whose elements are independent draws, or an `InitializerOption`.
+          initializer: None (uniform in [-0.05, 0.05)), a number, a list of `dim` numbers (the initial row of
+            every key) or of such lists (key `k` begins with number `k % rows`), the name of a Keras
+            initializer, a TensorFlow or Keras initializer whose elements are independent draws, or an
+            `InitializerOption`.
           trainable: Whether the variable is in `TRAINABLE_VARIABLES`.
           use_hashtable: False uses the key as the row number: keys are in [0, capacity * ranks), and all rows
             exist from the start. Needs a capacity.
@@ -136,11 +139,12 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         self.deeprec_arithmetic = bool(deeprec_arithmetic)
         self._eviction = eviction
         self._keeps_frequency = admission is not None or on_full == "evict_lfu"
-        option, initial_rows = self._initial_rows(initializer)
+        option, initial_rows, given = self._initial_rows(initializer)
         self.constant_initial_value = _constant(initial_rows, option, admission)
         shape = self._table_shape()
         handle = self._make_handle(name, shape)
         with tf.name_scope(self.m_var_name + "/"):
+            self._given_rows = given
             self._make_table = functools.partial(
                 native.ops.sok_initialize_table,
                 handle,
@@ -159,7 +163,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
                 ),
             )
             with initialize.making_table() as made:
-                initializer_op = self._make_table(name="Initializer")
+                initializer_op = self._make_table(self._initial_rows_on_host(), name="Initializer")
                 made.append(initializer_op)
             self._initializer_inputs = tuple(initializer_op.control_inputs)
             is_initialized = native.ops.sok_table_is_initialized(handle, name="IsInitialized")
@@ -167,11 +171,26 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
     def _initial_rows(
         self, initializer: Any
-    ) -> tuple[row_policies.InitializerOption, initializers.RowInitializer]:
+    ) -> tuple[row_policies.InitializerOption, initializers.RowInitializer, Callable[[], tf.Tensor] | None]:
         is_option = isinstance(initializer, row_policies.InitializerOption)
         option = initializer if is_option else row_policies.InitializerOption(initializer)
+        drawn = option.rows if self.deeprec_arithmetic else 0
+        given = given_rows(option.initializer, self.m_var_name, self.dim, drawn)
+        if given is not None:
+            return option, initializers.GIVEN, given
         rows = option.rows if is_option and self.capacity is None else self.capacity
-        return option, initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
+        of_keys = initializers.row_initializer(option.initializer, self.m_var_name, rows, self.dim)
+        return option, of_keys, None
+
+    def _initial_rows_on_host(self) -> list[tf.Tensor]:
+        """Returns the given rows as an op that makes the table takes them.
+
+        Each such op has draws of its own, which do not depend on whether another one has run.
+        """
+        if self._given_rows is None:
+            return []
+        with tf.device("/device:CPU:0"):
+            return [self._given_rows()]
 
     def _table_shape(self) -> tf.TensorShape:
         """The shape over all ranks."""
@@ -278,8 +297,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def get_version(self, ids: tf.Tensor, name: str | None = None) -> tf.Tensor:
         """Returns the step of the last update of each of `ids`, int64 of their shape.
 
-        It is 0 for ids that are not on this rank. Steps are those of `GlobalStepEvict`: the global step
-        before the update incremented it. The op reads the whole table.
+        For ids that a `CounterFilter` has not admitted it is the step before their last lookup. It is -1 for
+        other ids without a row on this rank. Steps are those of `GlobalStepEvict`: the global step before
+        the update incremented it. The op reads the whole table.
 
         Raises:
           ValueError: The table does not keep steps.
@@ -450,7 +470,8 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def make_if_missing(self) -> tf.Operation:
         """Returns an op that creates the empty table if the initializer has not run."""
         with tf.control_dependencies(self._initializer_inputs), initialize.making_table() as made:
-            made.append(self._make_table(keep_existing=True, name="MakeTable"))
+            rows = self._initial_rows_on_host()
+            made.append(self._make_table(rows, keep_existing=True, name="MakeTable"))
         return made[0]
 
     def replace_initializer(self, initializer_op: tf.Operation) -> None:
@@ -463,7 +484,8 @@ def _constant(row_initializer: Any, option: Any, admission: Any) -> float | None
     if row_initializer.kind != "constant":
         return None
     (value,) = row_initializer.args
-    return None if admission is not None and value == option.default_value_no_permission else value
+    is_filtered = admission is not None and admission.filter_freq > 0
+    return None if is_filtered and value == option.default_value_no_permission else value
 
 
 def is_embedding_variable(variable: Any) -> bool:

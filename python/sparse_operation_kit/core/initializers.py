@@ -18,7 +18,10 @@ from sparse_operation_kit.newer_python import removesuffix
 
 
 class RowInitializer(NamedTuple):
-    """The arguments of a table's initializer op: a kind of distribution, its parameters, and a seed."""
+    """The arguments of a table's initializer op: a kind of distribution, its parameters, and a seed.
+
+    The kind "given" has neither: see `given_rows`.
+    """
 
     kind: str
     args: tuple[float, ...]
@@ -26,6 +29,7 @@ class RowInitializer(NamedTuple):
 
 
 _DEFAULT = RowInitializer("uniform", (-0.05, 0.05))
+GIVEN = RowInitializer("given", ())
 # The standard deviation of a standard normal distribution truncated at 2. VarianceScaling divides by it.
 _TRUNCATED_STDDEV = 0.87962566103423978
 _KNOWN = (
