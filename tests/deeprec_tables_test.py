@@ -7,6 +7,7 @@ import tensorflow as tf
 import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import deeprec
+from sparse_operation_kit.lookup import group
 
 pytestmark = pytest.mark.cases_on_gpu(2)
 
@@ -189,6 +190,78 @@ def test_frequencies_versions_and_export():
             np.testing.assert_array_equal(row, rows[key])
             assert (at, count) == (last[key], counts[key])
         np.testing.assert_array_equal(session.run(shape), [len(rows), 2])
+
+
+@pytest.mark.parametrize("kind", ["", "CounterFilter", "CBFFilter"])
+def test_frequencies_and_versions_of_tables_that_filter_and_evict_nothing(kind, tmp_path, monkeypatch):
+    """A filter_freq of 0 disables the filter, as DeepRec documents: occurrences are counted only."""
+    if not kind:
+        monkeypatch.setenv("TF_RECORD_FREQ", "1")
+        monkeypatch.setenv("TF_RECORD_VERSION", "1")
+    with harness.graph_and_session() as session:
+        option = v1.EmbeddingVariableOption(
+            filter_option=getattr(v1, kind)() if kind else None,
+            init_option=v1.InitializerOption(default_value_no_permission=9.0),
+        )
+        table = v1.get_embedding_variable("table", 1, initializer=tf.ones_initializer(), ev_option=option)
+        ids = v1.placeholder(tf.int64, [None])
+        (read,) = group.lookup_group(
+            [group.DenseLookup(table, tf.constant([4, 5, 6], tf.int64))], training=False
+        )
+        step = v1.train.get_or_create_global_step()
+        loss = tf.reduce_sum(tf.nn.embedding_lookup(table, ids))
+        train = v1.train.GradientDescentOptimizer(1.0).minimize(loss, global_step=step)
+        asked = [table.get_frequency(tf.constant([4, 5, 6], tf.int64))]
+        if kind:
+            with pytest.raises(ValueError, match="does not keep the steps"):
+                table.get_version([4])
+        else:
+            asked.append(table.get_version(tf.constant([4, 5, 6], tf.int64)))
+        saver = v1.train.Saver()
+        harness.initialize(session)
+        assert session.run(read)[:, 0].tolist() == [1.0, 1.0, 1.0]
+        session.run(train, {ids: [4, 4, 5]})
+        session.run(train, {ids: [5]})
+        for _ in range(2):
+            assert session.run(read)[:, 0].tolist() == [-1.0, -1.0, 1.0]
+            np.testing.assert_array_equal(session.run(asked), [[2, 2, 0], [0, 1, -1]][: len(asked)])
+            saver.save(session, str(tmp_path / "model"))  # evicts nothing
+            saver.restore(session, str(tmp_path / "model"))
+
+
+def test_nothing_is_recorded_in_a_program_for_sok(monkeypatch):
+    monkeypatch.setenv("TF_RECORD_FREQ", "1")
+    deeprec.uninstall()
+    with tf.Graph().as_default():
+        table = sok.get_embedding_variable("table", 2)
+        with pytest.raises(ValueError, match="keeps no frequencies"):
+            table.get_frequency([1])
+
+
+def test_a_list_is_the_initial_row_of_every_key(tmp_path):
+    row = [0.5, -2.0, 0.1]
+    option = v1.EmbeddingVariableOption(
+        filter_option=v1.CounterFilter(filter_freq=2),
+        init_option=v1.InitializerOption(default_value_no_permission=9.0),
+    )
+
+    def build():
+        table = v1.get_embedding_variable("table", 3, initializer=row, ev_option=option)
+        ids = v1.placeholder(tf.int64, [None])
+        rows = tf.nn.embedding_lookup(table, ids)
+        return ids, rows, v1.train.GradientDescentOptimizer(1.0).minimize(tf.reduce_sum(rows))
+
+    with harness.graph_and_session() as session:
+        ids, rows, train = build()
+        harness.initialize(session)
+        before = session.run([rows, train], {ids: [5, 5, -(2**63)]})[0]
+        np.testing.assert_array_equal(before, np.float32([row, row, [9.0] * 3]))
+        prefix = v1.train.Saver().save(session, str(tmp_path / "model"))
+    with harness.graph_and_session() as session:
+        ids, rows, _ = build()
+        v1.train.Saver().restore(session, prefix)
+        after = session.run(rows, {ids: [5, 7, 7]})
+        np.testing.assert_array_equal(after, np.float32([np.float32(row) - 2, row, row]))
 
 
 def test_narrow_ids_are_widened_and_others_refused():

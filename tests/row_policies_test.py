@@ -14,10 +14,11 @@ from sparse_operation_kit.lookup import group
 pytestmark = pytest.mark.cases_on_gpu(2)
 
 v1 = tf.compat.v1
+_NEVER_SEEN = 2**62 + 1
 
 
 def _run(policies: dict, reference: ReferenceTable, batches: list[list[int]]) -> None:
-    everything = sorted({key for batch in batches for key in batch})
+    everything = [*sorted({key for batch in batches for key in batch}), _NEVER_SEEN]
     with harness.graph_and_session() as session:
         trained = Trained(**policies)
         harness.initialize(session)
@@ -33,7 +34,7 @@ def _run(policies: dict, reference: ReferenceTable, batches: list[list[int]]) ->
     ("kind", "filter_freq"),
     [
         *(("counter", frequency) for frequency in (0, 1, 2, 10)),
-        *(("bloom", frequency) for frequency in (0, 2, 3)),
+        *(("bloom", frequency) for frequency in (0, 1, 2, 3)),
     ],
 )
 def test_keys_get_rows_in_the_lookup_that_makes_them_frequent(kind, filter_freq):
@@ -188,6 +189,7 @@ def test_rows_of_a_table_without_hashing_cannot_be_evicted():
     [
         (lambda: sok.CounterFilter(-1), ValueError, "filter_freq must be in .0, .*not -1"),
         (lambda: sok.CounterFilter(2.0), TypeError, "filter_freq must be an int, not 2.0"),
+        (lambda: sok.CBFFilter(0, -1), ValueError, "max_element_size must be in .0, .*not -1"),
         (lambda: sok.CBFFilter(2), ValueError, "max_element_size must be in .1, .*not 0"),
         (lambda: sok.CBFFilter(2, 10), ValueError, "false_positive_probability must be in .0, 1., not -1.0"),
         (lambda: sok.CBFFilter(2, 10, 1.0), ValueError, "not 1.0"),

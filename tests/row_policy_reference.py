@@ -105,7 +105,7 @@ class ReferenceTable:
         return global_step
 
     def _absent_value(self) -> float:
-        return self._default_value if self._filter_freq > (0 if self._before_lookup else 1) else INITIAL
+        return self._default_value if self._filter_freq > 0 else INITIAL
 
     def _admit(self, counts: collections.Counter[int]) -> None:
         new = []

@@ -120,6 +120,62 @@ def test_a_lookup_is_one_op_and_trains(session):
     assert dict(zip(keys.tolist(), values[:, 0].tolist())) == {4: -1.5, 5: -0.5}
 
 
+@pytest.mark.parametrize("max_norm", [None, 2.0])
+@pytest.mark.parametrize("dtype", [None, tf.float32, tf.float64])
+@pytest.mark.parametrize("combiner", COMBINERS)
+@pytest.mark.parametrize("name", ["embedding_lookup_sparse", "safe_embedding_lookup_sparse"])
+def test_functions_of_tensorflow_look_a_table_up_in_one_op(session, name, combiner, dtype, max_norm):
+    rng = np.random.default_rng(len(combiner))
+    is_safe = name.startswith("safe")
+    ids, weights = random_ids(rng, (6, 5), 20, low=-2 if is_safe else 0)
+    if not is_safe:
+        weights = tf.SparseTensor(weights.indices, tf.abs(weights.values) + 0.5, weights.dense_shape)
+    of_theirs = None if dtype is None else weights
+    weights = None if dtype is None else tf.cast(weights, dtype)
+    table = sok.EmbeddingVariable("table", 4)
+    before = len(session.graph.get_operations())
+    options = {"combiner": combiner, "max_norm": max_norm}
+    ours = getattr(tf.compat.v1.nn, name)([table], ids, weights, **options)
+    of_v2 = getattr(tf.nn, name)(table, ids, weights, **options)
+    made = [op.type for op in session.graph.get_operations()[before:]]
+    assert made.count("SokGroupLookup") == 2 and "Unique" not in made
+    theirs = getattr(tf.compat.v1.nn, name)(tf.constant(ROWS), ids, of_theirs, **options)
+    load = sok.Saver().load_embedding_values(table, ROWS)
+    got, also, wanted = evaluate(session, load, ours, of_v2, theirs)
+    np.testing.assert_array_equal(got, also)
+    np.testing.assert_allclose(got[: len(wanted)], wanted, rtol=1e-5, atol=1e-6)
+    assert not got[len(wanted) :].any()
+
+
+@pytest.mark.parametrize("name", ["embedding_lookup_sparse", "safe_embedding_lookup_sparse"])
+def test_functions_of_tensorflow_take_more_dimensions(session, name):
+    ids, weights = random_ids(np.random.default_rng(4), (5, 2, 4), 25, low=0)
+    weights = tf.SparseTensor(weights.indices, tf.abs(weights.values) + 0.5, weights.dense_shape)
+    table = sok.EmbeddingVariable("table", 4)
+    ours, theirs = (
+        getattr(tf.compat.v1.nn, name)(params, ids, weights, combiner="mean")
+        for params in (table, tf.constant(ROWS))
+    )
+    load = sok.Saver().load_embedding_values(table, ROWS)
+    np.testing.assert_allclose(*evaluate(session, load, ours, theirs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["embedding_lookup_sparse", "safe_embedding_lookup_sparse"])
+def test_filters_count_all_occurrences_of_functions_of_tensorflow(session, name):
+    """As in DeepRec. TensorFlow's own functions would look each distinct id up once."""
+    table = sok.EmbeddingVariable("table", 2, initializer="ones", admission=sok.CounterFilter(3))
+    keys = tf.constant([1, 1, 1, 2, 2, 3], tf.int64)
+    ids = tf.SparseTensor([[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [3, 0]], keys, [4, 2])
+    rows = getattr(tf.compat.v1.nn, name)(table, ids, None, combiner="sum")
+    again = getattr(tf.compat.v1.nn, name)(table, ids, None, combiner="sum", name="again")
+    frequency = table.get_frequency(tf.constant([1, 2, 3, 4], tf.int64))
+    harness.initialize(session)
+    assert session.run(rows)[:, 0].tolist() == [2, 1, 0, 0]
+    assert session.run(frequency).tolist() == [3, 2, 1, 0]
+    assert session.run(again)[:, 0].tolist() == [2, 2, 1, 0]
+    assert again.op.name.startswith("again")
+
+
 def slow_combination(rows, weights, combiner, divide):
     """Combines a list of rows that were multiplied with their weights."""
     rows = np.array(rows)

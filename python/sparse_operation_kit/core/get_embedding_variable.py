@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from sparse_operation_kit.compat.internals import variable_scope
-from sparse_operation_kit.core import deeprec_arithmetic
+from sparse_operation_kit.core import deeprec_arithmetic, replacements
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.core.graph_keys import add_to_deeprec_collections
 from sparse_operation_kit.core.initialize import ready_graph
+from sparse_operation_kit.core.replacement_table import Part
 from sparse_operation_kit.core.row_policies import (
     CBFFilter,
     CounterFilter,
@@ -171,7 +173,7 @@ def get_embedding_variable(
         dtype=tf.float32 if value_dtype is None else value_dtype,
         initializer=_initializer(who, initializer, ev_option.init_option),
         trainable=trainable,
-        admission=ev_option.filter_option,
+        admission=_admission(ev_option.filter_option),
         eviction=_eviction(who, steps_to_live, ev_option.evict_option),
         deeprec_arithmetic=deeprec_arithmetic.of_new_table(),
         memory=memory_of(ev_option.storage_option),
@@ -222,11 +224,22 @@ def _initializer(who: str, initializer: Any, option: InitializerOption) -> Initi
     return dataclasses.replace(option, initializer=initializer)
 
 
+def _records(what: str) -> bool:
+    """Returns whether DeepRec's environment variable of that name is set in a program for DeepRec."""
+    return os.environ.get(what) == "1" and replacements.is_installed(Part.DEEPREC_NAMES)
+
+
+def _admission(option: CounterFilter | CBFFilter | None) -> CounterFilter | CBFFilter | None:
+    # A counter of 0 filters nothing.
+    return CounterFilter(0) if option is None and _records("TF_RECORD_FREQ") else option
+
+
 def _eviction(
     who: str, steps_to_live: int | None, option: GlobalStepEvict | L2WeightEvict | None
 ) -> GlobalStepEvict | L2WeightEvict | None:
     if steps_to_live is None:
-        return option
+        # No row gets that old.
+        return GlobalStepEvict(2**63 - 1) if option is None and _records("TF_RECORD_VERSION") else option
     if isinstance(option, L2WeightEvict) and option.l2_weight_threshold > 0:
         raise ValueError(f"{who}: give either steps_to_live={steps_to_live} or {option}, not both")
     if isinstance(option, GlobalStepEvict):

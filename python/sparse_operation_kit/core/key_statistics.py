@@ -38,13 +38,13 @@ def export(variable: EmbeddingVariable, name: str | None) -> Export:
 def frequency_of(variable: EmbeddingVariable, ids: Any, name: str | None) -> tf.Tensor:
     """Returns how often each of `ids` occurred in training lookups, int64 of their shape; 0 if unknown."""
     found = _snapshot(variable, None)
-    return _by_id(variable, ids, found, found.frequency, found.waiting_frequency, name)
+    return _by_id(variable, ids, found, found.frequency, found.waiting_frequency, 0, name)
 
 
 def last_step_of(variable: EmbeddingVariable, ids: Any, name: str | None) -> tf.Tensor:
-    """Returns the step of the last update of each of `ids`, int64 of their shape; 0 if unknown."""
+    """Returns the step of the last update of each of `ids`, int64 of their shape; -1 if unknown."""
     found = _snapshot(variable, None)
-    return _by_id(variable, ids, found, found.last_step, found.waiting_last_step, name)
+    return _by_id(variable, ids, found, found.last_step, found.waiting_last_step, -1, name)
 
 
 def _snapshot(variable: EmbeddingVariable, name: str | None) -> Any:
@@ -57,6 +57,7 @@ def _by_id(
     found: Any,
     of_rows: tf.Tensor,
     of_waiting: tf.Tensor,
+    unknown: int,
     name: str | None,
 ) -> tf.Tensor:
     ids = tf.convert_to_tensor(ids)
@@ -70,11 +71,11 @@ def _by_id(
     wanted = tf.cast(ids, tf.int64)
     # The end of the arrays stands for ids that are not in the table.
     keys = tf.concat([found.keys, found.waiting], 0)
-    numbers = tf.concat([of_rows, of_waiting, [0]], 0)
+    numbers = tf.concat([of_rows, of_waiting, [unknown]], 0)
     order = ascending_order(keys)
     at = tf.searchsorted(tf.gather(keys, order), tf.reshape(wanted, [-1]), out_type=tf.int32)
     positions = tf.gather(tf.concat([order, [tf.size(keys)]], 0), at)
     is_there = tf.equal(tf.gather(tf.concat([keys, [0]], 0), positions), tf.reshape(wanted, [-1]))
     is_there = tf.logical_and(is_there, tf.less(positions, tf.size(keys)))
-    per_id = tf.where(is_there, tf.gather(numbers, positions), tf.zeros_like(at, tf.int64))
+    per_id = tf.where(is_there, tf.gather(numbers, positions), tf.zeros_like(at, tf.int64) + unknown)
     return tf.reshape(per_id, tf.shape(wanted), name=name)

@@ -171,11 +171,19 @@ def _with_function(path: str, *modules: str) -> Callable[[], Sequence[Any]]:
     return find
 
 
+_DEEPREC_ARGUMENTS = dict.fromkeys(
+    ("nn.embedding_lookup_sparse", "nn.safe_embedding_lookup_sparse"),
+    "DeepRec's has more arguments, and its filters count all occurrences of an id.",
+)
+
+
 def _deeprec_arguments(name: str, *modules: str) -> Replacement:
     return Replacement(
         f"tf.{name}",
         Part.DEEPREC_NAMES,
-        "Programs written for DeepRec pass it arguments that TensorFlow does not have.",
+        _DEEPREC_ARGUMENTS.get(
+            name, "Programs written for DeepRec pass it arguments that TensorFlow does not have."
+        ),
         find_owners=_with_function(name, *modules),
     )
 

@@ -29,7 +29,8 @@ class CounterFilter:
     trained. Counts are exact and take about 50 bytes per key that is not yet admitted. Checkpoints save them.
 
     Attributes:
-      filter_freq: The number of occurrences; 0 and 1 admit every key at once.
+      filter_freq: The number of occurrences. 1 admits every key at once. With 0, as in DeepRec, nothing is
+        filtered: keys without a row read as their initial row. Occurrences are counted in every case.
       before_lookup: Whether a lookup reads its keys as they were before it, as DeepRec's releases until 2023
         do: the lookup that admits a key still reads the default value, and trains the new row.
     """
@@ -51,7 +52,8 @@ class CBFFilter:
     counters.
 
     Attributes:
-      filter_freq: The number of occurrences; 0 and 1 admit every key at once.
+      filter_freq: As for `CounterFilter`. With 0 there is no Bloom filter, and the other arguments may have
+        any values of their types.
       max_element_size: The number of distinct keys per rank up to which the probability holds; at least 1.
       false_positive_probability: The probability that an unseen key counts as seen, in (0, 1).
       counter_type: The integer dtype of a counter. Counters stop at its largest value. Signed dtypes are
@@ -68,11 +70,12 @@ class CBFFilter:
     def __post_init__(self) -> None:
         _check_bool("CBFFilter", "before_lookup", self.before_lookup)
         _check_count("CBFFilter", "filter_freq", self.filter_freq, least=0)
-        _check_count("CBFFilter", "max_element_size", self.max_element_size, least=1)
+        least = 1 if self.filter_freq else 0
+        _check_count("CBFFilter", "max_element_size", self.max_element_size, least=least)
         probability = self.false_positive_probability
         if isinstance(probability, bool) or not isinstance(probability, (int, float)):
             raise TypeError(f"CBFFilter: false_positive_probability must be a number, not {probability!r}")
-        if not 0 < probability < 1:
+        if self.filter_freq and not 0 < probability < 1:
             raise ValueError(f"CBFFilter: false_positive_probability must be in (0, 1), not {probability}")
         if self.counter_type not in _COUNTER_BITS:
             names = ", ".join(dtype.name for dtype in _COUNTER_BITS)
@@ -191,7 +194,7 @@ def policy_attributes(
         attributes["filter_freq"] = int(admission.filter_freq)
         attributes["default_value"] = float(default_value)
         attributes["before_lookup"] = admission.before_lookup
-    if isinstance(admission, CBFFilter):
+    if isinstance(admission, CBFFilter) and admission.filter_freq:
         attributes["admission"] = "bloom"
         attributes["max_element_size"] = int(admission.max_element_size)
         attributes["false_positive_probability"] = float(admission.false_positive_probability)

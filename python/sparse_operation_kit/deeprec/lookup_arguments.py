@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +15,10 @@ from sparse_operation_kit.lookup import bags
 from sparse_operation_kit.lookup.composed import composed, look_up_bags, look_up_rows
 from sparse_operation_kit.lookup.initial_rows import look_up_with_initial_rows
 from sparse_operation_kit.lookup.keys import as_keys
+from sparse_operation_kit.lookup.safe_lookups import (
+    fused_embedding_lookup_sparse,
+    fused_safe_embedding_lookup_sparse,
+)
 
 
 @replacements.implements("tf.nn.embedding_lookup")
@@ -46,20 +50,26 @@ def with_row_arguments(original: Callable) -> Callable:
 
 @replacements.implements("tf.nn.embedding_lookup_sparse", "tf.nn.safe_embedding_lookup_sparse")
 def with_bag_arguments(original: Callable) -> Callable:
-    """Wraps lookups of bags: `blocknums`, and composed tables."""
+    """Wraps lookups of bags: `blocknums`, composed tables, and tables in one op.
+
+    TensorFlow's functions look each distinct id up once. An admission filter has to count all occurrences.
+    """
     is_safe = "default_id" in inspect.signature(original).parameters
     who = "safe_embedding_lookup_sparse" if is_safe else "embedding_lookup_sparse"
 
     def embedding_lookup_sparse(*args: Any, blocknums: Any = None, **kwargs: Any) -> tf.Tensor:
-        given = list(inspect.signature(original).bind_partial(*args, **kwargs).arguments.items())
-        params = given[0][1] if given else None
+        given = inspect.signature(original).bind_partial(*args, **kwargs).arguments
+        params = next(iter(given.values()), None)
+        prefix = "sparse" if is_safe else "sp"
+        ids, weights = given.get(f"{prefix}_ids"), given.get(f"{prefix}_weights")
         table = composed(params)
         if table is None:
             _refuse_blocknums(who, params, blocknums)
+            # Of ids with more dimensions, the unsafe function combines all but the first dimension.
+            if _is_table_with_bags(params, ids, weights) and (is_safe or ids.shape.rank in (None, 2)):
+                return _look_up_table(is_safe, ids, weights, given)
             return original(*args, **kwargs)
         arguments = inspect.signature(original).bind(*args, **kwargs).arguments
-        prefix = "sparse" if is_safe else "sp"
-        ids, weights = arguments[f"{prefix}_ids"], arguments.get(f"{prefix}_weights")
         with tf.name_scope(arguments.get("name") or who):
             if is_safe:
                 return _look_up_safely(table, ids, weights, arguments, blocknums)
@@ -67,6 +77,25 @@ def with_bag_arguments(original: Callable) -> Callable:
             return look_up_bags(table, ids, weights, combiner, max_norm, blocknums)
 
     return embedding_lookup_sparse
+
+
+def _is_table_with_bags(params: Any, ids: Any, weights: Any) -> bool:
+    parts = bags.parts(params)
+    is_table = len(parts) == 1 and isinstance(parts[0], EmbeddingVariable)
+    return (
+        is_table and isinstance(ids, tf.SparseTensor) and isinstance(weights, (tf.SparseTensor, type(None)))
+    )
+
+
+def _look_up_table(is_safe: bool, ids: Any, weights: Any, given: Mapping[str, Any]) -> tf.Tensor:
+    (table,) = bags.parts(next(iter(given.values())))
+    if weights is not None:
+        weights = tf.cast(weights, tf.float32)
+    options = {name: given.get(name) for name in ("combiner", "max_norm", "name")}
+    if is_safe:
+        options["default_id"] = given.get("default_id")
+        return fused_safe_embedding_lookup_sparse(table, ids, weights, **options)
+    return fused_embedding_lookup_sparse(table, ids, weights, **options)
 
 
 def _look_up_safely(table: Any, ids: Any, weights: Any, arguments: Any, blocknums: Any) -> tf.Tensor:

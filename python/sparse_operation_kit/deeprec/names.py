@@ -43,13 +43,14 @@ NAMES: Mapping[str, Sequence[Row]] = {
             "same, but",
             "`value_dtype` is float32. With a `partitioner`, iterating over the result gives one part, "
             "the table. `regularizer`, `custom_getter`, `constraint` and `init_data_source` raise a "
-            "`ValueError` that says what to do instead. A list as `initializer` raises a `TypeError`: "
-            "`tf.constant_initializer` gives all weights of a row one value. Every int64 is a valid key",
+            "`ValueError` that says what to do instead. A list as `initializer` is the "
+            "initial row of every key; it must have `embedding_dim` numbers. Every int64 is a valid key",
         ),
         Row(
             ("EmbeddingVariable.total_count", "EmbeddingVariable.get_dynamic_shape"),
-            "same",
-            "`size()` gives the number of rows as a scalar",
+            "same, but",
+            "they count rows; DeepRec's count ids that wait for a `CounterFilter`, too. `size()` gives the "
+            "number of rows as a scalar",
         ),
         Row(
             "EmbeddingVariable.export",
@@ -61,8 +62,21 @@ NAMES: Mapping[str, Sequence[Row]] = {
             ("EmbeddingVariable.get_frequency", "EmbeddingVariable.get_version"),
             "same, but",
             "raise a `ValueError` for tables that do not keep them: versions need `GlobalStepEvict`, "
-            "frequencies a filter. `get_frequency` also returns the counts of ids that wait for a "
-            "`CounterFilter`; for other ids without a row on this rank, both return 0",
+            "frequencies a filter. Frequencies count all occurrences; DeepRec's stop at `filter_freq`. "
+            "`get_frequency` also returns the counts of ids that wait for a "
+            "`CounterFilter`, and `get_version` the step before their last lookup, not the step of it. For "
+            "other ids without a row on this rank, they return 0 and -1",
+        ),
+        Row(
+            "the environment variables `TF_RECORD_FREQ=1`, `TF_RECORD_VERSION=1`",
+            "same",
+            "tables without a filter keep frequencies, and tables without eviction keep versions. They are "
+            "read when a variable is created, if DeepRec's names are installed",
+        ),
+        Row(
+            "the environment variable `TF_EV_SAVE_FILTERED_FEATURES`",
+            "no effect",
+            "checkpoints contain the counts of ids that wait. An export for serving leaves them out",
         ),
         Row(
             "the environment variable `INFERENCE_MODE=1`",
@@ -83,7 +97,8 @@ NAMES: Mapping[str, Sequence[Row]] = {
             "tf.CounterFilter",
             "same, and",
             "the rule of DeepRec's current sources; `before_lookup=True` is that of its releases until "
-            "2023. Checkpoints contain the counts. See [which keys get rows](admission-and-eviction.md)",
+            "2023. A `filter_freq` of 0 filters nothing. Checkpoints contain the counts. See "
+            "[which keys get rows](admission-and-eviction.md)",
         ),
         Row(
             "tf.CBFFilter",
@@ -172,7 +187,9 @@ NAMES: Mapping[str, Sequence[Row]] = {
         Row(
             ("tf.nn.embedding_lookup", "tf.nn.embedding_lookup_sparse", "tf.nn.safe_embedding_lookup_sparse"),
             "TensorFlow's",
-            "they accept tables. Each call is a separate op, with separate exchanges over ranks",
+            "they accept tables. Each call is a separate op, with separate exchanges over ranks. Filters "
+            "count all occurrences of an id, as in DeepRec. Samples without ids at the end of the batch get "
+            "zeros",
         ),
         Row(
             ("tf.nn.fused_embedding_lookup_sparse", "tf.nn.fused_safe_embedding_lookup_sparse"),
