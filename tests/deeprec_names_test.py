@@ -224,8 +224,8 @@ def assert_absent(root, path, error):
 @pytest.mark.parametrize("name", [name for name in ERRORS if name.startswith("tf.")])
 def test_an_absent_name_says_what_to_use_instead(name):
     path = name[len("tf.") :]
-    if path.startswith("contrib") and compat.VERSION < (2, 0):
-        return  # version 1 has it, and DeepRec's names in it cannot be known before it is imported
+    if path == "contrib" and compat.VERSION < (2, 0):
+        return  # version 1 has it
     for root in ROOTS:
         assert_absent(root, path, ERRORS[name])
     with pytest.raises(AttributeError) as raised:
@@ -244,6 +244,46 @@ def test_an_absent_module_says_what_to_use_instead_when_its_parent_is_asked(name
     deeprec.uninstall()
     with pytest.raises(AttributeError, match=f"has no attribute '{attribute}'"):
         getattr(module, attribute)
+
+
+# Reads names of modules of tf.contrib that were imported before or after DeepRec's names were installed.
+_CONTRIB_PROGRAM = """
+import importlib, os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+import tensorflow as tf
+if sys.argv[1] == "contrib first":
+    import tensorflow.contrib.layers
+from sparse_operation_kit import deeprec
+deeprec.install()
+assert ("tensorflow.contrib.layers" in sys.modules) == (sys.argv[1] == "contrib first")
+modules = [importlib.import_module(name) for name in sys.argv[2:]]
+
+def errors(name):
+    for module in modules:
+        try:
+            getattr(module, name)
+        except AttributeError as error:
+            yield str(error)
+
+assert not list(errors("__name__"))
+for install in (deeprec.install, deeprec.uninstall, deeprec.install):
+    install()
+    ours = ".embedding_column"
+    end = "no attribute 'sparse_column_with_embedding'" if install is deeprec.uninstall else ours
+    found = list(errors("sparse_column_with_embedding"))
+    assert len(found) == 3 and all(error.endswith(end) for error in found), found
+    found = list(errors("no_such_name"))
+    assert len(found) == 3 and all(error.endswith("no attribute 'no_such_name'") for error in found), found
+"""
+
+if compat.VERSION < (2, 0):  # version 2 has no tf.contrib
+
+    @pytest.mark.parametrize("first", ["contrib first", "names first"])
+    def test_absent_names_of_modules_that_are_imported_later(first):
+        modules = replacement_table.LATE_OWNERS_OF_ABSENT_NAMES
+        command = [sys.executable, "-c", _CONTRIB_PROGRAM, first, *modules]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_every_absent_name_belongs_to_a_module_with_errors():

@@ -66,12 +66,14 @@ class How(enum.Enum):
     DISPATCHED = "dispatched"  # TensorFlow calls our function for some types of arguments
     ADDED = "added"  # TensorFlow gets a name that it does not have
     ADDED_MODULE = "added module"  # a module of that name can be imported
-    ADDED_FINDER = "added finder"  # Python asks it for modules that nothing else finds
+    ADDED_FINDERS = "added finders"  # Python asks one for each module, the other for what nothing else finds
     ERRORS = "errors"  # a module's errors for names that it does not have
 
 
 # The oldest TensorFlow version, (major, minor), that the library supports.
 _OLDEST = (1, 15)
+# The first version without tf.contrib.
+_WITHOUT_CONTRIB = (2, 0)
 # The first version without Estimator.
 _WITHOUT_ESTIMATOR = (2, 16)
 
@@ -238,6 +240,15 @@ def _deeprec_name(name: str) -> Replacement:
 
 def _errors_of_absent_names(owner: str) -> Replacement:
     is_public = owner.partition(".")[0] == "tf"
+    if owner in LATE_OWNERS_OF_ABSENT_NAMES:
+        return Replacement(
+            f"{owner}.__getattr__",
+            Part.DEEPREC_NAMES,
+            "The same, once a program imports the module.",
+            How.ERRORS,
+            before=_WITHOUT_CONTRIB,
+            find_owners=lambda: [sys.modules[owner]] if owner in sys.modules else [],
+        )
     return Replacement(
         f"{owner}.__getattr__",
         Part.DEEPREC_NAMES,
@@ -257,6 +268,12 @@ CONFIG_MESSAGES = {
 
 # The modules in which DeepRec has names that are absent here.
 OWNERS_OF_ABSENT_NAMES = ("tf", "tf.data", "tensorflow.python.distribute", "tensorflow.python.ops")
+# The same, of modules that TensorFlow does not import by itself.
+LATE_OWNERS_OF_ABSENT_NAMES = (
+    "tensorflow.contrib.feature_column",
+    "tensorflow.contrib.layers",
+    "tensorflow.contrib.layers.python.layers.feature_column",
+)
 
 TABLE: tuple[Replacement, ...] = (
     Replacement(
@@ -481,12 +498,12 @@ TABLE: tuple[Replacement, ...] = (
             "tensorflow.core.framework.embedding.config_pb2": "StorageType",
         }.items()
     ),
-    *(_errors_of_absent_names(owner) for owner in OWNERS_OF_ABSENT_NAMES),
+    *(_errors_of_absent_names(owner) for owner in OWNERS_OF_ABSENT_NAMES + LATE_OWNERS_OF_ABSENT_NAMES),
     Replacement(
         "sys.meta_path",
         Part.DEEPREC_NAMES,
         "The same for imports of such names and modules.",
-        How.ADDED_FINDER,
+        How.ADDED_FINDERS,
         find_owners=lambda: [sys],
     ),
     *(_graph_key(name) for name in ("EMBEDDING_VARIABLES", "EV_INIT_SLOT_OPS", "EV_INIT_VAR_OPS")),

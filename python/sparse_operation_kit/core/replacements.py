@@ -7,6 +7,7 @@ Importing alone does not change TensorFlow. Not thread-safe, like building graph
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sparse_operation_kit import compat
@@ -22,7 +23,7 @@ _CHANGES = {
     How.DISPATCHED: reversible_change.Dispatch,
     How.ADDED: reversible_change.AddedName,
     How.ADDED_MODULE: reversible_change.AddedModule,
-    How.ADDED_FINDER: reversible_change.AddedFinder,
+    How.ADDED_FINDERS: reversible_change.AddedFinders,
     How.ERRORS: reversible_change.MissingNames,
 }
 _implementations: dict[str, Any] = {}
@@ -98,6 +99,12 @@ def uninstall(*parts: Part, user: str | None = None) -> None:
             _undo(_uninstalled[part])
 
 
+def reach_new_modules(part: Part) -> None:
+    """If the part is installed, makes its changes in modules that were imported since."""
+    if part in _installed:
+        _installed[part].update(_make_changes(part, made=_installed[part]))
+
+
 def is_installed(part: Part) -> bool:
     """Returns whether the part is installed."""
     return part in _installed
@@ -111,7 +118,10 @@ def _register(name: str, implementation: Any) -> None:
     _implementations[name] = implementation
 
 
-def _make_changes(part: Part) -> dict[tuple[Any, str], Change]:
+def _make_changes(
+    part: Part, made: Mapping[tuple[Any, str], Change] = MappingProxyType({})
+) -> dict[tuple[Any, str], Change]:
+    """Makes the part's changes that are not made yet, and returns them."""
     before = _uninstalled.pop(part, {})
     changes: dict[tuple[Any, str], Change] = {}
     try:
@@ -119,6 +129,8 @@ def _make_changes(part: Part) -> dict[tuple[Any, str], Change]:
             if entry.part is part and entry.is_needed(compat.VERSION):
                 for owner in entry.owners():
                     key = (owner, entry.attribute)
+                    if key in made:
+                        continue
                     changes[key] = _make_change(entry, owner, before.get(key))
     except Exception:
         _undo(changes)

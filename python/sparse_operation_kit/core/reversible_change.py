@@ -194,21 +194,24 @@ class MissingNames(Change):
             setattr(self._owner, self._attribute, self._before)
 
 
-class AddedFinder(Change):
-    """Adds a finder of modules, which Python asks last.
+class AddedFinders(Change):
+    """Adds finders of modules.
 
     Args:
       owner: `sys`.
       attribute: "meta_path".
-      finder: the finder.
+      finders: the finder that Python asks first, and the one that it asks last.
     """
 
-    def __init__(self, owner: ModuleType, attribute: str, finder: Any) -> None:
+    def __init__(self, owner: ModuleType, attribute: str, finders: tuple[Any, Any]) -> None:
         self._finders = getattr(owner, attribute)
-        self._finder = finder
-        self._finders.append(finder)
+        self._added = finders
+        first, last = finders
+        self._finders.insert(0, first)
+        self._finders.append(last)
 
     def undo(self) -> None:
-        """Removes the finder."""
-        if self._finder in self._finders:
-            self._finders.remove(self._finder)
+        """Removes the finders."""
+        for finder in self._added:
+            if finder in self._finders:
+                self._finders.remove(finder)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib.abc
+import importlib.machinery
 import re
+import types
 from typing import Any
 
 from sparse_operation_kit.core import replacements
-from sparse_operation_kit.core.replacement_table import OWNERS_OF_ABSENT_NAMES
+from sparse_operation_kit.core.replacement_table import (
+    LATE_OWNERS_OF_ABSENT_NAMES,
+    OWNERS_OF_ABSENT_NAMES,
+    Part,
+)
 from sparse_operation_kit.deeprec.names import absent_names
 
 _ERRORS = absent_names()
@@ -44,10 +50,35 @@ class _Finder(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(error)
 
 
+class _LateModules(importlib.abc.MetaPathFinder):
+    """Finds the modules of tf.contrib that have errors, and installs these once a module is imported."""
+
+    def find_spec(
+        self, fullname: str, path: Any, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Returns what Python's own finder of files does for these modules, None for others."""
+        if fullname not in LATE_OWNERS_OF_ABSENT_NAMES:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: types.ModuleType) -> None:
+            execute(module)
+            replacements.reach_new_modules(Part.DEEPREC_NAMES)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
 def _error_in_namespace(namespace: str, name: str) -> str | None:
     return _ERRORS.get(f"{namespace}.{name}")
 
 
 for _owner in OWNERS_OF_ABSENT_NAMES:
     replacements.implements(f"{_owner}.__getattr__")(functools.partial(_error_in_namespace, _owner))
-replacements.implements("sys.meta_path")(_Finder())
+for _owner in LATE_OWNERS_OF_ABSENT_NAMES:
+    _public = _owner.partition(".python.")[0].replace("tensorflow.", "tf.", 1)
+    replacements.implements(f"{_owner}.__getattr__")(functools.partial(_error_in_namespace, _public))
+replacements.implements("sys.meta_path")((_LateModules(), _Finder()))

@@ -65,8 +65,7 @@ def with_bag_arguments(original: Callable) -> Callable:
         table = composed(params)
         if table is None:
             _refuse_blocknums(who, params, blocknums)
-            # Of ids with more dimensions, the unsafe function combines all but the first dimension.
-            if _is_table_with_bags(params, ids, weights) and (is_safe or ids.shape.rank in (None, 2)):
+            if _is_table_with_bags(is_safe, params, ids, weights):
                 return _look_up_table(is_safe, ids, weights, given)
             return original(*args, **kwargs)
         arguments = inspect.signature(original).bind(*args, **kwargs).arguments
@@ -79,12 +78,14 @@ def with_bag_arguments(original: Callable) -> Callable:
     return embedding_lookup_sparse
 
 
-def _is_table_with_bags(params: Any, ids: Any, weights: Any) -> bool:
+def _is_table_with_bags(is_safe: bool, params: Any, ids: Any, weights: Any) -> bool:
     parts = bags.parts(params)
     is_table = len(parts) == 1 and isinstance(parts[0], EmbeddingVariable)
-    return (
-        is_table and isinstance(ids, tf.SparseTensor) and isinstance(weights, (tf.SparseTensor, type(None)))
-    )
+    if not is_table or not isinstance(ids, tf.SparseTensor):
+        return False
+    # Of ids with more dimensions, the unsafe function combines all but the first dimension.
+    has_bags = is_safe or ids.shape.rank in (None, 2)
+    return has_bags and isinstance(weights, (tf.SparseTensor, type(None)))
 
 
 def _look_up_table(is_safe: bool, ids: Any, weights: Any, given: Mapping[str, Any]) -> tf.Tensor:
