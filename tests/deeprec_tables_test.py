@@ -184,6 +184,8 @@ def test_frequencies_versions_and_export():
         np.testing.assert_array_equal(
             found[1][in_table], [last[key] for row in keys for key in row if key in rows]
         )
+        # 7 and -2^63 wait, since batches 1 and 3: the step before. 3, 2^63 - 1 and 0 are unknown.
+        np.testing.assert_array_equal(found[1][~in_table], [0, -1, 2, -1, -1])
         part = session.run(exported)
         assert sorted(part.keys) == sorted(rows)
         for key, row, at, count in zip(*part):
