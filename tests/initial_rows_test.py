@@ -103,9 +103,9 @@ _SHAPE = r"must have the shape \[2\] or \[rows, 2\], not "
 @pytest.mark.parametrize(
     ("values", "error", "message"),
     [
-        ([1.0], ValueError, _SHAPE + r"\[1, 1\]"),
-        ([1.0, 2.0, 3.0], ValueError, _SHAPE + r"\[1, 3\]"),
-        ((), ValueError, _SHAPE + r"\[1, 0\]"),
+        ([1.0], ValueError, _SHAPE + r"\[1\]"),
+        ([1.0, 2.0, 3.0], ValueError, _SHAPE + r"\[3\]"),
+        ((), ValueError, _SHAPE + r"\[0\]"),
         (np.zeros([0, 2]), ValueError, _SHAPE + r"\[0, 2\]"),
         (np.zeros([2, 3]), ValueError, _SHAPE + r"\[2, 3\]"),
         (np.array(0.5), ValueError, _SHAPE + r"\[\]"),
@@ -114,6 +114,9 @@ _SHAPE = r"must have the shape \[2\] or \[rows, 2\], not "
         ([1.0, True], TypeError, "True is not a number"),
         ([1.0, float("nan")], ValueError, "must be finite in float32, not nan"),
         ([[0.0, 0.0], [1e39, 0.0]], ValueError, "must be finite in float32, not 1e"),
+        (np.array([[0.0, 0.0], [-1e39, 0.0]]), ValueError, "must be finite in float32, not -1e"),
+        (np.array([1.0, np.inf], np.float16), ValueError, "must be finite in float32, not inf"),
+        (np.array([True, False]), TypeError, "True is not a number"),
     ],
 )
 def test_values_that_are_no_rows_are_refused(values, error, message):

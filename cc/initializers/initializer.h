@@ -23,8 +23,8 @@ enum class InitializerKind {
 
 // How rows are initialized. The initial row of a key is a function of this and the key alone.
 //
-// Kernels take it as an argument, of which the number of tables in a launch depends: it has no padding, and
-// no member that only some kinds need.
+// The arguments of a kernel hold one for each table, and their size limits the number of tables in a launch.
+// So it has no padding, and members that different kinds need share memory.
 struct Initializer {
   constexpr Initializer() = default;
   constexpr Initializer(InitializerKind kind, float a, float b, uint64_t seed, uint32_t rows = 0)

@@ -8,6 +8,7 @@
 
 #include "cc/base/hash.h"
 #include "cc/table/bloom_counters.h"
+#include "cc/table/table_errors.h"
 
 namespace sok {
 namespace {
@@ -26,11 +27,6 @@ const char* NameOf(InitializerKind kind) {
       return "given";
   }
   return "unknown";
-}
-
-Status Named(const TableOptions& options, const Status& status) {
-  if (status.ok()) return status;
-  return Status(status.code(), StrCat("Embedding variable '", options.name, "': ", status.message()));
 }
 
 Status CheckAdmission(const Admission& admission) {
@@ -194,9 +190,9 @@ const char* NameOf(RowMemory memory) {
   return "unknown";
 }
 
-Status CheckOptions(const TableOptions& options) { return Named(options, Check(options)); }
+Status CheckOptions(const TableOptions& options) { return NamedError(options, Check(options)); }
 
-Status CheckGivenRows(const TableOptions& options) { return Named(options, CheckGiven(options)); }
+Status CheckGivenRows(const TableOptions& options) { return NamedError(options, CheckGiven(options)); }
 
 std::string Describe(const TableOptions& options) {
   std::ostringstream text;

@@ -94,7 +94,7 @@ struct TableOptions {
 // InvalidArgument, which names the variable and the value, unless a table can be made from `options`.
 Status CheckOptions(const TableOptions& options);
 
-// The same for options.initial_rows.
+// The same for options.initial_rows, which options read from a checkpoint's manifest lack.
 Status CheckGivenRows(const TableOptions& options);
 
 // The initializer of a table on the CPU. It refers to options.initial_rows.
