@@ -22,6 +22,7 @@ TEST(PrintableTest, ControlCharactersOfTerminalsAreEscaped) {
                       "b"),
             "a\\xe2\\x80\\xaeb");  // right to left
   EXPECT_EQ(Printable("\xe2\x80\xa8\xef\xbb\xbf"), "\\xe2\\x80\\xa8\\xef\\xbb\\xbf");
+  EXPECT_EQ(Printable("\xe0\xa3\xa2"), "\\xe0\\xa3\\xa2");  // the invisible U+08E2
 }
 
 TEST(PrintableTest, InvalidUtf8IsEscaped) {
