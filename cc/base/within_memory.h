@@ -13,7 +13,7 @@ Status WithinMemory(const Work& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return ResourceExhausted("not enough memory for a step");
+    return ResourceExhausted("not enough memory");
   }
 }
 

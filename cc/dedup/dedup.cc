@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cc/base/hash.h"
+#include "cc/base/within_memory.h"
 
 namespace sok {
 namespace {
@@ -77,7 +78,9 @@ Status Deduplicator::Run(Executor& executor, Span<const int64_t> ids, std::vecto
   }
   const bool partitioned =
       executor.concurrency() >= kMinPartitionedThreads && ids.size() >= kMinPartitionedIds;
-  return partitioned ? RunPartitioned(executor, ids, unique, inverse) : RunWhole(ids, unique, inverse);
+  return WithinMemory([&] {
+    return partitioned ? RunPartitioned(executor, ids, unique, inverse) : RunWhole(ids, unique, inverse);
+  });
 }
 
 Status Deduplicator::RunWhole(Span<const int64_t> ids, std::vector<int64_t>* unique, Span<int32_t> inverse) {

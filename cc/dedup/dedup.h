@@ -23,7 +23,8 @@ class Deduplicator {
   // *unique; inverse.size() == ids.size(). The same for every executor. InvalidArgument for more than 2^31 -
   // 1 ids; ResourceExhausted if memory runs out, and then the outputs must not be used.
   //
-  // The size of *unique before the call is a hint: successive batches are alike.
+  // The size of *unique before the call is the guess of the number of distinct ids, so pass the vector of the
+  // last batch. A wrong guess costs time only.
   Status Run(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,
              Span<int32_t> inverse);
 

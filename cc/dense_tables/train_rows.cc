@@ -118,16 +118,16 @@ Status CheckRows(Span<const int64_t> rows, int64_t limit) {
 Status SumPerRow(Executor& executor, Span<const int64_t> rows, const float* gradients, int64_t dim,
                  TrainRowsScratch* scratch) {
   const int64_t distinct = static_cast<int64_t>(scratch->distinct.size());
-  BuildSegments(scratch->inverse, distinct, &scratch->segments);
   try {
+    BuildSegments(scratch->inverse, distinct, &scratch->segments);
     scratch->gradient_rows.resize(rows.size());
     scratch->sums.resize(distinct * dim);
+    for (int64_t i = 0; i < rows.size(); ++i) scratch->gradient_rows[i] = gradients + i * dim;
+    SegmentSum(executor, scratch->segments.offsets, scratch->segments.positions, scratch->gradient_rows, {},
+               dim, scratch->sums.data());
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("cannot allocate the sums of ", distinct, " gradients");
   }
-  for (int64_t i = 0; i < rows.size(); ++i) scratch->gradient_rows[i] = gradients + i * dim;
-  SegmentSum(executor, scratch->segments.offsets, scratch->segments.positions, scratch->gradient_rows, {},
-             dim, scratch->sums.data());
   return OkStatus();
 }
 
