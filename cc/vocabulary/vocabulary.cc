@@ -32,7 +32,9 @@ int64_t EndOfSearch(const Vocabulary& vocabulary, int64_t key, uint64_t slot) {
   return kDamaged;
 }
 
-Status Damaged() { return DataLoss("The vocabulary is damaged: a slot has a number that is not in use"); }
+Status Damaged() {
+  return DataLoss("The vocabulary is damaged: a slot has a number that is not in use, or no slot is free");
+}
 
 Status Check(const Vocabulary& vocabulary) {
   const int64_t max = vocabulary.keys.size() - 1;

@@ -20,7 +20,7 @@ constexpr int64_t kUnknownKey = -1;
 // at most half full. Any number of threads may find keys at the same time; adding needs exclusive access.
 struct Vocabulary {
   Span<int64_t> keys;    // [max + 1]: the key with each number; keys[0] and those after `*size` are not read
-  Span<int64_t> counts;  // [max + 1]: how often each number was given out by AddToVocabulary
+  Span<int64_t> counts;  // [max + 1]: the occurrences of each number's keys in calls of AddToVocabulary
   Span<int32_t> slots;   // [VocabularySlots(max)]: a number, or 0 for a free slot
   int64_t* size;         // the numbers in use, up to max
 };
