@@ -1,4 +1,4 @@
-// Hashing shared by the index and the initializers, on host and device.
+// Hashing of ids and names, on host and device.
 #ifndef SOK_CC_BASE_HASH_H_
 #define SOK_CC_BASE_HASH_H_
 
@@ -18,7 +18,8 @@ SOK_HOST_DEVICE uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// FNV-1a of `size` bytes: names of tables to seeds, the same on every platform.
+// FNV-1a of `size` bytes, the same on every platform. For names: of tables, whose seeds it gives, and of
+// files.
 SOK_HOST_DEVICE uint64_t Fingerprint64(const char* bytes, uint64_t size) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint64_t i = 0; i < size; ++i) {

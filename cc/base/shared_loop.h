@@ -16,9 +16,9 @@ namespace sok {
 // Thread-safe. Held by a shared_ptr, because a late helper may arrive after the owner has returned.
 class SharedLoop {
  public:
-  // The number of items in a block of a loop over n > 0 items that take `ns_per_item` each: enough to take
-  // `min_block_ns`, and few enough for several blocks per thread, so that a thread that loses its core does
-  // not delay the others.
+  // The number of items in a block of a loop over n > 0 items that take `ns_per_item` each. There are several
+  // blocks per thread, so that a thread that loses its core does not delay the others, or fewer if a block
+  // would take less than `min_block_ns`. The result may exceed n.
   static int64_t BlockFor(int64_t n, int64_t ns_per_item, int64_t threads, int64_t min_block_ns);
 
   // Hands out `block` >= 1 items at a time. `body` is called on disjoint ranges that together cover [0, n),

@@ -45,7 +45,8 @@ class ArrayWriter {
   std::vector<char> block_;
 };
 
-// Reads one .npy file as a manifest describes it, and returns only verified data. Not thread-safe.
+// Reads one .npy file as a manifest describes it, and returns only verified data. The ArrayFile must outlive
+// the reader. Not thread-safe.
 class ArrayReader {
  public:
   // Errors here and below: NotFound for a missing file, DataLoss if it does not match the description.

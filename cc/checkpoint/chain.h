@@ -19,6 +19,7 @@ struct ReadCheckpoint {
   Manifest manifest;
 };
 
+// The checkpoint at `folder`. NotFound if there is none; DataLoss if its manifest is damaged.
 StatusOr<ReadCheckpoint> ReadCheckpointManifest(Files& files, const std::string& folder);
 
 // The checkpoint and those that it builds on, the full one first. NotFound if one is missing; DataLoss, which

@@ -52,14 +52,17 @@ struct Reference {
   uint32_t manifest_crc32 = 0;
   int64_t steps = 0;
 };
+// The reference as JSON.
 std::string EncodeReference(const Reference& reference);
+// Reads what EncodeReference writes. DataLoss, which names the TensorFlow checkpoint `prefix`, for anything
+// else.
 StatusOr<Reference> ParseReference(const std::string& text, const std::string& prefix);
 
-// The absolute path of the table's checkpoint `reference`. Looks next to `prefix`, which may have been
-// renamed, and then at `reference`, relative to the prefix's folder. NotFound if it is in neither place;
-// FailedPrecondition if a symbolic link is there; InvalidArgument if an argument is an invalid path
-// (CheckPath).
-StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, const std::string& reference);
+// The absolute path of the table's checkpoint that was stored as `folder` (Reference::folder). Looks next to
+// `prefix`, which may have been renamed, and then at `folder`, relative to the prefix's folder. NotFound if
+// it is in neither place; FailedPrecondition if a symbolic link is there; InvalidArgument if an argument is
+// an invalid path (CheckPath).
+StatusOr<std::string> FindCheckpoint(Files& files, const std::string& prefix, const std::string& folder);
 
 // The absolute path, without "." and "..".
 std::string AbsolutePath(const std::string& path);

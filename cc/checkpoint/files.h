@@ -29,9 +29,9 @@ class FileReader {
 };
 
 // The file operations of checkpoints. Tests implement their own, in which any operation can fail or be the
-// last one before a power failure. Errors: InvalidArgument for an invalid path (CheckPath), NotFound for a
-// missing file, FailedPrecondition for a file of the wrong type (DataLoss from Open), ResourceExhausted for a
-// full disk, otherwise Internal. The message names operation, path and reason. Thread-safe.
+// last one before a power failure. Errors: InvalidArgument for an invalid path (CheckPath), DataLoss from
+// Open for something that is not a file, otherwise those of FileError. The message names operation, path and
+// reason. Thread-safe.
 //
 // A checkpoint owns its files, and in earlier versions the folder `<prefix>.sok` and its contents. There, no
 // symbolic link is followed: in a path, from the last component whose name ends with ".sok" on, Remove and
@@ -54,6 +54,7 @@ class Files {
   virtual Status Remove(const std::string& path) = 0;
   // The names in a folder, in order.
   virtual Status List(const std::string& path, std::vector<std::string>* names) = 0;
+  // False for a link that is not followed, and if the path cannot be examined.
   virtual bool IsFolder(const std::string& path) = 0;
 };
 

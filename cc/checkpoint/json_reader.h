@@ -11,8 +11,9 @@
 
 namespace sok {
 
-// Strict access to untrusted JSON. A member that is missing or has the wrong type reads as zero, and sets
-// status() to a DataLoss that names the file and the member. Only the first error is kept.
+// Strict access to untrusted JSON. A member that is missing or has the wrong type reads as zero, empty, null
+// or the minimum, and sets status() to a DataLoss that names the file and the member. Only the first error is
+// kept.
 class JsonReader {
  public:
   using Json = nlohmann::json;
@@ -36,6 +37,7 @@ class JsonReader {
   const Json& Array(const Json& object, const char* name);
   std::string String(const Json& object, const char* name);
   bool Bool(const Json& object, const char* name);
+  // A whole number in [min, max].
   int64_t Int(const Json& object, const char* name, int64_t min,
               int64_t max = std::numeric_limits<int64_t>::max());
   uint32_t Uint32(const Json& object, const char* name) {
@@ -54,7 +56,8 @@ class JsonReader {
   Status status_;
 };
 
-// The shortest number that reads back as the same float.
+// The shortest number that reads back as the same float or double, or the string of one that JSON cannot
+// express.
 nlohmann::ordered_json FloatJson(float value);
 nlohmann::ordered_json DoubleJson(double value);
 

@@ -20,7 +20,7 @@ struct SavedTable {
   int hashes = 0;                    // hash functions of a Bloom filter
   int64_t counters = 0;              // counters of a Bloom filter
   bool counters_in_blocks = false;   // only blocks of counters that are not zero are saved
-  bool counts_global_steps = false;  // see Table
+  bool counts_global_steps = false;  // see Table::counts_global_steps
 };
 
 // The table-wide state of an optimizer.
@@ -49,7 +49,7 @@ struct SavedOptimizer {
 // What one rank wrote.
 struct SavedShard {
   int64_t rows = 0;        // in its arrays
-  int64_t table_rows = 0;  // of the rank's table; more than `rows` in a delta
+  int64_t table_rows = 0;  // of the rank's table; in a delta it may exceed `rows`
   std::map<std::string, ArrayFile> arrays;
 };
 
@@ -63,16 +63,16 @@ struct ChainLink {
 struct Manifest {
   bool delta = false;
   SavedTable table;
-  int64_t steps = 0;
+  int64_t steps = 0;  // of the table's clock, as are `uses`: see TableClock
   int64_t uses = 0;
-  int64_t rows = 0;  // over all shards
+  int64_t rows = 0;  // of the table, over all shards
   std::optional<SavedOptimizer> optimizer;
   std::vector<ChainLink> chain;  // the checkpoints below a delta, the full one first; empty for a full one
   std::vector<SavedShard> shards;
 };
 
 constexpr char kManifestName[] = "manifest.json";
-// A manifest takes about 12 bytes for each MiB of the checkpoint.
+// A manifest takes about 18 bytes for each MiB of the checkpoint.
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 28;
 
 // The dtype of a Bloom filter's counters.
@@ -83,9 +83,9 @@ std::string ShardFolder(int shard);
 std::string ArrayPath(int shard, const std::string& array);
 
 std::string EncodeManifest(const Manifest& manifest);
-// DataLoss, which names `path` and the reason, unless `bytes` are a complete and consistent manifest of a
-// known version. Reasons include a wrong checksum, members of the wrong type, sizes that overflow or are
-// inconsistent, missing or unknown arrays, and paths outside the checkpoint.
+// Reads what EncodeManifest writes. DataLoss, which names `path` and the reason, unless `bytes` are a
+// complete and consistent manifest of a known version. Reasons include a wrong checksum, members of the wrong
+// type, sizes that overflow or are inconsistent, missing or unknown arrays, and paths outside the checkpoint.
 StatusOr<Manifest> ParseManifest(const std::string& bytes, const std::string& path);
 
 }  // namespace sok

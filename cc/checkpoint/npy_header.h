@@ -30,9 +30,6 @@ std::string Describe(const ArrayType& type);
 // 64; its length depends on the type alone.
 std::string EncodeNpyHeader(const ArrayType& type);
 
-// The longest possible header.
-constexpr int64_t kMaxNpyHeader = 10 + 65535;
-
 }  // namespace sok
 
 #endif  // SOK_CC_CHECKPOINT_NPY_HEADER_H_

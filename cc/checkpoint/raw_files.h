@@ -21,8 +21,8 @@ std::string RawValuesPath(const std::string& directory, const std::string& name)
 // Writes both files, in one process or in several that share the directory: one process calls Begin, all
 // write their rows, and after that one calls Publish. Until then the files have temporary names, and earlier
 // files are unchanged. The directory may be a symbolic link. A link with the temporary or the final name of a
-// file is replaced by the file, and its target is unchanged. Memory: one buffer. All members return
-// InvalidArgument if directory and name do not make a valid path (CheckPath).
+// file is replaced by the file, and its target is unchanged. Memory: one buffer. Members with a
+// Status return InvalidArgument if directory and name do not make a valid path (CheckPath).
 class RawFilesWriter {
  public:
   // For `rows` rows of `dim` floats. All processes pass the same arguments.
@@ -52,8 +52,8 @@ class RawFilesWriter {
   int64_t key_bytes_;
 };
 
-// Reads both files in pieces. The sizes of the files give the bytes of a key. The width may differ from that
-// of the table's dtype, as long as the keys fit the dtype.
+// Reads the keys at once and the values in pieces. The sizes of the files give the bytes of a key. The width
+// may differ from that of the table's dtype, as long as the keys fit the dtype. Not thread-safe.
 class RawFilesReader {
  public:
   // NotFound for a missing file; InvalidArgument for an invalid path (CheckPath); DataLoss if a path is not a
@@ -63,9 +63,9 @@ class RawFilesReader {
                                        std::string key_dtype = "int64");
 
   int64_t num_rows() const { return num_rows_; }
-  // All keys. DataLoss if a key occurs twice or does not fit key_dtype. With "int64", keys of four bytes are
-  // DataLoss if they are ambiguous: if their values as int32 and as uint32 differ, or if they look like keys
-  // of eight bytes.
+  // All keys; call it once. Takes 16 bytes of memory for each. DataLoss if a key occurs twice or does not fit
+  // key_dtype. With "int64", keys of four bytes are DataLoss if they are ambiguous: if their values as int32
+  // and as uint32 differ, or if they look like keys of eight bytes.
   Status ReadKeys(std::vector<int64_t>* keys);
   // The next values.size() floats of the rows, in the order of the keys.
   Status ReadValues(Span<float> values);

@@ -35,7 +35,7 @@ struct ShardSource {
 // Selects the keys of a shard that this rank reads, and checks keys.
 class KeyFilter {
  public:
-  // For the rank options.rank of options.ranks.
+  // For the rank options.rank of options.ranks. Both arguments must outlive the filter.
   KeyFilter(const TableOptions& options, const ShardSource& source);
 
   bool Wants(int64_t key) const { return owners_.Holds(options_.rank, key); }
@@ -50,8 +50,8 @@ class KeyFilter {
   const KeyOwners saved_owners_;
 };
 
-// Calls visit(keys) on the selected keys of an int64 array, piece by piece, after checking all keys of the
-// piece. DataLoss for a key that occurs twice in a piece.
+// Calls visit(keys) on the selected keys of an int64 array, which the shard must have, piece by piece, after
+// checking all keys of the piece. DataLoss for a key that occurs twice in a piece.
 Status ForEachKeyPiece(const ShardSource& source, const std::string& array, const KeyFilter& filter,
                        FunctionRef<Status(Span<const int64_t> keys)> visit);
 
@@ -70,6 +70,7 @@ class SavedRowCatchUp {
                                                            Span<const float> hyper);
   // The record to fill: weights, then slots.
   float* record() { return store_.weights(0); }
+  // Takes the steps that the record has missed since the step `last_current`.
   void Run(int64_t last_current);
 
  private:
@@ -82,7 +83,7 @@ class SavedRowCatchUp {
 
 struct RowsToRestore {
   RowContents contents = RowContents::kWeights;
-  bool counts = true;
+  bool counts = true;                   // frequencies, last steps and uses too
   SavedRowCatchUp* catch_up = nullptr;  // for kWeightsCaughtUp
   int64_t first_step = 0;               // the step at which rows without "adam_step" were last current
 };

@@ -3,7 +3,7 @@
 //
 // A checkpoint of a table is a set of files on a disk that all ranks share: checkpoint_path.h. Each rank
 // writes its shard. The manifest gets its final name only when all other files are complete and synced.
-// Memory beside the table: buffers of 1 MiB per array, and about 30 bytes for each MiB of the checkpoint.
+// Memory beside the table: buffers of 1 MiB per array, and some 50 bytes for each MiB of the checkpoint.
 #ifndef SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 #define SOK_CC_CHECKPOINT_TABLE_CHECKPOINT_H_
 
@@ -33,24 +33,25 @@ struct SaveRequest {
 // Rank 0 chooses between a full checkpoint and a delta; other ranks do nothing. The checkpoint is full if
 // there is no earlier one to build on: the first one, and that after a restore or a failed save. It is also
 // full if the last checkpoint or one of its chain is missing on disk or has the table under a different name,
-// and if the betas or epsilon of exact Adam have changed or its history was restarted. It is always full with
-// keras_rmsprop and nadam, whose rows lag without a history.
+// if the betas or epsilon of exact Adam have changed or its history was restarted, and if the chain has
+// reached 1000 checkpoints. It is always full with keras_rmsprop and nadam, whose rows lag without a history.
 Status BeginTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
 // Writes and syncs this rank's rows. First evicts the rows that the variable's eviction policy removes at a
 // save; a full checkpoint also brings all rows up to date. NotFound if this rank does not see the file that
-// rank 0 made.
+// rank 0 made; FailedPrecondition if this rank cannot write the delta that rank 0 chose.
 Status WriteTableShard(const EngineContext& context, EngineTable* table, const SaveRequest& request);
 
 // Rank 0 completes the checkpoint. Returns the reference to it, the same on every rank: JSON with "folder",
-// relative to the prefix's folder, "manifest_crc32" and "steps".
+// relative to the prefix's folder, "manifest_crc32" and "steps". FailedPrecondition on rank 0 if ranks have
+// taken different numbers of steps.
 StatusOr<std::string> PublishTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
 // Rank 0 removes the files of the checkpoint.
 void AbandonTableCheckpoint(const TableOptions& table, const SaveRequest& request);
 
-// Called with `ok` after the reference has been stored where readers find it: the table tracks its changes
-// since this checkpoint. Without `ok`, after a failure: the next checkpoint is a full one.
+// Called with `ok` after the reference has been stored where readers find it: a table that tracks its changes
+// now does so since this checkpoint. Without `ok`, after a failure: the next checkpoint is a full one.
 Status EndTableCheckpoint(const EngineContext& context, EngineTable* table, const SaveRequest& request,
                           bool ok);
 
@@ -89,7 +90,8 @@ class TableRestore {
 
 // Writes the chain that ends in `folder` as one full checkpoint for the request's prefix and id, with the
 // same number of shards. One shard at a time is in memory, in a table of `engine`. Returns the new
-// checkpoint's reference.
+// checkpoint's reference. After an error, the new checkpoint's files have been removed. InvalidArgument if
+// request.delta.
 StatusOr<std::string> CompactCheckpoint(const EngineContext& context, Engine* engine,
                                         const std::string& folder, const SaveRequest& request);
 

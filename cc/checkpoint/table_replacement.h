@@ -24,8 +24,8 @@ class TableReplacement {
 
   // Calls replace(table) with the new table, of the engine of `current`. If `current` has rows, first calls
   // replace with an empty table and loads after that, so that two full tables are never in memory: the caller
-  // must release replaced tables, and `current` may be destroyed. If the disk fails during the load, the
-  // variable is left with a newly initialized table.
+  // must release replaced tables, and `current` may be destroyed. If the load fails, the variable is left
+  // with a newly initialized table. The new table tracks its changes if `current` did.
   Status Load(const EngineContext& context, EngineTable* current,
               FunctionRef<void(std::shared_ptr<EngineTable> table)> replace) const;
 

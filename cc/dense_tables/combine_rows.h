@@ -27,7 +27,7 @@ struct InputBags {
 };
 
 // Bags of equal size; `shape` is that of the ids, [..., ids per bag]. With one id per bag pooling changes
-// nothing, and they are not pooled. InvalidArgument for no shape, or one of more than 2^63 - 1 ids.
+// nothing, and they are not pooled. InvalidArgument for no shape, a negative size, or more than 2^63 - 1 ids.
 StatusOr<InputBags> FixedBags(Span<const int64_t> shape, Combiner combiner, bool pools);
 // Bags given by their row splits, which start at 0 and never decrease; InvalidArgument otherwise.
 StatusOr<InputBags> SplitBags(Span<const int64_t> splits, Combiner combiner, bool pools);
@@ -39,11 +39,12 @@ StatusOr<InputBags> NumberedBags(int64_t count, Span<const int64_t> bags, Combin
 void CombineRows(Executor& executor, Span<const float* const> rows, Span<const int32_t> places,
                  const InputBags& bags, int64_t dim, float* out);
 
-// The backward pass of CombineRows for all inputs that read the same rows.
+// The backward pass of CombineRows for all inputs that read the same rows. Members throw std::bad_alloc if
+// memory runs out. Not thread-safe.
 class RowGradientSums {
  public:
   // Adds an input; its occurrences follow those of the inputs before. `gradients` is the gradient of its
-  // output.
+  // output, row-major [bags.outputs(), dim], which Sum reads. `dim` is the same for all inputs.
   void Add(const InputBags& bags, const float* gradients, int64_t dim);
   // out[r], row-major [num_rows, dim], becomes the gradient of row r: the sum over the occurrences that read
   // it, in order. `places` has an entry for each occurrence of all inputs. Forgets the inputs.

@@ -54,8 +54,8 @@ class IdIndex {
   // Removes `id`; returns false if it is not there. Keeps the memory.
   bool Erase(int64_t id);
 
-  // Calls visit(id, row) for every id, in an order that depends only on the ids and the capacity. `visit`
-  // must not change the index.
+  // Calls visit(id, row) for every id, in an order that depends on the ids, the capacity, and the order in
+  // which ids were inserted and erased. `visit` must not change the index.
   void ForEach(FunctionRef<void(int64_t id, int64_t row)> visit) const;
 
  private:

@@ -17,7 +17,7 @@ SOK_HOST_DEVICE uint64_t RowState(uint64_t seed, int64_t key) {
 }
 
 // 64 random bits for a column of the row: output number `column` of SplitMix64 started at `row_state`. Among
-// a billion rows, about three pairs have streams that overlap with a shift of a few columns.
+// a billion rows of 64 columns, about three pairs share random bits, in different columns.
 SOK_HOST_DEVICE uint64_t ColumnBits(uint64_t row_state, int64_t column) {
   return Mix64(row_state + static_cast<uint64_t>(column) * 0x9e3779b97f4a7c15u);
 }

@@ -30,10 +30,12 @@ class Placement {
   // "by_key", "one_rank:2", "all_ranks" or "ranges:0,100,250".
   std::string Text() const;
 
-  // InvalidArgument, which quotes the placement's text, unless the placement fits `ranks` ranks: its rank
-  // must be below `ranks`, and it must have ranks + 1 boundaries that begin with 0 and do not decrease.
+  // InvalidArgument, which quotes the placement's text, unless the placement fits `ranks` ranks: the rank of
+  // kOneRank must be in [0, ranks), and kRanges needs ranks + 1 boundaries that begin with 0 and do not
+  // decrease.
   Status Check(int ranks) const;
-  // As Check, for a table without hashing: also checks that `capacity` is the length of the longest range.
+  // As Check, for a table without hashing: with kRanges, `capacity` must also be the length of the longest
+  // range.
   Status CheckStatic(int ranks, int64_t capacity) const;
 
   PlacementKind kind() const { return kind_; }
