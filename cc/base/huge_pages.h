@@ -17,7 +17,7 @@ namespace sok {
 // The kernel backs each page on its first access, so a buffer may be larger than the part in use. Small
 // buffers come from malloc, where the sanitizers check their bounds.
 //
-// Move-only. Thread safety: that of the memory itself.
+// Move-only. Not thread-safe; threads may share the memory as any other.
 class PageBuffer {
  public:
   // Buffers of at least this size consist of whole huge pages.

@@ -1,4 +1,4 @@
-// The arrays of a checkpoint, written and read in pieces with 1 MiB of memory each.
+// The arrays of a checkpoint, each written or read with 1 MiB of memory.
 #ifndef SOK_CC_CHECKPOINT_ARRAY_FILE_H_
 #define SOK_CC_CHECKPOINT_ARRAY_FILE_H_
 
@@ -30,7 +30,7 @@ class ArrayWriter {
                                                        const std::string& file, const ArrayType& type);
 
   Status Write(const void* data, int64_t bytes);
-  // Syncs the complete file. Internal unless exactly the data of the array's type were written.
+  // Syncs the complete file. Internal unless as many bytes were written as the array's type has.
   Status Finish();
   // The manifest entry of the finished file.
   const ArrayFile& array() const { return array_; }

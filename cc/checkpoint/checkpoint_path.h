@@ -32,8 +32,8 @@ struct SavePaths {
   std::string table;      // directory + "/" + relative, the table's path
 };
 
-// The path of one of a table's files: in the folder `table` if there is one, or something in its place, which
-// opening the file then reports.
+// The path of one of a table's files: in the folder `table` if there is one, otherwise beside TensorFlow's
+// files. If something other than a folder is at `table`, also the path in it: opening it gives an error.
 std::string TableFile(Files& files, const std::string& table, const std::string& file);
 
 // The manifest's name while it is written. All other files of a table have their final names from the start:

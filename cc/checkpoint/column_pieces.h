@@ -10,7 +10,7 @@
 
 namespace sok {
 
-// The number of items of an array that are read together, unless a table gives another limit.
+// The most items of an array that are read together; a table may have a lower limit.
 constexpr int64_t kPieceItems = 32768;
 
 // Calls work(i), which returns a Status, for each column i in [0, columns) of a piece, on the executor's

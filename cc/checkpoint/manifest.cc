@@ -1,7 +1,6 @@
 #include "cc/checkpoint/manifest.h"
 
 #include <cstdio>
-#include <limits>
 
 #include "cc/checkpoint/manifest_json.h"
 #include "cc/table/bloom_counters.h"

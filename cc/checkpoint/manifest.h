@@ -41,7 +41,7 @@ struct SavedOptimizer {
 
   std::string name;
   int64_t steps = 0;
-  std::vector<std::pair<std::string, float>> hyper;  // of the first step, in the optimizer's order
+  std::vector<std::pair<std::string, float>> hyper;  // of the first step, in any order
   std::vector<Slot> slots;
   std::optional<History> history;
 };

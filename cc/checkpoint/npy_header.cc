@@ -1,7 +1,5 @@
 #include "cc/checkpoint/npy_header.h"
 
-#include <cstring>
-
 namespace sok {
 namespace {
 

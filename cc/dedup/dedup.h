@@ -23,8 +23,8 @@ class Deduplicator {
   // *unique; inverse.size() == ids.size(). The same for every executor. InvalidArgument for more than 2^31 -
   // 1 ids; ResourceExhausted if memory runs out, and then the outputs must not be used.
   //
-  // The size of *unique before the call is the guess of the number of distinct ids, so pass the vector of the
-  // last batch. A wrong guess costs time only.
+  // The size of *unique before the call is taken as a guess of the number of distinct ids: pass the vector of
+  // the last batch. A bad guess costs only time.
   Status Run(Executor& executor, Span<const int64_t> ids, std::vector<int64_t>* unique,
              Span<int32_t> inverse);
 

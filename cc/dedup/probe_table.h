@@ -17,7 +17,8 @@ class ProbeTable {
   // After `max_uses` uses the numbers restart, and all slots are cleared.
   explicit ProbeTable(uint32_t max_uses = UINT32_MAX) : max_uses_(max_uses) {}
 
-  // Empties the table and makes room for `ids` distinct ids at a load of one half.
+  // Empties the table and makes room for `ids` distinct ids at a load of at most one half. ResourceExhausted
+  // if memory runs out.
   Status Start(int64_t ids) {
     int64_t capacity = kMinCapacity;
     while (capacity < 2 * ids) capacity *= 2;

@@ -39,7 +39,8 @@ Status FindInVocabulary(const Vocabulary& vocabulary, Executor* executor, Span<c
 // Like FindInVocabulary, but first gives numbers to new keys, in their order, while there are any left.
 //
 // Adds 1 to the count of each key's number for each of its occurrences: occurrences[i] for keys[i], or one
-// each if `occurrences` is empty. If a result is not OK, numbers[i] are undefined.
+// each if `occurrences` is empty. After an error, numbers[i] are undefined, and some keys may have
+// been added.
 Status AddToVocabulary(const Vocabulary& vocabulary, Executor* executor, Span<const int64_t> keys,
                        Span<const int64_t> occurrences, Span<int64_t> numbers);
 

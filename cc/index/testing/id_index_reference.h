@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "cc/base/function_ref.h"
 #include "cc/base/span.h"
 
 namespace sok {
@@ -28,10 +27,6 @@ class ReferenceIdIndex {
   }
 
   bool Erase(int64_t id) { return rows_.erase(id) == 1; }
-
-  void ForEach(FunctionRef<void(int64_t id, int64_t row)> visit) const {
-    for (const auto& [id, row] : rows_) visit(id, row);
-  }
 
  private:
   std::unordered_map<int64_t, int64_t> rows_;
