@@ -188,12 +188,14 @@ class Changes {
   }
   // Updates the checksum of a file in the manifest that lists it. Files here have one block.
   void RefreshArray(const std::string& path) {
-    const std::string shard_and_name = path.substr(path.find("shard-"));
     for (size_t i = 0; i < manifests_.size(); ++i) {
       const std::string& manifest = image_.manifests[i];
-      if (path.compare(0, manifest.rfind('/') + 1, manifest, 0, manifest.rfind('/') + 1) == 0) {
-        SetChecksum(&manifests_[i], shard_and_name, Crc32(image_.files[path]));
-      }
+      const std::string start = manifest.substr(0, manifest.rfind(kManifestName));
+      if (path.compare(0, start.size(), start) != 0) continue;
+      // The manifest lists the file ".shard-00000.keys.npy" as "shard-00000/keys.npy".
+      std::string file = path.substr(start.size());
+      file.replace(file.find('.'), 1, "/");
+      SetChecksum(&manifests_[i], file, Crc32(image_.files[path]));
     }
   }
   static void SetChecksum(Json* json, const std::string& file, uint32_t checksum) {
