@@ -18,8 +18,8 @@ SOK_HOST_DEVICE uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// FNV-1a of `size` bytes, the same on every platform. For names: of tables, whose seeds it gives, and of
-// files.
+// FNV-1a of `size` bytes, the same on every platform. Seeds of tables and long names of checkpoints' files
+// depend on it.
 SOK_HOST_DEVICE uint64_t Fingerprint64(const char* bytes, uint64_t size) {
   uint64_t h = 0xcbf29ce484222325u;
   for (uint64_t i = 0; i < size; ++i) {
