@@ -46,8 +46,9 @@ Status ReadHeaderWords(const int64_t* words, int64_t size, MessageKind kind, Hea
                     ": do all ranks run the same version of the library?");
   }
   const int64_t bytes = words[2];
+  // Compares bytes, not WordsOf(bytes), which overflows for a damaged number.
   if (words[1] < 0 || words[1] > static_cast<int64_t>(StatusCode::kInternal) || bytes < 0 ||
-      WordsOf(bytes) > size - kHeaderWords) {
+      bytes > (size - kHeaderWords) * static_cast<int64_t>(sizeof(int64_t))) {
     return Internal("a message has a damaged header: code ", words[1], ", ", bytes, " bytes of text");
   }
   *header = {static_cast<StatusCode>(words[1]), bytes, words[3]};

@@ -184,9 +184,9 @@ TEST(ShardedErrors, DamagedMessages) {
   for (size_t size = 0; size < good.size(); ++size) {
     EXPECT_EQ(serve({good.begin(), good.begin() + size}).code(), StatusCode::kInternal) << size;
   }
-  const std::pair<int, int64_t> damages[] = {{0, magic + 1}, {1, -1},        {1, 99},        {2, -5},
-                                             {6, -1},        {6, 3},         {6, INT64_MAX}, {7, -1},
-                                             {7, 1},         {7, INT64_MAX}, {7, INT64_MIN}};
+  const std::pair<int, int64_t> damages[] = {{0, magic + 1}, {1, -1}, {1, 99},        {2, -5},
+                                             {2, INT64_MAX}, {6, -1}, {6, 3},         {6, INT64_MAX},
+                                             {7, -1},        {7, 1},  {7, INT64_MAX}, {7, INT64_MIN}};
   for (const auto& [word, value] : damages) {
     std::vector<int64_t> words = good;
     words[word] = value;
