@@ -107,7 +107,9 @@ class HeldCpuTable final : public HeldTable {
       return OkStatus();
     });
   }
-  Status SetWaiting(const WaitingPiece& piece) override;
+  Status SetWaiting(const WaitingPiece& piece) override {
+    return WithinMemory([&] { return SetWaitingOf(piece); });
+  }
   Status EraseWaiting(Span<const int64_t> ids) override;
   Status ReadBloom(VisitBlocks visit) override {
     return WithinMemory([&] { return table_.bloom()->ForEachNonZeroBlock(visit); });
@@ -165,6 +167,7 @@ class HeldCpuTable final : public HeldTable {
   Status FillRowsOf(Span<const int64_t> keys, const RowParts& parts,
                     FunctionRef<Status(const RowsToFill&)> fill);
   Status ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingPiece&)> visit);
+  Status SetWaitingOf(const WaitingPiece& piece);
   bool IsIn(RowSet set, int64_t row) const {
     return table_.in_use(row) && (set == RowSet::kAll || table_.changed(row));
   }
@@ -272,7 +275,7 @@ Status HeldCpuTable::ReadWaitingIn(RowSet set, FunctionRef<Status(const WaitingP
   return flush();
 }
 
-Status HeldCpuTable::SetWaiting(const WaitingPiece& piece) {
+Status HeldCpuTable::SetWaitingOf(const WaitingPiece& piece) {
   BloomCounters* const bloom = table_.bloom();
   if (bloom != nullptr) SOK_RETURN_IF_ERROR(bloom->Reserve(piece.ids));
   for (int64_t i = 0; i < piece.ids.size(); ++i) {
@@ -287,9 +290,11 @@ Status HeldCpuTable::SetWaiting(const WaitingPiece& piece) {
 }
 
 Status HeldCpuTable::EraseWaiting(Span<const int64_t> ids) {
-  SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(0, ids.size()));
-  table_.waiting()->EraseAll(ids);
-  return OkStatus();
+  return WithinMemory([&] {
+    SOK_RETURN_IF_ERROR(table_.waiting()->Reserve(0, ids.size()));
+    table_.waiting()->EraseAll(ids);
+    return OkStatus();
+  });
 }
 
 }  // namespace
