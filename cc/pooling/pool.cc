@@ -48,9 +48,6 @@ class OccurrenceRows {
   int64_t distance_;
 };
 
-// A row in cache costs about a nanosecond per four floats, a row in memory a few times that.
-int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
-
 // The sum of occurrences [begin, end), at least one, into `out`.
 template <typename Rows, typename Dim>
 void SumBag(const OccurrenceRows<Rows>& rows, int64_t begin, int64_t end, Dim dim, float* out) {

@@ -13,8 +13,6 @@
 namespace sok {
 namespace {
 
-int64_t RowCost(int64_t dim) { return 4 + dim / 4; }
-
 // The columns [column, column + width) of a segment's sum.
 class SegmentColumns {
  public:
