@@ -63,8 +63,9 @@ struct GroupBatch {
   Span<EngineTable* const> tables;  // distinct, of one engine
   Span<const LookupSpec> specs;
   Span<const LookupInput> inputs;  // inputs[l] belongs to specs[l]
-  // In training, ids without a row get one, and rows get gradients. Otherwise such ids read as their initial
-  // values and nothing is inserted.
+  // In training, ids that the table admits and that have no row get one, and rows get gradients. Otherwise
+  // nothing is inserted. An id that stays without a row reads as its initial values, or as the default value
+  // of a table whose admission filters ids.
   bool training = true;
 };
 
@@ -82,8 +83,9 @@ struct EngineStep {
 // All objects passed to a call were made by this engine.
 //
 // Thread-safe: calls lock the tables, those of a group in one global order. After an error the contents of
-// outputs are undefined, and rows that were in the tables are unchanged. Nothing is thrown; if memory runs
-// out, calls return ResourceExhausted. Results do not depend on the context's executor.
+// outputs are undefined. A training lookup of several tables may then have given some of them new rows, and
+// evicted rows for these; all other rows are unchanged. Nothing is thrown; if memory runs out, calls return
+// ResourceExhausted. Results do not depend on the context's executor.
 //
 // An engine must implement lookups on one rank and their gradients. The other calls return Unimplemented
 // unless the engine overrides them.
@@ -109,7 +111,8 @@ class Engine {
 
   // Looks up a whole group: builds bags, merges duplicate ids per table, finds their rows (in training
   // inserts new ones) and writes outputs[l] for each lookup l. InvalidArgument for wrong indices, row splits,
-  // weights or ids; of several errors, that of the first lookup.
+  // weights or ids. Of several wrong indices, row splits and weights, the error is that of the first lookup;
+  // errors of tables, such as a wrong id, come after these.
   virtual Status Lookup(const EngineContext& context, const GroupBatch& batch, GroupPlan* plan,
                         Span<const OutputRows> outputs, EngineScratch* scratch) = 0;
 

@@ -19,7 +19,7 @@ namespace sok {
 // A consistent snapshot of a table's statistics.
 struct TableDescription {
   int64_t rows = 0;       // in use on this rank
-  int64_t bytes = 0;      // of rows, slots, index, and ids that wait for admission
+  int64_t bytes = 0;      // of rows, slots, other data per row, index, and admission's counts
   int64_t steps = 0;      // optimizer steps taken, or the global step from SetGlobalStep
   std::string optimizer;  // "" before the first step
 };

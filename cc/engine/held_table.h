@@ -155,7 +155,8 @@ class HeldTable {
 
   // --- Saving ---
 
-  // Evicts the rows that options().eviction removes when a checkpoint is written.
+  // Evicts the rows, and the ids that wait for admission, that options().eviction removes when a checkpoint
+  // is written.
   virtual Status EvictForSave() = 0;
   // Starts to track changes. A second call changes nothing.
   virtual Status TrackChanges() = 0;

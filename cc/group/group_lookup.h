@@ -17,7 +17,7 @@
 
 namespace sok {
 
-// Working memory of GroupForward; one call at a time. Later calls reuse the allocations of the first.
+// Working memory of a lookup; one call at a time. Later calls reuse the allocations of the first.
 struct GroupScratch {
   ObjectPool<Deduplicator> deduplicators;  // one for each thread
   ObjectPool<RowPointers> pointers;        // one for each thread
@@ -32,7 +32,8 @@ struct GroupScratch {
 // CanReadDirectly and ReadDirectly.
 //
 // Locks the tables in one global order, so that groups that share tables cannot deadlock. After an error the
-// outputs must not be used, and rows that were in the tables are unchanged.
+// outputs must not be used. In training, some tables may then have new rows, and may have evicted rows for
+// them; all other rows are unchanged.
 Status GroupForward(Executor& executor, Span<Table* const> tables, Span<const Span<const int64_t>> ids,
                     LookupPlan* plan, Span<const OutputRows> outputs, GroupScratch* scratch);
 

@@ -48,8 +48,8 @@ inline Status WeightNotFinite(const std::string& variable, int64_t i, float weig
   return InvalidArgument(LookupMessage(variable, "weight ", i, " is ", weight));
 }
 
-// Ids of one lookup, or of all ranks' lookups in one table, are numbered by 32-bit integers; on a GPU those
-// of all tables of a group.
+// The ids that a group looks up in one table, and those that all ranks request of it, are numbered by 32-bit
+// integers; on a GPU, those of all tables of a group together.
 inline Status TooManyIds(const std::string& variable, int64_t ids) {
   return InvalidArgument(LookupMessage(variable, ids, " ids are too many for one step"));
 }

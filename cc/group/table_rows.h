@@ -18,8 +18,8 @@ namespace sok {
 Status ResolveRows(Executor& executor, Table* table, bool training, Span<const int32_t> occurrences,
                    TablePart* part);
 
-// Pointers to the weights of some ids. Ids without a row point into `initial`, which holds their initial
-// values or, if the table has admission, its default value.
+// Pointers to the weights of some ids. Those of ids without a row point into `initial`, which holds their
+// initial values or, if the table's admission filters ids, one row of its default value.
 struct RowPointers {
   std::vector<const float*> rows;
   std::vector<float> initial;

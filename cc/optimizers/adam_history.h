@@ -36,8 +36,8 @@ namespace sok {
 class AdamSeries {
  public:
   // For 0 <= beta1 < 1 and 0 <= beta2 <= 1. Picks the fewest terms (4 or 8) that keep error_bound() below
-  // kTolerance. terms() is 0 if neither does (beta2 far below 1), or if the horizon would exceed kMaxHorizon
-  // (q near or above 1); missed steps must then be taken one by one.
+  // kTolerance. terms() is 0 if neither does (for beta1 = 0.9, a beta2 of 0.95), or if the horizon would
+  // exceed kMaxHorizon (q near or above 1); missed steps must then be taken one by one.
   AdamSeries(double beta1, double beta2);
 
   int terms() const { return terms_; }

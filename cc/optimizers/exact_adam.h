@@ -16,9 +16,10 @@ namespace sok {
 // last current, and applies the missed steps all at once when the row is next updated or read (see
 // adam_history.h). The result differs from the dense optimizer in double precision by float rounding only.
 //
-// Memory: 4 bytes per row, and 36 bytes (68 if beta2 is small) per step for at most kMaxHistory steps. Then
-// all rows are caught up once and the history restarts. The same happens when beta1, beta2 or epsilon change,
-// so each change costs a pass over the table. alpha may change at every step at no cost.
+// Memory: 4 bytes per row, and per step, for at most kMaxHistory steps, 36 bytes (with a series of eight
+// terms 68, without a series 4: see AdamSeries). Then all rows are caught up once and the history restarts.
+// The same happens when beta1, beta2 or epsilon change, so each change costs a pass over the table. alpha may
+// change at every step at no cost.
 //
 // Infinite moments, from a gradient whose square overflows or from a checkpoint, stay infinite and act as in
 // TensorFlow: an element whose v is inf does not move. With epsilon 0, an element without a gradient so far

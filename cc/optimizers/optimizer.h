@@ -29,9 +29,9 @@ struct PastSteps {
 // The optimizer of one table: its arithmetic and the state of the table as a whole. The state of a row is in
 // the slots of its record, after the weights (see RowStore).
 //
-// Order of calls: CheckHyper; RowStore::SetSlots(Slots(...)); Reserve; then any number of OnNewRow, Apply and
-// CatchUp. Not thread-safe: the table's lock guards it. A call spreads its work over the executor; its
-// results are the same for every executor.
+// Order of calls: CheckHyper; RowStore::SetSlots(Slots(...)) and Reserve, in either order; then any number of
+// OnNewRow, Apply and CatchUp. Not thread-safe: the table's lock guards it. A call spreads its work over the
+// executor; its results are the same for every executor.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -56,7 +56,8 @@ class Optimizer {
   std::vector<SlotSpec> Slots(int64_t dim, Span<const float> hyper) const;
   std::vector<std::string> slot_names() const;
 
-  // Makes room for the optimizer's own data on each of the rows [0, rows).
+  // Makes room for the optimizer's own data on each of the rows [0, rows). ResourceExhausted if memory runs
+  // out.
   virtual Status Reserve(int64_t rows);
   // Marks a row that is new, or has a new key: its weights and slots count as current. Needs Reserve(row +
   // 1).
@@ -64,7 +65,7 @@ class Optimizer {
 
   // Takes one step with the gradients of `rows`, store->dim() floats each. Rows are distinct and below
   // store->rows(). A step without rows counts as a step. InvalidArgument for a bad `hyper`, as from
-  // CheckHyper; then nothing has changed.
+  // CheckHyper, and ResourceExhausted as from Reserve(store->rows()); then nothing has changed.
   virtual Status Apply(Executor& executor, Span<const float> hyper, Span<const int64_t> rows,
                        const RowGradients& gradients, RowStore* store) = 0;
 
@@ -78,7 +79,7 @@ class Optimizer {
   // Whether a checkpoint can hold rows that are not caught up, together with the steps that they may have
   // missed.
   virtual bool can_save_lag() const { return false; }
-  // The steps that rows may have missed; no steps if all rows are current.
+  // The steps that rows may have missed; no steps after ForgetPastSteps or RestoreState.
   virtual PastSteps past_steps() const { return PastSteps(); }
   // The value of steps() at which a row was last current.
   virtual int64_t last_current(int64_t /*row*/) const { return steps_; }

@@ -30,6 +30,12 @@
 //   template <typename Dim>
 //   SOK_HOST_DEVICE ForSumOfSquares(float sum, float* row_slots, Dim dim) const
 //
+// A rule with kUntouched of kSlotsDecay also has
+//
+//   kDecayOfSlot   for each slot, the number of the hyper-parameter that a step multiplies it by
+//   float decay[]  a member: what the step multiplies each slot by. The constructor sets the factors of one
+//                  step, and the optimizer those of a row that has missed steps
+//
 // A rule whose new weights depend on the norm of one of the row's slots sets kNormOfSlot to the slot's
 // number. Its operator() is called for all elements first and changes nothing but that slot. Then it has
 //

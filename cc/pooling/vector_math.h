@@ -1,5 +1,5 @@
-// Loops over the columns of a row in a form that compilers vectorize. They work element by element, so the
-// results do not depend on the vector width.
+// Loops over the columns of a row in a form that compilers vectorize. They work element by element, and Dot
+// adds in a fixed order, so the results do not depend on the vector width.
 #ifndef SOK_CC_POOLING_VECTOR_MATH_H_
 #define SOK_CC_POOLING_VECTOR_MATH_H_
 

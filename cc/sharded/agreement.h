@@ -38,6 +38,7 @@ struct Refusal {
   // The position of the table that differs from the owner's: the rank adds its own definition to the text.
   int64_t table = -1;
 
+  // The token of the answer's header, from which FirstRefusal gets `table`; 0 if there is none.
   int64_t token() const { return table + 1; }
 };
 

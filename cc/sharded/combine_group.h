@@ -18,7 +18,8 @@ namespace sok {
 // or the partial sum of bag plan.routes[t].bags[i] (kSums).
 using ReceivedRows = std::vector<std::vector<const float*>>;
 
-// Reads the answers of all owners. If any rank had an error, every rank returns that error.
+// Reads the answers of all owners. If any rank had an error, every rank returns that error. If ranks disagree
+// about a table, the text describes this rank's table, which it locks, unless `tables` is empty.
 Status ReadReplies(Span<Table* const> tables, const RoutePlan& plan, const Inbox& replies,
                    ReceivedRows* received);
 

@@ -11,7 +11,7 @@ enum class GradientFormat : int64_t { kFloat32 = 0, kFloat16 = 1, kBfloat16 = 2 
 constexpr bool IsGradientFormat(int64_t value) { return value >= 0 && value <= 2; }
 constexpr int64_t BytesOf(GradientFormat format) { return format == GradientFormat::kFloat32 ? 4 : 2; }
 
-// Rounds to nearest, ties to even: IEEE binary16 (beyond 65504 to infinity), or the upper half of a float.
+// Rounds to nearest, ties to even: IEEE binary16 (from 65520 on to infinity), or the upper half of a float.
 // NaN stays NaN. `format` is one of the 16-bit formats.
 void EncodeGradients(GradientFormat format, const float* values, int64_t count, uint16_t* out);
 

@@ -67,7 +67,7 @@ struct ServedPlan {
   int ranks = 1;
   Status status;  // an error of this rank or of another; all ranks get it
   std::vector<ExchangeMode> modes;
-  std::vector<ServedPart> parts;  // one per table
+  std::vector<ServedPart> parts;  // one per table; none after an error
 };
 
 }  // namespace sok

@@ -13,9 +13,10 @@
 namespace sok {
 
 // Sums the gradients of each distinct id (kRows) or takes those of each bag (kSums), and writes the messages
-// of exchange 3: to each owner one gradient for each row that it answered with, in the same order, in
-// `format`. Without training sends no gradients. gradients[l] belongs to plan.group.lookups[l]; `replies` are
-// those that ReadReplies accepted, whose tokens go back to their owners. The same bits for every executor.
+// of exchange 3: to each rank one gradient for each row that was requested from it, in the order of the
+// request, in `format`. Without training sends no gradients. gradients[l] belongs to plan.group.lookups[l];
+// `replies` are those that ReadReplies accepted, whose tokens go back to their owners. The same bits for
+// every executor.
 Status ReduceGroup(Executor& executor, const RoutePlan& plan, Span<const GradientRows> gradients,
                    const Inbox& replies, GradientFormat format, AllocateWords allocate);
 

@@ -22,7 +22,8 @@ Status RouteGroup(Executor& executor, Span<Table* const> tables, Span<const Span
                   RoutePlan* plan, GroupScratch* scratch);
 
 // Writes the messages of exchange 1. If `status` is an error the messages carry it, and only `rank`, `ranks`
-// and the training flag of `plan` are read. ResourceExhausted if `allocate` fails.
+// and the training flag of `plan` are read. Otherwise locks the tables, one after the other.
+// ResourceExhausted if `allocate` fails.
 Status WriteRequests(Span<Table* const> tables, const Status& status, const RoutePlan& plan,
                      AllocateWords allocate);
 

@@ -23,9 +23,9 @@ struct ArrivedGradients {
   std::vector<std::vector<float>> decoded;      // by rank: gradients that were not sent as float32
 };
 
-// Reads the messages of exchange 3. `plan` comes from the ServeGroup of the same step; dims[t] is the number
-// of floats of a row. FailedPrecondition if a rank's gradients belong to another step, because its session
-// did not run the same steps as this one's; Internal if their sizes do not fit.
+// Reads the messages of exchange 3. `plan` comes from the ServeGroup of the same step, and its status is OK;
+// dims[t] is the number of floats of a row. FailedPrecondition if a rank's gradients belong to another step,
+// because its session did not run the same steps as this one's; Internal if their sizes do not fit.
 Status ReadGradients(const ServedPlan& plan, Span<const int64_t> dims, const Inbox& messages,
                      ArrivedGradients* arrived);
 

@@ -22,7 +22,7 @@ namespace sok {
 // admits the id at once.
 class AdmissionFilter {
  public:
-  // `options` must be valid. ResourceExhausted if memory runs out.
+  // `admission` must have passed CheckOptions. ResourceExhausted if memory runs out.
   Status Init(const Admission& admission);
 
   // totals[i] = the occurrences of ids[i], which has no row: counts[i] of this lookup plus all earlier ones.

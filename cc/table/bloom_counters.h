@@ -23,7 +23,8 @@ namespace sok {
 // Thread safety: const members may run at the same time. Move-only.
 class BloomCounters {
  public:
-  // The largest filter that is an array in memory and in checkpoints. A larger one is blocks.
+  // The largest filter that is an array in memory and in checkpoints. Of a larger one, both have only the
+  // blocks that are not zero.
   static constexpr int64_t kMaxArrayBytes = int64_t{16} << 20;
 
   // InvalidArgument unless 1 <= max_elements <= 2^40, 1e-15 <= p < 1, and counter_bits is 8, 16, 32 or 64.
@@ -38,7 +39,7 @@ class BloomCounters {
   static bool IsInBlocks(const Shape& shape, int counter_bits) {
     return shape.counters > kMaxArrayBytes / (counter_bits / 8);
   }
-  // The number of blocks of the whole filter. What the last one has after the last counter is zero.
+  // The number of blocks of the whole filter. The bytes of the last block after the last counter are zero.
   static int64_t BlocksOf(int64_t counters, int counter_bits) {
     return (counters - 1) / CountersPerBlock(counter_bits) + 1;
   }

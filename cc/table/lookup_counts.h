@@ -17,7 +17,7 @@ struct LookupCounts {
   std::atomic<int64_t> distinct_ids{0};  // distinct within each group lookup
   std::atomic<int64_t> admitted_ids{0};  // ids that got a row
   std::atomic<int64_t> filtered_ids{0};  // distinct_ids without a row because of admission
-  std::atomic<int64_t> bytes_sent{0};    // ids, rows and gradients in messages, without message headers
+  std::atomic<int64_t> bytes_sent{0};    // requests, rows and gradients, without the messages' headers
 
   static void Add(std::atomic<int64_t>& count, int64_t amount) {
     count.fetch_add(amount, std::memory_order_relaxed);

@@ -23,8 +23,8 @@ struct ChainEnd {
 // thread-safe.
 class RowChanges {
  public:
-  // Nothing is tracked before Start, which makes room for rows [0, rows). Calling it again changes nothing
-  // else. ResourceExhausted if memory runs out; nothing has changed then.
+  // Starts to track changes, and makes room for rows [0, rows). A second call only makes room. Before the
+  // first, the other calls do nothing. ResourceExhausted if memory runs out; nothing has changed then.
   Status Start(int64_t rows);
   bool tracks() const { return tracks_; }
   // Makes room for rows [0, rows) and for `erasures` more erased ids, so that nothing below can fail.

@@ -38,7 +38,6 @@ namespace sok {
 class Table {
  public:
   static constexpr int64_t kAbsent = IdIndex::kAbsent;
-  static constexpr int64_t kMaxDim = TableOptions::kMaxDim;
 
   // Checks the options. A table without hashing gets all its rows at once, with their initial values.
   static StatusOr<std::unique_ptr<Table>> Create(Executor& executor, TableOptions options);
@@ -62,7 +61,7 @@ class Table {
   std::vector<int64_t> Keys() const;
   // Calls visit(rows) on pieces of the rows in use, in order of row number.
   void ForEachPiece(FunctionRef<void(Span<const int64_t> rows)> visit) const;
-  // Bytes of rows, slots, per-row data, index, and ids that wait for admission.
+  // Bytes of rows, slots, other data per row, index, and admission's counts.
   int64_t bytes() const;
 
   // rows[i] = the row of ids[i], or kAbsent. This rank holds the ids, which may repeat; those beyond
@@ -137,7 +136,8 @@ class Table {
   // Erases keys, also those that wait for admission; absent keys are skipped. *erased = the number of rows
   // erased. InvalidArgument without hashing; ResourceExhausted if memory runs out, and then none was erased.
   Status Erase(Executor& executor, Span<const int64_t> keys, int64_t* erased);
-  // Evicts the rows that options().eviction removes when a checkpoint is written. Errors as for Erase.
+  // Evicts the rows, and the ids that wait for admission, that options().eviction removes when a checkpoint
+  // is written. *evicted = the number of rows evicted. Errors as for Erase.
   Status EvictForSave(Executor& executor, int64_t* evicted);
 
   // The clocks of eviction: steps taken, which are calls of ApplyGradients or the steps that SetGlobalStep

@@ -23,7 +23,8 @@ const char* NameOf(OnFull on_full);
 
 // Which keys get rows: those that have occurred at least `filter_freq` times in training lookups, including
 // the current one. The others read as `default_value` in every column and are not trained. With a
-// `filter_freq` of 0, as in DeepRec, ids are counted only: those without a row read as their initial row.
+// `filter_freq` of 0, as in DeepRec, keys are counted, but each gets its row in its first training lookup,
+// and until then reads as its initial row.
 //
 // With before_lookup, as in DeepRec's releases until 2023, a lookup reads what its keys were before it: those
 // that get their rows in it still read as default_value, and are trained.
@@ -46,7 +47,8 @@ struct Admission {
   bool filters() const { return kind != Kind::kNone && filter_freq > 0; }
 };
 
-// Which rows are evicted when a checkpoint is written.
+// Which rows are evicted when a checkpoint is written. With kGlobalStep, also the ids that wait for
+// admission and whose last occurrence is as old.
 struct Eviction {
   enum class Kind {
     kNone,

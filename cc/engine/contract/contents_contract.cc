@@ -73,7 +73,7 @@ std::vector<int64_t> KeysIn(HeldTable* table, RowSet set, int64_t limit = INT64_
 }
 
 TEST_P(ContentsContract, RowsComeInTheOrderOfTheirNumbersInBoundedPieces) {
-  // More than the 2^16 rows of a piece, except for the slowest engines.
+  // More than fit one piece, except for the slowest engines.
   const int64_t rows = GetParam().is_slowest ? 3000 : GetParam().is_slow ? 66000 : 100000;
   std::vector<int64_t> keys(static_cast<size_t>(rows));
   std::iota(keys.rbegin(), keys.rend(), -3);
