@@ -43,7 +43,8 @@ class EngineTable : public EngineObject {
   // references[i], which TrainedGroup::WriteReferences wrote. Rows may repeat unless `distinct`: the
   // gradients of a row are summed first, in the order given. Gradients of rows that were evicted since the
   // lookup are dropped. A step without rows counts as a step. The first step attaches the optimizer; another
-  // optimizer later is FailedPrecondition. A row that the table never had is InvalidArgument.
+  // optimizer later is FailedPrecondition. A row that the table never had is InvalidArgument. If memory runs
+  // out, the optimizer may be attached without a step.
   virtual Status ApplyGradients(const EngineContext& context, std::string_view optimizer,
                                 Span<const float> hyper, Span<const int64_t> references, const float* grads,
                                 bool distinct) = 0;

@@ -35,7 +35,7 @@ struct LookupInput {
   const void* ids = nullptr;  // [num_ids] of key_type; int32 keys extend their sign, uint32 keys do not
   KeyType key_type = KeyType::kInt64;
   int64_t num_ids = 0;
-  int64_t num_bags = 0;                 // kSparse and kRagged
+  int64_t num_bags = 0;                 // kSparse and kRagged: below 2^31
   const int64_t* indices = nullptr;     // kSparse: [num_ids, 2]
   const int64_t* row_splits = nullptr;  // kRagged: [num_bags + 1]
   const float* weights = nullptr;       // weighted: [num_ids]

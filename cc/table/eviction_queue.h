@@ -38,7 +38,7 @@ class EvictionQueue {
   Status PrepareTake(const RowDirectory& directory, const RowUsage& usage, int64_t n, int64_t kept,
                      int64_t added);
   // Removes the first `n` rows that are not among `kept` from the queue and returns them in order; there must
-  // be as many. `kept` may contain RowDirectory::kAbsent. The result is valid until the next call.
+  // be that many. `kept` may contain RowDirectory::kAbsent. The result is valid until the next call.
   Span<const int64_t> Take(const RowDirectory& directory, const RowUsage& usage, int64_t n,
                            Span<const int64_t> kept);
 

@@ -120,7 +120,8 @@ class Table {
   // of references[i]. Rows may repeat unless `distinct`: the gradients of a row are summed first, in the
   // order given. Gradients of rows that were freed since the lookup are dropped. A step without rows counts
   // as a step. The first call attaches the optimizer; another optimizer later is FailedPrecondition. A row
-  // that the table never had is InvalidArgument. After an error the table is unchanged.
+  // that the table never had is InvalidArgument. After an error the table is unchanged, but if memory ran
+  // out, the optimizer may be attached.
   Status ApplyGradients(Executor& executor, std::string_view optimizer, Span<const float> hyper,
                         Span<const int64_t> references, const float* grads, bool distinct);
   // The same for distinct rows, with gradients that are computed on demand. CheckStep must have passed.

@@ -82,7 +82,7 @@ struct TableOptions {
   int rank = 0;               // this rank among `ranks`
   int ranks = 1;
   Placement placement = {};         // which rank holds which key
-  Initializer initializer = {};     // has its seed, for given rows too: see InitializerOf
+  Initializer initializer = {};     // with its seed, also for kGiven: InitializerOf adds the rows
   std::vector<float> initial_rows;  // [initializer.rows, dim], of InitializerKind::kGiven; else empty
   std::string key_dtype = "int64";  // of the ids that callers look up; the table itself stores int64
   // The next three need use_hashtable.
