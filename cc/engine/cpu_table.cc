@@ -12,6 +12,12 @@
 namespace sok {
 namespace {
 
+// Runs work(). If memory runs out, the error names the variable, as those of the table do.
+template <typename Work>
+Status WithinMemoryOf(const Table& table, const Work& work) {
+  return NamedError(table.options(), WithinMemory(work));
+}
+
 // InvalidArgument for the first key that repeats an earlier one.
 Status CheckDistinct(Executor& executor, const Table& table, Span<const int64_t> keys) {
   if (keys.size() > std::numeric_limits<int32_t>::max()) return TooManyKeys(table.options(), keys.size());
@@ -36,13 +42,13 @@ Status CpuTable::ApplyGradients(const EngineContext& context, std::string_view o
                                 Span<const float> hyper, Span<const int64_t> references, const float* grads,
                                 bool distinct) {
   const MutexLock lock(table_->mutex());
-  return WithinMemory([&] {
+  return WithinMemoryOf(*table_, [&] {
     return table_->ApplyGradients(context.executor, optimizer, hyper, references, grads, distinct);
   });
 }
 
 Status CpuTable::Assign(const EngineContext& context, Span<const int64_t> keys, const float* values) {
-  return WithinMemory([&] {
+  return WithinMemoryOf(*table_, [&] {
     SOK_RETURN_IF_ERROR(CheckDistinct(context.executor, *table_, keys));
     const MutexLock lock(table_->mutex());
     return table_->Assign(context.executor, keys, values);
@@ -51,13 +57,15 @@ Status CpuTable::Assign(const EngineContext& context, Span<const int64_t> keys, 
 
 Status CpuTable::Erase(const EngineContext& context, Span<const int64_t> keys, int64_t* erased) {
   const MutexLock lock(table_->mutex());
-  return WithinMemory([&] { return table_->Erase(context.executor, keys, erased); });
+  return WithinMemoryOf(*table_, [&] { return table_->Erase(context.executor, keys, erased); });
 }
 
 Status CpuTable::SetGlobalStep(int64_t step) {
   const MutexLock lock(table_->mutex());
-  table_->SetGlobalStep(step);
-  return OkStatus();
+  return WithinMemoryOf(*table_, [&] {
+    table_->SetGlobalStep(step);
+    return OkStatus();
+  });
 }
 
 StatusOr<std::unique_ptr<HeldTable>> CpuTable::Hold(const EngineContext& context) {
