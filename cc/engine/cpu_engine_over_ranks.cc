@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <utility>
 
 #include "cc/base/vectorize.h"
 #include "cc/base/within_memory.h"

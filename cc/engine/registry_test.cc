@@ -1,7 +1,5 @@
 #include "cc/engine/registry.h"
 
-#include <memory>
-#include <string>
 #include <utility>
 
 #include "cc/engine/contract/sketch_engine.h"

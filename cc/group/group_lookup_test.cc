@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 

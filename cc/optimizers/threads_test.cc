@@ -1,7 +1,6 @@
 // Every optimizer gives the same bits with any number of threads and any vector instructions.
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 #include "cc/base/testing/vector_levels.h"

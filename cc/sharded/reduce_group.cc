@@ -1,6 +1,5 @@
 #include "cc/sharded/reduce_group.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "cc/dedup/segments.h"

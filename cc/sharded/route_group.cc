@@ -1,7 +1,6 @@
 #include "cc/sharded/route_group.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "cc/group/lookup_errors.h"
 #include "cc/group/parallel_parts.h"

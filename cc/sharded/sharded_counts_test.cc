@@ -2,7 +2,6 @@
 // of the messages.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <random>
 #include <set>
 

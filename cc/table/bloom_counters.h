@@ -2,7 +2,6 @@
 #define SOK_CC_TABLE_BLOOM_COUNTERS_H_
 
 #include <cstdint>
-#include <utility>
 
 #include "cc/base/huge_pages.h"
 #include "cc/base/span.h"
