@@ -11,9 +11,9 @@
 namespace sok {
 
 // An optimizer whose slots decay in every step for every row, while only touched rows' weights move. Keras'
-// optimizers with running averages work like this. A step multiplies slot k by hyper-parameter number
-// Rule::kDecayOfSlot[k]. The member decay[k] of a Rule covers the steps that a row has missed and the present
-// step.
+// legacy Nadam, and its RMSprop without momentum, work like this. A step multiplies slot k by hyper-parameter
+// number Rule::kDecayOfSlot[k]. The member decay[k] of a Rule covers the steps that a row has missed and the
+// present step.
 //
 // The decay of untouched rows is postponed: the optimizer keeps for each row the step at which it was last
 // current. When the row is next touched or read, its slots are multiplied by a power of the factors. If a
