@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cc/base/object_pool.h"
+#include "cc/base/within_memory.h"
 #include "cc/dense_tables/combine_rows.h"
 #include "cc/dense_tables/merge_ids.h"
 #include "sok_ops/kernels/tf_executor.h"
@@ -260,27 +261,35 @@ class CombineRowsGradOp : public CombineKernel {
     for (int unit = 0; unit < units_; ++unit) {
       Unit read;
       OP_REQUIRES_OK(context, Read(context, unit, &read));
-      for (size_t i = 0; i < read.bags.size(); ++i) {
-        const tf::Tensor& gradient = context->input(2 * units_ + inputs_ + inputs_of_[unit][i]);
-        const tf::TensorShape expected({read.bags[i].outputs(), read.dim});
-        // An error leaves `sums` with inputs of this call.
-        if (gradient.shape() != expected) {
-          *sums = RowGradientSums();
-          context->SetStatus(tf::errors::InvalidArgument("The gradient of output ", inputs_of_[unit][i],
-                                                         " has the shape ", gradient.shape().DebugString(),
-                                                         ", not ", expected.DebugString()));
-          return;
-        }
-        sums->Add(read.bags[i], gradient.flat<float>().data(), read.dim);
-      }
       tf::Tensor* output = nullptr;
       OP_REQUIRES_OK(context,
                      context->allocate_output(unit, tf::TensorShape({read.num_rows, read.dim}), &output));
-      sums->Sum(executor, read.places, read.num_rows, read.dim, output->flat<float>().data());
+      const Status status = WithinMemory(
+          [&] { return SumUnit(context, unit, read, executor, sums.get(), output->flat<float>().data()); });
+      // An error leaves `sums` with inputs of this call.
+      if (!status.ok()) *sums = RowGradientSums();
+      OP_REQUIRES_OK(context, ToTf(status));
     }
   }
 
  private:
+  // out, [read.num_rows, read.dim], becomes the gradients of a unit's rows.
+  Status SumUnit(tf::OpKernelContext* context, int unit, const Unit& read, TfExecutor& executor,
+                 RowGradientSums* sums, float* out) const {
+    for (size_t i = 0; i < read.bags.size(); ++i) {
+      const int number = inputs_of_[unit][i];
+      const tf::Tensor& gradient = context->input(2 * units_ + inputs_ + number);
+      const tf::TensorShape expected({read.bags[i].outputs(), read.dim});
+      if (gradient.shape() != expected) {
+        return InvalidArgument("The gradient of output ", number, " has the shape ",
+                               gradient.shape().DebugString(), ", not ", expected.DebugString());
+      }
+      sums->Add(read.bags[i], gradient.flat<float>().data(), read.dim);
+    }
+    sums->Sum(executor, read.places, read.num_rows, read.dim, out);
+    return OkStatus();
+  }
+
   ObjectPool<RowGradientSums> sums_;
 };
 REGISTER_KERNEL_BUILDER(Name("SokCombineRowsGrad").Device(tf::DEVICE_CPU), CombineRowsGradOp);
