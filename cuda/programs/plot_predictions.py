@@ -59,7 +59,7 @@ def draw(predictions: list[dict[str, Any]], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     grid.flat[0].set_ylabel("% of the data sheet's bandwidth", fontsize=8)
     grid.flat[-1].legend(frameon=False, fontsize=7, loc="lower right")
-    figure.suptitle("Predicted, not measured: no GPU has run these kernels yet", fontsize=9)
+    figure.suptitle("Predicted, not measured", fontsize=9)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -2,7 +2,8 @@
 //
 //   predict          the tables
 //   predict --json   {"predictions": [{"operation", "dim", "device", "bytes_per_id", ...}, ...],
-//                     "kernels": {name in cuda/resources/kernels.txt: resident warps}}
+//                     "kernels": {"FILE: NAME": resident warps, ...}}, as cuda/resources/kernels.txt names
+//                     them
 #include <cstdio>
 #include <cstring>
 #include <map>

@@ -35,7 +35,7 @@ inline constexpr double kCacheWait = 0.25e-6;
 
 // One kernel of an operation. Numbers are for each id of the batch unless they say otherwise.
 struct KernelWork {
-  const char* kernel;  // its file and its line in cuda/resources/kernels.txt; null for several kernels
+  const char* kernel;  // "FILE: NAME", the name as in cuda/resources/kernels.txt; null for several
   double warps;        // resident on a multiprocessor
   Traffic traffic;     // bytes
   double random = 0;   // the bytes at random places...

@@ -9,9 +9,10 @@ REPORTS are the files of Bazel's output group `ptxas` (tools/cuda_library.bzl), 
     bazel build --output_groups=ptxas //cuda/engine:registered_engine
     python cuda/resources/kernel_resources.py table bazel-bin/cuda
 
-EXPECTED has a section for each .cu file and a line for each kernel: its name, the threads of a block, and for
-each architecture the most registers per thread with which as many blocks fit as now. Kernels of other
-libraries (CUB) are in the table only.
+EXPECTED has a section for each unit that nvcc compiles and a line for each kernel: its name, the threads of a
+block, and for each architecture the most registers per thread with which as many blocks fit as now. A unit is
+a .cu file, or all files of a target that are compiled as one, and then has the target's name
+(tools/cuda_kernels.bzl). Kernels of other libraries (CUB) are in the table only.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ MOST_REGISTERS = 255
 class Kernel:
     """One kernel on one architecture."""
 
-    file: str  # the .cu file, from cuda/ on
+    file: str  # the unit, from cuda/ on
     name: str  # without namespaces and parameters
     arch: str
     registers: int = 0
@@ -157,7 +158,7 @@ def read_reports(paths: Iterable[str]) -> list[Kernel]:
 
 
 def source_of(report: Path) -> str:
-    """The source of the report FOLDER/_cuda/LIBRARY/FILE.cu.ptxas.txt: FOLDER/FILE.cu, from cuda/ on."""
+    """The unit of the report FOLDER/_cuda/LIBRARY/UNIT.cu.ptxas.txt: FOLDER/UNIT.cu, from cuda/ on."""
     parts = report.parts
     at = len(parts) - 1 - parts[::-1].index("_cuda") if "_cuda" in parts else len(parts) - 1
     folder = parts[:at]
