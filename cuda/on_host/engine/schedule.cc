@@ -76,7 +76,7 @@ Schedule ScheduleOfEnvironment() {
     schedule.streams = eager ? Streams::kEager : Streams::kLate;
   }
   if (NumberFromEnvironment("SOK_ON_HOST_BLOCKS", &number))
-    schedule.resident_blocks = static_cast<int>(number);
+    schedule.resident_blocks = static_cast<int>(std::clamp<uint64_t>(number, 1, kMaxResidentBlocks));
   if (NumberFromEnvironment("SOK_ON_HOST_MAX_STEPS", &number))
     schedule.max_steps = static_cast<int64_t>(number);
   return schedule;
