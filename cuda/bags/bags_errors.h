@@ -15,7 +15,7 @@
 namespace sok {
 
 // The status of a BagErrorWord: OK for kNone, else the error of cc/group/lookup_errors.h. Fetches the wrong
-// value from the inputs, which are on the device, and waits for it.
+// values, one or two, from the inputs, which are on the device, and waits for each.
 Status StatusOfBagError(cudaStream_t stream, RoundTrip* round_trip, uint64_t word,
                         Span<const std::string> tables, Span<const LookupSpec> specs,
                         Span<const LookupInput> inputs);

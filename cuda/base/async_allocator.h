@@ -25,7 +25,7 @@ class AsyncAllocator : public DeviceAllocator {
  private:
   void KeepFreedMemory();
 
-  std::atomic<uint64_t> told_devices_{0};  // a bit for each of the first 64
+  std::atomic<uint64_t> told_devices_{0};  // bit number % 64 of each device
 };
 
 }  // namespace sok

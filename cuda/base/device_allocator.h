@@ -11,7 +11,7 @@
 namespace sok {
 
 // Memory that kernels can use, in the order of a stream: work enqueued on the stream between Allocate and
-// Free may use it. Neither call waits for the device.
+// Free may use it. Neither call waits for the device, unless an implementation says so.
 //
 // Callers pass one allocator for the scratch of a step and another for what a table keeps. Implementations
 // document whether they are thread-safe.

@@ -13,13 +13,14 @@
 
 namespace sok {
 
+constexpr int kThreadsPerBlock = 256;
+
 struct LaunchShape {
-  int64_t blocks = 0;  // at most 2^31 - 1
-  int threads = 256;   // of a block
-  int64_t shared_bytes = 0;
+  int64_t blocks = 0;              // at most 2^31 - 1
+  int threads = kThreadsPerBlock;  // of a block
+  int64_t shared_bytes = 0;        // dynamic shared memory of a block
 };
 
-constexpr int kThreadsPerBlock = 256;
 // More blocks than any device runs at the same time. Kernels loop (cuda/base/grid.h) over the rest.
 constexpr int64_t kMaxBlocks = 1 << 16;
 

@@ -8,8 +8,8 @@
 
 namespace sok {
 
-// The part that `i` is in: part k is [begin[k], begin[k + 1]), and parts may be empty. begin[parts + 1] does
-// not decrease, and begin[0] <= i < begin[parts].
+// The part that `i` is in: part k is [begin[k], begin[k + 1]), and parts may be empty. The parts + 1 values
+// of `begin` do not decrease, and begin[0] <= i < begin[parts].
 template <typename Index>
 SOK_HOST_DEVICE int PartOf(const Index* begin, int parts, Index i) {
   int low = 0;

@@ -17,7 +17,8 @@
 namespace sok {
 
 // Pinned memory. Allocate is slow: some milliseconds for 32 MiB. Freed memory returns to the system at a
-// later call once the stream has passed Free, or on destruction, which waits for that. Thread-safe.
+// later call once the stream has passed Free, or on destruction, which waits for that. Both calls may wait
+// for the device (cuda/base/pinned.h). Thread-safe.
 class PinnedAllocator : public DeviceAllocator {
  public:
   ~PinnedAllocator() override;

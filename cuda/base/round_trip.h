@@ -1,4 +1,4 @@
-// The one place where the host waits for the device.
+// Fetches what the host has to know from the device: the waits of lookups and steps.
 #ifndef SOK_CUDA_BASE_ROUND_TRIP_H_
 #define SOK_CUDA_BASE_ROUND_TRIP_H_
 

@@ -37,8 +37,8 @@ class GpuEngine final : public Engine {
 
   // Over ranks: words of messages, also those of an Inbox, are on the device. How often calls wait for the
   // device: Route once (and once more the first time that ids are out of order), Serve twice, Combine,
-  // RoutedWeightGradients, Sum and SumAndTrain once, Reduce and Divide never. An error in a message costs one
-  // more wait.
+  // RoutedWeightGradients and Sum once, SumAndTrain once (and once more for each table that was replaced
+  // since Serve), Reduce and Divide never. An error in a message costs one more wait.
   std::unique_ptr<RoutedGroup> NewRoutedGroup() override;
   std::unique_ptr<ServedGroup> NewServedGroup() override;
   Status Route(const EngineContext& context, const GroupBatch& batch, Span<const ExchangeMode> modes,

@@ -14,6 +14,7 @@
 
 namespace sok {
 
+// What calls reuse from step to step. One call at a time, except for `transfers`.
 class GpuScratch final : public EngineScratch {
  public:
   using EngineScratch::EngineScratch;

@@ -26,7 +26,8 @@ Status GroupTrain(GpuCall* call, const GpuGroupPlan& plan, Span<const GradientRo
 Status GroupWeightGradients(GpuCall* call, Span<DeviceTable* const> tables, const GpuGroupPlan& plan,
                             Span<const GradientRows> gradients, Span<float* const> weight_grads);
 
-// EngineTable::ApplyGradients. Waits for the device, to learn whether the references are valid for the table.
+// EngineTable::ApplyGradients. The caller holds the table's lock. Waits for the device, to learn whether the
+// references are valid for the table, and unless `distinct` once more, for the number of distinct rows.
 Status ApplyGradientsTo(GpuCall* call, DeviceTable* table, std::string_view optimizer,
                         Span<const float> hyper, Span<const int64_t> references, const float* grads,
                         bool distinct);

@@ -39,10 +39,9 @@ class MergedRows {
   // rows and have counted their ids. (If the device is lost, nothing is known.)
   Status Take(const int64_t* words);
 
-  // For a group that only reads, after rows of its tables were inserted or erased: finds its rows again,
-  // makes them current, and gives them as row numbers.
+  // For a group that only reads, if rows of its tables were inserted or erased after Enqueue: finds its rows
+  // again, as row numbers, before Take. Waits for nothing.
   Status FindAgain();
-  Status BringUpToDate();
 
  private:
   // The ids without rows, from the round trip: where those of each table begin.
@@ -71,6 +70,8 @@ class MergedRows {
   Status PrepareCommits(const Found& found, std::vector<AdmissionCommit>* commits);
   void CountIds(int64_t t, const Found& found);
   Status PutRowsFirst(const Found& found);
+  // Makes the rows current, and notes at which version of each optimizer.
+  Status BringUpToDate();
   Status MakeReferences();
   // Makes group.read_rows, for admitted ids that read as the default value.
   Status ReadDefaults(const Found& found);

@@ -16,11 +16,12 @@
 
 namespace sok {
 
-// The maximum number of rows in a piece: about 16 MiB of records.
+// The maximum number of rows in a piece: 32768, or fewer so that their records take at most 16 MiB, but at
+// least one.
 int64_t RowsOfPiece(const DeviceTable& table);
 
-// The memory of a piece on both sides, used for one piece after the other. Waits for the device in every
-// call.
+// The memory of a piece on both sides, used for one piece after the other. Read and Write wait for the
+// device.
 class RowsInPieces {
  public:
   RowsInPieces(cudaStream_t stream, DeviceAllocator* device, DeviceTable* table)

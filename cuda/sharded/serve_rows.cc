@@ -19,7 +19,7 @@
 namespace sok {
 namespace {
 
-// The rank whose request is damaged.
+// The words of the report: one, the lowest rank whose request is damaged.
 constexpr int64_t kReportWords = 1;
 
 }  // namespace

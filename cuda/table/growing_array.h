@@ -15,8 +15,8 @@
 
 namespace sok {
 
-// One number for each row of a table, zero at first. All work on it is in the order of one stream, or of
-// streams that wait for each other. Move-only.
+// Numbers that start as zeros, such as one for each row of a table. All work on it is in the order of one
+// stream, or of streams that wait for each other. Move-only.
 template <typename T>
 class GrowingArray {
  public:
