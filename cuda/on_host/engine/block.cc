@@ -150,14 +150,13 @@ void Block::MakeReady(Fiber* fiber) {
   ready_[(first_ready_ + num_ready_++) % ready_.size()] = fiber;
 }
 
-Fiber* Block::PickHighestPriority() {
+void Block::PutHighestPriorityFirst() {
   size_t highest = 0;
   for (size_t i = 1; i < num_ready_; ++i) {
     const auto at = [&](size_t j) { return ready_[(first_ready_ + j) % ready_.size()]->priority; };
     if (at(i) > at(highest)) highest = i;
   }
   std::swap(ready_[first_ready_], ready_[(first_ready_ + highest) % ready_.size()]);
-  return ready_[first_ready_];
 }
 
 Fiber* Block::Pick() {
@@ -169,7 +168,7 @@ Fiber* Block::Pick() {
                 ready_[(first_ready_ + grid_->random().Below(num_ready_)) % ready_.size()]);
       break;
     case Order::kAdversarial:
-      PickHighestPriority();
+      PutHighestPriorityFirst();
       break;
   }
   Fiber* const fiber = ready_[first_ready_];

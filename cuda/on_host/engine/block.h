@@ -83,7 +83,7 @@ class Block {
   void PoisonShared();
   void MakeReady(Fiber* fiber);
   Fiber* Pick();
-  Fiber* PickHighestPriority();
+  void PutHighestPriorityFirst();
   void Resume(Fiber* fiber);
   void Leave(Fiber* fiber, FiberState state);
   int BarrierResult(BlockVote vote) const;

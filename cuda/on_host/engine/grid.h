@@ -60,7 +60,7 @@ class Grid {
   // Runs all blocks; one of them on the calling thread.
   void Run();
 
-  // Counts a step of `block`, and sometimes switches to another block.
+  // Counts a step of the block in this slot, and sometimes switches to another block.
   void Step(int slot);
 
   const LaunchShape& shape() const { return shape_; }

@@ -5,8 +5,7 @@
 
 namespace sok {
 
-// How much the tests of this folder do. kSmall, which suits a machine without a device, unless the main
-// function of engine_test sets it.
+// How much the tests of this folder do: kSmall, unless engine_test's main function sets another size.
 enum class TestSize {
   kSmall,   // some hundred ids, for kernels that run on the host
   kNormal,  // about a second per test on a device
