@@ -133,7 +133,7 @@ Status FillBytes(cudaStream_t stream, void* memory, int byte, int64_t bytes) {
                     " bytes on the device");
 }
 
-// first[p] = the slot of occurrence p in `slots`, which were empty.
+// Empties `slots`, and fills them: slot_of[p] is the slot of occurrence p, if its table's ids are merged.
 Status ClaimSlots(cudaStream_t stream, const Occurrences& occurrences, const DeviceBuffer<uint32_t>& slots,
                   uint32_t* slot_of) {
   SOK_RETURN_IF_ERROR(FillBytes(stream, slots.data(), 0xff, slots.bytes()));

@@ -17,8 +17,8 @@ namespace sok {
 // The rows of references to one table, in scratch that lives as long as this object.
 class CheckedReferences {
  public:
-  // Enqueues work on the stream that writes rows(): kAbsentRow for a row that was freed since, and for a
-  // negative reference if those are allowed.
+  // Enqueues work on the stream that writes rows(): kAbsentRow for a row that was freed since, and for
+  // references that are kAbsentRow. `may_be_absent`: Check accepts the latter.
   Status Enqueue(cudaStream_t stream, DeviceAllocator* scratch, const DeviceTable& table,
                  Span<const int64_t> references, bool may_be_absent);
   // InvalidArgument for the first reference to a row that the table never had. Waits.
