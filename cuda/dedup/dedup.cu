@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cuda/atomic>
 #include <limits>
-#include <utility>
 
 #include "cc/base/hash.h"
 #include "cuda/base/cuda_status.h"

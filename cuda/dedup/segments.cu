@@ -1,5 +1,4 @@
 #include <limits>
-#include <utility>
 
 #include "cuda/base/device_buffer.h"
 #include "cuda/base/grid.h"

@@ -1,7 +1,6 @@
 #include "cuda/engine/gpu_engine.h"
 
 #include <utility>
-#include <vector>
 
 #include "cc/base/within_memory.h"
 #include "cuda/engine/gpu_call.h"

@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "cc/base/within_memory.h"
 #include "cuda/engine/gpu_call.h"
 #include "cuda/engine/gpu_engine.h"

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cuda/base/grid.h"
 #include "cuda/pooling/finish_sum.h"
 #include "cuda/pooling/long_bags.h"

@@ -1,6 +1,5 @@
 #include "cuda/sharded/reduce_gradients.h"
 
-#include <utility>
 #include <vector>
 
 #include "cc/sharded/exchange_errors.h"

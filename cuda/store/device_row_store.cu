@@ -2,6 +2,7 @@
 
 #include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
+#include "cuda/rows/part_launch.h"
 #include "cuda/store/device_row_store.h"
 #include "cuda/store/lanes.h"
 
@@ -89,7 +90,7 @@ Status DeviceRowStore::SetSlots(cudaStream_t stream, Span<const SlotSpec> slots,
   if (!fills.ok()) return fills.status();
   DeviceSlabs next = SlabsOf(width, row_allocator_, device_allocator_);
   SOK_RETURN_IF_ERROR(next.Reserve(stream, slabs_.size()));
-  const int lane_bits = LaneBitsFor(width);
+  const int lane_bits = LanesLog2(width, /*width=*/1);
   SOK_RETURN_IF_ERROR(Launch("SetSlots", stream, ShapeFor(rows, 1 << lane_bits), MoveRowsKernel, view(),
                              ViewOf(next, dim_, width, fills.value().data()), rows, lane_bits));
   slots_.assign(slots.begin(), slots.end());

@@ -10,14 +10,8 @@
 
 namespace sok {
 
-// log2 of the threads for a row of `floats` columns: the next power of two, at most a warp.
-inline int LaneBitsFor(int64_t floats) {
-  int bits = 0;
-  while (bits < 5 && (int64_t{1} << bits) < floats) ++bits;
-  return bits;
-}
-
-// 2^bits adjacent threads of the grid work on a row together, and take its columns in turn.
+// 2^bits adjacent threads of the grid, at most a warp (LanesLog2 of cuda/rows/part_launch.h), work on a row
+// together, and take its columns in turn.
 class Lanes {
  public:
   explicit __device__ Lanes(int bits) : bits_(bits) {}

@@ -1,5 +1,6 @@
 #include "cuda/base/launch.h"
 #include "cuda/base/parts.h"
+#include "cuda/rows/part_launch.h"
 #include "cuda/store/lanes.h"
 #include "cuda/store/new_rows.h"
 
@@ -45,14 +46,14 @@ __global__ void __launch_bounds__(kThreadsPerBlock)
 }  // namespace
 
 Status StartRows(cudaStream_t stream, const GroupRows& rows) {
-  const int lane_bits = LaneBitsFor(rows.max_width);
+  const int lane_bits = LanesLog2(rows.max_width, /*width=*/1);
   return Launch("StartRows", stream, ShapeFor(rows.max_rows, 1 << lane_bits), StartGroupKernel, rows,
                 lane_bits);
 }
 
 Status StartRows(cudaStream_t stream, const RowStoreView& store, const Initializer& initializer,
                  const int64_t* keys, const int64_t* rows, int64_t n) {
-  const int lane_bits = LaneBitsFor(store.width);
+  const int lane_bits = LanesLog2(store.width, /*width=*/1);
   return Launch("StartRows", stream, ShapeFor(n, 1 << lane_bits), StartRowsKernel, store, initializer, keys,
                 rows, n, lane_bits);
 }

@@ -1,6 +1,7 @@
 #include "cuda/base/grid.h"
 #include "cuda/base/launch.h"
 #include "cuda/rows/floats.h"
+#include "cuda/rows/part_launch.h"
 #include "cuda/store/lanes.h"
 #include "cuda/store/row_pieces.h"
 
@@ -56,7 +57,7 @@ struct ToRecords {
 template <int kWidth, typename Copy>
 Status CopyRowsByWidth(const char* what, cudaStream_t stream, const RowStoreView& store, const RowList& rows,
                        int64_t first_column, int64_t columns, const Copy& copy) {
-  const int lane_bits = LaneBitsFor(columns / kWidth);
+  const int lane_bits = LanesLog2(columns, kWidth);
   const int64_t pieces = (rows.n + kRowsAtOnce - 1) / kRowsAtOnce;
   return Launch(what, stream, ShapeFor(pieces, 1 << lane_bits), CopyRowsKernel<kWidth, Copy>, store, rows,
                 first_column, columns, lane_bits, copy);

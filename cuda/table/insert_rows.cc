@@ -1,7 +1,6 @@
 #include "cuda/table/insert_rows.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "cuda/store/new_rows.h"

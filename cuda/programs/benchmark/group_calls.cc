@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "cuda/base/cuda_status.h"
 #include "cuda/engine/gpu_group.h"
 #include "cuda/engine/gpu_table.h"
 #include "cuda/engine/plan_views.h"
