@@ -22,9 +22,9 @@ namespace sok {
 // waits for its copies.
 //
 //   const int64_t* device_begin;
-//   const IndexView* device_views;
+//   const KeyIndexView* device_views;
 //   upload.Add(Span<const int64_t>(begin), &device_begin);
-//   upload.Add(Span<const IndexView>(views), &device_views);
+//   upload.Add(Span<const KeyIndexView>(views), &device_views);
 //   StatusOr<DeviceBuffer<char>> arrays = upload.Send(stream, allocator);  // holds both
 class StagedUpload {
  public:

@@ -13,7 +13,7 @@
 //     ...
 //
 //   PartLauncher<MyPart> launcher("SumRows", stream, SumRows);
-//   for (...) SOK_RETURN_IF_ERROR(launcher.Add(part, rows, LanesFor(dim, /*width=*/4)));
+//   for (...) SOK_RETURN_IF_ERROR(launcher.Add(part, rows, LanesLog2(dim, /*width=*/4)));
 //   return launcher.Launch();
 #ifndef SOK_CUDA_ROWS_PART_LAUNCH_H_
 #define SOK_CUDA_ROWS_PART_LAUNCH_H_
