@@ -5,7 +5,7 @@
 //   SOK_ON_HOST_SEED=N        0 (the default): threads, blocks and streams in order. Others: drawn at random.
 //   SOK_ON_HOST_ORDER=...     in_order, random or adversarial, whatever the seed.
 //   SOK_ON_HOST_STREAMS=eager work runs when it is enqueued on a stream. The default is `late`.
-//   SOK_ON_HOST_BLOCKS=N      blocks that run interleaved.
+//   SOK_ON_HOST_BLOCKS=N      blocks that run interleaved, 1 to 64.
 //   SOK_ON_HOST_MAX_STEPS=N   a launch that takes more steps is reported as one that never ends.
 //
 // Thread safety: all functions may be called from any thread.
