@@ -108,6 +108,8 @@ Status DeviceAdamHistory::Reserve(cudaStream_t stream, int64_t steps) {
     const int64_t used = std::min(view_.steps, capacity_);
     const int64_t terms = series_.terms();
     SOK_RETURN_IF_ERROR(Grow(stream, memory_, used * terms, capacity * terms, &coefficients_));
+    // Before the next error: the old array is gone, and catch-ups may still come.
+    view_.coefficients = coefficients_.data();
     SOK_RETURN_IF_ERROR(Grow(stream, memory_, used, capacity, &device_alphas_));
     capacity_ = capacity;
   }
