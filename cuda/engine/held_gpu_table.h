@@ -17,8 +17,8 @@ namespace sok {
 constexpr int64_t kRowsOfWindow = int64_t{1} << 20;
 
 // EngineTable::Hold: locks the table until the result is destroyed. Works on the context's stream, and waits
-// for the device when it returns something on the host, and once for each window of rows. `own` is the
-// engine's memory. `window_rows` is a multiple of 32 below 2^31.
+// for the device when it takes or returns something on the host, and once for each window of rows. `own` is
+// the engine's memory. `window_rows` is a multiple of 32 below 2^31.
 StatusOr<std::unique_ptr<HeldTable>> HoldTable(const EngineContext& context, DeviceAllocator* own,
                                                DeviceTable* table, int64_t window_rows = kRowsOfWindow);
 

@@ -42,6 +42,8 @@ class DeviceRowChanges {
   // The keys erased since then, each once, in increasing order. Waits for the device.
   Status FetchErased(cudaStream_t stream, std::vector<int64_t>* keys) const;
 
+  // As in cc/table/row_changes.h. ResourceExhausted if memory for erased keys runs out; nothing has changed
+  // then.
   Status BeginSave(cudaStream_t stream);
   Status EndSave(cudaStream_t stream, bool ok);
 

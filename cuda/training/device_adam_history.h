@@ -37,7 +37,7 @@ class DeviceAdamHistory {
   // Sets the stream on which the memory will be freed. Every use must come before later work on that stream.
   void set_stream(cudaStream_t stream);
 
-  // For kernels that are enqueued on the stream before the next Append.
+  // For kernels that are enqueued on the stream before the next ReserveStep or Append.
   const AdamHistoryView& view() const { return view_; }
 
   // Makes room for another step. This may move the arrays, so make views afterwards. ResourceExhausted if
