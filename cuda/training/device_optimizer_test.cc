@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "cc/optimizers/testing/rule_cases.h"
+#include "cuda/base/async_allocator.h"
+#include "cuda/training/device_adam_history.h"
 #include "cuda/training/testing/optimizer_twins.h"
 
 namespace sok {
@@ -173,6 +176,49 @@ TEST_F(DeviceOptimizerTest, HistoriesGrow) {
   TakeEmptySteps(hyper, 129, &twins);
   twins.CatchUp({0, 1});
   twins.ExpectSameRecords("after 130 steps");
+}
+
+// Has memory for a number of allocations.
+class FewAllocations : public DeviceAllocator {
+ public:
+  StatusOr<void*> Allocate(cudaStream_t stream, int64_t bytes) override {
+    if (--left < 0) return ResourceExhausted("no memory for ", bytes, " bytes");
+    return allocator_.Allocate(stream, bytes);
+  }
+  void Free(cudaStream_t stream, void* memory) override { allocator_.Free(stream, memory); }
+
+  int64_t left = INT64_MAX;
+
+ private:
+  AsyncAllocator allocator_;
+};
+
+// It grows two arrays.
+TEST_F(DeviceOptimizerTest, AHistoryThatCannotGrowKeepsItsSteps) {
+  AdamHistory host(0.0f, 0.99f);
+  for (int step = 0; step < 128; ++step) host.Append(0.01f * static_cast<float>(step + 1));
+  const AdamHistoryView want = host.view();
+  for (int64_t allocations = 0; allocations < 2; ++allocations) {
+    FewAllocations memory;
+    StagedUpload upload;
+    auto made = DeviceAdamHistory::Make(nullptr, &memory, &upload, 0.0f, 0.99f, host.alphas());
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    DeviceAdamHistory& history = *made.value();
+    memory.left = allocations;
+    EXPECT_EQ(history.ReserveStep(nullptr).code(), StatusCode::kResourceExhausted);
+    const AdamHistoryView view = history.view();
+    std::vector<double> coefficients(want.steps * want.terms);
+    std::vector<float> alphas(want.steps);
+    ASSERT_EQ(cudaMemcpy(coefficients.data(), view.coefficients, coefficients.size() * sizeof(double),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    ASSERT_EQ(cudaMemcpy(alphas.data(), view.alphas, alphas.size() * sizeof(float), cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    EXPECT_TRUE(std::equal(coefficients.begin(), coefficients.end(), want.coefficients));
+    EXPECT_EQ(alphas, host.alphas());
+    memory.left = INT64_MAX;
+    EXPECT_TRUE(history.ReserveStep(nullptr).ok());
+  }
 }
 
 // Memory is freed after the work of the stream that used it last, which need not be the one that allocated
