@@ -62,11 +62,12 @@ main() {
       ;;
   esac
   for name in "$@"; do
-    [ -e "$REQUIREMENTS/$name.txt" ] || fail "There is no peer $name; known are ${PEERS[*]}."
+    [[ " ${PEERS[*]} " == *" $name "* ]] || fail "There is no peer $name; known are ${PEERS[*]}."
   done
   mkdir -p "$SOK_HOME/peers" 2> /dev/null ||
     fail "$SOK_HOME is not writable. Set SOK_HOME to a folder with 4 GB free and run this again."
-  BASE_PYTHON="$(find_base_python)"
+  # The requirements are for the default TensorFlow's Python, whatever the library is measured with.
+  BASE_PYTHON="$(SOK_PYTHON='' SOK_TENSORFLOW="$SOK_DEFAULT_TENSORFLOW" find_base_python)"
   [ -n "$BASE_PYTHON" ] || fail "Python 3.11 is needed. Install it, or set PYTHON to its path."
   exec 9> "$SOK_HOME/peers/lock"
   flock -n 9 || { say "Waiting for another set-up to finish."; flock 9; }
