@@ -21,6 +21,7 @@ horovod=--horovod
 # One more than there are cores, because tests sometimes wait: for processes, disks and other ranks.
 jobs=$(($(nproc) + 1))
 options=(--keep_going --jobs="$jobs" --local_cpu_resources="$jobs" --show_progress_rate_limit=5)
+tags=()
 device=
 for argument in "${SOK_ARGS[@]}"; do
   if [ "$device" = next ]; then
@@ -30,7 +31,7 @@ for argument in "${SOK_ARGS[@]}"; do
   case "$argument" in
     --device) device=next ;;
     --device=*) device="${argument#--device=}" ;;
-    --quick) options+=(--test_tag_filters=-slow --build_tests_only) ;;
+    --quick) tags+=(-slow) ;;
     --without-horovod) horovod=--horovod-source ;;
     -h | --help)
       print_usage
@@ -43,9 +44,14 @@ for argument in "${SOK_ARGS[@]}"; do
 done
 case "$device" in
   '') ;;
-  fake_gpu | gpu) options+=("--config=$device" --test_tag_filters=fake_gpu --build_tests_only) ;;
+  fake_gpu | gpu)
+    options+=("--config=$device")
+    tags+=(fake_gpu)
+    ;;
   *) fail "--device needs fake_gpu or gpu." ;;
 esac
+# In one option, because Bazel takes only the last.
+[ ${#tags[@]} = 0 ] || options+=("--test_tag_filters=$(IFS=,; printf '%s' "${tags[*]}")" --build_tests_only)
 # A missing toolkit is an error that says so.
 [ "$device" != gpu ] || options+=(--repo_env=SOK_CUDA=1)
 
