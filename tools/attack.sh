@@ -6,6 +6,12 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
+case "${1:-}" in
+  -h | --help)
+    print_usage
+    exit 0
+    ;;
+esac
 "$SOK_ROOT/tools/setup.sh"
 sok_bazel build --jobs="$(nproc)" //cc/checkpoint:check_manifests //tools:site > /dev/null 2>&1 ||
   fail "The build failed: bazel build //cc/checkpoint:check_manifests //tools:site"

@@ -14,10 +14,15 @@ while [ $# -gt 0 ]; do
   case "$1" in
     --seconds) seconds="${2:-}" && shift 2 || fail "--seconds needs a number." ;;
     --seconds=*) seconds="${1#--seconds=}" && shift ;;
-    *) fail "tools/fuzz.sh has no option $1." ;;
+    -h | --help)
+      print_usage
+      exit 0
+      ;;
+    *) fail "tools/fuzz.sh has no option $1 (see --help)." ;;
   esac
 done
-[[ "$seconds" =~ ^[0-9]+$ ]] || fail "--seconds needs a number, not '$seconds'."
+# libFuzzer takes 0 for no limit.
+[[ "$seconds" =~ ^[1-9][0-9]*$ ]] || fail "--seconds needs a whole number above 0, not '$seconds'."
 
 folder="$SOK_HOME/fuzz/$(printf '%s' "$SOK_ROOT" | cksum | cut -d' ' -f1)"
 sanitizers="-fsanitize=address,undefined -fno-sanitize-recover=all"
@@ -85,8 +90,8 @@ while read -r name _; do objects+=("$folder/objects/$name.o"); done < <(compilat
 clang++ $sanitizers -fsanitize=fuzzer "${objects[@]}" -lz -lpthread -o "$folder/read_checkpoint"
 make_seeds
 processes=$(($(nproc) > 1 ? 2 : 1))
-say "Fuzzing for $seconds seconds in $processes processes; inputs that cause an error are written to $folder"
+seconds_of_each="$(((seconds + processes - 1) / processes))"
+say "Fuzzing for $seconds_of_each seconds; processes: $processes. Inputs that cause an error are written to $folder"
 cd "$folder"
-exec ./read_checkpoint -jobs="$processes" -workers="$processes" \
-  -max_total_time="$(((seconds + processes - 1) / processes))" \
+exec ./read_checkpoint -jobs="$processes" -workers="$processes" -max_total_time="$seconds_of_each" \
   -max_len=4096 -timeout=20 -rss_limit_mb=4096 -use_value_profile=1 -verbosity=0 -print_final_stats=1 corpus seeds

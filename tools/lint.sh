@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # Checks formatting and rules without changing files. With --fix, formats, and fixes what the tools can fix.
 #
-# Usage: tools/lint.sh [--fix]
+# Usage: tools/lint.sh [--tensorflow VERSION] [--fix]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$SOK_ROOT/tools/lib/packages.sh"
 source "$SOK_ROOT/tools/lib/clang.sh"
 
 take_tensorflow_option "$@"
+case "${SOK_ARGS[*]}" in
+  '' | --fix) ;;
+  -h | --help)
+    print_usage
+    exit 0
+    ;;
+  *) fail "tools/lint.sh has no option ${SOK_ARGS[*]} (see --help)." ;;
+esac
 cd "$SOK_ROOT"
 tools/setup.sh
 tool() { "$(sok_env)/bin/$1" "${@:2}"; }
@@ -54,8 +62,6 @@ if [ "${SOK_ARGS[*]}" = --fix ]; then
   cpp_files | xargs "$(sok_env)/bin/clang-format" -i
   tool ruff format --quiet .
   tool ruff check --quiet --fix . || true
-elif [ ${#SOK_ARGS[@]} -gt 0 ]; then
-  fail "tools/lint.sh has no option ${SOK_ARGS[*]}."
 fi
 
 # shellcheck disable=SC2046  # no spaces in the names
@@ -82,4 +88,4 @@ fi
 if command -v clang++ > /dev/null; then
   check "thread safety" check_thread_safety
 fi
-[ "$failures" = 0 ] || fail "$failures checks failed; tools/lint.sh --fix repairs formatting."
+[ "$failures" = 0 ] || fail "$failures checks failed; tools/lint.sh --fix repairs formatting and some rules."

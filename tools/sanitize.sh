@@ -2,13 +2,17 @@
 # Runs the C++ tests, and those of CUDA kernels on the host, under AddressSanitizer and UndefinedBehaviorSanitizer, and
 # those tagged "parallel" under ThreadSanitizer. The last line is `N passed, N failed`.
 #
-# Usage: tools/sanitize.sh [TARGET | -BAZEL_OPTION]...
+# Usage: tools/sanitize.sh [--tensorflow VERSION] [TARGET | -BAZEL_OPTION]...
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 take_tensorflow_option "$@"
 arguments=("${SOK_ARGS[@]}")
 case " ${arguments[*]} " in
+  *" -h "* | *" --help "*)
+    print_usage
+    exit 0
+    ;;
   *" //"*) ;;
   *) arguments+=(//cc/... //cuda/... //sok_ops/...) ;;
 esac
@@ -20,6 +24,8 @@ trap 'rm -rf "$folder"' EXIT
 
 sanitized_tests() {  # sanitized_tests asan|tsan OPTION...
   say "Tests under $1"
+  # Bazel writes no file if it refuses the arguments.
+  touch "$folder/$1"
   # Only C++ tests: for Python tests, Bazel would build with the sanitizer all that they read and all that nvcc compiles.
   sok_bazel test --config="$1" --keep_going --jobs="$(nproc)" --build_tests_only --show_progress_rate_limit=5 \
     --test_lang_filters=cc --build_event_json_file="$folder/$1" "${folder_options[@]}" "${@:2}" "${arguments[@]}" || true

@@ -35,7 +35,7 @@ for argument in "${SOK_ARGS[@]}"; do
 done
 
 mkdir -p "$SOK_HOME/env" 2> /dev/null ||
-  fail "$SOK_HOME is not writable. Set SOK_HOME to a folder with 6 GB free and run this again."
+  fail "$SOK_HOME is not writable. Set SOK_HOME to a folder with $NEEDED_GB GB free and run this again."
 # One set-up of an environment at a time. Of what environments share, only one does anything at a time.
 exec 9> "$(sok_env).lock"
 flock -n 9 || { say "Waiting for another set-up to finish."; flock 9; }

@@ -14,8 +14,15 @@ take_tensorflow_option "$@"
 requirements="$SOK_ROOT/tools/requirements"
 base="$(sok_python)"
 install=()
+if [ "${SOK_ARGS[0]:-}" = --python ] && [ ${#SOK_ARGS[@]} != 2 ]; then
+  fail "--python needs the path of an interpreter, and no other option but --tensorflow."
+fi
 case "${SOK_ARGS[*]}" in
   "") ;;
+  -h | --help)
+    print_usage
+    exit 0
+    ;;
   --fresh)
     install=(-r "$requirements/tensorflow-$SOK_TENSORFLOW.txt" -c "$requirements/constraints-$SOK_TENSORFLOW.txt")
     ;;
@@ -23,7 +30,7 @@ case "${SOK_ARGS[*]}" in
     base="${SOK_ARGS[1]}"
     install=(-r "$requirements/tensorflow-$SOK_TENSORFLOW.txt")
     ;;
-  *) fail "tools/test_wheel.sh has no option ${SOK_ARGS[*]}." ;;
+  *) fail "tools/test_wheel.sh has no option ${SOK_ARGS[*]} (see --help)." ;;
 esac
 
 folder="$(mktemp -d)"
