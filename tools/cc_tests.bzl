@@ -6,8 +6,8 @@ load("//tools:copts.bzl", "SOK_COPTS")
 def cc_tests(name, srcs, deps, parallel = []):
     """Files of GoogleTest as programs: `name`_test and, of the files that start threads, `name`_parallel_test.
 
-    Most of the time that a small file takes to compile goes into headers, templates and linking. So names in the
-    anonymous namespaces of a program's files must differ. To run one file's tests, name their suites:
+    Most of the time that a small file takes to compile goes into headers, templates and linking. So several files are
+    compiled as one, and names in the anonymous namespaces of a program's files must differ. To run one file's tests, name their suites:
     `bazel test //cc/table:table_test --test_filter='RowDirectoryTest.*'`.
 
     Args:

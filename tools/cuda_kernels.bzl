@@ -222,7 +222,7 @@ def cuda_program(name, srcs, hdrs = [], deps = [], kernels = [], tests = [], is_
 
     Without a device, `name` is tagged "manual".
 
-    `name` needs of a machine only a driver: the CUDA runtime and the C++ libraries are in it.
+    The machine that runs `name` needs only a driver: the CUDA runtime and the C++ libraries are in the program.
 
     Args:
       name: of the program for devices.

@@ -125,5 +125,5 @@ def _only_past(length: int) -> tf.Tensor:
 
 
 def _entered(rows: tf.Tensor, width: int) -> tf.Tensor:
-    # The table may be wider than the network, as in the notebook.
+    # The table may be wider than the network.
     return dense(rows, width, "enter") + positions(rows.shape[1], width)
