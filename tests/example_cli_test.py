@@ -94,7 +94,9 @@ def test_a_file_of_nothing_but_bad_lines_ends_the_run_with_a_message(tmp_path, c
         (["--epochs", "0"], "0 is below 1"),
         (["--dropout", "1"], "1.0 is not in [0, 1)"),
         (["--held_out", "-0.1"], "-0.1 is not in [0, 1)"),
-        (["--hidden", "64,"], "invalid"),
+        (["--epochs", "2.5"], "'2.5' is not a whole number"),
+        (["--hidden", "64,"], "'' is not a whole number"),
+        (["--dropout", "half"], "'half' is not a number"),
         (["--learning_rate", "nan"], "nan is not in [0, inf)"),
     ],
 )

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ctr.models import MODELS
 from ctr.optimizers import NAMES as OPTIMIZERS
@@ -38,9 +39,17 @@ DEFAULTS = {
 MODEL_DEFAULTS = {("movielens", "dlrm"): {"epochs": 7, "hidden": (16,), "dropout": 0.3}}
 
 
+def _parsed(kind: type, text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        what = "whole number" if kind is int else "number"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a {what}") from None
+
+
 def _at_least(low: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        value = int(text)
+        value = _parsed(int, text)
         if value < low:
             raise argparse.ArgumentTypeError(f"{value} is below {low}")
         return value
@@ -50,7 +59,7 @@ def _at_least(low: int) -> Callable[[str], int]:
 
 def _number_in(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        value = float(text)
+        value = _parsed(float, text)
         if not low <= value < high:
             raise argparse.ArgumentTypeError(f"{value} is not in [{low:g}, {high:g})")
         return value
