@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from example_support import run_program
+import forked
+from example_support import EXAMPLES, example_environment, run_program
 from sparse_operation_kit import compat
 
 STEPS = 6
@@ -77,3 +78,17 @@ def test_training_starts_from_saved_tables(of_two_ranks):
     """Two ranks save, and one restores and continues with the trained rows."""
     first, saved = of_two_ranks
     assert np.mean(losses("sparse_demo.py", "--restore_dir", saved)) < 0.8 * np.mean(first)
+
+
+@pytest.mark.parametrize(
+    "program, flags, message",
+    [
+        ("sparse_demo.py", ["--slot_num", "3", "2", "1"], "need as many values as there are tables"),
+        ("dense_demo.py", ["--slot_num", "3", "2", "--embedding_vec_size", "4", "8"], "need one value"),
+        ("dense_demo.py", ["--tables", "tensorflow", "--save_dir", "x"], "need --tables sok"),
+        ("sparse_demo.py", ["--functional_api", "1"], "needs --tables sok, --key_dtype int64 and one table"),
+    ],
+)
+def test_flags_that_contradict_each_other_are_refused(program, flags, message):
+    done = forked.run(EXAMPLES / "sok" / program, *flags, env=example_environment())
+    assert done.returncode == 2 and message in done.stderr

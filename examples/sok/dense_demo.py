@@ -22,7 +22,9 @@ def main():
     training.add_common_flags(parser, slot_num=[3], embedding_vec_size=[4])
     parser.add_argument("--nnz_per_slot", type=int, default=2, help="keys per slot")
     parser.add_argument("--dynamic_input", type=int, choices=(0, 1), default=0)
-    flags = parser.parse_args()
+    flags = training.parse_flags(parser)
+    if len(flags.slot_num) > 1:
+        parser.error("--slot_num and --embedding_vec_size need one value, because there is one table")
 
     with training.started():
         sok_init = sok.Init(global_batch_size=flags.global_batch_size)

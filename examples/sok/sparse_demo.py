@@ -57,9 +57,11 @@ def main():
     parser.add_argument("--key_dtype", choices=("int64", "uint32"), default="int64")
     parser.add_argument("--functional_api", type=int, choices=(0, 1), default=0)
     parser.add_argument("--mixed_precision", type=int, choices=(0, 1), default=0)
-    flags = parser.parse_args()
-    if flags.functional_api and (flags.tables != "sok" or len(flags.slot_num) > 1):
-        parser.error("--functional_api 1 needs --tables sok and one table")
+    flags = training.parse_flags(parser)
+    if flags.functional_api and (
+        flags.tables != "sok" or len(flags.slot_num) > 1 or flags.key_dtype != "int64"
+    ):
+        parser.error("--functional_api 1 needs --tables sok, --key_dtype int64 and one table")
 
     with training.started():
         if flags.mixed_precision:

@@ -31,6 +31,18 @@ def add_common_flags(parser, slot_num, embedding_vec_size):
     parser.add_argument("--restore_dir", help="folder of raw files to start from")
 
 
+def parse_flags(parser):
+    """Parses the command line; exits if flags contradict each other."""
+    flags = parser.parse_args()
+    if len(flags.slot_num) != len(flags.embedding_vec_size):
+        parser.error(
+            "--slot_num and --embedding_vec_size need as many values as there are tables, one for each"
+        )
+    if flags.tables != "sok" and (flags.save_dir or flags.restore_dir):
+        parser.error("--save_dir and --restore_dir need --tables sok")
+    return flags
+
+
 @contextlib.contextmanager
 def started():
     """Starts Horovod; a graph in graph mode, with the same initial weights in every run.
