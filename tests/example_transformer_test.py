@@ -119,6 +119,13 @@ def test_every_number_has_words_of_its_own():
     assert texts[1] == ["five", end] + [pad] * (tokens.shape[1] - 2)
 
 
-def test_a_table_too_small_is_refused():
-    with pytest.raises(AssertionError, match="--rows must be at least 43, not 42"):
-        run_program(f"{FOLDER}/train_transformer.py", "--rows", "42")
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--rows", "42"], "--rows must be at least 43, not 42"),
+        (["--heads", "3"], "--width must be a multiple of --heads, which is 3, not 64"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(flags, message):
+    with pytest.raises(AssertionError, match=message):
+        run_program(f"{FOLDER}/train_transformer.py", *flags)

@@ -50,6 +50,8 @@ def parse_flags() -> argparse.Namespace:
     flags = parser.parse_args()
     if flags.rows < len(number_words.VOCABULARY):
         parser.error(f"--rows must be at least {len(number_words.VOCABULARY)}, not {flags.rows}")
+    if flags.width % flags.heads:
+        parser.error(f"--width must be a multiple of --heads, which is {flags.heads}, not {flags.width}")
     if flags.global_batch_size % hvd.size():
         parser.error(
             f"--global_batch_size must be a multiple of the {hvd.size()} ranks, not {flags.global_batch_size}"
