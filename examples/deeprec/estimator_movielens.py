@@ -114,7 +114,7 @@ def model_fn(features, labels, mode, params):
 
 
 def main():
-    """Trains, and prints the AUC on held-out ratings before and after."""
+    """Trains, and prints the AUC on held-out ratings after one step and at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data_dir", help="folder of u.data, u.user and u.item")
     parser.add_argument(
