@@ -29,7 +29,6 @@ CENSUS_CATEGORIES = [
 CRITEO_NUMBERS = [f"I{column}" for column in range(1, 14)]
 CRITEO_CATEGORIES = [f"C{column}" for column in range(1, 27)]
 MOVIELENS_USER = ["user", "gender", "occupation", "zip"]
-MOVIELENS_ITEM = ["item", "year"]
 # The labels of each data set. A film is liked with four stars or more.
 LABELS = {"census": ["label"], "criteo": ["label"], "movielens": ["watched", "liked", "loved"]}
 
