@@ -128,6 +128,9 @@ def draw_ids(sizes: Sizes, batch: int, zipf: float, rng: np.random.Generator) ->
         # The inverse of the distribution function of a density proportional to x^-zipf on [1, rows + 1).
         power = 1 - zipf
         uniform = rng.random([batch, hotness])
-        drawn = (uniform * ((rows + 1) ** power - 1) + 1) ** (1 / power)
+        if power == 0:
+            drawn = (rows + 1.0) ** uniform
+        else:
+            drawn = (uniform * ((rows + 1) ** power - 1) + 1) ** (1 / power)
         columns.append(np.minimum(drawn.astype(np.int64) - 1, rows - 1))
     return np.concatenate(columns, axis=1)
