@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from bench import disk, machine, new_memory
+from bench import axes, disk, machine, new_memory
 
 _COLUMNS = ("GiB of rows", "rows", "save s", "GB/s", "disk", "save / disk", "MiB above")
 _COLUMNS += ("restore s", "GB/s", "disk", "memory", "MiB above")
@@ -31,10 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     print(json.dumps(machine.describe()))
     print("| " + " | ".join(_COLUMNS) + " |")
     print("|" + "---|" * len(_COLUMNS))
-    for gibibytes in flags.gib.split(","):
+    for gibibytes in flags.gib:
         folder = pathlib.Path(tempfile.mkdtemp(prefix="sok-checkpoint-", dir=flags.folder))
         try:
-            print(_row(float(gibibytes), flags, folder), flush=True)
+            print(_row(gibibytes, flags, folder), flush=True)
         finally:
             shutil.rmtree(folder)
     return 0
@@ -71,8 +71,13 @@ def _run(stage: str, gibibytes: float, flags: argparse.Namespace, folder: pathli
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--gib", default="1,4,8", help="sizes of tables: GiB of rows with their slots")
-    add("--dim", type=int, default=64, help="floats per row")
+    add(
+        "--gib",
+        type=axes.list_of(axes.positive),
+        default=(1.0, 4.0, 8.0),
+        help="sizes of tables: GiB of rows with their slots",
+    )
+    add("--dim", type=axes.at_least_one, default=64, help="floats per row")
     add("--folder", default=None, help="where to write; by default the system's folder for temporary files")
     return parser
 

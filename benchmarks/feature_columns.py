@@ -63,25 +63,21 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--features", type=axes.list_of(axes.at_least_one), default=(26, 107), help="columns; several: 26,107"
     )
-    add("--kind", type=axes.list_of(_kind), default=KINDS, help="kinds of columns: " + ",".join(KINDS))
+    kinds = axes.list_of(axes.one_of("kind", KINDS))
+    add("--kind", type=kinds, default=KINDS, help="kinds of columns: " + ",".join(KINDS))
     add("--batch", type=axes.at_least_one, default=4096, help="samples per step")
     add("--dim", type=axes.at_least_one, default=16, help="floats per row")
     add("--hotness", type=axes.at_least_one, default=1, help="ids per feature and sample, on average")
     add("--zipf", type=axes.positive, default=1.05, help="Zipf exponent of ids")
     add("--rows", type=axes.at_least_one, default=100_000, help="rows per table")
-    add("--optimizer", type=axes.optimizer, default="adagrad", help="one of " + ",".join(axes.OPTIMIZERS))
+    optimizer = axes.one_of("optimizer", axes.OPTIMIZERS)
+    add("--optimizer", type=optimizer, default="adagrad", help="one of " + ",".join(axes.OPTIMIZERS))
     add("--threads", type=axes.at_least_one, default=2, help="threads in each of TensorFlow's pools")
     add("--batches", type=axes.at_least_one, default=4, help="batches of ids that the steps rotate over")
     add("--rounds", type=axes.at_least_one, default=9, help="interleaved rounds, without the warm-up")
     add("--seed", type=int, default=1, help="seed of ids, rows and gradients")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     return parser
-
-
-def _kind(text: str) -> str:
-    if text not in KINDS:
-        raise argparse.ArgumentTypeError(f"unknown kind {text!r}; known are {', '.join(KINDS)}")
-    return text
 
 
 def _measure(flags: argparse.Namespace, kind: str, features: int) -> list[Result]:

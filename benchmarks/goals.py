@@ -1,6 +1,6 @@
 """Prints which goals are reached, from the --json files of peers.py, engine_parts.py and trainer.py.
 
-goals.py results/peers.json results/engine_parts.json results/trainer.json --plot goals.png
+goals.py results/steps.json results/engine_parts.json results/trainer.json --plot goals.png
 """
 
 from __future__ import annotations

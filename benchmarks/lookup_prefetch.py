@@ -12,7 +12,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from bench import launch_ranks, rank_flags
+from bench import axes, launch_ranks, rank_flags
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,14 +23,13 @@ def main(arguments: Sequence[str]) -> int:
     machine, rows = {}, []
     print("| ranks | batch | hidden | ids | plain, ms | ahead, ms | plain / ahead |")
     print("|---|---|---|---|---|---|---|")
-    axes = (flags.ranks.split(","), flags.batch.split(","), flags.hidden.split(","))
-    for ranks, batch, hidden in itertools.product(*axes):
+    for ranks, batch, hidden in itertools.product(flags.ranks, flags.batch, flags.hidden):
         varied = {"batch": batch, "hidden": hidden}
         found = launch_ranks.run(
-            "bench.prefetch_program", {**own, **varied}, flags.transport, flags.cycle_time, int(ranks)
+            "bench.prefetch_program", {**own, **varied}, flags.transport, flags.cycle_time, ranks
         )
         machine = found.pop("machine")
-        rows.append({"ranks": int(ranks), **{name: int(value) for name, value in varied.items()}, **found})
+        rows.append({"ranks": ranks, **varied, **found})
         print(_line(rows[-1]), flush=True)
     if flags.json is not None:
         flags.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", "utf-8")
@@ -49,9 +48,10 @@ def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
     """The parser, and the names of the flags that are passed on to ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--ranks", default="1,2", help="numbers of ranks")
-    add("--batch", default="512,4096", help="samples per step over all ranks")
-    add("--hidden", default="64,512", help="units of the model's dense layer")
+    counts = axes.list_of(axes.at_least_one)
+    add("--ranks", type=counts, default=(1, 2), help="numbers of ranks")
+    add("--batch", type=counts, default=(512, 4096), help="samples per step over all ranks")
+    add("--hidden", type=counts, default=(64, 512), help="units of the model's hidden layer")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     for_the_ranks = rank_flags.add(
         parser,

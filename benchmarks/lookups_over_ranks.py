@@ -12,7 +12,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from bench import launch_ranks, rank_flags, ranks_report
+from bench import axes, launch_ranks, rank_flags, ranks_report
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,12 +21,14 @@ def main(arguments: Sequence[str]) -> int:
     flags = parser.parse_args(arguments)
     own = {name: getattr(flags, name) for name in for_the_ranks}
     machine, rows = {}, []
-    for transport in flags.transport.split(","):
-        for cycle_time in flags.cycle_time.split(","):
-            for ranks in flags.ranks.split(","):
-                print(f"{transport}, cycle time {cycle_time} ms, {ranks} ranks", file=sys.stderr, flush=True)
-                launch = {"transport": transport, "cycle_time": float(cycle_time)}
-                result = launch_ranks.run("bench.rank_program", {**own, **launch}, **launch, ranks=int(ranks))
+    for transport in flags.transport:
+        for cycle_time in flags.cycle_time:
+            for ranks in flags.ranks:
+                print(
+                    f"{transport}, cycle time {cycle_time:g} ms, {ranks} ranks", file=sys.stderr, flush=True
+                )
+                launch = {"transport": transport, "cycle_time": cycle_time}
+                result = launch_ranks.run("bench.rank_program", {**own, **launch}, **launch, ranks=ranks)
                 machine = result["machine"]
                 rows.append(ranks_report.Row.of(result["row"]))
     if flags.json is not None:
@@ -44,9 +46,10 @@ def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
     """The parser, and the names of the flags that are passed on to ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--ranks", default="1,2,4", help="numbers of ranks")
-    add("--transport", default="mpi,gloo", help="mpi (mpirun), gloo (horovodrun)")
-    add("--cycle_time", default="1,0.1", help="HOROVOD_CYCLE_TIME, ms")
+    transport = axes.list_of(axes.one_of("transport", ("mpi", "gloo")))
+    add("--ranks", type=axes.list_of(axes.at_least_one), default=(1, 2, 4), help="numbers of ranks")
+    add("--transport", type=transport, default=("mpi", "gloo"), help="mpi (mpirun), gloo (horovodrun)")
+    add("--cycle_time", type=axes.list_of(axes.positive), default=(1.0, 0.1), help="HOROVOD_CYCLE_TIME, ms")
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     for_the_ranks = rank_flags.add(

@@ -9,7 +9,7 @@ import argparse
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bench import axes, machine
 from bench.engine_process import find_program
@@ -53,8 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     axes.add_flags(parser, optimizers=("lazy_adam", "rowwise_adagrad"))
     add = parser.add_argument
-    add("--peers", type=axes.list_of(_one_of(_PEERS)), default=_PEERS, help="some of " + ",".join(_PEERS))
-    add("--what", type=axes.list_of(_one_of(_WHATS)), default=_WHATS, help="some of " + ",".join(_WHATS))
+    for name, known in (("--peers", _PEERS), ("--what", _WHATS)):
+        names = axes.list_of(axes.one_of("name", known))
+        add(name, type=names, default=known, help="some of " + ",".join(known))
     add(
         "--environments",
         type=pathlib.Path,
@@ -81,15 +82,6 @@ def _built_checkout(text: str) -> pathlib.Path:
                 "`bazel build //tools:site //benchmarks/engine:group_benchmark`"
             )
     return folder
-
-
-def _one_of(known: Sequence[str]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in known:
-            raise argparse.ArgumentTypeError(f"unknown name {text!r}; known are {', '.join(known)}")
-        return text
-
-    return parse
 
 
 def _is_there(name: str, folder: pathlib.Path) -> bool:

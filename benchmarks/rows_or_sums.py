@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench import launch_ranks, rank_flags
+from bench import axes, launch_ranks, rank_flags
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -20,13 +20,13 @@ def main(arguments: Sequence[str]) -> int:
     flags = parser.parse_args(arguments)
     print("| ids per bag | unique of ids | MB sent, rows | sums | ms, rows | sums | rows / sums |")
     print("|---|---|---|---|---|---|---|")
-    for hotness in flags.hotness.split(","):
+    for hotness in flags.hotness:
         own = {**{name: getattr(flags, name) for name in for_the_ranks}, "hotness": hotness}
         found = launch_ranks.run(
             "bench.rows_or_sums_program", own, flags.transport, flags.cycle_time, flags.ranks
         )
         rows, sums = (found["timings"][mode] for mode in ("rows", "sums"))
-        cells = [hotness, f"{found['unique'] / found['ids']:.2f}"]
+        cells = [str(hotness), f"{found['unique'] / found['ids']:.2f}"]
         cells += [f"{found['sent'][mode] / 1e6:.2f}" for mode in ("rows", "sums")]
         cells += [f"{timing['median']:.1f} ({timing['minimum']:.1f})" for timing in (rows, sums)]
         cells.append(f"{rows['median'] / sums['median']:.2f}")
@@ -37,8 +37,9 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
     """The parser, and the names of the flags that are passed on to ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, default=2, help="number of ranks")
-    parser.add_argument("--hotness", default="2,8,16,32,64", help="ids per bag, on average")
+    parser.add_argument("--ranks", type=axes.at_least_one, default=2, help="number of ranks")
+    hotness = axes.list_of(axes.at_least_one)
+    parser.add_argument("--hotness", type=hotness, default=(2, 8, 16, 32, 64), help="ids per bag, on average")
     for_the_ranks = rank_flags.add(
         parser,
         transport="mpi",

@@ -11,7 +11,8 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from bench import launch_ranks, markdown
+from bench import axes, launch_ranks, markdown
+from bench.synthetic_models import MODELS
 
 _HEAD = (
     *("model", "ranks", "over ranks", "plain", "network", "plain / over", "one process / over"),
@@ -26,9 +27,9 @@ def main(arguments: Sequence[str]) -> int:
     names = ("scale", "batch", "zipf", "batches", "rounds", "calls", "seed", "profile")
     own = {name: getattr(flags, name) for name in names}
     results: list[dict] = []
-    for model in flags.models.split(","):
+    for model in flags.models:
         # One process first, because the others' rows name its time.
-        for ranks in sorted(map(int, flags.ranks.split(","))):
+        for ranks in sorted(flags.ranks):
             result = launch_ranks.run(
                 "bench.synthetic_program",
                 {"model": model, **own},
@@ -51,8 +52,9 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
-    add("--models", default="tiny,dlrm", help="of tiny, small, dlrm, multi_hot")
-    add("--ranks", default="1,2,4", help="numbers of ranks")
+    models = axes.list_of(axes.one_of("model", tuple(MODELS)))
+    add("--models", type=models, default=("tiny", "dlrm"), help="some of " + ",".join(MODELS))
+    add("--ranks", type=axes.list_of(axes.at_least_one), default=(1, 2, 4), help="numbers of ranks")
     add("--transport", default="mpi", help="mpi (mpirun) or gloo (horovodrun)")
     add("--cycle_time", type=float, default=1.0, help="HOROVOD_CYCLE_TIME, ms")
     add("--scale", type=int, default=100, help="tables have so many times fewer rows than the originals")

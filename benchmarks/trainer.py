@@ -91,7 +91,9 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, epilog="Other flags are passed to train_ctr.py.")
     add = parser.add_argument
-    add("--dataset", type=axes.list_of(_dataset), default=("movielens", "synthetic"), help="one, or both")
+    known = ("movielens", "synthetic")
+    datasets = axes.list_of(axes.one_of("data set", known))
+    add("--dataset", type=datasets, default=known, help="movielens, synthetic or both: a,b")
     add("--movielens", type=pathlib.Path, default=None, help="the folder with MovieLens 100K's files")
     add("--model", default="dcn_v2", help="as in train_ctr.py")
     add(
@@ -103,12 +105,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", type=pathlib.Path, default=None, help="file to write all numbers to")
     add("--plot", type=pathlib.Path, default=None, help="picture to draw, .png or .svg")
     return parser
-
-
-def _dataset(text: str) -> str:
-    if text not in ("movielens", "synthetic"):
-        raise argparse.ArgumentTypeError(f"unknown data set {text!r}; known are movielens, synthetic")
-    return text
 
 
 def _measure(flags: argparse.Namespace, dataset: str, optimizer: str, run: Sequence[str]) -> Row:

@@ -33,3 +33,15 @@ def test_sums_send_less_for_long_bags_of_distinct_ids():
     short, long = ([float(cell) for cell in line[2:4]] for line in lines)
     assert 0 < short[0] <= short[1]
     assert 0 < long[1] < long[0]
+
+
+def test_an_unknown_transport_is_an_error_that_names_the_known():
+    done = run_program(PROGRAM, *SMALL, "--transport", "ucx")
+    assert done.returncode == 1
+    assert "There is no transport 'ucx': use --transport mpi or gloo." in done.stderr
+
+
+def test_what_is_no_number_is_an_error_that_says_so():
+    done = run_program(PROGRAM, *SMALL, "--hotness", "2,many")
+    assert done.returncode == 2
+    assert "argument --hotness: 'many' is not a whole number" in done.stderr

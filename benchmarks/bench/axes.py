@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 OPTIMIZERS = ("lazy_adam", "adam", "adagrad", "sgd", "rowwise_adagrad")
 # Slot floats per float of a row.
@@ -118,7 +119,7 @@ def add_flags(
     add("--rows", type=at_least_one, default=None, help="rows of all tables together, instead of --table_mb")
     add(
         "--optimizer",
-        type=list_of(optimizer),
+        type=list_of(one_of("optimizer", OPTIMIZERS)),
         default=optimizers,
         help="one or more of " + ",".join(OPTIMIZERS),
     )
@@ -155,7 +156,7 @@ def from_flags(flags: argparse.Namespace) -> list[Axes]:
 
 def at_least_one(text: str) -> int:
     """Parses an int of at least 1."""
-    value = int(text)
+    value = _parsed(int, text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
     return value
@@ -163,7 +164,7 @@ def at_least_one(text: str) -> int:
 
 def positive(text: str) -> float:
     """Parses a finite number above 0."""
-    value = float(text)
+    value = _parsed(float, text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{value} is not a positive number")
     return value
@@ -171,17 +172,29 @@ def positive(text: str) -> float:
 
 def at_least_zero(text: str) -> float:
     """Parses a finite number of at least 0."""
-    value = float(text)
+    value = _parsed(float, text)
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{value} is not a finite number of at least 0")
     return value
 
 
-def optimizer(text: str) -> str:
-    """Parses one of OPTIMIZERS."""
-    if text not in OPTIMIZERS:
-        raise argparse.ArgumentTypeError(f"unknown optimizer {text!r}; known are {', '.join(OPTIMIZERS)}")
-    return text
+def _parsed(kind: type, text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        what = "whole number" if kind is int else "number"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a {what}") from None
+
+
+def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+    """A parser of one of the `known` names; `what` says in the message what they name."""
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"unknown {what} {text!r}; known are {', '.join(known)}")
+        return text
+
+    return parse
 
 
 def list_of(item: Callable[[str], object]) -> Callable[[str], tuple]:

@@ -25,6 +25,9 @@ def run(
       transport: "mpi" (mpirun) or "gloo" (horovodrun).
       cycle_time: HOROVOD_CYCLE_TIME, ms.
       ranks: The number of ranks.
+
+    Raises:
+      SystemExit: There is no such transport, or a rank failed; the message has what the ranks printed.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "result.json")
@@ -57,5 +60,7 @@ def _launcher(transport: str, ranks: int) -> list[str]:
         # Waiting ranks yield their core, because there are more threads than cores.
         options = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
         return ["mpirun", *as_root, *options, "-np", str(ranks)]
+    if transport != "gloo":
+        raise SystemExit(f"There is no transport {transport!r}: use --transport mpi or gloo.")
     horovodrun = "from horovod.runner.launch import run_commandline; run_commandline()"
     return [sys.executable, "-c", horovodrun, "-np", str(ranks), "--gloo", "--network-interface", "lo"]

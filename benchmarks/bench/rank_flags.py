@@ -13,7 +13,7 @@ _FLAGS = {
     "hotness": (int, "ids per bag, on average"),
     "dim": (int, "floats per row"),
     "rows": (int, "rows of all tables together"),
-    "hidden": (int, "units of the model's dense layer"),
+    "hidden": (int, "units of the model's hidden layer"),
     "zipf": (float, "Zipf exponent of ids"),
     "optimizer": (str, "lazy_adam, adagrad or sgd"),
     "batches": (int, "batches of ids that the steps of a rank rotate over"),
