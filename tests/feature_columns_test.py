@@ -26,6 +26,7 @@ from sparse_operation_kit import feature_columns
 from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
 from sparse_operation_kit.core.replacement_table import Part
+from sparse_operation_kit.core.storage_option import StorageOption, StorageType
 
 originals_afterwards = support.originals_afterwards
 
@@ -260,6 +261,7 @@ def test_columns_are_made_again_from_their_configs():
         init_option=sok.InitializerOption("ones", default_value_no_permission=0.25),
         filter_option=sok.CBFFilter(2, 100, 0.01, tf.uint16),
         evict_option=sok.L2WeightEvict(0.5),
+        storage_option=StorageOption(StorageType.DRAM, storage_size=(2, 3)),
     )
     key = feature_columns.categorical_column_with_embedding
     with in_scope("group"):
@@ -303,6 +305,7 @@ class _OwnInitializer(tf.compat.v1.constant_initializer):
     [
         0.5,
         "zeros",
+        (0.5, 1.5),
         tf.compat.v1.random_normal_initializer(0.0, 2.0),
         tf.keras.initializers.he_normal(seed=3),
         _OwnInitializer(3.0),
@@ -314,7 +317,7 @@ def test_initializers_of_options_in_configs(initializer):
     (again,) = _round_trip([column], {"_OwnInitializer": _OwnInitializer})
     assert again.ev_option.evict_option == options.evict_option and again.ev_option.filter_option is None
     made = again.ev_option.init_option.initializer
-    if isinstance(initializer, (float, str)):
+    if isinstance(initializer, (float, str, tuple)):
         assert made == initializer
     else:
         assert type(made).__name__ == type(initializer).__name__

@@ -15,11 +15,13 @@ from sparse_operation_kit.compat.internals import (
 )
 from sparse_operation_kit.core import row_policies
 from sparse_operation_kit.core.get_embedding_variable import EmbeddingVariableOption
+from sparse_operation_kit.core.storage_option import StorageOption
 
 _KINDS = {
     kind.__name__: kind
     for kind in (
         EmbeddingVariableOption,
+        StorageOption,
         row_policies.CBFFilter,
         row_policies.CounterFilter,
         row_policies.GlobalStepEvict,
@@ -46,12 +48,14 @@ def options_config(column: str, options: Any) -> dict[str, Any] | None:
             init_option=options.init_option or row_policies.InitializerOption(),
             filter_option=options.filter_option,
             evict_option=options.evict_option,
+            # Options of another class may be older than this attribute.
+            storage_option=getattr(options, "storage_option", None),
         )
     return _to_config(column, options)
 
 
 def options_from_config(config: Any, custom_objects: dict[str, Any] | None) -> Any:
-    """Returns the options for a config of `options_config`.
+    """Returns the options for a config of `options_config`. Lists in them become tuples.
 
     Args:
       config: The config.
@@ -60,6 +64,8 @@ def options_from_config(config: Any, custom_objects: dict[str, Any] | None) -> A
     Raises:
       ValueError: The config names an unknown class.
     """
+    if isinstance(config, (list, tuple)):
+        return tuple(config)
     if not isinstance(config, dict):
         return config
     name = config.get("class_name")
@@ -81,6 +87,8 @@ def options_from_config(config: Any, custom_objects: dict[str, Any] | None) -> A
 def _to_config(column: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, (list, tuple)):
+        return [_to_config(column, one) for one in value]
     if isinstance(value, tf.DType):
         return {"class_name": tf.DType.__name__, "config": value.name}
     if type(value) in _KINDS.values():
