@@ -83,6 +83,7 @@ def test_other_messages_have_fields_too():
     config.session_stage_subgraph_thread_pool[0].inter_op_threads_num = 8
     options(config).async_embedding_options.threads_num = 4
     assert len(config.session_stage_subgraph_thread_pool) == 0
+    assert list(config.session_stage_subgraph_thread_pool) == []
     assert config.graph_options.rewrite_options.use_multi_stream == 1
     assert config.gpu_options.cuda_graph_mode_compatible == 1
     with tf.Graph().as_default(), v1.Session(config=config) as session:

@@ -7,7 +7,7 @@ it can be read again, also from copies of the message, and TensorFlow's sessions
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparse_operation_kit.core import replacement_table, replacements
@@ -66,6 +66,10 @@ class IgnoredMessage:
 
     def __len__(self) -> int:
         return 0
+
+    def __iter__(self) -> Iterator[IgnoredMessage]:
+        # Without this, Python would call `__getitem__`, which has no last index.
+        return iter(())
 
     def add(self, **fields: Any) -> IgnoredMessage:
         """Adds a message to the list."""
