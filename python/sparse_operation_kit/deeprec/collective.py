@@ -39,7 +39,7 @@ def enable_distributed_strategy(strategy: str = "collective") -> None:
     Embedding variables of `get_embedding_variable` and of feature columns need no `sok.Init`, with or without
     this function.
 
-    Call it before variables and optimizers are created. With one rank it has no effect.
+    Call it before variables and optimizers are created. With one rank it only initializes Horovod.
 
     Args:
       strategy: "collective"; or "localized", which does nothing.

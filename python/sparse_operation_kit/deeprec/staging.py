@@ -19,7 +19,7 @@ from sparse_operation_kit.core import graph_ops
 
 _logger = logging.getLogger(__name__)
 _told: set[str] = set()
-# What DeepRec treats as the end of the data: by default, and by error code.
+# The errors that end the data by default, as in DeepRec.
 _CLOSED: tuple = (tf.errors.OutOfRangeError, StopIteration)
 # How long a session without PrefetchHook may take to initialize iterators, and how often that is tried.
 _PATIENCE_SECONDS = 60.0
@@ -56,7 +56,8 @@ def staged(
       capacity: how many batches are held.
       num_threads, num_clients, timeout_millis, use_stage_subgraph_thread_pool,
         stage_subgraph_thread_pool_id, stage_subgraph_stream_id: accepted without effect.
-      closed_exception_types: errors, or codes of errors, that end the data, besides OutOfRangeError.
+      closed_exception_types: errors, or codes of errors, that end the data, besides OutOfRangeError and
+        StopIteration.
       ignored_exception_types: errors, or codes of errors, after which the next batch is computed.
       name: name of the queue.
       feed_list: placeholders on which `features` depend.

@@ -32,8 +32,8 @@ def as_ids(values: tf.Tensor) -> tf.Tensor:
 def checked_ids(ids: tf.Tensor, rows: int, who: str) -> tf.Tensor:
     """Returns int32 or int64 `ids` of any shape, and checks that all are in [0, rows).
 
-    If they are not, running the result raises InvalidArgumentError with `who` and the id farthest outside. On
-    a GPU TensorFlow itself would read zeros for such ids.
+    If they are not, running the result raises InvalidArgumentError with `who` and the lowest id if that is
+    negative, else the highest. On a GPU TensorFlow itself would read zeros for such ids.
     """
     # Zero stands in for the ids of an empty batch.
     lowest = tf.cast(tf.minimum(tf.reduce_min(ids), 0), tf.int64)

@@ -1,4 +1,4 @@
-"""Combines gradients over ranks, and prevents that they are combined twice."""
+"""Combines gradients over ranks, and keeps them from being combined twice."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Prevents that `max_to_keep` removes a checkpoint that another process saved under the same name.
+"""Keeps `max_to_keep` from removing a checkpoint that another process saved under the same name.
 
 TensorFlow's Saver removes the files of its old checkpoints by name. If another process has saved under such a
 name, that would remove the other's checkpoint, or half of it. For checkpoints with tables, files are
-therefore removed only under the lock of their prefix, and only if this Saver wrote them.
+therefore removed only under the lock of their prefix, and not if they were written again after this Saver
+wrote them.
 """
 
 from __future__ import annotations
