@@ -372,6 +372,40 @@ def test_diff_of_other_tables(tmp_path, capsys):
     assert run(capsys, "diff", first, second, "--table", "items")[0] == 0
 
 
+@pytest.mark.parametrize("damage", ["a variable", "the new files"])
+def test_compaction_that_fails_leaves_no_table(tmp_path, capsys, damage):
+    made = saved_history(tmp_path)
+    prefix, new = tmp_path / "model.ckpt-2", tmp_path / "new" / "model.ckpt-2"
+    new.parent.mkdir()
+    reference = tensorflow_part.reference(made.saved[-1].folder, made.saved[-1].crc32, 0)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        save = tf.raw_ops.SaveV2(
+            prefix=str(prefix),
+            tensor_names=["dense", "items/checkpoint"],
+            shape_and_slices=["", ""],
+            tensors=[tf.ones([1000]), tf.constant(reference)],
+        )
+        session.run(save)
+    data = tmp_path / "model.ckpt-2.data-00000-of-00001"
+    content = data.read_bytes()
+    if damage == "a variable":
+        data.write_bytes(content.replace(np.ones([2], "<f4").tobytes(), bytes(8), 1))
+    else:
+        # TensorFlow's file of the new checkpoint cannot be written where there is a folder.
+        (new.parent / "model.ckpt-2.data-00000-of-00001").mkdir()
+    status, _, error = run(capsys, "compact", prefix, "--to", new)
+    assert status == 2
+    path, what = (prefix, "read") if damage == "a variable" else (new, "write")
+    assert f"{path}: TensorFlow cannot {what} it: " in error
+    assert not [name for name in os.listdir(new.parent) if ".sok" in name]
+    # Once the reason is gone, the same command works.
+    data.write_bytes(content)
+    if damage == "the new files":
+        (new.parent / "model.ckpt-2.data-00000-of-00001").rmdir()
+    assert run(capsys, "compact", prefix, "--to", new)[0] == 0
+    assert run(capsys, "verify", new)[0] == 0
+
+
 @pytest.mark.parametrize("command", [[], ["inspect"], ["verify"], ["diff"], ["compact"], ["export"]])
 def test_help(capsys, command):
     status, output, _ = run(capsys, *command, "--help")

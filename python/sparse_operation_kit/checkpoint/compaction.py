@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -23,7 +24,8 @@ def compact(checkpoint: Checkpoint, prefix: Path) -> None:
     `checkpoint` has them.
 
     Raises:
-      CheckpointError: `prefix` exists already, another process is saving to it, or a table is damaged.
+      CheckpointError: `prefix` exists already, another process is saving to it, a table or a variable is
+        damaged, or TensorFlow cannot write its files. No table that it wrote is left.
     """
     new_checkpoint(checkpoint, prefix, {})
 
@@ -43,16 +45,27 @@ def new_checkpoint(checkpoint: Checkpoint, prefix: Path, sources: Mapping[str, R
     # Without the lock, a training program that saves beside it would remove the tables as leftovers.
     with lock:
         _clear(prefix)
-        references = {table.name: _write_table(table, prefix, sources.get(table.name)) for table in tables}
-        tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)
+        try:
+            references = {
+                table.name: _write_table(table, prefix, sources.get(table.name)) for table in tables
+            }
+            tensorflow_part.write(Path(os.path.abspath(prefix)), references, checkpoint.prefix)
+        except BaseException:
+            if not os.path.lexists(f"{prefix}.index"):
+                with contextlib.suppress(OSError):
+                    _remove_tables(prefix)
+            raise
 
 
 def _clear(prefix: Path) -> None:
     """Removes what a killed process has left. Raises CheckpointError if there is a table at the prefix."""
-    places = table_files.places_of(prefix)
-    for place in places:
+    for place in table_files.places_of(prefix):
         refuse_existing(table_files.file_of(place, table_files.MANIFEST))
-    for place in places:
+    _remove_tables(prefix)
+
+
+def _remove_tables(prefix: Path) -> None:
+    for place in table_files.places_of(prefix):
         table_files.remove(place)
 
 

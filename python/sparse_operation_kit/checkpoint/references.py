@@ -47,13 +47,18 @@ def read_references(prefix: Path) -> list[Reference]:
         ]
         texts = {name: reader.get_tensor(name) for name in names}
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        message = getattr(error, "message", None) or str(error)
-        raise CheckpointError(prefix, f"TensorFlow cannot read it: {message}") from None
+        raise unreadable(prefix, error) from None
     return [
         _parse(prefix, name, text)
         for name, text in texts.items()
         if text.lstrip()[:1] == b"{"  # Otherwise it is a variable of the user.
     ]
+
+
+def unreadable(prefix: Path, error: Exception) -> CheckpointError:
+    """Returns the error for a checkpoint that TensorFlow refused with `error`."""
+    message = getattr(error, "message", None) or str(error)
+    return CheckpointError(prefix, f"TensorFlow cannot read it: {message}")
 
 
 def _refuse_other_than_files(prefix: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from sparse_operation_kit.checkpoint import table_files
-from sparse_operation_kit.checkpoint.references import REFERENCE_SUFFIX
+from sparse_operation_kit.checkpoint.errors import CheckpointError
+from sparse_operation_kit.checkpoint.references import REFERENCE_SUFFIX, unreadable
 
 
 def reference(place: Path, manifest_crc32: int, steps: int) -> str:
@@ -27,13 +28,19 @@ def write(prefix: Path, references: Mapping[str, str], copy_of: Path | None) -> 
       prefix: The prefix of the new checkpoint.
       references: The references, by table.
       copy_of: The prefix of a checkpoint whose other tensors are copied; None to write only references.
+
+    Raises:
+      CheckpointError: TensorFlow cannot read a tensor of `copy_of`, or cannot write the files.
     """
     import tensorflow as tf
 
     tensors: dict[str, Any] = {}
     if copy_of is not None:
-        reader = tf.train.load_checkpoint(str(copy_of))
-        tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+        try:
+            reader = tf.train.load_checkpoint(str(copy_of))
+            tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+            raise unreadable(copy_of, error) from None
     for name, text in references.items():
         tensors[name + REFERENCE_SUFFIX] = np.array(text.encode(), object)
     names = sorted(tensors)
@@ -42,7 +49,10 @@ def write(prefix: Path, references: Mapping[str, str], copy_of: Path | None) -> 
         save = tf.raw_ops.SaveV2(
             prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=fed
         )
-        session.run(save, {tensor: tensors[name] for tensor, name in zip(fed, names)})
+        try:
+            session.run(save, {tensor: tensors[name] for tensor, name in zip(fed, names)})
+        except tf.errors.OpError as error:
+            raise CheckpointError(prefix, f"TensorFlow cannot write it: {error.message}") from None
 
 
 def _dtype(value: Any) -> Any:
