@@ -57,7 +57,8 @@ class TableDifference:
 def compare(first: Table, second: Table) -> TableDifference:
     """Compares two tables after applying their chains. The order of rows and the number of shards may differ.
 
-    Memory: about 300 MiB, and 8 bytes for each key of the deltas. Larger tables are read several times.
+    Memory: about 300 MiB, 8 bytes for each key of the deltas, and some hundred bytes for each id that waits
+    for admission. Larger tables are read several times.
 
     Raises:
       CheckpointError: A file is damaged, or rows still lack steps of exact Adam.

@@ -1,4 +1,4 @@
-"""CheckpointError, which all functions of this package raise."""
+"""CheckpointError, which the public functions of this package raise."""
 
 from __future__ import annotations
 

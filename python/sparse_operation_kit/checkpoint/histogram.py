@@ -63,7 +63,7 @@ def norm_labels() -> list[str]:
 
 
 def leading_bits_labels() -> list[str]:
-    """Returns the names of the bins of leading bits; keys from 8 on are negative as int64."""
+    """Returns the names of the bins of leading bits; keys with a first bit of 1 are negative as int64."""
     return [f"{bits:0{_LEADING_BITS}b}…" for bits in range(1 << _LEADING_BITS)]
 
 

@@ -54,7 +54,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: str | os.PathLike) -> Checkpoint:
-    """Finds the tables at `path`, without reading them.
+    """Finds the tables at `path`; reads their manifests at most.
 
     Args:
       path: A prefix of `tf.compat.v1.train.Saver`, a directory with checkpoints (the latest is used), a

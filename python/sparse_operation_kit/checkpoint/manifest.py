@@ -1,4 +1,4 @@
-"""A strict reader of manifest.json, which describes a table's folder of a checkpoint."""
+"""A strict reader of manifest.json, which describes a table of a checkpoint."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Manifest:
 
     @property
     def is_delta(self) -> bool:
-        """Whether the folder has only the rows that changed since the previous checkpoint of its chain."""
+        """Whether the table has only the rows that changed since the previous checkpoint of its chain."""
         return self.kind == "delta"
 
 

@@ -77,7 +77,7 @@ class CheckedArray:
         return self.spec.shape[0]
 
     def read(self, begin: int, end: int) -> np.ndarray:
-        """Returns a copy of the rows in [begin, end).
+        """Returns the rows in [begin, end), a read-only array.
 
         Raises:
           CheckpointError: The file is missing, or does not match the manifest.

@@ -52,7 +52,8 @@ def rehash(checkpoint: Checkpoint, prefix: Path, names: Sequence[str]) -> list[R
     unsigned number. Occurrences are added up. The counters of a `CBFFilter` start at zero, because counters
     cannot be assigned to keys.
 
-    Memory: about 50 bytes for each key of one table.
+    Memory: 60 to 120 bytes for each key of one table, more the more counts it has, and 16 or 24 for each key
+    of the other tables in `names`.
 
     Args:
       checkpoint: The old checkpoint.

@@ -89,7 +89,7 @@ def is_complete(place: Path) -> bool:
 
 
 def place_of_file(path: Path) -> Path | None:
-    """Returns the place of the table that has this file beside TensorFlow's files, or begins so, if any."""
+    """Returns the place of a table without a folder, given it or a file of it; None if there is none."""
     found = _FILE.fullmatch(path.name)
     place = path.with_name(found["place"]) if found else path
     return place if not is_folder(place) and files_of(place) else None

@@ -36,8 +36,9 @@ def init_from_checkpoint(
         eviction, too. If false, any optimizer may train the table.
 
     Raises:
-      ValueError: A table is not in the checkpoint, a variable is not in the graph, or there is no checkpoint
-        at the path.
+      ValueError: A table is not in the checkpoint, a variable is not in the graph, or the directory has no
+        checkpoint.
+      tf.errors.NotFoundError: There is no checkpoint with this prefix.
     """
     prefix = _prefix(os.fspath(ckpt_dir_or_file))
     saved = {
