@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sparse_operation_kit.checkpoint import manifest as manifests
 from sparse_operation_kit.checkpoint.format import Shard, Table, TableFolder
 
 # Approximate size of a block of rows in memory.
@@ -24,9 +25,7 @@ class RowBlock:
 def columns_of(table: Table) -> list[str]:
     """Returns the names of all arrays with one entry per row, except the keys."""
     slots = table.manifest.optimizer.slots if table.manifest.optimizer else ()
-    per_row = [
-        name for name in table.last.shards[0].arrays if name in ("frequency", "last_step", "last_used")
-    ]
+    per_row = [name for name in table.last.shards[0].arrays if name in manifests.COLUMNS]
     return ["values", *(f"slot-{slot.name}" for slot in slots), *per_row]
 
 
@@ -65,11 +64,10 @@ def waiting_ids(table: Table, shard: int | None = None) -> tuple[np.ndarray, np.
 
     Memory: 48 bytes for each of them.
     """
-    names = ("waiting_keys", "waiting_counts", "waiting_last_step")
     parts: list[tuple[np.ndarray, ...]] = []
     later = np.zeros([0], np.int64)
     for link in reversed(table.links):
-        arrays = [_whole(link, name, shard) for name in names]
+        arrays = [_whole(link, name, shard) for name in manifests.WAITING]
         keep = ~_contains(later, arrays[0])
         parts.append(tuple(array[keep] for array in arrays))
         later = np.union1d(later, np.concatenate([arrays[0], _whole(link, "waiting_deleted", shard)]))
