@@ -251,6 +251,10 @@ def test_initial_values_of_a_lookup(session):
     outputs = train(session, rows, v1.train.GradientDescentOptimizer(0.5), 2)
     np.testing.assert_array_equal(outputs[0].reshape(4, 2), [[1, 2], [3, 4], [1, 2], [5, 6]])
     np.testing.assert_array_equal(outputs[1].reshape(4, 2), [[-1, 0], [2, 3], [-1, 0], [4, 5]])
+    clipped = v1.nn.embedding_lookup(table, [8], ev_init_value=[[0.0, 0]], max_norm=1.0, name="clipped")
+    assert clipped.op.name.startswith("clipped")
+    row = np.array([[1.0, 2]])  # after both steps
+    np.testing.assert_allclose(session.run(clipped), row / np.linalg.norm(row), rtol=1e-6)
     random = sok.EmbeddingVariable("random", 2)
     with pytest.raises(ValueError, match="'random': rows whose initial values a lookup brings need a table"):
         v1.nn.embedding_lookup(random, ids, ev_init_value=initial)

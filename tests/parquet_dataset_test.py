@@ -233,6 +233,8 @@ def test_datasets_and_tensors_of_names(numbers):
     assert [batch["i"][0] for batch in two_at_a_time] == [0, 10, 0, 10, 20, 20]
     tuned = read(lambda: of_dataset(num_parallel_reads=tf.data.experimental.AUTOTUNE))
     assert sorted(rows(tuned, "i")) == sorted(one_by_one)
+    tuned = read(lambda: of_dataset(num_parallel_reads=tf.data.experimental.AUTOTUNE, num_sequential_reads=3))
+    assert rows(tuned, "i") == one_by_one
     for wrong in (None, ["i"], [DataFrame.Field("i", tf.int64)]):
         with tf.Graph().as_default(), pytest.raises(ValueError, match="DataFrame.Field"):
             ParquetDataset(tf.constant(numbers), 10, wrong)

@@ -12,7 +12,7 @@ from sparse_operation_kit.core import replacements
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
 from sparse_operation_kit.deeprec.adaptive import constant_initial_value
 from sparse_operation_kit.lookup import bags
-from sparse_operation_kit.lookup.composed import composed, look_up_bags, look_up_rows
+from sparse_operation_kit.lookup.composed import clipped, composed, look_up_bags, look_up_rows
 from sparse_operation_kit.lookup.initial_rows import look_up_with_initial_rows
 from sparse_operation_kit.lookup.keys import as_keys
 from sparse_operation_kit.lookup.safe_lookups import (
@@ -36,14 +36,15 @@ def with_row_arguments(original: Callable) -> Callable:
     ) -> tf.Tensor:
         del counts  # Tables count the ids of a lookup themselves.
         table = composed(params)
-        if table is not None:
-            given = inspect.signature(original).bind(params, ids, *args, **kwargs).arguments
-            with tf.name_scope(given.get("name") or "embedding_lookup"):
+        if table is None:
+            _refuse_blocknums("embedding_lookup", params, blocknums)
+            if ev_init_value is None:
+                return original(params, ids, *args, **kwargs)
+        given = inspect.signature(original).bind(params, ids, *args, **kwargs).arguments
+        with tf.name_scope(given.get("name") or "embedding_lookup"):
+            if table is not None:
                 return look_up_rows(table, ids, given.get("max_norm"), blocknums)
-        _refuse_blocknums("embedding_lookup", params, blocknums)
-        if ev_init_value is not None:
-            return _look_up_with_initial_rows(params, ids, ev_init_value)
-        return original(params, ids, *args, **kwargs)
+            return _look_up_with_initial_rows(params, ids, ev_init_value, given.get("max_norm"))
 
     return embedding_lookup
 
@@ -122,7 +123,7 @@ def _refuse_blocknums(function: str, params: Any, blocknums: Any) -> None:
         )
 
 
-def _look_up_with_initial_rows(params: Any, ids: Any, initial_rows: Any) -> tf.Tensor:
+def _look_up_with_initial_rows(params: Any, ids: Any, initial_rows: Any, max_norm: float | None) -> tf.Tensor:
     parts = bags.parts(params)
     if len(parts) != 1 or not isinstance(parts[0], EmbeddingVariable):
         raise ValueError(f"embedding_lookup: ev_init_value is for embedding variables, not {params!r}")
@@ -132,6 +133,7 @@ def _look_up_with_initial_rows(params: Any, ids: Any, initial_rows: Any) -> tf.T
     rows = look_up_with_initial_rows(
         table, tf.reshape(keys, [-1]), initial_rows, constant_initial_value(table)
     )
+    rows = clipped(rows, max_norm)
     result = tf.reshape(rows, tf.concat([tf.shape(keys), [table.dim]], axis=0))
     result.set_shape(keys.shape.concatenate([table.dim]))
     return result

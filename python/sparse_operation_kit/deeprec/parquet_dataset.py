@@ -63,8 +63,9 @@ class ParquetDataset(tf.compat.v2.data.Dataset):
           partition_count: the number of partitions among which the row groups of each file are distributed.
           partition_index: which partition is read.
           drop_remainder: whether only batches of `batch_size` rows are kept.
-          num_parallel_reads: how many files are read in turn, each in a thread of its own; None for one file
-            after the other. The order of batches does not depend on the threads.
+          num_parallel_reads: how many files are read in turn, each in a thread of its own;
+            `tf.data.experimental.AUTOTUNE` lets TensorFlow choose; None for one file after the other. The
+            order of batches does not depend on the threads.
           num_sequential_reads: how many batches are taken from a file before the next file's turn.
           filters: rows that are read: `[(column, operator, value), ...]`, all of which must hold, or a list
             of such lists, one of which must hold, or a pyarrow expression. Not in DeepRec.
@@ -214,7 +215,9 @@ def _interleaved(
     if num_parallel_reads is None:
         return files.flat_map(create)
     if num_parallel_reads == tf.data.experimental.AUTOTUNE:
-        return files.interleave(create, num_parallel_calls=num_parallel_reads)
+        return files.interleave(
+            create, block_length=num_sequential_reads, num_parallel_calls=num_parallel_reads
+        )
     return files.interleave(
         create,
         cycle_length=num_parallel_reads,

@@ -42,7 +42,7 @@ def look_up_rows(table: ComposedTable, ids: Any, max_norm: float | None, blocknu
     ids = _as_int64(ids)
     if blocknums is not None:
         blocknums = tf.reshape(blocknums, [-1])
-    rows = _clipped(table.look_up(tf.reshape(ids, [-1]), blocknums), max_norm)
+    rows = clipped(table.look_up(tf.reshape(ids, [-1]), blocknums), max_norm)
     result = tf.reshape(rows, tf.concat([tf.shape(ids), tf.shape(rows)[1:]], axis=0))
     result.set_shape(ids.shape.concatenate(rows.shape[1:]))
     return result
@@ -73,7 +73,7 @@ def look_up_bags(
         raise TypeError(f"Lookup in '{table.name}': ids must be a SparseTensor, not {ids!r}")
     matrix, of_matrix = bags.as_matrices(ids, weights)
     values = _as_int64(matrix.values)
-    rows = _clipped(table.look_up(values, table.of_bags(values, blocknums)), max_norm)
+    rows = clipped(table.look_up(values, table.of_bags(values, blocknums)), max_norm)
     return bags.with_leading_dimensions(bags.combined(rows, matrix, of_matrix, combiner or "mean"), ids)
 
 
@@ -84,5 +84,6 @@ def _as_int64(ids: Any) -> tf.Tensor:
     return tf.cast(tensor, tf.int64)
 
 
-def _clipped(rows: tf.Tensor, max_norm: float | None) -> tf.Tensor:
+def clipped(rows: tf.Tensor, max_norm: float | None) -> tf.Tensor:
+    """Returns rows [n, width] with norms of at most `max_norm`; None means any."""
     return rows if max_norm is None else tf.clip_by_norm(rows, max_norm, axes=[1])
