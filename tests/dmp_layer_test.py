@@ -82,6 +82,17 @@ def test_unsorted_sparse_ids():
     np.testing.assert_array_equal(output, [weights[5] + weights[6], np.zeros(3), weights[4] + weights[7]])
 
 
+@pytest.mark.parametrize("bags", [[[1, 1, 4], [], [2]], [[], []], []], ids=str)
+def test_values_of_ragged_tensors(bags):
+    layer, (weights,) = layer_with_weights((10, 3, "sum"))
+    ids = np.array([one for bag in bags for one in bag], np.int64)
+    splits = np.cumsum([0, *map(len, bags)]).astype(np.int64)
+    (output,) = layer([tf.compat.v1.ragged.RaggedTensorValue(ids, splits)])
+    np.testing.assert_array_equal(
+        output, np.reshape([weights[np.array(bag, int)].sum(axis=0) for bag in bags], [-1, 3])
+    )
+
+
 def test_static_shapes_are_known():
     with tf.Graph().as_default():
         tables = [dmp.Embedding(9, 4), dmp.Embedding(9, 4, combiner="sum")]

@@ -110,7 +110,7 @@ def flat_ids(ids: Any, of_layer: TableOfLayer, who: str) -> FlatIds:
     if isinstance(ids, tf.compat.v1.SparseTensorValue):
         ids = tf.SparseTensor.from_value(ids)
     if isinstance(ids, tf.compat.v1.ragged.RaggedTensorValue):
-        ids = tf.ragged.constant(ids.to_list())
+        ids = tf.RaggedTensor.from_nested_row_splits(ids.flat_values, ids.nested_row_splits)
     if isinstance(ids, tf.SparseTensor):
         if combiner is None:
             raise ValueError(f"{who}: ids in a SparseTensor need a table with a combiner")
