@@ -33,7 +33,8 @@ def main(arguments: Sequence[str]) -> None:
     """Runs the program named by the first argument as Python would, with the other arguments as its own.
 
     Raises:
-      SystemExit: There is no such program. Errors of the program are passed on.
+      SystemExit: No program is named, it cannot be read, or help was asked for. Errors of the program are
+        passed on.
     """
     if not arguments or arguments[0].startswith("-"):
         wants_help = bool(arguments) and arguments[0] in ("-h", "--help")

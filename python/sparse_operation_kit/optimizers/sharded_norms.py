@@ -3,7 +3,8 @@
 After the exchange each rank holds the gradients of the rows that it owns. If each rank clipped by the norm of
 its own rows, ranks would scale their parts differently, and variables that all have would differ. So
 `tf.linalg.global_norm`, which `tf.clip_by_global_norm` calls, and `tf.clip_by_norm` get an implementation for
-tf.IndexedSlices through TensorFlow's type dispatch; the functions themselves are not replaced.
+tf.IndexedSlices through TensorFlow's type dispatch; the functions themselves are replaced only in version
+1.15, which has no such dispatch.
 """
 
 from __future__ import annotations
