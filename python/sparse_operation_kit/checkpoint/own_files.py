@@ -37,12 +37,6 @@ def names(path: str | os.PathLike) -> list[str]:
             os.close(descriptor)
 
 
-def make_folder(path: str | os.PathLike) -> None:
-    """Creates one folder, which must not exist."""
-    with _place(os.fspath(path)) as (folder, name):
-        os.mkdir(name, dir_fd=folder)
-
-
 def make_folders(path: str | os.PathLike) -> None:
     """Creates a folder and its missing parents, following links.
 
