@@ -73,6 +73,7 @@ class ParquetDataset(tf.compat.v2.data.Dataset):
         Raises:
           ValueError: an argument is out of range, or a file does not have the fields.
           TypeError: `filenames` is of another type.
+          OSError: the first file cannot be read.
           ImportError: pyarrow is not installed.
         """
         if batch_size < 1:
