@@ -314,6 +314,7 @@ def test_tables_train_on_lists(tmp_path):
         ({"partition_count": 2, "partition_index": 2}, "they are 2 and 2"),
         ({"partition_index": -1}, "they are -1 and 1"),
         ({"num_sequential_reads": 0}, "num_sequential_reads must be at least 1"),
+        ({"num_parallel_reads": 0}, "num_parallel_reads must be at least 1, AUTOTUNE or None, but is 0"),
         ({"fields": ["j"]}, "has 0 columns 'j'; it has .'i'."),
         ({"fields": [DataFrame.Field("i", tf.int32)]}, "dtype is int32, but in .* it is int64"),
         ({"fields": [DataFrame.Field("i", ragged_rank=1)]}, "ragged_rank is 1, but in .* it is 0"),

@@ -83,6 +83,12 @@ class ParquetDataset(tf.compat.v2.data.Dataset):
                 f"ParquetDataset: partition_index must be at least 0 and less than partition_count, but they "
                 f"are {partition_index} and {partition_count}"
             )
+        autotune = tf.data.experimental.AUTOTUNE
+        if num_parallel_reads is not None and num_parallel_reads != autotune and num_parallel_reads < 1:
+            raise ValueError(
+                "ParquetDataset: num_parallel_reads must be at least 1, AUTOTUNE or None, but is "
+                f"{num_parallel_reads}"
+            )
         if num_sequential_reads < 1:
             raise ValueError(
                 f"ParquetDataset: num_sequential_reads must be at least 1, but is {num_sequential_reads}"
