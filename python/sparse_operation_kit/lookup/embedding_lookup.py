@@ -13,10 +13,9 @@ from typing import Any, Union
 
 import tensorflow as tf
 
-from sparse_operation_kit.compat.internals import variables
 from sparse_operation_kit.compat.tensors import with_values
 from sparse_operation_kit.core.embedding_variable import EmbeddingVariable
-from sparse_operation_kit.lookup import ordinary, padded_sequences
+from sparse_operation_kit.lookup import bags, ordinary, padded_sequences
 from sparse_operation_kit.lookup.group import (
     COMBINERS,
     DenseLookup,
@@ -86,8 +85,9 @@ def group_embedding_lookup_sparse(
 
     Raises:
       TypeError: An argument has the wrong type; the message names the feature and its variable.
-      ValueError: The lists are empty or differ in length, a combiner or the partition strategy is unknown, or
-        shapes do not match.
+      ValueError: The lists are empty or differ in length, a combiner or the partition strategy is unknown,
+        shapes do not match, embedding variables are on different devices, `params_num_per_group` is below 1,
+        or both `side_by_side` and `is_sequence` are true.
     """
     function = "group_embedding_lookup_sparse"
     if not isinstance(partition_strategy, str):
@@ -163,7 +163,8 @@ def group_embedding_lookup(
 
     Raises:
       TypeError: An argument has the wrong type; the message names the feature and its variable.
-      ValueError: The lists are empty or differ in length, or the partition strategy is unknown.
+      ValueError: The lists are empty or differ in length, the partition strategy is unknown, or embedding
+        variables are on different devices.
     """
     function = "group_embedding_lookup"
     variables_of = _variables(function, params, {"ids": ids}, partition_strategy)
@@ -311,7 +312,7 @@ def _variables(function: str, params: Any, lists: dict[str, Any], partition_stra
 
 
 def _variable(who: str, entry: Any) -> Any:
-    parts = list(entry) if isinstance(entry, (list, tuple, variables.PartitionedVariable)) else [entry]
+    parts = bags.parts(entry)
     if not parts:
         raise ValueError(f"{who} is an empty list")
     if len(parts) == 1 and isinstance(parts[0], EmbeddingVariable):
