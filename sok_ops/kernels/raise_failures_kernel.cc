@@ -32,8 +32,11 @@ class RaiseFailuresOp : public tf::OpKernel {
     for (int64_t rank = 0; rank < failures.NumElements(); ++rank) {
       if (failures.flat<int32_t>()(rank) > 0) ranks += StrCat(ranks.empty() ? "" : ", ", rank);
     }
+    const bool several = ranks.find(',') != std::string::npos;
     OP_REQUIRES(context, ranks.empty(),
-                tf::errors::FailedPrecondition(what_, ": rank ", ranks, " failed; its error has the reason"));
+                tf::errors::FailedPrecondition(what_, several ? ": ranks " : ": rank ", ranks,
+                                               several ? " failed; their errors have the reasons"
+                                                       : " failed; its error has the reason"));
     tf::Tensor* status = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(0, tf::TensorShape({}), &status));
     status->scalar<tf::tstring>()() = "OK";
