@@ -1,6 +1,5 @@
-// Kernels that restore tables from the folder beside TensorFlow's checkpoint.
+// Kernels that restore tables from files beside TensorFlow's checkpoint.
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Kernels that save tables in the folder beside TensorFlow's checkpoint.
+// Kernels that save tables in files beside TensorFlow's checkpoint.
 #include <cinttypes>
 #include <cstdio>
 #include <optional>

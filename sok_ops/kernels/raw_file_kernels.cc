@@ -1,5 +1,4 @@
 // Kernels of the original SOK's raw files, which all ranks write and read together, in stages (stage.h).
-#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>

@@ -3,7 +3,6 @@
 #define SOK_SOK_OPS_KERNELS_STAGE_H_
 
 #include <cstdint>
-#include <string>
 
 #include "sok_ops/kernels/tf_versions.h"
 #include "tensorflow/core/framework/op_kernel.h"

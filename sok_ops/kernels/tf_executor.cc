@@ -1,6 +1,7 @@
 #include "sok_ops/kernels/tf_executor.h"
 
 #include <algorithm>
+#include <memory>
 
 namespace sok {
 

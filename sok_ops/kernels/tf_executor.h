@@ -2,7 +2,6 @@
 #define SOK_SOK_OPS_KERNELS_TF_EXECUTOR_H_
 
 #include <cstdint>
-#include <memory>
 
 #include "cc/base/executor.h"
 #include "cc/base/shared_loop.h"

@@ -1,7 +1,6 @@
 // The kernel that trains ordinary variables, in place.
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cc/base/object_pool.h"

@@ -125,8 +125,9 @@ REGISTER_OP("SokRestoreStage")
     .SetShapeFn(ScalarShapes)
     .Doc(
         R"(One stage of replacing the table's rows by those in the files that SokDumpStage wrote. Each rank loads
-the rows of its own keys. 'check' reads the keys and changes nothing; 'restore' replaces the rows. Inputs and outputs
-are those of SokDumpStage.
+the rows of its own keys. 'check' reads the keys and changes nothing; 'restore' replaces the rows.
+proceed: whether all earlier stages succeeded on all ranks. If not, the stage does nothing.
+code, message: the error; 0 and empty if there is none.
 file_name: the <name> of the files; empty: the table's name.)");
 
 REGISTER_OP("SokRaiseFailures")

@@ -19,7 +19,7 @@ REGISTER_OP("SokCompactCheckpoint")
     .Doc(
         R"(Merges a table's chain of a full checkpoint and incremental ones into one full checkpoint, with all rows
 up to date.
-folder: the folder of the chain's last checkpoint.
+folder: the path of the chain's last checkpoint, as cc/checkpoint/checkpoint_path.h defines it.
 prefix, id: of the new checkpoint; `id` has 16 hex digits.
 reference: the reference to the new checkpoint, for TensorFlow's part of the checkpoint.
 message: the engine's error, without TensorFlow's additions; empty if there is none.)");

@@ -33,7 +33,7 @@ ids: of any shapes. Id i of an input belongs to its feature i % (features of the
   [0, size of the feature).
 distinct: the keys of each unit, in order of first occurrence.
 places: for all ids of a unit's inputs, one input after the other, where their key is in `distinct`.
-finding: [0, 0, 0], or 1, the first input with an id out of its feature, and that id.
+finding: [0, 0, 0]; or [1, i, id] if input i is the first with an id out of range, and `id` is its id farthest out.
 unit_of: of each input.
 bases: the key of each input's id 0. The keys of a feature follow those of the features before it.
 features: of each input, how many it has.

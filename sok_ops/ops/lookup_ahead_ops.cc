@@ -1,7 +1,5 @@
 // A group lookup in two ops, the first of which may run ahead of its step, and ops that hold a batch until
 // that step.
-#include <vector>
-
 #include "sok_ops/ops/group_lookup_signature.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

@@ -55,7 +55,7 @@ REGISTER_OP("SokGroupServe")
 received, received_splits: the messages from SokGroupRoute on the other ranks.
 sent, sent_splits: `words` and `splits` of SokGroupRoute on this rank.
 words, splits: the answers, laid out as those of SokGroupRoute.
-served: an input of SokGroupSum.)");
+served: an input of SokGroupCombine, and of SokGroupSum or SokGroupSumApplyGradients.)");
 
 REGISTER_OP("SokGroupCombine")
     .Attr("num_tables: int >= 1")
