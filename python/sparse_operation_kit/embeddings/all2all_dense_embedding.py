@@ -15,9 +15,9 @@ class All2AllDenseEmbedding(EmbeddingLayer):
 
     `layer(inputs, training=True)` takes keys `[batch, slot_num, nnz_per_slot]` and returns
     `[batch, slot_num, nnz_per_slot, embedding_vec_size]`, in the layer's compute dtype. Keys may have another
-    shape, such as `[batch, slot_num]` if `nnz_per_slot` is 1; their number has to be a multiple of
-    `slot_num * nnz_per_slot`, and the output has the shape of the keys and one more dimension. With
-    `dynamic_input=True` the layer takes keys `[n]`, where `n` may be zero, and returns
+    rank, known when the graph is built: `[batch, slot_num]`, for example, if `nnz_per_slot` is 1. Their
+    number has to be a multiple of `slot_num * nnz_per_slot`, and the output has the shape of the keys and one
+    more dimension. With `dynamic_input=True` the layer takes keys `[n]`, where `n` may be zero, and returns
     `[n, embedding_vec_size]`.
 
     With `training=False` (a Python bool or a scalar bool tensor) an unseen key reads as its initial value and
@@ -72,7 +72,13 @@ class All2AllDenseEmbedding(EmbeddingLayer):
         self._takes_other_ranks = not dynamic_input
 
     def call(self, inputs: tf.Tensor, training: bool | tf.Tensor = True) -> tf.Tensor:
-        """Returns one row for every key; the output has the shape of the keys and one more dimension."""
+        """Returns one row for every key; the output has the shape of the keys and one more dimension.
+
+        Raises:
+          TypeError: `inputs` is not a dense tensor, or not of `key_dtype`.
+          ValueError: `inputs` is known not to have a shape that the layer takes. If that is only known when
+            the graph runs, running it raises an InvalidArgumentError.
+        """
         return self._look_up(inputs, training)
 
     def _lookup_of(self, inputs: tf.Tensor) -> group.Lookup:

@@ -51,13 +51,13 @@ class DistributedEmbedding(EmbeddingLayer):
         """Creates the layer and its variable.
 
         Args:
-          combiner: "sum" or "mean", in lower or upper case.
+          combiner: "sum" or "mean"; case does not matter.
           max_vocabulary_size_per_gpu: Maximum number of rows per rank. A new key beyond it is an error in
             training. None: no limit.
           embedding_vec_size: Number of floats in a row.
           slot_num: Number of features per sample.
-          max_nnz: Maximum number of keys per slot. It sizes no buffers, as in the original SOK; it only
-            decides the default of `exchange`.
+          max_nnz: Expected maximum number of keys per slot. It only decides the default of `exchange`: unlike
+            in the original SOK it sizes no buffers, and more keys are no error.
           max_feature_num: Maximum number of keys per sample. Checked, but not used.
           use_hashtable: False uses the key as the row number; keys are then in
             [0, max_vocabulary_size_per_gpu * ranks).
@@ -65,8 +65,8 @@ class DistributedEmbedding(EmbeddingLayer):
           embedding_initializer: See `EmbeddingVariable`'s `initializer`.
           exchange: What ranks send each other. "rows": the row of each distinct key; the rank that looks the
             key up combines the rows. "sums": each owner combines its rows of a slot and sends the sum, which
-            is faster for slots of many keys with few duplicates. Both give the same numbers. None: "sums" if
-            `max_nnz >= KEYS_PER_RANK_FOR_SUMS * ranks`, else "rows".
+            is faster for slots of many keys with few duplicates. Both give the same numbers up to the order
+            of a sum. None: "sums" if `max_nnz >= 8 * ranks`, else "rows".
           **kwargs: `name`, `dtype` (the compute dtype or policy) and `trainable`, as for a Keras layer.
 
         Raises:
@@ -95,7 +95,7 @@ class DistributedEmbedding(EmbeddingLayer):
         """Returns `[batch, slot_num, embedding_vec_size]` for keys of shape `[batch * slot_num, max_nnz]`.
 
         Raises:
-          TypeError: `inputs` is not a SparseTensor.
+          TypeError: `inputs` is not a SparseTensor, or not of `key_dtype`.
           ValueError: `inputs` is known not to have two dimensions. If that is only known when the graph runs,
             running it raises an InvalidArgumentError.
         """

@@ -20,9 +20,9 @@ class LossScaleOptimizer(OptimizerWrapper):
     """Wraps an optimizer: it unscales the gradients of a scaled loss, and applies them if all are finite.
 
     A step with an infinity or a NaN in any gradient changes no table, no ordinary variable, no step counter
-    of the wrapped optimizer and no global step. If the scale is dynamic, such a step halves it, and
-    `dynamic_growth_steps` good steps in a row double it. Ranks decide together: if a gradient is not finite
-    on one rank, all ranks skip the step, so that their scales stay equal.
+    of the wrapped optimizer and no global step. If the scale is dynamic, such a step halves it, but not below
+    1, and `dynamic_growth_steps` good steps in a row double it. Ranks decide together: if a gradient is not
+    finite on one rank, all ranks skip the step, so that their scales stay equal.
 
     For graph mode. Either let `minimize` or `compute_gradients` scale and unscale, or do it by hand:
 
@@ -35,7 +35,8 @@ class LossScaleOptimizer(OptimizerWrapper):
       optimizer: a tf.compat.v1.train or a legacy Keras optimizer; also accepted as `inner_optimizer`.
       loss_scale: "dynamic" or True for a dynamic scale, a number for a fixed scale, False for a fixed scale
         of `initial_scale`. Also accepted as `dynamic`.
-      initial_scale: the scale at the start; by default 2**15 for a dynamic scale.
+      initial_scale: the scale at the start. 2**15 by default if the scale is dynamic; required if
+        `loss_scale` is False; not allowed if it is a number.
       dynamic_growth_steps: good steps before the scale grows; 2000 by default.
       name: prefix of the names of ops and variables.
 
