@@ -114,7 +114,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
           memory: Where a table on a GPU has its rows and slots. "device": in the GPU's memory. "host": in
             pinned host memory, which the GPU reads over its bus, for tables that do not fit; its keys stay in
             the GPU's memory. On a CPU both are the same. Results are the same, and a checkpoint of one
-            restores with the other. All ranks have the same.
+            restores with the other. All ranks must use the same.
           deeprec_arithmetic: Whether initial rows and some optimizers are as in DeepRec: see
             `sparse_operation_kit.deeprec.use_deeprec_arithmetic`.
 
@@ -270,10 +270,11 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         return self.total_count(name)
 
     def export(self, name: str | None = None) -> key_statistics.Export:
-        """Returns `(keys, values, versions, freqs)` of the rows on this rank. DeepRec's function.
+        """Returns `(keys, values, versions, freqs)` of the `n` rows on this rank. DeepRec's function.
 
-        `versions` are the steps of the rows' last updates, and `[0]` in a table without `GlobalStepEvict`.
-        `freqs` are occurrences in training lookups, and `[0]` in a table without an admission filter or
+        `keys` are `[n]` of `key_dtype`, `values` float32 `[n, dim]`. `versions`, int64 `[n]`, are the steps
+        of the rows' last updates; empty in a table without `GlobalStepEvict`. `freqs`, int64 `[n]`, are
+        occurrences in training lookups; empty in a table without an admission filter or
         `on_full="evict_lfu"`.
         """
         return key_statistics.export(self, name)
@@ -286,6 +287,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
         Raises:
           ValueError: The table keeps no frequencies.
+          TypeError: `ids` are not of `key_dtype`; int32 and uint32 ids of int64 keys are widened.
         """
         if not self._keeps_frequency:
             raise ValueError(
@@ -303,6 +305,7 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
 
         Raises:
           ValueError: The table does not keep steps.
+          TypeError: As for `get_frequency`.
         """
         if not self.evicts_by_step:
             raise ValueError(
@@ -312,7 +315,9 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
         return key_statistics.last_step_of(self, ids, name)
 
     def evict(self, keys: tf.Tensor, name: str | None = None) -> tf.Tensor:
-        """Removes keys from the table, with their rows, slots and counts.
+        """Removes keys from the table, with their rows, slots and exact counts.
+
+        Counts in the Bloom filter of a `CBFFilter` stay, so that a removed key may get a row again at once.
 
         Args:
           keys: A tensor of `key_dtype`, of any shape. Keys that are not in the table are ignored. With
@@ -340,8 +345,11 @@ class EmbeddingVariable(BaseOfLookedUpVariables, saveable_object.SaveableObject)
     def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
         """Returns the rows of the keys `indices`, which have any shape; a key without a row gets one.
 
-        `tf.gather` and `tf.nn.embedding_lookup` call it. Keys of a narrower integer dtype than `key_dtype`
-        are widened, because TensorFlow converts Python numbers to int32 tensors.
+        `tf.gather` and `tf.nn.embedding_lookup` call it. If `key_dtype` is int64, int32 and uint32 keys are
+        widened, because TensorFlow converts Python numbers to int32 tensors.
+
+        Raises:
+          TypeError: The keys are of another dtype.
         """
         keys = tf.convert_to_tensor(indices)
         if self.key_dtype == tf.int64 and keys.dtype in (tf.int32, tf.uint32):

@@ -19,8 +19,8 @@ class Export(NamedTuple):
     Attributes:
       keys: `[n]` of the table's key dtype.
       values: float32 `[n, dim]`.
-      versions: int64 `[n]`, the step of each row's last update; `[0]` if the table does not keep it.
-      freqs: int64 `[n]`, occurrences in training lookups; `[0]` if the table does not keep them.
+      versions: int64 `[n]`, the step of each row's last update; empty if the table does not keep it.
+      freqs: int64 `[n]`, occurrences in training lookups; empty if the table does not keep them.
     """
 
     keys: tf.Tensor
