@@ -84,8 +84,10 @@ def optimizer_rules() -> dict:
     """Returns the update rules of the engine's optimizers (cc/optimizers/rules.h), by the rule's name.
 
     Each rule is a dict. `hyper`: the ranges of the hyper-parameters by name, in the order in which the ops
-    take their values. `slots`: the slots by name, in the order of a row's record. `untouched`: what a step
-    does to rows without a gradient ("stay", "slots decay" or "move"). `source`: where the formula comes from.
+    take their values. `slots`: the slots by name, in the order of a row's record, each a dict of `fill`, the
+    hyper-parameter that is its initial value (None: zero), and `one_per_row`, whether it is one float instead
+    of `dim`. `untouched`: what a step does to rows without a gradient ("stay", "slots decay" or "move").
+    `source`: where the formula comes from.
     """
     function = ctypes.CDLL(library_path()).SokOptimizerRules
     function.restype = ctypes.c_char_p

@@ -1,4 +1,4 @@
-"""TensorFlow's private modules that the library uses. No other module of the package imports them.
+"""TensorFlow's private modules that the library uses. Modules outside this folder import them from here.
 
 If versions have different names for a module, it has the newest name here. Functions such as
 `set_handle_data` hide other differences between versions.

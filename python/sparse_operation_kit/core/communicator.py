@@ -180,7 +180,7 @@ def communicator() -> Communicator:
       RuntimeError: A launcher started several processes, but Horovod or the exchange library is missing, or
         Horovod does not support the launcher. Or Horovod was initialized or shut down since the first call,
         so that the ranks have changed.
-      ImportError: Horovod has several ranks, but the exchange library is missing.
+      ImportError: Horovod has several ranks, but the exchange library is missing or does not fit it.
     """
     global _communicator
     if _is_alone.get():

@@ -29,6 +29,6 @@ def exchange_statistics() -> ExchangeStatistics:
     To count the exchanges of a step, run them before and after the step, not in it.
 
     Raises:
-      ImportError: Horovod is missing, or the library was built without it.
+      ImportError: Horovod is missing, or no exchange library was built for it.
     """
     return ExchangeStatistics(*tf.unstack(native.horovod_ops().sok_exchange_statistics(), 5))

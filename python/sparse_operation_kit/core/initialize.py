@@ -86,9 +86,11 @@ def Init(**kwargs: Any) -> tf.Tensor:  # noqa: N802 - the name is SOK's
 
     Raises:
       TypeError: An argument is unknown or of the wrong type.
-      ValueError: `global_batch_size` is missing, below 1 or not a multiple of the number of ranks, or Init
-        was called before with other arguments.
-      RuntimeError: A launcher started several processes, and they cannot find each other.
+      ValueError: `global_batch_size` is missing, below 1 or not a multiple of the number of ranks, `seed`
+        does not fit 64 bits, or Init was called before with other arguments.
+      RuntimeError: A launcher started several processes, and they cannot find each other; or Horovod was
+        initialized or shut down after the first call.
+      ImportError: Horovod has several ranks, and there is no exchange library that fits it.
     """
     unknown = sorted(set(kwargs) - set(_ARGUMENTS))
     if unknown:
@@ -113,14 +115,14 @@ def graph_init() -> tf.Tensor:
     """Returns the tensor that prepares sessions of the default graph, for programs that do not call `Init`.
 
     If the graph has an Init, it returns that. Otherwise it creates one with the arguments of the process's
-    `Init` call or, without such a call, with default arguments: any batch size, float32 gradients, and the
-    graph's seed or, for graphs without one, a random seed that is the same in the whole process. The process
-    may still call `Init` with any arguments for other graphs.
+    `Init` call or, without such a call, with default arguments: one sample per rank (nothing depends on the
+    batch size), float32 gradients, and the graph's seed or, for graphs without one, a random seed that is the
+    same in the whole process. The process may still call `Init` with any arguments for other graphs.
 
     All graphs that one rank exports (`communicator.alone`) have the same arguments.
 
     Raises:
-      RuntimeError: As for `Init`.
+      RuntimeError, ImportError: As for `Init`.
     """
     graph = tf.compat.v1.get_default_graph()
     known = _state_of(graph).status

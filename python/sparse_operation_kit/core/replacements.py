@@ -64,7 +64,7 @@ def implements_for_types(name: str, types: Mapping[str, Any]) -> Callable[[_T], 
     return register
 
 
-# Of parts that stay until someone uninstalls them from all.
+# The user of parts that stay until `uninstall` is called without a user.
 _FOR_GOOD = "for good"
 
 
@@ -89,7 +89,8 @@ def uninstall(*parts: Part, user: str | None = None) -> None:
 
     Args:
       *parts: the parts.
-      user: who needs the parts no longer; they stay if another user has installed them. None: of all users.
+      user: who no longer needs the parts; they stay if another user has installed them. None: nobody needs
+        them.
     """
     for part in reversed(parts):
         users = _users.get(part, set())

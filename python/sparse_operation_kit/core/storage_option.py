@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 class StorageType(enum.IntEnum):
-    """DeepRec's tiers of storage. `memory_of` says which there are."""
+    """DeepRec's tiers of storage. `StorageOption` says which of them are supported."""
 
     INVALID = 0
     DEFAULT = 1

@@ -54,7 +54,7 @@ def _current_device() -> str:
 
 
 def _may_have_a_gpu(device: str) -> bool:
-    """Whether a job of this name may have a GPU: others are not asked, this process is."""
+    """Whether the device's task may have a GPU. Only this process is asked; a task of a named job may."""
     is_elsewhere = tf.DeviceSpec.from_string(device).job is not None
     return is_elsewhere or bool(tf.config.experimental.list_physical_devices("GPU"))
 
@@ -138,5 +138,5 @@ def check_same_device(tables: Sequence[EmbeddingVariable], what: str) -> None:
         if _differ(table.handle.device, placed[0].handle.device):
             raise ValueError(
                 f"Embedding variables '{placed[0].m_var_name}' and '{table.m_var_name}' cannot be {what}: "
-                f"the one is on {placed[0].handle.device}, the other on {table.handle.device}"
+                f"one is on {placed[0].handle.device}, the other on {table.handle.device}"
             )

@@ -27,8 +27,8 @@ class TableStatistics(NamedTuple):
       distinct_ids: the sum over steps of the distinct ids of each step.
       admitted_ids: ids that got a row.
       filtered_ids: the sum over steps of the distinct ids that the admission filter left without a row.
-      exchange_bytes: bytes that ranks sent each other for the table: ids, rows and gradients. 0 with one
-        rank.
+      exchange_bytes: bytes that ranks sent each other for the table: ids, rows and gradients, without the
+        headers of messages. 0 with one rank.
       unique_ratio: float64, `distinct_ids / ids`; 0 if there were no ids.
     """
 
@@ -56,7 +56,7 @@ def table_statistics(variables: Sequence[EmbeddingVariable] | None = None) -> di
 
     Raises:
       TypeError: One of `variables` is not an embedding variable.
-      ValueError: There is no embedding variable.
+      ValueError: There is no embedding variable, or they are on different devices.
     """
     tables = tables_by_name(variables)
     numbers = summed_statistics(tables)
@@ -72,7 +72,8 @@ def tables_by_name(variables: Sequence[EmbeddingVariable] | None) -> list[Embedd
     """Returns the distinct `variables`, or all of the default graph, sorted by name as on all ranks.
 
     Raises:
-      TypeError, ValueError: As for `table_statistics`.
+      TypeError: One of `variables` is not an embedding variable.
+      ValueError: There is no embedding variable.
     """
     if variables is None:
         found = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)

@@ -74,7 +74,7 @@ class TableSummaryHook(v1.train.SessionRunHook):
         """Adds the ops that read the statistics to the graph.
 
         Raises:
-          ValueError: The graph has no embedding variable.
+          ValueError: The graph has no embedding variable, or they are on different devices.
           TypeError: One of the given variables is not an embedding variable.
           RuntimeError: The graph has no global step.
         """

@@ -29,7 +29,7 @@ def as_matrices(
 def pruned(
     ids: tf.SparseTensor, weights: tf.SparseTensor | None, combiner: str | None
 ) -> tuple[tf.SparseTensor, tf.SparseTensor | None]:
-    """Returns ids and weights without negative ids and, if the combiner is not "sum", weights <= 0."""
+    """Leaves out negative ids and, unless the combiner is "sum", ids with a weight <= 0."""
     keep = ids.values >= 0
     if weights is not None and combiner != "sum":
         keep = tf.logical_and(keep, weights.values > 0)

@@ -27,7 +27,15 @@ class ComposedTable(abc.ABC):
 
     @abc.abstractmethod
     def of_bags(self, ids: tf.Tensor, blocknums: Any) -> Any:
-        """Returns the `blocknums` of ids that are combined."""
+        """Returns the `blocknums` for `look_up` when rows are combined: equal ids get equal numbers.
+
+        Args:
+          ids: int64 [n].
+          blocknums: The argument of the lookup: [n], or None.
+
+        Raises:
+          ValueError: The variable needs `blocknums`, but they are None, or it has none, but they are given.
+        """
 
 
 def composed(params: Any) -> ComposedTable | None:

@@ -1,7 +1,7 @@
-"""Lookups of groups of features in one op.
+"""Lookups of groups of features.
 
 A group is a list of lookups, each of one feature in one embedding variable. The lookups are plain Python
-objects; `lookup_group` adds the op to the graph.
+objects; `lookup_group` adds the ops to the graph: one, or over several ranks those of `sharded`.
 """
 
 from __future__ import annotations
@@ -170,13 +170,13 @@ def lookup_group(
     name: str | None = None,
     side_by_side: bool | Sequence[int] = False,
 ) -> list[tf.Tensor]:
-    """Looks up all features of a group in one op.
+    """Looks up all features of a group in one op; over several ranks, in the ops of `sharded.look_up`.
 
     Args:
       lookups: At least one. A variable may occur in several of them; duplicate ids are merged over all.
       training: Whether keys without a row get one; a Python bool or a scalar bool tensor. If false, such keys
         read as their initial values, and the group has no gradients.
-      name: The name of the op.
+      name: The name of the op, or the name scope of several.
       side_by_side: Which lookups write into the same output, next to each other along its last dimension.
         This copies nothing, forward or backward. False: each lookup has its own output. True: all share one.
         A list of numbers: [2, 3] means that the first two lookups share the first output and the next three
@@ -184,14 +184,16 @@ def lookup_group(
         running them raises InvalidArgumentError.
 
     Returns:
-      One float32 tensor for each output: `[batch, dim]` for one combined lookup, `[batch, sum of dims]` for
-      several.
+      One float32 tensor for each output. That of one lookup has the shape that its class describes; the last
+      dimension of an output of several lookups is the sum of their dims.
 
     Raises:
-      TypeError: The ids of a lookup do not have its variable's key_dtype, or `training` is not a bool.
-      ValueError: There is no lookup, variables are on devices of different types, a combiner is unknown,
-        `training` is not a scalar, the numbers in `side_by_side` do not add up to the number of lookups, or
-        the known shapes of lookups that share an output differ.
+      TypeError: The ids of a lookup do not have its variable's key_dtype, its weights are not float32, or
+        `training` is not bool.
+      ValueError: There is no lookup, variables are on different devices, a combiner is unknown, sparse ids
+        are not a matrix, `positive_weights_only` is set without weights, `training` is not a scalar, the
+        numbers in `side_by_side` do not add up to the number of lookups, or the known shapes of lookups that
+        share an output differ.
     """
     if not lookups:
         raise ValueError("A lookup group needs at least one lookup")

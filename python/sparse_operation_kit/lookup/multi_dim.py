@@ -48,7 +48,8 @@ def safe_embedding_lookup_multi_dim(
 
     Raises:
       TypeError: An argument has the wrong type.
-      ValueError: A combiner is unknown, there are too many, or the rank of the ids is not known.
+      ValueError: A combiner is unknown, there are too many, the rank of the ids is not known, or
+        `weight_axis` is not a dimension after the first.
     """
     function = "safe_embedding_lookup_multi_dim"
     names = _checked_combiners(function, combiners)
@@ -101,7 +102,8 @@ def embedding_lookup_sparse_multi_dim(
 
     Raises:
       TypeError: An argument has the wrong type.
-      ValueError: A combiner is unknown, or their number is not one less than the rank of the ids.
+      ValueError: A combiner is unknown, their number is not one less than the rank of the ids, or
+        `weight_axis` is not a dimension after the first.
     """
     function = "embedding_lookup_sparse_multi_dim"
     names = _checked_combiners(function, combiners)
