@@ -72,7 +72,7 @@ REGISTER_OP("SokInitializeTable")
     .SetShapeFn(shape::NoOutputs)
     .Doc(R"(Makes the table of an embedding variable. Replaces an existing table, unless keep_existing.
 capacity: the number of rows on this rank; 0: no limit.
-initial_rows: for the kind given one tensor [rows, dim], the initial rows that keys share; otherwise none.
+initial_rows: for the initializer 'given' one tensor [rows, dim], the initial rows that keys share; otherwise none.
 initializer_args: constant [value], uniform [low, high), normal and truncated_normal [mean, stddev].
 initializer_rows: the number of initial rows that keys share, below 2^32; 0: each key has its own.
 on_full ... l2_weight_threshold: see TableOptions.

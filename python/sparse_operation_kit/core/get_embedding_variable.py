@@ -136,8 +136,9 @@ def get_embedding_variable(
 
     Raises:
       ValueError: The name exists and the scope does not reuse variables; the name does not exist and the
-        scope requires reuse; the existing variable has another dim or key dtype; or an argument that must be
-        None is not.
+        scope requires reuse; the existing variable has another dim or key dtype, or is an ordinary variable;
+        an argument that must be None is not; both `steps_to_live` and an `L2WeightEvict` are given; or an
+        argument of `sok.EmbeddingVariable` is out of range.
       TypeError: An argument is of the wrong type.
       RuntimeError: Execution is eager.
     """

@@ -55,8 +55,9 @@ def row_initializer(initializer: Any, name: str, rows: int | None, dim: int) -> 
       dim: Number of floats in a row.
 
     Raises:
-      ValueError: The name is unknown, a constant is not a scalar, variance scaling has no `rows`, or values
-        are not finite in float32.
+      ValueError: The name is unknown, an argument of the initializer is not one number, a uniform
+        distribution has its end below its beginning, variance scaling has no `rows`, or values are not finite
+        in float32.
       TypeError: The initializer is of an unknown kind.
     """
     if initializer is None:
@@ -132,7 +133,7 @@ def _variance_scaling(
     if rows is None:
         raise ValueError(
             f"Embedding variable '{name}': an initializer that scales with the number of rows needs "
-            "a table with a capacity"
+            "a table with a capacity, or an InitializerOption, whose default_value_dim it then uses"
         )
     named = _SCALINGS.get(kind, (1.0, "fan_in", "truncated_normal"))
     scale = float(config.get("scale", named[0]))

@@ -52,8 +52,8 @@ class CBFFilter:
     counters.
 
     Attributes:
-      filter_freq: As for `CounterFilter`. With 0 there is no Bloom filter, and the other arguments may have
-        any values of their types.
+      filter_freq: As for `CounterFilter`. With 0 there is no Bloom filter: `max_element_size` may be 0, and
+        `false_positive_probability` any number.
       max_element_size: The number of distinct keys per rank up to which the probability holds; at least 1.
       false_positive_probability: The probability that an unseen key counts as seen, in (0, 1).
       counter_type: The integer dtype of a counter. Counters stop at its largest value. Signed dtypes are
@@ -88,7 +88,8 @@ class GlobalStepEvict:
 
     Steps are global steps (`tf.compat.v1.train.get_global_step()`) if the graph has a global step when the
     optimizer is applied. Otherwise the table counts its own steps, one for each time that an optimizer is
-    applied to it. Keys that wait for admission and were last seen that long ago are removed too.
+    applied to it. Keys that a `CounterFilter` has not admitted and that were last seen that long ago are
+    removed too.
 
     Attributes:
       steps_to_live: With None or 0 no row is evicted.

@@ -24,7 +24,7 @@ def keep_loops_whole(
     """Makes loops that run ahead start with the batch.
 
     Args:
-      batch: The op that takes the batch; empty if there is no batch.
+      batch: The op whose outputs are the batch; empty if the batch has no tensors.
       made: The ops to search for loops.
       runs_ahead: Whether an op depends on the batch and may run ahead of the step.
     """
