@@ -134,6 +134,18 @@ def test_evicted_keys_start_anew_and_their_memory_is_used_again():
         assert trained.read(session, everything) == [reference.read(key) for key in everything]
 
 
+@pytest.mark.parametrize(("admission", "rows"), [(sok.CounterFilter(2), 0), (sok.CBFFilter(2, **CBF), 1)])
+def test_only_exact_counts_of_evicted_keys_are_forgotten(admission, rows):
+    with harness.graph_and_session() as session:
+        trained = Trained(admission=admission)
+        evicted = trained.table.evict([7])
+        harness.initialize(session)
+        trained.step(session, [7, 7])
+        assert session.run(evicted) == 1
+        trained.step(session, [7])
+        assert session.run(trained.table.size()) == rows
+
+
 def test_a_gradient_that_comes_after_its_row_went_is_dropped():
     """The next key that gets the row does not get the gradient."""
     with harness.graph_and_session() as session:
