@@ -73,8 +73,11 @@ void PendingExchange::Start(int64_t stall_period_ms) {
 }
 
 void PendingExchange::Begin(int64_t stall_period_ms) {
-  ProcessWatch().Begin(shared_from_this(), place_.size, stall_period_ms);
+  // First, because the watch may end this exchange once it knows it, and then `context_` is null.
   if (!WatchCancellation()) return;
+  ProcessWatch().Begin(shared_from_this(), place_.size, stall_period_ms);
+  // A cancellation may have ended it before the watch knew it.
+  if (ended_) return ProcessWatch().End(this);
   const Status status = EnqueueAlltoall(name_, shared_from_this());
   if (!status.ok()) Fail(Explain(status));
 }

@@ -127,7 +127,8 @@ def get_embedding_variable(
       validate_shape: Not used.
       custom_getter: Must be None. Custom getters of variable scopes are not called.
       constraint: Must be None: updated rows are not changed further.
-      steps_to_live: Same as `evict_option=GlobalStepEvict(steps_to_live)`; the option has precedence.
+      steps_to_live: Same as `evict_option=GlobalStepEvict(steps_to_live)`; a `GlobalStepEvict` there has
+        precedence.
       init_data_source: Must be None. Use `sok.Saver().load_embedding_values` to set rows.
       ev_option: Options for eviction, admission and initial values.
 
