@@ -75,7 +75,7 @@ def of_the_same_step(directory, steps):
 
 
 def test_a_monitored_session(tmp_path):
-    """The clock is so fast that each step is saved."""
+    """The interval between incremental checkpoints is shorter than a step."""
     with tf.Graph().as_default():
         step = model()
         with v1.train.MonitoredTrainingSession(

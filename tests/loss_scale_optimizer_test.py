@@ -61,7 +61,7 @@ def test_trains_as_the_wrapped_optimizer(name, control_flow_v2):
 
 
 class _Model:
-    """A table and a dense variable whose gradients are `poison` times the row."""
+    """A table and a dense variable; the gradients are `poison` for its rows, and `dense_poison`."""
 
     def __init__(self, optimizer):
         self.optimizer = optimizer

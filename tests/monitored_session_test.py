@@ -16,7 +16,7 @@ train = v1.train
 
 
 class Model:
-    """A layer that a monitored session initializes, without sok.Init."""
+    """A layer that a monitored session initializes, for which it runs the op of sok.Init."""
 
     def __init__(self):
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)

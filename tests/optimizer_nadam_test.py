@@ -8,10 +8,11 @@ import harness
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 
-pytestmark = pytest.mark.cases_on_gpu(2)
-
 _MODULES = compat.legacy_keras_optimizers()
-pytestmark = pytest.mark.skipif(not _MODULES, reason="this TensorFlow has no legacy Keras optimizers")
+pytestmark = [
+    pytest.mark.skipif(not _MODULES, reason="this TensorFlow has no legacy Keras optimizers"),
+    pytest.mark.cases_on_gpu(2),
+]
 legacy = _MODULES[0][1] if _MODULES else None
 
 

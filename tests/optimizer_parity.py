@@ -163,13 +163,16 @@ def worst_deviation(
     dense: bool = True,
     distinct: bool = False,
 ) -> float:
-    """Trains twins and returns how far the table's rows, or its dense layer, were from the tf.Variable's.
+    """Trains twins; returns the largest `deviation` of the table's rows, or of its dense layer at the end.
 
     Args:
       make_optimizer: given a learning rate (a tensor that changes from step to step), makes the table's
-      optimizer. make_reference: makes the tf.Variable's optimizer; the same by default. steps: training
-      steps. read_each_step: whether to compare after each step; otherwise the rows are read at the end only.
-      dense: whether the dense layers are trained too. distinct: whether ids stand in a batch once only.
+        optimizer.
+      make_reference: makes the tf.Variable's optimizer; the same by default.
+      steps: the number of training steps.
+      read_each_step: whether to compare the rows after each step; otherwise they are read at the end only.
+      dense: whether the dense layers are trained too.
+      distinct: whether each id occurs in a batch at most once.
     """
     with harness.graph_and_session() as session:
         twins = make_twins()

@@ -123,7 +123,7 @@ def test_before_its_initializer_a_table_is_an_error():
 
 
 class Model:
-    """Each step looks up `4 + step` keys; half of them are new, and two are equal."""
+    """Step s, from 0, looks up s + 4 distinct keys: s + 3 that are new, and key 7, which is new in step 0."""
 
     def __init__(self):
         sok.Init(global_batch_size=harness.GLOBAL_BATCH_SIZE, seed=harness.SEED)
@@ -156,7 +156,6 @@ def test_the_hook_writes_averages_of_steps(tmp_path):
                 session.run(model.step)
                 session.run(model.global_step)  # not a step
     got = summaries(tmp_path)
-    # Step s, from 0, looks up s + 4 ids, of which key 7 came before or comes in step 0 alone.
     assert {step for _, step in got} == {4, 8}
     expected = {
         ("rows", 4): 3 + 4 + 5 + 6 + 1,
