@@ -1,4 +1,4 @@
-"""Assigning rows of the wrong shape is an error, and leaves the table unchanged."""
+"""Assigning rows of the wrong shape, or a key twice, is an error and leaves the table unchanged."""
 
 import numpy as np
 import pytest
@@ -20,10 +20,10 @@ NAME = "sound_table"
         ([1, 2], np.zeros([3, DIM])),
         ([1, 2], np.zeros([4])),
         ([[1, 2]], np.zeros([2, DIM])),
-        ([1, 1], np.zeros([2, DIM])),
+        ([1, 1], np.zeros([2, DIM])),  # a key twice
     ],
 )
-def test_rows_of_the_wrong_shape_are_refused(keys, values):
+def test_wrong_shapes_and_repeated_keys_are_refused(keys, values):
     with harness.graph_and_session() as session:
         table = sok.EmbeddingVariable(name=NAME, dim=DIM, capacity=5)
         rows = tf.nn.embedding_lookup(table, [10, 20, 30])

@@ -134,7 +134,7 @@ def test_rows_of_exact_adam_are_brought_up_to_date(tmp_path, missed):
     assert found == len(rows)
 
 
-def test_errors_of_the_engine_have_no_traceback(tmp_path, capsys):
+def test_an_error_of_the_engine_is_a_checkpoint_error_that_names_the_file(tmp_path):
     made = engine_history(tmp_path, columns=())
     made.train(10)
     made.save("model.ckpt-0")

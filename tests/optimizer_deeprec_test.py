@@ -175,15 +175,13 @@ def test_tables_and_ordinary_variables_in_one_step():
         dense = v1.get_variable("dense", initializer=tf.ones([DIM]), use_resource=True)
         rows = [tf.nn.embedding_lookup(table, tf.constant([1, 2], tf.int64)) for table in tables]
         loss = tf.add_n([tf.reduce_sum(one * dense) for one in rows])
-        trains = [
-            AdagradDecay(0.1, step, accumulator_decay_step=2).minimize(loss, global_step=step),
-        ]
+        train = AdagradDecay(0.1, step, accumulator_decay_step=2).minimize(loss, global_step=step)
         harness.initialize(session)
         for _ in range(5):
-            session.run(trains)
+            session.run([train])
         a, b = session.run(rows)
         np.testing.assert_array_equal(a, b)
-        assert np.all(a < 1)
+        assert np.all(a < 1) and np.all(session.run(dense) < 1)
 
 
 def test_adam_async_counts_by_variable():

@@ -244,7 +244,7 @@ def _copied_by_a_prefetched_step():
 
 def test_words_of_a_prefetched_batch_stay_on_the_device():
     for to_host, to_device, by_ops in ranks.run(_copied_by_a_prefetched_step, ranks=2):
-        assert max(to_host, to_device) < 256 <= 256 + min(to_host, to_device), (to_host, to_device)
+        assert 0 <= to_host < 256 and 0 <= to_device < 256
         assert 0 < by_ops < 512
 
 

@@ -160,18 +160,6 @@ def test_saving_changes_nothing(tmp_path, optimizer):
             np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-6)
 
 
-def test_a_restore_replaces_what_was_there(tmp_path):
-    with harness.graph_and_session() as session:
-        model = Model("adagrad")
-        harness.initialize(session)
-        model.train(session, range(2))
-        path = model.saver.save(session, str(tmp_path / "model"))
-        saved = model.state(session)
-        model.train(session, range(2, 6))
-        model.saver.restore(session, path)
-        assert_same(model.state(session), saved)
-
-
 def test_a_table_that_nothing_trained_yet(tmp_path):
     with harness.graph_and_session() as session:
         model = Model("lazy adam")
@@ -358,7 +346,7 @@ def test_saving_before_the_initializer_names_the_table(tmp_path):
     with harness.graph_and_session() as session:
         model = Model()
         session.run(model.kernel.initializer)
-        with pytest.raises(tf.errors.FailedPreconditionError, match="not initialized"):
+        with pytest.raises(tf.errors.FailedPreconditionError, match="'(user/table|item)'.*not initialized"):
             model.saver.save(session, str(tmp_path / "model"))
 
 
