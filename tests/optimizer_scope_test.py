@@ -1,7 +1,5 @@
 """OptimizerScope and split_embedding_variable_from_others."""
 
-import importlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -69,21 +67,3 @@ def test_split_of_one_kind_only():
 def test_split_takes_a_list_or_a_tuple(variables):
     with pytest.raises(ValueError, match="list or a tuple"):
         sok.split_embedding_variable_from_others(variables)
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "short"),
-    [
-        ("optimizers.utils", "split_embedding_variable_from_others", "split_embedding_variable_from_others"),
-        ("core.context_scope", "OptimizerScope", "OptimizerScope"),
-        ("optimizers", "Adam", "optimizers.Adam"),
-        ("tf.keras.optimizers.adam", "Adam", "tf.keras.optimizers.Adam"),
-        ("tf.keras.optimizers.lazy_adam", "LazyAdamOptimizer", "tf.keras.optimizers.LazyAdamOptimizer"),
-        ("tf.keras.mixed_precision", "LossScaleOptimizer", "tf.keras.mixed_precision.LossScaleOptimizer"),
-    ],
-)
-def test_full_and_short_paths_are_one(module, name, short):
-    found = sok
-    for part in short.split("."):
-        found = getattr(found, part)
-    assert getattr(importlib.import_module(f"sparse_operation_kit.{module}"), name) is found

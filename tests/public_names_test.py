@@ -2,11 +2,14 @@
 
 import importlib
 import inspect
+import os
 import re
+import sys
 
 import pytest
 import tensorflow as tf
 
+import forked
 import sparse_operation_kit as sok
 from sparse_operation_kit import compat
 
@@ -53,6 +56,7 @@ FULL_PATHS = [
     ("optimizers", "Adam", "optimizers.Adam"),
     ("core", "EmbeddingVariable", "EmbeddingVariable"),
     ("core.embedding_variable", "EmbeddingVariable", "EmbeddingVariable"),
+    ("core.context_scope", "OptimizerScope", "OptimizerScope"),
     ("core", "GraphKeys", "GraphKeys"),
     ("core.graph_keys", "GraphKeys", "GraphKeys"),
     ("saver", "Saver", "Saver"),
@@ -240,9 +244,17 @@ def test_full_path_is_the_short_name(module, name, short):
 
 
 def test_dotted_access_without_imports():
-    assert resolve("core.initialize.Init") is sok.Init
-    assert resolve("embeddings.distributed_embedding.DistributedEmbedding") is sok.DistributedEmbedding
-    assert resolve("tf.keras.optimizers.lazy_adam.LazyAdamOptimizer").__name__ == "LazyAdamOptimizer"
+    """In a process of its own: once a module is imported, its package has it as an attribute."""
+    program = (
+        "import sparse_operation_kit as sok\n"
+        "assert sok.core.initialize.Init is sok.Init\n"
+        "assert sok.embeddings.distributed_embedding.DistributedEmbedding is sok.DistributedEmbedding\n"
+        "name = sok.tf.keras.optimizers.lazy_adam.LazyAdamOptimizer.__name__\n"
+        "assert name == 'LazyAdamOptimizer'\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = forked.run_code(program, env=environment, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
